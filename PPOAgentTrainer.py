@@ -1,0 +1,233 @@
+"""The epoch loop: collect → advantage → train → collect; and the command line.
+
+    python PPOAgentTrainer.py                      the walker, from nothing to walking
+    python PPOAgentTrainer.py pendulum             another preset
+    python PPOAgentTrainer.py --env Some-v0        any environment with Box observations and actions
+    python PPOAgentTrainer.py --help               every setting
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from Agent import Agent
+from common import funcs
+from common.config import PPOConfig, reward_design
+from common.make_env import make_env
+from common.records import Batch, Episodes, EpochResult, Timing, Trajectory
+from common.rollout import Collector, minibatch_rows, padded_rows
+from common.vector_env import make_vector_env, resolve_backend
+
+EpochCallback = Callable[[EpochResult], None]
+
+
+class PPOAgentTrainer:
+    """Trains an `Agent` by proximal policy optimisation.
+
+    Args:
+        config: see `common.config` and `common.presets`.
+        name, description: for the results dictionary and figures.
+
+    Raises:
+        UserError: the environment is unknown or not supported, or its backend is missing.
+    """
+
+    def __init__(self, config: PPOConfig, name: str = "ppo", description: str = "") -> None:
+        self.name, self.description = name, description
+        env = make_env(config.env, config.max_episode_steps)  # told apart before anything is built
+        self.config = config = config.replace(backend=resolve_backend(config.backend, config.env))
+        agent_seed, collector_seed, shuffle_seed = np.random.SeedSequence(config.seed).generate_state(3)
+        self.agent = Agent(env.observation_space, env.action_space, config, int(agent_seed))
+        env.close()
+        self.envs = make_vector_env(config.env, config.num_envs, config.max_episode_steps, config.backend)
+        steps = config.steps_per_epoch // config.num_envs
+        self._collector = Collector(self.envs, self.agent.action_map, steps, int(collector_seed))
+        self._shuffle = np.random.default_rng(shuffle_seed)
+        self._reward_design = reward_design(config)
+        self.reward_statistics = funcs.RunningStatistics()
+        self.advantage_statistics = funcs.RunningStatistics()
+        self._running_returns = np.zeros((2, config.num_envs))  # [2, N] of unfinished episodes
+        self._trajectory: Trajectory | None = None
+        self._shaped: np.ndarray | None = None  # [T, N] shaped rewards of that trajectory
+        self._seconds = 0.0
+        self.epoch = 0
+        self.results: list[EpochResult] = []
+
+    def train(self, epochs: int | None = None, on_epoch: EpochCallback | None = None) -> dict[str, object]:
+        """Run epochs; calling again goes on where the last call ended.
+
+        Args:
+            epochs: how many more; None takes the config's. An annealed learning rate falls to 0 at
+                the end of all epochs asked for so far.
+            on_epoch: called after every epoch with its row.
+
+        Returns:
+            The results dictionary of everything trained so far; see `results_dictionary`.
+        """
+        last = self.epoch + (self.config.epochs if epochs is None else epochs)
+        if self._trajectory is None:
+            self._collect(Timing())
+        while self.epoch < last:
+            result = self._run_epoch(self.epoch / last)
+            self.results.append(result)
+            if on_epoch is not None:
+                on_epoch(result)
+        if self.config.adopt_best:
+            self.agent.adopt_best()
+        return self.results_dictionary()
+
+    def _run_epoch(self, progress: float) -> EpochResult:
+        """Train on the trajectory at hand, then collect the next, which scores this epoch."""
+        timing = Timing()
+        learning_rate = self.config.learning_rate
+        if self.config.anneal_learning_rate:
+            learning_rate = funcs.linear_schedule(learning_rate, 0.0, progress)
+        metrics = self._update(learning_rate, timing)
+        episodes = self._collect(timing)
+        self._seconds += timing.total
+        self.epoch += 1
+        return self._score(episodes, metrics, learning_rate, timing)
+
+    def _collect(self, timing: Timing) -> Episodes:
+        """A new trajectory, its shaped rewards, and the episodes that ended in it."""
+        if self.config.restart_each_epoch and self._trajectory is not None:
+            self._collector.restart()
+            self._running_returns[:] = 0.0
+        self._trajectory = trajectory = self._collector.collect(self.agent.behaviour(), timing)
+        self._shaped = np.where(
+            trajectory.valid,
+            self._reward_design(
+                trajectory.rewards, trajectory.terminated, trajectory.truncated, trajectory.episode_steps
+            ),
+            0.0,
+        )  # [T, N]
+        ended = trajectory.terminated | trajectory.truncated  # [T, N]
+        if self.config.restart_each_epoch:  # the quirk: what is cut counts as whole
+            ended[-1] |= trajectory.valid[-1]
+        episodes, self._running_returns = funcs.finished_episodes(
+            self._shaped, trajectory.rewards, ended, trajectory.episode_steps, self._running_returns
+        )
+        return episodes
+
+    def _update(self, learning_rate: float, timing: Timing) -> dict[str, float]:
+        """One epoch of learning from the trajectory at hand."""
+        began = time.perf_counter()
+        config = self.config
+        batch, explained_variance = self._batch()
+        samples = config.steps_per_epoch
+        actor_rows = minibatch_rows(samples, config.minibatch_size, config.passes, self._shuffle)  # [K, B]
+        critic_rows = minibatch_rows(samples, config.minibatch_size, config.passes, self._shuffle)  # [K, B]
+        metrics = self.agent.update(batch, actor_rows, critic_rows, learning_rate)
+        # Only now: collecting and learning must have seen the same normalisation.
+        self.agent.observe(self._trajectory.observations[:-1].reshape(samples, -1))
+        timing.update += time.perf_counter() - began
+        return metrics | {"explained_variance": explained_variance}
+
+    def _batch(self) -> tuple[Batch, float]:
+        """The trajectory at hand as a flat batch, and how well the critic foresaw its value targets."""
+        config, trajectory = self.config, self._trajectory
+        steps, num_envs = trajectory.rewards.shape
+        rewards = self._shaped  # [T, N]
+        if config.scale_rewards:
+            self.reward_statistics.update(rewards[trajectory.valid])
+            rewards = rewards / (self.reward_statistics.std + 1e-4)  # [T, N]
+        observations = self.agent.normalize(trajectory.observations).reshape((steps + 1) * num_envs, -1)  # [M+N, S]
+        actions = trajectory.actions.reshape(steps * num_envs, -1)  # [M, A]
+        values, log_probs = self.agent.assess(observations, actions)  # [M+N], [M]
+        values = values.reshape(steps + 1, num_envs)  # [T+1, N]
+        terminated, truncated = trajectory.terminated, trajectory.truncated  # [T, N]
+        if config.truncation_is_terminal:
+            terminated = terminated | truncated
+        advantages = funcs.generalized_advantages(
+            rewards, values, terminated, truncated, trajectory.valid, config.gamma, config.gae_lambda
+        )  # [T, N]
+        targets = advantages + values[:-1]  # [T, N]
+        valid = trajectory.valid
+        explained_variance = funcs.explained_variance(values[:-1][valid], targets[valid])
+        if config.normalize_advantages == "running_std":
+            self.advantage_statistics.update(advantages[valid])
+            advantages = advantages / (self.advantage_statistics.std + 1e-4)  # [T, N]
+        padding = padded_rows(steps * num_envs, config.minibatch_size)
+
+        def flat(array: np.ndarray) -> np.ndarray:
+            column = array.astype(np.float32, copy=False).reshape(steps * num_envs, *array.shape[2:])  # [M, ...]
+            return np.pad(column, [(0, padding)] + [(0, 0)] * (column.ndim - 1)) if padding else column
+
+        batch = Batch(
+            observations=flat(observations[: steps * num_envs].reshape(steps, num_envs, -1)),
+            actions=flat(trajectory.actions),
+            log_probs=flat(log_probs.reshape(steps, num_envs)),
+            advantages=flat(advantages),
+            value_targets=flat(targets),
+            weights=flat(valid),
+        )
+        return batch, explained_variance
+
+    def _score(
+        self, episodes: Episodes, metrics: dict[str, float], learning_rate: float, timing: Timing
+    ) -> EpochResult:
+        """The epoch's row; its parameters are kept if they are the best so far."""
+        mean = {
+            name: float(column.mean()) if len(column) else float("nan")
+            for name, column in zip(Episodes._fields, episodes)
+        }
+        total = float(self._shaped.sum())
+        metric = {
+            "total_reward": total,
+            "mean_episode_reward": mean["returns"],
+            "reward_times_steps": mean["returns"] * mean["lengths"],
+        }[self.config.best_metric]
+        return EpochResult(
+            epoch=self.epoch,
+            steps=(self.epoch + 1) * self.config.steps_per_epoch,
+            metric=metric,
+            total_reward=total,
+            total_reward_orig=float(self._trajectory.rewards[self._trajectory.valid].sum()),
+            avg_reward=mean["returns"],
+            avg_reward_orig=mean["original_returns"],
+            avg_steps=mean["lengths"],
+            episodes=len(episodes.lengths),
+            is_best=self.agent.keep_best(metric),
+            learning_rate=learning_rate,
+            reward_std=float(self.reward_statistics.std) if self.config.scale_rewards else 1.0,
+            seconds=timing.total,
+            seconds_environment=timing.environment,
+            seconds_policy=timing.policy,
+            seconds_update=timing.update,
+            steps_per_second=self.config.steps_per_epoch / timing.total,
+            **metrics,
+        )
+
+    def results_dictionary(self) -> dict[str, object]:
+        """Everything trained so far under the keys of the 2021 study, and the settings."""
+
+        def column(name: str) -> list[float]:
+            return [getattr(result, name) for result in self.results]
+
+        return {
+            "name": self.name,
+            "description": self.description,
+            "loss_actor_epochs": column("loss_actor"),
+            "loss_critic_epochs": column("loss_critic"),
+            "epoch_metrics_epochs": column("metric"),
+            "total_reward_epochs": column("total_reward"),
+            "total_reward_orig_epochs": column("total_reward_orig"),
+            "avg_steps_epochs": column("avg_steps"),
+            "avg_reward_epochs": column("avg_reward"),
+            "avg_reward_orig_epochs": column("avg_reward_orig"),
+            "max_epoch_metrics": self.agent.best_metric,
+            "processing_time_total": self._seconds,
+            "processing_time_total_string": funcs.format_seconds(self._seconds),
+            **dataclasses.asdict(self.config),
+        }
+
+    def close(self) -> None:
+        self.envs.close()
+
+
+if __name__ == "__main__":
+    from common.command_line import main
+
+    main()

@@ -1,0 +1,68 @@
+"""A frozen copy of an actor, evaluated in NumPy, that chooses actions while an epoch is collected.
+
+For a batch of one to a few dozen observations the call into TensorFlow costs many times the
+arithmetic (LOG.md has the figures), and it holds a core that the environments could use. The copy
+agrees with the Keras actor to rounding; a test holds them together. Training never uses it: values
+and log-probabilities come from TensorFlow, in one batch, after collecting.
+"""
+
+from collections.abc import Callable
+
+import keras
+import numpy as np
+
+from common.networks import MIN_STD, StateIndependentStd
+
+Activation = Callable[[np.ndarray], np.ndarray]
+
+_ACTIVATIONS: dict[str, Activation] = {
+    "linear": lambda x: x,
+    "tanh": lambda x: np.tanh(x, out=x),
+    "relu": lambda x: np.maximum(x, 0, out=x),
+    "softplus": lambda x: np.logaddexp(np.float32(0), x),
+}
+
+
+def _dense(layer: keras.layers.Dense) -> tuple[np.ndarray, np.ndarray, Activation]:
+    kernel, bias = layer.get_weights()
+    return kernel, bias, _ACTIVATIONS[layer.activation.__name__]
+
+
+class NormalBehaviour:
+    """Acts as the Normal policy of an actor made by `common.networks.normal_actor`.
+
+    Args:
+        actor: copied; later training does not change this object.
+        normalize: maps raw observations [n, S] to the actor's, float32.
+    """
+
+    def __init__(self, actor: keras.Model, normalize: Callable[[np.ndarray], np.ndarray]) -> None:
+        self._normalize = normalize
+        self._hidden = [_dense(layer) for layer in actor.layers if layer.name.startswith("hidden_")]
+        self._mean = _dense(actor.get_layer("mean"))
+        spread = actor.get_layer("std")
+        self._fixed_std = None
+        if isinstance(spread, StateIndependentStd):
+            self._fixed_std = np.maximum(np.exp(spread.get_weights()[0]), MIN_STD)  # [A]
+        else:
+            self._std = _dense(spread)
+
+    def mean_and_std(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """observations [n, S] → mean [n, A], standard deviation [n, A] or [A]."""
+        features = self._normalize(observations)  # [n, S]
+        for kernel, bias, activation in self._hidden:
+            features = activation(features @ kernel + bias)  # [n, units]
+        kernel, bias, activation = self._mean
+        mean = activation(features @ kernel + bias)  # [n, A]
+        if self._fixed_std is not None:
+            return mean, self._fixed_std
+        kernel, bias, activation = self._std
+        return mean, np.maximum(activation(features @ kernel + bias), MIN_STD)
+
+    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+        """Actions [n, A] for observations [n, S]: mean + std·noise, or the mean where noise is None.
+
+        noise: [n, A], standard normal.
+        """
+        mean, std = self.mean_and_std(observations)
+        return mean if noise is None else mean + std * noise

@@ -1,0 +1,190 @@
+"""Everything that makes a run the run it is, in one frozen dataclass; where it leaves its traces, in another."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from common import reward_designs
+from common.errors import UserError
+from common.reward_designs import RewardDesign
+
+RewardDesignName = Literal[
+    "unchanged", "lasted_to_limit", "ends_told_apart", "steps_at_end", "steps_added_at_end", "scaled", "fall_penalty"
+]
+MetricName = Literal["total_reward", "mean_episode_reward", "reward_times_steps"]
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """Proximal policy optimisation (arXiv:1707.06347) with separate networks and Normal policies.
+
+    The defaults serve any Gymnasium environment with Box observations and actions; `common.presets`
+    has the named settings.
+    """
+
+    # -- environment --
+    env: str = "BipedalWalker-v3"
+    """Gymnasium environment id."""
+    max_episode_steps: int | None = None
+    """Steps after which an episode is truncated; None keeps the environment's own limit."""
+    reward_design: RewardDesignName = "unchanged"
+    """What is rewarded instead of the environment's own reward."""
+    backend: Literal["auto", "gymnasium", "envpool"] = "auto"
+    """Who steps the environments; auto takes EnvPool where it is installed and has the environment."""
+    num_envs: int = 16
+    """Environments side by side."""
+
+    # -- epoch --
+    epochs: int = 100
+    """Collect-and-train rounds; one more trajectory than that is collected."""
+    steps_per_epoch: int = 16_384
+    """Environment steps of an epoch, over all environments; a multiple of num_envs."""
+    seed: int = 0
+    """Fixes weights, environments, actions and shuffles."""
+    restart_each_epoch: bool = False
+    """Quirk of 2021: throw running episodes away at an epoch's end and count them as whole ones."""
+
+    # -- networks --
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    """Units of the hidden layers, actor and critic alike; none at all gives 10·S, ceil(sqrt(10·S·10·A)), 10·A."""
+    activation: Literal["tanh", "relu"] = "tanh"
+    """Of the hidden layers."""
+    mean_activation: Literal["linear", "tanh"] = "linear"
+    """Of the policy's mean, in units of half the action range."""
+    mean_gain: float = 0.01
+    """Gain of the orthogonal kernel of the mean head."""
+    std: Literal["state_independent", "softplus_head"] = "state_independent"
+    """Policy's standard deviation: one learned number per action, or a softplus head per state."""
+    initial_std: float = 1.0
+    """Standard deviation to start with, in units of half the action range; state_independent only."""
+
+    # -- scaling --
+    normalize_observations: bool = True
+    """Shift and divide by cumulative mean and std, then cut to ±10."""
+    scale_rewards: bool = True
+    """Divide by the cumulative std of all rewards (+ 1e-4), without shifting."""
+    normalize_advantages: Literal["none", "minibatch", "running_std"] = "minibatch"
+    """none; shift and scale within each minibatch; or divide by the cumulative std of all advantages."""
+
+    # -- advantages --
+    gamma: float = 0.99
+    """Discount of a step."""
+    gae_lambda: float = 0.95
+    """0: one-step advantages, 1: Monte-Carlo ones."""
+    truncation_is_terminal: bool = False
+    """Quirk of 2021: give a timeout no future value."""
+
+    # -- update --
+    passes: int = 10
+    """Sweeps over the trajectory an epoch."""
+    minibatch_size: int = 1024
+    """Samples of one gradient step."""
+    learning_rate: float = 3e-4
+    """Of Adam, actor and critic alike."""
+    anneal_learning_rate: bool = True
+    """Lower it linearly to 0 over the epochs."""
+    adam_epsilon: float = 1e-8
+    """Adam's epsilon."""
+    clip_range: float = 0.2
+    """ε of the clipped surrogate."""
+    entropy: Literal["gaussian", "density_surrogate"] = "gaussian"
+    """The bonus: closed-form entropy, or the bounded −p·log p of the stored actions' densities of 2021."""
+    entropy_coefficient: float = 0.0
+    """c: weight of the bonus."""
+    max_gradient_norm: float | None = 0.5
+    """Gradients are scaled down to this global norm, each network's for itself; None leaves them."""
+    saturating_log_prob: bool = False
+    """Quirk of 2021: log(p + 1e-8) instead of log p."""
+
+    # -- best parameters --
+    best_metric: MetricName = "mean_episode_reward"
+    """What an epoch's parameters are judged by, on shaped rewards."""
+    adopt_best: bool = True
+    """At the end take the best epoch's parameters; the 2021 code meant to, but kept the last."""
+
+    def __post_init__(self) -> None:
+        _check_values(self)
+        if self.steps_per_epoch % self.num_envs:
+            raise UserError(
+                f"steps_per_epoch {self.steps_per_epoch} is not divisible by num_envs {self.num_envs}: "
+                f"try --steps-per-epoch {max(1, round(self.steps_per_epoch / self.num_envs)) * self.num_envs}"
+            )
+        if self.minibatch_size > self.steps_per_epoch:
+            raise UserError(
+                f"minibatch_size {self.minibatch_size} is larger than steps_per_epoch {self.steps_per_epoch}: "
+                f"use --minibatch-size {self.steps_per_epoch} or less"
+            )
+
+    def replace(self, **changes: object) -> "PPOConfig":
+        return dataclasses.replace(self, **changes)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Where a run leaves its traces and how it is looked at; nothing here changes what is learned."""
+
+    name: str | None = None
+    """Folder under --runs-folder; None takes PRESET-seedN, or the next free name after it."""
+    runs_folder: str = "runs"
+    """Where run folders live."""
+    evaluation_episodes: int = 100
+    """Episodes of the evaluation at the end, deterministic and sampled each; 0 for none."""
+    evaluate_every: int = 0
+    """Epochs between evaluations while training goes on; 0 for none."""
+    video: bool = True
+    """Film an evaluated episode at the end."""
+    tensorboard: bool = True
+    """Write TensorBoard logs."""
+    figure: bool = True
+    """Redraw the five-panel figure while training goes on."""
+
+    def __post_init__(self) -> None:
+        for name in ("evaluation_episodes", "evaluate_every"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} is {getattr(self, name)}: expected 0 or more")
+        if self.name is not None and (not self.name or self.name in (".", "..") or set(self.name) & set("/\\\0")):
+            raise UserError(f"name {self.name!r} is no folder name: use letters, digits, '-', '_' and '.'")
+
+
+_RANGES: dict[str, tuple[float, float, str]] = {
+    "max_episode_steps": (1, math.inf, "1 or more"),
+    "num_envs": (1, math.inf, "1 or more"),
+    "epochs": (1, math.inf, "1 or more"),
+    "steps_per_epoch": (1, math.inf, "1 or more"),
+    "seed": (0, 2**31 - 1, "0 to 2147483647"),
+    "mean_gain": (0, math.inf, "0 or more"),
+    "initial_std": (1e-6, math.inf, "above 0"),
+    "gamma": (0, 1, "0 to 1"),
+    "gae_lambda": (0, 1, "0 to 1"),
+    "passes": (1, math.inf, "1 or more"),
+    "minibatch_size": (1, math.inf, "1 or more"),
+    "learning_rate": (0, math.inf, "0 or more"),
+    "adam_epsilon": (1e-45, math.inf, "above 0"),
+    "clip_range": (0, math.inf, "0 or more"),
+    "entropy_coefficient": (0, math.inf, "0 or more"),
+    "max_gradient_norm": (1e-45, math.inf, "above 0"),
+}
+
+
+def _check_values(config: PPOConfig) -> None:
+    for name, (low, high, expected) in _RANGES.items():
+        value = getattr(config, name)
+        if value is not None and not (low <= value <= high and math.isfinite(value)):
+            raise UserError(f"{name} is {value}: expected {expected}")
+    if any(units < 1 for units in config.hidden_sizes):
+        raise UserError(f"hidden_sizes is {config.hidden_sizes}: expected 1 or more units in each layer")
+
+
+def reward_design(config: PPOConfig) -> RewardDesign:
+    """The design a config names, with the original's numbers."""
+    designs: dict[str, RewardDesign] = {
+        "unchanged": reward_designs.Unchanged(),
+        "lasted_to_limit": reward_designs.LastedToLimit(max_steps=config.max_episode_steps or 2000),
+        "ends_told_apart": reward_designs.EndsToldApart(),
+        "steps_at_end": reward_designs.StepsAtEnd(),
+        "steps_added_at_end": reward_designs.StepsAddedAtEnd(),
+        "scaled": reward_designs.Scaled(),
+        "fall_penalty": reward_designs.FallPenalty(),
+    }
+    return designs[config.reward_design]

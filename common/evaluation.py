@@ -1,0 +1,95 @@
+"""Evaluation apart from training: Gymnasium's own unshaped environment, seeds of its own, nothing learned.
+
+    python -m common.evaluation runs/NAME          score and film a saved run
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import bootstrap
+
+from common.behaviour import NormalBehaviour
+from common.make_env import make_env
+from common.spaces import ActionMap
+
+EVALUATION_SEED = 1_000_003  # far from the small seeds people train with
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of whole episodes, one each from seeds `seed`, `seed` + 1, …"""
+
+    returns: np.ndarray  # [E] original rewards summed
+    lengths: np.ndarray  # [E] steps
+
+    def summary(self) -> dict[str, float]:
+        """Mean with a 95% bootstrap interval, spread, extremes and mean length."""
+        low = high = float(self.returns.mean())
+        if len(self.returns) > 1 and np.ptp(self.returns) > 0:
+            interval = bootstrap(
+                (self.returns,), np.mean, n_resamples=2000, method="percentile", rng=np.random.default_rng(0)
+            ).confidence_interval
+            low, high = float(interval.low), float(interval.high)
+        return {
+            "mean": float(self.returns.mean()),
+            "low": low,
+            "high": high,
+            "std": float(self.returns.std()),
+            "min": float(self.returns.min()),
+            "max": float(self.returns.max()),
+            "mean_steps": float(self.lengths.mean()),
+            "episodes": len(self.returns),
+        }
+
+
+def evaluate(
+    behaviour: NormalBehaviour,
+    action_map: ActionMap,
+    env_id: str,
+    max_episode_steps: int | None,
+    episodes: int,
+    deterministic: bool,
+    seed: int = EVALUATION_SEED,
+) -> Evaluation:
+    """Plays `episodes` whole episodes side by side, one environment each.
+
+    Episode i starts from seed + i and is stepped until it ends, so short episodes weigh no more than
+    long ones. No generator of training is touched.
+    """
+    envs = [make_env(env_id, max_episode_steps) for _ in range(episodes)]
+    observations = np.stack([env.reset(seed=seed + i)[0] for i, env in enumerate(envs)])  # [E, S]
+    noise = np.random.default_rng(seed)
+    returns, lengths = np.zeros(episodes), np.zeros(episodes, dtype=np.int64)  # [E], [E]
+    running = np.arange(episodes)
+    while len(running):
+        drawn = None if deterministic else noise.standard_normal((len(running), len(action_map.low)), np.float32)
+        actions = action_map(behaviour.act(observations[running], drawn))  # [n, *action]
+        still = []
+        for i, action in zip(running, actions):
+            observations[i], reward, terminated, truncated, _ = envs[i].step(action)
+            returns[i] += reward
+            lengths[i] += 1
+            if not (terminated or truncated):
+                still.append(i)
+        running = np.array(still, dtype=np.int64)
+    for env in envs:
+        env.close()
+    return Evaluation(returns, lengths)
+
+
+def film(
+    behaviour: NormalBehaviour, action_map: ActionMap, env_id: str, max_episode_steps: int | None, seed: int
+) -> tuple[list[np.ndarray], float, int]:
+    """One deterministic episode as frames [H, W, 3] uint8, its score, and its frames per second."""
+    env = make_env(env_id, max_episode_steps, render_mode="rgb_array")
+    observation, _ = env.reset(seed=seed)
+    frames, score, over = [env.render()], 0.0, False
+    while not over:
+        action = action_map(behaviour.act(np.asarray(observation)[None]))[0]
+        observation, reward, terminated, truncated, _ = env.step(action)
+        frames.append(env.render())
+        score += float(reward)
+        over = terminated or truncated
+    fps = int(env.metadata.get("render_fps", 30))
+    env.close()
+    return frames, score, fps

@@ -1,0 +1,142 @@
+"""The mathematics in plain NumPy: no TensorFlow, no environments, no files."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from common.records import Episodes
+
+
+def generalized_advantages(
+    rewards: np.ndarray,
+    values: np.ndarray,
+    terminated: np.ndarray,
+    truncated: np.ndarray,
+    valid: np.ndarray,
+    gamma: float,
+    gae_lambda: float,
+) -> np.ndarray:
+    """Generalised advantage estimate, equations 11 and 16 of Schulman et al. 2016 (arXiv:1506.02438).
+
+    δ_t = r_t + γ·V(s_{t+1})·(1 − terminated_t) − V(s_t);  Â_t = δ_t + γλ·(1 − ended_t)·Â_{t+1}
+
+    A terminated step bootstraps from nothing, a truncated one from its true final observation;
+    either one cuts the recursion.
+
+    Args:
+        rewards: [T, N], scaled.
+        values: [T+1, N]; under next-step autoreset `values[t+1]` is the value of the true final
+            observation wherever step t ended an episode.
+        terminated, truncated, valid: [T, N] bool.
+        gamma, gae_lambda: in [0, 1].
+
+    Returns:
+        [T, N] float64, 0 where not valid.
+    """
+    ended = terminated | truncated  # [T, N]
+    next_values = np.where(terminated, 0.0, values[1:])  # [T, N]
+    delta = np.where(valid, rewards + gamma * next_values - values[:-1], 0.0)  # [T, N]
+    carried = np.where(ended | ~valid, 0.0, gamma * gae_lambda)  # [T, N]
+    advantages = np.empty_like(delta, dtype=np.float64)  # [T, N]
+    following = np.zeros(delta.shape[1])  # [N]
+    for t in range(len(delta) - 1, -1, -1):
+        following = delta[t] + carried[t] * following
+        advantages[t] = following
+    return advantages
+
+
+def episode_steps(valid: np.ndarray, carry: np.ndarray) -> np.ndarray:
+    """Steps of the running episode, the current one included; 0 on an autoreset step.
+
+    Args:
+        valid: [T, N] bool; an autoreset step starts the count anew.
+        carry: [N] steps the episodes had behind them when the epoch began.
+
+    Returns:
+        [T, N] int64.
+    """
+    t = np.arange(len(valid))[:, None]  # [T, 1]
+    last_reset = np.maximum.accumulate(np.where(valid, -1, t), axis=0)  # [T, N]
+    return t - last_reset + np.where(last_reset < 0, carry, 0)  # [T, N]
+
+
+def finished_episodes(
+    rewards: np.ndarray, original_rewards: np.ndarray, ended: np.ndarray, lengths: np.ndarray, carry: np.ndarray
+) -> tuple[Episodes, np.ndarray]:
+    """Sums over the episodes that ended, and what the running ones carry into the next epoch.
+
+    Args:
+        rewards, original_rewards: [T, N], 0 where not valid.
+        ended: [T, N] bool.
+        lengths: [T, N] steps of the episode so far.
+        carry: [2, N] shaped and original reward gathered before this epoch.
+
+    Returns:
+        The finished episodes in the order in which they ended, and the new carry [2, N].
+    """
+    sums = np.cumsum(np.stack([rewards, original_rewards]), axis=1, dtype=np.float64)  # [2, T, N]
+    start = -np.array(carry, dtype=np.float64)  # [2, N]: what to subtract from a running sum
+    returns = []
+    for t, n in np.argwhere(ended):
+        returns.append(sums[:, t, n] - start[:, n])
+        start[:, n] = sums[:, t, n]
+    table = np.array(returns, dtype=np.float64).reshape(-1, 2)  # [E, 2]
+    return Episodes(table[:, 0], table[:, 1], lengths[ended]), sums[:, -1] - start
+
+
+def explained_variance(predicted: np.ndarray, target: np.ndarray) -> float:
+    """1 − Var(target − predicted) / Var(target): 1 is perfect, 0 no better than a constant; NaN if constant."""
+    variance = np.var(target)
+    return float(1.0 - np.var(target - predicted) / variance) if variance > 0 else float("nan")
+
+
+def linear_schedule(start: float, end: float, fraction: float) -> float:
+    """The value after `fraction` (cut to [0, 1]) of the way from start to end."""
+    return start + (end - start) * min(max(fraction, 0.0), 1.0)
+
+
+def format_seconds(seconds: float) -> str:
+    """Hours, minutes and seconds: 3725.4 → '1:02:05'."""
+    whole = int(round(seconds))
+    return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+
+
+class RunningStatistics:
+    """Cumulative mean and variance of everything seen, merged batch by batch.
+
+    Chan, Golub & LeVeque 1979: merging (n, mean, M2) of two sets gives those of their union, so any
+    split of the same numbers gives the same result.
+    """
+
+    def __init__(self, shape: tuple[int, ...] = ()) -> None:
+        self.count = 0.0
+        self.mean = np.zeros(shape)  # [*shape]
+        self.m2 = np.zeros(shape)  # [*shape] sum of squared deviations
+
+    def update(self, samples: np.ndarray) -> None:
+        """Merge samples [K, *shape]; none at all changes nothing."""
+        samples = np.asarray(samples, dtype=np.float64)
+        added = len(samples)
+        if added == 0:
+            return
+        mean = samples.mean(axis=0)
+        m2 = np.square(samples - mean).sum(axis=0)
+        total = self.count + added
+        shift = mean - self.mean
+        self.mean = self.mean + shift * (added / total)
+        self.m2 = self.m2 + m2 + np.square(shift) * (self.count * added / total)
+        self.count = total
+
+    @property
+    def std(self) -> np.ndarray:
+        """Population standard deviation [*shape]; 1 before anything was seen."""
+        return np.sqrt(self.m2 / self.count) if self.count > 0 else np.ones_like(self.m2)
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {"count": np.float64(self.count), "mean": self.mean.copy(), "m2": self.m2.copy()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.count = float(state["count"])
+        self.mean = np.array(state["mean"], dtype=np.float64)
+        self.m2 = np.array(state["m2"], dtype=np.float64)

@@ -1,0 +1,48 @@
+"""Losses in plain TensorFlow: no networks, no optimisers, no `tf.function`.
+
+Every mean is taken over valid samples only: `weights` [B] is 1 for a sample that counts, else 0.
+"""
+
+import tensorflow as tf
+
+
+def weighted_mean(x: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """Σ w·x / Σ w over [B]; 0 where nothing counts."""
+    return tf.reduce_sum(weights * x) / tf.maximum(tf.reduce_sum(weights), 1.0)
+
+
+def standardize(x: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """x shifted and divided to mean 0 and standard deviation 1 over the samples that count, [B]."""
+    centred = x - weighted_mean(x, weights)  # [B]
+    return centred / (tf.sqrt(weighted_mean(tf.square(centred), weights)) + 1e-8)
+
+
+def clipped_surrogate(
+    log_prob: tf.Tensor, old_log_prob: tf.Tensor, advantage: tf.Tensor, weights: tf.Tensor, clip_range: float
+) -> tf.Tensor:
+    """Equation 7 of arXiv:1707.06347, as a loss: −E[min(r·Â, clip(r, 1 − ε, 1 + ε)·Â)]; all [B] → scalar."""
+    ratio = tf.exp(log_prob - old_log_prob)  # [B]
+    clipped = tf.clip_by_value(ratio, 1.0 - clip_range, 1.0 + clip_range)  # [B]
+    return -weighted_mean(tf.minimum(ratio * advantage, clipped * advantage), weights)
+
+
+def squared_error(value: tf.Tensor, target: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """E[(V − V_target)²]; all [B] → scalar."""
+    return weighted_mean(tf.math.squared_difference(value, target), weights)
+
+
+def approximate_kl(log_prob: tf.Tensor, old_log_prob: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """KL(π_old ‖ π) estimated from samples of π_old as E[(r − 1) − log r] ≥ 0, in nats.
+
+    Schulman, "Approximating KL Divergence", 2020 (its k3).
+    """
+    log_ratio = log_prob - old_log_prob  # [B]
+    return weighted_mean(tf.math.expm1(log_ratio) - log_ratio, weights)
+
+
+def clip_fraction(
+    log_prob: tf.Tensor, old_log_prob: tf.Tensor, weights: tf.Tensor, clip_range: float
+) -> tf.Tensor:
+    """Share of samples whose ratio is outside [1 − ε, 1 + ε]."""
+    outside = tf.abs(tf.exp(log_prob - old_log_prob) - 1.0) > clip_range  # [B]
+    return weighted_mean(tf.cast(outside, tf.float32), weights)

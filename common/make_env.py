@@ -1,0 +1,44 @@
+"""The one place where wrapper order and step limits of an environment are written."""
+
+import difflib
+import warnings
+
+import gymnasium
+
+from common.errors import UserError
+from common.spaces import check_spaces
+
+
+def make_env(env_id: str, max_episode_steps: int | None = None, render_mode: str | None = None) -> gymnasium.Env:
+    """A single Gymnasium environment with its own, unshaped reward and a flat observation.
+
+    Args:
+        env_id: a registered name, as in `gymnasium.make`.
+        max_episode_steps: truncate after so many steps; None keeps the environment's own limit.
+        render_mode: "rgb_array" to film it.
+
+    Raises:
+        UserError: unknown name (near names are told), missing extra, unsupported space.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "out of date" notices are ours to settle, not the user's
+            env = gymnasium.make(
+                env_id, max_episode_steps=max_episode_steps, render_mode=render_mode, disable_env_checker=True
+            )
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise UserError(f"{env_id} needs a package that is missing: {error}") from error
+    except gymnasium.error.Error as error:
+        near = difflib.get_close_matches(env_id, gymnasium.registry, n=3, cutoff=0.5)
+        hint = f"did you mean {', '.join(near)}?" if near else "see gymnasium.pprint_registry() for the names"
+        raise UserError(f"unknown environment {env_id!r}: {hint}") from error
+    except (ModuleNotFoundError, ImportError) as error:
+        raise UserError(f"{env_id} cannot be loaded: {error}; install the package it needs") from error
+    try:
+        check_spaces(env_id, env.observation_space, env.action_space)
+    except UserError:
+        env.close()
+        raise
+    if len(env.observation_space.shape) != 1:
+        env = gymnasium.wrappers.FlattenObservation(env)
+    return env

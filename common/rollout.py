@@ -1,0 +1,118 @@
+"""Collecting an epoch, and cutting it into minibatches."""
+
+import time
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from common import funcs
+from common.behaviour import NormalBehaviour
+from common.errors import UserError
+from common.records import Timing, Trajectory
+from common.spaces import ActionMap
+from common.vector_env import VectorEnv
+
+
+class Collector:
+    """Steps the environments with a policy, an epoch at a time; episodes run on from epoch to epoch.
+
+    Args:
+        envs: the environments, not yet reset.
+        action_map: from policy actions to the environments'.
+        steps: T, steps of an epoch in each environment.
+        seed: of the environments and of the exploration noise.
+    """
+
+    def __init__(self, envs: VectorEnv, action_map: ActionMap, steps: int, seed: int) -> None:
+        self.envs = envs
+        self._action_map = action_map
+        self._steps = steps
+        env_seed, noise_seed = np.random.SeedSequence(seed).generate_state(2)
+        self._noise = np.random.default_rng(noise_seed)
+        self._reset(int(env_seed))
+
+    def _reset(self, seed: int | None) -> None:
+        self._observations = [np.array(o, dtype=np.float32) for o in self.envs.reset(seed)]  # [n, S] a group
+        self._ended = np.zeros(self.envs.num_envs, dtype=bool)  # [N] by the step before
+        self._episode_steps = np.zeros(self.envs.num_envs, dtype=np.int64)  # [N] so far
+
+    def restart(self) -> None:
+        """Throw the running episodes away and start new ones; the generators go on."""
+        self._reset(None)
+
+    def collect(self, behaviour: NormalBehaviour, timing: Timing) -> Trajectory:
+        """One epoch. Each group steps while the policy chooses for the other.
+
+        Raises:
+            UserError: an environment returned NaN or infinity.
+        """
+        steps, num_envs = self._steps, self.envs.num_envs
+        observations = np.empty((steps + 1, num_envs, self._observations[0].shape[1]), np.float32)  # [T+1, N, S]
+        noise = self._noise.standard_normal((steps, num_envs, len(self._action_map.low)), np.float32)  # [T, N, A]
+        actions = np.empty_like(noise)  # [T, N, A]
+        rewards = np.empty((steps, num_envs))  # [T, N]
+        terminated = np.empty((steps, num_envs), bool)  # [T, N]
+        truncated = np.empty((steps, num_envs), bool)  # [T, N]
+        groups = list(zip(self.envs.groups, self.envs.columns))
+        clock = time.perf_counter
+
+        with threadpool_limits(1, "blas"):  # the matrices are small and the other cores have environments
+            for (_, columns), first in zip(groups, self._observations):
+                observations[0, columns] = first
+            for t in range(steps + 1):
+                for group, columns in groups:
+                    began = clock()
+                    if t > 0:
+                        received = group.recv()
+                        observations[t, columns] = received[0]
+                        rewards[t - 1, columns] = received[1]
+                        terminated[t - 1, columns] = received[2]
+                        truncated[t - 1, columns] = received[3]
+                    arrived = clock()
+                    timing.environment += arrived - began
+                    if t < steps:
+                        chosen = behaviour.act(observations[t, columns], noise[t, columns])  # [n, A]
+                        actions[t, columns] = chosen
+                        group.send(self._action_map(chosen))
+                        timing.policy += clock() - arrived
+
+        self._observations = [observations[-1, columns] for _, columns in groups]
+        ended = terminated | truncated  # [T, N]
+        valid = ~np.concatenate([self._ended[None], ended[:-1]])  # [T, N]
+        episode_steps = funcs.episode_steps(valid, self._episode_steps)  # [T, N]
+        self._ended = ended[-1]
+        self._episode_steps = episode_steps[-1]
+        _check_finite(observations[1:], "observation")
+        _check_finite(rewards[..., None], "reward")
+        return Trajectory(observations, actions, rewards, terminated, truncated, valid, episode_steps)
+
+
+def _check_finite(arrays: np.ndarray, what: str) -> None:
+    """arrays: [T, N, X]."""
+    finite = np.isfinite(arrays).all(axis=-1)  # [T, N]
+    if not finite.all():
+        t, n = np.argwhere(~finite)[0]
+        raise UserError(
+            f"environment {n} returned NaN or infinity as {what} at step {t} of the epoch: "
+            "training stopped; the environment needs mending"
+        )
+
+
+def minibatch_rows(samples: int, minibatch_size: int, passes: int, rng: np.random.Generator) -> np.ndarray:
+    """Rows of a flat batch for every gradient step: each pass visits every sample once, in an order of its own.
+
+    Returns:
+        [passes · ceil(samples / minibatch_size), minibatch_size] int32. Where the division leaves a
+        remainder the last minibatch of a pass is filled up with the row `samples`, which
+        `padded_rows` says to append with weight 0.
+    """
+    per_pass = -(-samples // minibatch_size)
+    rows = np.full((passes, per_pass * minibatch_size), samples, dtype=np.int32)
+    for row in rows:
+        row[:samples] = rng.permutation(samples)
+    return rows.reshape(passes * per_pass, minibatch_size)
+
+
+def padded_rows(samples: int, minibatch_size: int) -> int:
+    """1 if minibatches need a row of weight 0 to fill up with, else 0."""
+    return int(samples % minibatch_size > 0)

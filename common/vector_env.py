@@ -1,0 +1,140 @@
+"""N environments at once, in groups that take turns: one steps while the policy thinks for the other.
+
+One interface over Gymnasium's vector environments and EnvPool. Both restart an ended environment on
+its next step (next-step autoreset): that step ignores its action and returns the reset observation.
+"""
+
+import os
+from typing import Protocol
+
+import gymnasium
+import numpy as np
+
+from common.errors import UserError
+from common.make_env import make_env
+
+Step = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # observations, rewards, terminated, truncated
+
+
+class Group(Protocol):
+    """Environments that are stepped together. `send` starts a step, `recv` waits for its result."""
+
+    num_envs: int
+
+    def reset(self, seed: int | None) -> np.ndarray: ...  # [n, S]
+
+    def send(self, actions: np.ndarray) -> None: ...  # [n, *action]
+
+    def recv(self) -> Step: ...
+
+    def close(self) -> None: ...
+
+
+class GymnasiumGroup:
+    """Gymnasium's `SyncVectorEnv`: steps in this thread, when its result is asked for."""
+
+    def __init__(self, env_id: str, num_envs: int, max_episode_steps: int | None) -> None:
+        self.num_envs = num_envs
+        self._envs = gymnasium.vector.SyncVectorEnv(
+            [lambda: make_env(env_id, max_episode_steps) for _ in range(num_envs)], copy=False
+        )
+        self._actions: np.ndarray | None = None
+
+    def reset(self, seed: int | None) -> np.ndarray:
+        return self._envs.reset(seed=seed)[0]
+
+    def send(self, actions: np.ndarray) -> None:
+        self._actions = actions
+
+    def recv(self) -> Step:
+        return self._envs.step(self._actions)[:4]
+
+    def close(self) -> None:
+        self._envs.close()
+
+
+class EnvPoolGroup:
+    """EnvPool: steps in threads of its own from `send` on. A given seed always builds a new pool."""
+
+    def __init__(self, env_id: str, num_envs: int, max_episode_steps: int | None, num_threads: int) -> None:
+        self.num_envs = num_envs
+        self._ids = np.arange(num_envs, dtype=np.int32)
+        self._options = {"env_type": "gymnasium", "num_envs": num_envs, "num_threads": num_threads}
+        if max_episode_steps is not None:
+            self._options["max_episode_steps"] = max_episode_steps
+        self._env_id = env_id
+        self._pool = None
+
+    def reset(self, seed: int | None) -> np.ndarray:
+        import envpool
+
+        if seed is not None or self._pool is None:
+            self.close()
+            self._pool = envpool.make(self._env_id, seed=seed or 0, **self._options)
+        return self._pool.reset()[0]
+
+    def send(self, actions: np.ndarray) -> None:
+        self._pool.send(actions, self._ids)
+
+    def recv(self) -> Step:
+        return self._pool.recv()[:4]
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+
+class VectorEnv:
+    """Groups of environments side by side: group g owns the columns `columns[g]` of every [T, N] array."""
+
+    def __init__(self, groups: list[Group]) -> None:
+        self.groups = groups
+        ends = np.cumsum([group.num_envs for group in groups])
+        self.columns = [slice(int(end) - group.num_envs, int(end)) for group, end in zip(groups, ends)]
+        self.num_envs = int(ends[-1])
+
+    def reset(self, seed: int | None = None) -> list[np.ndarray]:
+        """Restarts every environment; first observations by group, each [n, S]. None keeps the generators."""
+        seeds = [None] * len(self.groups)
+        if seed is not None:
+            seeds = [int(s) % 2**31 for s in np.random.SeedSequence(seed).generate_state(len(self.groups))]
+        return [group.reset(s) for group, s in zip(self.groups, seeds)]
+
+    def close(self) -> None:
+        for group in self.groups:
+            group.close()
+
+
+def resolve_backend(backend: str, env_id: str) -> str:
+    """"auto" → "envpool" where it is installed and carries the environment, else "gymnasium".
+
+    Raises:
+        UserError: EnvPool was asked for by name but is missing, or does not carry the environment.
+    """
+    if backend == "gymnasium":
+        return backend
+    try:
+        import envpool
+    except ImportError:
+        if backend == "auto":
+            return "gymnasium"
+        raise UserError(
+            "EnvPool is not installed: run 'pip install -r requirements/fast.txt' or use --backend gymnasium"
+        ) from None
+    if env_id in envpool.list_all_envs():
+        return "envpool"
+    if backend == "auto":
+        return "gymnasium"
+    raise UserError(f"EnvPool does not carry {env_id}: use --backend gymnasium")
+
+
+def make_vector_env(env_id: str, num_envs: int, max_episode_steps: int | None, backend: str) -> VectorEnv:
+    """`backend` as `resolve_backend` returns it."""
+    if backend == "gymnasium":
+        return VectorEnv([GymnasiumGroup(env_id, num_envs, max_episode_steps)])
+    if max_episode_steps is None:  # EnvPool's own limits are not always Gymnasium's
+        max_episode_steps = gymnasium.spec(env_id).max_episode_steps
+    sizes = [num_envs] if num_envs == 1 else [num_envs - num_envs // 2, num_envs // 2]
+    threads = max(1, (os.cpu_count() or 1) // len(sizes))
+    return VectorEnv([EnvPoolGroup(env_id, size, max_episode_steps, min(threads, size)) for size in sizes])
