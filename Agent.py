@@ -3,12 +3,10 @@
 An Agent knows weights and nothing of time: epochs, environments and schedules are the trainer's.
 """
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # start-up notices of TensorFlow are no news to a user
-
+import common.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
 import gymnasium
 import keras
 import numpy as np
@@ -147,9 +145,7 @@ class Agent:
         overall = table.mean(axis=0)  # [metrics]
         last_pass = table[-(len(table) // self.config.passes) :].mean(axis=0)  # [metrics]
         averaged = ("loss_actor", "loss_critic", "gradient_norm_actor", "gradient_norm_critic")
-        return {
-            name: float(overall[i] if name in averaged else last_pass[i]) for i, name in enumerate(UPDATE_METRICS)
-        }
+        return {name: float(overall[i] if name in averaged else last_pass[i]) for i, name in enumerate(UPDATE_METRICS)}
 
     def _update(self, batch: Batch, actor_rows: tf.Tensor, critic_rows: tf.Tensor) -> tf.Tensor:
         batch = Batch(*(tf.convert_to_tensor(column) for column in batch))

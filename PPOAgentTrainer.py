@@ -4,22 +4,29 @@
     python PPOAgentTrainer.py pendulum             another preset
     python PPOAgentTrainer.py --env Some-v0        any environment with Box observations and actions
     python PPOAgentTrainer.py --help               every setting
+
+The run leaves its traces in runs/NAME; `common.run_folder` says which.
 """
 
 import dataclasses
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
 from Agent import Agent
-from common import funcs
-from common.config import PPOConfig, reward_design
+from common import evaluation, funcs, run_folder
+from common.command_line import one_line_errors, parse
+from common.config import PPOConfig, RunOptions, reward_design
 from common.make_env import make_env
+from common.recorder import Recorder, evaluation_line
 from common.records import Batch, Episodes, EpochResult, Timing, Trajectory
 from common.rollout import Collector, minibatch_rows, padded_rows
 from common.vector_env import make_vector_env, resolve_backend
 
+WEIGHTS_EVERY = 10  # epochs between saves of the weights
 EpochCallback = Callable[[EpochResult], None]
 
 
@@ -227,7 +234,57 @@ class PPOAgentTrainer:
         self.envs.close()
 
 
-if __name__ == "__main__":
-    from common.command_line import main
+def run(preset: str, config: PPOConfig, options: RunOptions) -> Path:
+    """Train, record, evaluate and film; returns the run folder.
 
+    Raises:
+        UserError: the environment or its backend is not to be had, or the run folder is taken.
+    """
+    trainer = PPOAgentTrainer(config, description=f"preset {preset}")
+    folder = run_folder.create(options.runs_folder, options.name, f"{preset}-seed{config.seed}")
+    trainer.name = folder.name
+    agent, config = trainer.agent, trainer.config
+    run_folder.write_config(folder, config, preset)
+
+    def evaluate(episodes: int) -> dict[str, dict[str, float]]:
+        return evaluation.evaluate_both(
+            agent.behaviour(), agent.action_map, config.env, config.max_episode_steps, episodes
+        )
+
+    with Recorder(folder, folder.name, config.epochs, options) as recorder:
+        recorder.say(
+            f"{preset}: {config.env}, {config.num_envs} environments on {config.backend}, seed {config.seed}, "
+            f"{config.epochs} epochs of {config.steps_per_epoch:,} steps, into {folder}"
+        )
+
+        def on_epoch(result: EpochResult) -> None:
+            recorder(result)
+            if result.epoch % WEIGHTS_EVERY == 0 or result.epoch == config.epochs:
+                agent.save_weights(folder / run_folder.WEIGHTS)
+            if options.evaluate_every and result.epoch % options.evaluate_every == 0:
+                recorder.write_evaluation(result.epoch, evaluate(options.evaluation_episodes))
+
+        results = trainer.train(on_epoch=on_epoch)
+        trainer.close()
+        if options.figure:
+            recorder.draw()
+    agent.save_weights(folder / run_folder.BEST_AGENT)
+    print(f"trained for {results['processing_time_total_string']}; figure, table and weights are in {folder}")
+    if options.evaluation_episodes:
+        print(f"evaluating {options.evaluation_episodes} episodes, deterministic and sampled ...")
+        summaries = evaluate(options.evaluation_episodes)
+        run_folder.write_json(folder / run_folder.EVALUATION, summaries)
+        print("unshaped reward: " + evaluation_line(summaries))
+    if options.video:
+        frames, score, fps = evaluation.film(agent.behaviour(), agent.action_map, config.env, config.max_episode_steps)
+        print(f"filmed an episode of {score:.1f}: {evaluation.save_video(frames, fps, folder / run_folder.VIDEO)}")
+    return folder
+
+
+def main() -> None:
+    with one_line_errors():
+        run(*parse(sys.argv[1:], "python PPOAgentTrainer.py"))
+
+
+if __name__ == "__main__":
     main()

@@ -1,1 +1,13 @@
 """The pieces every method shares; nothing here knows an Agent or a Trainer by name."""
+
+import os
+import tempfile
+
+# Before TensorFlow is first imported: networks this small are faster on the CPU, and the start-up
+# notices of its C++ side are no news to anyone. Setting the variables outside overrides both.
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # films are drawn in memory, on machines without a screen too
+os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
+os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())  # SDL complains where there is none
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # its rounding depends on the number of threads

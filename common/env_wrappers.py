@@ -43,9 +43,7 @@ class UnchangedReward(ShapedReward):
 class LastedToLimitReward(ShapedReward):
     """At the end `success` if the episode lasted `max_steps`, else `failure`."""
 
-    def __init__(
-        self, env: gymnasium.Env, max_steps: int = 2000, success: float = 1.0, failure: float = -1.0
-    ) -> None:
+    def __init__(self, env: gymnasium.Env, max_steps: int = 2000, success: float = 1.0, failure: float = -1.0) -> None:
         super().__init__(env, reward_designs.LastedToLimit(max_steps, success, failure))
 
 

@@ -1,10 +1,9 @@
-"""Evaluation apart from training: Gymnasium's own unshaped environment, seeds of its own, nothing learned.
-
-    python -m common.evaluation runs/NAME          score and film a saved run
-"""
+"""Evaluation apart from training: Gymnasium's own unshaped environment, seeds of its own, nothing learned."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
+import imageio.v2 as imageio
 import numpy as np
 from scipy.stats import bootstrap
 
@@ -77,8 +76,22 @@ def evaluate(
     return Evaluation(returns, lengths)
 
 
+def evaluate_both(
+    behaviour: NormalBehaviour, action_map: ActionMap, env_id: str, max_episode_steps: int | None, episodes: int
+) -> dict[str, dict[str, float]]:
+    """Summaries of a deterministic and a sampled evaluation."""
+    return {
+        kind: evaluate(behaviour, action_map, env_id, max_episode_steps, episodes, kind == "deterministic").summary()
+        for kind in ("deterministic", "sampled")
+    }
+
+
 def film(
-    behaviour: NormalBehaviour, action_map: ActionMap, env_id: str, max_episode_steps: int | None, seed: int
+    behaviour: NormalBehaviour,
+    action_map: ActionMap,
+    env_id: str,
+    max_episode_steps: int | None,
+    seed: int = EVALUATION_SEED,
 ) -> tuple[list[np.ndarray], float, int]:
     """One deterministic episode as frames [H, W, 3] uint8, its score, and its frames per second."""
     env = make_env(env_id, max_episode_steps, render_mode="rgb_array")
@@ -93,3 +106,21 @@ def film(
     fps = int(env.metadata.get("render_fps", 30))
     env.close()
     return frames, score, fps
+
+
+def save_video(frames: list[np.ndarray], fps: int, path: Path) -> Path:
+    """MP4 by imageio's own ffmpeg; where that is missing, a GIF of every second frame beside it.
+
+    Returns:
+        The file written.
+    """
+    try:
+        with imageio.get_writer(path, fps=fps, macro_block_size=2) as writer:
+            for frame in frames:
+                writer.append_data(frame)
+        return path
+    except (ImportError, OSError, ValueError, RuntimeError):
+        path.unlink(missing_ok=True)
+        path = path.with_suffix(".gif")
+        imageio.mimsave(path, frames[::2], duration=2000 / fps, loop=0)
+        return path

@@ -98,7 +98,7 @@ def linear_schedule(start: float, end: float, fraction: float) -> float:
 
 def format_seconds(seconds: float) -> str:
     """Hours, minutes and seconds: 3725.4 → '1:02:05'."""
-    whole = int(round(seconds))
+    whole = round(seconds)
     return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
 
 

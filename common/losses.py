@@ -40,9 +40,7 @@ def approximate_kl(log_prob: tf.Tensor, old_log_prob: tf.Tensor, weights: tf.Ten
     return weighted_mean(tf.math.expm1(log_ratio) - log_ratio, weights)
 
 
-def clip_fraction(
-    log_prob: tf.Tensor, old_log_prob: tf.Tensor, weights: tf.Tensor, clip_range: float
-) -> tf.Tensor:
+def clip_fraction(log_prob: tf.Tensor, old_log_prob: tf.Tensor, weights: tf.Tensor, clip_range: float) -> tf.Tensor:
     """Share of samples whose ratio is outside [1 − ε, 1 + ε]."""
     outside = tf.abs(tf.exp(log_prob - old_log_prob) - 1.0) > clip_range  # [B]
     return weighted_mean(tf.cast(outside, tf.float32), weights)

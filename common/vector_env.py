@@ -68,10 +68,15 @@ class EnvPoolGroup:
     def reset(self, seed: int | None) -> np.ndarray:
         import envpool
 
-        if seed is not None or self._pool is None:
-            self.close()
-            self._pool = envpool.make(self._env_id, seed=seed or 0, **self._options)
-        return self._pool.reset()[0]
+        level = gymnasium.logger.min_level
+        gymnasium.logger.min_level = gymnasium.logger.ERROR  # it warns about a space that nobody reads here
+        try:
+            if seed is not None or self._pool is None:
+                self.close()
+                self._pool = envpool.make(self._env_id, seed=seed or 0, **self._options)
+            return self._pool.reset()[0]
+        finally:
+            gymnasium.logger.min_level = level
 
     def send(self, actions: np.ndarray) -> None:
         self._pool.send(actions, self._ids)
@@ -107,7 +112,7 @@ class VectorEnv:
 
 
 def resolve_backend(backend: str, env_id: str) -> str:
-    """"auto" → "envpool" where it is installed and carries the environment, else "gymnasium".
+    """What "auto" stands for: "envpool" where it is installed and carries the environment, else "gymnasium".
 
     Raises:
         UserError: EnvPool was asked for by name but is missing, or does not carry the environment.

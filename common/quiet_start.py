@@ -1,0 +1,33 @@
+"""Imports TensorFlow without the lines its C++ side writes about graphics cards that are not there.
+
+TF_CPP_MIN_LOG_LEVEL does not reach them: they are written before logging is set up. Whatever was
+written is shown after all if the import fails.
+"""
+
+import os
+import sys
+import tempfile
+
+
+def _import_tensorflow() -> None:
+    try:
+        error_stream = os.dup(2)
+    except OSError:  # no error stream, nothing to keep clean
+        import tensorflow as tf
+
+        return
+    with tempfile.TemporaryFile() as held_back:
+        os.dup2(held_back.fileno(), 2)
+        try:
+            import tensorflow as tf  # noqa: F401
+        except BaseException:
+            held_back.seek(0)
+            os.write(error_stream, held_back.read())
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(error_stream, 2)
+            os.close(error_stream)
+
+
+_import_tensorflow()

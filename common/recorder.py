@@ -1,0 +1,150 @@
+"""What a run tells while it goes on: a row an epoch on the console and in results.csv, TensorBoard, the figure."""
+
+import math
+import time
+from pathlib import Path
+
+import tensorflow as tf
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from common import plots, run_folder
+from common.config import RunOptions
+from common.records import EpochResult
+
+_FIGURE_SHARE = 50  # the figure may take one part in so many of the run's time
+_GROUPS = {
+    "reward": ("metric", "total_reward", "total_reward_orig", "avg_reward", "avg_reward_orig", "reward_std"),
+    "episodes": ("avg_steps", "episodes"),
+    "losses": ("loss_actor", "loss_critic", "explained_variance"),
+    "policy": ("approximate_kl", "clip_fraction", "entropy", "mean_std"),
+    "gradients": ("gradient_norm_actor", "gradient_norm_critic", "learning_rate"),
+    "time": ("steps_per_second", "seconds_environment", "seconds_policy", "seconds_update"),
+}
+_ROW = "{:>6} {:>11} {:>10} {:>9} {:>9} {:>8} {:>8} {:>6} {:>9}  {}"
+_HEADER = ("epoch", "steps", "reward/ep", "unshaped", "steps/ep", "episodes", "KL", "std", "steps/s", "")
+
+
+class Recorder:
+    """Called with every epoch's row; a context manager, so that files are closed whatever happens.
+
+    Args:
+        folder: of the run.
+        name: of the run, in the figure's legend.
+        epochs: how many will be run, for the time left.
+        options: what to write.
+    """
+
+    def __init__(self, folder: Path, name: str, epochs: int, options: RunOptions) -> None:
+        self._folder, self._name, self._options = folder, name, options
+        self._rows: list[EpochResult] = []
+        self._results = run_folder.ResultsFile(folder)
+        self._board = _TensorBoard(folder / "tensorboard") if options.tensorboard else None
+        self._figure_due = 0.0
+        console = Console(highlight=False)
+        if not console.is_terminal:
+            console.width = 120
+        self._progress = Progress(
+            TextColumn("epoch"),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=None),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("train", total=epochs)
+        self._console = console
+
+    def __enter__(self) -> "Recorder":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+        self._results.close()
+        if self._board is not None:
+            self._board.close()
+
+    def say(self, line: str) -> None:
+        self._console.print(line, markup=False, soft_wrap=True)
+
+    def __call__(self, result: EpochResult) -> None:
+        self._rows.append(result)
+        self._results.write(result)
+        if self._board is not None:
+            self._board.write(result)
+        if len(self._rows) == 1:
+            self.say(_ROW.format(*_HEADER))
+        self.say(_ROW.format(*_cells(result)))
+        self._progress.update(self._task, advance=1)
+        if self._options.figure and time.monotonic() >= self._figure_due and len(self._rows) > 1:
+            self.draw()
+
+    def draw(self) -> None:
+        """Redraw the five-panel figure; the next is due when it takes little of the run's time."""
+        began = time.monotonic()
+        plots.save_figure(
+            plots.five_panels({self._name: plots.curves_of(self._rows)}), self._folder / run_folder.FIGURE
+        )
+        ended = time.monotonic()
+        self._figure_due = ended + max(10.0, _FIGURE_SHARE * (ended - began))
+
+    def write_evaluation(self, epoch: int, summaries: dict[str, dict[str, float]]) -> None:
+        """Scores of an evaluation while training goes on: to TensorBoard and the console."""
+        for kind, summary in summaries.items():
+            if self._board is not None:
+                self._board.scalar(f"evaluation/{kind}", summary["mean"], epoch)
+        self.say("       evaluation: " + evaluation_line(summaries))
+
+
+def evaluation_line(summaries: dict[str, dict[str, float]]) -> str:
+    """'deterministic 301.2 [298.0, 303.9], sampled …', means with 95% intervals."""
+    return ", ".join(f"{kind} {s['mean']:.1f} [{s['low']:.1f}, {s['high']:.1f}]" for kind, s in summaries.items())
+
+
+def _cells(row: EpochResult) -> tuple[str, ...]:
+    def number(value: float, pattern: str) -> str:
+        return "-" if math.isnan(value) else format(value, pattern)
+
+    return (
+        str(row.epoch),
+        f"{row.steps:,}",
+        number(row.avg_reward, ".1f"),
+        number(row.avg_reward_orig, ".1f"),
+        number(row.avg_steps, ".0f"),
+        str(row.episodes),
+        f"{row.approximate_kl:.4f}",
+        f"{row.mean_std:.2f}",
+        f"{row.steps_per_second:,.0f}",
+        "no episode finished" if row.episodes == 0 else "best" if row.is_best else "",
+    )
+
+
+class _TensorBoard:
+    """All scalars of an epoch in one compiled call: one by one they would cost a percent of the run."""
+
+    def __init__(self, folder: Path) -> None:
+        self._writer = tf.summary.create_file_writer(str(folder))
+        self._names = [(name, f"{group}/{name}") for group, names in _GROUPS.items() for name in names]
+        self._write = tf.function(
+            self._write_all,
+            input_signature=(tf.TensorSpec((), tf.int64), tf.TensorSpec((len(self._names),), tf.float32)),
+        )
+
+    def _write_all(self, epoch: tf.Tensor, values: tf.Tensor) -> None:
+        with self._writer.as_default():
+            for i, (_, tag) in enumerate(self._names):
+                tf.summary.scalar(tag, values[i], step=epoch)
+
+    def write(self, row: EpochResult) -> None:
+        values = tf.constant([float(getattr(row, name)) for name, _ in self._names], tf.float32)
+        self._write(tf.constant(row.epoch, tf.int64), values)
+
+    def scalar(self, tag: str, value: float, epoch: int) -> None:
+        with self._writer.as_default():
+            tf.summary.scalar(tag, value, step=epoch)
+
+    def close(self) -> None:
+        self._writer.close()

@@ -1,0 +1,139 @@
+"""The folder a run leaves behind: its name, its config.json, its results.csv."""
+
+import csv
+import dataclasses
+import importlib.metadata
+import json
+import os
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from common.config import PPOConfig
+from common.errors import UserError
+from common.records import EpochResult
+
+CONFIG, RESULTS, FIGURE = "config.json", "results.csv", "figure.png"
+WEIGHTS, BEST_AGENT = "weights.npz", "best_agent.npz"
+EVALUATION, VIDEO = "evaluation.json", "video.mp4"
+
+_PACKAGES = ("tensorflow", "keras", "tensorflow-probability", "gymnasium", "box2d", "envpool", "numpy")
+COLUMNS = [field.name for field in dataclasses.fields(EpochResult)]
+TIMING_COLUMNS = [field.name for field in dataclasses.fields(EpochResult) if field.metadata.get("timing")]
+
+
+def create(runs_folder: str, name: str | None, default_name: str) -> Path:
+    """A new, empty run folder.
+
+    Args:
+        name: of the folder; None takes `default_name`, or the first free of `default_name`-2, -3, …
+
+    Raises:
+        UserError: the name is taken, or the folder cannot be made.
+    """
+    base = Path(runs_folder)
+    if name is not None and (base / name).exists():
+        raise UserError(f"{base / name} already holds a run: choose another --name or remove that folder")
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        for attempt in range(1, 10_000):
+            folder = base / (name or (default_name if attempt == 1 else f"{default_name}-{attempt}"))
+            try:
+                folder.mkdir()
+                return folder
+            except FileExistsError:
+                if name is not None:
+                    raise
+    except OSError as error:
+        raise UserError(
+            f"cannot make a run folder in {base} ({error.strerror}): choose another --runs-folder"
+        ) from None
+    raise UserError(f"{base} holds too many runs named {default_name}: choose a --name")
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    unfinished = path.with_name(path.name + ".tmp")
+    unfinished.write_bytes(content)
+    os.replace(unfinished, path)
+
+
+def write_json(path: Path, content: object) -> None:
+    replace_file(path, (json.dumps(content, indent=2, default=float) + "\n").encode())
+
+
+def write_config(folder: Path, config: PPOConfig, preset: str) -> None:
+    """Enough to repeat the run: every setting, the seed among them, and the versions it ran on."""
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    write_json(
+        folder / CONFIG,
+        {
+            "preset": preset,
+            "config": dataclasses.asdict(config),
+            "versions": versions,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        },
+    )
+
+
+def read_config(folder: Path) -> PPOConfig:
+    """Raises UserError where there is no run or its config.json is not one of ours."""
+    try:
+        settings = json.loads((folder / CONFIG).read_text())["config"]
+        settings["hidden_sizes"] = tuple(settings["hidden_sizes"])
+        return PPOConfig(**settings)
+    except FileNotFoundError:
+        raise UserError(f"{folder} holds no run: expected a folder with a {CONFIG}, like runs/NAME") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{folder / CONFIG} cannot be read as a run's settings: {error}") from None
+
+
+class ResultsFile:
+    """`results.csv`: a row an epoch, on disk as soon as the epoch is over."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = open(folder / RESULTS, "w", newline="")  # noqa: SIM115  closed by close()
+        self._writer = csv.writer(self._file, lineterminator="\n")
+        self._write(COLUMNS)
+
+    def write(self, result: EpochResult) -> None:
+        self._write([_cell(getattr(result, name)) for name in COLUMNS])
+
+    def _write(self, row: list[object]) -> None:
+        self._writer.writerow(row)
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _cell(value: float | int | bool) -> str:
+    """Numbers in the shortest form that reads back as the same number."""
+    return str(int(value)) if isinstance(value, bool | int) else repr(float(value))
+
+
+def read_results(folder: Path) -> dict[str, np.ndarray]:
+    """The columns of results.csv, each [epochs] float64.
+
+    Raises:
+        UserError: there is no such file, it is not one of ours, or it has no rows yet.
+    """
+    path = folder / RESULTS
+    try:
+        with open(path, newline="") as file:
+            header, *rows = list(csv.reader(file))
+        table = np.array([[float(cell) for cell in row] for row in rows])  # [epochs, columns]
+        if not len(rows):
+            raise UserError(f"{path} has no epochs yet: let the run go on for a while")
+        return {name: table[:, i] for i, name in enumerate(header)}
+    except OSError:
+        raise UserError(f"{folder} holds no run: expected a folder with a {RESULTS}, like runs/NAME") from None
+    except (ValueError, IndexError) as error:
+        raise UserError(f"{path} cannot be read as results ({error}): use an undamaged copy") from None

@@ -1,0 +1,54 @@
+"""Score and film a saved run: python evaluate.py runs/NAME"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from Agent import Agent
+from common import evaluation, run_folder
+from common.command_line import one_line_errors
+from common.errors import UserError
+from common.make_env import make_env
+from common.recorder import evaluation_line
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Score and film a saved run, on the unshaped environment of Gymnasium."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Run folder, like runs/NAME."""
+    weights: Literal["best", "last"] = "best"
+    """The best epoch's agent or the last one's."""
+    episodes: int = 100
+    """Episodes, deterministic and sampled each; 0 for none."""
+    video: bool = True
+    """Film an episode."""
+
+
+def main() -> None:
+    with one_line_errors():
+        arguments = tyro.cli(Arguments)
+        if arguments.episodes < 0:
+            raise UserError(f"episodes is {arguments.episodes}: expected 0 or more")
+        config = run_folder.read_config(arguments.run)
+        env = make_env(config.env, config.max_episode_steps)
+        agent = Agent(env.observation_space, env.action_space, config, config.seed)
+        env.close()
+        name = run_folder.BEST_AGENT if arguments.weights == "best" else run_folder.WEIGHTS
+        agent.read_weights(arguments.run / name)
+        behaviour, where = agent.behaviour(), (config.env, config.max_episode_steps)
+        if arguments.episodes:
+            summaries = evaluation.evaluate_both(behaviour, agent.action_map, *where, arguments.episodes)
+            run_folder.write_json(arguments.run / run_folder.EVALUATION, summaries)
+            print("unshaped reward: " + evaluation_line(summaries))
+        if arguments.video:
+            frames, score, fps = evaluation.film(behaviour, agent.action_map, *where)
+            written = evaluation.save_video(frames, fps, arguments.run / run_folder.VIDEO)
+            print(f"filmed an episode of {score:.1f}: {written}")
+
+
+if __name__ == "__main__":
+    main()
