@@ -8,7 +8,7 @@ import tyro
 
 from Agent import Agent
 from common import evaluation, run_folder
-from common.command_line import one_line_errors
+from common.command_line import one_line_errors, parse_settings
 from common.errors import UserError
 from common.make_env import make_env
 from common.recorder import evaluation_line
@@ -30,7 +30,7 @@ class Arguments:
 
 def main() -> None:
     with one_line_errors():
-        arguments = tyro.cli(Arguments)
+        arguments = parse_settings(Arguments)
         if arguments.episodes < 0:
             raise UserError(f"episodes is {arguments.episodes}: expected 0 or more")
         config = run_folder.read_config(arguments.run)

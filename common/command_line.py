@@ -2,16 +2,19 @@
 
 import contextlib
 import difflib
+import io
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
 from common.config import PPOConfig, RunOptions
 from common.errors import UserError
 from common.presets import PRESETS, preset_for_env
+
+T = TypeVar("T")
 
 
 @contextlib.contextmanager
@@ -49,7 +52,7 @@ def parse(arguments: list[str], program: str) -> tuple[str, PPOConfig, RunOption
     else:
         env = _value_of("--env", arguments)
         preset = "bipedal-walker" if env is None else preset_for_env(env)
-    parsed = tyro.cli(
+    parsed = parse_settings(
         tyro.conf.OmitArgPrefixes[_Arguments],
         prog=program,
         args=arguments,
@@ -60,6 +63,32 @@ def parse(arguments: list[str], program: str) -> tuple[str, PPOConfig, RunOption
         ),
     )
     return preset, parsed.config, parsed.options
+
+
+def parse_settings(kind: type[T], **options: Any) -> T:
+    """`tyro.cli` with its boxed error messages brought down to one line.
+
+    Raises:
+        UserError: an unknown setting, or a value of the wrong type.
+    """
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(kind, **options)
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise UserError(_essence(complaint.getvalue())) from None
+
+
+def _essence(box: str) -> str:
+    """What a boxed message says: its first paragraph, and the nearest setting if it names one."""
+    lines = [line.strip(" │") for line in box.splitlines() if line.startswith("│")]
+    rules = [i for i, line in enumerate(lines) if set(line) == {"─"}] or [len(lines)]
+    message = " ".join(lines[: rules[0]])
+    nearest = [line.split()[0] for line in lines[rules[0] :] if line.startswith("--")]
+    hint = f"; did you mean {nearest[0]}?" if nearest and "nrecognized" in message else "; --help shows every setting"
+    return (message or "the settings could not be read") + hint
 
 
 def _value_of(flag: str, arguments: list[str]) -> str | None:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from common import run_folder
-from common.command_line import one_line_errors
+from common.command_line import one_line_errors, parse_settings
 
 Curves = dict[str, np.ndarray]  # column of results.csv → [epochs]
 
@@ -132,7 +132,7 @@ class _Arguments:
 
 def main() -> None:
     with one_line_errors():
-        arguments = tyro.cli(_Arguments)
+        arguments = parse_settings(_Arguments)
         if not arguments.runs:
             raise run_folder.UserError("no run given: python -m common.plots runs/NAME [runs/OTHER ...]")
         if arguments.output.suffix not in (".png", ".svg", ".pdf"):
