@@ -246,7 +246,7 @@ def run(preset: str, config: PPOConfig, options: RunOptions) -> Path:
     agent, config = trainer.agent, trainer.config
     run_folder.write_config(folder, config, preset)
 
-    def evaluate(episodes: int) -> dict[str, dict[str, float]]:
+    def evaluate(episodes: int) -> dict[str, dict[str, object]]:
         return evaluation.evaluate_both(
             agent.behaviour(), agent.action_map, config.env, config.max_episode_steps, episodes
         )

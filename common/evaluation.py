@@ -21,8 +21,8 @@ class Evaluation:
     returns: np.ndarray  # [E] original rewards summed
     lengths: np.ndarray  # [E] steps
 
-    def summary(self) -> dict[str, float]:
-        """Mean with a 95% bootstrap interval, spread, extremes and mean length."""
+    def summary(self) -> dict[str, object]:
+        """Mean with a 95% bootstrap interval, spread, extremes, mean length, and every episode's score."""
         low = high = float(self.returns.mean())
         if len(self.returns) > 1 and np.ptp(self.returns) > 0:
             interval = bootstrap(
@@ -38,6 +38,7 @@ class Evaluation:
             "max": float(self.returns.max()),
             "mean_steps": float(self.lengths.mean()),
             "episodes": len(self.returns),
+            "returns": [round(float(score), 3) for score in self.returns],
         }
 
 
@@ -78,7 +79,7 @@ def evaluate(
 
 def evaluate_both(
     behaviour: NormalBehaviour, action_map: ActionMap, env_id: str, max_episode_steps: int | None, episodes: int
-) -> dict[str, dict[str, float]]:
+) -> dict[str, dict[str, object]]:
     """Summaries of a deterministic and a sampled evaluation."""
     return {
         kind: evaluate(behaviour, action_map, env_id, max_episode_steps, episodes, kind == "deterministic").summary()

@@ -16,7 +16,7 @@ from common.command_line import one_line_errors, parse_settings
 Curves = dict[str, np.ndarray]  # column of results.csv → [epochs]
 
 # Okabe & Ito's palette, told apart by colour-blind readers too.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARK = "#2E9E2E"
 _PANELS = (
     ("total_reward", "total_reward_orig", "Reward per epoch"),
@@ -60,7 +60,7 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
     figure = Figure(figsize=(9, 11), layout="constrained")
     axes = figure.subplots(len(_PANELS), 1, sharex=True)
     for run, (name, curves) in enumerate(runs.items()):
-        colour = _COLOURS[run % len(_COLOURS)]
+        colour = COLOURS[run % len(COLOURS)]
         epochs = curves["epoch"]
         marked = near_best_epochs(curves)
         for axis, (column, original, _) in zip(axes, _PANELS):

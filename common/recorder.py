@@ -91,7 +91,7 @@ class Recorder:
         ended = time.monotonic()
         self._figure_due = ended + max(10.0, _FIGURE_SHARE * (ended - began))
 
-    def write_evaluation(self, epoch: int, summaries: dict[str, dict[str, float]]) -> None:
+    def write_evaluation(self, epoch: int, summaries: dict[str, dict[str, object]]) -> None:
         """Scores of an evaluation while training goes on: to TensorBoard and the console."""
         for kind, summary in summaries.items():
             if self._board is not None:
@@ -99,7 +99,7 @@ class Recorder:
         self.say("       evaluation: " + evaluation_line(summaries))
 
 
-def evaluation_line(summaries: dict[str, dict[str, float]]) -> str:
+def evaluation_line(summaries: dict[str, dict[str, object]]) -> str:
     """'deterministic 301.2 [298.0, 303.9], sampled …', means with 95% intervals."""
     return ", ".join(f"{kind} {s['mean']:.1f} [{s['low']:.1f}, {s['high']:.1f}]" for kind, s in summaries.items())
 
