@@ -12,21 +12,19 @@ import dataclasses
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
+import gymnasium
 import numpy as np
 
 from Agent import Agent
-from common import evaluation, funcs, run_folder
+from common import checkpoint, funcs, session
 from common.command_line import one_line_errors, parse
-from common.config import PPOConfig, RunOptions, reward_design
+from common.config import PPOConfig, reward_design
 from common.make_env import make_env
-from common.recorder import Recorder, evaluation_line
-from common.records import Batch, Episodes, EpochResult, Timing, Trajectory
+from common.records import Batch, Episodes, EpochResult, Timing, Trajectory, from_table, to_table
 from common.rollout import Collector, minibatch_rows, padded_rows
 from common.vector_env import make_vector_env, resolve_backend
 
-WEIGHTS_EVERY = 10  # epochs between saves of the weights
 EpochCallback = Callable[[EpochResult], None]
 
 
@@ -45,11 +43,12 @@ class PPOAgentTrainer:
         self.name, self.description = name, description
         env = make_env(config.env, config.max_episode_steps)  # told apart before anything is built
         self.config = config = config.replace(backend=resolve_backend(config.backend, config.env))
+        steps = config.steps_per_epoch // config.num_envs
         agent_seed, collector_seed, shuffle_seed = np.random.SeedSequence(config.seed).generate_state(3)
+        self._restart_every = config.restart_environments_every or default_restart_interval(env, steps)
         self.agent = Agent(env.observation_space, env.action_space, config, int(agent_seed))
         env.close()
         self.envs = make_vector_env(config.env, config.num_envs, config.max_episode_steps, config.backend)
-        steps = config.steps_per_epoch // config.num_envs
         self._collector = Collector(self.envs, self.agent.action_map, steps, int(collector_seed))
         self._shuffle = np.random.default_rng(shuffle_seed)
         self._reward_design = reward_design(config)
@@ -99,17 +98,15 @@ class PPOAgentTrainer:
 
     def _collect(self, timing: Timing) -> Episodes:
         """A new trajectory, its shaped rewards, and the episodes that ended in it."""
-        if self.config.restart_each_epoch and self._trajectory is not None:
+        if self.epoch % self._restart_every == 0 and self.epoch > 0:
+            seed = np.random.SeedSequence([self.config.seed, self.epoch]).generate_state(1)[0]
+            self._collector.restart(int(seed))
+            self._running_returns[:] = 0.0
+        elif self.config.restart_each_epoch and self._trajectory is not None:
             self._collector.restart()
             self._running_returns[:] = 0.0
-        self._trajectory = trajectory = self._collector.collect(self.agent.behaviour(), timing)
-        self._shaped = np.where(
-            trajectory.valid,
-            self._reward_design(
-                trajectory.rewards, trajectory.terminated, trajectory.truncated, trajectory.episode_steps
-            ),
-            0.0,
-        )  # [T, N]
+        self._take_up(self._collector.collect(self.agent.behaviour(), timing))
+        trajectory = self._trajectory
         ended = trajectory.terminated | trajectory.truncated  # [T, N]
         if self.config.restart_each_epoch:  # the quirk: what is cut counts as whole
             ended[-1] |= trajectory.valid[-1]
@@ -117,6 +114,14 @@ class PPOAgentTrainer:
             self._shaped, trajectory.rewards, ended, trajectory.episode_steps, self._running_returns
         )
         return episodes
+
+    def _take_up(self, trajectory: Trajectory) -> None:
+        """Make a trajectory the one at hand."""
+        self._trajectory = trajectory
+        shaped = self._reward_design(
+            trajectory.rewards, trajectory.terminated, trajectory.truncated, trajectory.episode_steps
+        )  # [T, N]
+        self._shaped = np.where(trajectory.valid, shaped, 0.0)  # [T, N]
 
     def _update(self, learning_rate: float, timing: Timing) -> dict[str, float]:
         """One epoch of learning from the trajectory at hand."""
@@ -230,60 +235,63 @@ class PPOAgentTrainer:
             **dataclasses.asdict(self.config),
         }
 
+    # -- state --
+
+    def state(self) -> checkpoint.State:
+        """Everything that changes, between two epochs: going on from it is going on as if never stopped."""
+        return checkpoint.join(
+            {
+                "agent": self.agent.state(),
+                "collector": self._collector.state(),
+                "trajectory": self._trajectory._asdict(),
+                "reward_statistics": self.reward_statistics.state(),
+                "advantage_statistics": self.advantage_statistics.state(),
+                "trainer": {
+                    "epoch": np.int64(self.epoch),
+                    "seconds": np.float64(self._seconds),
+                    "running_returns": self._running_returns,
+                    "shuffle": checkpoint.pack_generator(self._shuffle),
+                    "results": to_table(self.results),
+                },
+            }
+        )
+
+    def load_state(self, state: checkpoint.State) -> None:
+        """Take over what `state` returned for a trainer of the same configuration.
+
+        Raises:
+            UserError: the environments do not repeat what they did.
+        """
+        self.agent.load_state(checkpoint.part(state, "agent"))
+        self._collector.load_state(checkpoint.part(state, "collector"))
+        self._take_up(Trajectory(**checkpoint.part(state, "trajectory")))
+        self.reward_statistics.load_state(checkpoint.part(state, "reward_statistics"))
+        self.advantage_statistics.load_state(checkpoint.part(state, "advantage_statistics"))
+        trainer = checkpoint.part(state, "trainer")
+        self.epoch = int(trainer["epoch"])
+        self._seconds = float(trainer["seconds"])
+        self._running_returns = trainer["running_returns"].copy()
+        checkpoint.load_generator(self._shuffle, trainer["shuffle"])
+        self.results = from_table(trainer["results"])
+
     def close(self) -> None:
         self.envs.close()
 
 
-def run(preset: str, config: PPOConfig, options: RunOptions) -> Path:
-    """Train, record, evaluate and film; returns the run folder.
+def default_restart_interval(env: gymnasium.Env, steps: int) -> int:
+    """Epochs that hold ten episodes of full length in each environment, and ten epochs at least.
 
-    Raises:
-        UserError: the environment or its backend is not to be had, or the run folder is taken.
+    A resumed run repeats the steps since the last restart, so the interval bounds the wait; ten
+    episodes keep the share that is cut small.
     """
-    trainer = PPOAgentTrainer(config, description=f"preset {preset}")
-    folder = run_folder.create(options.runs_folder, options.name, f"{preset}-seed{config.seed}")
-    trainer.name = folder.name
-    agent, config = trainer.agent, trainer.config
-    run_folder.write_config(folder, config, preset)
-
-    def evaluate(episodes: int) -> dict[str, dict[str, object]]:
-        return evaluation.evaluate_both(
-            agent.behaviour(), agent.action_map, config.env, config.max_episode_steps, episodes
-        )
-
-    with Recorder(folder, folder.name, config.epochs, options) as recorder:
-        recorder.say(
-            f"{preset}: {config.env}, {config.num_envs} environments on {config.backend}, seed {config.seed}, "
-            f"{config.epochs} epochs of {config.steps_per_epoch:,} steps, into {folder}"
-        )
-
-        def on_epoch(result: EpochResult) -> None:
-            recorder(result)
-            if result.epoch % WEIGHTS_EVERY == 0 or result.epoch == config.epochs:
-                agent.save_weights(folder / run_folder.WEIGHTS)
-            if options.evaluate_every and result.epoch % options.evaluate_every == 0:
-                recorder.write_evaluation(result.epoch, evaluate(options.evaluation_episodes))
-
-        results = trainer.train(on_epoch=on_epoch)
-        trainer.close()
-        if options.figure:
-            recorder.draw()
-    agent.save_weights(folder / run_folder.BEST_AGENT)
-    print(f"trained for {results['processing_time_total_string']}; figure, table and weights are in {folder}")
-    if options.evaluation_episodes:
-        print(f"evaluating {options.evaluation_episodes} episodes, deterministic and sampled ...")
-        summaries = evaluate(options.evaluation_episodes)
-        run_folder.write_json(folder / run_folder.EVALUATION, summaries)
-        print("unshaped reward: " + evaluation_line(summaries))
-    if options.video:
-        frames, score, fps = evaluation.film(agent.behaviour(), agent.action_map, config.env, config.max_episode_steps)
-        print(f"filmed an episode of {score:.1f}: {evaluation.save_video(frames, fps, folder / run_folder.VIDEO)}")
-    return folder
+    limit = env.spec.max_episode_steps or 1000
+    return max(10, -(-10 * limit // steps))
 
 
 def main() -> None:
     with one_line_errors():
-        run(*parse(sys.argv[1:], "python PPOAgentTrainer.py"))
+        preset, config, options = parse(sys.argv[1:], "python PPOAgentTrainer.py")
+        session.run(lambda config: PPOAgentTrainer(config, description=f"preset {preset}"), preset, config, options)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def main() -> None:
         arguments = parse_settings(Arguments)
         if arguments.episodes < 0:
             raise UserError(f"episodes is {arguments.episodes}: expected 0 or more")
-        config = run_folder.read_config(arguments.run)
+        _, config = run_folder.read_config(arguments.run)
         env = make_env(config.env, config.max_episode_steps)
         agent = Agent(env.observation_space, env.action_space, config, config.seed)
         env.close()

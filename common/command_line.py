@@ -1,29 +1,42 @@
 """What every program here does with its arguments and with its user's mistakes."""
 
 import contextlib
+import dataclasses
 import difflib
+import errno
 import io
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import tyro
 
+from common import run_folder
 from common.config import PPOConfig, RunOptions
-from common.errors import UserError
+from common.errors import StoppedError, UserError
 from common.presets import PRESETS, preset_for_env
 
 T = TypeVar("T")
+_DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    """A UserError becomes its one line on the error stream and exit code 2; Ctrl-C exits with 130."""
+    """A UserError becomes its one line on the error stream and exit code 2; a signal exits with 128 + its number."""
     try:
         yield
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except StoppedError as stopped:
+        print(stopped, file=sys.stderr)
+        raise SystemExit(stopped.exit_code) from None
+    except OSError as error:
+        if error.errno not in _DISK_FAULTS:
+            raise
+        print(f"error: {error.strerror} while writing {error.filename or 'a file'}: make room first", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
@@ -39,12 +52,16 @@ class _Arguments:
 def parse(arguments: list[str], program: str) -> tuple[str, PPOConfig, RunOptions]:
     """[PRESET] [--setting value ...] → the preset's name, its config with the changes, and the options.
 
-    Without a preset, `--env ID` picks the one made for that environment, else "continuous".
+    Without a preset, `--env ID` picks the one made for that environment, else "continuous"; `--resume RUN`
+    takes the run's own, of which only the number of epochs may be changed.
 
     Raises:
         UserError: a name or a value is wrong.
     """
-    if arguments and not arguments[0].startswith("-"):
+    resumed = _value_of("--resume", arguments)
+    if resumed is not None:
+        preset, default = run_folder.read_config(Path(resumed))
+    elif arguments and not arguments[0].startswith("-"):
         preset, *arguments = arguments
         if preset not in PRESETS:
             near = difflib.get_close_matches(preset, PRESETS, n=2) or list(PRESETS)
@@ -52,16 +69,20 @@ def parse(arguments: list[str], program: str) -> tuple[str, PPOConfig, RunOption
     else:
         env = _value_of("--env", arguments)
         preset = "bipedal-walker" if env is None else preset_for_env(env)
+    if resumed is None:
+        default = PRESETS[preset]
     parsed = parse_settings(
         tyro.conf.OmitArgPrefixes[_Arguments],
         prog=program,
         args=arguments,
-        default=_Arguments(PRESETS[preset], RunOptions()),
+        default=_Arguments(default, RunOptions()),
         description=(
             f"Usage: {program} [PRESET] [settings]. Presets: {', '.join(PRESETS)}. "
             f"Shown below are the defaults of {preset}."
         ),
     )
+    if resumed is not None:
+        check_same_run(default, parsed.config, Path(resumed))
     return preset, parsed.config, parsed.options
 
 
@@ -98,3 +119,14 @@ def _value_of(flag: str, arguments: list[str]) -> str | None:
         if argument.startswith(flag + "="):
             return argument.removeprefix(flag + "=")
     return None
+
+
+def check_same_run(saved: PPOConfig, asked: PPOConfig, folder: Path) -> None:
+    """Raises UserError if a setting other than the number of epochs was changed."""
+    for field in dataclasses.fields(saved):
+        before, now = getattr(saved, field.name), getattr(asked, field.name)
+        if before != now and field.name != "epochs":
+            raise UserError(
+                f"{field.name} {now} would make {folder} another run, it has {before}: "
+                "resume without it, or start a new run"
+            )

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from common import reward_designs
@@ -44,6 +45,9 @@ class PPOConfig:
     """Fixes weights, environments, actions and shuffles."""
     restart_each_epoch: bool = False
     """Quirk of 2021: throw running episodes away at an epoch's end and count them as whole ones."""
+    restart_environments_every: int = 0
+    """Epochs between restarts of all environments from a new seed, so that a resumed run need not
+    repeat more than that; 0 takes what holds ten episodes of full length, and ten epochs at least."""
 
     # -- networks --
     hidden_sizes: tuple[int, ...] = (64, 64)
@@ -128,6 +132,12 @@ class RunOptions:
     """Folder under --runs-folder; None takes PRESET-seedN, or the next free name after it."""
     runs_folder: str = "runs"
     """Where run folders live."""
+    resume: Path | None = None
+    """Go on with this run folder; of its settings only --epochs may be changed."""
+    checkpoint_every: int = 10
+    """Epochs between checkpoints; one is also written on Ctrl-C, on SIGTERM and at the end."""
+    keep_checkpoints: int = 3
+    """How many of the newest checkpoints are kept."""
     evaluation_episodes: int = 100
     """Episodes of the evaluation at the end, deterministic and sampled each; 0 for none."""
     evaluate_every: int = 0
@@ -140,9 +150,16 @@ class RunOptions:
     """Redraw the five-panel figure while training goes on."""
 
     def __post_init__(self) -> None:
-        for name in ("evaluation_episodes", "evaluate_every"):
-            if getattr(self, name) < 0:
-                raise UserError(f"{name} is {getattr(self, name)}: expected 0 or more")
+        for name, least in (
+            ("evaluation_episodes", 0),
+            ("evaluate_every", 0),
+            ("checkpoint_every", 1),
+            ("keep_checkpoints", 1),
+        ):
+            if getattr(self, name) < least:
+                raise UserError(f"{name} is {getattr(self, name)}: expected {least} or more")
+        if self.resume is not None and self.name is not None:
+            raise UserError("--name and --resume exclude each other: a resumed run keeps its folder")
         if self.name is not None and (not self.name or self.name in (".", "..") or set(self.name) & set("/\\\0")):
             raise UserError(f"name {self.name!r} is no folder name: use letters, digits, '-', '_' and '.'")
 
@@ -153,6 +170,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "epochs": (1, math.inf, "1 or more"),
     "steps_per_epoch": (1, math.inf, "1 or more"),
     "seed": (0, 2**31 - 1, "0 to 2147483647"),
+    "restart_environments_every": (0, math.inf, "0 or more"),
     "mean_gain": (0, math.inf, "0 or more"),
     "initial_std": (1e-6, math.inf, "above 0"),
     "gamma": (0, 1, "0 to 1"),

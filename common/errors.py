@@ -3,3 +3,11 @@
 
 class UserError(Exception):
     """A foreseeable mistake; programs print its one line and exit with code 2."""
+
+
+class StoppedError(Exception):
+    """A signal asked the run to stop, and it did so in good order."""
+
+    def __init__(self, line: str, signal_number: int) -> None:
+        super().__init__(line)
+        self.exit_code = 128 + signal_number

@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from common import run_folder
 from common.command_line import one_line_errors, parse_settings
+from common.records import COLUMNS
 
 Curves = dict[str, np.ndarray]  # column of results.csv → [epochs]
 
@@ -117,7 +118,7 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 def curves_of(results: list) -> Curves:
     """The columns of EpochResult rows, each [epochs]."""
-    return {name: np.array([getattr(row, name) for row in results], float) for name in run_folder.COLUMNS}
+    return {name: np.array([getattr(row, name) for row in results], float) for name in COLUMNS}
 
 
 @dataclass(frozen=True)

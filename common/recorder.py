@@ -29,16 +29,16 @@ class Recorder:
     """Called with every epoch's row; a context manager, so that files are closed whatever happens.
 
     Args:
-        folder: of the run.
-        name: of the run, in the figure's legend.
-        epochs: how many will be run, for the time left.
+        folder: of the run; its name goes into the figure's legend.
+        rows: the epochs a resumed run already has.
+        epochs: how many there will be in all, for the time left.
         options: what to write.
     """
 
-    def __init__(self, folder: Path, name: str, epochs: int, options: RunOptions) -> None:
-        self._folder, self._name, self._options = folder, name, options
-        self._rows: list[EpochResult] = []
-        self._results = run_folder.ResultsFile(folder)
+    def __init__(self, folder: Path, rows: list[EpochResult], epochs: int, options: RunOptions) -> None:
+        self._folder, self._options = folder, options
+        self._rows = list(rows)
+        self._results = run_folder.ResultsFile(folder, rows)
         self._board = _TensorBoard(folder / "tensorboard") if options.tensorboard else None
         self._figure_due = 0.0
         console = Console(highlight=False)
@@ -54,7 +54,8 @@ class Recorder:
             console=console,
             disable=not console.is_terminal,
         )
-        self._task = self._progress.add_task("train", total=epochs)
+        self._task = self._progress.add_task("train", total=epochs, completed=len(rows))
+        self._header_due = True
         self._console = console
 
     def __enter__(self) -> "Recorder":
@@ -75,8 +76,9 @@ class Recorder:
         self._results.write(result)
         if self._board is not None:
             self._board.write(result)
-        if len(self._rows) == 1:
+        if self._header_due:
             self.say(_ROW.format(*_HEADER))
+            self._header_due = False
         self.say(_ROW.format(*_cells(result)))
         self._progress.update(self._task, advance=1)
         if self._options.figure and time.monotonic() >= self._figure_due and len(self._rows) > 1:
@@ -86,7 +88,7 @@ class Recorder:
         """Redraw the five-panel figure; the next is due when it takes little of the run's time."""
         began = time.monotonic()
         plots.save_figure(
-            plots.five_panels({self._name: plots.curves_of(self._rows)}), self._folder / run_folder.FIGURE
+            plots.five_panels({self._folder.name: plots.curves_of(self._rows)}), self._folder / run_folder.FIGURE
         )
         ended = time.monotonic()
         self._figure_due = ended + max(10.0, _FIGURE_SHARE * (ended - began))

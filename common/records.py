@@ -4,6 +4,7 @@ T: steps of an epoch in one environment; N: environments side by side; A: action
 S: observation dimensions; M = T·N: steps of an epoch; B: minibatch; E: finished episodes.
 """
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -88,3 +89,18 @@ class EpochResult:
     seconds_policy: float = field(metadata={"timing": True})
     seconds_update: float = field(metadata={"timing": True})
     steps_per_second: float = field(metadata={"timing": True})
+
+
+COLUMNS = [column.name for column in dataclasses.fields(EpochResult)]
+TIMING_COLUMNS = [column.name for column in dataclasses.fields(EpochResult) if column.metadata.get("timing")]
+
+
+def to_table(rows: list[EpochResult]) -> np.ndarray:
+    """[epochs, columns] float64, in the order of COLUMNS."""
+    return np.array([[getattr(row, name) for name in COLUMNS] for row in rows], np.float64).reshape(-1, len(COLUMNS))
+
+
+def from_table(table: np.ndarray) -> list[EpochResult]:
+    """What `to_table` made a table of."""
+    kinds = [column.type for column in dataclasses.fields(EpochResult)]
+    return [EpochResult(*(kind(cell) for kind, cell in zip(kinds, row))) for row in table]

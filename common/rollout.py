@@ -1,12 +1,14 @@
 """Collecting an epoch, and cutting it into minibatches."""
 
 import time
+from collections.abc import Mapping
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from common import funcs
 from common.behaviour import NormalBehaviour
+from common.checkpoint import load_generator, pack_generator
 from common.errors import UserError
 from common.records import Timing, Trajectory
 from common.spaces import ActionMap
@@ -29,16 +31,20 @@ class Collector:
         self._steps = steps
         env_seed, noise_seed = np.random.SeedSequence(seed).generate_state(2)
         self._noise = np.random.default_rng(noise_seed)
-        self._reset(int(env_seed))
+        self.restart(int(env_seed))
+
+    def restart(self, seed: int | None = None) -> None:
+        """Throw the running episodes away and start new ones; without a seed the generators go on."""
+        if seed is not None:
+            self._seed, self._since_seed = seed, []
+        else:
+            self._since_seed.append(None)
+        self._reset(seed)
 
     def _reset(self, seed: int | None) -> None:
         self._observations = [np.array(o, dtype=np.float32) for o in self.envs.reset(seed)]  # [n, S] a group
         self._ended = np.zeros(self.envs.num_envs, dtype=bool)  # [N] by the step before
         self._episode_steps = np.zeros(self.envs.num_envs, dtype=np.int64)  # [N] so far
-
-    def restart(self) -> None:
-        """Throw the running episodes away and start new ones; the generators go on."""
-        self._reset(None)
 
     def collect(self, behaviour: NormalBehaviour, timing: Timing) -> Trajectory:
         """One epoch. Each group steps while the policy chooses for the other.
@@ -77,6 +83,7 @@ class Collector:
                         timing.policy += clock() - arrived
 
         self._observations = [observations[-1, columns] for _, columns in groups]
+        self._since_seed.append(actions)
         ended = terminated | truncated  # [T, N]
         valid = ~np.concatenate([self._ended[None], ended[:-1]])  # [T, N]
         episode_steps = funcs.episode_steps(valid, self._episode_steps)  # [T, N]
@@ -85,6 +92,48 @@ class Collector:
         _check_finite(observations[1:], "observation")
         _check_finite(rewards[..., None], "reward")
         return Trajectory(observations, actions, rewards, terminated, truncated, valid, episode_steps)
+
+    # -- state --
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What brings the environments back to where they are: the last seed and every action since."""
+        history = [np.zeros(0, np.float32) if actions is None else actions for actions in self._since_seed]
+        state = {f"history/{i:05d}": actions for i, actions in enumerate(history)}
+        state |= {f"observations/{i}": observations for i, observations in enumerate(self._observations)}
+        return state | {
+            "seed": np.int64(self._seed),
+            "ended": self._ended,
+            "episode_steps": self._episode_steps,
+            "noise": pack_generator(self._noise),
+        }
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Repeat every action since the last seed; environments cannot be copied, but they repeat exactly.
+
+        Raises:
+            UserError: they did not, so this is not the machine or the version the run was begun on.
+        """
+        self.restart(int(state["seed"]))
+        groups = list(zip(self.envs.groups, self.envs.columns))
+        for name in sorted(name for name in state if name.startswith("history/")):
+            if not state[name].size:
+                self.restart()
+                continue
+            actions = state[name]  # [T, N, A]
+            for step in actions:
+                for group, columns in groups:
+                    group.send(self._action_map(step[columns]))
+                observations = [group.recv()[0] for group, _ in groups]
+            self._observations = [np.array(o, dtype=np.float32) for o in observations]
+            self._since_seed.append(actions)
+        if not all(np.array_equal(o, state[f"observations/{i}"]) for i, o in enumerate(self._observations)):
+            raise UserError(
+                "the environments did not repeat what they did before the run was cut off: resume it on the kind of "
+                "machine and with the versions that its config.json names"
+            )
+        self._ended = state["ended"].copy()
+        self._episode_steps = state["episode_steps"].copy()
+        load_generator(self._noise, state["noise"])
 
 
 def _check_finite(arrays: np.ndarray, what: str) -> None:

@@ -13,15 +13,13 @@ import numpy as np
 
 from common.config import PPOConfig
 from common.errors import UserError
-from common.records import EpochResult
+from common.records import COLUMNS, EpochResult
 
 CONFIG, RESULTS, FIGURE = "config.json", "results.csv", "figure.png"
 WEIGHTS, BEST_AGENT = "weights.npz", "best_agent.npz"
 EVALUATION, VIDEO = "evaluation.json", "video.mp4"
 
 _PACKAGES = ("tensorflow", "keras", "tensorflow-probability", "gymnasium", "box2d", "envpool", "numpy")
-COLUMNS = [field.name for field in dataclasses.fields(EpochResult)]
-TIMING_COLUMNS = [field.name for field in dataclasses.fields(EpochResult) if field.metadata.get("timing")]
 
 
 def create(runs_folder: str, name: str | None, default_name: str) -> Path:
@@ -83,12 +81,17 @@ def write_config(folder: Path, config: PPOConfig, preset: str) -> None:
     )
 
 
-def read_config(folder: Path) -> PPOConfig:
-    """Raises UserError where there is no run or its config.json is not one of ours."""
+def read_config(folder: Path) -> tuple[str, PPOConfig]:
+    """The preset's name and the config of a run.
+
+    Raises:
+        UserError: there is no run, or its config.json is not one of ours.
+    """
     try:
-        settings = json.loads((folder / CONFIG).read_text())["config"]
+        content = json.loads((folder / CONFIG).read_text())
+        settings = content["config"]
         settings["hidden_sizes"] = tuple(settings["hidden_sizes"])
-        return PPOConfig(**settings)
+        return str(content["preset"]), PPOConfig(**settings)
     except FileNotFoundError:
         raise UserError(f"{folder} holds no run: expected a folder with a {CONFIG}, like runs/NAME") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -96,22 +99,32 @@ def read_config(folder: Path) -> PPOConfig:
 
 
 class ResultsFile:
-    """`results.csv`: a row an epoch, on disk as soon as the epoch is over."""
+    """`results.csv`: a row an epoch, on disk as soon as the epoch is over.
 
-    def __init__(self, folder: Path) -> None:
-        self._file = open(folder / RESULTS, "w", newline="")  # noqa: SIM115  closed by close()
-        self._writer = csv.writer(self._file, lineterminator="\n")
-        self._write(COLUMNS)
+    Args:
+        rows: of the epochs a resumed run already has; whatever the file held beyond them is dropped,
+            so that no row is lost or doubled.
+    """
+
+    def __init__(self, folder: Path, rows: list[EpochResult]) -> None:
+        path = folder / RESULTS
+        replace_file(path, (_line(COLUMNS) + "".join(map(_row, rows))).encode())
+        self._file = open(path, "a", newline="")  # noqa: SIM115  closed by close()
 
     def write(self, result: EpochResult) -> None:
-        self._write([_cell(getattr(result, name)) for name in COLUMNS])
-
-    def _write(self, row: list[object]) -> None:
-        self._writer.writerow(row)
+        self._file.write(_row(result))
         self._file.flush()
 
     def close(self) -> None:
         self._file.close()
+
+
+def _line(cells: list[str]) -> str:
+    return ",".join(cells) + "\n"
+
+
+def _row(result: EpochResult) -> str:
+    return _line([_cell(getattr(result, name)) for name in COLUMNS])
 
 
 def _cell(value: float | int | bool) -> str:

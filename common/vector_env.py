@@ -4,6 +4,7 @@ One interface over Gymnasium's vector environments and EnvPool. Both restart an 
 its next step (next-step autoreset): that step ignores its action and returns the reset observation.
 """
 
+import functools
 import os
 from typing import Protocol
 
@@ -31,16 +32,22 @@ class Group(Protocol):
 
 
 class GymnasiumGroup:
-    """Gymnasium's `SyncVectorEnv`: steps in this thread, when its result is asked for."""
+    """Gymnasium's `SyncVectorEnv`: steps in this thread, when its result is asked for.
+
+    A given seed always builds new environments: what BipedalWalker does after a seeded reset still
+    depends on the world it had before.
+    """
 
     def __init__(self, env_id: str, num_envs: int, max_episode_steps: int | None) -> None:
         self.num_envs = num_envs
-        self._envs = gymnasium.vector.SyncVectorEnv(
-            [lambda: make_env(env_id, max_episode_steps) for _ in range(num_envs)], copy=False
-        )
+        self._makers = [functools.partial(make_env, env_id, max_episode_steps)] * num_envs
+        self._envs: gymnasium.vector.SyncVectorEnv | None = None
         self._actions: np.ndarray | None = None
 
     def reset(self, seed: int | None) -> np.ndarray:
+        if seed is not None or self._envs is None:
+            self.close()
+            self._envs = gymnasium.vector.SyncVectorEnv(self._makers, copy=False)
         return self._envs.reset(seed=seed)[0]
 
     def send(self, actions: np.ndarray) -> None:
@@ -50,7 +57,9 @@ class GymnasiumGroup:
         return self._envs.step(self._actions)[:4]
 
     def close(self) -> None:
-        self._envs.close()
+        if self._envs is not None:
+            self._envs.close()
+            self._envs = None
 
 
 class EnvPoolGroup:

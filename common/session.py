@@ -1,0 +1,169 @@
+"""A run from its first epoch to its film: recorded, checkpointed, stopped and resumed."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+from filelock import FileLock, Timeout
+
+from common import checkpoint, evaluation, run_folder
+from common.config import PPOConfig, RunOptions
+from common.errors import StoppedError, UserError
+from common.recorder import Recorder, evaluation_line
+from common.records import EpochResult
+
+CHECKPOINTS, LOCK = "checkpoints", "lock"
+
+
+class Agent(Protocol):
+    """What a session needs of an agent."""
+
+    action_map: Callable
+
+    def behaviour(self) -> Callable: ...
+
+    def save_weights(self, path: Path) -> None: ...
+
+
+class Trainer(Protocol):
+    """What a session needs of a trainer."""
+
+    name: str
+    config: PPOConfig
+    agent: Agent
+    epoch: int
+    results: list[EpochResult]
+
+    def train(self, epochs: int, on_epoch: Callable[[EpochResult], None]) -> dict[str, object]: ...
+
+    def state(self) -> checkpoint.State: ...
+
+    def load_state(self, state: checkpoint.State) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def run(make_trainer: Callable[[PPOConfig], Trainer], preset: str, config: PPOConfig, options: RunOptions) -> Path:
+    """Train, record, evaluate and film; or go on with a run that was cut off.
+
+    Args:
+        make_trainer: called before anything is written, so that a wrong setting leaves nothing behind.
+
+    Returns:
+        The run folder.
+
+    Raises:
+        UserError: a setting does not work here, or the folder is taken, in use or damaged.
+        StoppedError: a signal asked it to stop; a checkpoint was written.
+    """
+    trainer = make_trainer(config)
+    try:
+        if options.resume is None:
+            folder = run_folder.create(options.runs_folder, options.name, f"{preset}-seed{config.seed}")
+        else:
+            folder = options.resume
+        trainer.name = folder.name
+        lock = FileLock(folder / LOCK)
+        try:
+            with lock.acquire(timeout=0):
+                _train(trainer, folder, preset, options)
+                _look_back(trainer, folder, options)
+        except Timeout:
+            raise UserError(f"another process is training in {folder}: wait for it or stop it first") from None
+    finally:
+        trainer.close()
+    return folder
+
+
+def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions) -> None:
+    config = trainer.config
+    warnings: list[str] = []
+    if options.resume is not None:
+        _restore(trainer, folder, warnings.append)
+    run_folder.write_config(folder, config, preset)
+    with Recorder(folder, trainer.results, config.epochs, options) as recorder, _Signals() as signals:
+        for warning in warnings:
+            recorder.say(f"warning: {warning}")
+        recorder.say(
+            f"{preset}: {config.env}, {config.num_envs} environments on {config.backend}, seed {config.seed}, "
+            f"{config.epochs} epochs of {config.steps_per_epoch:,} steps, in {folder}"
+            + (f", going on after epoch {trainer.epoch}" if options.resume else "")
+        )
+
+        def on_epoch(result: EpochResult) -> None:
+            recorder(result)
+            epoch, stopped = result.epoch, signals.received
+            if epoch % options.checkpoint_every == 0 or epoch == config.epochs or stopped:
+                checkpoint.save(folder / CHECKPOINTS, epoch, trainer.state(), options.keep_checkpoints)
+                trainer.agent.save_weights(folder / run_folder.WEIGHTS)
+            if options.evaluate_every and epoch % options.evaluate_every == 0:
+                recorder.write_evaluation(epoch, _evaluate(trainer, options.evaluation_episodes))
+            if stopped:
+                raise StoppedError(
+                    f"stopped after epoch {epoch} of {config.epochs}; go on with --resume {folder}", stopped
+                )
+
+        results = trainer.train(config.epochs - trainer.epoch, on_epoch)
+        if options.figure:
+            recorder.draw()
+    trainer.agent.save_weights(folder / run_folder.BEST_AGENT)
+    print(f"trained for {results['processing_time_total_string']}; figure, table and weights are in {folder}")
+
+
+def _restore(trainer: Trainer, folder: Path, warn: Callable[[str], None]) -> None:
+    """Bring the trainer to the newest whole checkpoint."""
+    epochs = trainer.config.epochs
+    if not checkpoint.generations(folder / CHECKPOINTS):
+        warn("the run was cut off before its first checkpoint, so it begins with its first epoch")
+        return
+    _, state = checkpoint.load_newest(folder / CHECKPOINTS, warn)
+    trainer.load_state(state)
+    if trainer.epoch >= epochs:
+        raise UserError(f"{folder} has all its {trainer.epoch} epochs: ask for more than that with --epochs")
+
+
+def _look_back(trainer: Trainer, folder: Path, options: RunOptions) -> None:
+    """Score and film the trained agent."""
+    agent, config = trainer.agent, trainer.config
+    if options.evaluation_episodes:
+        print(f"evaluating {options.evaluation_episodes} episodes, deterministic and sampled ...")
+        summaries = _evaluate(trainer, options.evaluation_episodes)
+        run_folder.write_json(folder / run_folder.EVALUATION, summaries)
+        print("unshaped reward: " + evaluation_line(summaries))
+    if options.video:
+        frames, score, fps = evaluation.film(agent.behaviour(), agent.action_map, config.env, config.max_episode_steps)
+        print(f"filmed an episode of {score:.1f}: {evaluation.save_video(frames, fps, folder / run_folder.VIDEO)}")
+
+
+def _evaluate(trainer: Trainer, episodes: int) -> dict[str, dict[str, object]]:
+    agent, config = trainer.agent, trainer.config
+    return evaluation.evaluate_both(
+        agent.behaviour(), agent.action_map, config.env, config.max_episode_steps, episodes
+    )
+
+
+class _Signals:
+    """The first Ctrl-C or SIGTERM waits for the epoch's end, so that it can be saved; a second Ctrl-C does not."""
+
+    def __init__(self) -> None:
+        self.received = 0
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> "_Signals":
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self._before[number] = signal.signal(number, self._note)
+            except ValueError:  # not the main thread: signals are somebody else's
+                break
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        if self.received and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.received = number
