@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from common import distributions, losses, networks
-from common.behaviour import NormalBehaviour
+from common.behaviour import NormalBehaviour, Normalizer
 from common.config import PPOConfig
 from common.errors import UserError
 from common.funcs import RunningStatistics
@@ -30,7 +30,6 @@ UPDATE_METRICS = (
     "gradient_norm_actor",
     "gradient_norm_critic",
 )
-OBSERVATION_CUT = 10.0  # normalised observations beyond ±10 standard deviations are cut
 
 
 class Agent:
@@ -76,15 +75,16 @@ class Agent:
 
     # -- acting --
 
-    def normalize(self, observations: np.ndarray) -> np.ndarray:
-        """Raw observations [..., S] → what the networks read [..., S] float32."""
+    def normalizer(self) -> Normalizer:
+        """A frozen copy of what `normalize` does at present."""
         statistics = self.observation_statistics
         if not self.config.normalize_observations or statistics.count == 0:
-            return np.asarray(observations, dtype=np.float32)
-        shift = statistics.mean.astype(np.float32)  # [S]
-        scale = (1.0 / (statistics.std + 1e-8)).astype(np.float32)  # [S]
-        scaled = (observations.astype(np.float32) - shift) * scale  # [..., S]
-        return np.clip(scaled, -OBSERVATION_CUT, OBSERVATION_CUT, out=scaled)
+            return Normalizer(None, None)
+        return Normalizer(statistics.mean.astype(np.float32), (1.0 / (statistics.std + 1e-8)).astype(np.float32))
+
+    def normalize(self, observations: np.ndarray) -> np.ndarray:
+        """Raw observations [..., S] → what the networks read [..., S] float32."""
+        return self.normalizer()(observations)
 
     def observe(self, observations: np.ndarray) -> None:
         """Merge raw observations [K, S] into the statistics that `normalize` uses."""
@@ -93,7 +93,7 @@ class Agent:
 
     def behaviour(self) -> NormalBehaviour:
         """A frozen copy of the present policy that maps raw observations to actions."""
-        return NormalBehaviour(self.actor, self.normalize)
+        return NormalBehaviour(self.actor, self.normalizer())
 
     def policy(self, observations: tf.Tensor) -> distributions.tfd.Normal:
         """The policy at normalised observations [B, S]: a Normal per action dimension, [B, A]."""

@@ -13,14 +13,14 @@ import sys
 import time
 from collections.abc import Callable
 
-import gymnasium
 import numpy as np
 
 from Agent import Agent
 from common import checkpoint, funcs, session
 from common.command_line import one_line_errors, parse
-from common.config import PPOConfig, reward_design
-from common.make_env import make_env
+from common.config import PPOConfig
+from common.env_wrappers import reward_design
+from common.make_env import make_env, step_limit
 from common.records import Batch, Episodes, EpochResult, Timing, Trajectory, from_table, to_table
 from common.rollout import Collector, minibatch_rows, padded_rows
 from common.vector_env import make_vector_env, resolve_backend
@@ -45,7 +45,7 @@ class PPOAgentTrainer:
         self.config = config = config.replace(backend=resolve_backend(config.backend, config.env))
         steps = config.steps_per_epoch // config.num_envs
         agent_seed, collector_seed, shuffle_seed = np.random.SeedSequence(config.seed).generate_state(3)
-        self._restart_every = config.restart_environments_every or default_restart_interval(env, steps)
+        self._restart_every = config.restart_environments_every or default_restart_interval(config, steps)
         self.agent = Agent(env.observation_space, env.action_space, config, int(agent_seed))
         env.close()
         self.envs = make_vector_env(config.env, config.num_envs, config.max_episode_steps, config.backend)
@@ -278,13 +278,13 @@ class PPOAgentTrainer:
         self.envs.close()
 
 
-def default_restart_interval(env: gymnasium.Env, steps: int) -> int:
+def default_restart_interval(config: PPOConfig, steps: int) -> int:
     """Epochs that hold ten episodes of full length in each environment, and ten epochs at least.
 
     A resumed run repeats the steps since the last restart, so the interval bounds the wait; ten
     episodes keep the share that is cut small.
     """
-    limit = env.spec.max_episode_steps or 1000
+    limit = step_limit(config.env, config.max_episode_steps) or 1000
     return max(10, -(-10 * limit // steps))
 
 

@@ -7,12 +7,14 @@ and log-probabilities come from TensorFlow, in one batch, after collecting.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import keras
 import numpy as np
 
 from common.networks import MIN_STD, StateIndependentStd
 
+OBSERVATION_CUT = 10.0  # standard deviations; what lies beyond would blow the networks up
 Activation = Callable[[np.ndarray], np.ndarray]
 
 _ACTIVATIONS: dict[str, Activation] = {
@@ -28,15 +30,30 @@ def _dense(layer: keras.layers.Dense) -> tuple[np.ndarray, np.ndarray, Activatio
     return kernel, bias, _ACTIVATIONS[layer.activation.__name__]
 
 
+@dataclass(frozen=True)
+class Normalizer:
+    """(observation − shift) · scale, cut to ±10; None for both leaves observations as they are."""
+
+    shift: np.ndarray | None  # [S] float32
+    scale: np.ndarray | None  # [S] float32
+
+    def __call__(self, observations: np.ndarray) -> np.ndarray:
+        """Raw observations [..., S] → float32 [..., S]."""
+        if self.shift is None:
+            return np.asarray(observations, dtype=np.float32)
+        scaled = (observations.astype(np.float32, copy=False) - self.shift) * self.scale  # [..., S]
+        return np.clip(scaled, -OBSERVATION_CUT, OBSERVATION_CUT, out=scaled)
+
+
 class NormalBehaviour:
     """Acts as the Normal policy of an actor made by `common.networks.normal_actor`.
 
     Args:
         actor: copied; later training does not change this object.
-        normalize: maps raw observations [n, S] to the actor's, float32.
+        normalize: maps raw observations [n, S] to the actor's.
     """
 
-    def __init__(self, actor: keras.Model, normalize: Callable[[np.ndarray], np.ndarray]) -> None:
+    def __init__(self, actor: keras.Model, normalize: Normalizer) -> None:
         self._normalize = normalize
         self._hidden = [_dense(layer) for layer in actor.layers if layer.name.startswith("hidden_")]
         self._mean = _dense(actor.get_layer("mean"))

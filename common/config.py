@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from common import reward_designs
 from common.errors import UserError
-from common.reward_designs import RewardDesign
 
 RewardDesignName = Literal[
     "unchanged", "lasted_to_limit", "ends_told_apart", "steps_at_end", "steps_added_at_end", "scaled", "fall_penalty"
@@ -192,17 +190,3 @@ def _check_values(config: PPOConfig) -> None:
             raise UserError(f"{name} is {value}: expected {expected}")
     if any(units < 1 for units in config.hidden_sizes):
         raise UserError(f"hidden_sizes is {config.hidden_sizes}: expected 1 or more units in each layer")
-
-
-def reward_design(config: PPOConfig) -> RewardDesign:
-    """The design a config names, with the original's numbers."""
-    designs: dict[str, RewardDesign] = {
-        "unchanged": reward_designs.Unchanged(),
-        "lasted_to_limit": reward_designs.LastedToLimit(max_steps=config.max_episode_steps or 2000),
-        "ends_told_apart": reward_designs.EndsToldApart(),
-        "steps_at_end": reward_designs.StepsAtEnd(),
-        "steps_added_at_end": reward_designs.StepsAddedAtEnd(),
-        "scaled": reward_designs.Scaled(),
-        "fall_penalty": reward_designs.FallPenalty(),
-    }
-    return designs[config.reward_design]

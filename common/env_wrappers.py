@@ -11,6 +11,8 @@ from typing import Any
 import gymnasium
 
 from common import reward_designs
+from common.config import PPOConfig
+from common.make_env import step_limit
 from common.reward_designs import RewardDesign
 
 
@@ -30,7 +32,7 @@ class ShapedReward(gymnasium.Wrapper):
         observation, reward, terminated, truncated, info = self.env.step(action)
         self.steps += 1
         shaped = float(self.design(reward, terminated, truncated, self.steps))
-        return observation, shaped, terminated, truncated, {**info, "original_reward": float(reward)}
+        return observation, shaped, terminated, truncated, {"original_reward": float(reward), **info}
 
 
 class UnchangedReward(ShapedReward):
@@ -89,3 +91,19 @@ class FallPenaltyReward(ShapedReward):
         self, env: gymnasium.Env, fall_reward: float = -100.0, success: float = 1.0, failure: float = -1.0
     ) -> None:
         super().__init__(env, reward_designs.FallPenalty(fall_reward, success, failure))
+
+
+def reward_design(config: PPOConfig) -> RewardDesign:
+    """The design a config names, with the original's numbers; lasting to the limit means the limit in force."""
+    if config.reward_design == "lasted_to_limit":
+        limit = step_limit(config.env, config.max_episode_steps)
+        return reward_designs.LastedToLimit() if limit is None else reward_designs.LastedToLimit(max_steps=limit)
+    designs: dict[str, RewardDesign] = {
+        "unchanged": reward_designs.Unchanged(),
+        "ends_told_apart": reward_designs.EndsToldApart(),
+        "steps_at_end": reward_designs.StepsAtEnd(),
+        "steps_added_at_end": reward_designs.StepsAddedAtEnd(),
+        "scaled": reward_designs.Scaled(),
+        "fall_penalty": reward_designs.FallPenalty(),
+    }
+    return designs[config.reward_design]

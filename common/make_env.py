@@ -23,9 +23,8 @@ def make_env(env_id: str, max_episode_steps: int | None = None, render_mode: str
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "out of date" notices are ours to settle, not the user's
-            env = gymnasium.make(
-                env_id, max_episode_steps=max_episode_steps, render_mode=render_mode, disable_env_checker=True
-            )
+            rendering = {} if render_mode is None else {"render_mode": render_mode}  # not every one takes it
+            env = gymnasium.make(env_id, max_episode_steps=max_episode_steps, disable_env_checker=True, **rendering)
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"{env_id} needs a package that is missing: {error}") from error
     except gymnasium.error.Error as error:
@@ -42,3 +41,8 @@ def make_env(env_id: str, max_episode_steps: int | None = None, render_mode: str
     if len(env.observation_space.shape) != 1:
         env = gymnasium.wrappers.FlattenObservation(env)
     return env
+
+
+def step_limit(env_id: str, max_episode_steps: int | None) -> int | None:
+    """The limit in force: the one asked for, else the environment's own, else None."""
+    return max_episode_steps if max_episode_steps is not None else gymnasium.spec(env_id).max_episode_steps

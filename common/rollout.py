@@ -89,8 +89,8 @@ class Collector:
         episode_steps = funcs.episode_steps(valid, self._episode_steps)  # [T, N]
         self._ended = ended[-1]
         self._episode_steps = episode_steps[-1]
-        _check_finite(observations[1:], "observation")
-        _check_finite(rewards[..., None], "reward")
+        _check_finite(observations, "observation", first=-1)
+        _check_finite(rewards[..., None], "reward", first=0)
         return Trajectory(observations, actions, rewards, terminated, truncated, valid, episode_steps)
 
     # -- state --
@@ -136,13 +136,14 @@ class Collector:
         load_generator(self._noise, state["noise"])
 
 
-def _check_finite(arrays: np.ndarray, what: str) -> None:
-    """arrays: [T, N, X]."""
-    finite = np.isfinite(arrays).all(axis=-1)  # [T, N]
+def _check_finite(arrays: np.ndarray, what: str, first: int) -> None:
+    """arrays: [rows, N, X]; `first`: step of the first row, -1 for what a reset returned."""
+    finite = np.isfinite(arrays).all(axis=-1)  # [rows, N]
     if not finite.all():
-        t, n = np.argwhere(~finite)[0]
+        row, n = np.argwhere(~finite)[0]
+        where = f"step {first + row} of the epoch" if first + row >= 0 else "a reset"
         raise UserError(
-            f"environment {n} returned NaN or infinity as {what} at step {t} of the epoch: "
+            f"environment {n} returned NaN or infinity as {what} at {where}: "
             "training stopped; the environment needs mending"
         )
 

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 
 from common.errors import UserError
-from common.make_env import make_env
+from common.make_env import make_env, step_limit
 
 Step = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # observations, rewards, terminated, truncated
 
@@ -147,8 +147,7 @@ def make_vector_env(env_id: str, num_envs: int, max_episode_steps: int | None, b
     """`backend` as `resolve_backend` returns it."""
     if backend == "gymnasium":
         return VectorEnv([GymnasiumGroup(env_id, num_envs, max_episode_steps)])
-    if max_episode_steps is None:  # EnvPool's own limits are not always Gymnasium's
-        max_episode_steps = gymnasium.spec(env_id).max_episode_steps
+    max_episode_steps = step_limit(env_id, max_episode_steps)  # EnvPool's own are not always Gymnasium's
     sizes = [num_envs] if num_envs == 1 else [num_envs - num_envs // 2, num_envs // 2]
     threads = max(1, (os.cpu_count() or 1) // len(sizes))
     return VectorEnv([EnvPoolGroup(env_id, size, max_episode_steps, min(threads, size)) for size in sizes])
