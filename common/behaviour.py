@@ -30,6 +30,14 @@ def _dense(layer: keras.layers.Dense) -> tuple[np.ndarray, np.ndarray, Activatio
     return kernel, bias, _ACTIVATIONS[layer.activation.__name__]
 
 
+def _apply(layer: tuple[np.ndarray, np.ndarray, Activation], features: np.ndarray) -> np.ndarray:
+    """A Dense layer, features [n, in] → [n, out]; in place where it can be."""
+    kernel, bias, activation = layer
+    product = features @ kernel  # [n, out]
+    product += bias
+    return activation(product)
+
+
 @dataclass(frozen=True)
 class Normalizer:
     """(observation − shift) · scale, cut to ±10; None for both leaves observations as they are."""
@@ -41,8 +49,10 @@ class Normalizer:
         """Raw observations [..., S] → float32 [..., S]."""
         if self.shift is None:
             return np.asarray(observations, dtype=np.float32)
-        scaled = (observations.astype(np.float32, copy=False) - self.shift) * self.scale  # [..., S]
-        return np.clip(scaled, -OBSERVATION_CUT, OBSERVATION_CUT, out=scaled)
+        scaled = np.subtract(observations, self.shift, dtype=np.float32)  # [..., S]
+        scaled *= self.scale
+        np.maximum(scaled, -OBSERVATION_CUT, out=scaled)  # np.clip costs four times as much on a few numbers
+        return np.minimum(scaled, OBSERVATION_CUT, out=scaled)
 
 
 class NormalBehaviour:
@@ -67,14 +77,12 @@ class NormalBehaviour:
     def mean_and_std(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """observations [n, S] → mean [n, A], standard deviation [n, A] or [A]."""
         features = self._normalize(observations)  # [n, S]
-        for kernel, bias, activation in self._hidden:
-            features = activation(features @ kernel + bias)  # [n, units]
-        kernel, bias, activation = self._mean
-        mean = activation(features @ kernel + bias)  # [n, A]
+        for layer in self._hidden:
+            features = _apply(layer, features)  # [n, units]
+        mean = _apply(self._mean, features)  # [n, A]
         if self._fixed_std is not None:
             return mean, self._fixed_std
-        kernel, bias, activation = self._std
-        return mean, np.maximum(activation(features @ kernel + bias), MIN_STD)
+        return mean, np.maximum(_apply(self._std, features), MIN_STD)
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions [n, A] for observations [n, S]: mean + std·noise, or the mean where noise is None.

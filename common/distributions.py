@@ -14,7 +14,7 @@ def normal_policy(mean: tf.Tensor, std: tf.Tensor) -> tfd.Normal:
 
 
 def log_prob(policy: tfd.Normal, actions: tf.Tensor, saturating: bool = False) -> tf.Tensor:
-    """log π(a|s), [B]. `saturating` is the 2021 study's Σ log(p + 1e-8), which cannot fall below −18.4·A."""
+    """log π(a|s), [B]. `saturating` is the 2021 study's Σ log(p + 1e-8), which cannot fall below A·log 1e-8."""
     if saturating:
         return tf.reduce_sum(tf.math.log(policy.prob(actions) + 1e-8), axis=-1)  # [B]
     return tf.reduce_sum(policy.log_prob(actions), axis=-1)  # [B]
@@ -28,7 +28,8 @@ def entropy(policy: tfd.Normal) -> tf.Tensor:
 def density_surrogate(policy: tfd.Normal, actions: tf.Tensor) -> tf.Tensor:
     """Σ −p·log(p + 1e-8) at the stored actions' densities, [B]: the 2021 study's "entropy".
 
-    It is bounded (at most 1/e a dimension) and widens σ only while σ is small.
+    At most 1/e a dimension, and negative without limit for densities above 1: on average it widens σ
+    only while σ < e^1.25/√(2π) = 1.39.
     """
     density = policy.prob(actions)  # [B, A]
     return tf.reduce_sum(-density * tf.math.log(density + 1e-8), axis=-1)  # [B]

@@ -87,8 +87,9 @@ def finished_episodes(
 
 def explained_variance(predicted: np.ndarray, target: np.ndarray) -> float:
     """1 − Var(target − predicted) / Var(target): 1 is perfect, 0 no better than a constant; NaN if constant."""
-    variance = np.var(target)
-    return float(1.0 - np.var(target - predicted) / variance) if variance > 0 else float("nan")
+    if not len(target) or np.ptp(target) == 0:
+        return float("nan")
+    return float(1.0 - np.var(target - predicted) / np.var(target))
 
 
 def linear_schedule(start: float, end: float, fraction: float) -> float:

@@ -17,11 +17,16 @@ def standardize(x: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     return centred / (tf.sqrt(weighted_mean(tf.square(centred), weights)) + 1e-8)
 
 
+def _log_ratio(log_prob: tf.Tensor, old_log_prob: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """log π/π_old, [B]; 0 where a sample does not count, since 0 · exp(large) would be NaN."""
+    return tf.where(weights > 0, log_prob - old_log_prob, 0.0)
+
+
 def clipped_surrogate(
     log_prob: tf.Tensor, old_log_prob: tf.Tensor, advantage: tf.Tensor, weights: tf.Tensor, clip_range: float
 ) -> tf.Tensor:
     """Equation 7 of arXiv:1707.06347, as a loss: −E[min(r·Â, clip(r, 1 − ε, 1 + ε)·Â)]; all [B] → scalar."""
-    ratio = tf.exp(log_prob - old_log_prob)  # [B]
+    ratio = tf.exp(_log_ratio(log_prob, old_log_prob, weights))  # [B]
     clipped = tf.clip_by_value(ratio, 1.0 - clip_range, 1.0 + clip_range)  # [B]
     return -weighted_mean(tf.minimum(ratio * advantage, clipped * advantage), weights)
 
@@ -36,11 +41,11 @@ def approximate_kl(log_prob: tf.Tensor, old_log_prob: tf.Tensor, weights: tf.Ten
 
     Schulman, "Approximating KL Divergence", 2020 (its k3).
     """
-    log_ratio = log_prob - old_log_prob  # [B]
+    log_ratio = _log_ratio(log_prob, old_log_prob, weights)  # [B]
     return weighted_mean(tf.math.expm1(log_ratio) - log_ratio, weights)
 
 
 def clip_fraction(log_prob: tf.Tensor, old_log_prob: tf.Tensor, weights: tf.Tensor, clip_range: float) -> tf.Tensor:
     """Share of samples whose ratio is outside [1 − ε, 1 + ε]."""
-    outside = tf.abs(tf.exp(log_prob - old_log_prob) - 1.0) > clip_range  # [B]
+    outside = tf.abs(tf.exp(_log_ratio(log_prob, old_log_prob, weights)) - 1.0) > clip_range  # [B]
     return weighted_mean(tf.cast(outside, tf.float32), weights)

@@ -50,7 +50,7 @@ class Collector:
         """One epoch. Each group steps while the policy chooses for the other.
 
         Raises:
-            UserError: an environment returned NaN or infinity.
+            UserError: an environment or the policy returned NaN or infinity.
         """
         steps, num_envs = self._steps, self.envs.num_envs
         observations = np.empty((steps + 1, num_envs, self._observations[0].shape[1]), np.float32)  # [T+1, N, S]
@@ -78,6 +78,8 @@ class Collector:
                     timing.environment += arrived - began
                     if t < steps:
                         chosen = behaviour.act(observations[t, columns], noise[t, columns])  # [n, A]
+                        if not np.isfinite(chosen.sum()):
+                            raise UserError(_not_finite(observations[t, columns], columns.start, t))
                         actions[t, columns] = chosen
                         group.send(self._action_map(chosen))
                         timing.policy += clock() - arrived
@@ -136,16 +138,28 @@ class Collector:
         load_generator(self._noise, state["noise"])
 
 
+def _not_finite(observations: np.ndarray, first_env: int, t: int) -> str:
+    """Whose fault an action that is no number is; observations: [n, S]."""
+    faulty = np.flatnonzero(~np.isfinite(observations).all(axis=-1))
+    if len(faulty):
+        return _environment_fault(first_env + faulty[0], "observation", t - 1)
+    return f"the policy returned NaN or infinity at step {t} of the epoch: training diverged; lower --learning-rate"
+
+
+def _environment_fault(n: int, what: str, step: int) -> str:
+    where = f"step {step} of the epoch" if step >= 0 else "a reset"
+    return (
+        f"environment {n} returned NaN or infinity as {what} at {where}: "
+        "training stopped; the environment needs mending"
+    )
+
+
 def _check_finite(arrays: np.ndarray, what: str, first: int) -> None:
     """arrays: [rows, N, X]; `first`: step of the first row, -1 for what a reset returned."""
     finite = np.isfinite(arrays).all(axis=-1)  # [rows, N]
     if not finite.all():
         row, n = np.argwhere(~finite)[0]
-        where = f"step {first + row} of the epoch" if first + row >= 0 else "a reset"
-        raise UserError(
-            f"environment {n} returned NaN or infinity as {what} at {where}: "
-            "training stopped; the environment needs mending"
-        )
+        raise UserError(_environment_fault(n, what, first + row))
 
 
 def minibatch_rows(samples: int, minibatch_size: int, passes: int, rng: np.random.Generator) -> np.ndarray:

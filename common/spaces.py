@@ -10,7 +10,7 @@ class ActionMap:
     """Maps policy actions in [−1, 1] to a Box by centre + scale of each dimension.
 
     Actions outside [−1, 1] are clipped first. A dimension without two finite bounds passes through
-    unscaled and is clipped to the bound it has.
+    unscaled and is clipped to the bound it has. Integer spaces take the nearest integer.
     """
 
     def __init__(self, space: gymnasium.spaces.Box) -> None:
@@ -26,8 +26,11 @@ class ActionMap:
     def __call__(self, actions: np.ndarray) -> np.ndarray:
         """[K, A] policy actions → [K, *space.shape] in the space's dtype."""
         mapped = actions if self._identity else self.centre + self.scale * actions  # [K, A]
-        mapped = np.clip(mapped.astype(self.dtype, copy=False), self.low, self.high)
-        return mapped.reshape(-1, *self.shape)
+        if np.issubdtype(self.dtype, np.integer):
+            mapped = np.rint(mapped)
+        mapped = np.maximum(mapped.astype(self.dtype, copy=False), self.low)
+        np.minimum(mapped, self.high, out=mapped)
+        return mapped if len(self.shape) == 1 else mapped.reshape(-1, *self.shape)
 
 
 def check_spaces(env_id: str, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:

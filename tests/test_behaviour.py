@@ -1,0 +1,167 @@
+"""The NumPy copy of an actor agrees with the Keras actor and the `tfp` policy, and stays as it was."""
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+
+from Agent import Agent
+from common.config import PPOConfig
+from common.funcs import RunningStatistics
+from common.records import Batch
+
+CHOICES = {
+    "std": ("state_independent", "softplus_head"),
+    "activation": ("tanh", "relu"),
+    "mean_activation": ("linear", "tanh"),
+    "normalize_observations": (True, False),
+}
+
+
+def make_agent(seed: int = 0, **changes: object) -> Agent:
+    """Sees 6 numbers, acts with 3; weights shifted at random, so that biases and spreads count too."""
+    config = PPOConfig(
+        hidden_sizes=(16, 12), mean_gain=1.0, minibatch_size=32, steps_per_epoch=64, num_envs=1, passes=2
+    ).replace(**changes)
+    agent = Agent(Box(-np.inf, np.inf, (6,), np.float32), Box(-1, 1, (3,), np.float32), config, seed)
+    rng = np.random.default_rng(seed)
+    agent.actor.set_weights([w + 0.2 * rng.standard_normal(w.shape) for w in agent.actor.get_weights()])
+    agent.observe(some_observations(rng, 50))
+    return agent
+
+
+def some_observations(rng: np.random.Generator, count: int) -> np.ndarray:
+    """[count, 6] float32, each column with a centre and a spread of its own."""
+    spread, centre = np.array([1, 2, 0.5, 10, 1, 3]), np.array([0, 5, -1, 20, 0, 0])
+    return (centre + spread * rng.standard_normal((count, 6))).astype(np.float32)
+
+
+def train_a_little(agent: Agent, seed: int = 1) -> None:
+    rng = np.random.default_rng(seed)
+    numbers = rng.standard_normal((64, 12)).astype(np.float32)
+    batch = Batch(
+        observations=numbers[:, :6],
+        actions=numbers[:, 6:9],
+        log_probs=-(numbers[:, 9] ** 2) - 3,
+        advantages=numbers[:, 10],
+        value_targets=numbers[:, 11],
+        weights=np.ones(64, np.float32),
+    )
+    rows = rng.permutation(64).reshape(2, 32).astype(np.int32)
+    agent.update(batch, rows, rows, learning_rate=0.01)
+
+
+@pytest.mark.parametrize("choice", itertools.product(*CHOICES.values()), ids=str)
+def test_numpy_agrees_with_keras_and_tfp(choice):
+    agent = make_agent(**dict(zip(CHOICES, choice)))
+    observations = some_observations(np.random.default_rng(5), 40)
+    mean, std = agent.behaviour().mean_and_std(observations)
+    policy = agent.policy(agent.normalize(observations))
+    np.testing.assert_allclose(mean, policy.mean(), atol=1e-5)
+    np.testing.assert_allclose(np.broadcast_to(std, mean.shape), policy.stddev(), atol=1e-5, rtol=1e-5)
+    assert np.ptp(mean, axis=0).min() > 0.01  # the observations matter
+
+
+def test_observations_are_normalised_by_what_was_observed():
+    agent = make_agent(normalize_observations=True)
+    agent.observation_statistics = RunningStatistics((6,))
+    seen = some_observations(np.random.default_rng(0), 50)
+    agent.observe(seen[:20])
+    agent.observe(seen[20:])
+    found = agent.normalize(seen)
+    np.testing.assert_allclose(found, (seen - seen.mean(0)) / seen.std(0), atol=1e-4)
+    # 1e6 standard deviations away: cut to 10
+    far = seen.mean(0) + 1e6 * seen.std(0)
+    np.testing.assert_array_equal(agent.normalize(far[None]), np.full((1, 6), 10.0))
+    assert agent.normalize(seen).dtype == np.float32
+
+
+def test_a_vanished_std_is_lifted_to_the_same_floor_in_both():
+    for kind in CHOICES["std"]:
+        agent = make_agent(std=kind)
+        spread = agent.actor.get_layer("std")
+        spread.set_weights(
+            [np.full_like(w, -200.0) if w.ndim == 1 else np.zeros_like(w) for w in spread.get_weights()]
+        )
+        observations = some_observations(np.random.default_rng(0), 4)
+        _, std = agent.behaviour().mean_and_std(observations)
+        np.testing.assert_array_equal(
+            np.broadcast_to(std, (4, 3)), agent.policy(agent.normalize(observations)).stddev()
+        )
+        assert np.float32(1e-6) == std.min() == std.max()
+
+
+def test_act_adds_std_times_noise_to_the_mean():
+    agent = make_agent(std="softplus_head")
+    behaviour = agent.behaviour()
+    rng = np.random.default_rng(2)
+    observations, noise = some_observations(rng, 10), rng.standard_normal((10, 3)).astype(np.float32)
+    mean, std = behaviour.mean_and_std(observations)
+    np.testing.assert_allclose(behaviour.act(observations, noise), mean + std * noise, rtol=1e-6)
+    np.testing.assert_array_equal(behaviour.act(observations), mean)
+    np.testing.assert_array_equal(behaviour.act(observations, np.zeros_like(noise)), mean)
+    assert behaviour.act(observations, noise).dtype == np.float32
+
+
+def test_sampled_actions_have_the_policys_density():
+    agent = make_agent(std="state_independent", initial_std=0.5)
+    rng = np.random.default_rng(3)
+    observation = some_observations(rng, 1)
+    many = np.repeat(observation, 40_000, axis=0)
+    actions = agent.behaviour().act(many, rng.standard_normal((40_000, 3)).astype(np.float32))
+    policy = agent.policy(agent.normalize(observation))
+    # the mean of 40,000 samples is off by σ / 200 at one standard error; four of them allowed
+    np.testing.assert_allclose(
+        actions.mean(axis=0), policy.mean()[0], atol=4 * float(policy.stddev().numpy().max()) / 200
+    )
+    np.testing.assert_allclose(actions.std(axis=0), policy.stddev()[0], rtol=0.02)
+
+
+def test_act_leaves_its_arguments_alone():
+    for normalize in (True, False):
+        agent = make_agent(activation="relu", normalize_observations=normalize)
+        rng = np.random.default_rng(4)
+        observations, noise = some_observations(rng, 5), rng.standard_normal((5, 3)).astype(np.float32)
+        before = observations.copy(), noise.copy()
+        agent.behaviour().act(observations, noise)
+        np.testing.assert_array_equal(observations, before[0])
+        np.testing.assert_array_equal(noise, before[1])
+
+
+def assert_unmoved_while_the_policy_moves(agent: Agent, move: Callable[[], None]) -> None:
+    observations = some_observations(np.random.default_rng(6), 10)
+    behaviour = agent.behaviour()
+    before = [array.copy() for array in behaviour.mean_and_std(observations)]
+    move()
+    for found, old in zip(behaviour.mean_and_std(observations), before):
+        np.testing.assert_array_equal(found, old)
+    for found, old in zip(agent.behaviour().mean_and_std(observations), before):
+        assert not np.allclose(found, old, atol=1e-4)
+
+
+def test_training_afterwards_does_not_change_it():
+    agent = make_agent(std="softplus_head")
+    assert_unmoved_while_the_policy_moves(agent, lambda: train_a_little(agent))
+
+
+@pytest.mark.parametrize("std", CHOICES["std"])
+def test_weights_changed_in_place_afterwards_do_not_change_it(std):
+    agent = make_agent(std=std)
+
+    def move() -> None:
+        for variable in agent.actor.trainable_variables:
+            variable.assign_add(0.1 * np.ones(variable.shape))
+
+    assert_unmoved_while_the_policy_moves(agent, move)
+
+
+def test_observing_afterwards_does_not_change_it():
+    agent = make_agent(normalize_observations=True)
+    observations = some_observations(np.random.default_rng(6), 10)
+    behaviour = agent.behaviour()
+    before = behaviour.act(observations).copy()
+    agent.observe(100 + some_observations(np.random.default_rng(7), 500))
+    np.testing.assert_array_equal(behaviour.act(observations), before)
+    assert not np.allclose(agent.behaviour().act(observations), before, atol=1e-3)

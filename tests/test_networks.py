@@ -1,0 +1,115 @@
+"""Sizes, initial weights and seeds of the networks."""
+
+import keras
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+
+from Agent import Agent
+from common import networks
+from common.presets import BIPEDAL_WALKER_2021
+
+
+def walker_agent(seed: int = 0, **changes: object) -> Agent:
+    observations, actions = Box(-np.inf, np.inf, (24,), np.float32), Box(-1, 1, (4,), np.float32)
+    return Agent(observations, actions, BIPEDAL_WALKER_2021.replace(**changes), seed)
+
+
+def small_actor(std: str = "softplus_head", seed: int = 0) -> keras.Model:
+    return networks.normal_actor(5, 2, (16, 8), "tanh", "linear", 0.01, std, 0.5, seed)
+
+
+def dense_layers(network: keras.Model) -> list[keras.layers.Dense]:
+    return [layer for layer in network.layers if isinstance(layer, keras.layers.Dense)]
+
+
+def test_the_2021_rule_gives_240_98_40_for_24_observations_and_4_actions():
+    # 10·24 = 240; √(240 · 40) = √9600 = 97.98 → 98; 10·4 = 40
+    assert networks.torso_sizes((), 24, 4) == (240, 98, 40)
+    # 10·3 = 30; √(30 · 10) = 17.3 → 18; 10·1 = 10
+    assert networks.torso_sizes((), 3, 1) == (30, 18, 10)
+    # 10·4 = 40; √(40 · 10) = 20 exactly; 10·1 = 10
+    assert networks.torso_sizes((), 4, 1) == (40, 20, 10)
+
+
+def test_asked_for_sizes_are_taken():
+    assert networks.torso_sizes((64, 32), 24, 4) == (64, 32)
+
+
+def test_parameter_counts_are_those_of_the_2021_study():
+    agent = walker_agent()
+    # torso: 24·240 + 240 = 6,000; 240·98 + 98 = 23,618; 98·40 + 40 = 3,960; together 33,578
+    # actor: two heads of 40·4 + 4 = 164: 33,906; critic: 40 + 1 = 41: 33,619
+    assert agent.actor.count_params() == 33_906
+    assert agent.critic.count_params() == 33_619
+
+
+def test_a_state_independent_std_is_one_number_an_action():
+    # 5·16 + 16 = 96; 16·8 + 8 = 136; mean 8·2 + 2 = 18; std 2: 252
+    actor = small_actor("state_independent")
+    assert actor.count_params() == 252
+    _, std = actor(np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32))
+    np.testing.assert_allclose(std, np.full((7, 2), 0.5), rtol=1e-6)
+
+
+def test_activations_are_those_asked_for():
+    agent = walker_agent()
+    assert [layer.activation.__name__ for layer in dense_layers(agent.actor)] == ["tanh"] * 4 + ["softplus"]
+    assert [layer.activation.__name__ for layer in dense_layers(agent.critic)] == ["tanh"] * 3 + ["linear"]
+    agent = walker_agent(activation="relu", mean_activation="linear", hidden_sizes=(8,), std="state_independent")
+    assert [layer.activation.__name__ for layer in dense_layers(agent.actor)] == ["relu", "linear"]
+    assert [layer.activation.__name__ for layer in dense_layers(agent.critic)] == ["relu", "linear"]
+
+
+def assert_orthogonal(kernel: np.ndarray, gain: float) -> None:
+    """The shorter side's vectors are perpendicular, each of length `gain`."""
+    short = kernel if kernel.shape[0] <= kernel.shape[1] else kernel.T
+    np.testing.assert_allclose(short @ short.T / gain**2, np.eye(len(short)), atol=1e-5)
+
+
+def test_kernels_are_orthogonal_with_gain_1_and_biases_zero():
+    agent = walker_agent()
+    for network in (agent.actor, agent.critic):
+        layers = dense_layers(network)
+        assert len(layers) >= 4
+        for layer in layers:
+            kernel, bias = layer.get_weights()
+            assert_orthogonal(kernel, 1.0)
+            assert (bias == 0).all()
+
+
+def test_the_mean_head_has_a_gain_of_its_own():
+    actor = small_actor()
+    assert_orthogonal(actor.get_layer("mean").get_weights()[0], 0.01)
+    assert_orthogonal(actor.get_layer("std").get_weights()[0], 1.0)
+
+
+@pytest.mark.parametrize("std", ["softplus_head", "state_independent"])
+def test_the_actor_gives_a_mean_and_a_positive_std_per_action(std):
+    mean, spread = small_actor(std)(np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32))
+    assert mean.shape == spread.shape == (7, 2)
+    assert (spread.numpy() > 0).all()
+
+
+def weights(agent: Agent) -> list[np.ndarray]:
+    return agent.actor.get_weights() + agent.critic.get_weights()
+
+
+def test_the_same_seed_gives_the_same_weights():
+    for first, second in zip(weights(walker_agent(3)), weights(walker_agent(3))):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_another_seed_gives_other_kernels():
+    for first, second in zip(weights(walker_agent(3)), weights(walker_agent(4))):
+        if first.ndim == 2:
+            assert not np.allclose(first, second, atol=1e-3)
+
+
+def test_no_two_layers_of_one_shape_start_alike():
+    agent = walker_agent()
+    actor, critic = dense_layers(agent.actor), dense_layers(agent.critic)
+    pairs = [*zip(actor[:3], critic[:3]), (actor[3], actor[4])]
+    for first, second in pairs:
+        assert first.kernel.shape == second.kernel.shape
+        assert not np.allclose(first.get_weights()[0], second.get_weights()[0], atol=1e-3)

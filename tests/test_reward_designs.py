@@ -1,0 +1,209 @@
+"""Every reward wrapper on scripted episodes, by hand; and the same designs on the arrays of an epoch."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+
+from common import env_wrappers
+from common.config import PPOConfig
+from common.env_wrappers import reward_design
+
+Step = tuple[float, bool, bool]  # reward, terminated, truncated
+LIMIT = 4
+FALLS: list[Step] = [(0.5, False, False), (-0.25, False, False), (-100.0, True, False)]
+REACHES_THE_GOAL: list[Step] = [(0.5, False, False), (2.0, False, False), (30.0, True, False)]
+RUNS_OUT_OF_TIME: list[Step] = [(1.0, False, False), (-100.0, False, False), (0.25, False, False), (0.5, False, True)]
+FALLS_AS_TIME_RUNS_OUT: list[Step] = [(1.0, False, False)] * 3 + [(-100.0, True, True)]
+SCRIPT = [FALLS, REACHES_THE_GOAL, RUNS_OUT_OF_TIME, FALLS_AS_TIME_RUNS_OUT]
+
+
+class ScriptedEnv(gymnasium.Env):
+    """Plays episodes from a script, one after the other, whatever the actions."""
+
+    observation_space = Box(-1, 1, (1,))
+    action_space = Box(-1, 1, (1,))
+
+    def __init__(self, script: list[list[Step]]) -> None:
+        self.script = script
+        self.episode, self.t = -1, 0
+
+    def reset(self, *, seed=None, options=None):
+        self.episode, self.t = (self.episode + 1) % len(self.script), 0
+        return np.zeros(1, np.float32), {"from": "reset"}
+
+    def step(self, action):
+        reward, terminated, truncated = self.script[self.episode][self.t]
+        self.t += 1
+        return np.full(1, self.t, np.float32), reward, terminated, truncated, {"t": self.t}
+
+
+def play(env: gymnasium.Env, episodes: int) -> list[list[float]]:
+    """Shaped rewards, episode by episode."""
+    rewards = []
+    for _ in range(episodes):
+        env.reset()
+        rewards.append([])
+        over = False
+        while not over:
+            _, reward, terminated, truncated, _ = env.step(np.zeros(1))
+            rewards[-1].append(reward)
+            over = terminated or truncated
+    return rewards
+
+
+W = env_wrappers
+BY_HAND = {
+    "unchanged": (
+        lambda env: W.UnchangedReward(env),
+        [[0.5, -0.25, -100], [0.5, 2, 30], [1, -100, 0.25, 0.5], [1, 1, 1, -100]],
+    ),
+    # +1 only where the last step is the 4th: the goal counts as a failure, the fall at the limit as a success
+    "lasted_to_limit": (
+        lambda env: W.LastedToLimitReward(env, max_steps=LIMIT),
+        [[0.5, -0.25, -1], [0.5, 2, -1], [1, -100, 0.25, 1], [1, 1, 1, 1]],
+    ),
+    "lasted_to_limit, own numbers": (
+        lambda env: W.LastedToLimitReward(env, max_steps=LIMIT, success=7, failure=-8),
+        [[0.5, -0.25, -8], [0.5, 2, -8], [1, -100, 0.25, 7], [1, 1, 1, 7]],
+    ),
+    "lasted_to_limit, limit not reached": (
+        lambda env: W.LastedToLimitReward(env, max_steps=LIMIT + 1),
+        [[0.5, -0.25, -1], [0.5, 2, -1], [1, -100, 0.25, -1], [1, 1, 1, -1]],
+    ),
+    # fell −1, goal +1, time +1; a reward of −100 within the episode is no end
+    "ends_told_apart": (
+        lambda env: W.EndsToldApartReward(env),
+        [[0.5, -0.25, -1], [0.5, 2, 1], [1, -100, 0.25, 1], [1, 1, 1, -1]],
+    ),
+    "ends_told_apart, own numbers": (
+        lambda env: W.EndsToldApartReward(env, goal=3, timeout=2, fall=-5),
+        [[0.5, -0.25, -5], [0.5, 2, 3], [1, -100, 0.25, 2], [1, 1, 1, -5]],
+    ),
+    "ends_told_apart, what counts as a fall": (
+        lambda env: W.EndsToldApartReward(env, goal=3, timeout=2, fall=-5, fall_reward=-101),
+        [[0.5, -0.25, 3], [0.5, 2, 3], [1, -100, 0.25, 2], [1, 1, 1, 3]],
+    ),
+    # .005 · 3 = .015 and .005 · 4 = .02
+    "steps_at_end": (
+        lambda env: W.StepsAtEndReward(env),
+        [[0.5, -0.25, 0.015], [0.5, 2, 0.015], [1, -100, 0.25, 0.02], [1, 1, 1, 0.02]],
+    ),
+    # on top of −100, 30, .5, −100
+    "steps_added_at_end": (
+        lambda env: W.StepsAddedAtEndReward(env),
+        [[0.5, -0.25, -99.985], [0.5, 2, 30.015], [1, -100, 0.25, 0.52], [1, 1, 1, -99.98]],
+    ),
+    "steps_added_at_end, own number": (
+        lambda env: W.StepsAddedAtEndReward(env, per_step=2),
+        [[0.5, -0.25, -94], [0.5, 2, 36], [1, -100, 0.25, 8.5], [1, 1, 1, -92]],
+    ),
+    "scaled": (
+        lambda env: W.ScaledReward(env),
+        [[0.05, -0.025, -10], [0.05, 0.2, 3], [0.1, -10, 0.025, 0.05], [0.1, 0.1, 0.1, -10]],
+    ),
+    # −1 where the last reward is −100, else +1
+    "fall_penalty": (
+        lambda env: W.FallPenaltyReward(env),
+        [[0.5, -0.25, -1], [0.5, 2, 1], [1, -100, 0.25, 1], [1, 1, 1, -1]],
+    ),
+    "fall_penalty, own numbers": (
+        lambda env: W.FallPenaltyReward(env, fall_reward=0.5, success=4, failure=-6),
+        [[0.5, -0.25, -6], [0.5, 2, 4], [1, -100, 0.25, -6], [1, 1, 1, -6]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_shaped_rewards_worked_by_hand(name):
+    wrap, expected = BY_HAND[name]
+    found = play(wrap(ScriptedEnv(SCRIPT)), episodes=8)  # the script twice: nothing is left of an episode
+    assert len(found) == 8
+    for episode, by_hand in zip(found, expected * 2):
+        assert episode == pytest.approx(by_hand, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_the_original_reward_is_reported_beside_the_shaped_one(name):
+    env = BY_HAND[name][0](ScriptedEnv(SCRIPT))
+    for episode in SCRIPT:
+        assert env.reset()[1] == {"from": "reset"}
+        for t, (reward, terminated, truncated) in enumerate(episode, start=1):
+            observation, shaped, *ends, info = env.step(np.zeros(1))
+            assert observation.tolist() == [t]
+            assert type(shaped) is float
+            assert ends == [terminated, truncated]
+            assert info == {"original_reward": reward, "t": t}
+
+
+def test_the_original_reward_survives_two_wrappers():
+    env = W.ScaledReward(W.LastedToLimitReward(ScriptedEnv(SCRIPT), max_steps=LIMIT))
+    env.reset()
+    rewards = [env.step(np.zeros(1)) for _ in FALLS]
+    assert [reward for _, reward, *_ in rewards] == pytest.approx([0.05, -0.025, -0.1])
+    assert [info["original_reward"] for *_, info in rewards] == [0.5, -0.25, -100]
+
+
+def test_counting_starts_anew_when_an_episode_is_left_unfinished():
+    env = W.StepsAtEndReward(ScriptedEnv([RUNS_OUT_OF_TIME, FALLS]), per_step=1)
+    env.reset()
+    env.step(np.zeros(1))
+    env.step(np.zeros(1))
+    assert play(env, 1) == [[0.5, -0.25, 3]]
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_a_design_on_the_arrays_of_an_epoch_equals_its_wrapper_step_by_step(name):
+    wrap, _ = BY_HAND[name]
+    rng = np.random.default_rng(0)
+    steps, num_envs = 40, 3
+    rewards, shaped = np.zeros((steps, num_envs)), np.zeros((steps, num_envs))
+    terminated, truncated = np.zeros((steps, num_envs), bool), np.zeros((steps, num_envs), bool)
+    counts = np.zeros((steps, num_envs), np.int64)
+    for n in range(num_envs):
+        env = wrap(ScriptedEnv([SCRIPT[i] for i in rng.integers(len(SCRIPT), size=20)]))
+        env.reset()
+        count = 0
+        for t in range(steps):
+            _, shaped[t, n], terminated[t, n], truncated[t, n], info = env.step(np.zeros(1))
+            rewards[t, n] = info["original_reward"]
+            count += 1
+            counts[t, n] = count
+            if terminated[t, n] or truncated[t, n]:
+                env.reset()
+                count = 0
+    assert terminated.any()
+    assert truncated.any()
+    at_once = env.design(rewards, terminated, truncated, counts)
+    assert at_once.dtype == np.float64
+    np.testing.assert_array_equal(at_once, shaped)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrapper"),
+    [
+        ("unchanged", W.UnchangedReward),
+        ("lasted_to_limit", W.LastedToLimitReward),
+        ("ends_told_apart", W.EndsToldApartReward),
+        ("steps_at_end", W.StepsAtEndReward),
+        ("steps_added_at_end", W.StepsAddedAtEndReward),
+        ("scaled", W.ScaledReward),
+        ("fall_penalty", W.FallPenaltyReward),
+    ],
+)
+def test_a_settings_name_means_the_wrappers_design(name, wrapper):
+    config = PPOConfig(reward_design=name, max_episode_steps=2000)
+    assert reward_design(config) == wrapper(ScriptedEnv(SCRIPT)).design
+
+
+def test_lasting_to_the_limit_means_the_runs_own_limit():
+    design = reward_design(PPOConfig(reward_design="lasted_to_limit", max_episode_steps=50))
+    assert [float(design(-3.0, False, True, steps)) for steps in (49, 50)] == [-1, 1]
+
+
+def test_lasting_to_the_limit_means_the_environments_own_limit_where_the_run_sets_none():
+    # BipedalWalker-v3 is registered with a limit of 1,600 steps: running out of time there is a success
+    assert gymnasium.spec("BipedalWalker-v3").max_episode_steps == 1600
+    design = reward_design(PPOConfig(env="BipedalWalker-v3", reward_design="lasted_to_limit", max_episode_steps=None))
+    assert float(design(-3.0, False, True, 1600)) == 1
+    assert float(design(-3.0, True, False, 1599)) == -1

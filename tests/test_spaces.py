@@ -1,0 +1,133 @@
+"""From policy actions in [−1, 1] to the environment's Box, and which spaces are refused."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.errors import UserError
+from common.spaces import ActionMap, check_spaces
+
+fast = settings(max_examples=100, deadline=None, derandomize=True, database=None)
+INF = np.inf
+
+
+def box(low, high, dtype=np.float32) -> Box:
+    return Box(np.array(low, dtype), np.array(high, dtype), dtype=dtype)
+
+
+def mapped(space: Box, *actions: list[float]) -> list:
+    return ActionMap(space)(np.array(actions, np.float32)).tolist()
+
+
+def test_a_box_from_minus_one_to_one_passes_through_clipped():
+    assert mapped(box([-1, -1], [1, 1]), [0.25, -0.5], [3, -3]) == [[0.25, -0.5], [1, -1]]
+
+
+def test_a_symmetric_box_is_scaled():
+    assert mapped(box([-2], [2]), [-1], [0], [0.25], [1], [1.5], [-9]) == [[-2], [0], [0.5], [2], [2], [-2]]
+
+
+def test_an_asymmetric_box_is_scaled_about_its_centre():
+    # [0, 10]: centre 5, scale 5: −1 → 0, 0 → 5, .5 → 7.5, 1 → 10
+    assert mapped(box([0], [10]), [-1], [0], [0.5], [1], [2], [-2]) == [[0], [5], [7.5], [10], [10], [0]]
+    # [−3, −1]: centre −2, scale 1: the scale of the identity, but not its centre
+    assert mapped(box([-3], [-1]), [-1], [0], [1], [5]) == [[-3], [-2], [-1], [-1]]
+
+
+def test_each_dimension_has_its_own_bounds():
+    # [−1, 1] · [0, 4] · [−8, 2]: centres 0, 2, −3; scales 1, 2, 5
+    space = box([-1, 0, -8], [1, 4, 2])
+    assert mapped(space, [0.5, 0.5, 0.5], [2, 2, 2], [-2, -2, -2]) == [[0.5, 3, -0.5], [1, 4, 2], [-1, 0, -8]]
+
+
+def test_half_bounded_dimensions_are_clipped_to_the_bound_they_have_and_not_scaled():
+    space = box([0, -INF], [INF, 3])
+    assert mapped(space, [0.5, 0.5], [-0.5, 2.5], [7, -7], [7, 7]) == [[0.5, 0.5], [0, 2.5], [7, -7], [7, 3]]
+
+
+def test_unbounded_dimensions_pass_through():
+    assert mapped(box([-INF], [INF]), [0.5], [-40], [1000]) == [[0.5], [-40], [1000]]
+
+
+def test_bounded_dimensions_next_to_unbounded_ones_are_scaled():
+    assert mapped(box([-2, -INF], [4, INF]), [0.5, 0.5], [9, 9]) == [[2.5, 0.5], [4, 9]]  # 1 + 3 · .5
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("low", "high"), [(-1, 1), (-2, 2), (0, 3)])
+def test_actions_have_the_dtype_of_the_space(dtype, low, high):
+    space = box([low], [high], dtype)
+    for given_dtype in (np.float32, np.float64):
+        actions = ActionMap(space)(np.zeros((3, 1), given_dtype))
+        assert actions.dtype == dtype
+        assert all(space.contains(action) for action in actions)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+def test_actions_have_the_shape_of_the_space(shape):
+    space = Box(-2, 2, shape, np.float32)
+    size = int(np.prod(shape))
+    flat = np.linspace(-1, 1, 4 * size, dtype=np.float32).reshape(4, size)
+    actions = ActionMap(space)(flat)
+    assert actions.shape == (4, *shape)
+    np.testing.assert_allclose(actions.reshape(4, size), 2 * flat, rtol=1e-6)
+    assert all(space.contains(np.asarray(action)) for action in actions)
+
+
+BOUNDS = st.tuples(st.floats(-1e3, 1e3, width=32), st.floats(2**-6, 1e3, width=32))
+
+
+@fast
+@given(st.lists(st.tuples(BOUNDS, st.floats(-3, 3, width=32)), min_size=1, max_size=5))
+def test_mapped_actions_always_lie_in_the_space_and_are_linear_inside(dimensions):
+    low = np.array([bounds[0] for bounds, _ in dimensions], np.float32)
+    high = low + np.array([bounds[1] for bounds, _ in dimensions], np.float32)
+    policy = np.array([action for _, action in dimensions], np.float32)
+    space = Box(low, high, dtype=np.float32)
+    action = ActionMap(space)(policy[None])[0]
+    assert space.contains(action)
+    share = (np.clip(policy.astype(np.float64), -1, 1) + 1) / 2
+    np.testing.assert_allclose(action, low + share * (high.astype(np.float64) - low), rtol=1e-5, atol=1e-4)
+
+
+def test_the_policys_actions_are_not_changed():
+    for high in (1, 2):
+        actions = np.array([[3.0], [-0.5]], np.float32)
+        ActionMap(box([-high], [high]))(actions)
+        assert actions.tolist() == [[3], [-0.5]]
+
+
+# -- check_spaces --
+
+
+@pytest.mark.parametrize(
+    "observations",
+    [Box(-1, 1, (3,)), Box(-1, 1, (2, 3)), Box(0, 255, (128,), np.uint8), Box(-1, 1, ()), Box(0, 9, (2,), np.int64)],
+    ids=str,
+)
+def test_numeric_boxes_are_accepted(observations):
+    check_spaces("Some-v0", observations, Box(-1, 1, (2,)))
+
+
+@pytest.mark.parametrize("shape", [(84, 84), (96, 96, 3)])
+def test_image_observations_are_refused(shape):
+    with pytest.raises(UserError, match=r"Some-v0 has image observations .*--env"):
+        check_spaces("Some-v0", Box(0, 255, shape, np.uint8), Box(-1, 1, (2,)))
+
+
+@pytest.mark.parametrize("space", [Discrete(4), MultiDiscrete([2, 3]), MultiBinary(3), Dict(a=Box(-1, 1, (2,)))])
+def test_other_spaces_are_refused_by_name(space):
+    kind = type(space).__name__
+    with pytest.raises(UserError, match=f"Some-v0 has observations of type {kind}; supported are Box"):
+        check_spaces("Some-v0", space, Box(-1, 1, (2,)))
+    with pytest.raises(UserError, match=f"Some-v0 has actions of type {kind}; supported are Box"):
+        check_spaces("Some-v0", Box(-1, 1, (2,)), space)
+
+
+def test_a_refusal_is_one_line():
+    with pytest.raises(UserError) as refusal:
+        check_spaces("CartPole-v1", gymnasium.make("CartPole-v1").observation_space, Discrete(2))
+    assert "\n" not in str(refusal.value)
