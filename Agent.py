@@ -3,6 +3,7 @@
 An Agent knows weights and nothing of time: epochs, environments and schedules are the trainer's.
 """
 
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -272,7 +273,7 @@ class Agent:
                 state = {name: file[name] for name in file.files}
         except FileNotFoundError:
             raise UserError(f"no weights at {path}: expected a file that save_weights wrote") from None
-        except (OSError, ValueError, EOFError, KeyError) as error:
+        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
             raise UserError(f"{path} cannot be read as weights ({error}): use another copy") from None
         expected = {name: array.shape for name, array in self._policy_state().items()}
         found = {name: array.shape for name, array in state.items() if name in expected}

@@ -45,9 +45,7 @@ def main() -> None:
             run_folder.write_json(arguments.run / run_folder.EVALUATION, summaries)
             print("unshaped reward: " + evaluation_line(summaries))
         if arguments.video:
-            frames, score, fps = evaluation.film(behaviour, agent.action_map, *where)
-            written = evaluation.save_video(frames, fps, arguments.run / run_folder.VIDEO)
-            print(f"filmed an episode of {score:.1f}: {written}")
+            print(evaluation.film_into(arguments.run, behaviour, agent.action_map, *where))
 
 
 if __name__ == "__main__":

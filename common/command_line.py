@@ -5,6 +5,7 @@ import dataclasses
 import difflib
 import errno
 import io
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -104,10 +105,12 @@ def parse_settings(kind: type[T], **options: Any) -> T:
 
 def _essence(box: str) -> str:
     """What a boxed message says: its first paragraph, and the nearest setting if it names one."""
-    lines = [line.strip(" │") for line in box.splitlines() if line.startswith("│")]
-    rules = [i for i, line in enumerate(lines) if set(line) == {"─"}] or [len(lines)]
-    message = " ".join(lines[: rules[0]])
-    nearest = [line.split()[0] for line in lines[rules[0] :] if line.startswith("--")]
+    lines = [line.strip(" │|╭╮╰╯") for line in box.splitlines()]
+    rules = [i for i, line in enumerate(lines) if line and set(line) <= {"─", "-"}]
+    start = 2 if 1 in rules else 1  # below the title, and below its rule where the box is drawn without frames
+    end = next((rule for rule in rules if rule > start), len(lines))
+    message = " ".join(filter(None, lines[start:end]))
+    nearest = [line.split()[0] for line in lines[end:] if re.match(r"--\w", line)]
     hint = f"; did you mean {nearest[0]}?" if nearest and "nrecognized" in message else "; --help shows every setting"
     return (message or "the settings could not be read") + hint
 

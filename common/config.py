@@ -156,6 +156,8 @@ class RunOptions:
         ):
             if getattr(self, name) < least:
                 raise UserError(f"{name} is {getattr(self, name)}: expected {least} or more")
+        if self.evaluate_every and not self.evaluation_episodes:
+            raise UserError("evaluate_every needs episodes: set --evaluation-episodes to 1 or more")
         if self.resume is not None and self.name is not None:
             raise UserError("--name and --resume exclude each other: a resumed run keeps its folder")
         if self.name is not None and (not self.name or self.name in (".", "..") or set(self.name) & set("/\\\0")):

@@ -3,11 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import gymnasium
 import imageio.v2 as imageio
 import numpy as np
 from scipy.stats import bootstrap
 
+from common import run_folder
 from common.behaviour import NormalBehaviour
+from common.errors import UserError
 from common.make_env import make_env
 from common.spaces import ActionMap
 
@@ -94,7 +97,13 @@ def film(
     max_episode_steps: int | None,
     seed: int = EVALUATION_SEED,
 ) -> tuple[list[np.ndarray], float, int]:
-    """One deterministic episode as frames [H, W, 3] uint8, its score, and its frames per second."""
+    """One deterministic episode as frames [H, W, 3] uint8, its score, and its frames per second.
+
+    Raises:
+        UserError: the environment draws no pictures.
+    """
+    if "rgb_array" not in gymnasium.spec(env_id).make(disable_env_checker=True).metadata.get("render_modes", ()):
+        raise UserError(f"{env_id} draws no pictures (render mode rgb_array): it can be trained, not filmed")
     env = make_env(env_id, max_episode_steps, render_mode="rgb_array")
     observation, _ = env.reset(seed=seed)
     frames, score, over = [env.render()], 0.0, False
@@ -125,3 +134,14 @@ def save_video(frames: list[np.ndarray], fps: int, path: Path) -> Path:
         path = path.with_suffix(".gif")
         imageio.mimsave(path, frames[::2], duration=2000 / fps, loop=0)
         return path
+
+
+def film_into(
+    folder: Path, behaviour: NormalBehaviour, action_map: ActionMap, env_id: str, max_episode_steps: int | None
+) -> str:
+    """Film an episode into a run folder; returns a line that says what came of it."""
+    try:
+        frames, score, fps = film(behaviour, action_map, env_id, max_episode_steps)
+    except UserError as error:
+        return f"not filmed: {error}"
+    return f"filmed an episode of {score:.1f}: {save_video(frames, fps, folder / run_folder.VIDEO)}"

@@ -138,7 +138,9 @@ def main() -> None:
             raise run_folder.UserError("no run given: python -m common.plots runs/NAME [runs/OTHER ...]")
         if arguments.output.suffix not in (".png", ".svg", ".pdf"):
             raise run_folder.UserError(f"output {arguments.output} is no picture name: end it in .png, .svg or .pdf")
-        figure = five_panels({run.name: run_folder.read_results(run) for run in arguments.runs})
+        names = [run.name for run in arguments.runs]
+        named = {run.name if names.count(run.name) == 1 else str(run): run for run in arguments.runs}
+        figure = five_panels({name: run_folder.read_results(run) for name, run in named.items()})
         save_figure(figure, arguments.output)
         print(f"wrote {arguments.output}")
 

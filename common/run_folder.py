@@ -52,7 +52,8 @@ def create(runs_folder: str, name: str | None, default_name: str) -> Path:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all, and its folder where there is none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".tmp")
     unfinished.write_bytes(content)
     os.replace(unfinished, path)
@@ -145,6 +146,8 @@ def read_results(folder: Path) -> dict[str, np.ndarray]:
         table = np.array([[float(cell) for cell in row] for row in rows])  # [epochs, columns]
         if not len(rows):
             raise UserError(f"{path} has no epochs yet: let the run go on for a while")
+        if header != COLUMNS:
+            raise ValueError("its columns are not those of a run")
         return {name: table[:, i] for i, name in enumerate(header)}
     except OSError:
         raise UserError(f"{folder} holds no run: expected a folder with a {RESULTS}, like runs/NAME") from None

@@ -133,8 +133,8 @@ def _look_back(trainer: Trainer, folder: Path, options: RunOptions) -> None:
         run_folder.write_json(folder / run_folder.EVALUATION, summaries)
         print("unshaped reward: " + evaluation_line(summaries))
     if options.video:
-        frames, score, fps = evaluation.film(agent.behaviour(), agent.action_map, config.env, config.max_episode_steps)
-        print(f"filmed an episode of {score:.1f}: {evaluation.save_video(frames, fps, folder / run_folder.VIDEO)}")
+        where = (config.env, config.max_episode_steps)
+        print(evaluation.film_into(folder, agent.behaviour(), agent.action_map, *where))
 
 
 def _evaluate(trainer: Trainer, episodes: int) -> dict[str, dict[str, object]]:
