@@ -1,0 +1,144 @@
+"""Checkpoints are there whole or not at all, and nothing in them can run."""
+
+import builtins
+import json
+import os
+import pickle
+
+import numpy as np
+import pytest
+
+from common import checkpoint
+from common.errors import UserError
+
+STATE = {
+    "weights/0": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "epoch": np.int64(3),
+    "text": np.array([1, 2], np.uint8),
+}
+
+
+def equal(a, b) -> bool:
+    return a.keys() == b.keys() and all(np.array_equal(a[k], b[k]) and a[k].dtype == b[k].dtype for k in a)
+
+
+def test_round_trip_keeps_the_newest(tmp_path):
+    for generation in (1, 2, 3, 4):
+        checkpoint.save(tmp_path, generation, STATE | {"epoch": np.int64(generation)}, keep=2)
+    assert checkpoint.generations(tmp_path) == [4, 3]
+    generation, state = checkpoint.load_newest(tmp_path, pytest.fail)
+    assert generation == 4
+    assert equal(state, STATE | {"epoch": np.int64(4)})
+
+
+def damage_every_way(folder):
+    """Each damage that a disk or a person can do to a generation."""
+    state, manifest = folder / checkpoint.STATE, folder / checkpoint.MANIFEST
+    whole, said = state.read_bytes(), json.loads(manifest.read_bytes())
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 1
+    yield "flipped bit", lambda: state.write_bytes(flipped)
+    yield "cut short", lambda: state.write_bytes(whole[:-1])
+    yield "empty", lambda: state.write_bytes(b"")
+    yield "missing state", state.unlink
+    yield "missing manifest", manifest.unlink
+    yield "manifest is no JSON", lambda: manifest.write_bytes(b"{")
+    yield "manifest is a list", lambda: manifest.write_bytes(b"[1]")
+    yield "manifest of another generation", lambda: manifest.write_text(json.dumps(said | {"generation": 1}))
+    yield "pickle in place of the state", lambda: state.write_bytes(pickle.dumps(STATE))
+
+
+@pytest.mark.parametrize("case", range(9))
+def test_damage_falls_back_to_the_one_before_with_a_warning(tmp_path, case):
+    for generation in (1, 2):
+        checkpoint.save(tmp_path, generation, STATE, keep=3)
+    _, damage = list(damage_every_way(tmp_path / "00000002"))[case]
+    damage()
+    warnings = []
+    generation, state = checkpoint.load_newest(tmp_path, warnings.append)
+    assert (generation, len(warnings)) == (1, 1)
+    assert equal(state, STATE)
+
+
+def test_all_damaged_is_refused(tmp_path):
+    checkpoint.save(tmp_path, 1, STATE, keep=3)
+    (tmp_path / "00000001" / checkpoint.STATE).write_bytes(b"")
+    with pytest.raises(UserError, match="no checkpoint in"):
+        checkpoint.load_newest(tmp_path, lambda _: None)
+
+
+def test_none_at_all_is_refused(tmp_path):
+    with pytest.raises(UserError, match="holds no checkpoint"):
+        checkpoint.load_newest(tmp_path / "missing", pytest.fail)
+
+
+def test_a_newer_format_asks_for_newer_code(tmp_path):
+    checkpoint.save(tmp_path, 1, STATE, keep=3)
+    manifest = tmp_path / "00000001" / checkpoint.MANIFEST
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": checkpoint.FORMAT + 1}))
+    with pytest.raises(UserError, match="update the code"):
+        checkpoint.load_newest(tmp_path, pytest.fail)
+
+
+class Executed:
+    """Unpickling it would make a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+def test_pickled_arrays_are_not_opened(tmp_path):
+    trap = tmp_path / "executed"
+    checkpoint.save(tmp_path, 1, {"bomb": np.array([Executed(trap)], dtype=object)}, keep=1)
+    with pytest.raises(UserError):
+        checkpoint.load_newest(tmp_path, lambda _: None)
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize("operation", ["open", "fsync", "rename"])
+@pytest.mark.parametrize("nth", [0, 1, 2])
+@pytest.mark.parametrize(
+    "fault", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["full", "killed"]
+)
+def test_a_fault_while_saving_leaves_the_one_before_whole(tmp_path, monkeypatch, operation, nth, fault):
+    checkpoint.save(tmp_path, 1, STATE, keep=3)
+    module = builtins if operation == "open" else os
+    real, calls = getattr(module, operation), []
+
+    def failing(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) == nth + 1:
+            raise fault
+        return real(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, operation, failing)
+        try:
+            checkpoint.save(tmp_path, 2, STATE, keep=3)
+        except (UserError, KeyboardInterrupt) as error:
+            assert isinstance(error, UserError) == isinstance(fault, OSError)
+            assert "untouched" in str(error) or isinstance(error, KeyboardInterrupt)
+    generation, state = checkpoint.load_newest(tmp_path, pytest.fail)
+    assert generation in (1, 2)
+    assert equal(state, STATE)
+    checkpoint.save(tmp_path, 3, STATE, keep=1)  # what was left half-done is in nobody's way
+    assert checkpoint.load_newest(tmp_path, pytest.fail)[0] == 3
+
+
+def test_generators_go_on_where_they_were():
+    generator = np.random.default_rng(5)
+    generator.random(7)
+    packed = checkpoint.pack_generator(generator)
+    expected = generator.random(5)
+    other = np.random.default_rng(0)
+    checkpoint.load_generator(other, packed)
+    assert np.array_equal(other.random(5), expected)
+
+
+def test_parts_come_apart_as_they_were_joined():
+    parts = {"agent": {"a/0": np.ones(2)}, "agents": {"a": np.zeros(1)}}
+    joined = checkpoint.join(parts)
+    assert {name: list(checkpoint.part(joined, name)) for name in parts} == {"agent": ["a/0"], "agents": ["a"]}

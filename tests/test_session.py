@@ -1,0 +1,132 @@
+"""Runs that are stopped, killed, resumed, or asked for twice."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from filelock import FileLock
+
+import PPOAgentTrainer
+from common import checkpoint, run_folder, session
+from common.recorder import Recorder
+from common.records import TIMING_COLUMNS
+
+ROOT = Path(PPOAgentTrainer.__file__).parent
+SETTINGS = (  # noqa: SIM905  (as it is typed)
+    "pendulum --backend gymnasium --epochs 6 --num-envs 2 --steps-per-epoch 128 --minibatch-size 64 --passes 1 "
+    "--hidden-sizes 4 --restart-environments-every 4"
+).split()
+QUIET = ["--evaluation-episodes", "0", "--no-video", "--no-tensorboard", "--no-figure", "--checkpoint-every", "2"]
+
+
+def program(monkeypatch, *arguments) -> int:
+    monkeypatch.setattr(sys, "argv", ["PPOAgentTrainer.py", *map(str, arguments)])
+    try:
+        PPOAgentTrainer.main()
+    except SystemExit as stop:
+        return stop.code
+    return 0
+
+
+def learned(folder: Path) -> tuple[str, dict[str, np.ndarray]]:
+    """The table without its timing columns, and the best agent."""
+    columns = run_folder.read_results(folder)
+    table = repr({name: column.tolist() for name, column in columns.items() if name not in TIMING_COLUMNS})
+    with np.load(folder / run_folder.BEST_AGENT) as file:
+        return table, {name: file[name] for name in file.files}
+
+
+def same(a, b) -> bool:
+    return a[0] == b[0] and a[1].keys() == b[1].keys() and all(np.array_equal(a[1][k], b[1][k]) for k in a[1])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        folder = tmp_path_factory.mktemp("whole")
+        assert program(monkeypatch, *SETTINGS, *QUIET, "--runs-folder", folder, "--name", "run") == 0
+    return learned(folder / "run")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("epoch", [1, 3, 5])
+def test_a_signal_saves_and_the_resumed_run_is_the_same(monkeypatch, tmp_path, capsys, whole, number, epoch):
+    write = Recorder.__call__
+
+    def signalled(self, row):
+        write(self, row)
+        if row.epoch == epoch:
+            os.kill(os.getpid(), number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "__call__", signalled)
+        assert program(patch, *SETTINGS, *QUIET, "--runs-folder", tmp_path, "--name", "run") == 128 + number
+    assert f"go on with --resume {tmp_path / 'run'}" in capsys.readouterr().err
+    assert checkpoint.generations(tmp_path / "run" / session.CHECKPOINTS)[0] == epoch
+    assert program(monkeypatch, "--resume", tmp_path / "run", *QUIET) == 0
+    assert same(learned(tmp_path / "run"), whole)
+
+
+def test_killed_at_any_moment_and_resumed_until_done(monkeypatch, tmp_path, whole):
+    folder = tmp_path / "run"
+    command = [sys.executable, "PPOAgentTrainer.py"]
+    first = [*command, *SETTINGS, *QUIET, "--runs-folder", str(tmp_path), "--name", "run"]
+    process = subprocess.Popen(first, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not checkpoint.generations(folder / session.CHECKPOINTS) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+    assert not (folder / run_folder.EVALUATION).exists()
+    with open(folder / run_folder.RESULTS, "a") as file:
+        file.write("3,torn ro")  # a row the kill cut short
+    assert program(monkeypatch, "--resume", folder, *QUIET) in (0, 2)  # 2: it was done before the kill
+    assert same(learned(folder), whole)
+
+
+def test_cut_off_before_its_first_checkpoint_begins_again(monkeypatch, tmp_path, capsys, whole):
+    def cut(self, row):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "__call__", cut)
+        assert program(patch, *SETTINGS, *QUIET, "--runs-folder", tmp_path, "--name", "run") == 130
+    assert program(monkeypatch, "--resume", tmp_path / "run", *QUIET) == 0
+    assert "before its first checkpoint" in capsys.readouterr().out
+    assert same(learned(tmp_path / "run"), whole)
+
+
+def test_a_damaged_checkpoint_falls_back_and_says_so(monkeypatch, tmp_path, capsys, whole):
+    assert program(monkeypatch, *SETTINGS, *QUIET, "--runs-folder", tmp_path, "--name", "run") == 0
+    newest = tmp_path / "run" / session.CHECKPOINTS / "00000006" / checkpoint.STATE
+    newest.write_bytes(newest.read_bytes()[:-100])
+    assert program(monkeypatch, "--resume", tmp_path / "run", *QUIET) == 0
+    assert "checkpoint 6 is damaged" in capsys.readouterr().out
+    assert same(learned(tmp_path / "run"), whole)
+
+
+def test_more_epochs_go_on_and_other_settings_are_refused(monkeypatch, tmp_path, capsys):
+    assert program(monkeypatch, *SETTINGS, *QUIET, "--runs-folder", tmp_path, "--name", "run") == 0
+    run = tmp_path / "run"
+    assert program(monkeypatch, "--resume", run, *QUIET) == 2
+    assert "has all its 6 epochs" in capsys.readouterr().err
+    assert program(monkeypatch, "--resume", run, *QUIET, "--gamma", "0.5") == 2
+    assert "gamma 0.5 would make" in capsys.readouterr().err
+    assert program(monkeypatch, "--resume", run, *QUIET, "--name", "other") == 2
+    assert "exclude each other" in capsys.readouterr().err
+    assert program(monkeypatch, "--resume", run, *QUIET, "--epochs", "8") == 0
+    assert run_folder.read_results(run)["epoch"].tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert run_folder.read_config(run)[1].epochs == 8
+
+
+def test_a_second_process_is_refused(monkeypatch, tmp_path, capsys):
+    assert program(monkeypatch, *SETTINGS, *QUIET, "--runs-folder", tmp_path, "--name", "run") == 0
+    with FileLock(tmp_path / "run" / session.LOCK):
+        assert program(monkeypatch, "--resume", tmp_path / "run", *QUIET, "--epochs", "8") == 2
+    assert "another process is training" in capsys.readouterr().err
+    assert len(run_folder.read_results(tmp_path / "run")["epoch"]) == 6
