@@ -273,13 +273,16 @@ class Agent:
                 state = {name: file[name] for name in file.files}
         except FileNotFoundError:
             raise UserError(f"no weights at {path}: expected a file that save_weights wrote") from None
-        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError, EOFError, KeyError, AttributeError, TypeError, zipfile.BadZipFile) as error:
             raise UserError(f"{path} cannot be read as weights ({error}): use another copy") from None
-        expected = {name: array.shape for name, array in self._policy_state().items()}
-        found = {name: array.shape for name, array in state.items() if name in expected}
+        policy = {name: array.shape for name, array in self._policy_state().items()}
+        expected = {name: array.shape for name, array in self.state().items() if not name.startswith("best/")}
+        if any(name.startswith("best/") for name in state):
+            expected |= {f"best/{name}": shape for name, shape in policy.items()}
+        found = {name: array.shape for name, array in state.items()}
         if found != expected:
-            wrong = sorted(name for name in expected if found.get(name) != expected[name])
-            raise UserError(f"{path} holds other networks (differs at {wrong[0]}): use the run's own config")
+            wrong = min(name for name in found | expected if found.get(name) != expected.get(name))
+            raise UserError(f"{path} holds other networks (differs at {wrong}): use the run's own config")
         self.load_state(state)
 
 

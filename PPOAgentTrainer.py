@@ -82,6 +82,7 @@ class PPOAgentTrainer:
                 on_epoch(result)
         if self.config.adopt_best:
             self.agent.adopt_best()
+            self._trajectory = None  # it came from the last policy, not from the one adopted
         return self.results_dictionary()
 
     def _run_epoch(self, progress: float) -> EpochResult:
@@ -102,7 +103,7 @@ class PPOAgentTrainer:
             seed = np.random.SeedSequence([self.config.seed, self.epoch]).generate_state(1)[0]
             self._collector.restart(int(seed))
             self._running_returns[:] = 0.0
-        elif self.config.restart_each_epoch and self._trajectory is not None:
+        elif self.config.restart_each_epoch and self.epoch > 0:
             self._collector.restart()
             self._running_returns[:] = 0.0
         self._take_up(self._collector.collect(self.agent.behaviour(), timing))
@@ -243,7 +244,7 @@ class PPOAgentTrainer:
             {
                 "agent": self.agent.state(),
                 "collector": self._collector.state(),
-                "trajectory": self._trajectory._asdict(),
+                "trajectory": {} if self._trajectory is None else self._trajectory._asdict(),
                 "reward_statistics": self.reward_statistics.state(),
                 "advantage_statistics": self.advantage_statistics.state(),
                 "trainer": {
@@ -264,7 +265,9 @@ class PPOAgentTrainer:
         """
         self.agent.load_state(checkpoint.part(state, "agent"))
         self._collector.load_state(checkpoint.part(state, "collector"))
-        self._take_up(Trajectory(**checkpoint.part(state, "trajectory")))
+        trajectory = checkpoint.part(state, "trajectory")
+        if trajectory:
+            self._take_up(Trajectory(**trajectory))
         self.reward_statistics.load_state(checkpoint.part(state, "reward_statistics"))
         self.advantage_statistics.load_state(checkpoint.part(state, "advantage_statistics"))
         trainer = checkpoint.part(state, "trainer")
