@@ -56,13 +56,16 @@ class Agent:
             self.action_size,
             sizes,
             config.activation,
+            config.hidden_gain,
             config.mean_activation,
             config.mean_gain,
             config.std,
             config.initial_std,
             actor_seed,
         )
-        self.critic = networks.value_critic(self.observation_size, sizes, config.activation, critic_seed)
+        self.critic = networks.value_critic(
+            self.observation_size, sizes, config.activation, config.hidden_gain, critic_seed
+        )
         self.actor_optimizer = keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)
         self.critic_optimizer = keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)
         self.actor_optimizer.build(self.actor.trainable_variables)

@@ -52,6 +52,8 @@ class PPOConfig:
     """Units of the hidden layers, actor and critic alike; none at all gives 10·S, ceil(sqrt(10·S·10·A)), 10·A."""
     activation: Literal["tanh", "relu"] = "tanh"
     """Of the hidden layers."""
+    hidden_gain: float = math.sqrt(2)
+    """Gain of the hidden layers' orthogonal kernels; the study had 1."""
     mean_activation: Literal["linear", "tanh"] = "linear"
     """Of the policy's mean, in units of half the action range."""
     mean_gain: float = 0.01
@@ -171,6 +173,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "steps_per_epoch": (1, math.inf, "1 or more"),
     "seed": (0, 2**31 - 1, "0 to 2147483647"),
     "restart_environments_every": (0, math.inf, "0 or more"),
+    "hidden_gain": (0, math.inf, "0 or more"),
     "mean_gain": (0, math.inf, "0 or more"),
     "initial_std": (1e-6, math.inf, "above 0"),
     "gamma": (0, 1, "0 to 1"),

@@ -37,10 +37,10 @@ class _Initializers:
         return keras.initializers.Orthogonal(gain, seed=int(self._rng.integers(2**31)))
 
 
-def _torso(inputs: keras.KerasTensor, sizes: tuple[int, ...], activation: str, kernel: _Initializers):
+def _torso(inputs: keras.KerasTensor, sizes: tuple[int, ...], activation: str, gain: float, kernel: _Initializers):
     features = inputs  # [B, S]
     for i, units in enumerate(sizes):
-        layer = keras.layers.Dense(units, activation, kernel_initializer=kernel(1.0), name=f"hidden_{i}")
+        layer = keras.layers.Dense(units, activation, kernel_initializer=kernel(gain), name=f"hidden_{i}")
         features = layer(features)  # [B, units]
     return features
 
@@ -50,6 +50,7 @@ def normal_actor(
     action_size: int,
     sizes: tuple[int, ...],
     activation: str,
+    hidden_gain: float,
     mean_activation: str,
     mean_gain: float,
     std: str,
@@ -59,7 +60,7 @@ def normal_actor(
     """observations [B, S] → mean [B, A], standard deviation [B, A] of a Normal policy."""
     kernel = _Initializers(seed)
     inputs = keras.Input((observation_size,))
-    features = _torso(inputs, sizes, activation, kernel)
+    features = _torso(inputs, sizes, activation, hidden_gain, kernel)
     mean = keras.layers.Dense(action_size, mean_activation, kernel_initializer=kernel(mean_gain), name="mean")
     if std == "state_independent":
         spread = StateIndependentStd(action_size, initial_std, name="std")
@@ -68,10 +69,12 @@ def normal_actor(
     return keras.Model(inputs, [mean(features), spread(features)], name="actor")
 
 
-def value_critic(observation_size: int, sizes: tuple[int, ...], activation: str, seed: int) -> keras.Model:
+def value_critic(
+    observation_size: int, sizes: tuple[int, ...], activation: str, hidden_gain: float, seed: int
+) -> keras.Model:
     """observations [B, S] → value [B, 1]."""
     kernel = _Initializers(seed)
     inputs = keras.Input((observation_size,))
-    features = _torso(inputs, sizes, activation, kernel)
+    features = _torso(inputs, sizes, activation, hidden_gain, kernel)
     value = keras.layers.Dense(1, kernel_initializer=kernel(1.0), name="value")
     return keras.Model(inputs, value(features), name="critic")

@@ -13,6 +13,7 @@ BIPEDAL_WALKER_2021 = PPOConfig(
     steps_per_epoch=20_480,
     restart_each_epoch=True,
     hidden_sizes=(),
+    hidden_gain=1.0,
     mean_activation="tanh",
     mean_gain=1.0,
     std="softplus_head",
@@ -49,7 +50,7 @@ BIPEDAL_WALKER = PPOConfig(
     max_episode_steps=2000,
     reward_design="ends_told_apart",
     num_envs=64,
-    epochs=99,
+    epochs=102,
     steps_per_epoch=16_384,
     hidden_sizes=(128, 128),
     gamma=0.995,
@@ -57,6 +58,7 @@ BIPEDAL_WALKER = PPOConfig(
     passes=10,
     minibatch_size=1024,
     learning_rate=5e-4,
+    best_metric="total_reward",
 )
 
 # The walker's numbers on rough ground, which needs many more steps.

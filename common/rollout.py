@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from common import funcs
 from common.behaviour import NormalBehaviour
@@ -29,6 +29,7 @@ class Collector:
         self.envs = envs
         self._action_map = action_map
         self._steps = steps
+        self._threads = ThreadpoolController()
         env_seed, noise_seed = np.random.SeedSequence(seed).generate_state(2)
         self._noise = np.random.default_rng(noise_seed)
         self.restart(int(env_seed))
@@ -62,7 +63,7 @@ class Collector:
         groups = list(zip(self.envs.groups, self.envs.columns))
         clock = time.perf_counter
 
-        with threadpool_limits(1, "blas"):  # the matrices are small and the other cores have environments
+        with self._threads.limit(limits=1, user_api="blas"):  # the matrices are small and the other cores have environments
             for (_, columns), first in zip(groups, self._observations):
                 observations[0, columns] = first
             for t in range(steps + 1):

@@ -1,0 +1,218 @@
+"""What `speed.py` races, each in a process of its own: python contestants.py JOB SEED.
+
+JOB is a `Job` as JSON. The last line printed is JSON too: the instants at which epochs ended, in
+seconds since this module began to load, and the episodes that ended in each. Peers and ours live in
+different environments, so a contestant imports what it needs itself.
+"""
+
+import functools
+import importlib.metadata
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from common.config import PPOConfig
+
+BEGAN = time.perf_counter()
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+ENV_ID = "BipedalWalker-v3"
+MAX_EPISODE_STEPS = 2000
+PACKAGES = ("numpy", "gymnasium", "Box2D", "envpool", "tensorflow", "keras", "stable-baselines3", "torch")
+
+Lap = Callable[[int], None]  # to be called at an epoch's end with the number of episodes that ended in it
+
+
+@dataclass(frozen=True)
+class Job:
+    """One contestant in one setting."""
+
+    contestant: str  # a key of CONTESTANTS
+    backend: str  # who steps the environments: gymnasium or envpool
+    num_envs: int
+    passes: int  # sweeps over an epoch's steps; 0 where nothing is learned
+    warm_up: int  # epochs before the clock counts: compilation, first allocations
+    epochs: int  # to be measured
+    steps_per_epoch: int = 20_480
+    minibatch_size: int = 2048
+
+    @property
+    def all_epochs(self) -> int:
+        return self.warm_up + self.epochs
+
+    @property
+    def rollout_steps(self) -> int:
+        """Steps of an epoch in each environment."""
+        return self.steps_per_epoch // self.num_envs
+
+
+def ours(job: Job, seed: int, lap: Lap) -> None:
+    """Our PPO with the network and the settings that `stable_baselines3` has here."""
+    from common.config import PPOConfig
+
+    config = PPOConfig(
+        hidden_sizes=(64, 64),
+        normalize_observations=False,
+        scale_rewards=False,
+        normalize_advantages="minibatch",
+        gamma=0.99,
+        gae_lambda=0.95,
+        learning_rate=3e-4,
+        anneal_learning_rate=False,
+        clip_range=0.2,
+        max_gradient_norm=0.5,
+        adopt_best=False,
+    )
+    _train_ours(config, job, seed, lap)
+
+
+def ours_2021(job: Job, seed: int, lap: Lap) -> None:
+    """Our PPO with the corrected preset of the 2021 study."""
+    from common.presets import BIPEDAL_WALKER_2021_CORRECTED
+
+    _train_ours(BIPEDAL_WALKER_2021_CORRECTED, job, seed, lap)
+
+
+def _train_ours(config: "PPOConfig", job: Job, seed: int, lap: Lap) -> None:
+    from PPOAgentTrainer import PPOAgentTrainer
+
+    config = config.replace(
+        env=ENV_ID,
+        max_episode_steps=MAX_EPISODE_STEPS,
+        backend=job.backend,
+        num_envs=job.num_envs,
+        steps_per_epoch=job.steps_per_epoch,
+        minibatch_size=job.minibatch_size,
+        passes=job.passes,
+        seed=seed,
+    )
+    trainer = PPOAgentTrainer(config)
+    trainer.train(job.all_epochs, on_epoch=lambda result: lap(result.episodes))
+    trainer.close()
+
+
+def stable_baselines3(job: Job, seed: int, lap: Lap, subprocesses: bool = False, threads: int | None = None) -> None:
+    """Its PPO with its defaults for the network (tanh 64-64, state-independent log std) and the advantages.
+
+    threads: PyTorch's; None leaves its default.
+    """
+    import torch
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
+
+    from common.make_env import make_env
+
+    class Laps(BaseCallback):
+        """An epoch ends with its rollout, as ours does."""
+
+        def _on_rollout_end(self) -> None:
+            lap(int(self.model.rollout_buffer.episode_starts.sum()))
+
+        def _on_step(self) -> bool:
+            return True
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    if job.backend == "envpool":
+        from sb3_envpool import EnvPoolVecEnv
+
+        envs = EnvPoolVecEnv(ENV_ID, job.num_envs, MAX_EPISODE_STEPS, os.cpu_count(), seed)
+    else:
+        vector_env = SubprocVecEnv if subprocesses else DummyVecEnv
+        envs = vector_env([lambda: make_env(ENV_ID, MAX_EPISODE_STEPS) for _ in range(job.num_envs)])
+    model = PPO(
+        "MlpPolicy",
+        envs,
+        n_steps=job.rollout_steps,
+        batch_size=job.minibatch_size,
+        n_epochs=job.passes,
+        gamma=0.99,
+        gae_lambda=0.95,
+        learning_rate=3e-4,
+        clip_range=0.2,
+        max_grad_norm=0.5,
+        seed=seed,
+        device="cpu",
+    )
+    model.learn(job.all_epochs * job.steps_per_epoch, callback=Laps(), log_interval=None)
+    envs.close()
+
+
+def stepping(job: Job, seed: int, lap: Lap) -> None:
+    """The environments alone, all in one vector, under random actions drawn ahead."""
+    import gymnasium
+    import numpy as np
+
+    if job.backend == "envpool":
+        import envpool
+
+        envs = envpool.make(
+            ENV_ID,
+            env_type="gymnasium",
+            num_envs=job.num_envs,
+            num_threads=os.cpu_count(),
+            max_episode_steps=MAX_EPISODE_STEPS,
+            seed=seed,
+        )
+        envs.reset()
+    else:
+        from common.make_env import make_env
+
+        envs = gymnasium.vector.SyncVectorEnv(
+            [lambda: make_env(ENV_ID, MAX_EPISODE_STEPS) for _ in range(job.num_envs)], copy=False
+        )
+        envs.reset(seed=seed)
+    # What an untrained policy does: normal, cut to the bounds.
+    noise = np.random.default_rng(seed).standard_normal((job.rollout_steps, job.num_envs, 4), np.float32)
+    actions = np.clip(noise, -1, 1)  # [T, N, A]
+    for _ in range(job.all_epochs):
+        episodes = 0
+        for chosen in actions:
+            _, _, terminated, truncated, _ = envs.step(chosen)
+            episodes += np.count_nonzero(terminated) + np.count_nonzero(truncated)
+        lap(episodes)
+    envs.close()
+
+
+CONTESTANTS: dict[str, Callable[[Job, int, Lap], None]] = {
+    "ours": ours,
+    "ours, 2021 network": ours_2021,
+    "SB3": stable_baselines3,
+    "SB3, SubprocVecEnv": functools.partial(stable_baselines3, subprocesses=True),
+    "SB3, one thread": functools.partial(stable_baselines3, threads=1),
+    "stepping alone": stepping,
+}
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of those PACKAGES that are installed where this runs."""
+    found = {"python": sys.version.split()[0]}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def main() -> None:
+    job, seed = Job(**json.loads(sys.argv[1])), int(sys.argv[2])
+    instants, episodes = [], []
+
+    def lap(ended: int) -> None:
+        instants.append(round(time.perf_counter() - BEGAN, 4))
+        episodes.append(int(ended))
+
+    CONTESTANTS[job.contestant](job, seed, lap)
+    print(json.dumps({"instants": instants, "episodes": episodes, "versions": versions()}))
+
+
+if __name__ == "__main__":
+    main()

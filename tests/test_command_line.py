@@ -1,0 +1,433 @@
+"""The programs as they are typed: what a run leaves behind, and one line for every mistake."""
+
+import csv
+import importlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import imageio.v2 as imageio
+import pytest
+
+from common import run_folder
+from common.records import COLUMNS
+from PPOAgentTrainer import PPOAgentTrainer
+
+ROOT = Path(__file__).resolve().parent.parent
+SMALL = [
+    "--backend", "gymnasium", "--num-envs", "2", "--epochs", "2", "--steps-per-epoch", "64", "--passes", "1",
+    "--minibatch-size", "64", "--max-episode-steps", "20", "--hidden-sizes", "8",
+]  # fmt: skip
+QUIET = ["--no-video", "--no-figure", "--no-tensorboard", "--evaluation-episodes", "0"]
+
+
+def typed(*arguments, **environment):
+    """Runs a program of the repository in a process of its own."""
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300,
+        env={**os.environ, **environment}, check=False,
+    )  # fmt: skip
+
+
+def one_error_line(code, error):
+    """The one line, without its "error: "."""
+    assert code == 2
+    assert error.startswith("error: ") and error.endswith("\n") and error.count("\n") == 1, error
+    assert "Traceback" not in error and "│" not in error
+    return error.removeprefix("error: ").strip()
+
+
+@pytest.fixture
+def program(monkeypatch, capfd, eager):
+    """Calls a program's main() in this process: exit code, stdout, stderr."""
+
+    def call(module, *arguments):
+        monkeypatch.setattr(sys, "argv", [module, *map(str, arguments)])
+        capfd.readouterr()
+        code = 0
+        try:
+            importlib.import_module(module).main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+# -- mistakes --
+
+MISTAKES = {
+    "unknown preset": (["bipedal-waker"], ["bipedal-waker", "bipedal-walker"]),
+    "unknown environment": (["--env", "Pendulun-v1"], ["Pendulun-v1", "Pendulum-v1"]),
+    "unknown version": (["--env", "Pendulum-v99"], ["Pendulum-v99", "Pendulum-v1"]),
+    "no environment id": (["--env", ""], ["environment"]),
+    "environment of a missing module": (["--env", "no_such_module:Some-v0"], ["no_such_module"]),
+    "discrete actions": (["--env", "CartPole-v1"], ["CartPole-v1", "actions", "Discrete", "Box"]),
+    "discrete observations": (["--env", "FrozenLake-v1"], ["FrozenLake-v1", "observations", "Discrete", "Box"]),
+    "minibatch larger than trajectory": (
+        ["pendulum", "--minibatch-size", "5000"], ["minibatch_size 5000", "--minibatch-size 4096"],
+    ),
+    "trajectory not divisible": (
+        ["pendulum", "--num-envs", "3"], ["4096", "not divisible", "num_envs 3", "--steps-per-epoch 4095"],
+    ),
+    "negative epochs": (["pendulum", "--epochs", "-1"], ["epochs is -1", "1 or more"]),
+    "no epochs": (["pendulum", "--epochs", "0"], ["epochs is 0"]),
+    "NaN": (["pendulum", "--gamma", "nan"], ["gamma is nan", "0 to 1"]),
+    "infinity": (["pendulum", "--learning-rate", "inf"], ["learning_rate is inf"]),
+    "negative seed": (["pendulum", "--seed", "-1"], ["seed is -1"]),
+    "empty layer": (["pendulum", "--hidden-sizes", "8", "0"], ["hidden_sizes"]),
+    "misspelt setting": (["pendulum", "--gama", "0.9"], ["--gama", "did you mean --gamma?"]),
+    "wrong type": (["pendulum", "--epochs", "many"], ["many", "--epochs"]),
+    "wrong choice": (["pendulum", "--std", "wide"], ["wide", "softplus_head"]),
+    "no value": (["pendulum", "--epochs"], ["--epochs"]),
+    "one word too many": (["pendulum", "walker"], ["walker"]),
+    "negative evaluation": (["pendulum", "--evaluation-episodes", "-1"], ["evaluation_episodes is -1"]),
+    "no folder name": (["pendulum", "--name", "a/b"], ["a/b"]),
+    "resuming what is no run": (["--resume", "no/such/run"], ["no/such/run"]),
+    "EnvPool without the environment": (["--env", "tests/Target-v0", "--backend", "envpool"], ["EnvPool"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_and_leaves_nothing(program, tmp_path, monkeypatch, mistake):
+    def train(*_, **__):
+        raise AssertionError("taken for right")
+
+    monkeypatch.setattr(PPOAgentTrainer, "train", train)
+    arguments, words = MISTAKES[mistake]
+    code, out, error = program("PPOAgentTrainer", *arguments, "--runs-folder", tmp_path / "runs")
+    line = one_error_line(code, error)
+    for word in words:
+        assert word in line
+    assert "Traceback" not in out
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "UTF-8", "ascii", "cp1252"])
+def test_wrong_settings_are_told_whatever_the_terminal_writes(monkeypatch, encoding):
+    # tyro draws its boxes with other characters where the output is not "utf-8", spelt just so.
+    for arguments, words in (MISTAKES["misspelt setting"], MISTAKES["wrong type"], MISTAKES["wrong choice"]):
+        error = io.StringIO()
+        monkeypatch.setattr(sys, "argv", ["PPOAgentTrainer.py", *arguments])
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding=encoding))
+        monkeypatch.setattr(sys, "stderr", error)
+        with pytest.raises(SystemExit) as stop:
+            importlib.import_module("PPOAgentTrainer").main()
+        line = one_error_line(stop.value.code, error.getvalue())
+        for word in words:
+            assert word in line
+
+
+def test_the_suggested_steps_per_epoch_is_accepted(program, tmp_path):
+    code, _, _ = program(
+        "PPOAgentTrainer", "pendulum", "--num-envs", "3", "--steps-per-epoch", "4095", "--epochs", "1",
+        "--passes", "1", "--minibatch-size", "4095", "--backend", "gymnasium", *QUIET, "--runs-folder", tmp_path,
+    )  # fmt: skip
+    assert code == 0
+
+
+def test_a_taken_name_stays_as_it_is(program, tmp_path):
+    taken = tmp_path / "mine"
+    taken.mkdir()
+    (taken / "results.csv").write_text("precious")
+    code, _, error = program("PPOAgentTrainer", "pendulum", *SMALL, "--name", "mine", "--runs-folder", tmp_path)
+    assert "mine" in one_error_line(code, error)
+    assert [p.name for p in tmp_path.iterdir()] == ["mine"]
+    assert [(p.name, p.read_text()) for p in taken.iterdir()] == [("results.csv", "precious")]
+
+
+def test_default_names_do_not_collide(program, tmp_path):
+    for _ in range(3):
+        code, _, _ = program("PPOAgentTrainer", "pendulum", *SMALL, *QUIET, "--epochs", "1", "--runs-folder", tmp_path)
+        assert code == 0
+    names = sorted(p.name for p in tmp_path.iterdir())
+    assert names == ["pendulum-seed0", "pendulum-seed0-2", "pendulum-seed0-3"]
+
+
+@pytest.mark.parametrize("below", ["", "deeper/runs"])
+def test_a_runs_folder_that_cannot_be_made(program, tmp_path, below):
+    file = tmp_path / "file"
+    file.write_text("no folder")
+    for name in ([], ["--name", "mine"]):
+        code, _, error = program("PPOAgentTrainer", "pendulum", *SMALL, *name, "--runs-folder", file / below)
+        assert str(file) in one_error_line(code, error)
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+    assert file.read_text() == "no folder"
+
+
+def test_envpool_missing(program, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "envpool", None)  # importing it raises ImportError
+    arguments = ["pendulum", *SMALL, *QUIET, "--epochs", "1", "--runs-folder", tmp_path]
+    code, _, error = program("PPOAgentTrainer", *arguments, "--backend", "envpool")
+    line = one_error_line(code, error)
+    assert "EnvPool is not installed" in line and "requirements/fast.txt" in line
+    assert (ROOT / "requirements" / "fast.txt").exists()
+    assert not list(tmp_path.iterdir())
+
+    code, _, _ = program("PPOAgentTrainer", *arguments, "--backend", "auto")  # auto does without
+    assert code == 0
+    [folder] = tmp_path.iterdir()
+    assert run_folder.read_config(folder)[1].backend == "gymnasium"
+
+
+def test_mistakes_in_a_process_of_their_own(tmp_path):
+    # A fresh interpreter: nothing that TensorFlow writes on import may reach the error stream.
+    (tmp_path / "envpool.py").write_text("raise ImportError('no wheel')\n")
+    arguments = ["pendulum", *SMALL, "--backend", "envpool", "--runs-folder", str(tmp_path / "runs")]
+    ended = typed("PPOAgentTrainer.py", *arguments, PYTHONPATH=str(tmp_path))
+    assert "EnvPool is not installed" in one_error_line(ended.returncode, ended.stderr)
+
+    ended = typed("PPOAgentTrainer.py", "--env", "Humanoidd-v5", "--runs-folder", str(tmp_path / "runs"))
+    assert "Humanoid-v5" in one_error_line(ended.returncode, ended.stderr)
+    assert not (tmp_path / "runs").exists()
+
+    ended = typed("-m", "common.plots", str(tmp_path), "--output", str(tmp_path / "figure.png"))
+    assert str(tmp_path) in one_error_line(ended.returncode, ended.stderr)
+    assert not (tmp_path / "figure.png").exists()
+
+
+@pytest.mark.parametrize("env", ["tests/Faulty-v0", "tests/FaultyReward-v0"])
+def test_nan_from_an_environment_is_one_line(program, tmp_path, env):
+    arguments = ["--env", env, *SMALL, *QUIET, "--runs-folder", tmp_path, "--max-episode-steps", "1000"]
+    code, _, error = program("PPOAgentTrainer", *arguments)
+    line = one_error_line(code, error)
+    assert re.search(r"environment 0\b.*\bstep [78]\b", line)  # its 40th step; 32 an epoch
+
+
+def test_an_environment_that_cannot_be_filmed_is_trained_all_the_same(program, tmp_path):
+    arguments = ["--env", "tests/Target-v0", *SMALL, "--evaluation-episodes", "2", "--runs-folder", tmp_path]
+    code, out, error = program("PPOAgentTrainer", *arguments)
+    [folder] = tmp_path.iterdir()
+    assert (folder / run_folder.EVALUATION).exists() and (folder / run_folder.BEST_AGENT).exists()
+    assert "Traceback" not in out + error
+    if code:
+        one_error_line(code, error)
+
+
+def test_evaluating_now_and_then_with_no_episodes(program, tmp_path):
+    arguments = ["pendulum", *SMALL, *QUIET, "--evaluate-every", "1", "--runs-folder", tmp_path]
+    code, _, error = program("PPOAgentTrainer", *arguments)  # either a mistake or nothing to do
+    if code:
+        assert "evaluation" in one_error_line(code, error)
+        assert not list(tmp_path.iterdir())
+
+
+def test_the_environment_picks_its_preset(program, tmp_path):
+    for env in (["--env", "Pendulum-v1"], ["--env=Pendulum-v1"]):
+        program("PPOAgentTrainer", *env, *SMALL, *QUIET, "--runs-folder", tmp_path)
+    program("PPOAgentTrainer", "--env", "tests/Target-v0", *SMALL, *QUIET, "--runs-folder", tmp_path)
+    presets = {p.name: json.loads((p / run_folder.CONFIG).read_text())["preset"] for p in tmp_path.iterdir()}
+    assert presets == {
+        "pendulum-seed0": "pendulum", "pendulum-seed0-2": "pendulum", "continuous-seed0": "continuous",
+    }  # fmt: skip
+
+
+# -- evaluate.py and plots on what is no run --
+
+
+def no_run(kind, folder):
+    """A folder that holds no run, each in a way of its own."""
+    folder.mkdir()
+    if kind == "missing":
+        return folder / "nothing"
+    if kind == "a file":
+        (folder / "file").write_text("text")
+        return folder / "file"
+    contents = {
+        "empty": None,
+        "damaged": "{",
+        "foreign": "[1, 2]",
+        "unknown setting": '{"preset": "p", "config": {"hidden_sizes": [8], "wings": 2}}',
+        "wrong value": '{"preset": "p", "config": {"hidden_sizes": [8], "gamma": 7}}',
+        "wrong type": '{"preset": "p", "config": {"hidden_sizes": [8], "gamma": "high"}}',
+        "no weights": '{"preset": "p", "config": {"hidden_sizes": [8], "env": "Pendulum-v1"}}',
+    }[kind]
+    if contents is not None:
+        (folder / run_folder.CONFIG).write_text(contents)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "missing", "a file", "empty", "damaged", "foreign", "unknown setting", "wrong value", "wrong type",
+        "no weights",
+    ],
+)  # fmt: skip
+def test_evaluate_on_what_is_no_run(program, tmp_path, kind):
+    folder = no_run(kind, tmp_path / "run")
+    before = sorted(tmp_path.rglob("*"))
+    code, _, error = program("evaluate", folder)
+    one_error_line(code, error)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_evaluate_with_wrong_arguments(program, tmp_path):
+    for arguments in ([], [tmp_path, "--weights", "worst"], [tmp_path, "--episodes", "-1"], [tmp_path, "--frames", 3]):
+        code, _, error = program("evaluate", *arguments)
+        one_error_line(code, error)
+
+
+@pytest.mark.parametrize("contents", [None, "", "epoch,steps\n", "epoch,steps\n1\n", "a,b\n1,2\n", "epoch\nx\n"])
+def test_plots_on_what_is_no_run(program, tmp_path, contents):
+    if contents is not None:
+        (tmp_path / run_folder.RESULTS).write_text(contents)
+    code, _, error = program("common.plots", tmp_path, "--output", tmp_path / "figure.png")
+    assert str(tmp_path) in one_error_line(code, error)
+    assert not (tmp_path / "figure.png").exists()
+
+
+def test_plots_with_wrong_arguments(program, tmp_path):
+    for arguments in ([], [tmp_path, "--output", "figure.bmp"], [tmp_path, "--colour", "red"]):
+        code, _, error = program("common.plots", *arguments)
+        one_error_line(code, error)
+
+
+# -- going on with a run --
+
+
+def test_a_run_goes_on_for_more_epochs(program, tmp_path):
+    arguments = ["pendulum", *SMALL, *QUIET, "--runs-folder", tmp_path]
+    assert program("PPOAgentTrainer", *arguments)[0] == 0
+    [folder] = tmp_path.iterdir()
+    before = (folder / run_folder.RESULTS).read_bytes()
+
+    code, out, error = program("PPOAgentTrainer", "--resume", folder, "--epochs", "3", *QUIET)
+    assert (code, error) == (0, "")
+    assert "going on after epoch 2" in out
+    assert (folder / run_folder.RESULTS).read_bytes().startswith(before)
+    assert [*run_folder.read_results(folder)["epoch"]] == [1, 2, 3]
+    assert [p.name for p in tmp_path.iterdir()] == [folder.name]
+
+    for wrong, words in {
+        ("--resume", folder): ["3 epochs"],
+        ("--resume", folder, "--epochs", "4", "--gamma", "0.5"): ["gamma", "0.5"],
+        ("--resume", folder, "--name", "other"): ["--name", "--resume"],
+    }.items():
+        after = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+        code, _, error = program("PPOAgentTrainer", *wrong, *QUIET)
+        line = one_error_line(code, error)
+        assert all(word in line for word in words)
+        assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == after
+
+
+# -- the whole way --
+
+
+@pytest.fixture(scope="module")
+def walker(tmp_path_factory):
+    """A walker trained in a process of its own for two tiny epochs: its folder and what was printed."""
+    runs = tmp_path_factory.mktemp("runs")
+    ended = typed(
+        "PPOAgentTrainer.py", *SMALL, "--max-episode-steps", "30", "--evaluation-episodes", "2",
+        "--evaluate-every", "2", "--runs-folder", str(runs),
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""
+    [folder] = runs.iterdir()
+    return folder, ended.stdout
+
+
+def test_a_run_leaves_its_traces(walker):
+    folder, printed = walker
+    assert folder.name == "bipedal-walker-seed0"
+    names = {p.name for p in folder.iterdir()}
+    assert names >= {
+        "config.json", "results.csv", "tensorboard", "figure.png", "weights.npz", "best_agent.npz",
+        "evaluation.json", "video.mp4",
+    }  # fmt: skip
+    written = json.loads((folder / "config.json").read_text())
+    assert written["preset"] == "bipedal-walker"
+    assert written["config"]["env"] == "BipedalWalker-v3" and written["config"]["max_episode_steps"] == 30
+    assert written["versions"]["tensorflow"][0].isdigit()
+    assert run_folder.read_config(folder)[1].steps_per_epoch == 64
+    with open(folder / "results.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["epoch"] for row in rows] == ["1", "2"]
+    assert list(rows[0]) == COLUMNS
+    events = list((folder / "tensorboard").iterdir())
+    assert len(events) == 1 and events[0].stat().st_size > 1000
+    for tag in (b"reward/avg_reward", b"losses/loss_critic", b"evaluation/deterministic"):
+        assert tag in events[0].read_bytes()
+    assert imageio.imread(folder / "figure.png").std() > 0
+    with imageio.get_reader(folder / "video.mp4") as reader:
+        assert 2 <= sum(1 for _ in reader) <= 31
+    summaries = json.loads((folder / "evaluation.json").read_text())
+    assert summaries["deterministic"]["episodes"] == summaries["sampled"]["episodes"] == 2
+    assert "unshaped reward: deterministic" in printed and str(folder) in printed
+
+
+def test_evaluate_scores_a_saved_run_as_the_run_did(walker):
+    folder, _ = walker
+    at_the_end = (folder / "evaluation.json").read_text()
+    (folder / "evaluation.json").unlink()
+    (folder / "video.mp4").unlink()
+    ended = typed("evaluate.py", str(folder), "--episodes", "2")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "unshaped reward: deterministic" in ended.stdout
+    assert json.loads((folder / "evaluation.json").read_text()) == json.loads(at_the_end)
+    assert (folder / "video.mp4").stat().st_size > 0
+
+
+def test_evaluate_takes_the_last_weights_too(walker, program):
+    folder, _ = walker
+    code, out, error = program("evaluate", folder, "--weights", "last", "--episodes", "1", "--no-video")
+    assert (code, error) == (0, "")
+    assert "unshaped reward" in out
+
+
+def test_evaluate_tells_a_foreign_best_agent(walker, program, tmp_path):
+    folder, _ = walker
+    (tmp_path / run_folder.CONFIG).write_bytes((folder / run_folder.CONFIG).read_bytes())
+    data = (folder / run_folder.BEST_AGENT).read_bytes()
+    (tmp_path / run_folder.BEST_AGENT).write_bytes(data[: len(data) // 2])  # a copy that broke off
+    code, _, error = program("evaluate", tmp_path)
+    assert run_folder.BEST_AGENT in one_error_line(code, error)
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_plots_overlay_two_runs(walker, program, tmp_path, suffix):
+    folder, _ = walker
+    other = tmp_path / "another-run"
+    other.mkdir()
+    (other / "results.csv").write_bytes((folder / "results.csv").read_bytes())
+    output = tmp_path / f"overlay.{suffix}"
+    code, out, error = program("common.plots", folder, other, "--output", output)
+    assert (code, error) == (0, "")
+    assert str(output) in out
+    assert output.stat().st_size > 1000
+
+
+def test_plots_in_a_process_of_their_own(walker, tmp_path):
+    folder, _ = walker
+    ended = typed("-m", "common.plots", str(folder), "--output", str(tmp_path / "figure.png"))
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert imageio.imread(tmp_path / "figure.png").std() > 0
+
+
+def test_runs_of_one_name_in_two_places_are_both_drawn(walker, program, tmp_path, monkeypatch):
+    from common import plots
+
+    folder, _ = walker
+    twin = tmp_path / folder.name
+    twin.mkdir()
+    (twin / "results.csv").write_bytes((folder / "results.csv").read_bytes())
+    drawn, draw = [], plots.five_panels
+    monkeypatch.setattr(plots, "five_panels", lambda runs: drawn.append(len(runs)) or draw(runs))
+    code, _, _ = program("common.plots", folder, twin, "--output", tmp_path / "figure.png")
+    assert (code, drawn) == (0, [2])
+
+
+def test_a_picture_in_a_folder_that_is_not_there(walker, program, tmp_path):
+    folder, _ = walker
+    output = tmp_path / "pictures" / "figure.png"
+    code, _, error = program("common.plots", folder, "--output", output)
+    if code:  # either made or told
+        assert str(output) in one_error_line(code, error)
+    else:
+        assert output.exists()

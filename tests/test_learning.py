@@ -1,0 +1,53 @@
+"""Learns what is known to be best, in seconds, on environments small enough to know it."""
+
+import numpy as np
+import pytest
+from tiny_envs import Target
+
+from common.config import PPOConfig
+from common.evaluation import evaluate
+from PPOAgentTrainer import PPOAgentTrainer
+
+
+def score(trainer):
+    agent = trainer.agent
+    return evaluate(
+        agent.behaviour(), agent.action_map, "tests/Target-v0", None, 100, deterministic=True
+    ).returns.mean()
+
+
+@pytest.mark.parametrize("std", ["state_independent", "softplus_head"])
+def test_hits_the_target(std):
+    config = PPOConfig(
+        env="tests/Target-v0", backend="gymnasium", num_envs=16, epochs=15, steps_per_epoch=512, hidden_sizes=(32,),
+        std=std, initial_std=0.5, passes=5, minibatch_size=128, learning_rate=1e-2, gamma=0.9,
+    )  # fmt: skip
+    trainer = PPOAgentTrainer(config)
+    before = score(trainer)
+    results = trainer.train()
+    after = score(trainer)
+
+    assert before < -1.0  # the centre of the action bounds returns −1.28 an episode
+    assert after > -0.05  # the best is 0
+    rewards = results["avg_reward_epochs"]
+    assert rewards[-1] > rewards[0]
+    observations = np.array([[0.5, -0.5], [-0.9, 0.3], [0.0, 0.0]], np.float32)
+    actions = trainer.agent.action_map(trainer.agent.behaviour().act(observations))
+    np.testing.assert_allclose(actions, Target.target(observations), atol=0.2)
+    trainer.close()
+
+
+@pytest.mark.parametrize("truncation_is_terminal, value", [(False, 10.0), (True, 2.629)])
+def test_critic_finds_the_true_value(truncation_is_terminal, value):
+    # A reward of 1 for ever is worth 1 / (1 − 0.9) = 10. With each timeout after 5 steps taken for the
+    # end, the steps are worth 4.0951, 3.439, 2.71, 1.9 and 1; their observations are equal, so the
+    # critic's best answer is their mean, 2.629. Four episodes and their resets fill an epoch.
+    config = PPOConfig(
+        env="tests/Endless-v0", backend="gymnasium", num_envs=1, epochs=30, steps_per_epoch=24, hidden_sizes=(16,),
+        normalize_observations=False, scale_rewards=False, gamma=0.9, gae_lambda=1.0, passes=10, minibatch_size=24,
+        learning_rate=3e-2, truncation_is_terminal=truncation_is_terminal, adopt_best=False,
+    )  # fmt: skip
+    trainer = PPOAgentTrainer(config)
+    trainer.train()
+    assert float(trainer.agent.critic(np.full((1, 1), 0.5, np.float32))[0, 0]) == pytest.approx(value, rel=0.02)
+    trainer.close()

@@ -1,0 +1,720 @@
+"""The trainer and the agent together: what an epoch does to the numbers, and what a run leaves behind."""
+
+import contextlib
+import csv
+import dataclasses
+import functools
+import gc
+import os
+import re
+import typing
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy.testing import assert_allclose, assert_array_equal
+from tiny_envs import Schedule
+
+from Agent import UPDATE_METRICS, Agent
+from common import run_folder, session
+from common.behaviour import NormalBehaviour
+from common.config import PPOConfig, RunOptions
+from common.env_wrappers import reward_design
+from common.errors import UserError
+from common.recorder import Recorder
+from common.records import TIMING_COLUMNS
+from common.rollout import minibatch_rows
+from PPOAgentTrainer import PPOAgentTrainer
+
+SILENT = RunOptions(evaluation_episodes=0, video=False, tensorboard=False, figure=False)
+SCHEDULE = dict(
+    env="tests/Schedule-v0",
+    max_episode_steps=None,
+    num_envs=1,
+    steps_per_epoch=Schedule.TRAJECTORY,
+    epochs=4,
+    minibatch_size=Schedule.TRAJECTORY,
+    passes=1,
+)
+
+
+def without_timing(folder):
+    """results.csv without the columns that differ from run to run."""
+    with open(folder / run_folder.RESULTS, newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [{k: v for k, v in row.items() if k not in TIMING_COLUMNS} for row in rows]
+
+
+def run(config, folder, name, **options):
+    options = dataclasses.replace(SILENT, name=name, runs_folder=str(folder), **options)
+    return session.run(PPOAgentTrainer, "tiny", config, options)
+
+
+def policy_of(agent):
+    """Everything that decides how the agent acts and judges: weights and observation statistics."""
+    state = agent.state()
+    return {k: np.array(v) for k, v in state.items() if k.split("/")[0] in ("actor", "critic", "observations")}
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(np.array_equal(one[k], other[k]) for k in one)
+
+
+@contextlib.contextmanager
+def watched(trainer):
+    """Lists, for every update, the batch and its rows, before anything is learned from it."""
+    seen, update = [], trainer.agent.update
+
+    def watch(batch, actor_rows, critic_rows, learning_rate):
+        seen.append((batch, actor_rows, critic_rows))
+        return update(batch, actor_rows, critic_rows, learning_rate)
+
+    trainer.agent.update = watch
+    try:
+        yield seen
+    finally:
+        trainer.agent.update = update
+
+
+# -- one update --
+
+
+@pytest.fixture(scope="module")
+def update():
+    """A batch of the second epoch, its minibatches, the agent, and a function that learns from them."""
+    config = PPOConfig(
+        env="Pendulum-v1", max_episode_steps=20, backend="gymnasium", num_envs=2, steps_per_epoch=64,
+        hidden_sizes=(8,), passes=2, minibatch_size=24, learning_rate=1e-2, normalize_advantages="none",
+        anneal_learning_rate=False, adopt_best=False,
+    )  # fmt: skip
+    trainer = PPOAgentTrainer(config)
+    trainer.train(1)
+    with watched(trainer) as seen:
+        trainer.train(1)
+    [(batch, actor_rows, critic_rows)] = seen
+    yield trainer.agent, batch, actor_rows, critic_rows
+    trainer.close()
+
+
+def learn(agent, batch, actor_rows, critic_rows, learning_rate):
+    """The compiled update's table as columns, each [K]."""
+    agent.actor_optimizer.learning_rate = agent.critic_optimizer.learning_rate = learning_rate
+    return dict(zip(UPDATE_METRICS, agent._compiled_update(batch, actor_rows, critic_rows).numpy().T))
+
+
+def test_ratio_is_1_in_the_first_minibatch_and_only_there(update):
+    agent, batch, actor_rows, critic_rows = update
+    samples = int(actor_rows.max())  # one row of padding follows
+    _, log_probs = agent.assess(batch.observations[: samples + 2], batch.actions[:samples])
+    batch = batch._replace(log_probs=np.append(log_probs, np.float32(0)))
+
+    table = learn(agent, batch, actor_rows, critic_rows, 0.01)
+
+    rows = actor_rows[0]
+    mean_advantage = np.average(batch.advantages[rows], weights=batch.weights[rows])
+    assert table["approximate_kl"][0] == pytest.approx(0, abs=1e-10)
+    assert table["clip_fraction"][0] == 0
+    assert table["loss_actor"][0] == pytest.approx(-mean_advantage, rel=1e-4, abs=1e-5)  # ratio 1
+    assert (table["approximate_kl"][1:] > 1e-6).all()
+
+
+def test_each_network_learns_from_its_own_rows(update):
+    agent, batch, actor_rows, critic_rows = update
+    table = learn(agent, batch, actor_rows, critic_rows, 0.0)  # nothing moves: every row is known beforehand
+
+    values, log_probs = agent.assess(batch.observations, batch.actions)
+    ratio = np.exp(log_probs - batch.log_probs)
+    gain = np.minimum(ratio * batch.advantages, np.clip(ratio, 0.8, 1.2) * batch.advantages)
+    error = np.square(values - batch.value_targets)
+    loss_actor = [-np.average(gain[rows], weights=batch.weights[rows]) for rows in actor_rows]
+    loss_critic = [np.average(error[rows], weights=batch.weights[rows]) for rows in critic_rows]
+    assert_allclose(table["loss_actor"], loss_actor, rtol=1e-3, atol=1e-5)
+    assert_allclose(table["loss_critic"], loss_critic, rtol=1e-3)
+    assert np.ptp(loss_actor) > 1e-3 and np.ptp(loss_critic) > 1e-3
+
+
+@pytest.mark.parametrize("minibatch_size", [16, 24])
+def test_both_networks_see_every_sample_once_a_pass(tiny, eager, minibatch_size):
+    config = tiny.replace(passes=3, minibatch_size=minibatch_size)
+    trainer = PPOAgentTrainer(config)
+    with watched(trainer) as seen:
+        trainer.train(1)
+    [(batch, actor_rows, critic_rows)] = seen
+    orders = []
+    for rows in (actor_rows, critic_rows):
+        assert rows.shape[1] == minibatch_size
+        for one_pass in np.split(rows, config.passes):
+            flat = one_pass.ravel()
+            assert_array_equal(np.sort(flat)[:64], np.arange(64))
+            assert (batch.weights[np.sort(flat)[64:]] == 0).all()  # what fills up does not count
+            orders.append(tuple(flat))
+    assert len(set(orders)) == 6  # an order of its own for every pass of either network
+
+
+# -- from the environment to the batch --
+
+
+def test_timeouts_are_bootstrapped_unless_taken_for_an_end(tiny, eager):
+    # With λ = 0 the value target of a step is r + γ·V(next), or r alone where nothing follows. Pendulum
+    # never terminates; with its limit at 20 steps the row 19 of each environment tells.
+    for terminal in (False, True):
+        config = tiny.replace(
+            truncation_is_terminal=terminal, gae_lambda=0.0, gamma=0.9, scale_rewards=False,
+            normalize_observations=False,
+        )  # fmt: skip
+        trainer = PPOAgentTrainer(config)
+        collected, collect = [], trainer._collector.collect
+
+        def keep(*arguments, collect=collect, collected=collected):
+            collected.append(collect(*arguments))
+            return collected[-1]
+
+        trainer._collector.collect = keep
+        critic = [np.array(w) for w in trainer.agent.critic.get_weights()]
+        with watched(trainer) as seen:
+            trainer.train(1)
+        trajectory, targets = collected[0], seen[0][0].value_targets[:64].reshape(32, 2)
+        trainer.agent.critic.set_weights(critic)  # as it was when the targets were made
+        values = np.array(trainer.agent.critic(trajectory.observations.reshape(66, 3))).reshape(33, 2)
+
+        assert trajectory.truncated[19].all() and not trajectory.terminated.any()
+        following = np.where(trajectory.truncated & terminal, 0.0, values[1:])
+        expected = trajectory.rewards + 0.9 * following
+        assert_allclose(targets[trajectory.valid], expected[trajectory.valid], rtol=1e-4, atol=1e-4)
+        assert np.abs(values[20]).min() > 1e-3  # so that the two cases differ
+
+
+def test_rewards_are_divided_by_the_std_of_all_of_them_and_not_shifted(tiny, eager):
+    # With γ = 0 the value target of a step is its scaled reward. All of Pendulum's rewards are negative.
+    plain = tiny.replace(gamma=0.0, normalize_advantages="none", learning_rate=0.0, epochs=3)
+    scaled_trainer, raw_trainer = PPOAgentTrainer(plain), PPOAgentTrainer(plain.replace(scale_rewards=False))
+    with watched(scaled_trainer) as scaled, watched(raw_trainer) as raw:
+        scaled_trainer.train(2)
+        scaled_trainer.train(1)  # the statistics go on
+        raw_trainer.train(3)
+    so_far = np.array([])
+    for (batch, *_), (raw_batch, *_), result in zip(scaled, raw, scaled_trainer.results):
+        counts = raw_batch.weights > 0
+        rewards = raw_batch.value_targets[counts].astype(np.float64)
+        so_far = np.append(so_far, rewards)
+        assert_allclose(batch.value_targets[counts], rewards / (so_far.std() + 1e-4), rtol=1e-3)
+        assert result.reward_std == pytest.approx(so_far.std(), rel=1e-3)
+        assert (batch.value_targets[counts] < 0).all()
+    assert len(so_far) > 100
+
+
+@contextlib.contextmanager
+def log_probs_compared(trainer, monkeypatch):
+    """Lists, for every update, the log-probabilities it is given and those under the policy that drew the actions."""
+    listed, acted, act, update = [], [], NormalBehaviour.act, trainer.agent.update
+
+    def watch_act(self, observations, noise=None):
+        _, std = self.mean_and_std(observations)
+        logs = -0.5 * np.square(noise) - np.log(std) - 0.5 * np.log(2 * np.pi)  # [n, A]
+        acted.extend(logs.sum(axis=-1))
+        return act(self, observations, noise)
+
+    def watch_update(batch, *arguments):
+        samples = trainer.config.steps_per_epoch
+        counts = batch.weights[:samples] > 0
+        listed.append((batch.log_probs[:samples][counts], np.array(acted[-samples:])[counts]))
+        return update(batch, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NormalBehaviour, "act", watch_act)
+        patch.setattr(trainer.agent, "update", watch_update)
+        yield listed
+
+
+@pytest.mark.parametrize("backend, num_envs", [("gymnasium", 2), ("envpool", 4)])
+def test_updates_compare_with_the_policy_that_acted(tiny, eager, monkeypatch, backend, num_envs):
+    # Were observations normalised with other statistics when learning than when acting, these would differ.
+    if backend == "envpool":
+        pytest.importorskip("envpool")
+    config = tiny.replace(backend=backend, num_envs=num_envs, passes=1, minibatch_size=64)
+    trainer = PPOAgentTrainer(config)
+    with log_probs_compared(trainer, monkeypatch) as listed:
+        trainer.train(3)
+    trainer.close()
+    assert len(listed) == 3
+    for given, drawn in listed:
+        assert_allclose(given, drawn, atol=2e-4)
+
+
+def test_after_adopting_the_best_updates_still_compare_with_the_policy_that_acted(tiny, eager, monkeypatch):
+    trainer = PPOAgentTrainer(tiny.replace(**SCHEDULE, best_metric="total_reward"))
+    with log_probs_compared(trainer, monkeypatch) as listed:
+        trainer.train()  # adopts the first epoch's parameters
+        trainer.train(1)
+    given, drawn = listed[-1]
+    assert_allclose(given, drawn, atol=2e-4)
+
+
+def test_observation_statistics_rest_while_an_epoch_is_collected(tiny, eager):
+    trainer = PPOAgentTrainer(tiny)
+    statistics, counts = trainer.agent.observation_statistics, []
+    recv = trainer.envs.groups[0].recv
+
+    def watch():
+        counts.append(statistics.count)
+        return recv()
+
+    trainer.envs.groups[0].recv = watch
+    trainer.train(2)
+    assert counts == [0] * 32 + [64] * 32 + [128] * 32
+
+
+# -- repeatability --
+
+
+@pytest.mark.parametrize("num_envs", [1, 4])
+@pytest.mark.parametrize("backend", ["gymnasium", "envpool"])
+def test_same_seed_same_results(tiny, tmp_path, backend, num_envs):
+    if backend == "envpool":
+        pytest.importorskip("envpool")
+    config = tiny.replace(backend=backend, num_envs=num_envs, seed=3)
+    one = without_timing(run(config, tmp_path, "one"))
+    assert one == without_timing(run(config, tmp_path, "two"))
+    assert len(one) == 2
+
+
+def test_another_seed_gives_other_results(tiny, tmp_path, eager):
+    one = without_timing(run(tiny.replace(seed=3), tmp_path, "one"))
+    other = without_timing(run(tiny.replace(seed=4), tmp_path, "other"))
+    for name in ("loss_actor", "loss_critic", "total_reward"):
+        assert one[0][name] != other[0][name]
+
+
+def test_compiled_and_step_by_step_agree(update, eager):
+    agent, batch, actor_rows, critic_rows = update
+    table = learn(agent, batch, actor_rows, critic_rows, 0.0)
+    tf.config.run_functions_eagerly(False)
+    compiled = learn(agent, batch, actor_rows, critic_rows, 0.0)
+    for name in UPDATE_METRICS:
+        assert_allclose(table[name], compiled[name], rtol=1e-3, atol=1e-5, err_msg=name)
+
+
+# -- every setting does something --
+
+# For each field another value, and what has to be set for it to matter.
+ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
+    "env": ("tests/Target-v0", {}),
+    "max_episode_steps": (10, {}),
+    "reward_design": ("ends_told_apart", {}),
+    "backend": ("envpool", {}),
+    "num_envs": (4, {}),
+    "epochs": (3, {}),
+    "steps_per_epoch": (80, {}),
+    "seed": (1, {}),
+    "restart_each_epoch": (True, {}),
+    "restart_environments_every": (1, {"epochs": 3}),
+    "hidden_sizes": ((), {}),
+    "activation": ("relu", {}),
+    "mean_activation": ("tanh", {}),
+    "hidden_gain": (1.0, {}),
+    "mean_gain": (1.0, {}),
+    "std": ("softplus_head", {}),
+    "initial_std": (0.5, {}),
+    "normalize_observations": (False, {}),
+    "scale_rewards": (False, {}),
+    "normalize_advantages": ("running_std", {}),
+    "gamma": (0.9, {}),
+    "gae_lambda": (0.5, {}),
+    "truncation_is_terminal": (True, {}),
+    "passes": (3, {}),
+    "minibatch_size": (64, {}),
+    "learning_rate": (3e-3, {}),
+    "anneal_learning_rate": (False, {}),
+    "adam_epsilon": (1e-2, {}),
+    "clip_range": (0.01, {}),
+    "entropy": ("density_surrogate", {"entropy_coefficient": 0.1}),
+    "entropy_coefficient": (0.1, {}),
+    "max_gradient_norm": (None, {}),
+    "saturating_log_prob": (True, {"initial_std": 1e7}),  # densities near 1e-8
+    "best_metric": ("total_reward", SCHEDULE | {"adopt_best": True}),
+    "adopt_best": (False, SCHEDULE | {"adopt_best": True}),
+}
+
+
+@functools.cache
+def outcome(config):
+    """How the agent acts after training: weights and observation statistics."""
+    trainer = PPOAgentTrainer(config)
+    trainer.train()
+    trainer.close()
+    return policy_of(trainer.agent)
+
+
+def change(one, other):
+    """The largest relative change of an array; infinite where shapes differ."""
+    if {k: v.shape for k, v in one.items()} != {k: v.shape for k, v in other.items()}:
+        return np.inf
+    return max(np.abs(one[k] - other[k]).max() / (np.abs(one[k]).max() + 1e-9) for k in one)
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(PPOConfig)])
+def test_every_setting_changes_what_is_learned(tiny, eager, name):
+    assert name in ALTERNATIVES, f"give {name} an alternative here: a setting that nothing reads is a defect"
+    value, needed = ALTERNATIVES[name]
+    if value == "envpool":
+        pytest.importorskip("envpool")
+    config = tiny.replace(**{"adopt_best": False} | needed)
+    assert getattr(config, name) != value
+    assert change(outcome(config), outcome(config.replace(**{name: value}))) > 0.01
+
+
+def test_no_setting_changed_nothing_changed(tiny, eager):
+    assert change(outcome(tiny), outcome.__wrapped__(tiny)) == 0
+
+
+def test_every_name_of_a_setting_does_something_of_its_own(tiny, eager):
+    hints = typing.get_type_hints(PPOConfig)
+    designs = typing.get_args(hints["reward_design"])
+    assert len({type(reward_design(tiny.replace(reward_design=name))) for name in designs}) == len(designs) == 7
+    kinds = typing.get_args(hints["normalize_advantages"])
+    ends = [outcome(tiny.replace(normalize_advantages=kind)) for kind in kinds]
+    for i, one in enumerate(ends):
+        assert all(change(one, other) > 1e-3 for other in ends[:i])
+
+
+@pytest.mark.parametrize("limit", [None, 20])
+def test_lasting_to_the_limit_counts_whatever_the_limit(tiny, eager, limit):
+    # Pendulum's own limit is 200 steps; it never ends before.
+    config = tiny.replace(
+        reward_design="lasted_to_limit", max_episode_steps=limit, num_envs=1, steps_per_epoch=201,
+        minibatch_size=201, passes=1, epochs=1, scale_rewards=False, gamma=0.0, normalize_advantages="none",
+    )  # fmt: skip
+    trainer = PPOAgentTrainer(config)
+    with watched(trainer) as seen:
+        trainer.train()
+    last_reward = seen[0][0].value_targets[(limit or 200) - 1]  # γ = 0: the target is the reward
+    assert last_reward == pytest.approx(1.0)
+
+
+# -- time and memory --
+
+
+def resident_megabytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def test_compiled_once_and_memory_stays_flat(tiny, tmp_path):
+    config = tiny.replace(env="tests/Wide-v0", max_episode_steps=None, num_envs=8, steps_per_epoch=512, epochs=60)
+    config = config.replace(passes=1, minibatch_size=200)
+    trainer = PPOAgentTrainer(config)
+    agent, traces, memory = trainer.agent, [], []
+    options = dataclasses.replace(SILENT, tensorboard=True)
+    with Recorder(tmp_path, [], config.epochs, options) as recorder:
+
+        def on_epoch(result):
+            recorder(result)
+            functions = (agent._compiled_update, agent._compiled_assess)
+            traces.append([f.experimental_get_tracing_count() for f in functions])
+            if result.epoch in (20, 60) and Path("/proc/self/statm").exists():
+                gc.collect()
+                memory.append(resident_megabytes())
+
+        trainer.train(50, on_epoch=on_epoch)
+        trainer.train(10, on_epoch=on_epoch)  # with another learning rate
+    trainer.close()
+    assert traces == [[1, 1]] * 60
+    if not memory:
+        pytest.skip("no /proc/self/statm here")
+    assert memory[1] - memory[0] < 8  # a trajectory is 1 MB, and 40 of them passed
+
+
+# -- calling train again, and what it returns --
+
+STUDY_KEYS = {
+    "name", "description", "loss_actor_epochs", "loss_critic_epochs", "epoch_metrics_epochs", "total_reward_epochs",
+    "total_reward_orig_epochs", "avg_steps_epochs", "avg_reward_epochs", "avg_reward_orig_epochs",
+    "max_epoch_metrics", "processing_time_total", "processing_time_total_string",
+}  # fmt: skip
+
+
+def test_train_again_goes_on(tiny, eager):
+    config = tiny.replace(adopt_best=False, anneal_learning_rate=False, passes=1, minibatch_size=64)
+    halves, whole, called = PPOAgentTrainer(config), PPOAgentTrainer(config), []
+    halves.train(2, on_epoch=lambda result: called.append(result.epoch))
+    results = halves.train(1, on_epoch=lambda result: called.append(result.epoch))
+    expected = whole.train(3)
+
+    assert called == [1, 2, 3]
+    assert [row.steps for row in halves.results] == [128, 192, 256]  # one trajectory more than epochs
+    for key in STUDY_KEYS - {"processing_time_total", "processing_time_total_string"}:
+        assert results[key] == expected[key], key
+        if key.endswith("_epochs") and key != "max_epoch_metrics":
+            assert len(results[key]) == 3
+    assert same(halves.agent.state(), whole.agent.state())
+
+
+def test_results_dictionary_has_the_keys_of_the_study_and_the_settings(tiny, eager):
+    trainer = PPOAgentTrainer(tiny, name="one", description="two")
+    results = trainer.train(1)
+    settings = dataclasses.asdict(tiny)
+    assert not STUDY_KEYS & set(settings)
+    assert set(results) == STUDY_KEYS | set(settings)
+    assert {k: results[k] for k in settings} == settings
+    assert (results["name"], results["description"]) == ("one", "two")
+    assert results["max_epoch_metrics"] == max(results["epoch_metrics_epochs"])
+    assert results["processing_time_total"] > 0
+    assert results["total_reward_epochs"] == [trainer.results[0].total_reward]
+    assert results["avg_steps_epochs"] == [20.0]
+
+
+def test_learning_rate_falls_to_zero_over_the_epochs(tiny, eager):
+    trainer = PPOAgentTrainer(tiny.replace(epochs=4, passes=1, minibatch_size=64, learning_rate=0.5))
+    trainer.train()
+    assert [row.learning_rate for row in trainer.results] == pytest.approx([0.5, 0.375, 0.25, 0.125])
+    trainer.train(0)
+    assert trainer.epoch == 4
+
+
+# -- best parameters --
+
+
+@pytest.mark.parametrize("metric", Schedule.BEST_EPOCH)
+def test_best_parameters_are_kept_and_adopted(tiny, eager, metric):
+    best = Schedule.BEST_EPOCH[metric]
+    trainer = PPOAgentTrainer(tiny.replace(**SCHEDULE, best_metric=metric))
+    policies, metrics = [], []
+
+    def on_epoch(result):
+        policies.append(policy_of(trainer.agent))
+        metrics.append(result.metric)
+
+    results = trainer.train(on_epoch=on_epoch)
+    expected = {
+        "total_reward": [16, 11, 4.6, 1.6],
+        "mean_episode_reward": [2, 5.5, 4.6, 0.2],
+        "reward_times_steps": [4, 60.5, 105.8, 0.4],
+    }[metric]
+    assert metrics == pytest.approx(expected)
+    assert results["max_epoch_metrics"] == pytest.approx(max(expected))
+    assert same(policy_of(trainer.agent), policies[best - 1])
+    assert [row.is_best for row in trainer.results] == [epoch <= best for epoch in (1, 2, 3, 4)]
+    assert not any(same(policies[i], policies[j]) for i in range(4) for j in range(i))
+
+
+def test_ties_take_the_later_epoch_and_nan_never_is_the_best(tiny, eager):
+    trainer = PPOAgentTrainer(tiny)
+    agent = trainer.agent
+    assert not agent.keep_best(float("nan"))
+    agent.adopt_best()  # nothing kept: stays
+    assert agent.keep_best(-5.0) and agent.keep_best(-5.0)
+    assert not agent.keep_best(-5.1) and not agent.keep_best(float("nan"))
+    assert agent.best_metric == -5.0
+
+
+# -- weights on disk --
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """A trained agent's trainer, a batch to go on with, and its saved weights."""
+    tf.config.run_functions_eagerly(True)
+    config = PPOConfig(
+        env="Pendulum-v1", backend="gymnasium", num_envs=2, steps_per_epoch=64, hidden_sizes=(8,), passes=2,
+        minibatch_size=32, learning_rate=1e-2, max_episode_steps=20,
+    )  # fmt: skip
+    trainer = PPOAgentTrainer(config)
+    with watched(trainer) as seen:
+        trainer.train(2)
+    path = tmp_path_factory.mktemp("weights") / "below" / "weights.npz"
+    trainer.agent.save_weights(path)
+    tf.config.run_functions_eagerly(False)
+    yield trainer, seen[-1], path
+    trainer.close()
+
+
+def other_agent(trainer, **changes):
+    space = trainer.envs.groups[0]._envs
+    return Agent(space.single_observation_space, space.single_action_space, trainer.config.replace(**changes), 99)
+
+
+def test_saved_weights_act_and_learn_on_alike(weights, eager):
+    trainer, (batch, actor_rows, critic_rows), path = weights
+    agent, loaded, without_adam = trainer.agent, other_agent(trainer), other_agent(trainer)
+    loaded.read_weights(path)
+    assert same(loaded.state(), agent.state())
+    without_adam._load_policy_state(agent.state())
+
+    observations = np.random.default_rng(0).normal(size=(50, 3))
+    noise = np.random.default_rng(1).normal(size=(50, 1)).astype(np.float32)
+    assert_array_equal(
+        loaded.behaviour().act(observations, noise),
+        agent.behaviour().act(observations, noise),
+    )
+
+    again = other_agent(trainer)  # the fixture's own agent stays as it is
+    again.load_state(agent.state())
+    results = [one.update(batch, actor_rows, critic_rows, 1e-2) for one in (loaded, again, without_adam)]
+    assert results[0] == results[1]
+    assert same(loaded.state(), again.state())
+    assert not same(policy_of(loaded), policy_of(without_adam))  # the optimisers' state does matter
+
+
+def test_best_parameters_survive_saving(weights, eager):
+    trainer, (batch, actor_rows, critic_rows), path = weights
+    loaded = other_agent(trainer)
+    loaded.read_weights(path)
+    best = policy_of(loaded)
+    assert loaded.best_metric == trainer.agent.best_metric > -np.inf
+    loaded.update(batch, actor_rows, critic_rows, 1e-2)
+    assert not same(policy_of(loaded), best)
+    loaded.adopt_best()
+    assert same(policy_of(loaded), best)
+
+
+def test_an_interrupted_save_leaves_the_old_file(weights, monkeypatch):
+    trainer, _, path = weights
+    before = path.read_bytes()
+
+    def interrupted(file, **_):
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "savez", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.agent.save_weights(path)
+    assert path.read_bytes() == before
+
+
+def damaged(kind, agent, data):
+    """Bytes that are no weights of this agent, each in a way of its own."""
+    import io
+
+    file = io.BytesIO()
+    if kind == "cut":
+        return data[: len(data) // 2]
+    if kind == "one byte changed":
+        at = data.find(b"actor/0.npy") + 200
+        return data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
+    if kind == "empty":
+        return b""
+    if kind == "text":
+        return b"no weights at all\n"
+    if kind == "single array":
+        np.save(file, np.zeros(3))
+    elif kind == "foreign arrays":
+        np.savez(file, something=np.zeros(3))
+    elif kind == "policy without optimisers":
+        np.savez(file, **policy_of(agent))
+    elif kind == "optimiser of another size":
+        np.savez(file, **agent.state() | {"actor_adam/2": np.zeros((3, 3), np.float32)})
+    elif kind == "pickled":
+        np.savez(file, **{"actor/0": np.array([{}], dtype=object)})
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "cut", "one byte changed", "empty", "text", "single array", "foreign arrays", "policy without optimisers",
+        "optimiser of another size", "pickled",
+    ],
+)  # fmt: skip
+def test_unreadable_weights_are_told_in_one_line_and_change_nothing(weights, tmp_path, kind):
+    trainer, _, path = weights
+    agent = other_agent(trainer)
+    before = {k: np.array(v) for k, v in agent.state().items()}
+    broken = tmp_path / "broken.npz"
+    broken.write_bytes(damaged(kind, trainer.agent, path.read_bytes()))
+    with pytest.raises(UserError, match=r"broken\.npz") as caught:
+        agent.read_weights(broken)
+    assert "\n" not in str(caught.value)
+    assert same(agent.state(), before)
+
+
+def test_missing_weights_and_weights_of_other_networks(weights, tmp_path):
+    trainer, _, path = weights
+    agent = other_agent(trainer)
+    for missing in (tmp_path / "none.npz", tmp_path):
+        with pytest.raises(UserError, match=str(missing)):
+            agent.read_weights(missing)
+    with pytest.raises(UserError, match="other networks"):
+        other_agent(trainer, hidden_sizes=(9,)).read_weights(path)
+    with pytest.raises(UserError, match="other networks"):
+        other_agent(trainer, hidden_sizes=(8, 8)).read_weights(path)
+
+
+# -- epochs without an end, and environments that fail --
+
+
+def test_an_epoch_without_a_finished_episode_says_so(tiny, eager, tmp_path, capsys):
+    trainer = PPOAgentTrainer(tiny.replace(max_episode_steps=None))  # Pendulum's 200 steps; an epoch has 32
+    options = dataclasses.replace(SILENT, figure=True, tensorboard=True)
+    with warnings.catch_warnings(), Recorder(tmp_path, [], 2, options) as recorder:
+        warnings.simplefilter("error", RuntimeWarning)
+        trainer.train(on_epoch=recorder)
+        recorder.draw()
+    for row in trainer.results:
+        assert row.episodes == 0 and not row.is_best
+        assert np.isnan([row.avg_reward, row.avg_reward_orig, row.avg_steps, row.metric]).all()
+        assert np.isfinite([row.total_reward, row.loss_actor, row.loss_critic]).all()
+    rows = [line for line in capsys.readouterr().out.splitlines() if "no episode finished" in line]
+    assert len(rows) == 2
+    assert "nan" not in rows[0]
+    assert [row["episodes"] for row in without_timing(tmp_path)] == ["0", "0"]
+    assert (tmp_path / run_folder.FIGURE).read_bytes().startswith(b"\x89PNG")
+
+
+def test_episodes_run_on_from_epoch_to_epoch(tiny, eager):
+    # 20 steps and an autoreset step: with 32 steps an epoch, episode ends fall on steps 19, 40, 61, 82.
+    trainer = PPOAgentTrainer(tiny.replace(epochs=2, num_envs=1, steps_per_epoch=32, minibatch_size=32, passes=1))
+    trainer.train()
+    assert [row.episodes for row in trainer.results] == [2, 1]  # epochs 32–63 and 64–95
+    assert [row.avg_steps for row in trainer.results] == [20.0, 20.0]
+
+
+def test_an_environment_that_returns_nan_is_named(tiny, eager):
+    steps = set()
+    for env, what in (("tests/Faulty-v0", "observation"), ("tests/FaultyReward-v0", "reward")):
+        config = tiny.replace(env=env, max_episode_steps=None, epochs=3, passes=1, minibatch_size=64)
+        trainer = PPOAgentTrainer(config)
+        trainer.envs.groups[0]._envs.envs[0].unwrapped.fault_at = -1  # only the second of the two is faulty
+        with pytest.raises(UserError) as caught:
+            trainer.train()
+        told = re.fullmatch(rf"environment 1\b.*\b{what}\b.*\bstep (\d+)\b.*", str(caught.value))
+        assert told, caught.value
+        steps.add(int(told[1]))
+        assert not trainer.results  # the second trajectory would have scored the first epoch
+    assert steps in ({7}, {8})  # the 40th step, with 32 an epoch: counted from 0 or from 1, but always alike
+
+
+def test_nan_is_told_even_if_the_environment_takes_no_nan_actions(tiny, eager):
+    config = tiny.replace(env="tests/FaultyStrict-v0", max_episode_steps=None, passes=1, minibatch_size=64)
+    with pytest.raises(UserError, match=r"environment 0\b.*observation"):
+        PPOAgentTrainer(config).train()
+
+
+def test_nan_in_the_very_first_observation_is_told(tiny, eager):
+    config = tiny.replace(env="tests/FaultyReset-v0", max_episode_steps=None)
+    with pytest.raises(UserError, match=r"environment 0\b.*observation"):
+        PPOAgentTrainer(config).train()
+
+
+def test_infinite_rewards_are_told_too(tiny, eager):
+    trainer = PPOAgentTrainer(tiny)
+    group = trainer.envs.groups[0]
+    recv = group.recv
+
+    def faulty():
+        observations, rewards, *ends = recv()
+        return observations, np.where(np.arange(2) == 1, np.inf, rewards), *ends
+
+    group.recv = faulty
+    with pytest.raises(UserError, match=r"environment 1\b.*reward.*step 0\b"):
+        trainer.train()
+
+
+def test_environments_need_not_know_of_rendering(tiny, eager):
+    trainer = PPOAgentTrainer(tiny.replace(env="tests/Plain-v0", max_episode_steps=None))
+    assert trainer.train(1)["avg_steps_epochs"] == [10.0]
+
+
+def test_minibatches_are_never_larger_than_asked_for():
+    rows = minibatch_rows(10, 4, 2, np.random.default_rng(0))
+    assert rows.shape == (6, 4)

@@ -1,0 +1,203 @@
+"""Environments small enough to know everything about them; importing this module registers them.
+
+All have Box spaces. Ids start with "tests/".
+"""
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+
+
+class Target(gymnasium.Env):
+    """Hit a target that the observation tells: reward −Σ((a − target) / scale)², so the best return is 0.
+
+    Three steps an episode, each with a new observation. The action bounds are not symmetric and the
+    target of each dimension follows the other dimension's observation. Always choosing the centre of
+    the bounds returns −1.28 an episode on average.
+    """
+
+    observation_space = Box(-1.0, 1.0, (2,))
+    action_space = Box(np.array([-2.0, 1.0], np.float32), np.array([0.0, 5.0], np.float32))
+    centre, scale = np.array([-1.0, 3.0]), np.array([1.0, 2.0])
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    @classmethod
+    def target(cls, observation):
+        return cls.centre + cls.scale * 0.8 * np.asarray(observation)[..., ::-1]
+
+    def _observe(self):
+        self._observation = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        return self._observation
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        reward = -float(np.square((action - self.target(self._observation)) / self.scale).sum())
+        self._steps += 1
+        return self._observe(), reward, self._steps == 3, False, {}
+
+
+class Endless(gymnasium.Env):
+    """Reward 1 for ever; registered with a limit of 5 steps. With γ = 0.9 its true value is 10."""
+
+    observation_space = Box(-1.0, 1.0, (1,))
+    action_space = Box(-1.0, 1.0, (1,))
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.full(1, 0.5, np.float32), {}
+
+    def step(self, action):
+        return np.full(1, 0.5, np.float32), 1.0, False, False, {}
+
+
+class Schedule(gymnasium.Env):
+    """What it pays depends on its own age alone, so it is known which epoch is the best, and by which metric.
+
+    For trajectories of 24 steps of one environment, the autoreset steps counted in:
+
+    trajectory   steps an episode   reward a step   total   an episode   reward · steps
+        0                2               0.5          8          1              2
+        1                2               1.0         16          2              4
+        2               11               0.5         11          5.5           60.5
+        3               23               0.2          4.6        4.6          105.8
+        4 and on         2               0.1          1.6        0.2            0.4
+    """
+
+    TRAJECTORY = 24
+    PHASES = ((2, 0.5), (2, 1.0), (11, 0.5), (23, 0.2), (2, 0.1))
+    BEST_EPOCH = {"total_reward": 1, "mean_episode_reward": 2, "reward_times_steps": 3}  # noqa: RUF012
+
+    observation_space = Box(-1.0, 1.0, (2,))
+    action_space = Box(-1.0, 1.0, (1,))
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+        self._age = -1  # the first reset belongs to no step
+
+    def _observe(self):
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self._age += 1
+        self._steps = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        length, reward = self.PHASES[min(self._age // self.TRAJECTORY, len(self.PHASES) - 1)]
+        self._age += 1
+        self._steps += 1
+        return self._observe(), reward, self._steps >= length, False, {}
+
+
+class Lengths(gymnasium.Env):
+    """Episodes of 1 + seed % 7 steps, each paying its number; can be filmed. `seeds` lists what it was reset with."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
+    observation_space = Box(-1.0, 1.0, (2,))
+    action_space = Box(-1.0, 1.0, (1,))
+    seeds: list = []  # noqa: RUF012
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    @staticmethod
+    def length(seed):
+        return 1 + seed % 7
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        Lengths.seeds.append(seed)
+        self._length = self.length(seed or 0)
+        self._steps = 0
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32), {}
+
+    def step(self, action):
+        self._steps += 1
+        observation = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        return observation, float(self._steps), self._steps == self._length, False, {}
+
+    def render(self):
+        return np.full((48, 64, 3), 20 * self._steps, np.uint8)
+
+
+class Faulty(gymnasium.Env):
+    """Returns NaN on its `fault_at`-th step (0: on its first reset), as a reward or in an observation.
+
+    A `strict` one does not take actions that are not numbers, like many real environments.
+    """
+
+    observation_space = Box(-1.0, 1.0, (2,))
+    action_space = Box(-1.0, 1.0, (1,))
+
+    def __init__(self, render_mode=None, fault_at=40, what="observation", strict=False):
+        self.render_mode = render_mode
+        self.fault_at, self.what, self.strict = fault_at, what, strict
+        self._age = 0
+
+    def _observe(self):
+        faulty = self.what == "observation" and self._age == self.fault_at
+        return np.array([0.1, np.nan if faulty else 0.2], np.float32)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._observe(), {}
+
+    def step(self, action):
+        assert not self.strict or np.isfinite(action).all(), f"no number: {action}"
+        self._age += 1
+        reward = np.nan if self.what == "reward" and self._age == self.fault_at else 1.0
+        return self._observe(), reward, False, False, {}
+
+
+class Plain(gymnasium.Env):
+    """Knows nothing of rendering, not even the argument."""
+
+    observation_space = Box(-1.0, 1.0, (2,))
+    action_space = Box(-1.0, 1.0, (1,))
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+
+
+class Wide(gymnasium.Env):
+    """Observations of 2 KB, so that a trajectory kept by mistake shows in the memory."""
+
+    observation_space = Box(-1.0, 1.0, (512,))
+    action_space = Box(-1.0, 1.0, (1,))
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(512, np.float32), {}
+
+    def step(self, action):
+        return np.ones(512, np.float32), float(action[0]), False, False, {}
+
+
+gymnasium.register("tests/Target-v0", Target)
+gymnasium.register("tests/Endless-v0", Endless, max_episode_steps=5)
+gymnasium.register("tests/Schedule-v0", Schedule)
+gymnasium.register("tests/Lengths-v0", Lengths)
+gymnasium.register("tests/Faulty-v0", Faulty)
+gymnasium.register("tests/FaultyStrict-v0", Faulty, kwargs={"strict": True})
+gymnasium.register("tests/FaultyReward-v0", Faulty, kwargs={"what": "reward"})
+gymnasium.register("tests/FaultyReset-v0", Faulty, kwargs={"fault_at": 0})
+gymnasium.register("tests/Plain-v0", Plain, max_episode_steps=10)
+gymnasium.register("tests/Wide-v0", Wide, max_episode_steps=50)
