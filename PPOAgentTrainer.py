@@ -103,7 +103,7 @@ class PPOAgentTrainer:
             seed = np.random.SeedSequence([self.config.seed, self.epoch]).generate_state(1)[0]
             self._collector.restart(int(seed))
             self._running_returns[:] = 0.0
-        elif self.config.restart_each_epoch and self.epoch > 0:
+        elif self.config.restart_each_epoch and (self.epoch > 0 or self._trajectory is not None):
             self._collector.restart()
             self._running_returns[:] = 0.0
         self._take_up(self._collector.collect(self.agent.behaviour(), timing))

@@ -16,11 +16,13 @@ def score(trainer):
     ).returns.mean()
 
 
-@pytest.mark.parametrize("std", ["state_independent", "softplus_head"])
-def test_hits_the_target(std):
+@pytest.mark.parametrize("std, mean_activation", [("state_independent", "linear"), ("softplus_head", "tanh")])
+def test_hits_the_target(std, mean_activation):
+    # With tanh the mean stays within [−1, 1]: it reaches the target only if the bounds are mapped right.
     config = PPOConfig(
         env="tests/Target-v0", backend="gymnasium", num_envs=16, epochs=15, steps_per_epoch=512, hidden_sizes=(32,),
-        std=std, initial_std=0.5, passes=5, minibatch_size=128, learning_rate=1e-2, gamma=0.9,
+        mean_activation=mean_activation, std=std, initial_std=0.5, passes=5, minibatch_size=128, learning_rate=1e-2,
+        gamma=0.9,
     )  # fmt: skip
     trainer = PPOAgentTrainer(config)
     before = score(trainer)
