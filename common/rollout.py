@@ -63,7 +63,9 @@ class Collector:
         groups = list(zip(self.envs.groups, self.envs.columns))
         clock = time.perf_counter
 
-        with self._threads.limit(limits=1, user_api="blas"):  # the matrices are small and the other cores have environments
+        with self._threads.limit(
+            limits=1, user_api="blas"
+        ):  # the matrices are small and the other cores have environments
             for (_, columns), first in zip(groups, self._observations):
                 observations[0, columns] = first
             for t in range(steps + 1):
