@@ -49,10 +49,10 @@ class EnvPoolVecEnv(VecEnv):
         return [getattr(self.pool, attr_name)] * self.num_envs
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        raise NotImplementedError
+        raise AttributeError("the environments live in one pool and cannot be reached one by one")
 
     def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
-        raise NotImplementedError
+        raise AttributeError("the environments live in one pool and cannot be reached one by one")
 
     def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
         return [False] * self.num_envs
