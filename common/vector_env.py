@@ -63,7 +63,11 @@ class GymnasiumGroup:
 
 
 class EnvPoolGroup:
-    """EnvPool: steps in threads of its own from `send` on. A given seed always builds a new pool."""
+    """EnvPool: steps in threads of its own from `send` on. A given seed always builds a new pool.
+
+    Stepping goes through EnvPool's native `_send` and `_recv`: its Python layer around them costs 5% of
+    an epoch (LOG.md). `tests/test_rollout.py` holds both ways together.
+    """
 
     def __init__(self, env_id: str, num_envs: int, max_episode_steps: int | None, num_threads: int) -> None:
         self.num_envs = num_envs
@@ -83,15 +87,21 @@ class EnvPoolGroup:
             if seed is not None or self._pool is None:
                 self.close()
                 self._pool = envpool.make(self._env_id, seed=seed or 0, **self._options)
+                keys = self._pool._state_keys
+                self._wanted = [keys.index(key) for key in ("obs", "reward", "done", "trunc")]
+                self._action_type = self._pool.action_space.dtype  # not always Gymnasium's
             return self._pool.reset()[0]
         finally:
             gymnasium.logger.min_level = level
 
     def send(self, actions: np.ndarray) -> None:
-        self._pool.send(actions, self._ids)
+        actions = np.ascontiguousarray(actions, dtype=self._action_type)
+        self._pool._send([self._ids, self._ids, actions])  # environments, players, actions
 
     def recv(self) -> Step:
-        return self._pool.recv()[:4]
+        state = self._pool._recv()
+        observations, rewards, done, truncated = (state[i] for i in self._wanted)  # [n, S], [n], [n], [n]
+        return observations, rewards, done & ~truncated, truncated
 
     def close(self) -> None:
         if self._pool is not None:

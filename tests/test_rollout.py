@@ -13,7 +13,7 @@ from common.errors import UserError
 from common.records import Timing, Trajectory
 from common.rollout import Collector, minibatch_rows, padded_rows
 from common.spaces import ActionMap
-from common.vector_env import GymnasiumGroup, VectorEnv, make_vector_env
+from common.vector_env import EnvPoolGroup, GymnasiumGroup, VectorEnv, make_vector_env
 
 fast = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 
@@ -393,6 +393,23 @@ def test_a_walkers_time_limit_truncates_and_the_next_step_only_restarts(backend)
         assert speeds[starts].max() < 0.05
         assert speeds[~trajectory.valid].min() > 0.05
     np.testing.assert_array_equal(second.observations[0], first.observations[-1])
+
+
+@pytest.mark.parametrize("env_id", ["BipedalWalker-v3", "Pendulum-v1"])
+def test_envpools_native_interface_steps_as_its_public_one(env_id):
+    envpool = pytest.importorskip("envpool")
+    group = EnvPoolGroup(env_id, 3, 20, num_threads=1)
+    public = envpool.make(env_id, env_type="gymnasium", num_envs=3, num_threads=1, max_episode_steps=20, seed=5)
+    np.testing.assert_array_equal(group.reset(5), public.reset()[0])
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        actions = rng.uniform(-1, 1, (3, *public.action_space.shape))
+        group.send(actions)
+        expected = public.step(actions.astype(np.float32))
+        for ours, theirs in zip(group.recv(), expected, strict=False):
+            np.testing.assert_array_equal(ours, theirs)
+            assert ours.dtype == theirs.dtype
+    group.close()
 
 
 def test_an_environment_that_cannot_be_rendered_can_be_stepped():
