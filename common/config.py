@@ -192,6 +192,7 @@ def _check_values(config: PPOConfig) -> None:
     for name, (low, high, expected) in _RANGES.items():
         value = getattr(config, name)
         if value is not None and not (low <= value <= high and math.isfinite(value)):
+            expected = expected if math.isfinite(value) else f"a finite number, {expected}"
             raise UserError(f"{name} is {value}: expected {expected}")
     if any(units < 1 for units in config.hidden_sizes):
         raise UserError(f"hidden_sizes is {config.hidden_sizes}: expected 1 or more units in each layer")

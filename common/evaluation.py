@@ -1,5 +1,6 @@
 """Evaluation apart from training: Gymnasium's own unshaped environment, seeds of its own, nothing learned."""
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,7 +103,9 @@ def film(
     Raises:
         UserError: the environment draws no pictures.
     """
-    if "rgb_array" not in gymnasium.spec(env_id).make(disable_env_checker=True).metadata.get("render_modes", ()):
+    with contextlib.closing(gymnasium.spec(env_id).make(disable_env_checker=True)) as env:
+        modes = env.metadata.get("render_modes", ())
+    if "rgb_array" not in modes:
         raise UserError(f"{env_id} draws no pictures (render mode rgb_array): it can be trained, not filmed")
     env = make_env(env_id, max_episode_steps, render_mode="rgb_array")
     observation, _ = env.reset(seed=seed)

@@ -21,12 +21,13 @@ class ActionMap:
         self.scale = np.where(bounded, (np.where(bounded, high, 0) - np.where(bounded, low, 0)) / 2, 1.0)  # [A]
         self.low, self.high = low.astype(space.dtype), high.astype(space.dtype)  # [A]
         self.shape, self.dtype = space.shape, space.dtype
+        self._rounds = np.issubdtype(space.dtype, np.integer)
         self._identity = bool(np.all(self.centre == 0) and np.all(self.scale == 1))
 
     def __call__(self, actions: np.ndarray) -> np.ndarray:
         """[K, A] policy actions → [K, *space.shape] in the space's dtype."""
         mapped = actions if self._identity else self.centre + self.scale * actions  # [K, A]
-        if np.issubdtype(self.dtype, np.integer):
+        if self._rounds:
             mapped = np.rint(mapped)
         mapped = np.maximum(mapped.astype(self.dtype, copy=False), self.low)
         np.minimum(mapped, self.high, out=mapped)

@@ -31,8 +31,28 @@ class Group(Protocol):
     def close(self) -> None: ...
 
 
+class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
+    """`SyncVectorEnv` for Box spaces and next-step autoreset, without infos.
+
+    Its general `step` costs a fifth of what a walker's step does where there is one environment (LOG.md).
+    """
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
+        """As `SyncVectorEnv.step`; the arrays it returns are used again by the next step."""
+        for i, env in enumerate(self.envs):
+            if self._autoreset_envs[i]:
+                self._observations[i], _ = env.reset()
+                self._rewards[i], self._terminations[i], self._truncations[i] = 0.0, False, False
+            else:
+                self._observations[i], self._rewards[i], self._terminations[i], self._truncations[i], _ = env.step(
+                    actions[i]
+                )
+        self._autoreset_envs = self._terminations | self._truncations
+        return self._observations, self._rewards, self._terminations, self._truncations, {}
+
+
 class GymnasiumGroup:
-    """Gymnasium's `SyncVectorEnv`: steps in this thread, when its result is asked for.
+    """Gymnasium's vector environment: steps in this thread, when its result is asked for.
 
     A given seed always builds new environments: what BipedalWalker does after a seeded reset still
     depends on the world it had before.
@@ -41,13 +61,13 @@ class GymnasiumGroup:
     def __init__(self, env_id: str, num_envs: int, max_episode_steps: int | None) -> None:
         self.num_envs = num_envs
         self._makers = [functools.partial(make_env, env_id, max_episode_steps)] * num_envs
-        self._envs: gymnasium.vector.SyncVectorEnv | None = None
+        self._envs: BoxVectorEnv | None = None
         self._actions: np.ndarray | None = None
 
     def reset(self, seed: int | None) -> np.ndarray:
         if seed is not None or self._envs is None:
             self.close()
-            self._envs = gymnasium.vector.SyncVectorEnv(self._makers, copy=False)
+            self._envs = BoxVectorEnv(self._makers, copy=False)
         return self._envs.reset(seed=seed)[0]
 
     def send(self, actions: np.ndarray) -> None:

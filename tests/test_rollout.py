@@ -1,19 +1,22 @@
 """Collecting on a scripted environment whose every step is known, and cutting an epoch into minibatches."""
 
+import functools
 from itertools import pairwise
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box
+from gymnasium.vector import SyncVectorEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
+from common.make_env import make_env
 from common.records import Timing, Trajectory
 from common.rollout import Collector, minibatch_rows, padded_rows
 from common.spaces import ActionMap
-from common.vector_env import EnvPoolGroup, GymnasiumGroup, VectorEnv, make_vector_env
+from common.vector_env import BoxVectorEnv, EnvPoolGroup, GymnasiumGroup, VectorEnv, make_vector_env
 
 fast = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 
@@ -393,6 +396,25 @@ def test_a_walkers_time_limit_truncates_and_the_next_step_only_restarts(backend)
         assert speeds[starts].max() < 0.05
         assert speeds[~trajectory.valid].min() > 0.05
     np.testing.assert_array_equal(second.observations[0], first.observations[-1])
+
+
+@pytest.mark.parametrize("env_id, limit", [("BipedalWalker-v3", 60), ("Pendulum-v1", 9)])
+def test_the_lean_vector_environment_steps_as_gymnasiums(env_id, limit):
+    makers = [functools.partial(make_env, env_id, limit)] * 3
+    lean, full = BoxVectorEnv(makers, copy=False), SyncVectorEnv(makers)
+    np.testing.assert_array_equal(lean.reset(seed=4)[0], full.reset(seed=4)[0])
+    rng = np.random.default_rng(0)
+    ends = 0
+    for _ in range(150):
+        actions = rng.uniform(-1, 1, full.action_space.shape).astype(np.float32)
+        stepped = lean.step(actions)
+        for ours, theirs in zip(stepped[:4], full.step(actions)[:4]):
+            np.testing.assert_array_equal(ours, theirs)
+            assert ours.dtype == theirs.dtype
+        ends += (stepped[2] | stepped[3]).sum()
+    assert ends > 3
+    lean.close()
+    full.close()
 
 
 @pytest.mark.parametrize("env_id", ["BipedalWalker-v3", "Pendulum-v1"])
