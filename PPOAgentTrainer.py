@@ -23,6 +23,7 @@ from common.env_wrappers import reward_design
 from common.make_env import make_env, step_limit
 from common.records import Batch, Episodes, EpochResult, Timing, Trajectory, from_table, to_table
 from common.rollout import Collector, minibatch_rows, padded_rows
+from common.validation import validate
 from common.vector_env import make_vector_env, resolve_backend
 
 EpochCallback = Callable[[EpochResult], None]
@@ -44,13 +45,16 @@ class PPOAgentTrainer:
         env = make_env(config.env, config.max_episode_steps)  # told apart before anything is built
         self.config = config = config.replace(backend=resolve_backend(config.backend, config.env))
         steps = config.steps_per_epoch // config.num_envs
-        agent_seed, collector_seed, shuffle_seed = np.random.SeedSequence(config.seed).generate_state(3)
+        agent_seed, collector_seed, shuffle_seed, validation_seed = np.random.SeedSequence(config.seed).generate_state(
+            4
+        )
         self._restart_every = config.restart_environments_every or default_restart_interval(config, steps)
         self.agent = Agent(env.observation_space, env.action_space, config, int(agent_seed))
         env.close()
         self.envs = make_vector_env(config.env, config.num_envs, config.max_episode_steps, config.backend)
         self._collector = Collector(self.envs, self.agent.action_map, steps, int(collector_seed))
         self._shuffle = np.random.default_rng(shuffle_seed)
+        self._validation_seed = int(validation_seed)
         self._reward_design = reward_design(config)
         self.reward_statistics = funcs.RunningStatistics()
         self.advantage_statistics = funcs.RunningStatistics()
@@ -76,7 +80,7 @@ class PPOAgentTrainer:
         if self._trajectory is None:
             self._collect(Timing())
         while self.epoch < last:
-            result = self._run_epoch(self.epoch / last)
+            result = self._run_epoch(last)
             self.results.append(result)
             if on_epoch is not None:
                 on_epoch(result)
@@ -85,17 +89,33 @@ class PPOAgentTrainer:
             self._trajectory = None  # it came from the last policy, not from the one adopted
         return self.results_dictionary()
 
-    def _run_epoch(self, progress: float) -> EpochResult:
-        """Train on the trajectory at hand, then collect the next, which scores this epoch."""
+    def _run_epoch(self, last: int) -> EpochResult:
+        """Train on the trajectory at hand, then collect the next, which scores this epoch. `last`: the final epoch."""
         timing = Timing()
         learning_rate = self.config.learning_rate
         if self.config.anneal_learning_rate:
-            learning_rate = funcs.linear_schedule(learning_rate, 0.0, progress)
+            learning_rate = funcs.linear_schedule(learning_rate, 0.0, self.epoch / last)
         metrics = self._update(learning_rate, timing)
         episodes = self._collect(timing)
-        self._seconds += timing.total
         self.epoch += 1
-        return self._score(episodes, metrics, learning_rate, timing)
+        judged = self.config.best_metric == "validation" and self._validation_due(last)
+        validation = self._validate(timing) if judged else float("nan")
+        self._seconds += timing.training + timing.validation
+        return self._score(episodes, metrics, validation, learning_rate, timing)
+
+    def _validation_due(self, last: int) -> bool:
+        return self.epoch == last or (2 * self.epoch > last and self.epoch % self.config.validate_every == 0)
+
+    def _validate(self, timing: Timing) -> float:
+        """Mean unshaped reward of deterministic episodes, always the same ones."""
+        began = time.perf_counter()
+        config, agent = self.config, self.agent
+        envs = make_vector_env(config.env, config.validation_episodes, config.max_episode_steps, config.backend)
+        try:
+            return validate(agent.behaviour(), agent.action_map, envs, self._validation_seed)
+        finally:
+            envs.close()
+            timing.validation += time.perf_counter() - began
 
     def _collect(self, timing: Timing) -> Episodes:
         """A new trajectory, its shaped rewards, and the episodes that ended in it."""
@@ -179,7 +199,12 @@ class PPOAgentTrainer:
         return batch, explained_variance
 
     def _score(
-        self, episodes: Episodes, metrics: dict[str, float], learning_rate: float, timing: Timing
+        self,
+        episodes: Episodes,
+        metrics: dict[str, float],
+        validation: float,
+        learning_rate: float,
+        timing: Timing,
     ) -> EpochResult:
         """The epoch's row; its parameters are kept if they are the best so far."""
         mean = {
@@ -191,6 +216,7 @@ class PPOAgentTrainer:
             "total_reward": total,
             "mean_episode_reward": mean["returns"],
             "reward_times_steps": mean["returns"] * mean["lengths"],
+            "validation": validation,
         }[self.config.best_metric]
         return EpochResult(
             epoch=self.epoch,
@@ -205,11 +231,12 @@ class PPOAgentTrainer:
             is_best=self.agent.keep_best(metric),
             learning_rate=learning_rate,
             reward_std=float(self.reward_statistics.std) if self.config.scale_rewards else 1.0,
-            seconds=timing.total,
+            seconds=timing.training + timing.validation,
             seconds_environment=timing.environment,
             seconds_policy=timing.policy,
             seconds_update=timing.update,
-            steps_per_second=self.config.steps_per_epoch / timing.total,
+            seconds_validation=timing.validation,
+            steps_per_second=self.config.steps_per_epoch / timing.training,
             **metrics,
         )
 

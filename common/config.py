@@ -11,7 +11,7 @@ from common.errors import UserError
 RewardDesignName = Literal[
     "unchanged", "lasted_to_limit", "ends_told_apart", "steps_at_end", "steps_added_at_end", "scaled", "fall_penalty"
 ]
-MetricName = Literal["total_reward", "mean_episode_reward", "reward_times_steps"]
+MetricName = Literal["total_reward", "mean_episode_reward", "reward_times_steps", "validation"]
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,12 @@ class PPOConfig:
 
     # -- best parameters --
     best_metric: MetricName = "mean_episode_reward"
-    """What an epoch's parameters are judged by, on shaped rewards."""
+    """What an epoch's parameters are judged by: the shaped rewards of the epoch, or validation, the mean
+    unshaped reward of deterministic episodes of its own, played in the second half of the training."""
+    validate_every: int = 5
+    """Epochs between validations; only for best_metric validation."""
+    validation_episodes: int = 100
+    """Episodes of a validation, all of them at once."""
     adopt_best: bool = True
     """At the end take the best epoch's parameters; the 2021 code meant to, but kept the last."""
 
@@ -185,6 +190,8 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "clip_range": (0, math.inf, "0 or more"),
     "entropy_coefficient": (0, math.inf, "0 or more"),
     "max_gradient_norm": (1e-45, math.inf, "above 0"),
+    "validate_every": (1, math.inf, "1 or more"),
+    "validation_episodes": (1, math.inf, "1 or more"),
 }
 
 

@@ -19,7 +19,7 @@ _GROUPS = {
     "losses": ("loss_actor", "loss_critic", "explained_variance"),
     "policy": ("approximate_kl", "clip_fraction", "entropy", "mean_std"),
     "gradients": ("gradient_norm_actor", "gradient_norm_critic", "learning_rate"),
-    "time": ("steps_per_second", "seconds_environment", "seconds_policy", "seconds_update"),
+    "time": ("steps_per_second", "seconds_environment", "seconds_policy", "seconds_update", "seconds_validation"),
 }
 _ROW = "{:>6} {:>11} {:>10} {:>9} {:>9} {:>8} {:>8} {:>6} {:>9}  {}"
 _HEADER = ("epoch", "steps", "reward/ep", "unshaped", "steps/ep", "episodes", "KL", "std", "steps/s", "")

@@ -53,9 +53,10 @@ class Timing:
     environment: float = 0.0  # waiting for environment steps
     policy: float = 0.0  # choosing actions
     update: float = 0.0  # values, advantages, gradients
+    validation: float = 0.0  # judging the parameters; no part of training
 
     @property
-    def total(self) -> float:
+    def training(self) -> float:
         return self.environment + self.policy + self.update
 
 
@@ -67,7 +68,7 @@ class EpochResult:
     steps: int  # environment steps since training began, autoreset steps included
     loss_actor: float
     loss_critic: float
-    metric: float  # the one that decides which parameters are best
+    metric: float  # the one that decides which parameters are best; NaN in an epoch without a validation
     total_reward: float  # of the epoch, shaped
     total_reward_orig: float
     avg_reward: float  # per finished episode, shaped
@@ -84,11 +85,12 @@ class EpochResult:
     gradient_norm_critic: float
     learning_rate: float
     reward_std: float  # what rewards are divided by; 1 without scaling
-    seconds: float = field(metadata={"timing": True})
+    seconds: float = field(metadata={"timing": True})  # of all below
     seconds_environment: float = field(metadata={"timing": True})
     seconds_policy: float = field(metadata={"timing": True})
     seconds_update: float = field(metadata={"timing": True})
-    steps_per_second: float = field(metadata={"timing": True})
+    seconds_validation: float = field(metadata={"timing": True})
+    steps_per_second: float = field(metadata={"timing": True})  # of training: without validation
 
 
 COLUMNS = [column.name for column in dataclasses.fields(EpochResult)]

@@ -18,7 +18,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tiny_envs import Schedule
 
 from Agent import UPDATE_METRICS, Agent
-from common import run_folder, session
+from common import evaluation, run_folder, session
 from common.behaviour import NormalBehaviour
 from common.config import PPOConfig, RunOptions
 from common.env_wrappers import reward_design
@@ -26,6 +26,8 @@ from common.errors import UserError
 from common.recorder import Recorder
 from common.records import TIMING_COLUMNS
 from common.rollout import minibatch_rows
+from common.validation import validate
+from common.vector_env import make_vector_env
 from PPOAgentTrainer import PPOAgentTrainer
 
 SILENT = RunOptions(evaluation_episodes=0, video=False, tensorboard=False, figure=False)
@@ -252,6 +254,41 @@ def test_after_adopting_the_best_updates_still_compare_with_the_policy_that_acte
     assert_allclose(given, drawn, atol=2e-4)
 
 
+@pytest.mark.parametrize("backend, env", [("gymnasium", "tests/Target-v0"), ("envpool", "Pendulum-v1")])
+def test_validation_scores_whole_deterministic_episodes(tiny, backend, env):
+    if backend == "envpool":
+        pytest.importorskip("envpool")
+    trainer = PPOAgentTrainer(tiny.replace(env=env, max_episode_steps=None))
+    agent, seed = trainer.agent, 11
+    envs = make_vector_env(env, 5, None, backend)
+    score = validate(agent.behaviour(), agent.action_map, envs, seed)
+    assert score == validate(agent.behaviour(), agent.action_map, envs, seed)
+    assert score != validate(agent.behaviour(), agent.action_map, envs, seed + 1)
+    envs.close()
+    if backend == "gymnasium":
+        first = int(np.random.SeedSequence(seed).generate_state(1)[0]) % 2**31
+        expected = evaluation.evaluate(agent.behaviour(), agent.action_map, env, None, 5, True, first).returns.mean()
+        assert score == pytest.approx(expected)
+    trainer.close()
+
+
+def test_validation_judges_the_second_half_and_disturbs_nothing(tiny, eager):
+    judged = PPOAgentTrainer(tiny.replace(**VALIDATED | {"validate_every": 3}))
+    plain = PPOAgentTrainer(tiny.replace(**VALIDATED | {"best_metric": "total_reward"}))
+    policies = []
+    judged.train(on_epoch=lambda _: policies.append(policy_of(judged.agent)))
+    plain.train()
+    scores = {row.epoch: row.metric for row in judged.results if not np.isnan(row.metric)}
+    assert list(scores) == [6, 8]
+    assert [row.is_best for row in judged.results] == [False] * 5 + [True, False, scores[8] >= scores[6]]
+    assert same(policy_of(judged.agent), policies[max(scores, key=scores.get) - 1])
+    assert all(row.seconds_validation > 0 for row in judged.results if row.epoch in scores)
+    differ = {"metric", "is_best", *TIMING_COLUMNS}
+    for one, other in zip(judged.results, plain.results, strict=True):
+        one, other = dataclasses.asdict(one), dataclasses.asdict(other)
+        assert {k: v for k, v in one.items() if k not in differ} == {k: v for k, v in other.items() if k not in differ}
+
+
 def test_observation_statistics_rest_while_an_epoch_is_collected(tiny, eager):
     trainer = PPOAgentTrainer(tiny)
     statistics, counts = trainer.agent.observation_statistics, []
@@ -298,6 +335,13 @@ def test_compiled_and_step_by_step_agree(update, eager):
 
 # -- every setting does something --
 
+# Overshoots so far that epoch 5 of the 8 is the best by 64 episodes and as good as epoch 8 by a single one.
+VALIDATED = dict(
+    env="tests/Target-v0", max_episode_steps=None, epochs=8, hidden_sizes=(8,), passes=1, learning_rate=0.5,
+    anneal_learning_rate=False, initial_std=0.5, mean_gain=0.01, best_metric="validation", validate_every=1,
+    validation_episodes=64, adopt_best=True,
+)  # fmt: skip
+
 # For each field another value, and what has to be set for it to matter.
 ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "env": ("tests/Target-v0", {}),
@@ -334,6 +378,8 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "max_gradient_norm": (None, {}),
     "saturating_log_prob": (True, {"initial_std": 1e7}),  # densities near 1e-8
     "best_metric": ("total_reward", SCHEDULE | {"adopt_best": True}),
+    "validate_every": (8, VALIDATED),
+    "validation_episodes": (1, VALIDATED),
     "adopt_best": (False, SCHEDULE | {"adopt_best": True}),
 }
 
