@@ -129,7 +129,12 @@ class Agent:
     # -- learning --
 
     def update(
-        self, batch: Batch, actor_rows: np.ndarray, critic_rows: np.ndarray, learning_rate: float
+        self,
+        batch: Batch,
+        actor_rows: np.ndarray,
+        critic_rows: np.ndarray,
+        learning_rate: float,
+        critic_learning_rate: float | None = None,
     ) -> dict[str, float]:
         """All minibatches of all passes, in one compiled call.
 
@@ -137,14 +142,15 @@ class Agent:
             batch: the epoch laid flat.
             actor_rows, critic_rows: [K, B] int32, rows of the batch for each of K gradient steps;
                 the two networks learn from shuffles of their own.
-            learning_rate: of both Adams.
+            learning_rate: of the actor's Adam.
+            critic_learning_rate: of the critic's; None takes the actor's.
 
         Returns:
             UPDATE_METRICS: losses and gradient norms as means over all minibatches, the rest over
             those of the last pass.
         """
         self.actor_optimizer.learning_rate = learning_rate
-        self.critic_optimizer.learning_rate = learning_rate
+        self.critic_optimizer.learning_rate = learning_rate if critic_learning_rate is None else critic_learning_rate
         table = self._compiled_update(batch, actor_rows, critic_rows).numpy()  # [K, metrics]
         overall = table.mean(axis=0)  # [metrics]
         last_pass = table[-(len(table) // self.config.passes) :].mean(axis=0)  # [metrics]

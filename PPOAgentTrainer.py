@@ -92,16 +92,13 @@ class PPOAgentTrainer:
     def _run_epoch(self, last: int) -> EpochResult:
         """Train on the trajectory at hand, then collect the next, which scores this epoch. `last`: the final epoch."""
         timing = Timing()
-        learning_rate = self.config.learning_rate
-        if self.config.anneal_learning_rate:
-            learning_rate = funcs.linear_schedule(learning_rate, 0.0, self.epoch / last)
-        metrics = self._update(learning_rate, timing)
+        metrics = self._update(self.epoch / last, timing)
         episodes = self._collect(timing)
         self.epoch += 1
         judged = self.config.best_metric == "validation" and self._validation_due(last)
         validation = self._validate(timing) if judged else float("nan")
         self._seconds += timing.training + timing.validation
-        return self._score(episodes, metrics, validation, learning_rate, timing)
+        return self._score(episodes, metrics, validation, timing)
 
     def _validation_due(self, last: int) -> bool:
         return self.epoch == last or (2 * self.epoch > last and self.epoch % self.config.validate_every == 0)
@@ -144,19 +141,24 @@ class PPOAgentTrainer:
         )  # [T, N]
         self._shaped = np.where(trajectory.valid, shaped, 0.0)  # [T, N]
 
-    def _update(self, learning_rate: float, timing: Timing) -> dict[str, float]:
-        """One epoch of learning from the trajectory at hand."""
+    def _update(self, progress: float, timing: Timing) -> dict[str, float]:
+        """One epoch of learning from the trajectory at hand; `progress`: share of the epochs that are over."""
         began = time.perf_counter()
         config = self.config
         batch, explained_variance = self._batch()
         samples = config.steps_per_epoch
         actor_rows = minibatch_rows(samples, config.minibatch_size, config.passes, self._shuffle)  # [K, B]
         critic_rows = minibatch_rows(samples, config.minibatch_size, config.passes, self._shuffle)  # [K, B]
-        metrics = self.agent.update(batch, actor_rows, critic_rows, learning_rate)
+        learning_rates = [config.learning_rate, config.critic_learning_rate]
+        if config.critic_learning_rate is None:
+            learning_rates[1] = config.learning_rate
+        if config.anneal_learning_rate:
+            learning_rates = [funcs.linear_schedule(rate, 0.0, progress) for rate in learning_rates]
+        metrics = self.agent.update(batch, actor_rows, critic_rows, *learning_rates)
         # Only now: collecting and learning must have seen the same normalisation.
         self.agent.observe(self._trajectory.observations[:-1].reshape(samples, -1))
         timing.update += time.perf_counter() - began
-        return metrics | {"explained_variance": explained_variance}
+        return metrics | {"explained_variance": explained_variance, "learning_rate": learning_rates[0]}
 
     def _batch(self) -> tuple[Batch, float]:
         """The trajectory at hand as a flat batch, and how well the critic foresaw its value targets."""
@@ -203,7 +205,6 @@ class PPOAgentTrainer:
         episodes: Episodes,
         metrics: dict[str, float],
         validation: float,
-        learning_rate: float,
         timing: Timing,
     ) -> EpochResult:
         """The epoch's row; its parameters are kept if they are the best so far."""
@@ -229,7 +230,6 @@ class PPOAgentTrainer:
             avg_steps=mean["lengths"],
             episodes=len(episodes.lengths),
             is_best=self.agent.keep_best(metric),
-            learning_rate=learning_rate,
             reward_std=float(self.reward_statistics.std) if self.config.scale_rewards else 1.0,
             seconds=timing.training + timing.validation,
             seconds_environment=timing.environment,

@@ -85,7 +85,9 @@ class PPOConfig:
     minibatch_size: int = 1024
     """Samples of one gradient step."""
     learning_rate: float = 3e-4
-    """Of Adam, actor and critic alike."""
+    """Of Adam."""
+    critic_learning_rate: float | None = None
+    """Of the critic's Adam, annealed as the actor's; None takes learning_rate for both."""
     anneal_learning_rate: bool = True
     """Lower it linearly to 0 over the epochs."""
     adam_epsilon: float = 1e-8
@@ -186,6 +188,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "passes": (1, math.inf, "1 or more"),
     "minibatch_size": (1, math.inf, "1 or more"),
     "learning_rate": (0, math.inf, "0 or more"),
+    "critic_learning_rate": (0, math.inf, "0 or more"),
     "adam_epsilon": (1e-45, math.inf, "above 0"),
     "clip_range": (0, math.inf, "0 or more"),
     "entropy_coefficient": (0, math.inf, "0 or more"),

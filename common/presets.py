@@ -52,17 +52,18 @@ BIPEDAL_WALKER = PPOConfig(
     num_envs=64,
     epochs=102,
     steps_per_epoch=16_384,
-    hidden_sizes=(128, 128),
+    hidden_sizes=(256, 256),
     gamma=0.995,
     gae_lambda=0.95,
     passes=10,
     minibatch_size=1024,
     learning_rate=5e-4,
-    best_metric="total_reward",
+    critic_learning_rate=1.5e-3,
+    best_metric="validation",
 )
 
 # The walker's numbers on rough ground, which needs many more steps.
-BIPEDAL_WALKER_HARDCORE = BIPEDAL_WALKER.replace(env="BipedalWalkerHardcore-v3", epochs=1200)
+BIPEDAL_WALKER_HARDCORE = BIPEDAL_WALKER.replace(env="BipedalWalkerHardcore-v3", epochs=1200, validate_every=50)
 
 LUNAR_LANDER_CONTINUOUS = PPOConfig(
     env="LunarLanderContinuous-v3",

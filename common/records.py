@@ -83,7 +83,7 @@ class EpochResult:
     explained_variance: float  # of the value targets by the critic, before the update
     gradient_norm_actor: float  # before clipping
     gradient_norm_critic: float
-    learning_rate: float
+    learning_rate: float  # the actor's
     reward_std: float  # what rewards are divided by; 1 without scaling
     seconds: float = field(metadata={"timing": True})  # of all below
     seconds_environment: float = field(metadata={"timing": True})

@@ -69,9 +69,9 @@ def watched(trainer):
     """Lists, for every update, the batch and its rows, before anything is learned from it."""
     seen, update = [], trainer.agent.update
 
-    def watch(batch, actor_rows, critic_rows, learning_rate):
+    def watch(batch, actor_rows, critic_rows, *learning_rates):
         seen.append((batch, actor_rows, critic_rows))
-        return update(batch, actor_rows, critic_rows, learning_rate)
+        return update(batch, actor_rows, critic_rows, *learning_rates)
 
     trainer.agent.update = watch
     try:
@@ -370,6 +370,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "passes": (3, {}),
     "minibatch_size": (64, {}),
     "learning_rate": (3e-3, {}),
+    "critic_learning_rate": (3e-2, {}),
     "anneal_learning_rate": (False, {}),
     "adam_epsilon": (1e-2, {}),
     "clip_range": (0.01, {}),
@@ -508,6 +509,17 @@ def test_results_dictionary_has_the_keys_of_the_study_and_the_settings(tiny, eag
     assert results["processing_time_total"] > 0
     assert results["total_reward_epochs"] == [trainer.results[0].total_reward]
     assert results["avg_steps_epochs"] == [20.0]
+
+
+def test_the_critic_learns_at_a_rate_of_its_own(tiny, eager):
+    trainer = PPOAgentTrainer(tiny.replace(learning_rate=0.0, critic_learning_rate=0.1, adopt_best=False))
+    before = policy_of(trainer.agent)
+    rates = []
+    trainer.train(on_epoch=lambda _: rates.append(float(trainer.agent.critic_optimizer.learning_rate)))
+    after = policy_of(trainer.agent)
+    assert rates == pytest.approx([0.1, 0.05])
+    moved = {name.split("/")[0] for name in before if not np.array_equal(before[name], after[name])}
+    assert moved == {"critic", "observations"}
 
 
 def test_learning_rate_falls_to_zero_over_the_epochs(tiny, eager):
