@@ -107,7 +107,9 @@ class PPOAgentTrainer:
         """Mean unshaped reward of deterministic episodes, always the same ones."""
         began = time.perf_counter()
         config, agent = self.config, self.agent
-        envs = make_vector_env(config.env, config.validation_episodes, config.max_episode_steps, config.backend)
+        episodes = config.validation_episodes
+        groups = -(-episodes // 25)  # small enough that few environments wait for their group's longest episode
+        envs = make_vector_env(config.env, episodes, config.max_episode_steps, config.backend, groups)
         try:
             return validate(agent.behaviour(), agent.action_map, envs, self._validation_seed)
         finally:

@@ -60,6 +60,7 @@ BIPEDAL_WALKER = PPOConfig(
     learning_rate=5e-4,
     critic_learning_rate=1.5e-3,
     best_metric="validation",
+    validate_every=10,
 )
 
 # The walker's numbers on rough ground, which needs many more steps.

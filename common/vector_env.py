@@ -173,11 +173,21 @@ def resolve_backend(backend: str, env_id: str) -> str:
     raise UserError(f"EnvPool does not carry {env_id}: use --backend gymnasium")
 
 
-def make_vector_env(env_id: str, num_envs: int, max_episode_steps: int | None, backend: str) -> VectorEnv:
-    """`backend` as `resolve_backend` returns it."""
+def make_vector_env(
+    env_id: str, num_envs: int, max_episode_steps: int | None, backend: str, groups: int | None = None
+) -> VectorEnv:
+    """`num_envs` environments.
+
+    Args:
+        backend: as `resolve_backend` returns it.
+        groups: how many, of sizes as equal as can be; None makes two that take turns on EnvPool, one on
+            Gymnasium, whose environments step in this thread anyway.
+    """
+    if groups is None:
+        groups = 1 if backend == "gymnasium" else 2
+    sizes = [len(part) for part in np.array_split(np.arange(num_envs), min(groups, num_envs))]
     if backend == "gymnasium":
-        return VectorEnv([GymnasiumGroup(env_id, num_envs, max_episode_steps)])
+        return VectorEnv([GymnasiumGroup(env_id, size, max_episode_steps) for size in sizes])
     max_episode_steps = step_limit(env_id, max_episode_steps)  # EnvPool's own are not always Gymnasium's
-    sizes = [num_envs] if num_envs == 1 else [num_envs - num_envs // 2, num_envs // 2]
     threads = max(1, (os.cpu_count() or 1) // len(sizes))
     return VectorEnv([EnvPoolGroup(env_id, size, max_episode_steps, min(threads, size)) for size in sizes])

@@ -260,15 +260,18 @@ def test_validation_scores_whole_deterministic_episodes(tiny, backend, env):
         pytest.importorskip("envpool")
     trainer = PPOAgentTrainer(tiny.replace(env=env, max_episode_steps=None))
     agent, seed = trainer.agent, 11
-    envs = make_vector_env(env, 5, None, backend)
+    envs = make_vector_env(env, 5, None, backend, groups=2)
     score = validate(agent.behaviour(), agent.action_map, envs, seed)
     assert score == validate(agent.behaviour(), agent.action_map, envs, seed)
     assert score != validate(agent.behaviour(), agent.action_map, envs, seed + 1)
     envs.close()
     if backend == "gymnasium":
-        first = int(np.random.SeedSequence(seed).generate_state(1)[0]) % 2**31
-        expected = evaluation.evaluate(agent.behaviour(), agent.action_map, env, None, 5, True, first).returns.mean()
-        assert score == pytest.approx(expected)
+        seeds = [int(s) % 2**31 for s in np.random.SeedSequence(seed).generate_state(2)]  # of groups of 3 and 2
+        returns = [
+            evaluation.evaluate(agent.behaviour(), agent.action_map, env, None, size, True, first).returns
+            for size, first in zip((3, 2), seeds)
+        ]
+        assert score == pytest.approx(np.concatenate(returns).mean())
     trainer.close()
 
 
