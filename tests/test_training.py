@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose, assert_array_equal
-from tiny_envs import Schedule
+from tiny_envs import Lengths, Schedule
 
 from Agent import UPDATE_METRICS, Agent
 from common import evaluation, run_folder, session
@@ -273,6 +273,17 @@ def test_validation_scores_whole_deterministic_episodes(tiny, backend, env):
         ]
         assert score == pytest.approx(np.concatenate(returns).mean())
     trainer.close()
+
+
+def test_validation_counts_each_environments_first_episode_whole(tiny):
+    agent = PPOAgentTrainer(tiny.replace(env="tests/Lengths-v0", max_episode_steps=None)).agent
+    envs = make_vector_env("tests/Lengths-v0", 10, None, "gymnasium", groups=3)
+    first = [int(s) % 2**31 for s in np.random.SeedSequence(7).generate_state(3)]  # of groups of 4, 3 and 3
+    lengths = [Lengths.length(seed + i) for seed, size in zip(first, (4, 3, 3)) for i in range(size)]
+    assert len(set(lengths)) > 3
+    expected = np.mean([length * (length + 1) / 2 for length in lengths])
+    assert validate(agent.behaviour(), agent.action_map, envs, 7) == pytest.approx(expected)
+    envs.close()
 
 
 def test_validation_judges_the_second_half_and_disturbs_nothing(tiny, eager):
