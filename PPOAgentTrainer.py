@@ -147,7 +147,10 @@ class PPOAgentTrainer:
         """One epoch of learning from the trajectory at hand; `progress`: share of the epochs that are over."""
         began = time.perf_counter()
         config = self.config
-        batch, explained_variance = self._batch()
+        gamma = config.gamma
+        if config.final_gamma is not None:
+            gamma = funcs.discount_schedule(gamma, config.final_gamma, progress)
+        batch, explained_variance = self._batch(gamma)
         samples = config.steps_per_epoch
         actor_rows = minibatch_rows(samples, config.minibatch_size, config.passes, self._shuffle)  # [K, B]
         critic_rows = minibatch_rows(samples, config.minibatch_size, config.passes, self._shuffle)  # [K, B]
@@ -162,7 +165,7 @@ class PPOAgentTrainer:
         timing.update += time.perf_counter() - began
         return metrics | {"explained_variance": explained_variance, "learning_rate": learning_rates[0]}
 
-    def _batch(self) -> tuple[Batch, float]:
+    def _batch(self, gamma: float) -> tuple[Batch, float]:
         """The trajectory at hand as a flat batch, and how well the critic foresaw its value targets."""
         config, trajectory = self.config, self._trajectory
         steps, num_envs = trajectory.rewards.shape
@@ -178,7 +181,7 @@ class PPOAgentTrainer:
         if config.truncation_is_terminal:
             terminated = terminated | truncated
         advantages = funcs.generalized_advantages(
-            rewards, values, terminated, truncated, trajectory.valid, config.gamma, config.gae_lambda
+            rewards, values, terminated, truncated, trajectory.valid, gamma, config.gae_lambda
         )  # [T, N]
         targets = advantages + values[:-1]  # [T, N]
         valid = trajectory.valid

@@ -74,6 +74,8 @@ class PPOConfig:
     # -- advantages --
     gamma: float = 0.99
     """Discount of a step."""
+    final_gamma: float | None = None
+    """Discount at the end of the training; the horizon 1/(1 − γ) goes there by equal factors. None keeps gamma."""
     gae_lambda: float = 0.95
     """0: one-step advantages, 1: Monte-Carlo ones."""
     truncation_is_terminal: bool = False
@@ -120,6 +122,11 @@ class PPOConfig:
             raise UserError(
                 f"steps_per_epoch {self.steps_per_epoch} is not divisible by num_envs {self.num_envs}: "
                 f"try --steps-per-epoch {max(1, round(self.steps_per_epoch / self.num_envs)) * self.num_envs}"
+            )
+        if self.final_gamma is not None and max(self.gamma, self.final_gamma) == 1:
+            raise UserError(
+                f"gamma {self.gamma} and final_gamma {self.final_gamma}: expected both below 1, since 1/(1 − γ) "
+                "goes from one to the other; leave --final-gamma out to keep gamma 1"
             )
         if self.minibatch_size > self.steps_per_epoch:
             raise UserError(
@@ -184,6 +191,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "mean_gain": (0, math.inf, "0 or more"),
     "initial_std": (1e-6, math.inf, "above 0"),
     "gamma": (0, 1, "0 to 1"),
+    "final_gamma": (0, 1, "0 to 1"),
     "gae_lambda": (0, 1, "0 to 1"),
     "passes": (1, math.inf, "1 or more"),
     "minibatch_size": (1, math.inf, "1 or more"),

@@ -97,6 +97,15 @@ def linear_schedule(start: float, end: float, fraction: float) -> float:
     return start + (end - start) * min(max(fraction, 0.0), 1.0)
 
 
+def discount_schedule(start: float, end: float, fraction: float) -> float:
+    """The discount after `fraction` (cut to [0, 1]) of the way from start to end, both below 1.
+
+    The horizon 1 / (1 − γ) grows by the same factor with every step of the way.
+    """
+    fraction = min(max(fraction, 0.0), 1.0)
+    return 1.0 - (1.0 - start) ** (1.0 - fraction) * (1.0 - end) ** fraction
+
+
 def format_seconds(seconds: float) -> str:
     """Hours, minutes and seconds: 3725.4 → '1:02:05'."""
     whole = round(seconds)

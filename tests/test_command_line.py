@@ -78,6 +78,7 @@ MISTAKES = {
     "negative epochs": (["pendulum", "--epochs", "-1"], ["epochs is -1", "1 or more"]),
     "no epochs": (["pendulum", "--epochs", "0"], ["epochs is 0"]),
     "NaN": (["pendulum", "--gamma", "nan"], ["gamma is nan", "0 to 1"]),
+    "no horizon": (["pendulum", "--gamma", "1", "--final-gamma", "0.9"], ["final_gamma 0.9", "below 1"]),
     "infinity": (["pendulum", "--learning-rate", "inf"], ["learning_rate is inf"]),
     "negative seed": (["pendulum", "--seed", "-1"], ["seed is -1"]),
     "empty layer": (["pendulum", "--hidden-sizes", "8", "0"], ["hidden_sizes"]),

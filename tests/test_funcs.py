@@ -340,6 +340,11 @@ def test_linear_schedule_worked_by_hand(fraction, value):
     assert funcs.linear_schedule(8, 2, fraction) == value
 
 
+@pytest.mark.parametrize("fraction, value", [(-1, 0.9), (0, 0.9), (0.5, 0.99), (1, 0.999), (2, 0.999)])
+def test_discount_schedule_multiplies_the_horizon(fraction, value):
+    assert funcs.discount_schedule(0.9, 0.999, fraction) == pytest.approx(value)
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [

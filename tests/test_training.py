@@ -18,7 +18,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tiny_envs import Lengths, Schedule
 
 from Agent import UPDATE_METRICS, Agent
-from common import evaluation, run_folder, session
+from common import evaluation, funcs, run_folder, session
 from common.behaviour import NormalBehaviour
 from common.config import PPOConfig, RunOptions
 from common.env_wrappers import reward_design
@@ -186,6 +186,21 @@ def test_timeouts_are_bootstrapped_unless_taken_for_an_end(tiny, eager):
         expected = trajectory.rewards + 0.9 * following
         assert_allclose(targets[trajectory.valid], expected[trajectory.valid], rtol=1e-4, atol=1e-4)
         assert np.abs(values[20]).min() > 1e-3  # so that the two cases differ
+
+
+def test_the_discount_moves_to_its_final_value(tiny, eager, monkeypatch):
+    discounts, advantages = [], funcs.generalized_advantages
+
+    def watch(rewards, values, terminated, truncated, valid, gamma, gae_lambda):
+        discounts.append(gamma)
+        return advantages(rewards, values, terminated, truncated, valid, gamma, gae_lambda)
+
+    monkeypatch.setattr(funcs, "generalized_advantages", watch)
+    trainer = PPOAgentTrainer(tiny.replace(epochs=2, gamma=0.9, final_gamma=0.999, adopt_best=False))
+    trainer.train()
+    trainer.train(1)
+    # Horizons of 10, 100 and 10 · 100^(2/3) steps: halfway, then two of three epochs are over.
+    assert discounts == pytest.approx([0.9, 0.99, 1 - 0.1 * 0.01 ** (2 / 3)])
 
 
 def test_rewards_are_divided_by_the_std_of_all_of_them_and_not_shifted(tiny, eager):
@@ -379,6 +394,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "scale_rewards": (False, {}),
     "normalize_advantages": ("running_std", {}),
     "gamma": (0.9, {}),
+    "final_gamma": (0.5, {}),
     "gae_lambda": (0.5, {}),
     "truncation_is_terminal": (True, {}),
     "passes": (3, {}),
