@@ -34,7 +34,7 @@ class Group(Protocol):
 class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
     """`SyncVectorEnv` for Box spaces and next-step autoreset, without infos.
 
-    Its general `step` costs a fifth of what a walker's step does where there is one environment (LOG.md).
+    Where there is one environment its general `step` takes 12% longer than this one with the walker (LOG.md).
     """
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
