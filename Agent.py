@@ -16,7 +16,7 @@ import tensorflow as tf
 from common import distributions, losses, networks
 from common.behaviour import NormalBehaviour, Normalizer
 from common.config import PPOConfig
-from common.errors import UserError
+from common.errors import NotFiniteError, UserError
 from common.funcs import RunningStatistics
 from common.records import Batch
 from common.spaces import ActionMap
@@ -31,6 +31,7 @@ UPDATE_METRICS = (
     "gradient_norm_actor",
     "gradient_norm_critic",
 )
+AVERAGED_METRICS = ("loss_actor", "loss_critic", "gradient_norm_actor", "gradient_norm_critic")  # over all passes
 
 
 class Agent:
@@ -148,14 +149,36 @@ class Agent:
         Returns:
             UPDATE_METRICS: losses and gradient norms as means over all minibatches, the rest over
             those of the last pass.
+
+        Raises:
+            NotFiniteError: a loss, a gradient or a weight became NaN or infinite; the agent is as it was before.
         """
+        before = self._learned_state()
         self.actor_optimizer.learning_rate = learning_rate
         self.critic_optimizer.learning_rate = learning_rate if critic_learning_rate is None else critic_learning_rate
         table = self._compiled_update(batch, actor_rows, critic_rows).numpy()  # [K, metrics]
+        fault = self._not_finite(table)
+        if fault is not None:
+            self._load_learned_state(before)
+            raise NotFiniteError(f"training diverged, {fault} is NaN or infinite: lower the learning rates")
         overall = table.mean(axis=0)  # [metrics]
         last_pass = table[-(len(table) // self.config.passes) :].mean(axis=0)  # [metrics]
-        averaged = ("loss_actor", "loss_critic", "gradient_norm_actor", "gradient_norm_critic")
-        return {name: float(overall[i] if name in averaged else last_pass[i]) for i, name in enumerate(UPDATE_METRICS)}
+        return {
+            name: float(overall[i] if name in AVERAGED_METRICS else last_pass[i])
+            for i, name in enumerate(UPDATE_METRICS)
+        }
+
+    def _not_finite(self, table: np.ndarray) -> str | None:
+        """What first became NaN or infinite in an update with this table of metrics [K, metrics]."""
+        decisive = [UPDATE_METRICS.index(name) for name in AVERAGED_METRICS]
+        steps, columns = np.nonzero(~np.isfinite(table[:, decisive]))
+        if len(steps):
+            return f"{AVERAGED_METRICS[columns[0]]} of minibatch {steps[0] + 1} of {len(table)}"
+        for network in (self.actor, self.critic):
+            for variable in network.trainable_variables:
+                if not np.isfinite(variable.numpy()).all():
+                    return f"{variable.path} after the last minibatch"
+        return None
 
     def _update(self, batch: Batch, actor_rows: tf.Tensor, critic_rows: tf.Tensor) -> tf.Tensor:
         batch = Batch(*(tf.convert_to_tensor(column) for column in batch))
@@ -243,11 +266,27 @@ class Agent:
             network.set_weights([state[f"{name}/{i}"] for i in range(len(network.weights))])
         self.observation_statistics.load_state({k: state[f"observations/{k}"] for k in ("count", "mean", "m2")})
 
+    def _learned_state(self) -> list[np.ndarray]:
+        """Copies of what an update changes."""
+        return [np.array(variable) for variable in self._learned()]
+
+    def _load_learned_state(self, state: list[np.ndarray]) -> None:
+        for variable, array in zip(self._learned(), state):
+            variable.assign(array)
+
+    def _learned(self) -> list[keras.Variable]:
+        return [
+            *self.actor.trainable_variables,
+            *self.critic.trainable_variables,
+            *self.actor_optimizer.variables,
+            *self.critic_optimizer.variables,
+        ]
+
     def state(self) -> dict[str, np.ndarray]:
         """Everything that changes, as named arrays: weights, Adams, statistics, best parameters."""
         state = self._policy_state() | {"best_metric": np.float64(self.best_metric)}
         for name, optimizer in (("actor_adam", self.actor_optimizer), ("critic_adam", self.critic_optimizer)):
-            state |= {f"{name}/{i}": np.asarray(variable) for i, variable in enumerate(optimizer.variables)}
+            state |= {f"{name}/{i}": np.array(variable) for i, variable in enumerate(optimizer.variables)}
         if self._best is not None:
             state |= {f"best/{name}": array for name, array in self._best.items()}
         return state

@@ -15,18 +15,22 @@ from collections.abc import Callable
 
 import numpy as np
 
-from Agent import Agent
+from Agent import UPDATE_METRICS, Agent
 from common import checkpoint, funcs, session
 from common.command_line import one_line_errors, parse
 from common.config import PPOConfig
 from common.env_wrappers import reward_design
+from common.errors import NotFiniteError
 from common.make_env import make_env, step_limit
-from common.records import Batch, Episodes, EpochResult, Timing, Trajectory, from_table, to_table
+from common.networks import MAX_STD
+from common.records import Batch, Episodes, EpochResult, Timing, Trajectory, from_columns, to_columns
 from common.rollout import Collector, minibatch_rows, padded_rows
 from common.validation import validate
 from common.vector_env import make_vector_env, resolve_backend
 
 EpochCallback = Callable[[EpochResult], None]
+RUNAWAY_STD = 10.0  # half action ranges; a policy this wide tosses coins
+SKIPS_IN_A_ROW = 10  # updates that are undone before training stops anyway
 
 
 class PPOAgentTrainer:
@@ -52,7 +56,15 @@ class PPOAgentTrainer:
         self.agent = Agent(env.observation_space, env.action_space, config, int(agent_seed))
         env.close()
         self.envs = make_vector_env(config.env, config.num_envs, config.max_episode_steps, config.backend)
-        self._collector = Collector(self.envs, self.agent.action_map, steps, int(collector_seed))
+        self.warn: Callable[[str], None] = print
+        self._collector = Collector(
+            self.envs,
+            self.agent.action_map,
+            steps,
+            int(collector_seed),
+            config.environment_restarts,
+            lambda line: self.warn(line),
+        )
         self._shuffle = np.random.default_rng(shuffle_seed)
         self._validation_seed = int(validation_seed)
         self._reward_design = reward_design(config)
@@ -62,6 +74,7 @@ class PPOAgentTrainer:
         self._trajectory: Trajectory | None = None
         self._shaped: np.ndarray | None = None  # [T, N] shaped rewards of that trajectory
         self._seconds = 0.0
+        self._skipped = 0  # updates in a row that were undone
         self.epoch = 0
         self.results: list[EpochResult] = []
 
@@ -92,7 +105,7 @@ class PPOAgentTrainer:
     def _run_epoch(self, last: int) -> EpochResult:
         """Train on the trajectory at hand, then collect the next, which scores this epoch. `last`: the final epoch."""
         timing = Timing()
-        metrics = self._update(self.epoch / last, timing)
+        metrics = self._checked_update(self.epoch / last, timing)
         episodes = self._collect(timing)
         self.epoch += 1
         judged = self.config.best_metric == "validation" and self._validation_due(last)
@@ -118,14 +131,12 @@ class PPOAgentTrainer:
 
     def _collect(self, timing: Timing) -> Episodes:
         """A new trajectory, its shaped rewards, and the episodes that ended in it."""
-        if self.epoch % self._restart_every == 0 and self.epoch > 0:
-            seed = np.random.SeedSequence([self.config.seed, self.epoch]).generate_state(1)[0]
-            self._collector.restart(int(seed))
-            self._running_returns[:] = 0.0
+        if self._collector.must_restart or (self.epoch % self._restart_every == 0 and self.epoch > 0):
+            self._restart_environments([self.epoch])
         elif self.config.restart_each_epoch and (self.epoch > 0 or self._trajectory is not None):
             self._collector.restart()
             self._running_returns[:] = 0.0
-        self._take_up(self._collector.collect(self.agent.behaviour(), timing))
+        self._take_up(self._collect_finite(timing))
         trajectory = self._trajectory
         ended = trajectory.terminated | trajectory.truncated  # [T, N]
         if self.config.restart_each_epoch:  # the quirk: what is cut counts as whole
@@ -135,6 +146,24 @@ class PPOAgentTrainer:
         )
         return episodes
 
+    def _restart_environments(self, when: list[int]) -> None:
+        seed = np.random.SeedSequence([self.config.seed, *when]).generate_state(1)[0]
+        self._collector.restart(int(seed))
+        self._running_returns[:] = 0.0
+
+    def _collect_finite(self, timing: Timing) -> Trajectory:
+        """A trajectory without NaN or infinity, in as many attempts as the config allows."""
+        attempt = 0
+        while True:
+            try:
+                return self._collector.collect(self.agent.behaviour(), timing)
+            except NotFiniteError as error:
+                attempt += 1
+                if self.config.on_not_finite == "stop" or attempt > self.config.environment_restarts:
+                    raise
+                self.warn(f"warning: {error}; the epoch is collected anew")
+                self._restart_environments([self.epoch, attempt])
+
     def _take_up(self, trajectory: Trajectory) -> None:
         """Make a trajectory the one at hand."""
         self._trajectory = trajectory
@@ -142,6 +171,26 @@ class PPOAgentTrainer:
             trajectory.rewards, trajectory.terminated, trajectory.truncated, trajectory.episode_steps
         )  # [T, N]
         self._shaped = np.where(trajectory.valid, shaped, 0.0)  # [T, N]
+
+    def _checked_update(self, progress: float, timing: Timing) -> dict[str, float]:
+        """`_update`; one that came to NaN or infinity is undone, and its metrics are NaN."""
+        try:
+            metrics = self._update(progress, timing)
+        except NotFiniteError as error:
+            self._skipped += 1
+            if self.config.on_not_finite == "stop" or self._skipped > SKIPS_IN_A_ROW:
+                raise
+            self.warn(f"warning: {error}; the update of epoch {self.epoch + 1} is undone")
+            names = (*UPDATE_METRICS, "explained_variance", "learning_rate")
+            return dict.fromkeys(names, float("nan"))
+        self._skipped = 0
+        before = self.results[-1].mean_std if self.results else 0.0
+        if metrics["mean_std"] > RUNAWAY_STD >= before:
+            self.warn(
+                f"warning: the policy's standard deviation runs away, on average it is {metrics['mean_std']:.1f} half "
+                f"action ranges (bounded at {MAX_STD:g}): lower --entropy-coefficient"
+            )
+        return metrics
 
     def _update(self, progress: float, timing: Timing) -> dict[str, float]:
         """One epoch of learning from the trajectory at hand; `progress`: share of the epochs that are over."""
@@ -282,10 +331,11 @@ class PPOAgentTrainer:
                 "trainer": {
                     "epoch": np.int64(self.epoch),
                     "seconds": np.float64(self._seconds),
+                    "skipped": np.int64(self._skipped),
                     "running_returns": self._running_returns,
                     "shuffle": checkpoint.pack_generator(self._shuffle),
-                    "results": to_table(self.results),
                 },
+                "results": to_columns(self.results),
             }
         )
 
@@ -307,7 +357,8 @@ class PPOAgentTrainer:
         self._seconds = float(trainer["seconds"])
         self._running_returns = trainer["running_returns"].copy()
         checkpoint.load_generator(self._shuffle, trainer["shuffle"])
-        self.results = from_table(trainer["results"])
+        self._skipped = int(trainer["skipped"])
+        self.results = from_columns(checkpoint.part(state, "results"))
 
     def close(self) -> None:
         self.envs.close()

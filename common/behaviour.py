@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 
-from common.networks import MIN_STD, StateIndependentStd
+from common.networks import MAX_STD, MIN_STD, StateIndependentStd
 
 OBSERVATION_CUT = 10.0  # standard deviations; what lies beyond would blow the networks up
 Activation = Callable[[np.ndarray], np.ndarray]
@@ -70,7 +70,7 @@ class NormalBehaviour:
         spread = actor.get_layer("std")
         self._fixed_std = None
         if isinstance(spread, StateIndependentStd):
-            self._fixed_std = np.maximum(np.exp(spread.get_weights()[0]), MIN_STD)  # [A]
+            self._fixed_std = np.clip(np.exp(spread.get_weights()[0]), MIN_STD, MAX_STD)  # [A]
         else:
             self._std = _dense(spread)
 
@@ -82,7 +82,7 @@ class NormalBehaviour:
         mean = _apply(self._mean, features)  # [n, A]
         if self._fixed_std is not None:
             return mean, self._fixed_std
-        return mean, np.maximum(_apply(self._std, features), MIN_STD)
+        return mean, np.clip(_apply(self._std, features), MIN_STD, MAX_STD)
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions [n, A] for observations [n, S]: mean + std·noise, or the mean where noise is None.

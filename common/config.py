@@ -29,8 +29,9 @@ class PPOConfig:
     """Steps after which an episode is truncated; None keeps the environment's own limit."""
     reward_design: RewardDesignName = "unchanged"
     """What is rewarded instead of the environment's own reward."""
-    backend: Literal["auto", "gymnasium", "envpool"] = "auto"
-    """Who steps the environments; auto takes EnvPool where it is installed and has the environment."""
+    backend: Literal["auto", "gymnasium", "envpool", "processes"] = "auto"
+    """Who steps the environments; auto takes EnvPool where it is installed and has the environment,
+    else Gymnasium in this process. Processes serve environments that are slow or crash: one each."""
     num_envs: int = 16
     """Environments side by side."""
 
@@ -104,6 +105,12 @@ class PPOConfig:
     """Gradients are scaled down to this global norm, each network's for itself; None leaves them."""
     saturating_log_prob: bool = False
     """Quirk of 2021: log(p + 1e-8) instead of log p."""
+
+    # -- faults --
+    environment_restarts: int = 3
+    """How often an environment that fails is built anew, its episode cut; the next failure ends the run."""
+    on_not_finite: Literal["stop", "skip"] = "stop"
+    """NaN or infinity: stop the run, or skip, which collects the epoch anew or undoes the update."""
 
     # -- best parameters --
     best_metric: MetricName = "mean_episode_reward"
@@ -201,6 +208,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "clip_range": (0, math.inf, "0 or more"),
     "entropy_coefficient": (0, math.inf, "0 or more"),
     "max_gradient_norm": (1e-45, math.inf, "above 0"),
+    "environment_restarts": (0, math.inf, "0 or more"),
     "validate_every": (1, math.inf, "1 or more"),
     "validation_episodes": (1, math.inf, "1 or more"),
 }

@@ -3,14 +3,14 @@
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from common.networks import MIN_STD
+from common.networks import MAX_STD, MIN_STD
 
 tfd = tfp.distributions
 
 
 def normal_policy(mean: tf.Tensor, std: tf.Tensor) -> tfd.Normal:
     """A Normal per action dimension, [B, A]; sum its log-probabilities over A for an action's."""
-    return tfd.Normal(mean, tf.maximum(std, MIN_STD))
+    return tfd.Normal(mean, tf.clip_by_value(std, MIN_STD, MAX_STD))
 
 
 def log_prob(policy: tfd.Normal, actions: tf.Tensor, saturating: bool = False) -> tf.Tensor:

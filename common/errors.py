@@ -5,6 +5,10 @@ class UserError(Exception):
     """A foreseeable mistake; programs print its one line and exit with code 2."""
 
 
+class NotFiniteError(UserError):
+    """NaN or infinity, from an environment or in an update; the line names its place."""
+
+
 class StoppedError(Exception):
     """A signal asked the run to stop, and it did so in good order."""
 

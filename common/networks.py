@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 MIN_STD = 1e-6  # keeps log-probabilities finite should softplus or exp underflow
+MAX_STD = 100.0  # beyond, an action is the toss of a coin; a bonus too strong would drive it to infinity
 
 
 def torso_sizes(hidden_sizes: tuple[int, ...], observation_size: int, action_size: int) -> tuple[int, ...]:

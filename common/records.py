@@ -5,6 +5,7 @@ S: observation dimensions; M = T·N: steps of an epoch; B: minibatch; E: finishe
 """
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -97,12 +98,15 @@ COLUMNS = [column.name for column in dataclasses.fields(EpochResult)]
 TIMING_COLUMNS = [column.name for column in dataclasses.fields(EpochResult) if column.metadata.get("timing")]
 
 
-def to_table(rows: list[EpochResult]) -> np.ndarray:
-    """[epochs, columns] float64, in the order of COLUMNS."""
-    return np.array([[getattr(row, name) for name in COLUMNS] for row in rows], np.float64).reshape(-1, len(COLUMNS))
+def to_columns(rows: list[EpochResult]) -> dict[str, np.ndarray]:
+    """Every column by its name, [epochs] float64."""
+    return {name: np.array([getattr(row, name) for row in rows], np.float64) for name in COLUMNS}
 
 
-def from_table(table: np.ndarray) -> list[EpochResult]:
-    """What `to_table` made a table of."""
-    kinds = [column.type for column in dataclasses.fields(EpochResult)]
-    return [EpochResult(*(kind(cell) for kind, cell in zip(kinds, row))) for row in table]
+def from_columns(columns: Mapping[str, np.ndarray]) -> list[EpochResult]:
+    """What `to_columns` took apart. Columns of a later version than the one that wrote them are NaN, 0 or False."""
+    fields = dataclasses.fields(EpochResult)
+    epochs = len(columns["epoch"])
+    missing = {field.name: np.full(epochs, np.nan if field.type is float else 0) for field in fields}
+    table = zip(*({**missing, **columns}[field.name] for field in fields))
+    return [EpochResult(*(field.type(cell) for field, cell in zip(fields, row))) for row in table]

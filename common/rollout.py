@@ -1,7 +1,7 @@
 """Collecting an epoch, and cutting it into minibatches."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -9,7 +9,8 @@ from threadpoolctl import ThreadpoolController
 from common import funcs
 from common.behaviour import NormalBehaviour
 from common.checkpoint import load_generator, pack_generator
-from common.errors import UserError
+from common.env_groups import Group
+from common.errors import NotFiniteError, UserError
 from common.records import Timing, Trajectory
 from common.spaces import ActionMap
 from common.vector_env import VectorEnv
@@ -23,10 +24,23 @@ class Collector:
         action_map: from policy actions to the environments'.
         steps: T, steps of an epoch in each environment.
         seed: of the environments and of the exploration noise.
+        restarts: how many failing environments may be built anew.
+        warn: told of each, with its traceback.
     """
 
-    def __init__(self, envs: VectorEnv, action_map: ActionMap, steps: int, seed: int) -> None:
+    def __init__(
+        self,
+        envs: VectorEnv,
+        action_map: ActionMap,
+        steps: int,
+        seed: int,
+        restarts: int = 0,
+        warn: Callable[[str], None] = print,
+    ) -> None:
         self.envs = envs
+        self.warn = warn
+        self._restarts = restarts
+        self._faults = 0  # since training began
         self._action_map = action_map
         self._steps = steps
         self._threads = ThreadpoolController()
@@ -37,7 +51,7 @@ class Collector:
     def restart(self, seed: int | None = None) -> None:
         """Throw the running episodes away and start new ones; without a seed the generators go on."""
         if seed is not None:
-            self._seed, self._since_seed = seed, []
+            self._seed, self._since_seed, self.must_restart = seed, [], False
         else:
             self._since_seed.append(None)
         self._reset(seed)
@@ -51,7 +65,8 @@ class Collector:
         """One epoch. Each group steps while the policy chooses for the other.
 
         Raises:
-            UserError: an environment or the policy returned NaN or infinity.
+            NotFiniteError: an environment or the policy returned NaN or infinity.
+            UserError: environments failed more often than they may.
         """
         steps, num_envs = self._steps, self.envs.num_envs
         observations = np.empty((steps + 1, num_envs, self._observations[0].shape[1]), np.float32)  # [T+1, N, S]
@@ -77,12 +92,14 @@ class Collector:
                         rewards[t - 1, columns] = received[1]
                         terminated[t - 1, columns] = received[2]
                         truncated[t - 1, columns] = received[3]
+                        if group.faults:
+                            self._note_faults(group, columns.start, t - 1)
                     arrived = clock()
                     timing.environment += arrived - began
                     if t < steps:
                         chosen = behaviour.act(observations[t, columns], noise[t, columns])  # [n, A]
                         if not np.isfinite(chosen.sum()):
-                            raise UserError(_not_finite(observations[t, columns], columns.start, t))
+                            raise NotFiniteError(_not_finite(observations[t, columns], columns.start, t))
                         actions[t, columns] = chosen
                         group.send(self._action_map(chosen))
                         timing.policy += clock() - arrived
@@ -98,10 +115,34 @@ class Collector:
         _check_finite(rewards[..., None], "reward", first=0)
         return Trajectory(observations, actions, rewards, terminated, truncated, valid, episode_steps)
 
+    def _note_faults(self, group: Group, first_env: int, t: int) -> None:
+        """Tells of environments that failed in step t and were built anew.
+
+        What they do cannot be repeated, so `must_restart`: the next epoch has to begin with a seeded restart.
+        """
+        for index, error, details in group.faults:
+            self._faults += 1
+            what = f"environment {first_env + index} failed at step {t} of the epoch: {error}"
+            if self._faults > self._restarts:
+                if details:
+                    self.warn(details.rstrip())
+                raise UserError(
+                    f"{what}; environments were built anew {self._restarts} times before: mend it, "
+                    "or allow more with --environment-restarts"
+                )
+            self.warn(
+                f"warning: {what}; built anew, its episode counts as truncated ({self._faults} of {self._restarts})"
+                + ("\n" + details.rstrip() if details else "")
+            )
+        group.faults.clear()
+        self.must_restart = True
+
     # -- state --
 
     def state(self) -> dict[str, np.ndarray]:
         """What brings the environments back to where they are: the last seed and every action since."""
+        if self.must_restart:
+            return {"faults": np.int64(self._faults), "noise": pack_generator(self._noise)}
         history = [np.zeros(0, np.float32) if actions is None else actions for actions in self._since_seed]
         state = {f"history/{i:05d}": actions for i, actions in enumerate(history)}
         state |= {f"observations/{i}": observations for i, observations in enumerate(self._observations)}
@@ -110,6 +151,7 @@ class Collector:
             "ended": self._ended,
             "episode_steps": self._episode_steps,
             "noise": pack_generator(self._noise),
+            "faults": np.int64(self._faults),
         }
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
@@ -118,6 +160,11 @@ class Collector:
         Raises:
             UserError: they did not, so this is not the machine or the version the run was begun on.
         """
+        self._faults = int(state["faults"])
+        load_generator(self._noise, state["noise"])
+        if "seed" not in state:
+            self.must_restart = True
+            return
         self.restart(int(state["seed"]))
         groups = list(zip(self.envs.groups, self.envs.columns))
         for name in sorted(name for name in state if name.startswith("history/")):
@@ -138,7 +185,6 @@ class Collector:
             )
         self._ended = state["ended"].copy()
         self._episode_steps = state["episode_steps"].copy()
-        load_generator(self._noise, state["noise"])
 
 
 def _not_finite(observations: np.ndarray, first_env: int, t: int) -> str:
@@ -153,7 +199,7 @@ def _environment_fault(n: int, what: str, step: int) -> str:
     where = f"step {step} of the epoch" if step >= 0 else "a reset"
     return (
         f"environment {n} returned NaN or infinity as {what} at {where}: "
-        "training stopped; the environment needs mending"
+        "mend the environment, or collect such epochs anew with --on-not-finite skip"
     )
 
 
@@ -162,7 +208,7 @@ def _check_finite(arrays: np.ndarray, what: str, first: int) -> None:
     finite = np.isfinite(arrays).all(axis=-1)  # [rows, N]
     if not finite.all():
         row, n = np.argwhere(~finite)[0]
-        raise UserError(_environment_fault(n, what, first + row))
+        raise NotFiniteError(_environment_fault(n, what, first + row))
 
 
 def minibatch_rows(samples: int, minibatch_size: int, passes: int, rng: np.random.Generator) -> np.ndarray:

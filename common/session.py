@@ -10,7 +10,7 @@ from filelock import FileLock, Timeout
 
 from common import checkpoint, evaluation, run_folder
 from common.config import PPOConfig, RunOptions
-from common.errors import StoppedError, UserError
+from common.errors import NotFiniteError, StoppedError, UserError
 from common.recorder import Recorder, evaluation_line
 from common.records import EpochResult
 
@@ -35,6 +35,7 @@ class Trainer(Protocol):
     agent: Agent
     epoch: int
     results: list[EpochResult]
+    warn: Callable[[str], None]
 
     def train(self, epochs: int, on_epoch: Callable[[EpochResult], None]) -> dict[str, object]: ...
 
@@ -105,7 +106,12 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions) -> 
                     f"stopped after epoch {epoch} of {config.epochs}; go on with --resume {folder}", stopped
                 )
 
-        results = trainer.train(config.epochs - trainer.epoch, on_epoch)
+        trainer.warn = recorder.say
+        try:
+            results = trainer.train(config.epochs - trainer.epoch, on_epoch)
+        except NotFiniteError as error:
+            trainer.agent.save_weights(folder / run_folder.WEIGHTS)
+            raise UserError(f"{error}; the last good weights are in {folder / run_folder.WEIGHTS}") from None
         if options.figure:
             recorder.draw()
     trainer.agent.save_weights(folder / run_folder.BEST_AGENT)

@@ -11,12 +11,13 @@ from gymnasium.vector import SyncVectorEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.env_groups import BoxVectorEnv, EnvPoolGroup, GymnasiumGroup
 from common.errors import UserError
 from common.make_env import make_env
 from common.records import Timing, Trajectory
 from common.rollout import Collector, minibatch_rows, padded_rows
 from common.spaces import ActionMap
-from common.vector_env import BoxVectorEnv, EnvPoolGroup, GymnasiumGroup, VectorEnv, make_vector_env
+from common.vector_env import VectorEnv, make_vector_env
 
 fast = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 
@@ -186,6 +187,7 @@ class LoggingGroup:
     def __init__(self, number: int, num_envs: int, log: list[tuple[str, int]]) -> None:
         self.number, self.num_envs, self.log = number, num_envs, log
         self.t = 0
+        self.faults = []
         self.seeds: list[int | None] = []
 
     def _observations(self) -> np.ndarray:
@@ -401,7 +403,7 @@ def test_a_walkers_time_limit_truncates_and_the_next_step_only_restarts(backend)
 @pytest.mark.parametrize("env_id, limit", [("BipedalWalker-v3", 60), ("Pendulum-v1", 9)])
 def test_the_lean_vector_environment_steps_as_gymnasiums(env_id, limit):
     makers = [functools.partial(make_env, env_id, limit)] * 3
-    lean, full = BoxVectorEnv(makers, copy=False), SyncVectorEnv(makers)
+    lean, full = BoxVectorEnv(makers, 0, []), SyncVectorEnv(makers)
     np.testing.assert_array_equal(lean.reset(seed=4)[0], full.reset(seed=4)[0])
     rng = np.random.default_rng(0)
     ends = 0

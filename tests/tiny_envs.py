@@ -3,6 +3,10 @@
 All have Box spaces. Ids start with "tests/".
 """
 
+import os
+import time
+from pathlib import Path
+
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
@@ -160,6 +164,49 @@ class Faulty(gymnasium.Env):
         return self._observe(), reward, False, False, {}
 
 
+class Raising(gymnasium.Env):
+    """An episode's step number is its observation; fails in its first episode's step 20, in the way `how` says.
+
+    A new one fails again only if `again`. How: "raise" an error, "die" (the process), "hang".
+    """
+
+    observation_space = Box(-np.inf, np.inf, (1,))
+    action_space = Box(-1.0, 1.0, (1,))
+    marks: Path | None = None  # folder in which those that failed leave a file, over all processes
+
+    def __init__(self, render_mode=None, how="raise", again=False):
+        self.render_mode = render_mode
+        self.how, self.again = how, again
+
+    def _observe(self):
+        return np.array([self._steps], np.float32)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        self._steps += 1
+        if self._steps == 20 and self._fails():
+            if self.how == "raise":
+                raise RuntimeError("the floor gave way\nand so did the roof")
+            if self.how == "die":
+                os._exit(7)
+            time.sleep(3600)
+        return self._observe(), 1.0, False, self._steps == 30, {}
+
+    def _fails(self):
+        """Only one of all environments, and only once, unless `again`."""
+        if self.again or Raising.marks is None:
+            return True
+        try:
+            (Raising.marks / "failed").touch(exist_ok=False)
+            return True
+        except FileExistsError:
+            return False
+
+
 class Plain(gymnasium.Env):
     """Knows nothing of rendering, not even the argument."""
 
@@ -199,5 +246,8 @@ gymnasium.register("tests/Faulty-v0", Faulty)
 gymnasium.register("tests/FaultyStrict-v0", Faulty, kwargs={"strict": True})
 gymnasium.register("tests/FaultyReward-v0", Faulty, kwargs={"what": "reward"})
 gymnasium.register("tests/FaultyReset-v0", Faulty, kwargs={"fault_at": 0})
+gymnasium.register("tests/Raising-v0", Raising)
+gymnasium.register("tests/Dying-v0", Raising, kwargs={"how": "die"})
+gymnasium.register("tests/Hanging-v0", Raising, kwargs={"how": "hang"})
 gymnasium.register("tests/Plain-v0", Plain, max_episode_steps=10)
 gymnasium.register("tests/Wide-v0", Wide, max_episode_steps=50)

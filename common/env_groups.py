@@ -1,0 +1,283 @@
+"""Groups of environments that are stepped together: in this process, in processes of their own, in EnvPool.
+
+All restart an ended environment on its next step (next-step autoreset): that step ignores its action
+and returns the reset observation.
+"""
+
+import contextlib
+import functools
+import multiprocessing
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+import gymnasium
+import numpy as np
+
+from common.errors import UserError
+from common.make_env import make_env
+
+Step = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # observations, rewards, terminated, truncated
+
+
+class Fault(NamedTuple):
+    """An environment that failed in the last step and was built anew."""
+
+    index: int  # in its group
+    error: str  # one line
+    details: str  # its traceback; empty where there is none
+
+
+class Group(Protocol):
+    """Environments that are stepped together. `send` starts a step, `recv` waits for its result.
+
+    An environment that fails in a step seems to have stood still in it and to be truncated by it: its observation
+    is the one before, its reward 0. It is built anew, and the next step resets it like any other. `faults` lists
+    the failures of the last step until somebody empties it.
+    """
+
+    num_envs: int
+    faults: list[Fault]
+
+    def reset(self, seed: int | None) -> np.ndarray: ...  # [n, S]
+
+    def send(self, actions: np.ndarray) -> None: ...  # [n, *action]
+
+    def recv(self) -> Step: ...
+
+    def close(self) -> None: ...
+
+
+class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
+    """`SyncVectorEnv` for Box spaces and next-step autoreset, without infos.
+
+    Where there is one environment its general `step` takes 12% longer than this one with the walker (LOG.md).
+    An environment that raises is built anew; see `Group`.
+    """
+
+    def __init__(self, makers: list[Callable[[], gymnasium.Env]], seed: int, faults: list[Fault]) -> None:
+        super().__init__(makers, copy=False)
+        self._fault_seeds = np.random.default_rng(seed)
+        self._faults = faults
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
+        """As `SyncVectorEnv.step`; the arrays it returns are used again by the next step."""
+        for i, env in enumerate(self.envs):
+            try:
+                if self._autoreset_envs[i]:
+                    self._observations[i], _ = env.reset()
+                    self._rewards[i], self._terminations[i], self._truncations[i] = 0.0, False, False
+                else:
+                    self._observations[i], self._rewards[i], self._terminations[i], self._truncations[i], _ = env.step(
+                        actions[i]
+                    )
+            except Exception as error:  # somebody else's code: whatever it raises is a fault of the environment
+                self._build_anew(i, error)
+        self._autoreset_envs = self._terminations | self._truncations
+        return self._observations, self._rewards, self._terminations, self._truncations, {}
+
+    def _build_anew(self, i: int, error: Exception) -> None:
+        self._faults.append(Fault(i, describe(error), traceback.format_exc()))
+        with contextlib.suppress(Exception):
+            self.envs[i].close()
+        env = self.env_fns[i]()
+        env.reset(seed=int(self._fault_seeds.integers(2**31)))  # the next step resets it again, with this generator
+        self.envs = (*self.envs[:i], env, *self.envs[i + 1 :])
+        self._rewards[i], self._terminations[i], self._truncations[i] = 0.0, False, True
+
+
+def describe(error: BaseException) -> str:
+    """'ValueError: its message', in one line."""
+    return traceback.format_exception_only(error)[-1].strip().splitlines()[0]
+
+
+def cannot_start(env_id: str, error: BaseException) -> UserError:
+    return UserError(
+        f"{env_id} cannot be started, its reset raised {describe(error)}: mend it or choose another --env"
+    )
+
+
+class GymnasiumGroup:
+    """Gymnasium's vector environment: steps in this thread, when its result is asked for.
+
+    A given seed always builds new environments: what BipedalWalker does after a seeded reset still
+    depends on the world it had before.
+    """
+
+    def __init__(self, env_id: str, num_envs: int, max_episode_steps: int | None) -> None:
+        self.num_envs = num_envs
+        self.faults: list[Fault] = []
+        self._env_id = env_id
+        self._makers = [functools.partial(make_env, env_id, max_episode_steps)] * num_envs
+        self._envs: BoxVectorEnv | None = None
+        self._actions: np.ndarray | None = None
+
+    def reset(self, seed: int | None) -> np.ndarray:
+        if seed is not None or self._envs is None:
+            self.close()
+            self._envs = BoxVectorEnv(self._makers, seed or 0, self.faults)
+        try:
+            return self._envs.reset(seed=seed)[0]
+        except Exception as error:
+            raise cannot_start(self._env_id, error) from error
+
+    def send(self, actions: np.ndarray) -> None:
+        self._actions = actions
+
+    def recv(self) -> Step:
+        return self._envs.step(self._actions)[:4]
+
+    def close(self) -> None:
+        if self._envs is not None:
+            self._envs.close()
+            self._envs = None
+
+
+class EnvPoolGroup:
+    """EnvPool: steps in threads of its own from `send` on. A given seed always builds a new pool.
+
+    Stepping goes through EnvPool's native `_send` and `_recv`: its Python layer around them costs 5% of
+    an epoch (LOG.md). `tests/test_rollout.py` holds both ways together.
+    """
+
+    def __init__(self, env_id: str, num_envs: int, max_episode_steps: int | None, num_threads: int) -> None:
+        self.num_envs = num_envs
+        self.faults: list[Fault] = []  # compiled environments raise nothing
+        self._ids = np.arange(num_envs, dtype=np.int32)
+        self._options = {"env_type": "gymnasium", "num_envs": num_envs, "num_threads": num_threads}
+        if max_episode_steps is not None:
+            self._options["max_episode_steps"] = max_episode_steps
+        self._env_id = env_id
+        self._pool = None
+
+    def reset(self, seed: int | None) -> np.ndarray:
+        import envpool
+
+        with _quiet_gymnasium():  # it warns about a space that nobody reads here
+            if seed is not None or self._pool is None:
+                self.close()
+                self._pool = envpool.make(self._env_id, seed=seed or 0, **self._options)
+                keys = self._pool._state_keys
+                self._wanted = [keys.index(key) for key in ("obs", "reward", "done", "trunc")]
+                self._action_type = self._pool.action_space.dtype  # not always Gymnasium's
+            return self._pool.reset()[0]
+
+    def send(self, actions: np.ndarray) -> None:
+        actions = np.ascontiguousarray(actions, dtype=self._action_type)
+        self._pool._send([self._ids, self._ids, actions])  # environments, players, actions
+
+    def recv(self) -> Step:
+        state = self._pool._recv()
+        observations, rewards, done, truncated = (state[i] for i in self._wanted)  # [n, S], [n], [n], [n]
+        return observations, rewards, done & ~truncated, truncated
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+
+class ProcessGroup:
+    """Gymnasium's asynchronous vector environment: a process for each environment.
+
+    A process that dies, or does not answer within `time_limit` seconds, ends the episodes of the whole group: all
+    of them are built anew.
+    """
+
+    def __init__(self, env_id: str, num_envs: int, max_episode_steps: int | None, time_limit: float = 60.0) -> None:
+        self.num_envs = num_envs
+        self.faults: list[Fault] = []
+        self._env_id, self._time_limit = env_id, time_limit
+        self._makers = [functools.partial(_make_in_process, env_id, max_episode_steps)] * num_envs
+        self._envs: gymnasium.vector.AsyncVectorEnv | None = None
+
+    def reset(self, seed: int | None) -> np.ndarray:
+        if seed is not None or self._envs is None:
+            self.close()
+            self._fault_seeds = np.random.default_rng(seed)
+            self._start(seed)
+        else:
+            self._observations = self._asked(lambda: self._envs.reset())[0]
+        return self._observations
+
+    def _start(self, seed: int | None) -> None:
+        self._envs = gymnasium.vector.AsyncVectorEnv(self._makers, copy=False)
+        self._observations = self._asked(lambda: self._envs.reset(seed=seed))[0]  # [n, S], shared with the processes
+        self._failed = False
+
+    def _asked(self, question: Callable[[], Step]) -> Step:
+        try:
+            return question()
+        except Exception as error:
+            self._kill()
+            raise cannot_start(self._env_id, error) from error
+
+    def send(self, actions: np.ndarray) -> None:
+        self._before = self._observations.copy()  # [n, S]; those that do not fail write theirs all the same
+        if self._failed:
+            return  # this step resets, like any after an episode's end
+        with contextlib.suppress(OSError):  # of a dead process; `recv` finds out which
+            self._envs.step_async(actions)
+
+    def recv(self) -> Step:
+        nothing, never = np.zeros(self.num_envs), np.zeros(self.num_envs, bool)
+        if self._failed:
+            self._start(int(self._fault_seeds.integers(2**31)))
+            return self._observations, nothing, never, never
+        try:
+            with _quiet_gymnasium():
+                return self._envs.step_wait(self._time_limit)[:4]
+        except Exception as error:
+            self.faults += self._who_failed(error)
+            self._kill()
+            self._failed, self._observations = True, self._before
+            return self._before, nothing, never, ~never
+
+    def _who_failed(self, error: Exception) -> list[Fault]:
+        """The processes that are dead or silent; else the one whose error it is, which Gymnasium has closed."""
+        time.sleep(0.1)  # so that a process that is dying is dead
+        dead, silent, raised = [], [], []
+        for i, (process, pipe) in enumerate(zip(self._envs.processes, self._envs.parent_pipes)):
+            if pipe is None:
+                raised.append(Fault(i, describe(error), "".join(traceback.format_exception(error))))
+            elif not process.is_alive():
+                dead.append(Fault(i, f"its process died (exit code {process.exitcode})", ""))
+            elif not pipe.poll(0):
+                silent.append(Fault(i, f"its process did not answer within {self._time_limit:g} s", ""))
+        return raised or dead or silent or [Fault(0, describe(error), "")]
+
+    def _kill(self) -> None:
+        """Ends the processes without asking them anything, since one of them may hang."""
+        for process in self._envs.processes:
+            process.kill()
+            process.join()
+        for pipe in self._envs.parent_pipes:
+            if pipe is not None:
+                pipe.close()
+        self._envs.closed = True
+        self._envs = None
+
+    def close(self) -> None:
+        if self._envs is not None:
+            self._kill()
+
+
+def _make_in_process(env_id: str, max_episode_steps: int | None) -> gymnasium.Env:
+    """`make_env`; a worker process leaves Ctrl-C and SIGTERM to the process that trains."""
+    if multiprocessing.parent_process() is not None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    return make_env(env_id, max_episode_steps)
+
+
+@contextlib.contextmanager
+def _quiet_gymnasium() -> Iterator[None]:
+    """Gymnasium's own warnings and errors are kept back: ours say the same in fewer words."""
+    level = gymnasium.logger.min_level
+    gymnasium.logger.min_level = gymnasium.logger.ERROR + 1
+    try:
+        yield
+    finally:
+        gymnasium.logger.min_level = level

@@ -1,0 +1,280 @@
+"""Environments that raise, die or hang; numbers that are none; a spread that runs away."""
+
+import sys
+
+import numpy as np
+import pytest
+import tiny_envs
+
+import PPOAgentTrainer as main_program
+from common import distributions, env_groups, run_folder
+from common.config import PPOConfig
+from common.env_groups import GymnasiumGroup, ProcessGroup
+from common.errors import NotFiniteError, UserError
+from common.networks import MAX_STD
+from PPOAgentTrainer import PPOAgentTrainer
+
+CONFIG = PPOConfig(
+    env="tests/Raising-v0", backend="gymnasium", num_envs=3, epochs=3, steps_per_epoch=120, minibatch_size=40,
+    passes=1, hidden_sizes=(4,),
+)  # fmt: skip
+
+
+@pytest.fixture
+def fails_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(tiny_envs.Raising, "marks", tmp_path)
+
+
+def trained(config: PPOConfig, epochs: int = 3) -> tuple[PPOAgentTrainer, list[str]]:
+    trainer, said = PPOAgentTrainer(config), []
+    trainer.warn = said.append
+    try:
+        trainer.train(epochs)
+    finally:
+        trainer.close()
+    return trainer, said
+
+
+def stepped(group, steps: int) -> tuple[list, list]:
+    """All a group says: observations before each step and after the last, and the steps' other arrays."""
+    observations, rest = [np.array(group.reset(3))], []
+    for _ in range(steps):
+        group.send(np.zeros((group.num_envs, 1), np.float32))
+        received = group.recv()
+        observations.append(np.array(received[0]))
+        rest.append([np.array(column) for column in received[1:]])
+    return observations, rest
+
+
+# -- an environment that fails --
+
+
+def test_one_that_raises_is_cut_and_built_anew_and_the_others_notice_nothing(fails_once):
+    group = GymnasiumGroup("tests/Raising-v0", 3, None)
+    observations, rest = stepped(group, 25)
+    [(index, error, details)] = group.faults
+    assert (index, error) == (0, "RuntimeError: the floor gave way")
+    assert "in step" in details
+    assert "and so did the roof" in details
+    first = [int(row[0, 0]) for row in observations]
+    assert first == [*range(20), 19, 0, 1, 2, 3, 4]  # stood still in the step in which it failed, then was reset
+    assert [int(row[1, 0]) for row in observations] == list(range(26))
+    rewards, terminated, truncated = (np.array([step[i][0] for step in rest]) for i in range(3))
+    assert list(rewards) == [1.0] * 19 + [0.0, 0.0] + [1.0] * 4
+    assert not terminated.any()
+    assert list(np.flatnonzero(truncated)) == [19]
+    group.close()
+
+
+@pytest.mark.parametrize(
+    ("env_id", "error"),
+    [
+        ("tests/Raising-v0", "RuntimeError: the floor gave way"),
+        ("tests/Dying-v0", "its process died (exit code 7)"),
+        ("tests/Hanging-v0", "its process did not answer within 2 s"),
+    ],
+)
+def test_a_process_that_fails_ends_its_groups_episodes(fails_once, env_id, error):
+    group = ProcessGroup(env_id, 3, None, time_limit=2.0)
+    observations, rest = stepped(group, 25)
+    [fault] = group.faults
+    assert fault.error == error
+    for i in range(3):
+        assert [int(row[i, 0]) for row in observations] == [*range(20), 19, 0, 1, 2, 3, 4]
+    assert [list(np.flatnonzero(step[2])) for step in rest] == [[]] * 19 + [[0, 1, 2]] + [[]] * 5
+    assert not any(step[1].any() for step in rest)
+    processes = group._envs.processes
+    group.close()
+    assert not any(process.is_alive() for process in processes)
+
+
+def test_processes_step_as_this_process_does():
+    one, other = GymnasiumGroup("Pendulum-v1", 2, 5), ProcessGroup("Pendulum-v1", 2, 5)
+    for mine, theirs in zip(stepped(one, 12), stepped(other, 12)):
+        np.testing.assert_array_equal(np.array(mine), np.array(theirs))
+    one.close(), other.close()
+
+
+def test_training_goes_on_with_a_new_environment_and_says_which_failed_where(fails_once):
+    trainer, said = trained(CONFIG)
+    assert trainer.epoch == 3
+    [line] = said
+    assert line.startswith("warning: environment 0 failed at step 19 of the epoch: RuntimeError: the floor gave way;")
+    assert "(1 of 3)" in line
+    assert "Traceback" in line
+
+
+@pytest.mark.parametrize("backend", ["gymnasium", "processes"])
+def test_one_that_fails_for_ever_ends_the_run(backend):
+    config = CONFIG.replace(backend=backend, num_envs=1, steps_per_epoch=60, minibatch_size=20)
+    with pytest.raises(UserError, match=r"^environment 0 failed .*built anew 3 times before: mend it, or") as error:
+        trained(config, epochs=20)
+    assert "\n" not in str(error.value)
+
+
+def test_a_reset_that_raises_is_one_line(monkeypatch):
+    def fall(*_, **__):
+        raise ValueError("no floor")
+
+    monkeypatch.setattr(tiny_envs.Raising, "reset", fall)
+    with pytest.raises(UserError, match=r"cannot be started, its reset raised ValueError: no floor"):
+        PPOAgentTrainer(CONFIG)
+
+
+def test_a_run_resumed_after_a_fault_is_the_run_that_was_not_stopped(tmp_path, monkeypatch):
+    rows = []
+    for stopped in (False, True):
+        marks = tmp_path / str(stopped)
+        marks.mkdir()
+        monkeypatch.setattr(tiny_envs.Raising, "marks", marks)
+        trainer = PPOAgentTrainer(CONFIG.replace(adopt_best=False))
+        trainer.warn = lambda line: None
+        trainer.train(1)
+        assert (marks / "failed").exists()
+        if stopped:
+            state = {name: np.array(array) for name, array in trainer.state().items()}
+            trainer.close()
+            trainer = PPOAgentTrainer(CONFIG.replace(adopt_best=False))
+            trainer.load_state(state)
+        trainer.train(2)
+        trainer.close()
+        rows.append([(row.loss_actor, row.avg_steps, row.total_reward) for row in trainer.results])
+    np.testing.assert_array_equal(*rows)
+
+
+# -- numbers that are none --
+
+
+def test_an_epoch_with_nan_is_collected_anew_or_ends_the_run():
+    config = CONFIG.replace(env="tests/FaultyReward-v0", num_envs=1, steps_per_epoch=30, minibatch_size=10)
+    with pytest.raises(
+        NotFiniteError, match="environment 0 returned NaN or infinity as reward at step 9 of the epoch"
+    ):
+        trained(config)
+    trainer, said = trained(config.replace(on_not_finite="skip"))
+    assert len(said) == 3  # it fails whenever it gets that old
+    assert all("returned NaN or infinity as reward at step 9 of the epoch" in line for line in said)
+    assert trainer.epoch == 3
+    assert all(np.isfinite(row.total_reward) for row in trainer.results)
+
+
+def spoil(trainer: PPOAgentTrainer, epochs: list[int]) -> None:
+    """Lets value targets be infinite in some epochs, so that a loss is."""
+    make = trainer._batch
+
+    def batch(gamma):
+        made, explained = make(gamma)
+        if trainer.epoch + 1 in epochs:
+            made.value_targets[17] = np.inf
+        return made, explained
+
+    trainer._batch = batch
+
+
+def weights(trainer: PPOAgentTrainer) -> list[np.ndarray]:
+    return [np.array(variable) for variable in trainer.agent._learned()]
+
+
+@pytest.mark.parametrize("choice", ["stop", "skip"])
+def test_an_update_that_diverges_is_undone(choice):
+    trainer, said = PPOAgentTrainer(CONFIG.replace(env="Pendulum-v1", on_not_finite=choice, adopt_best=False)), []
+    trainer.warn = said.append
+    spoil(trainer, [2])
+    trainer.train(1)
+    before = weights(trainer)
+    place = r"loss_critic of minibatch [123] of 3 is NaN or infinite"
+    if choice == "stop":
+        with pytest.raises(NotFiniteError, match=place):
+            trainer.train(1)
+    else:
+        trainer.train(1)
+        assert np.isnan(trainer.results[-1].loss_critic)
+        [line] = said
+        assert "the update of epoch 2 is undone" in line
+    for one, other in zip(before, weights(trainer)):
+        np.testing.assert_array_equal(one, other)
+    if choice == "skip":
+        trainer.train(1)
+        assert np.isfinite(trainer.results[-1].loss_critic)
+        assert any((one != other).any() for one, other in zip(before, weights(trainer)))
+    trainer.close()
+
+
+def test_weights_that_overflow_are_undone_too():
+    trainer = PPOAgentTrainer(CONFIG.replace(env="Pendulum-v1", learning_rate=3e38, anneal_learning_rate=False))
+    with pytest.raises(NotFiniteError, match="lower the learning rates"):
+        trainer.train(1)
+    assert all(np.isfinite(array).all() for array in weights(trainer))
+    trainer.close()
+
+
+def test_updates_that_never_succeed_end_the_run():
+    trainer, said = PPOAgentTrainer(CONFIG.replace(env="Pendulum-v1", on_not_finite="skip")), []
+    trainer.warn = said.append
+    spoil(trainer, list(range(1, 100)))
+    with pytest.raises(NotFiniteError):
+        trainer.train(50)
+    assert len(said) == main_program.SKIPS_IN_A_ROW
+    trainer.close()
+
+
+def test_the_program_keeps_the_last_good_weights(monkeypatch, tmp_path, capsys):
+    make = PPOAgentTrainer.__init__
+
+    def spoiled(self, *arguments, **named):
+        make(self, *arguments, **named)
+        spoil(self, [3])
+
+    monkeypatch.setattr(PPOAgentTrainer, "__init__", spoiled)
+    settings = (  # noqa: SIM905  (as it is typed)
+        "pendulum --backend gymnasium --epochs 4 --num-envs 2 --steps-per-epoch 128 --minibatch-size 64 --passes 1 "
+        "--hidden-sizes 4 --no-figure --no-tensorboard --name run --runs-folder"
+    ).split()
+    monkeypatch.setattr(sys, "argv", ["PPOAgentTrainer.py", *settings, str(tmp_path)])
+    with pytest.raises(SystemExit) as stop:
+        main_program.main()
+    assert stop.value.code == 2
+    line = capsys.readouterr().err
+    assert line.startswith("error: training diverged, loss_critic of minibatch")
+    assert line.count("\n") == 1
+    with np.load(tmp_path / "run" / run_folder.WEIGHTS) as file:
+        assert all(np.isfinite(file[name]).all() for name in file.files if name != "best_metric")
+
+
+# -- the spread --
+
+
+def test_the_spread_is_bounded_and_the_frozen_copy_agrees():
+    trainer = PPOAgentTrainer(CONFIG.replace(env="Pendulum-v1", initial_std=1e30))
+    observations = np.zeros((1, 3), np.float32)
+    assert float(trainer.agent.policy(observations).stddev()[0, 0]) == MAX_STD
+    assert float(trainer.agent.behaviour().mean_and_std(observations)[1][0]) == MAX_STD
+    trainer.close()
+    assert (
+        float(distributions.normal_policy(np.zeros(1, np.float32), np.full(1, np.inf, np.float32)).stddev()[0])
+        == MAX_STD
+    )
+
+
+def test_a_spread_that_runs_away_is_reported_once():
+    config = CONFIG.replace(env="Pendulum-v1", entropy_coefficient=1e3, learning_rate=2.0, anneal_learning_rate=False)
+    trainer, said = trained(config, epochs=4)
+    assert trainer.results[-1].mean_std > main_program.RUNAWAY_STD
+    assert [line for line in said if "runs away" in line] == said
+    assert len(said) == 1
+
+
+def test_a_process_ignores_the_signals_of_its_parent():
+    group = ProcessGroup("Pendulum-v1", 1, None)
+    group.reset(0)
+    process = group._envs.processes[0]
+    import os
+    import signal
+
+    os.kill(process.pid, signal.SIGINT)
+    for _ in range(3):
+        group.send(np.zeros((1, 1), np.float32))
+        group.recv()
+    assert not group.faults
+    group.close()
+    assert env_groups.multiprocessing.active_children() == []
