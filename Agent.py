@@ -3,7 +3,6 @@
 An Agent knows weights and nothing of time: epochs, environments and schedules are the trainer's.
 """
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,10 +12,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from common import distributions, losses, networks
+from common import distributions, losses, networks, weights_file
 from common.behaviour import NormalBehaviour, Normalizer
 from common.config import PPOConfig
-from common.errors import NotFiniteError, UserError
+from common.errors import DivergedError
 from common.funcs import RunningStatistics
 from common.records import Batch
 from common.spaces import ActionMap
@@ -151,7 +150,7 @@ class Agent:
             those of the last pass.
 
         Raises:
-            NotFiniteError: a loss, a gradient or a weight became NaN or infinite; the agent is as it was before.
+            DivergedError: a loss, a gradient or a weight became NaN or infinite; the agent is as it was before.
         """
         before = self._learned_state()
         self.actor_optimizer.learning_rate = learning_rate
@@ -160,7 +159,7 @@ class Agent:
         fault = self._not_finite(table)
         if fault is not None:
             self._load_learned_state(before)
-            raise NotFiniteError(f"training diverged, {fault} is NaN or infinite: lower the learning rates")
+            raise DivergedError(f"training diverged, {fault} is NaN or infinite: lower the learning rates")
         overall = table.mean(axis=0)  # [metrics]
         last_pass = table[-(len(table) // self.config.passes) :].mean(axis=0)  # [metrics]
         return {
@@ -303,12 +302,7 @@ class Agent:
 
     def save_weights(self, path: str | Path) -> None:
         """Write `state()` to an .npz file of plain arrays, replacing it whole or not at all."""
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(path.name + ".tmp")
-        with open(unfinished, "wb") as file:
-            np.savez(file, **self.state())
-        unfinished.replace(path)
+        weights_file.write(Path(path), self.state())
 
     def read_weights(self, path: str | Path) -> None:
         """Load what `save_weights` wrote.
@@ -316,22 +310,7 @@ class Agent:
         Raises:
             UserError: missing, damaged, or of an agent with other networks.
         """
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                state = {name: file[name] for name in file.files}
-        except FileNotFoundError:
-            raise UserError(f"no weights at {path}: expected a file that save_weights wrote") from None
-        except (OSError, ValueError, EOFError, KeyError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-            raise UserError(f"{path} cannot be read as weights ({error}): use another copy") from None
-        policy = {name: array.shape for name, array in self._policy_state().items()}
-        expected = {name: array.shape for name, array in self.state().items() if not name.startswith("best/")}
-        if any(name.startswith("best/") for name in state):
-            expected |= {f"best/{name}": shape for name, shape in policy.items()}
-        found = {name: array.shape for name, array in state.items()}
-        if found != expected:
-            wrong = min(name for name in found | expected if found.get(name) != expected.get(name))
-            raise UserError(f"{path} holds other networks (differs at {wrong}): use the run's own config")
-        self.load_state(state)
+        self.load_state(weights_file.read(Path(path), self.state(), self._policy_state()))
 
 
 def _take(batch: Batch, rows: tf.Tensor) -> Batch:

@@ -91,3 +91,36 @@ class NormalBehaviour:
         """
         mean, std = self.mean_and_std(observations)
         return mean if noise is None else mean + std * noise
+
+
+class DeterministicBehaviour:
+    """Acts as an actor made by `common.networks.deterministic_actor`, with or without noise.
+
+    Args:
+        actor: copied; `refresh` copies it again.
+        std: what noise is multiplied by, in units of half the action range.
+    """
+
+    def __init__(self, actor: keras.Model, std: float) -> None:
+        self._std = std
+        layers = [layer for layer in actor.layers if isinstance(layer, keras.layers.Dense)]
+        self._variables = [(layer.kernel.value, layer.bias.value) for layer in layers]
+        self._activations = [_ACTIVATIONS[layer.activation.__name__] for layer in layers]
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Copy the actor as it is now."""
+        self._layers = [
+            (kernel.numpy(), bias.numpy(), activation)
+            for (kernel, bias), activation in zip(self._variables, self._activations)
+        ]
+
+    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+        """Actions [n, A] in [−1, 1] for observations [n, S]: cut from μ + std·noise, or μ where noise is None."""
+        features = np.asarray(observations, dtype=np.float32)  # [n, S]
+        for layer in self._layers:
+            features = _apply(layer, features)  # [n, units]
+        if noise is None:
+            return features
+        features += self._std * noise
+        return np.minimum(np.maximum(features, -1.0), 1.0)

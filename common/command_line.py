@@ -7,17 +7,16 @@ import errno
 import io
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import tyro
 
 from common import run_folder
-from common.config import PPOConfig, RunOptions
+from common.config import RunOptions
 from common.errors import StoppedError, UserError
-from common.presets import PRESETS, preset_for_env
 
 T = TypeVar("T")
 _DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
@@ -45,16 +44,22 @@ def one_line_errors() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class _Arguments:
-    config: Annotated[PPOConfig, tyro.conf.arg(name="")]
+class _Arguments(Generic[T]):
+    config: Annotated[T, tyro.conf.arg(name="")]
     options: Annotated[RunOptions, tyro.conf.arg(name="")]
 
 
-def parse(arguments: list[str], program: str) -> tuple[str, PPOConfig, RunOptions]:
+def parse(
+    arguments: list[str], program: str, presets: Mapping[str, T], default_preset: str, fallback: str
+) -> tuple[str, T, RunOptions]:
     """[PRESET] [--setting value ...] → the preset's name, its config with the changes, and the options.
 
-    Without a preset, `--env ID` picks the one made for that environment, else "continuous"; `--resume RUN`
+    Without a preset, `--env ID` picks the first one made for that environment, else `fallback`; `--resume RUN`
     takes the run's own, of which only the number of epochs may be changed.
+
+    Args:
+        presets: those the program knows, all configs of one method.
+        default_preset: where neither a preset nor an environment is named.
 
     Raises:
         UserError: a name or a value is wrong.
@@ -64,21 +69,25 @@ def parse(arguments: list[str], program: str) -> tuple[str, PPOConfig, RunOption
         preset, default = run_folder.read_config(Path(resumed))
     elif arguments and not arguments[0].startswith("-"):
         preset, *arguments = arguments
-        if preset not in PRESETS:
-            near = difflib.get_close_matches(preset, PRESETS, n=2) or list(PRESETS)
+        if preset not in presets:
+            near = difflib.get_close_matches(preset, presets, n=2) or list(presets)
             raise UserError(f"unknown preset {preset!r}: did you mean {' or '.join(near)}?")
     else:
         env = _value_of("--env", arguments)
-        preset = "bipedal-walker" if env is None else preset_for_env(env)
+        made_for_it = (name for name, config in presets.items() if config.env == env)
+        preset = default_preset if env is None else next(made_for_it, fallback)
+    method = type(presets[default_preset])
     if resumed is None:
-        default = PRESETS[preset]
+        default = presets[preset]
+    elif type(default) is not method:
+        raise UserError(f"{resumed} is a run of another method: resume it with the program that began it")
     parsed = parse_settings(
-        tyro.conf.OmitArgPrefixes[_Arguments],
+        tyro.conf.OmitArgPrefixes[_Arguments[method]],
         prog=program,
         args=arguments,
         default=_Arguments(default, RunOptions()),
         description=(
-            f"Usage: {program} [PRESET] [settings]. Presets: {', '.join(PRESETS)}. "
+            f"Usage: {program} [PRESET] [settings]. Presets: {', '.join(presets)}. "
             f"Shown below are the defaults of {preset}."
         ),
     )
@@ -124,7 +133,7 @@ def _value_of(flag: str, arguments: list[str]) -> str | None:
     return None
 
 
-def check_same_run(saved: PPOConfig, asked: PPOConfig, folder: Path) -> None:
+def check_same_run(saved: T, asked: T, folder: Path) -> None:
     """Raises UserError if a setting other than the number of epochs was changed."""
     for field in dataclasses.fields(saved):
         before, now = getattr(saved, field.name), getattr(asked, field.name)

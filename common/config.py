@@ -4,7 +4,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from common.errors import UserError
 
@@ -124,7 +124,7 @@ class PPOConfig:
     """At the end take the best epoch's parameters; the 2021 code meant to, but kept the last."""
 
     def __post_init__(self) -> None:
-        _check_values(self)
+        check_values(self)
         if self.steps_per_epoch % self.num_envs:
             raise UserError(
                 f"steps_per_epoch {self.steps_per_epoch} is not divisible by num_envs {self.num_envs}: "
@@ -209,14 +209,29 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "entropy_coefficient": (0, math.inf, "0 or more"),
     "max_gradient_norm": (1e-45, math.inf, "above 0"),
     "environment_restarts": (0, math.inf, "0 or more"),
+    "exploration_std": (0, math.inf, "0 or more"),
+    "final_exploration_std": (0, math.inf, "0 or more"),
+    "ou_theta": (0, math.inf, "0 or more"),
+    "ou_dt": (1e-45, math.inf, "above 0"),
+    "warmup_steps": (1, math.inf, "1 or more"),
+    "replay_size": (1, math.inf, "1 or more"),
+    "batch_size": (1, math.inf, "1 or more"),
+    "train_every": (1, math.inf, "1 or more"),
+    "updates_per_train": (1, math.inf, "1 or more"),
+    "tau": (0, 1, "0 to 1"),
+    "hard_update_every": (1, math.inf, "1 or more"),
+    "smoothing_std": (0, math.inf, "0 or more"),
+    "smoothing_clip": (0, math.inf, "0 or more"),
+    "policy_delay": (1, math.inf, "1 or more"),
     "validate_every": (1, math.inf, "1 or more"),
     "validation_episodes": (1, math.inf, "1 or more"),
 }
 
 
-def _check_values(config: PPOConfig) -> None:
+def check_values(config: Any) -> None:
+    """Raises UserError where a method's setting is outside its range; see `_RANGES`."""
     for name, (low, high, expected) in _RANGES.items():
-        value = getattr(config, name)
+        value = getattr(config, name, None)
         if value is not None and not (low <= value <= high and math.isfinite(value)):
             expected = expected if math.isfinite(value) else f"a finite number, {expected}"
             raise UserError(f"{name} is {value}: expected {expected}")

@@ -6,7 +6,11 @@ class UserError(Exception):
 
 
 class NotFiniteError(UserError):
-    """NaN or infinity, from an environment or in an update; the line names its place."""
+    """NaN or infinity from an environment or from the policy; the line names its place."""
+
+
+class DivergedError(UserError):
+    """Training came to NaN or infinity; the agent is back at its last good weights."""
 
 
 class StoppedError(Exception):

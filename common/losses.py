@@ -49,3 +49,23 @@ def clip_fraction(log_prob: tf.Tensor, old_log_prob: tf.Tensor, weights: tf.Tens
     """Share of samples whose ratio is outside [1 − ε, 1 + ε]."""
     outside = tf.abs(tf.exp(_log_ratio(log_prob, old_log_prob, weights)) - 1.0) > clip_range  # [B]
     return weighted_mean(tf.cast(outside, tf.float32), weights)
+
+
+def temporal_difference_target(
+    rewards: tf.Tensor, terminated: tf.Tensor, next_values: tf.Tensor, gamma: float
+) -> tf.Tensor:
+    """r + γ·(1 − terminated)·Q'(s', a'), all [B]: equation 1 of arXiv:1802.09477 (TD3). Truncated steps bootstrap."""
+    return rewards + gamma * (1.0 - terminated) * next_values
+
+
+def smoothed_actions(actions: tf.Tensor, noise: tf.Tensor, std: float, clip: float) -> tf.Tensor:
+    """Target policy smoothing, equation 14 of arXiv:1802.09477: clipped noise on top of a', kept in [−1, 1]; [B, A].
+
+    noise: [B, A], standard normal.
+    """
+    return tf.clip_by_value(actions + tf.clip_by_value(std * noise, -clip, clip), -1.0, 1.0)
+
+
+def polyak(target: tf.Tensor, source: tf.Tensor, tau: float) -> tf.Tensor:
+    """A target network's weights after a step of its own: (1 − τ)·target + τ·source; any shape."""
+    return target + tau * (source - target)

@@ -38,7 +38,9 @@ class _Initializers:
         return keras.initializers.Orthogonal(gain, seed=int(self._rng.integers(2**31)))
 
 
-def _torso(inputs: keras.KerasTensor, sizes: tuple[int, ...], activation: str, gain: float, kernel: _Initializers):
+def _torso(
+    inputs: keras.KerasTensor, sizes: tuple[int, ...], activation: str, gain: float, kernel: "_Initializers | _Glorot"
+):
     features = inputs  # [B, S]
     for i, units in enumerate(sizes):
         layer = keras.layers.Dense(units, activation, kernel_initializer=kernel(gain), name=f"hidden_{i}")
@@ -77,5 +79,37 @@ def value_critic(
     kernel = _Initializers(seed)
     inputs = keras.Input((observation_size,))
     features = _torso(inputs, sizes, activation, hidden_gain, kernel)
+    value = keras.layers.Dense(1, kernel_initializer=kernel(1.0), name="value")
+    return keras.Model(inputs, value(features), name="critic")
+
+
+class _Glorot:
+    """Glorot-uniform kernels (Keras's default), each with a seed of its own drawn from one."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def __call__(self, _: float) -> keras.initializers.Initializer:
+        return keras.initializers.GlorotUniform(seed=int(self._rng.integers(2**31)))
+
+
+def deterministic_actor(
+    observation_size: int, action_size: int, sizes: tuple[int, ...], activation: str, seed: int
+) -> keras.Model:
+    """observations [B, S] → actions [B, A] in [−1, 1]."""
+    kernel = _Glorot(seed)
+    inputs = keras.Input((observation_size,))
+    features = _torso(inputs, sizes, activation, 1.0, kernel)
+    action = keras.layers.Dense(action_size, "tanh", kernel_initializer=kernel(1.0), name="mean")
+    return keras.Model(inputs, action(features), name="actor")
+
+
+def action_critic(
+    observation_size: int, action_size: int, sizes: tuple[int, ...], activation: str, seed: int
+) -> keras.Model:
+    """observations and actions side by side [B, S + A] → value [B, 1]."""
+    kernel = _Glorot(seed)
+    inputs = keras.Input((observation_size + action_size,))
+    features = _torso(inputs, sizes, activation, 1.0, kernel)
     value = keras.layers.Dense(1, kernel_initializer=kernel(1.0), name="value")
     return keras.Model(inputs, value(features), name="critic")

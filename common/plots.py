@@ -12,7 +12,6 @@ from matplotlib.ticker import MaxNLocator
 
 from common import run_folder
 from common.command_line import one_line_errors, parse_settings
-from common.records import COLUMNS
 
 Curves = dict[str, np.ndarray]  # column of results.csv → [epochs]
 
@@ -114,11 +113,6 @@ def save_figure(figure: Figure, path: Path) -> None:
     buffer = io.BytesIO()
     figure.savefig(buffer, format=path.suffix.lstrip(".") or "png", dpi=110)
     run_folder.replace_file(path, buffer.getvalue())
-
-
-def curves_of(results: list) -> Curves:
-    """The columns of EpochResult rows, each [epochs]."""
-    return {name: np.array([getattr(row, name) for row in results], float) for name in COLUMNS}
 
 
 @dataclass(frozen=True)

@@ -99,8 +99,3 @@ PRESETS: dict[str, PPOConfig] = {
     "continuous": PPOConfig(),
 }
 """`continuous` is what `--env ID` starts from where no other preset is made for that environment."""
-
-
-def preset_for_env(env_id: str) -> str:
-    """The first preset made for an environment, else "continuous"."""
-    return next((name for name, config in PRESETS.items() if config.env == env_id), "continuous")

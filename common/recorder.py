@@ -1,5 +1,6 @@
 """What a run tells while it goes on: a row an epoch on the console and in results.csv, TensorBoard, the figure."""
 
+import dataclasses
 import math
 import time
 from pathlib import Path
@@ -10,19 +11,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from common import plots, run_folder
 from common.config import RunOptions
-from common.records import EpochResult
+from common.results import EpochResult, to_columns
 
 _FIGURE_SHARE = 50  # the figure may take one part in so many of the run's time
-_GROUPS = {
-    "reward": ("metric", "total_reward", "total_reward_orig", "avg_reward", "avg_reward_orig", "reward_std"),
-    "episodes": ("avg_steps", "episodes"),
-    "losses": ("loss_actor", "loss_critic", "explained_variance"),
-    "policy": ("approximate_kl", "clip_fraction", "entropy", "mean_std"),
-    "gradients": ("gradient_norm_actor", "gradient_norm_critic", "learning_rate"),
-    "time": ("steps_per_second", "seconds_environment", "seconds_policy", "seconds_update", "seconds_validation"),
-}
-_ROW = "{:>6} {:>11} {:>10} {:>9} {:>9} {:>8} {:>8} {:>6} {:>9}  {}"
-_HEADER = ("epoch", "steps", "reward/ep", "unshaped", "steps/ep", "episodes", "KL", "std", "steps/s", "")
+_ROW = "{:>6} {:>11} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8} {:>9}  {}"
 
 
 class Recorder:
@@ -31,15 +23,18 @@ class Recorder:
     Args:
         folder: of the run; its name goes into the figure's legend.
         rows: the epochs a resumed run already has.
+        kind: of the rows.
         epochs: how many there will be in all, for the time left.
         options: what to write.
     """
 
-    def __init__(self, folder: Path, rows: list[EpochResult], epochs: int, options: RunOptions) -> None:
+    def __init__(
+        self, folder: Path, rows: list[EpochResult], kind: type[EpochResult], epochs: int, options: RunOptions
+    ) -> None:
         self._folder, self._options = folder, options
-        self._rows = list(rows)
-        self._results = run_folder.ResultsFile(folder, rows)
-        self._board = _TensorBoard(folder / "tensorboard") if options.tensorboard else None
+        self._rows, self._kind = list(rows), kind
+        self._results = run_folder.ResultsFile(folder, rows, kind)
+        self._board = _TensorBoard(folder / "tensorboard", kind) if options.tensorboard else None
         self._figure_due = 0.0
         console = Console(highlight=False)
         if not console.is_terminal:
@@ -77,7 +72,18 @@ class Recorder:
         if self._board is not None:
             self._board.write(result)
         if self._header_due:
-            self.say(_ROW.format(*_HEADER))
+            headings = (
+                "epoch",
+                "steps",
+                "reward/ep",
+                "unshaped",
+                "steps/ep",
+                "episodes",
+                *result.SHOWN,
+                "steps/s",
+                "",
+            )
+            self.say(_ROW.format(*headings))
             self._header_due = False
         self.say(_ROW.format(*_cells(result)))
         self._progress.update(self._task, advance=1)
@@ -88,7 +94,8 @@ class Recorder:
         """Redraw the five-panel figure; the next is due when it takes little of the run's time."""
         began = time.monotonic()
         plots.save_figure(
-            plots.five_panels({self._folder.name: plots.curves_of(self._rows)}), self._folder / run_folder.FIGURE
+            plots.five_panels({self._folder.name: to_columns(self._rows, self._kind)}),
+            self._folder / run_folder.FIGURE,
         )
         ended = time.monotonic()
         self._figure_due = ended + max(10.0, _FIGURE_SHARE * (ended - began))
@@ -117,8 +124,7 @@ def _cells(row: EpochResult) -> tuple[str, ...]:
         number(row.avg_reward_orig, ".1f"),
         number(row.avg_steps, ".0f"),
         str(row.episodes),
-        f"{row.approximate_kl:.4f}",
-        f"{row.mean_std:.2f}",
+        *(number(getattr(row, name), pattern) for name, pattern in row.SHOWN.values()),
         f"{row.steps_per_second:,.0f}",
         "no episode finished" if row.episodes == 0 else "best" if row.is_best else "",
     )
@@ -127,9 +133,10 @@ def _cells(row: EpochResult) -> tuple[str, ...]:
 class _TensorBoard:
     """All scalars of an epoch in one compiled call: one by one they would cost a percent of the run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, kind: type[EpochResult]) -> None:
         self._writer = tf.summary.create_file_writer(str(folder))
-        self._names = [(name, f"{group}/{name}") for group, names in _GROUPS.items() for name in names]
+        fields = [field for field in dataclasses.fields(kind) if "group" in field.metadata]
+        self._names = [(field.name, f"{field.metadata['group']}/{field.name}") for field in fields]
         self._write = tf.function(
             self._write_all,
             input_signature=(tf.TensorSpec((), tf.int64), tf.TensorSpec((len(self._names),), tf.float32)),

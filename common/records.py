@@ -1,12 +1,11 @@
 """The hand-overs between the stages; every array's shape is written here and nowhere else.
 
 T: steps of an epoch in one environment; N: environments side by side; A: action dimensions;
-S: observation dimensions; M = T·N: steps of an epoch; B: minibatch; E: finished episodes.
+S: observation dimensions; M = T·N: steps of an epoch; B: minibatch; E: finished episodes;
+K: any number of samples.
 """
 
-import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +46,16 @@ class Batch(NamedTuple):
     weights: np.ndarray  # [M] float32, 0 or 1
 
 
+class Transitions(NamedTuple):
+    """Single steps for off-policy learning, truncated ones with their true final observation."""
+
+    observations: np.ndarray  # [K, S] float32
+    actions: np.ndarray  # [K, A] float32 in [−1, 1]
+    rewards: np.ndarray  # [K] float32, shaped
+    terminated: np.ndarray  # [K] float32, 1 where nothing follows
+    next_observations: np.ndarray  # [K, S] float32
+
+
 @dataclass
 class Timing:
     """Seconds of an epoch by stage."""
@@ -56,57 +65,14 @@ class Timing:
     update: float = 0.0  # values, advantages, gradients
     validation: float = 0.0  # judging the parameters; no part of training
 
-    @property
-    def training(self) -> float:
-        return self.environment + self.policy + self.update
-
-
-@dataclass(frozen=True)
-class EpochResult:
-    """A row of `results.csv`. Means over episodes are NaN in an epoch in which none finished."""
-
-    epoch: int
-    steps: int  # environment steps since training began, autoreset steps included
-    loss_actor: float
-    loss_critic: float
-    metric: float  # the one that decides which parameters are best; NaN in an epoch without a validation
-    total_reward: float  # of the epoch, shaped
-    total_reward_orig: float
-    avg_reward: float  # per finished episode, shaped
-    avg_reward_orig: float
-    avg_steps: float  # per finished episode
-    episodes: int  # finished in this epoch
-    is_best: bool
-    approximate_kl: float  # nats, mean over the last pass
-    clip_fraction: float  # share of samples outside the clip range in the last pass
-    entropy: float  # nats, closed form
-    mean_std: float  # of the policy, in units of half the action range
-    explained_variance: float  # of the value targets by the critic, before the update
-    gradient_norm_actor: float  # before clipping
-    gradient_norm_critic: float
-    learning_rate: float  # the actor's
-    reward_std: float  # what rewards are divided by; 1 without scaling
-    seconds: float = field(metadata={"timing": True})  # of all below
-    seconds_environment: float = field(metadata={"timing": True})
-    seconds_policy: float = field(metadata={"timing": True})
-    seconds_update: float = field(metadata={"timing": True})
-    seconds_validation: float = field(metadata={"timing": True})
-    steps_per_second: float = field(metadata={"timing": True})  # of training: without validation
-
-
-COLUMNS = [column.name for column in dataclasses.fields(EpochResult)]
-TIMING_COLUMNS = [column.name for column in dataclasses.fields(EpochResult) if column.metadata.get("timing")]
-
-
-def to_columns(rows: list[EpochResult]) -> dict[str, np.ndarray]:
-    """Every column by its name, [epochs] float64."""
-    return {name: np.array([getattr(row, name) for row in rows], np.float64) for name in COLUMNS}
-
-
-def from_columns(columns: Mapping[str, np.ndarray]) -> list[EpochResult]:
-    """What `to_columns` took apart. Columns of a later version than the one that wrote them are NaN, 0 or False."""
-    fields = dataclasses.fields(EpochResult)
-    epochs = len(columns["epoch"])
-    missing = {field.name: np.full(epochs, np.nan if field.type is float else 0) for field in fields}
-    table = zip(*({**missing, **columns}[field.name] for field in fields))
-    return [EpochResult(*(field.type(cell) for field, cell in zip(fields, row))) for row in table]
+    def columns(self, steps: int) -> dict[str, float]:
+        """The timing columns of an epoch of so many steps."""
+        training = self.environment + self.policy + self.update
+        return {
+            "seconds": training + self.validation,
+            "seconds_environment": self.environment,
+            "seconds_policy": self.policy,
+            "seconds_update": self.update,
+            "seconds_validation": self.validation,
+            "steps_per_second": steps / training,
+        }

@@ -2,18 +2,29 @@
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from common import funcs
-from common.behaviour import NormalBehaviour
 from common.checkpoint import load_generator, pack_generator
 from common.env_groups import Group
 from common.errors import NotFiniteError, UserError
 from common.records import Timing, Trajectory
 from common.spaces import ActionMap
 from common.vector_env import VectorEnv
+
+OnRow = Callable[[int, Trajectory], None]
+ShapeNoise = Callable[[np.ndarray], np.ndarray]
+
+
+class Behaviour(Protocol):
+    """Chooses actions while an epoch is collected."""
+
+    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+        """Actions [n, A] for raw observations [n, S]; `noise` [n, A], standard normal; without it the best known."""
+        ...
 
 
 class Collector:
@@ -61,8 +72,20 @@ class Collector:
         self._ended = np.zeros(self.envs.num_envs, dtype=bool)  # [N] by the step before
         self._episode_steps = np.zeros(self.envs.num_envs, dtype=np.int64)  # [N] so far
 
-    def collect(self, behaviour: NormalBehaviour, timing: Timing) -> Trajectory:
+    def collect(
+        self,
+        behaviour: Behaviour,
+        timing: Timing,
+        on_row: OnRow | None = None,
+        shape_noise: ShapeNoise | None = None,
+    ) -> Trajectory:
         """One epoch. Each group steps while the policy chooses for the other.
+
+        Args:
+            on_row: called as soon as row t of a trajectory is complete with t and the trajectory, whose later
+                rows are not yet filled; the behaviour may change then. By that time the actions of row
+                t + 1 are chosen and on their way.
+            shape_noise: makes the epoch's exploration noise of standard normal numbers [T, N, A].
 
         Raises:
             NotFiniteError: an environment or the policy returned NaN or infinity.
@@ -71,16 +94,21 @@ class Collector:
         steps, num_envs = self._steps, self.envs.num_envs
         observations = np.empty((steps + 1, num_envs, self._observations[0].shape[1]), np.float32)  # [T+1, N, S]
         noise = self._noise.standard_normal((steps, num_envs, len(self._action_map.low)), np.float32)  # [T, N, A]
+        if shape_noise is not None:
+            noise = shape_noise(noise)  # [T, N, A]
         actions = np.empty_like(noise)  # [T, N, A]
         rewards = np.empty((steps, num_envs))  # [T, N]
         terminated = np.empty((steps, num_envs), bool)  # [T, N]
         truncated = np.empty((steps, num_envs), bool)  # [T, N]
+        valid = np.empty((steps, num_envs), bool)  # [T, N]
+        episode_steps = np.empty((steps, num_envs), np.int64)  # [T, N]
+        trajectory = Trajectory(observations, actions, rewards, terminated, truncated, valid, episode_steps)
+        ended_before, steps_before = self._ended, self._episode_steps  # [N], [N]
         groups = list(zip(self.envs.groups, self.envs.columns))
         clock = time.perf_counter
 
-        with self._threads.limit(
-            limits=1, user_api="blas"
-        ):  # the matrices are small and the other cores have environments
+        # The matrices are small and the other cores have environments.
+        with self._threads.limit(limits=1, user_api="blas"):
             for (_, columns), first in zip(groups, self._observations):
                 observations[0, columns] = first
             for t in range(steps + 1):
@@ -103,17 +131,24 @@ class Collector:
                         actions[t, columns] = chosen
                         group.send(self._action_map(chosen))
                         timing.policy += clock() - arrived
+                if on_row is not None and t > 0:
+                    _check_finite(observations[t : t + 1], "observation", first=t - 1)
+                    _check_finite(rewards[t - 1 : t, :, None], "reward", first=t - 1)
+                    valid[t - 1] = ~ended_before
+                    episode_steps[t - 1] = steps_before = np.where(ended_before, 0, steps_before + 1)
+                    ended_before = terminated[t - 1] | truncated[t - 1]
+                    on_row(t - 1, trajectory)
 
         self._observations = [observations[-1, columns] for _, columns in groups]
         self._since_seed.append(actions)
         ended = terminated | truncated  # [T, N]
-        valid = ~np.concatenate([self._ended[None], ended[:-1]])  # [T, N]
-        episode_steps = funcs.episode_steps(valid, self._episode_steps)  # [T, N]
+        valid[:] = ~np.concatenate([self._ended[None], ended[:-1]])  # [T, N]
+        episode_steps[:] = funcs.episode_steps(valid, self._episode_steps)  # [T, N]
         self._ended = ended[-1]
         self._episode_steps = episode_steps[-1]
         _check_finite(observations, "observation", first=-1)
         _check_finite(rewards[..., None], "reward", first=0)
-        return Trajectory(observations, actions, rewards, terminated, truncated, valid, episode_steps)
+        return trajectory
 
     def _note_faults(self, group: Group, first_env: int, t: int) -> None:
         """Tells of environments that failed in step t and were built anew.

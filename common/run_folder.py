@@ -13,12 +13,15 @@ import numpy as np
 
 from common.config import PPOConfig
 from common.errors import UserError
-from common.records import COLUMNS, EpochResult
+from common.off_policy_config import OffPolicyConfig
+from common.results import EpochResult, columns_of
 
 CONFIG, RESULTS, FIGURE = "config.json", "results.csv", "figure.png"
 WEIGHTS, BEST_AGENT = "weights.npz", "best_agent.npz"
 EVALUATION, VIDEO = "evaluation.json", "video.mp4"
 
+Config = PPOConfig | OffPolicyConfig
+METHODS: dict[str, type[Config]] = {"ppo": PPOConfig, "off-policy": OffPolicyConfig}
 _PACKAGES = ("tensorflow", "keras", "tensorflow-probability", "gymnasium", "box2d", "envpool", "numpy")
 
 
@@ -63,7 +66,7 @@ def write_json(path: Path, content: object) -> None:
     replace_file(path, (json.dumps(content, indent=2, default=float) + "\n").encode())
 
 
-def write_config(folder: Path, config: PPOConfig, preset: str) -> None:
+def write_config(folder: Path, config: Config, preset: str) -> None:
     """Enough to repeat the run: every setting, the seed among them, and the versions it ran on."""
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
@@ -75,6 +78,7 @@ def write_config(folder: Path, config: PPOConfig, preset: str) -> None:
         folder / CONFIG,
         {
             "preset": preset,
+            "method": next(name for name, kind in METHODS.items() if type(config) is kind),
             "config": dataclasses.asdict(config),
             "versions": versions,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -82,7 +86,7 @@ def write_config(folder: Path, config: PPOConfig, preset: str) -> None:
     )
 
 
-def read_config(folder: Path) -> tuple[str, PPOConfig]:
+def read_config(folder: Path) -> tuple[str, Config]:
     """The preset's name and the config of a run.
 
     Raises:
@@ -92,7 +96,7 @@ def read_config(folder: Path) -> tuple[str, PPOConfig]:
         content = json.loads((folder / CONFIG).read_text())
         settings = content["config"]
         settings["hidden_sizes"] = tuple(settings["hidden_sizes"])
-        return str(content["preset"]), PPOConfig(**settings)
+        return str(content["preset"]), METHODS[content.get("method", "ppo")](**settings)
     except FileNotFoundError:
         raise UserError(f"{folder} holds no run: expected a folder with a {CONFIG}, like runs/NAME") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -105,11 +109,12 @@ class ResultsFile:
     Args:
         rows: of the epochs a resumed run already has; whatever the file held beyond them is dropped,
             so that no row is lost or doubled.
+        kind: of the rows.
     """
 
-    def __init__(self, folder: Path, rows: list[EpochResult]) -> None:
+    def __init__(self, folder: Path, rows: list[EpochResult], kind: type[EpochResult]) -> None:
         path = folder / RESULTS
-        replace_file(path, (_line(COLUMNS) + "".join(map(_row, rows))).encode())
+        replace_file(path, (_line(columns_of(kind)) + "".join(map(_row, rows))).encode())
         self._file = open(path, "a", newline="")  # noqa: SIM115  closed by close()
 
     def write(self, result: EpochResult) -> None:
@@ -125,7 +130,7 @@ def _line(cells: list[str]) -> str:
 
 
 def _row(result: EpochResult) -> str:
-    return _line([_cell(getattr(result, name)) for name in COLUMNS])
+    return _line([_cell(getattr(result, name)) for name in columns_of(type(result))])
 
 
 def _cell(value: float | int | bool) -> str:
@@ -146,7 +151,7 @@ def read_results(folder: Path) -> dict[str, np.ndarray]:
         table = np.array([[float(cell) for cell in row] for row in rows])  # [epochs, columns]
         if not len(rows):
             raise UserError(f"{path} has no epochs yet: let the run go on for a while")
-        if header != COLUMNS:
+        if not set(columns_of(EpochResult)) <= set(header):
             raise ValueError("its columns are not those of a run")
         return {name: table[:, i] for i, name in enumerate(header)}
     except OSError:

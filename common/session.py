@@ -10,9 +10,9 @@ from filelock import FileLock, Timeout
 
 from common import checkpoint, evaluation, run_folder
 from common.config import PPOConfig, RunOptions
-from common.errors import NotFiniteError, StoppedError, UserError
+from common.errors import DivergedError, NotFiniteError, StoppedError, UserError
 from common.recorder import Recorder, evaluation_line
-from common.records import EpochResult
+from common.results import EpochResult
 
 CHECKPOINTS, LOCK = "checkpoints", "lock"
 
@@ -35,6 +35,7 @@ class Trainer(Protocol):
     agent: Agent
     epoch: int
     results: list[EpochResult]
+    result_type: type[EpochResult]
     warn: Callable[[str], None]
 
     def train(self, epochs: int, on_epoch: Callable[[EpochResult], None]) -> dict[str, object]: ...
@@ -84,7 +85,10 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions) -> 
     if options.resume is not None:
         _restore(trainer, folder, warnings.append)
     run_folder.write_config(folder, config, preset)
-    with Recorder(folder, trainer.results, config.epochs, options) as recorder, _Signals() as signals:
+    with (
+        Recorder(folder, trainer.results, trainer.result_type, config.epochs, options) as recorder,
+        _Signals() as signals,
+    ):
         for warning in warnings:
             recorder.say(f"warning: {warning}")
         recorder.say(
@@ -109,7 +113,7 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions) -> 
         trainer.warn = recorder.say
         try:
             results = trainer.train(config.epochs - trainer.epoch, on_epoch)
-        except NotFiniteError as error:
+        except (NotFiniteError, DivergedError) as error:
             trainer.agent.save_weights(folder / run_folder.WEIGHTS)
             raise UserError(f"{error}; the last good weights are in {folder / run_folder.WEIGHTS}") from None
         if options.figure:

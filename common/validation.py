@@ -4,14 +4,51 @@ Unlike `common.evaluation` it uses the backend that trains, so that it costs lit
 decides something; a final score must come from other episodes than these.
 """
 
+import time
+from typing import Protocol
+
 import numpy as np
 
-from common.behaviour import NormalBehaviour
+from common.records import Timing
+from common.rollout import Behaviour
 from common.spaces import ActionMap
-from common.vector_env import VectorEnv
+from common.vector_env import VectorEnv, make_vector_env
 
 
-def validate(behaviour: NormalBehaviour, action_map: ActionMap, envs: VectorEnv, seed: int) -> float:
+class Settings(Protocol):
+    """What is read here of a method's config; see `common.config`."""
+
+    env: str
+    max_episode_steps: int | None
+    backend: str
+    best_metric: str
+    validate_every: int
+    validation_episodes: int
+
+
+def validation_due(config: Settings, epoch: int, last: int) -> bool:
+    """Whether the parameters after an epoch are validated: in the second half of the training, and at its end."""
+    if config.best_metric != "validation":
+        return False
+    return epoch == last or (2 * epoch > last and epoch % config.validate_every == 0)
+
+
+def validation_score(
+    config: Settings, behaviour: Behaviour, action_map: ActionMap, seed: int, timing: Timing
+) -> float:
+    """`validate` in environments of its own; its seconds are added to `timing.validation`."""
+    began = time.perf_counter()
+    episodes = config.validation_episodes
+    groups = -(-episodes // 25)  # small enough that few environments wait for their group's longest episode
+    envs = make_vector_env(config.env, episodes, config.max_episode_steps, config.backend, groups)
+    try:
+        return validate(behaviour, action_map, envs, seed)
+    finally:
+        envs.close()
+        timing.validation += time.perf_counter() - began
+
+
+def validate(behaviour: Behaviour, action_map: ActionMap, envs: VectorEnv, seed: int) -> float:
     """Mean unshaped reward of one whole deterministic episode in each of N environments.
 
     Every call with the same seed plays on the same N terrains, so that two agents' scores differ by what

@@ -14,7 +14,7 @@ import imageio.v2 as imageio
 import pytest
 
 from common import run_folder
-from common.records import COLUMNS
+from common.results import PPOResult, columns_of
 from PPOAgentTrainer import PPOAgentTrainer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -350,7 +350,7 @@ def test_a_run_leaves_its_traces(walker):
     with open(folder / "results.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["epoch"] for row in rows] == ["1", "2"]
-    assert list(rows[0]) == COLUMNS
+    assert list(rows[0]) == columns_of(PPOResult)
     events = list((folder / "tensorboard").iterdir())
     assert len(events) == 1 and events[0].stat().st_size > 1000
     for tag in (b"reward/avg_reward", b"losses/loss_critic", b"evaluation/deterministic"):

@@ -11,7 +11,7 @@ from common import evaluation, run_folder, session
 from common.config import RunOptions
 from common.evaluation import Evaluation, evaluate, evaluate_both, film, save_video
 from common.recorder import evaluation_line
-from common.records import TIMING_COLUMNS
+from common.results import TIMING_COLUMNS
 from PPOAgentTrainer import PPOAgentTrainer
 
 

@@ -10,7 +10,7 @@ import PPOAgentTrainer as main_program
 from common import distributions, env_groups, run_folder
 from common.config import PPOConfig
 from common.env_groups import GymnasiumGroup, ProcessGroup
-from common.errors import NotFiniteError, UserError
+from common.errors import DivergedError, NotFiniteError, UserError
 from common.networks import MAX_STD
 from PPOAgentTrainer import PPOAgentTrainer
 
@@ -184,7 +184,7 @@ def test_an_update_that_diverges_is_undone(choice):
     before = weights(trainer)
     place = r"loss_critic of minibatch [123] of 3 is NaN or infinite"
     if choice == "stop":
-        with pytest.raises(NotFiniteError, match=place):
+        with pytest.raises(DivergedError, match=place):
             trainer.train(1)
     else:
         trainer.train(1)
@@ -202,7 +202,7 @@ def test_an_update_that_diverges_is_undone(choice):
 
 def test_weights_that_overflow_are_undone_too():
     trainer = PPOAgentTrainer(CONFIG.replace(env="Pendulum-v1", learning_rate=3e38, anneal_learning_rate=False))
-    with pytest.raises(NotFiniteError, match="lower the learning rates"):
+    with pytest.raises(DivergedError, match="lower the learning rates"):
         trainer.train(1)
     assert all(np.isfinite(array).all() for array in weights(trainer))
     trainer.close()
@@ -212,7 +212,7 @@ def test_updates_that_never_succeed_end_the_run():
     trainer, said = PPOAgentTrainer(CONFIG.replace(env="Pendulum-v1", on_not_finite="skip")), []
     trainer.warn = said.append
     spoil(trainer, list(range(1, 100)))
-    with pytest.raises(NotFiniteError):
+    with pytest.raises(DivergedError):
         trainer.train(50)
     assert len(said) == main_program.SKIPS_IN_A_ROW
     trainer.close()

@@ -6,7 +6,7 @@ import pytest
 from common import checkpoint
 from common.config import PPOConfig
 from common.errors import UserError
-from common.records import TIMING_COLUMNS
+from common.results import TIMING_COLUMNS
 from PPOAgentTrainer import PPOAgentTrainer
 
 EPOCHS = 7
@@ -92,6 +92,6 @@ def test_cut_off_twice(tmp_path) -> None:
 
 def test_environments_that_do_not_repeat_are_noticed() -> None:
     state = cut_off(BASE, 2)
-    state["collector/observations/0"] = state["collector/observations/0"] + 1
+    state["experience/collector/observations/0"] = state["experience/collector/observations/0"] + 1
     with pytest.raises(UserError, match="did not repeat"):
         PPOAgentTrainer(BASE).load_state(state)

@@ -14,7 +14,7 @@ from filelock import FileLock
 import PPOAgentTrainer
 from common import checkpoint, run_folder, session
 from common.recorder import Recorder
-from common.records import TIMING_COLUMNS
+from common.results import TIMING_COLUMNS
 
 ROOT = Path(PPOAgentTrainer.__file__).parent
 SETTINGS = (  # noqa: SIM905  (as it is typed)

@@ -24,7 +24,7 @@ from common.config import PPOConfig, RunOptions
 from common.env_wrappers import reward_design
 from common.errors import UserError
 from common.recorder import Recorder
-from common.records import TIMING_COLUMNS
+from common.results import TIMING_COLUMNS, PPOResult
 from common.rollout import minibatch_rows
 from common.validation import validate
 from common.vector_env import make_vector_env
@@ -167,13 +167,13 @@ def test_timeouts_are_bootstrapped_unless_taken_for_an_end(tiny, eager):
             normalize_observations=False,
         )  # fmt: skip
         trainer = PPOAgentTrainer(config)
-        collected, collect = [], trainer._collector.collect
+        collected, collect = [], trainer.experience.collector.collect
 
         def keep(*arguments, collect=collect, collected=collected):
             collected.append(collect(*arguments))
             return collected[-1]
 
-        trainer._collector.collect = keep
+        trainer.experience.collector.collect = keep
         critic = [np.array(w) for w in trainer.agent.critic.get_weights()]
         with watched(trainer) as seen:
             trainer.train(1)
@@ -321,13 +321,13 @@ def test_validation_judges_the_second_half_and_disturbs_nothing(tiny, eager):
 def test_observation_statistics_rest_while_an_epoch_is_collected(tiny, eager):
     trainer = PPOAgentTrainer(tiny)
     statistics, counts = trainer.agent.observation_statistics, []
-    recv = trainer.envs.groups[0].recv
+    recv = trainer.experience.envs.groups[0].recv
 
     def watch():
         counts.append(statistics.count)
         return recv()
 
-    trainer.envs.groups[0].recv = watch
+    trainer.experience.envs.groups[0].recv = watch
     trainer.train(2)
     assert counts == [0] * 32 + [64] * 32 + [128] * 32
 
@@ -489,7 +489,7 @@ def test_compiled_once_and_memory_stays_flat(tiny, tmp_path):
     trainer = PPOAgentTrainer(config)
     agent, traces, memory = trainer.agent, [], []
     options = dataclasses.replace(SILENT, tensorboard=True)
-    with Recorder(tmp_path, [], config.epochs, options) as recorder:
+    with Recorder(tmp_path, [], PPOResult, config.epochs, options) as recorder:
 
         def on_epoch(result):
             recorder(result)
@@ -624,7 +624,7 @@ def weights(tmp_path_factory):
 
 
 def other_agent(trainer, **changes):
-    space = trainer.envs.groups[0]._envs
+    space = trainer.experience.envs.groups[0]._envs
     return Agent(space.single_observation_space, space.single_action_space, trainer.config.replace(**changes), 99)
 
 
@@ -740,7 +740,7 @@ def test_missing_weights_and_weights_of_other_networks(weights, tmp_path):
 def test_an_epoch_without_a_finished_episode_says_so(tiny, eager, tmp_path, capsys):
     trainer = PPOAgentTrainer(tiny.replace(max_episode_steps=None))  # Pendulum's 200 steps; an epoch has 32
     options = dataclasses.replace(SILENT, figure=True, tensorboard=True)
-    with warnings.catch_warnings(), Recorder(tmp_path, [], 2, options) as recorder:
+    with warnings.catch_warnings(), Recorder(tmp_path, [], PPOResult, 2, options) as recorder:
         warnings.simplefilter("error", RuntimeWarning)
         trainer.train(on_epoch=recorder)
         recorder.draw()
@@ -768,7 +768,7 @@ def test_an_environment_that_returns_nan_is_named(tiny, eager):
     for env, what in (("tests/Faulty-v0", "observation"), ("tests/FaultyReward-v0", "reward")):
         config = tiny.replace(env=env, max_episode_steps=None, epochs=3, passes=1, minibatch_size=64)
         trainer = PPOAgentTrainer(config)
-        trainer.envs.groups[0]._envs.envs[0].unwrapped.fault_at = -1  # only the second of the two is faulty
+        trainer.experience.envs.groups[0]._envs.envs[0].unwrapped.fault_at = -1  # only the second of the two is faulty
         with pytest.raises(UserError) as caught:
             trainer.train()
         told = re.fullmatch(rf"environment 1\b.*\b{what}\b.*\bstep (\d+)\b.*", str(caught.value))
@@ -792,7 +792,7 @@ def test_nan_in_the_very_first_observation_is_told(tiny, eager):
 
 def test_infinite_rewards_are_told_too(tiny, eager):
     trainer = PPOAgentTrainer(tiny)
-    group = trainer.envs.groups[0]
+    group = trainer.experience.envs.groups[0]
     recv = group.recv
 
     def faulty():

@@ -1,0 +1,184 @@
+"""What an epoch in the environments came to: its trajectory, its shaped rewards, the episodes that ended in it."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from common import checkpoint, funcs
+from common.env_wrappers import reward_design
+from common.errors import NotFiniteError
+from common.make_env import step_limit
+from common.records import Episodes, Timing, Trajectory
+from common.rollout import Behaviour, Collector, OnRow, ShapeNoise
+from common.spaces import ActionMap
+from common.vector_env import make_vector_env
+
+
+class Settings(Protocol):
+    """What is read here of a method's config; see `common.config`."""
+
+    env: str
+    max_episode_steps: int | None
+    reward_design: str
+    backend: str
+    num_envs: int
+    steps_per_epoch: int
+    seed: int
+    restart_each_epoch: bool
+    restart_environments_every: int
+    environment_restarts: int
+    on_not_finite: str
+
+
+class Experience:
+    """The environments of a run, stepped an epoch at a time.
+
+    Args:
+        action_map: from policy actions to the environments'.
+        seed: of the environments and of the exploration noise.
+        warn: told of environments that failed.
+
+    Attributes:
+        trajectory: of the last epoch; None before the first.
+        shaped: [T, N] its rewards by the config's design; 0 where not valid.
+    """
+
+    def __init__(
+        self, config: Settings, action_map: ActionMap, seed: int, warn: Callable[[str], None] = print
+    ) -> None:
+        self._config, self._warn = config, warn
+        steps = config.steps_per_epoch // config.num_envs
+        self.envs = make_vector_env(config.env, config.num_envs, config.max_episode_steps, config.backend)
+        self.collector = Collector(self.envs, action_map, steps, seed, config.environment_restarts, warn)
+        self._restart_every = config.restart_environments_every or default_restart_interval(config, steps)
+        self._reward_design = reward_design(config)
+        self._running_returns = np.zeros((2, config.num_envs))  # [2, N] of unfinished episodes
+        self.trajectory: Trajectory | None = None
+        self.shaped: np.ndarray | None = None
+
+    def collect(
+        self,
+        behaviour: Behaviour,
+        epoch: int,
+        timing: Timing,
+        on_row: OnRow | None = None,
+        shape_noise: ShapeNoise | None = None,
+    ) -> Episodes:
+        """The next epoch.
+
+        Args:
+            epoch: how many are over; some begin with a restart of all environments.
+            on_row, shape_noise: see `Collector.collect`.
+
+        Returns:
+            The episodes that ended in it.
+
+        Raises:
+            NotFiniteError: an environment or the policy returned NaN or infinity.
+            UserError: environments failed more often than they may.
+        """
+        if self.collector.must_restart or (epoch % self._restart_every == 0 and epoch > 0):
+            self._restart([epoch])
+        elif self._config.restart_each_epoch and (epoch > 0 or self.trajectory is not None):
+            self.collector.restart()
+            self._running_returns[:] = 0.0
+        trajectory = self._collect_finite(
+            epoch, lambda: self.collector.collect(behaviour, timing, on_row, shape_noise)
+        )
+        self._take_up(trajectory)
+        ended = trajectory.terminated | trajectory.truncated  # [T, N]
+        if self._config.restart_each_epoch:  # the quirk: what is cut counts as whole
+            ended[-1] |= trajectory.valid[-1]
+        episodes, self._running_returns = funcs.finished_episodes(
+            self.shaped, trajectory.rewards, ended, trajectory.episode_steps, self._running_returns
+        )
+        return episodes
+
+    def _restart(self, when: list[int]) -> None:
+        seed = np.random.SeedSequence([self._config.seed, *when]).generate_state(1)[0]
+        self.collector.restart(int(seed))
+        self._running_returns[:] = 0.0
+
+    def _collect_finite(self, epoch: int, collect: Callable[[], Trajectory]) -> Trajectory:
+        """A trajectory without NaN or infinity, in as many attempts as the config allows."""
+        attempt = 0
+        while True:
+            try:
+                return collect()
+            except NotFiniteError as error:
+                attempt += 1
+                if self._config.on_not_finite == "stop" or attempt > self._config.environment_restarts:
+                    raise
+                self._warn(f"warning: {error}; the epoch is collected anew")
+                self._restart([epoch, attempt])
+
+    def _take_up(self, trajectory: Trajectory) -> None:
+        """Make a trajectory the last one."""
+        self.trajectory = trajectory
+        shaped = self.shape(
+            trajectory.rewards, trajectory.terminated, trajectory.truncated, trajectory.episode_steps
+        )  # [T, N]
+        self.shaped = np.where(trajectory.valid, shaped, 0.0)  # [T, N]
+
+    def shape(
+        self, rewards: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, episode_steps: np.ndarray
+    ) -> np.ndarray:
+        """Rewards by the config's design; all arrays of one shape, episodes' steps counted from 1."""
+        return self._reward_design(rewards, terminated, truncated, episode_steps)
+
+    def scores(self, episodes: Episodes) -> dict[str, float]:
+        """The last epoch's columns of `EpochResult` that say how well it went."""
+        mean = {
+            name: float(column.mean()) if len(column) else float("nan")
+            for name, column in zip(Episodes._fields, episodes)
+        }
+        return {
+            "total_reward": float(self.shaped.sum()),
+            "total_reward_orig": float(self.trajectory.rewards[self.trajectory.valid].sum()),
+            "avg_reward": mean["returns"],
+            "avg_reward_orig": mean["original_returns"],
+            "avg_steps": mean["lengths"],
+            "episodes": len(episodes.lengths),
+        }
+
+    # -- state --
+
+    def state(self) -> checkpoint.State:
+        """Everything that changes, between two epochs."""
+        return checkpoint.join(
+            {
+                "collector": self.collector.state(),
+                "trajectory": {} if self.trajectory is None else self.trajectory._asdict(),
+                "episodes": {"running_returns": self._running_returns},
+            }
+        )
+
+    def load_state(self, state: checkpoint.State) -> None:
+        """Take over what `state` returned.
+
+        Raises:
+            UserError: the environments do not repeat what they did.
+        """
+        self.collector.load_state(checkpoint.part(state, "collector"))
+        trajectory = checkpoint.part(state, "trajectory")
+        if trajectory:
+            self._take_up(Trajectory(**trajectory))
+        self._running_returns = state["episodes/running_returns"].copy()
+
+    def forget(self) -> None:
+        """Throw the last trajectory away."""
+        self.trajectory = None
+
+    def close(self) -> None:
+        self.envs.close()
+
+
+def default_restart_interval(config: Settings, steps: int) -> int:
+    """Epochs that hold ten episodes of full length in each environment, and ten epochs at least.
+
+    A resumed run repeats the steps since the last restart, so the interval bounds the wait; ten
+    episodes keep the share that is cut small.
+    """
+    limit = step_limit(config.env, config.max_episode_steps) or 1000
+    return max(10, -(-10 * limit // steps))

@@ -1,0 +1,70 @@
+"""The newest transitions, for methods that learn from them many times."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from common.records import Transitions
+
+
+class ReplayBuffer:
+    """A ring of transitions, each packed into one row, so that any number of minibatches is one gather.
+
+    Args:
+        capacity: transitions kept; memory is taken as they come.
+    """
+
+    def __init__(self, capacity: int, observation_size: int, action_size: int) -> None:
+        self.capacity = capacity
+        self._cuts = np.cumsum([observation_size, action_size, 1, 1])
+        self._rows = np.zeros((capacity, int(self._cuts[-1]) + observation_size), np.float32)  # [capacity, W]
+        self._position = 0  # of the next row
+        self.size = 0
+
+    def add(self, transitions: Transitions) -> None:
+        """Append K transitions; the oldest give way."""
+        count = len(transitions.rewards)
+        if count > self.capacity:
+            transitions = Transitions(*(column[-self.capacity :] for column in transitions))
+            count = self.capacity
+        rows = np.concatenate(
+            [
+                transitions.observations,
+                transitions.actions,
+                transitions.rewards[:, None],
+                transitions.terminated[:, None],
+                transitions.next_observations,
+            ],
+            axis=1,
+            dtype=np.float32,
+        )  # [K, W]
+        first = min(count, self.capacity - self._position)
+        self._rows[self._position : self._position + first] = rows[:first]
+        self._rows[: count - first] = rows[first:]
+        self._position = (self._position + count) % self.capacity
+        self.size = min(self.size + count, self.capacity)
+
+    def sample(self, updates: int, batch_size: int, rng: np.random.Generator) -> np.ndarray:
+        """Packed minibatches drawn with replacement, [updates, batch_size, W] float32; see `unpack`."""
+        return np.take(self._rows, rng.integers(self.size, size=(updates, batch_size)), axis=0)
+
+    def unpack(self, rows: np.ndarray) -> Transitions:
+        """The columns of packed rows [..., W], arrays or tensors."""
+        first, second, third, fourth = (int(cut) for cut in self._cuts)
+        return Transitions(
+            observations=rows[..., :first],
+            actions=rows[..., first:second],
+            rewards=rows[..., second],
+            terminated=rows[..., third],
+            next_observations=rows[..., fourth:],
+        )
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What is in it."""
+        return {"rows": self._rows[: self.size], "position": np.int64(self._position)}
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Take over what `state` returned for a buffer of the same capacity."""
+        self.size = len(state["rows"])
+        self._rows[: self.size] = state["rows"]
+        self._position = int(state["position"])

@@ -1,0 +1,114 @@
+"""What an epoch came to: the row of results.csv, of TensorBoard and of the console."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from common import funcs
+
+
+def column(group: str, timing: bool = False) -> Any:
+    """A column of the table. `group`: where TensorBoard shows it; `timing`: differs between equal runs."""
+    return field(metadata={"group": group, "timing": timing})
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochResult:
+    """The columns every method has. Means over episodes are NaN in an epoch in which none finished."""
+
+    epoch: int
+    steps: int  # environment steps since training began, autoreset steps included
+    loss_actor: float = column("losses")
+    loss_critic: float = column("losses")
+    metric: float = column("reward")  # decides which parameters are best; NaN in an epoch without a validation
+    total_reward: float = column("reward")  # of the epoch, shaped
+    total_reward_orig: float = column("reward")
+    avg_reward: float = column("reward")  # per finished episode, shaped
+    avg_reward_orig: float = column("reward")
+    avg_steps: float = column("episodes")  # per finished episode
+    episodes: int = column("episodes")  # finished in this epoch
+    is_best: bool
+    seconds: float = column("time", timing=True)  # of all below
+    seconds_environment: float = column("time", timing=True)
+    seconds_policy: float = column("time", timing=True)
+    seconds_update: float = column("time", timing=True)
+    seconds_validation: float = column("time", timing=True)
+    steps_per_second: float = column("time", timing=True)  # of training: without validation
+
+    SHOWN: ClassVar[dict[str, tuple[str, str]]] = {}
+    """Columns of a method's own that the console shows: heading → column, format."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOResult(EpochResult):
+    """An epoch of proximal policy optimisation."""
+
+    approximate_kl: float = column("policy")  # nats, mean over the last pass
+    clip_fraction: float = column("policy")  # share of samples outside the clip range in the last pass
+    entropy: float = column("policy")  # nats, closed form
+    mean_std: float = column("policy")  # of the policy, in units of half the action range
+    explained_variance: float = column("losses")  # of the value targets by the critic, before the update
+    gradient_norm_actor: float = column("gradients")  # before clipping
+    gradient_norm_critic: float = column("gradients")
+    learning_rate: float = column("gradients")  # the actor's
+    reward_std: float = column("reward")  # what rewards are divided by; 1 without scaling
+
+    SHOWN = {"KL": ("approximate_kl", ".4f"), "std": ("mean_std", ".2f")}  # noqa: RUF012
+
+
+TIMING_COLUMNS = [column.name for column in dataclasses.fields(EpochResult) if column.metadata.get("timing")]
+
+
+def columns_of(kind: type[EpochResult]) -> list[str]:
+    return [column.name for column in dataclasses.fields(kind)]
+
+
+def to_columns(rows: list[EpochResult], kind: type[EpochResult]) -> dict[str, np.ndarray]:
+    """Every column by its name, [epochs] float64."""
+    return {name: np.array([getattr(row, name) for row in rows], np.float64) for name in columns_of(kind)}
+
+
+def from_columns(columns: Mapping[str, np.ndarray], kind: type[EpochResult]) -> list[EpochResult]:
+    """What `to_columns` took apart. Columns that the version that wrote them did not have are NaN, 0 or False."""
+    fields = dataclasses.fields(kind)
+    epochs = len(columns["epoch"])
+    missing = {field.name: np.full(epochs, np.nan if field.type is float else 0) for field in fields}
+    table = zip(*({**missing, **columns}[field.name] for field in fields))
+    return [kind(**{field.name: field.type(cell) for field, cell in zip(fields, row)}) for row in table]
+
+
+def results_dictionary(name: str, description: str, rows: list[EpochResult], best_metric: float) -> dict[str, object]:
+    """Everything trained so far under the keys of the 2021 study."""
+    seconds = sum(row.seconds for row in rows)
+
+    def column(name: str) -> list[float]:
+        return [getattr(row, name) for row in rows]
+
+    return {
+        "name": name,
+        "description": description,
+        "loss_actor_epochs": column("loss_actor"),
+        "loss_critic_epochs": column("loss_critic"),
+        "epoch_metrics_epochs": column("metric"),
+        "total_reward_epochs": column("total_reward"),
+        "total_reward_orig_epochs": column("total_reward_orig"),
+        "avg_steps_epochs": column("avg_steps"),
+        "avg_reward_epochs": column("avg_reward"),
+        "avg_reward_orig_epochs": column("avg_reward_orig"),
+        "max_epoch_metrics": best_metric,
+        "processing_time_total": seconds,
+        "processing_time_total_string": funcs.format_seconds(seconds),
+    }
+
+
+def metric_of(name: str, scores: Mapping[str, float], validation: float) -> float:
+    """What an epoch's parameters are judged by, as `best_metric` of a config names it."""
+    return {
+        "total_reward": scores["total_reward"],
+        "mean_episode_reward": scores["avg_reward"],
+        "reward_times_steps": scores["avg_reward"] * scores["avg_steps"],
+        "validation": validation,
+    }[name]

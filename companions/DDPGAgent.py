@@ -1,0 +1,257 @@
+"""Deep deterministic policy gradient (Lillicrap et al. 2016, arXiv:1509.02971), a minibatch at a time or many."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import common.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
+import gymnasium
+import keras
+import numpy as np
+import tensorflow as tf
+
+from common import losses, networks, weights_file
+from common.behaviour import DeterministicBehaviour
+from common.errors import DivergedError
+from common.off_policy_config import OffPolicyConfig
+from common.records import Transitions
+from common.replay import ReplayBuffer
+from common.spaces import ActionMap
+
+UPDATE_METRICS = ("loss_critic", "loss_actor", "mean_value", "mean_target")
+
+
+class DDPGAgent:
+    """An actor, its critic, and a target network that follows each.
+
+    Args:
+        observation_space, action_space: Box, of one environment.
+        config: network and update settings; the rest of it is not read here.
+        seed: of the initial weights.
+    """
+
+    critics_wanted = 1
+
+    def __init__(
+        self,
+        observation_space: gymnasium.spaces.Box,
+        action_space: gymnasium.spaces.Box,
+        config: OffPolicyConfig,
+        seed: int,
+    ) -> None:
+        self.config = config
+        self.action_map = ActionMap(action_space)
+        self.observation_size = int(np.prod(observation_space.shape))
+        self.action_size = int(np.prod(action_space.shape))
+        shape = (self.observation_size, self.action_size, config.hidden_sizes, config.activation)
+        actor_seed, *critic_seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(3))
+        critic_seeds = critic_seeds[: self.critics_wanted]
+        self.actor = networks.deterministic_actor(*shape, actor_seed)
+        self.target_actor = networks.deterministic_actor(*shape, actor_seed)
+        self.critics = [networks.action_critic(*shape, critic_seed) for critic_seed in critic_seeds]
+        self.target_critics = [networks.action_critic(*shape, critic_seed) for critic_seed in critic_seeds]
+        critic_rate = config.learning_rate if config.critic_learning_rate is None else config.critic_learning_rate
+        self.actor_optimizer = keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)
+        self.critic_optimizer = keras.optimizers.Adam(critic_rate, epsilon=config.adam_epsilon)
+        self.actor_optimizer.build(self.actor.trainable_variables)
+        self.critic_optimizer.build(self._critic_variables())
+        self.updates = 0
+        self.best_metric = -np.inf
+        self._best: dict[str, np.ndarray] | None = None
+        self._unpack = ReplayBuffer(0, self.observation_size, self.action_size).unpack
+        self._compiled_cycles = tf.function(self._cycles, jit_compile=True)
+        self._compiled_step = tf.function(self._step, jit_compile=True)
+
+    def _critic_variables(self) -> list[keras.Variable]:
+        return [variable for critic in self.critics for variable in critic.trainable_variables]
+
+    # -- acting --
+
+    def behaviour(self, std: float | None = None) -> DeterministicBehaviour:
+        """A copy of the present policy that maps raw observations to actions; noise is multiplied by `std`."""
+        return DeterministicBehaviour(self.actor, self.config.exploration_std if std is None else std)
+
+    # -- learning --
+
+    def update(self, rows: np.ndarray, noise: np.ndarray) -> dict[str, float]:
+        """One update for each minibatch, in as few compiled calls as can be.
+
+        Args:
+            rows: [K, B, W] packed transitions; see `ReplayBuffer.sample`.
+            noise: [K, B, A] standard normal, for those methods that want it.
+
+        Returns:
+            UPDATE_METRICS, means over the minibatches; `loss_actor` over those that the actor learned from,
+            NaN if it was none.
+
+        Raises:
+            DivergedError: a loss became NaN or infinite; weights may be spoilt, see `load_learned_state`.
+        """
+        delay, tables, i = self.config.policy_delay, [], 0
+        while i < len(rows):
+            cycles = (len(rows) - i) // delay if self.updates % delay == 0 else 0
+            if cycles:
+                shape = (cycles, delay)
+                taken = cycles * delay
+                table = self._compiled_cycles(
+                    rows[i : i + taken].reshape(*shape, *rows.shape[1:]),
+                    noise[i : i + taken].reshape(*shape, *noise.shape[1:]),
+                    self._copies_due(taken),
+                )
+            else:
+                taken, last_of_cycle = 1, (self.updates + 1) % delay == 0
+                table = self._compiled_step(rows[i], noise[i], last_of_cycle, self._copies_due(1)[0])[None]
+            self.updates += taken
+            i += taken
+            tables.append(table.numpy())
+        table = np.concatenate(tables)  # [K, metrics]
+        if not np.isfinite(table[:, 0]).all() or np.isinf(table).any():
+            raise DivergedError("training diverged, a loss is NaN or infinite: lower the learning rates")
+        learned = np.isfinite(table[:, 1])
+        means = dict(zip(UPDATE_METRICS, (float(mean) for mean in np.nan_to_num(table).mean(axis=0))))
+        means["loss_actor"] = float(table[learned, 1].mean()) if learned.any() else float("nan")
+        return means
+
+    def _copies_due(self, count: int) -> np.ndarray:
+        """Which of the next updates end with a hard copy of the targets, [count] bool."""
+        numbers = self.updates + 1 + np.arange(count)
+        return (numbers % self.config.hard_update_every == 0) & (self.config.target_update == "hard")
+
+    def _cycles(self, rows: tf.Tensor, noise: tf.Tensor, copies: tf.Tensor) -> tf.Tensor:
+        """Whole cycles of `policy_delay` updates, the last of each with the actor; rows [cycles, delay, B, W]."""
+        cycles, delay = rows.shape[:2]
+        copies = tf.reshape(copies, (cycles, delay))
+        table = tf.TensorArray(tf.float32, size=cycles, element_shape=(delay, len(UPDATE_METRICS)))
+
+        def one_cycle(i: tf.Tensor, table: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+            metrics = [self._step(rows[i, j], noise[i, j], j == delay - 1, copies[i, j]) for j in range(delay)]
+            return i + 1, table.write(i, tf.stack(metrics))
+
+        _, table = tf.while_loop(lambda i, _: i < cycles, one_cycle, (0, table), parallel_iterations=1)
+        return tf.reshape(table.stack(), (cycles * delay, len(UPDATE_METRICS)))  # [K, metrics]
+
+    def _step(self, rows: tf.Tensor, noise: tf.Tensor, with_actor: bool, copy: tf.Tensor) -> tf.Tensor:
+        """One update from a minibatch [B, W]; the metrics, [metrics]."""
+        batch = self._unpack(rows)
+        loss_actor = tf.constant(np.nan)
+        if with_actor and self.config.actor_first:
+            loss_actor = self._actor_step(batch)
+        loss_critic, value, target = self._critic_step(batch, noise)
+        if with_actor and not self.config.actor_first:
+            loss_actor = self._actor_step(batch)
+        self._move_targets(with_actor, copy)
+        return tf.stack([loss_critic, loss_actor, value, target])
+
+    def _critic_step(self, batch: Transitions, noise: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """One Adam step of the critics; loss, mean value, mean target."""
+        target = self.targets(batch, noise)  # [B]
+        inputs = tf.concat([batch.observations, batch.actions], axis=1)  # [B, S + A]
+        with tf.GradientTape() as tape:
+            values = [critic(inputs)[:, 0] for critic in self.critics]  # each [B]
+            loss = sum(tf.reduce_mean(tf.math.squared_difference(value, target)) for value in values)
+        variables = self._critic_variables()
+        self.critic_optimizer.apply(tape.gradient(loss, variables), variables)
+        return loss, tf.reduce_mean(values[0]), tf.reduce_mean(target)
+
+    def targets(self, batch: Transitions, noise: tf.Tensor) -> tf.Tensor:
+        """What the critics learn, [B]: r + γ·(1 − terminated)·Q'(s', μ'(s'))."""
+        next_actions = self.target_actor(batch.next_observations)  # [B, A]
+        inputs = tf.concat([batch.next_observations, next_actions], axis=1)  # [B, S + A]
+        next_values = self.target_critics[0](inputs)[:, 0]  # [B]
+        return losses.temporal_difference_target(batch.rewards, batch.terminated, next_values, self.config.gamma)
+
+    def _actor_step(self, batch: Transitions) -> tf.Tensor:
+        """One Adam step up the critic's slope: the deterministic policy gradient, equation 6 of arXiv:1509.02971."""
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch([variable.value for variable in self.actor.trainable_variables])
+            inputs = tf.concat([batch.observations, self.actor(batch.observations)], axis=1)  # [B, S + A]
+            loss = -tf.reduce_mean(self.critics[0](inputs))
+        variables = self.actor.trainable_variables
+        self.actor_optimizer.apply(tape.gradient(loss, variables), variables)
+        return loss
+
+    def _pairs(self) -> list[tuple[keras.Variable, keras.Variable]]:
+        """Every target variable with the one it follows."""
+        networks_ = zip([self.target_actor, *self.target_critics], [self.actor, *self.critics])
+        return [pair for target, source in networks_ for pair in zip(target.variables, source.variables)]
+
+    def _move_targets(self, with_actor: bool, copy: tf.Tensor) -> None:
+        """Targets move with the actor, so that both see the same delay (algorithm 1 of arXiv:1802.09477)."""
+        if self.config.target_update == "hard":
+            for target, source in self._pairs():
+                target.assign(tf.where(copy, source.value, target.value))
+        elif with_actor or self.config.targets_every_update:
+            for target, source in self._pairs():
+                target.assign(losses.polyak(target.value, source.value, self.config.tau))
+
+    # -- best parameters --
+
+    def keep_best(self, metric: float) -> bool:
+        """Copy the present networks if `metric` is at least the best so far; NaN never is."""
+        if not metric >= self.best_metric:
+            return False
+        self.best_metric = float(metric)
+        self._best = self._network_state()
+        return True
+
+    def adopt_best(self) -> None:
+        """Go back to the copy `keep_best` made; without one, stay."""
+        if self._best is not None:
+            self._load_network_state(self._best)
+
+    # -- state --
+
+    def _networks(self) -> dict[str, keras.Model]:
+        named = {"actor": self.actor, "target_actor": self.target_actor}
+        for i, (critic, target) in enumerate(zip(self.critics, self.target_critics)):
+            named |= {f"critic_{i}": critic, f"target_critic_{i}": target}
+        return named
+
+    def _network_state(self) -> dict[str, np.ndarray]:
+        return {
+            f"{name}/{i}": weight
+            for name, network in self._networks().items()
+            for i, weight in enumerate(network.get_weights())
+        }
+
+    def _load_network_state(self, state: Mapping[str, np.ndarray]) -> None:
+        for name, network in self._networks().items():
+            network.set_weights([state[f"{name}/{i}"] for i in range(len(network.weights))])
+
+    def learned_state(self) -> dict[str, np.ndarray]:
+        """Copies of everything an update changes."""
+        state = self._network_state() | {"updates": np.int64(self.updates)}
+        for name, optimizer in (("actor_adam", self.actor_optimizer), ("critic_adam", self.critic_optimizer)):
+            state |= {f"{name}/{i}": np.array(variable) for i, variable in enumerate(optimizer.variables)}
+        return state
+
+    def load_learned_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Take over what `learned_state` returned."""
+        self._load_network_state(state)
+        self.updates = int(state["updates"])
+        for name, optimizer in (("actor_adam", self.actor_optimizer), ("critic_adam", self.critic_optimizer)):
+            for i, variable in enumerate(optimizer.variables):
+                variable.assign(state[f"{name}/{i}"])
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything that changes, as named arrays: networks, targets, Adams, counters, best parameters."""
+        best = {} if self._best is None else {f"best/{name}": array for name, array in self._best.items()}
+        return self.learned_state() | {"best_metric": np.float64(self.best_metric)} | best
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Take over what `state` returned for an agent of the same configuration."""
+        self.load_learned_state(state)
+        self.best_metric = float(state["best_metric"])
+        best = {name.removeprefix("best/"): array for name, array in state.items() if name.startswith("best/")}
+        self._best = best or None
+
+    def save_weights(self, path: str | Path) -> None:
+        """Write `state()` to an .npz file of plain arrays, replacing it whole or not at all."""
+        weights_file.write(Path(path), self.state())
+
+    def read_weights(self, path: str | Path) -> None:
+        """Load what `save_weights` wrote.
+
+        Raises:
+            UserError: missing, damaged, or of an agent with other networks.
+        """
+        self.load_state(weights_file.read(Path(path), self.state(), self._network_state()))

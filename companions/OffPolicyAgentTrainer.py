@@ -1,0 +1,284 @@
+"""The off-policy loop: step, remember, train on memories, every few steps; and the command line.
+
+    python -m companions.OffPolicyAgentTrainer pendulum-td3          a preset
+    python -m companions.OffPolicyAgentTrainer td3 --env Some-v0     any environment with Box observations and actions
+    python -m companions.OffPolicyAgentTrainer td3 --help            every setting
+
+The run leaves its traces in runs/NAME, as the main job's does.
+"""
+
+import common.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
+import dataclasses
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from common import checkpoint, funcs, session
+from common.behaviour import DeterministicBehaviour
+from common.command_line import one_line_errors, parse
+from common.errors import DivergedError
+from common.experience import Experience
+from common.make_env import make_env
+from common.off_policy_config import OffPolicyConfig
+from common.records import Timing, Trajectory, Transitions
+from common.replay import ReplayBuffer
+from common.results import EpochResult, column, from_columns, metric_of, results_dictionary, to_columns
+from common.validation import validation_due, validation_score
+from common.vector_env import resolve_backend
+from companions.DDPGAgent import UPDATE_METRICS, DDPGAgent
+from companions.exploration import OrnsteinUhlenbeck
+from companions.presets import PRESETS
+from companions.TD3Agent import TD3Agent
+
+SKIPS_IN_A_ROW = 10  # epochs whose updates are undone before training stops anyway
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffPolicyResult(EpochResult):
+    """An epoch of DDPG or TD3; losses and values are means over its updates, NaN where there was none."""
+
+    mean_value: float = column("losses")  # of the first critic
+    mean_target: float = column("losses")  # of what the critics learn
+    updates: int = column("policy")  # of the critics, since training began
+    exploration_std: float = column("policy")  # in units of half the action range
+    replay_filled: int = column("policy")  # transitions
+
+    SHOWN = {"Q": ("mean_value", ".1f"), "noise": ("exploration_std", ".2f")}  # noqa: RUF012
+
+
+EpochCallback = Callable[[OffPolicyResult], None]
+
+
+def make_agent(observation_space, action_space, config: OffPolicyConfig, seed: int) -> DDPGAgent:
+    """DDPG's agent, or TD3's where one of its changes of the target is wanted."""
+    kind = TD3Agent if config.twin_critics or config.target_smoothing else DDPGAgent
+    return kind(observation_space, action_space, config, seed)
+
+
+class OffPolicyAgentTrainer:
+    """Trains a deterministic policy while it explores.
+
+    Args:
+        config: see `common.off_policy_config` and `companions.presets`.
+        name, description: for the results dictionary and figures.
+
+    Raises:
+        UserError: the environment is unknown or not supported, or its backend is missing.
+    """
+
+    result_type = OffPolicyResult
+
+    def __init__(self, config: OffPolicyConfig, name: str = "td3", description: str = "") -> None:
+        self.name, self.description = name, description
+        env = make_env(config.env, config.max_episode_steps)  # told apart before anything is built
+        self.config = config = config.replace(backend=resolve_backend(config.backend, config.env))
+        agent_seed, environment_seed, sample_seed, validation_seed = (
+            int(seed) for seed in np.random.SeedSequence(config.seed).generate_state(4)
+        )
+        self.agent = make_agent(env.observation_space, env.action_space, config, agent_seed)
+        env.close()
+        self.warn: Callable[[str], None] = print
+        self.experience = Experience(config, self.agent.action_map, environment_seed, lambda line: self.warn(line))
+        self.replay = ReplayBuffer(config.replay_size, self.agent.observation_size, self.agent.action_size)
+        self._rng = np.random.default_rng(sample_seed)  # of minibatches, smoothing noise and random actions
+        self._validation_seed = validation_seed
+        self._ornstein_uhlenbeck = OrnsteinUhlenbeck(
+            config.ou_theta, config.ou_dt, (config.num_envs, self.agent.action_size)
+        )
+        self.steps = 0  # learned from, autoreset steps not counted
+        self._untrained = 0  # of them since the last time of training, the warm-up not counted
+        self._skipped = 0  # epochs in a row whose updates were undone
+        self.epoch = 0
+        self.results: list[OffPolicyResult] = []
+
+    def train(self, epochs: int | None = None, on_epoch: EpochCallback | None = None) -> dict[str, object]:
+        """Run epochs; calling again goes on where the last call ended.
+
+        Args:
+            epochs: how many more; None takes the config's. Exploration that falls reaches its end at
+                the end of all epochs asked for so far.
+            on_epoch: called after every epoch with its row.
+
+        Returns:
+            The results dictionary of everything trained so far; see `results_dictionary`.
+        """
+        last = self.epoch + (self.config.epochs if epochs is None else epochs)
+        while self.epoch < last:
+            result = self._run_epoch(last)
+            self.results.append(result)
+            if on_epoch is not None:
+                on_epoch(result)
+        if self.config.adopt_best:
+            self.agent.adopt_best()
+        return self.results_dictionary()
+
+    def _run_epoch(self, last: int) -> OffPolicyResult:
+        """Steps and updates by turns. `last`: the final epoch."""
+        config, timing = self.config, Timing()
+        std = config.exploration_std
+        if config.final_exploration_std is not None:
+            std = funcs.linear_schedule(std, config.final_exploration_std, self.epoch / max(1, last - 1))
+        metrics: list[dict[str, float]] = []  # of every time of training
+        before, self._diverged = self.agent.learned_state(), False
+        policy = self.agent.behaviour(std)
+        behaviour = _WarmUp(policy, self._random_actions)
+        shape_noise = self._ornstein_uhlenbeck if config.exploration == "ornstein_uhlenbeck" else None
+
+        def on_row(t: int, trajectory: Trajectory) -> None:
+            began = time.perf_counter()
+            self._remember(t, trajectory)
+            behaviour.random = self._acts_at_random()
+            if self._untrained >= config.train_every and not self._diverged:
+                metrics.extend(self._checked_learn(before))
+                policy.refresh()
+            timing.update += time.perf_counter() - began
+
+        behaviour.random = self._acts_at_random()
+        episodes = self.experience.collect(behaviour, self.epoch, timing, on_row, shape_noise)
+        self._skipped = self._skipped + 1 if self._diverged else 0
+        self.epoch += 1
+        validation = float("nan")
+        if validation_due(config, self.epoch, last):
+            now = self.agent.behaviour()
+            validation = validation_score(config, now, self.agent.action_map, self._validation_seed, timing)
+        scores = self.experience.scores(episodes)
+        metric = metric_of(config.best_metric, scores, validation)
+        return OffPolicyResult(
+            epoch=self.epoch,
+            steps=self.epoch * config.steps_per_epoch,
+            metric=metric,
+            is_best=self.agent.keep_best(metric),
+            updates=self.agent.updates,
+            exploration_std=std,
+            replay_filled=self.replay.size,
+            **scores,
+            **timing.columns(config.steps_per_epoch),
+            **_means([] if self._diverged else metrics),
+        )
+
+    def _remember(self, t: int, trajectory: Trajectory) -> None:
+        """Row t of a trajectory into the replay buffer."""
+        valid = trajectory.valid[t]  # [N]
+        row = (trajectory.rewards[t], trajectory.terminated[t], trajectory.truncated[t], trajectory.episode_steps[t])
+        shaped = self.experience.shape(*row)  # [N]
+        over = row[1] | row[2] if self.config.truncation_is_terminal else row[1]  # [N]
+        transitions = Transitions(
+            trajectory.observations[t], trajectory.actions[t], shaped, over, trajectory.observations[t + 1]
+        )
+        self.replay.add(Transitions(*(column[valid] for column in transitions)))
+        if self.steps >= self.config.warmup_steps:
+            self._untrained += int(valid.sum())
+        self.steps += int(valid.sum())
+
+    def _acts_at_random(self) -> bool:
+        return self.config.warmup_actions == "random" and self.steps < self.config.warmup_steps
+
+    def _random_actions(self, count: int) -> np.ndarray:
+        return self._rng.uniform(-1.0, 1.0, (count, self.agent.action_size)).astype(np.float32)  # [n, A]
+
+    def _checked_learn(self, before: dict[str, np.ndarray]) -> list[dict[str, float]]:
+        """`_learn`; if it came to NaN or infinity the agent goes back to what it was before the epoch."""
+        try:
+            return [self._learn()]
+        except DivergedError as error:
+            self.agent.load_learned_state(before)
+            if self.config.on_not_finite == "stop" or self._skipped >= SKIPS_IN_A_ROW:
+                raise
+            self.warn(f"warning: {error}; the updates of epoch {self.epoch + 1} are undone")
+            self._diverged = True
+            return []
+
+    def _learn(self) -> dict[str, float]:
+        config = self.config
+        updates = self._untrained // config.train_every * config.updates_per_train
+        self._untrained %= config.train_every
+        rows = self.replay.sample(updates, config.batch_size, self._rng)  # [K, B, W]
+        shape = (updates, config.batch_size, self.agent.action_size)
+        noise = self._rng.standard_normal(shape if config.target_smoothing else (*shape[:2], 0), np.float32)
+        return self.agent.update(rows, noise)
+
+    def results_dictionary(self) -> dict[str, object]:
+        """Everything trained so far under the keys of the 2021 study, and the settings."""
+        curves = results_dictionary(self.name, self.description, self.results, self.agent.best_metric)
+        return curves | dataclasses.asdict(self.config)
+
+    # -- state --
+
+    def state(self) -> checkpoint.State:
+        """Everything that changes, between two epochs: going on from it is going on as if never stopped."""
+        return checkpoint.join(
+            {
+                "agent": self.agent.state(),
+                "experience": self.experience.state(),
+                "replay": self.replay.state(),
+                "exploration": self._ornstein_uhlenbeck.state(),
+                "trainer": {
+                    "epoch": np.int64(self.epoch),
+                    "steps": np.int64(self.steps),
+                    "untrained": np.int64(self._untrained),
+                    "skipped": np.int64(self._skipped),
+                    "rng": checkpoint.pack_generator(self._rng),
+                },
+                "results": to_columns(self.results, OffPolicyResult),
+            }
+        )
+
+    def load_state(self, state: checkpoint.State) -> None:
+        """Take over what `state` returned for a trainer of the same configuration.
+
+        Raises:
+            UserError: the environments do not repeat what they did.
+        """
+        self.agent.load_state(checkpoint.part(state, "agent"))
+        self.experience.load_state(checkpoint.part(state, "experience"))
+        self.replay.load_state(checkpoint.part(state, "replay"))
+        self._ornstein_uhlenbeck.load_state(checkpoint.part(state, "exploration"))
+        trainer = checkpoint.part(state, "trainer")
+        self.epoch = int(trainer["epoch"])
+        self.steps = int(trainer["steps"])
+        self._untrained = int(trainer["untrained"])
+        self._skipped = int(trainer["skipped"])
+        checkpoint.load_generator(self._rng, trainer["rng"])
+        self.results = from_columns(checkpoint.part(state, "results"), OffPolicyResult)
+
+    def close(self) -> None:
+        self.experience.close()
+
+
+class _WarmUp:
+    """Acts by a policy, or at random while `random` is set."""
+
+    def __init__(self, policy: DeterministicBehaviour, random_actions: Callable[[int], np.ndarray]) -> None:
+        self._policy, self._random_actions = policy, random_actions
+        self.random = False
+
+    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+        if self.random:
+            return self._random_actions(len(observations))  # [n, A]
+        return self._policy.act(observations, noise)  # [n, A]
+
+
+def _means(metrics: list[dict[str, float]]) -> dict[str, float]:
+    """Means over an epoch's times of training, of the actor's loss over those that it learned in."""
+    table = np.array([[row[name] for name in UPDATE_METRICS] for row in metrics])  # [times, metrics]
+    means = {}
+    for i, name in enumerate(UPDATE_METRICS):
+        known = table[:, i][np.isfinite(table[:, i])] if len(table) else np.zeros(0)  # [times]
+        means[name] = float(known.mean()) if len(known) else float("nan")
+    return means
+
+
+def main() -> None:
+    with one_line_errors():
+        program = "python -m companions.OffPolicyAgentTrainer"
+        preset, config, options = parse(sys.argv[1:], program, PRESETS, "pendulum-td3-fast", "td3")
+        session.run(
+            lambda config: OffPolicyAgentTrainer(config, description=f"preset {preset}"), preset, config, options
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""Twin delayed deep deterministic policy gradient: DDPG with three changes, each of them a switch.
+
+Fujimoto, van Hoof & Meger 2018, arXiv:1802.09477. The delayed updates of actor and targets are a number in
+`DDPGAgent.update`; the two changes of the target are here.
+"""
+
+import gymnasium
+import tensorflow as tf
+
+from common import losses
+from common.off_policy_config import OffPolicyConfig
+from common.records import Transitions
+from companions.DDPGAgent import DDPGAgent
+
+
+class TD3Agent(DDPGAgent):
+    """DDPG with clipped double Q-learning and target policy smoothing, as far as the config wants them."""
+
+    def __init__(
+        self,
+        observation_space: gymnasium.spaces.Box,
+        action_space: gymnasium.spaces.Box,
+        config: OffPolicyConfig,
+        seed: int,
+    ) -> None:
+        self.critics_wanted = 2 if config.twin_critics else 1
+        super().__init__(observation_space, action_space, config, seed)
+
+    def targets(self, batch: Transitions, noise: tf.Tensor) -> tf.Tensor:
+        """What the critics learn, [B]: r + γ·(1 − terminated)·min Q'(s', μ'(s') + noise)."""
+        config = self.config
+        next_actions = self.target_actor(batch.next_observations)  # [B, A]
+        if config.target_smoothing:
+            next_actions = losses.smoothed_actions(next_actions, noise, config.smoothing_std, config.smoothing_clip)
+        inputs = tf.concat([batch.next_observations, next_actions], axis=1)  # [B, S + A]
+        next_values = tf.stack([critic(inputs)[:, 0] for critic in self.target_critics])  # [critics, B]
+        smallest = tf.reduce_min(next_values, axis=0)  # [B]
+        return losses.temporal_difference_target(batch.rewards, batch.terminated, smallest, config.gamma)

@@ -1,0 +1,69 @@
+"""Named settings of DDPG and TD3, each with its source."""
+
+from common.off_policy_config import OffPolicyConfig
+
+# The published Pendulum system: 500 episodes of 200 steps, an update every ten steps, small networks.
+PENDULUM_TD3 = OffPolicyConfig(
+    env="Pendulum-v1",
+    epochs=50,
+    steps_per_epoch=2000,
+    hidden_sizes=(32, 32, 32),
+    exploration_std=0.2,
+    warmup_steps=500,
+    warmup_actions="policy",
+    replay_size=10_000,
+    batch_size=32,
+    train_every=10,
+    gamma=0.9,
+    tau=0.02,
+    learning_rate=3e-3,
+    best_metric="mean_episode_reward",
+    adopt_best=False,
+)
+PENDULUM_DDPG = PENDULUM_TD3.replace(twin_critics=False, target_smoothing=False, policy_delay=1)
+
+# As many updates as steps, in calls of fifty.
+PENDULUM_TD3_FAST = PENDULUM_TD3.replace(
+    epochs=20,
+    steps_per_epoch=1000,
+    warmup_steps=1000,
+    warmup_actions="random",
+    replay_size=20_000,
+    batch_size=64,
+    train_every=50,
+    updates_per_train=50,
+    learning_rate=1e-3,
+    gamma=0.95,
+    tau=0.01,
+    best_metric="validation",
+    validate_every=2,
+    adopt_best=True,
+)
+
+# The authors' settings (arXiv:1802.09477 and their published code).
+TD3 = OffPolicyConfig()
+DDPG = TD3.replace(twin_critics=False, target_smoothing=False, policy_delay=1)
+
+BIPEDAL_WALKER_TD3 = TD3.replace(env="BipedalWalker-v3", warmup_steps=10_000, train_every=50, updates_per_train=50)
+
+LUNAR_LANDER_TD3 = TD3.replace(
+    env="LunarLanderContinuous-v3",
+    epochs=100,
+    steps_per_epoch=3000,
+    warmup_steps=10_000,
+    train_every=50,
+    updates_per_train=50,
+    learning_rate=1e-3,
+    gamma=0.98,
+)
+
+PRESETS: dict[str, OffPolicyConfig] = {
+    "pendulum-ddpg": PENDULUM_DDPG,
+    "pendulum-td3": PENDULUM_TD3,
+    "pendulum-td3-fast": PENDULUM_TD3_FAST,
+    "bipedal-walker-td3": BIPEDAL_WALKER_TD3,
+    "lunar-lander-td3": LUNAR_LANDER_TD3,
+    "td3": TD3,
+    "ddpg": DDPG,
+}
+"""`td3` and `ddpg` are what other environments start from: `td3 --env ID`."""
