@@ -11,7 +11,9 @@ from common import evaluation, run_folder
 from common.command_line import one_line_errors, parse_settings
 from common.errors import UserError
 from common.make_env import make_env
+from common.off_policy_config import OffPolicyConfig
 from common.recorder import evaluation_line
+from companions.OffPolicyAgentTrainer import make_agent as make_off_policy_agent
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ def main() -> None:
             raise UserError(f"episodes is {arguments.episodes}: expected 0 or more")
         _, config = run_folder.read_config(arguments.run)
         env = make_env(config.env, config.max_episode_steps)
-        agent = Agent(env.observation_space, env.action_space, config, config.seed)
+        make = make_off_policy_agent if isinstance(config, OffPolicyConfig) else Agent
+        agent = make(env.observation_space, env.action_space, config, config.seed)
         env.close()
         name = run_folder.BEST_AGENT if arguments.weights == "best" else run_folder.WEIGHTS
         agent.read_weights(arguments.run / name)

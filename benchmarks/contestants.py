@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 ENV_ID = "BipedalWalker-v3"
 MAX_EPISODE_STEPS = 2000
-PACKAGES = ("numpy", "gymnasium", "Box2D", "envpool", "tensorflow", "keras", "stable-baselines3", "torch")
+PACKAGES = (
+    "numpy",
+    "gymnasium",
+    "Box2D",
+    "envpool",
+    "tensorflow",
+    "keras",
+    "stable-baselines3",
+    "torch",
+    "sbx-rl",
+    "jax",
+)
 
 Lap = Callable[[int], None]  # to be called at an epoch's end with the number of episodes that ended in it
 
@@ -41,6 +52,12 @@ class Job:
     epochs: int  # to be measured
     steps_per_epoch: int = 20_480
     minibatch_size: int = 2048
+
+    def __str__(self) -> str:
+        return f"{self.num_envs:2} {self.backend:9}  passes {self.passes:2}  {self.contestant:18}"
+
+    def tiny(self) -> "Job":
+        return replace(self, warm_up=1, epochs=1, steps_per_epoch=2048, minibatch_size=512)
 
     @property
     def all_epochs(self) -> int:

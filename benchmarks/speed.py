@@ -87,15 +87,17 @@ class Arguments:
     """Run the 500 published epochs of the corrected 2021 study on EnvPool instead, and time them."""
 
 
-def find_peer_python(given: Path | None) -> Path:
+def find_peer_python(given: Path | None, packages: str = "stable_baselines3, Box2D, envpool") -> Path:
     """The Python that has the peers: the given one, or that of .venv-benchmarks, made where it is missing.
+
+    packages: to be imported, to see that they are there.
 
     Raises:
         UserError: the given one does not have them, or they cannot be installed.
     """
     if given is not None:
         try:
-            subprocess.run([given, "-c", "import stable_baselines3, Box2D, envpool"], capture_output=True, check=True)
+            subprocess.run([given, "-c", f"import {packages}"], capture_output=True, check=True)
         except (OSError, subprocess.CalledProcessError):
             raise UserError(
                 f"{given} is no Python with the peers: run its pip with -r requirements/benchmarks.txt first"
@@ -129,15 +131,15 @@ def _busy_ticks() -> int:
     return sum(ticks[:3]) + sum(ticks[5:])
 
 
-def run(job: Job, seed: int, peer_python: Path) -> dict[str, object]:
+def run(job: Job, seed: int, peer_python: Path, script: str = "contestants.py") -> dict[str, object]:
     """Run a contestant in a process of its own; what it printed, with the job and the steps a second."""
     python = peer_python if job.contestant.startswith("SB3") else Path(sys.executable)
-    command = [python, ROOT / "benchmarks" / "contestants.py", json.dumps(dataclasses.asdict(job)), str(seed)]
+    command = [python, ROOT / "benchmarks" / script, json.dumps(dataclasses.asdict(job)), str(seed)]
     others = busy_cores()
     process = subprocess.run(command, capture_output=True, text=True)
     if process.returncode:
         complaint = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
-        raise UserError(f"{job.contestant} on {job.num_envs} {job.backend} environments failed: {complaint[-1]}")
+        raise UserError(f"{job} failed: {complaint[-1]}")
     measured = json.loads(process.stdout.splitlines()[-1])
     start = measured["instants"][job.warm_up - 1] if job.warm_up else 0.0
     seconds = measured["instants"][-1] - start
@@ -150,20 +152,17 @@ def run(job: Job, seed: int, peer_python: Path) -> dict[str, object]:
     }
 
 
-def race(settings: tuple[Setting, ...], repeats: int, quick: bool, peer_python: Path) -> dict[Job, list[dict]]:
-    """Every contestant's runs, one of each in every round."""
+def race(
+    settings: tuple[Setting, ...], repeats: int, quick: bool, peer_python: Path, script: str = "contestants.py"
+) -> dict[Job, list[dict]]:
+    """Every contestant's runs, one of each in every round. `script`: what runs a job."""
     jobs = dict.fromkeys(setting.job(c) for setting in settings for c in (setting.ours, *setting.required))
     runs: dict[Job, list[dict]] = {job: [] for job in jobs}
     for repeat in range(repeats):
         for job in jobs:
-            tiny = dataclasses.replace(job, warm_up=1, epochs=1, steps_per_epoch=2048, minibatch_size=512)
-            measured = run(tiny if quick else job, repeat, peer_python)
+            measured = run(job.tiny() if quick else job, repeat, peer_python, script)
             runs[job].append(measured)
-            print(
-                f"round {repeat + 1}/{repeats}  {job.num_envs:2} {job.backend:9}  passes {job.passes:2}  "
-                f"{job.contestant:18}  {measured['steps_per_second']:9,.0f} steps/s",
-                flush=True,
-            )
+            print(f"round {repeat + 1}/{repeats}  {job}  {measured['steps_per_second']:9,.0f} steps/s", flush=True)
     return runs
 
 

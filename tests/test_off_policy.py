@@ -1,0 +1,544 @@
+"""DDPG and TD3: what one update does, what the loop feeds it, and that it learns."""
+
+import dataclasses
+import functools
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium.spaces import Box
+from numpy.testing import assert_allclose, assert_array_equal
+from tiny_envs import Target
+
+import evaluate
+from common import evaluation, losses, run_folder
+from common.config import PPOConfig
+from common.errors import DivergedError, UserError
+from common.make_env import make_env
+from common.off_policy_config import OffPolicyConfig
+from common.records import Transitions
+from common.results import TIMING_COLUMNS
+from companions import OffPolicyAgentTrainer as program
+from companions.DDPGAgent import DDPGAgent
+from companions.exploration import OrnsteinUhlenbeck
+from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer, make_agent
+from companions.presets import PRESETS
+from companions.TD3Agent import TD3Agent
+
+S, A, B = 3, 1, 16
+SPACES = Box(-np.inf, np.inf, (S,)), Box(-2.0, 2.0, (A,))
+TINY = OffPolicyConfig(
+    env="Pendulum-v1", max_episode_steps=20, num_envs=2, epochs=3, steps_per_epoch=84, hidden_sizes=(8,),
+    warmup_steps=40, replay_size=100, batch_size=8, train_every=4, updates_per_train=3, learning_rate=1e-2,
+    best_metric="mean_episode_reward", adopt_best=False,
+)  # fmt: skip
+DDPG = dict(twin_critics=False, target_smoothing=False, policy_delay=1)
+
+
+def made(**changes) -> DDPGAgent:
+    return make_agent(*SPACES, OffPolicyConfig(hidden_sizes=(8, 8), learning_rate=1e-2).replace(**changes), seed=0)
+
+
+def drawn(updates: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((updates, B, 2 * S + A + 2)).astype(np.float32)
+    rows[..., S : S + A] = np.clip(rows[..., S : S + A], -1, 1)
+    rows[..., S + A + 1] = rng.random((updates, B)) < 0.2
+    return rows, rng.standard_normal((updates, B, A)).astype(np.float32)
+
+
+def weights(network) -> np.ndarray:
+    return np.concatenate([weight.ravel() for weight in network.get_weights()])
+
+
+# -- one update --
+
+
+def test_the_target_worked_by_hand():
+    # r + γ(1 − terminated)·Q': 1 + .5·1·4 = 3; terminated: 1 + 0 = 1; and 2 + .5·(−6) = −1.
+    target = losses.temporal_difference_target(
+        tf.constant([1.0, 1.0, 2.0]), tf.constant([0.0, 1.0, 0.0]), tf.constant([4.0, 4.0, -6.0]), gamma=0.5
+    )
+    assert target.numpy().tolist() == [3.0, 1.0, -1.0]
+
+
+def test_smoothing_is_cut_twice_worked_by_hand():
+    # .2·1 = .2; .2·9 = 1.8, cut to .5; .9 + .2 = 1.1, cut to 1; −.8 − .5 = −1.3, cut to −1.
+    actions = losses.smoothed_actions(
+        tf.constant([[0.0], [0.0], [0.9], [-0.8]]), tf.constant([[1.0], [9.0], [1.0], [-9.0]]), 0.2, 0.5
+    )
+    assert_allclose(actions.numpy().ravel(), [0.2, 0.5, 1.0, -1.0], rtol=1e-6)
+
+
+def hand_made(agent: DDPGAgent, action: float, values: list[float]) -> None:
+    """Target networks that answer constants: the action tanh⁻¹-free through its bias, each critic its value + a'."""
+    for network in (agent.target_actor, *agent.target_critics):
+        network.set_weights([np.zeros_like(weight) for weight in network.get_weights()])
+    agent.target_actor.layers[-1].bias.assign([np.arctanh(action)])
+    for critic, value in zip(agent.target_critics, values):
+        critic.layers[-1].bias.assign([value])
+
+
+def test_a_transitions_target_to_the_last_digit():
+    """r = 1, γ = .5: DDPG 1 + .5·4 = 3; TD3 takes the smaller of 4 and 2: 1 + .5·2 = 2; terminated: 1."""
+    batch = Transitions(
+        np.zeros((2, S), np.float32), np.zeros((2, A), np.float32), np.ones(2, np.float32),
+        np.array([0, 1], np.float32), np.ones((2, S), np.float32),
+    )  # fmt: skip
+    noise = np.zeros((2, A), np.float32)
+    for agent, expected in ((made(gamma=0.5, **DDPG), 3.0), (made(gamma=0.5), 2.0)):
+        hand_made(agent, 0.3, [4.0, 2.0])
+        assert agent.targets(batch, noise).numpy().tolist() == [expected, 1.0]
+
+
+def test_smoothing_moves_the_action_that_the_target_is_taken_at():
+    """A critic that answers a' itself: μ' = .3, noise .2·.5 = .1: r + γ·.4."""
+    agent = made(gamma=0.5, hidden_sizes=())
+    hand_made(agent, 0.3, [0.0, 0.0])
+    for critic in agent.target_critics:
+        kernel = np.zeros((S + A, 1), np.float32)
+        kernel[S:] = 1.0
+        critic.layers[-1].kernel.assign(kernel)
+    batch = Transitions(*(np.zeros(shape, np.float32) for shape in ((1, S), (1, A), 1, 1, (1, S))))
+    noise = np.full((1, A), 0.5, np.float32)
+    assert_allclose(agent.targets(batch, noise), [0.5 * 0.4], rtol=1e-6)
+    off = made(gamma=0.5, hidden_sizes=(), target_smoothing=False)
+    off.target_actor.set_weights(agent.target_actor.get_weights())
+    for mine, theirs in zip(off.target_critics, agent.target_critics):
+        mine.set_weights(theirs.get_weights())
+    assert_allclose(off.targets(batch, noise), [0.5 * 0.3], rtol=1e-6)
+
+
+@pytest.mark.parametrize("changes", [{}, DDPG, {"target_update": "hard", "hard_update_every": 3}])
+@pytest.mark.parametrize("cuts", [[7], [1] * 7, [2, 5], [3, 1, 3]])
+def test_many_updates_in_one_call_are_as_many_calls(changes, cuts):
+    rows, noise = drawn(7)
+    one, other = made(**changes), made(**changes)
+    expected = one.update(rows, noise)
+    found, i = [], 0
+    for count in cuts:
+        found.append(other.update(rows[i : i + count], noise[i : i + count]))
+        i += count
+    assert one.updates == other.updates == 7
+    for name, network in one._networks().items():
+        assert_allclose(weights(network), weights(other._networks()[name]), atol=2e-5)
+    mean = np.average([metrics["loss_critic"] for metrics in found], weights=cuts)
+    assert_allclose(mean, expected["loss_critic"], rtol=1e-3)
+
+
+def test_the_critic_learns_by_plain_gradient_descent_of_adam():
+    """An update against Adam's formula on gradients taken eagerly: both critics, then the actor up Q₁."""
+    agent = made(policy_delay=1)
+    rows, noise = drawn(1)
+    batch = agent._unpack(tf.constant(rows[0]))
+    target = agent.targets(batch, noise[0])
+    inputs = tf.concat([batch.observations, batch.actions], axis=1)
+    before = [variable.numpy() for variable in agent._critic_variables()]
+    with tf.GradientTape() as tape:
+        loss = sum(tf.reduce_mean((critic(inputs)[:, 0] - target) ** 2) for critic in agent.critics)
+    gradients = tape.gradient(loss, agent._critic_variables())
+    metrics = agent.update(rows, noise)
+    assert metrics["loss_critic"] == pytest.approx(float(loss), rel=1e-5)
+    for variable, was, gradient in zip(agent._critic_variables(), before, gradients):
+        g = gradient.numpy()
+        assert_allclose(variable.numpy(), was - 1e-2 * g / (np.abs(g) + 1e-7), atol=1e-4)  # Adam's first step
+
+
+def test_the_actor_learns_from_the_critic_that_has_learned_already():
+    rows, noise = drawn(1)
+    for first in (False, True):
+        agent, twin = made(policy_delay=1, actor_first=first), made(policy_delay=1)
+        if not first:
+            twin.update(rows, noise)  # its critics are now those the actor should have seen
+            twin.actor.set_weights(agent.actor.get_weights())
+        batch = agent._unpack(tf.constant(rows[0]))
+        seen = tf.concat([batch.observations, twin.actor(batch.observations)], axis=1)
+        expected = -float(tf.reduce_mean(twin.critics[0](seen)))
+        assert agent.update(rows, noise)["loss_actor"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_actor_and_targets_wait_for_the_delay():
+    agent = made(policy_delay=3, tau=0.5)
+    rows, noise = drawn(6)
+    names = ("actor", "target_actor", "critic_0", "target_critic_0", "target_critic_1")
+    for i in range(6):
+        before = {name: weights(agent._networks()[name]) for name in names}
+        agent.update(rows[i : i + 1], noise[i : i + 1])
+        moved = {name: (weights(agent._networks()[name]) != before[name]).any() for name in names}
+        assert moved.pop("critic_0")
+        assert set(moved.values()) == {i in (2, 5)}
+
+
+def test_targets_move_each_time_where_the_quirk_wants_it():
+    agent = made(policy_delay=3, tau=0.5, targets_every_update=True)
+    rows, noise = drawn(1)
+    before = weights(agent.target_critics[0])
+    agent.update(rows, noise)
+    assert_allclose(weights(agent.target_critics[0]), before + 0.5 * (weights(agent.critics[0]) - before), atol=1e-6)
+
+
+def test_soft_and_hard_targets_worked_by_hand():
+    rows, noise = drawn(4)
+    soft, hard = made(tau=0.25, **DDPG), made(target_update="hard", hard_update_every=4, **DDPG)
+    was = weights(soft.target_actor)
+    soft.update(rows[:1], noise[:1])
+    assert_allclose(weights(soft.target_actor), 0.75 * was + 0.25 * weights(soft.actor), atol=1e-6)
+    for i in range(4):
+        hard.update(rows[i : i + 1], noise[i : i + 1])
+        same = np.array_equal(weights(hard.target_actor), weights(hard.actor))
+        assert same == (i == 3)
+
+
+def test_with_all_three_parts_off_td3_is_ddpg():
+    rows, noise = drawn(5)
+    config = OffPolicyConfig(hidden_sizes=(8,), **DDPG)
+    one, other = DDPGAgent(*SPACES, config, 0), TD3Agent(*SPACES, config, 0)
+    assert one.update(rows, noise) == other.update(rows, noise)
+    assert_array_equal(weights(one.actor), weights(other.actor))
+
+
+def test_an_update_that_diverges_says_so():
+    rows, noise = drawn(2)
+    rows[1, 3, S + A] = np.inf
+    with pytest.raises(DivergedError, match="a loss is NaN or infinite"):
+        made().update(rows, noise)
+
+
+# -- exploration --
+
+
+def test_ornstein_uhlenbeck_worked_by_hand():
+    # θ = .5, dt = .25, so x loses an eighth and gains √.25 = .5 of what is drawn.
+    noise = OrnsteinUhlenbeck(0.5, 0.25, (1, 1))
+    assert noise(np.array([[[2.0]], [[0.0]], [[-1.0]]], np.float32)).ravel().tolist() == [1.0, 0.875, 0.265625]
+    assert noise(np.zeros((1, 1, 1), np.float32)).item() == pytest.approx(0.265625 * 0.875)  # it goes on
+
+
+def test_the_frozen_copy_acts_as_the_actor_and_refreshes():
+    agent = made()
+    behaviour = agent.behaviour(std=0.3)
+    observations = np.random.default_rng(0).standard_normal((5, S)).astype(np.float32)
+    rows, noise = drawn(4)
+    for _ in range(2):
+        expected = agent.actor(observations).numpy()
+        assert_allclose(behaviour.act(observations), expected, atol=1e-6)
+        unit = np.array([[0.1], [9], [-9], [0], [1]], np.float32)
+        assert_allclose(behaviour.act(observations, unit), np.clip(expected + 0.3 * unit, -1, 1), atol=1e-6)
+        agent.update(rows, noise)
+        assert np.abs(behaviour.act(observations) - agent.actor(observations).numpy()).max() > 1e-4
+        behaviour.refresh()
+
+
+# -- the loop --
+
+
+def remembered(config: OffPolicyConfig, epochs: int = 1) -> tuple[OffPolicyAgentTrainer, Transitions]:
+    trainer = OffPolicyAgentTrainer(config.replace(replay_size=1000))
+    trainer.train(epochs)
+    trainer.close()
+    return trainer, trainer.replay.unpack(trainer.replay.state()["rows"])
+
+
+def test_what_is_remembered_is_what_happened():
+    """Pendulum truncates after 20 steps and never terminates; the step after an end is not remembered."""
+    trainer, memory = remembered(TINY.replace(num_envs=1, steps_per_epoch=63, warmup_steps=1000, epochs=20))
+    assert len(memory.rewards) == trainer.steps == 60
+    trajectory = trainer.experience.trajectory
+    kept = np.flatnonzero(np.arange(63) % 21 != 20)
+    assert_array_equal(memory.observations, trajectory.observations[kept, 0])
+    assert_array_equal(memory.next_observations, trajectory.observations[kept + 1, 0])
+    assert_array_equal(memory.actions, trajectory.actions[kept, 0])
+    assert_allclose(memory.rewards, trajectory.rewards[kept, 0], rtol=1e-6)
+    assert not memory.terminated.any()
+    # A truncated step's next observation is its true final one: pendulum's angle moves on by its speed.
+    speed, angle = memory.next_observations[19, 2], np.arctan2(*memory.observations[19, [1, 0]])
+    assert_allclose(memory.next_observations[19, 0], np.cos(angle + 0.05 * speed), atol=1e-4)
+    assert np.abs(memory.actions).max() <= 1
+
+
+def test_a_timeout_is_terminal_only_by_the_quirk():
+    quirk = TINY.replace(num_envs=1, steps_per_epoch=63, warmup_steps=1000, epochs=20, truncation_is_terminal=True)
+    _, memory = remembered(quirk)
+    assert list(np.flatnonzero(memory.terminated)) == [19, 39, 59]
+
+
+def test_updates_come_as_often_as_asked():
+    trainer, _ = remembered(TINY.replace(num_envs=1, steps_per_epoch=84, warmup_steps=41))
+    assert trainer.steps == 80
+    assert trainer.agent.updates == (80 - 41) // 4 * 3
+    many, _ = remembered(TINY.replace(num_envs=4, steps_per_epoch=84, warmup_steps=40, train_every=2))
+    assert many.agent.updates == (80 - 40) // 2 * 3
+
+
+def test_warming_up_is_random_or_the_policys():
+    actions = {}
+    for kind in ("random", "policy"):
+        config = TINY.replace(warmup_actions=kind, warmup_steps=2000, steps_per_epoch=1008, exploration_std=0.01)
+        actions[kind] = remembered(config.replace(replay_size=2000))[1].actions
+    assert np.abs(actions["random"].mean()) < 0.1
+    assert actions["random"].std() == pytest.approx(1 / np.sqrt(3), abs=0.05)  # of the uniform on [−1, 1]
+    assert actions["policy"].std() < 0.5
+
+
+def test_exploration_falls_over_the_epochs():
+    config = TINY.replace(exploration_std=0.5, final_exploration_std=0.1, epochs=5)
+    trainer = OffPolicyAgentTrainer(config)
+    trainer.train()
+    trainer.close()
+    assert_allclose([row.exploration_std for row in trainer.results], [0.5, 0.4, 0.3, 0.2, 0.1])
+
+
+def rows_of(trainer) -> str:
+    return repr([{k: v for k, v in vars(row).items() if k not in TIMING_COLUMNS} for row in trainer.results])
+
+
+CASES = {
+    "td3": TINY,
+    "ddpg, one environment": TINY.replace(num_envs=1, **DDPG),
+    "ornstein-uhlenbeck, odd rhythm": TINY.replace(
+        exploration="ornstein_uhlenbeck", updates_per_train=5, train_every=7
+    ),
+    "envpool": TINY.replace(backend="envpool", num_envs=4),
+    "hard targets": TINY.replace(target_update="hard", hard_update_every=13, restart_environments_every=2),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_resumed_run_is_the_run_that_was_not_stopped(case):
+    if case == "envpool":
+        pytest.importorskip("envpool")
+    config = CASES[case]
+    whole = OffPolicyAgentTrainer(config)
+    whole.train(4)
+    again = OffPolicyAgentTrainer(config)
+    again.train(4)
+    assert rows_of(again) == rows_of(whole)
+    for after in (1, 3):
+        cut = OffPolicyAgentTrainer(config)
+        cut.train(after)
+        state = {name: np.array(array) for name, array in cut.state().items()}
+        cut.close()
+        resumed = OffPolicyAgentTrainer(config)
+        resumed.load_state(state)
+        resumed.train(4 - after)
+        assert rows_of(resumed) == rows_of(whole)
+        one, other = resumed.state(), whole.state()
+        assert one.keys() == other.keys()
+        for name in one:
+            if name.removeprefix("results/") not in TIMING_COLUMNS:
+                assert np.array_equal(one[name], other[name], equal_nan=True), name
+        resumed.close()
+    whole.close(), again.close()
+
+
+def test_an_epoch_that_diverges_is_undone_or_ends_the_run():
+    for choice in ("stop", "skip"):
+        trainer, said = OffPolicyAgentTrainer(TINY.replace(on_not_finite=choice)), []
+        trainer.warn = said.append
+        trainer.train(1)
+        before, sample = trainer.agent.learned_state(), trainer.replay.sample
+
+        def spoiled(*arguments, sample=sample):
+            rows = sample(*arguments)
+            rows[-1, 0] = np.nan
+            return rows
+
+        trainer.replay.sample = spoiled
+        if choice == "stop":
+            with pytest.raises(DivergedError):
+                trainer.train(1)
+        else:
+            trainer.train(1)
+            assert len(said) == 1 and "the updates of epoch 2 are undone" in said[0]
+            assert np.isnan(trainer.results[-1].loss_critic)
+        after = trainer.agent.learned_state()
+        assert all(np.array_equal(before[name], after[name]) for name in before)
+        trainer.close()
+
+
+# -- settings --
+
+ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
+    "env": ("tests/Target-v0", {}),
+    "max_episode_steps": (10, {}),
+    "reward_design": ("scaled", {}),
+    "backend": ("envpool", {}),
+    "num_envs": (4, {}),
+    "epochs": (2, {"final_exploration_std": 1.0}),
+    "steps_per_epoch": (168, {}),
+    "seed": (1, {}),
+    "restart_environments_every": (1, {}),
+    "hidden_sizes": ((9,), {}),
+    "activation": ("tanh", {}),
+    "exploration": ("ornstein_uhlenbeck", {"exploration_std": 0.5}),
+    "exploration_std": (0.5, {}),
+    "final_exploration_std": (1.0, {}),
+    "ou_theta": (50.0, {"exploration": "ornstein_uhlenbeck", "exploration_std": 0.5}),
+    "ou_dt": (0.1, {"exploration": "ornstein_uhlenbeck", "exploration_std": 0.5}),
+    "warmup_steps": (60, {}),
+    "warmup_actions": ("policy", {}),
+    "replay_size": (20, {}),
+    "batch_size": (4, {}),
+    "train_every": (8, {}),
+    "updates_per_train": (1, {}),
+    "gamma": (0.5, {}),
+    "learning_rate": (1e-3, {}),
+    "critic_learning_rate": (1e-1, {}),
+    "adam_epsilon": (1.0, {}),
+    "target_update": ("hard", {"hard_update_every": 10}),
+    "tau": (0.5, {}),
+    "hard_update_every": (10, {"target_update": "hard"}),
+    "truncation_is_terminal": (True, {"max_episode_steps": 3}),
+    "actor_first": (True, {}),
+    "targets_every_update": (True, {"tau": 0.2}),
+    "twin_critics": (False, {}),
+    "target_smoothing": (False, {}),
+    "smoothing_std": (2.0, {}),
+    "smoothing_clip": (0.01, {}),
+    "policy_delay": (1, {}),
+    "environment_restarts": (0, {"env": "tests/Raising-v0", "max_episode_steps": None}),
+    "on_not_finite": ("skip", {"env": "tests/FaultyReward-v0", "num_envs": 1, "max_episode_steps": None}),
+    "best_metric": ("total_reward", {"adopt_best": True, "epochs": 6, "env": "tests/Schedule-v0", "num_envs": 1,
+                    "max_episode_steps": None, "steps_per_epoch": 24, "warmup_steps": 4}),
+    "validate_every": (3, {"adopt_best": True, "best_metric": "validation", "validation_episodes": 2, "epochs": 6}),
+    "validation_episodes": (1, {"adopt_best": True, "best_metric": "validation", "validate_every": 1, "epochs": 6}),
+    "adopt_best": (True, {"epochs": 6, "env": "tests/Schedule-v0", "num_envs": 1, "max_episode_steps": None,
+                   "steps_per_epoch": 24, "warmup_steps": 4}),
+}  # fmt: skip
+
+
+@functools.cache
+def outcome(config: OffPolicyConfig) -> dict[str, np.ndarray]:
+    trainer = OffPolicyAgentTrainer(config)
+    trainer.warn = lambda line: None
+    try:
+        trainer.train()
+        return trainer.agent._network_state()
+    except UserError:
+        return {}
+    finally:
+        trainer.close()
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(OffPolicyConfig)])
+def test_every_setting_changes_what_is_learned(name):
+    assert name in ALTERNATIVES, f"give {name} an alternative here: a setting that nothing reads is a defect"
+    value, needed = ALTERNATIVES[name]
+    if value == "envpool":
+        pytest.importorskip("envpool")
+    config = TINY.replace(**needed)
+    assert getattr(config, name) != value
+    one, other = outcome(config), outcome(config.replace(**{name: value}))
+    if {k: v.shape for k, v in one.items()} == {k: v.shape for k, v in other.items()}:
+        assert max(np.abs(one[k] - other[k]).max() for k in one) > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"tau": 1.5}, "tau is 1.5: expected 0 to 1"),
+        ({"policy_delay": 0}, "policy_delay is 0: expected 1 or more"),
+        ({"exploration_std": float("nan")}, "exploration_std is nan: expected a finite number, 0 or more"),
+        ({"steps_per_epoch": 85}, "steps_per_epoch 85 is not divisible by num_envs 2: try --steps-per-epoch 84"),
+        ({"warmup_steps": 10_000}, "warmup_steps 10000 leaves nothing to learn in 3 epochs of 84 steps"),
+        ({"batch_size": 101}, "batch_size 101 is larger than replay_size 100: use --batch-size 100 or less"),
+    ],
+)
+def test_wrong_settings_are_refused_in_one_line(changes, line):
+    with pytest.raises(UserError) as error:
+        TINY.replace(**changes)
+    assert str(error.value).startswith(line) and "\n" not in str(error.value)
+
+
+def test_presets_are_what_is_published():
+    td3, ddpg = PRESETS["pendulum-td3"], PRESETS["pendulum-ddpg"]
+    assert (td3.epochs * td3.steps_per_epoch, td3.replay_size, td3.warmup_steps, td3.train_every) == (
+        100_000, 10_000, 500, 10,
+    )  # fmt: skip
+    assert (td3.batch_size, td3.gamma, td3.tau, td3.learning_rate, td3.exploration_std) == (32, 0.9, 0.02, 3e-3, 0.2)
+    assert (ddpg.twin_critics, ddpg.target_smoothing, ddpg.policy_delay) == (False, False, 1)
+    assert ddpg == td3.replace(**DDPG)
+    authors = PRESETS["td3"]
+    assert (authors.hidden_sizes, authors.batch_size, authors.tau, authors.warmup_steps) == (
+        (256, 256),
+        256,
+        0.005,
+        25_000,
+    )
+
+
+# -- it learns --
+
+
+def test_a_tiny_environment_is_learned():
+    """`Target` pays 0 at best and −1.28 for ever choosing the centre."""
+    config = OffPolicyConfig(
+        env="tests/Target-v0", num_envs=4, epochs=4, steps_per_epoch=800, hidden_sizes=(32, 32), warmup_steps=400,
+        replay_size=10_000, batch_size=64, train_every=40, updates_per_train=40, learning_rate=3e-3, gamma=0.5,
+        tau=0.02, adopt_best=False, best_metric="total_reward",
+    )  # fmt: skip
+    for change in ({}, DDPG):
+        trainer = OffPolicyAgentTrainer(config.replace(**change))
+        trainer.train()
+        agent = trainer.agent
+        score = evaluation.evaluate(agent.behaviour(), agent.action_map, "tests/Target-v0", None, 50, True)
+        trainer.close()
+        assert score.returns.mean() > -0.1
+    assert Target.observation_space.shape == (2,)
+
+
+# -- the program --
+
+
+def run(monkeypatch, *arguments) -> int:
+    monkeypatch.setattr(sys, "argv", ["OffPolicyAgentTrainer", *map(str, arguments)])
+    try:
+        program.main()
+    except SystemExit as stop:
+        return stop.code
+    return 0
+
+
+SMALL = (  # noqa: SIM905  (as it is typed)
+    "pendulum-td3 --epochs 4 --steps-per-epoch 201 --warmup-steps 100 --evaluation-episodes 3 --checkpoint-every 2"
+).split()
+
+
+def test_a_run_leaves_its_traces_and_is_scored_again(monkeypatch, tmp_path, capsys):
+    assert run(monkeypatch, *SMALL, "--runs-folder", tmp_path, "--name", "run") == 0
+    folder = tmp_path / "run"
+    names = {path.name for path in folder.iterdir()}
+    assert names >= {"config.json", "results.csv", "tensorboard", "figure.png", "best_agent.npz", "evaluation.json"}
+    preset, config = run_folder.read_config(folder)
+    assert (preset, config.epochs) == ("pendulum-td3", 4)
+    assert isinstance(config, OffPolicyConfig)
+    assert len(run_folder.read_results(folder)["mean_value"]) == 4
+    first = (folder / "evaluation.json").read_text()
+    monkeypatch.setattr(sys, "argv", ["evaluate.py", str(folder), "--episodes", "3", "--no-video"])
+    evaluate.main()
+    assert (folder / "evaluation.json").read_text() == first
+    assert run(monkeypatch, "--resume", folder, "--epochs", 6, "--evaluation-episodes", 0, "--no-video") == 0
+    assert list(run_folder.read_results(folder)["epoch"]) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_run_of_ppo_is_not_resumed_by_this_program(monkeypatch, tmp_path, capsys):
+    run_folder.write_config(tmp_path, PPOConfig(), "continuous")
+    assert run(monkeypatch, "--resume", tmp_path) == 2
+    assert "is a run of another method" in capsys.readouterr().err
+
+
+def test_wrong_input_is_one_line(monkeypatch, capsys):
+    assert run(monkeypatch, "pendulum-td4") == 2
+    assert "did you mean pendulum-td3" in capsys.readouterr().err
+    assert run(monkeypatch, "td3", "--env", "CartPole-v1") == 2
+    assert "CartPole-v1 has actions of type Discrete" in capsys.readouterr().err
+
+
+def test_any_environment_with_bounds_of_its_own(monkeypatch, tmp_path):
+    settings = "td3 --env tests/Target-v0 --epochs 2 --steps-per-epoch 100 --warmup-steps 50 --batch-size 8 --no-video"
+    arguments = [*settings.split(), "--evaluation-episodes", "2", "--runs-folder", tmp_path]
+    assert run(monkeypatch, *arguments) == 0
+    env = make_env("tests/Target-v0")
+    assert env.action_space.shape == (2,)
+    env.close()
