@@ -29,11 +29,19 @@ from companions.TD3Agent import TD3Agent
 S, A, B = 3, 1, 16
 SPACES = Box(-np.inf, np.inf, (S,)), Box(-2.0, 2.0, (A,))
 TINY = OffPolicyConfig(
-    env="Pendulum-v1", max_episode_steps=20, num_envs=2, epochs=3, steps_per_epoch=84, hidden_sizes=(8,),
-    warmup_steps=40, replay_size=100, batch_size=8, train_every=4, updates_per_train=3, learning_rate=1e-2,
+    env="Pendulum-v1", max_episode_steps=20, num_envs=2, epochs=3, steps_per_epoch=42, hidden_sizes=(8,),
+    warmup_steps=40, replay_size=100, batch_size=8, train_every=16, updates_per_train=3, learning_rate=1e-2,
     best_metric="mean_episode_reward", adopt_best=False,
 )  # fmt: skip
+# Where nothing else is said updates run step by step: a handful is done before a compiler is.
+compiled = pytest.mark.compiled
 DDPG = dict(twin_critics=False, target_smoothing=False, policy_delay=1)
+
+
+@pytest.fixture(autouse=True)
+def eager_unless_compiled(request):
+    if "compiled" not in request.keywords:
+        request.getfixturevalue("eager")
 
 
 def made(**changes) -> DDPGAgent:
@@ -110,6 +118,17 @@ def test_smoothing_moves_the_action_that_the_target_is_taken_at():
     assert_allclose(off.targets(batch, noise), [0.5 * 0.3], rtol=1e-6)
 
 
+def test_a_compiled_update_is_the_update():
+    """Seven updates, compiled in cycles of two and a single one, against the same step by step."""
+    rows, noise = drawn(7)
+    one, other = made(), made()
+    one.update(rows, noise)
+    tf.config.run_functions_eagerly(False)
+    other.update(rows, noise)
+    for name, network in one._networks().items():
+        assert_allclose(weights(network), weights(other._networks()[name]), atol=1e-4)
+
+
 @pytest.mark.parametrize("changes", [{}, DDPG, {"target_update": "hard", "hard_update_every": 3}])
 @pytest.mark.parametrize("cuts", [[7], [1] * 7, [2, 5], [3, 1, 3]])
 def test_many_updates_in_one_call_are_as_many_calls(changes, cuts):
@@ -142,7 +161,8 @@ def test_the_critic_learns_by_plain_gradient_descent_of_adam():
     assert metrics["loss_critic"] == pytest.approx(float(loss), rel=1e-5)
     for variable, was, gradient in zip(agent._critic_variables(), before, gradients):
         g = gradient.numpy()
-        assert_allclose(variable.numpy(), was - 1e-2 * g / (np.abs(g) + 1e-7), atol=1e-4)  # Adam's first step
+        clear = np.abs(g) > 2e-3  # where ε and rounding do not matter
+        assert_allclose(variable.numpy()[clear], (was - 1e-2 * np.sign(g))[clear], atol=1e-4)  # Adam's first step
 
 
 def test_the_actor_learns_from_the_critic_that_has_learned_already():
@@ -266,7 +286,7 @@ def test_a_timeout_is_terminal_only_by_the_quirk():
 def test_updates_come_as_often_as_asked():
     trainer, _ = remembered(TINY.replace(num_envs=1, steps_per_epoch=84, warmup_steps=41))
     assert trainer.steps == 80
-    assert trainer.agent.updates == (80 - 41) // 4 * 3
+    assert trainer.agent.updates == (80 - 41) // 16 * 3
     many, _ = remembered(TINY.replace(num_envs=4, steps_per_epoch=84, warmup_steps=40, train_every=2))
     assert many.agent.updates == (80 - 40) // 2 * 3
 
@@ -299,7 +319,7 @@ CASES = {
     "ornstein-uhlenbeck, odd rhythm": TINY.replace(
         exploration="ornstein_uhlenbeck", updates_per_train=5, train_every=7
     ),
-    "envpool": TINY.replace(backend="envpool", num_envs=4),
+    "envpool": TINY.replace(backend="envpool", num_envs=3),
     "hard targets": TINY.replace(target_update="hard", hard_update_every=13, restart_environments_every=2),
 }
 
@@ -364,9 +384,9 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "max_episode_steps": (10, {}),
     "reward_design": ("scaled", {}),
     "backend": ("envpool", {}),
-    "num_envs": (4, {}),
-    "epochs": (2, {"final_exploration_std": 1.0}),
-    "steps_per_epoch": (168, {}),
+    "num_envs": (3, {}),
+    "epochs": (4, {"final_exploration_std": 1.0}),
+    "steps_per_epoch": (84, {}),
     "seed": (1, {}),
     "restart_environments_every": (1, {}),
     "hidden_sizes": ((9,), {}),
@@ -376,7 +396,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "final_exploration_std": (1.0, {}),
     "ou_theta": (50.0, {"exploration": "ornstein_uhlenbeck", "exploration_std": 0.5}),
     "ou_dt": (0.1, {"exploration": "ornstein_uhlenbeck", "exploration_std": 0.5}),
-    "warmup_steps": (60, {}),
+    "warmup_steps": (70, {}),
     "warmup_actions": ("policy", {}),
     "replay_size": (20, {}),
     "batch_size": (4, {}),
@@ -397,11 +417,13 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "smoothing_std": (2.0, {}),
     "smoothing_clip": (0.01, {}),
     "policy_delay": (1, {}),
-    "environment_restarts": (0, {"env": "tests/Raising-v0", "max_episode_steps": None}),
-    "on_not_finite": ("skip", {"env": "tests/FaultyReward-v0", "num_envs": 1, "max_episode_steps": None}),
+    "environment_restarts": (1000, {"env": "tests/Raising-v0", "max_episode_steps": None}),
+    "on_not_finite": ("skip", {"env": "tests/FaultyReward-v0", "num_envs": 1, "max_episode_steps": None,
+                      "steps_per_epoch": 30}),
     "best_metric": ("total_reward", {"adopt_best": True, "epochs": 6, "env": "tests/Schedule-v0", "num_envs": 1,
                     "max_episode_steps": None, "steps_per_epoch": 24, "warmup_steps": 4}),
-    "validate_every": (3, {"adopt_best": True, "best_metric": "validation", "validation_episodes": 2, "epochs": 6}),
+    "validate_every": (1, {"adopt_best": True, "best_metric": "validation", "validation_episodes": 2, "epochs": 8,
+                       "learning_rate": 0.1}),
     "validation_episodes": (1, {"adopt_best": True, "best_metric": "validation", "validate_every": 1, "epochs": 6}),
     "adopt_best": (True, {"epochs": 6, "env": "tests/Schedule-v0", "num_envs": 1, "max_episode_steps": None,
                    "steps_per_epoch": 24, "warmup_steps": 4}),
@@ -440,8 +462,8 @@ def test_every_setting_changes_what_is_learned(name):
         ({"tau": 1.5}, "tau is 1.5: expected 0 to 1"),
         ({"policy_delay": 0}, "policy_delay is 0: expected 1 or more"),
         ({"exploration_std": float("nan")}, "exploration_std is nan: expected a finite number, 0 or more"),
-        ({"steps_per_epoch": 85}, "steps_per_epoch 85 is not divisible by num_envs 2: try --steps-per-epoch 84"),
-        ({"warmup_steps": 10_000}, "warmup_steps 10000 leaves nothing to learn in 3 epochs of 84 steps"),
+        ({"steps_per_epoch": 43}, "steps_per_epoch 43 is not divisible by num_envs 2: try --steps-per-epoch 44"),
+        ({"warmup_steps": 10_000}, "warmup_steps 10000 leaves nothing to learn in 3 epochs of 42 steps"),
         ({"batch_size": 101}, "batch_size 101 is larger than replay_size 100: use --batch-size 100 or less"),
     ],
 )
@@ -471,6 +493,7 @@ def test_presets_are_what_is_published():
 # -- it learns --
 
 
+@compiled
 def test_a_tiny_environment_is_learned():
     """`Target` pays 0 at best and −1.28 for ever choosing the centre."""
     config = OffPolicyConfig(
