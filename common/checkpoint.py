@@ -10,7 +10,9 @@ import io
 import json
 import os
 import shutil
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -21,6 +23,12 @@ from common.errors import UserError
 FORMAT = 1
 STATE, MANIFEST = "state.npz", "manifest.json"
 UNFINISHED = ".unfinished-"
+
+# What NumPy and zipfile raise on files that are not what they say.
+UNREADABLE = (
+    ValueError, OSError, EOFError, KeyError, TypeError, SyntaxError, AttributeError, MemoryError, NotImplementedError,
+    OverflowError, RecursionError, zipfile.BadZipFile, zlib.error, tokenize.TokenError,
+)  # fmt: skip
 
 State = dict[str, np.ndarray]
 
@@ -38,19 +46,13 @@ def save(folder: Path, generation: int, state: Mapping[str, np.ndarray], keep: i
     buffer = io.BytesIO()
     np.savez(buffer, **state)
     content = buffer.getvalue()
-    manifest = {
-        "format": FORMAT,
-        "generation": generation,
-        "bytes": len(content),
-        "sha256": hashlib.sha256(content).hexdigest(),
-    }
     final, unfinished = folder / f"{generation:08d}", folder / f"{UNFINISHED}{generation:08d}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir()
         _write(unfinished / STATE, content)
-        _write(unfinished / MANIFEST, json.dumps(manifest).encode())
+        _write(unfinished / MANIFEST, json.dumps(manifest(generation, content)).encode())
         _flush_folder(unfinished)
         if final.exists():  # a damaged one of the same epoch, or this very state
             shutil.rmtree(final)
@@ -64,6 +66,16 @@ def save(folder: Path, generation: int, state: Mapping[str, np.ndarray], keep: i
         ) from None
     for old in generations(folder)[keep:]:
         shutil.rmtree(folder / f"{old:08d}", ignore_errors=True)
+
+
+def manifest(generation: int, content: bytes) -> dict[str, object]:
+    """What is written beside a generation's content."""
+    return {
+        "format": FORMAT,
+        "generation": generation,
+        "bytes": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
 
 
 def generations(folder: Path) -> list[int]:
@@ -95,19 +107,19 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> tuple[int, State]:
 
 def _load(folder: Path, generation: int) -> State:
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
-        expected = (manifest["format"], manifest["generation"], manifest["bytes"], manifest["sha256"])
+        written = json.loads((folder / MANIFEST).read_bytes())
+        version = written["format"]
         content = (folder / STATE).read_bytes()
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise _DamagedError(f"{type(error).__name__} while reading it") from None
-    if isinstance(expected[0], int) and expected[0] > FORMAT:
-        raise UserError(f"{folder} has format {expected[0]}, this code reads up to {FORMAT}: update the code")
-    if expected != (FORMAT, generation, len(content), hashlib.sha256(content).hexdigest()):
+    if isinstance(version, int) and version > FORMAT:
+        raise UserError(f"{folder} has format {version}, this code reads up to {FORMAT}: update the code")
+    if written != manifest(generation, content):
         raise _DamagedError("its checksum or number is wrong")
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise _DamagedError(f"{type(error).__name__} while opening it") from None
 
 

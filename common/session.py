@@ -83,7 +83,7 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions) -> 
     config = trainer.config
     warnings: list[str] = []
     if options.resume is not None:
-        _restore(trainer, folder, warnings.append)
+        _restore(trainer, folder, options, warnings.append)
     run_folder.write_config(folder, config, preset)
     with (
         Recorder(folder, trainer.results, trainer.result_type, config.epochs, options) as recorder,
@@ -112,7 +112,7 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions) -> 
 
         trainer.warn = recorder.say
         try:
-            results = trainer.train(config.epochs - trainer.epoch, on_epoch)
+            results = trainer.train(max(0, config.epochs - trainer.epoch), on_epoch)
         except (NotFiniteError, DivergedError) as error:
             trainer.agent.save_weights(folder / run_folder.WEIGHTS)
             raise UserError(f"{error}; the last good weights are in {folder / run_folder.WEIGHTS}") from None
@@ -122,16 +122,31 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions) -> 
     print(f"trained for {results['processing_time_total_string']}; figure, table and weights are in {folder}")
 
 
-def _restore(trainer: Trainer, folder: Path, warn: Callable[[str], None]) -> None:
+def _restore(trainer: Trainer, folder: Path, options: RunOptions, warn: Callable[[str], None]) -> None:
     """Bring the trainer to the newest whole checkpoint."""
-    epochs = trainer.config.epochs
     if not checkpoint.generations(folder / CHECKPOINTS):
         warn("the run was cut off before its first checkpoint, so it begins with its first epoch")
         return
-    _, state = checkpoint.load_newest(folder / CHECKPOINTS, warn)
-    trainer.load_state(state)
-    if trainer.epoch >= epochs:
+    take_up(trainer, folder / CHECKPOINTS, warn)
+    looked_back = not options.evaluation_episodes or (folder / run_folder.EVALUATION).exists()
+    if trainer.epoch >= trainer.config.epochs and (folder / run_folder.BEST_AGENT).exists() and looked_back:
         raise UserError(f"{folder} has all its {trainer.epoch} epochs: ask for more than that with --epochs")
+
+
+def take_up(trainer: Trainer, folder: Path, warn: Callable[[str], None]) -> None:
+    """Load the newest whole checkpoint of a folder into a trainer.
+
+    Raises:
+        UserError: there is none, or it is of a trainer with other settings.
+    """
+    number, state = checkpoint.load_newest(folder, warn)
+    try:
+        trainer.load_state(state)
+    except (KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"checkpoint {number} in {folder} does not fit this run's settings ({type(error).__name__}): "
+            "use the config.json that belongs to it"
+        ) from None
 
 
 def _look_back(trainer: Trainer, folder: Path, options: RunOptions) -> None:

@@ -1,11 +1,11 @@
 """Weights in an .npz file of plain arrays: nothing in it could run."""
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
+from common.checkpoint import UNREADABLE
 from common.errors import UserError
 
 
@@ -33,8 +33,8 @@ def read(path: Path, own: Mapping[str, np.ndarray], best: Mapping[str, np.ndarra
             state = {name: file[name] for name in file.files}
     except FileNotFoundError:
         raise UserError(f"no weights at {path}: expected a file that save_weights wrote") from None
-    except (OSError, ValueError, EOFError, KeyError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} cannot be read as weights ({error}): use another copy") from None
+    except UNREADABLE as error:
+        raise UserError(f"{path} cannot be read as weights ({type(error).__name__}): use another copy") from None
     expected = {name: np.shape(array) for name, array in own.items() if not name.startswith("best/")}
     if any(name.startswith("best/") for name in state):
         expected |= {f"best/{name}": np.shape(array) for name, array in best.items()}
