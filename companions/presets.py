@@ -2,7 +2,7 @@
 
 from common.off_policy_config import OffPolicyConfig
 
-# The published Pendulum system: 500 episodes of 200 steps, an update every ten steps, small networks.
+# The published Pendulum system: 500 episodes of 200 steps, an update every ten steps, small networks, quirks on.
 PENDULUM_TD3 = OffPolicyConfig(
     env="Pendulum-v1",
     epochs=50,
@@ -17,13 +17,21 @@ PENDULUM_TD3 = OffPolicyConfig(
     gamma=0.9,
     tau=0.02,
     learning_rate=3e-3,
+    truncation_is_terminal=True,
+    actor_first=True,
+    targets_every_update=True,
     best_metric="mean_episode_reward",
     adopt_best=False,
 )
 PENDULUM_DDPG = PENDULUM_TD3.replace(twin_critics=False, target_smoothing=False, policy_delay=1)
 
+# The same numbers with the traps corrected.
+CORRECTED = dict(truncation_is_terminal=False, actor_first=False, targets_every_update=False)
+PENDULUM_TD3_CORRECTED = PENDULUM_TD3.replace(**CORRECTED)
+PENDULUM_DDPG_CORRECTED = PENDULUM_DDPG.replace(**CORRECTED)
+
 # As many updates as steps, in calls of fifty.
-PENDULUM_TD3_FAST = PENDULUM_TD3.replace(
+PENDULUM_TD3_FAST = PENDULUM_TD3_CORRECTED.replace(
     epochs=20,
     steps_per_epoch=1000,
     warmup_steps=1000,
@@ -60,6 +68,8 @@ LUNAR_LANDER_TD3 = TD3.replace(
 PRESETS: dict[str, OffPolicyConfig] = {
     "pendulum-ddpg": PENDULUM_DDPG,
     "pendulum-td3": PENDULUM_TD3,
+    "pendulum-ddpg-corrected": PENDULUM_DDPG_CORRECTED,
+    "pendulum-td3-corrected": PENDULUM_TD3_CORRECTED,
     "pendulum-td3-fast": PENDULUM_TD3_FAST,
     "bipedal-walker-td3": BIPEDAL_WALKER_TD3,
     "lunar-lander-td3": LUNAR_LANDER_TD3,

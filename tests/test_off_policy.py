@@ -481,6 +481,9 @@ def test_presets_are_what_is_published():
     assert (td3.batch_size, td3.gamma, td3.tau, td3.learning_rate, td3.exploration_std) == (32, 0.9, 0.02, 3e-3, 0.2)
     assert (ddpg.twin_critics, ddpg.target_smoothing, ddpg.policy_delay) == (False, False, 1)
     assert ddpg == td3.replace(**DDPG)
+    assert td3.truncation_is_terminal and td3.actor_first and td3.targets_every_update  # its quirks
+    corrected = PRESETS["pendulum-td3-corrected"]
+    assert not (corrected.truncation_is_terminal or corrected.actor_first or corrected.targets_every_update)
     authors = PRESETS["td3"]
     assert (authors.hidden_sizes, authors.batch_size, authors.tau, authors.warmup_steps) == (
         (256, 256),
