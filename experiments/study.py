@@ -1,6 +1,6 @@
 """Run a study over seeds and summarise it: python experiments/study.py walker
 
-Every run is an ordinary one of `PPOAgentTrainer.py`, left in experiments/results/STUDY/NAME. A study
+Every run is an ordinary one of a training program, left in experiments/results/STUDY/NAME. A study
 that was cut off goes on where it stopped: runs that have an evaluation.json are not repeated.
 """
 
@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,26 +27,79 @@ RESULTS = ROOT / "experiments" / "results"
 PUBLISHED = ("bipedal-walker-2021-corrected", "--backend", "envpool", "--num-envs", "32", "--epochs", "300")
 
 
+PPO = ("PPOAgentTrainer.py",)
+OFF_POLICY = ("-m", "companions.OffPolicyAgentTrainer")
+REWARD, LENGTH = ("avg_reward_orig", "Reward per episode,\nunshaped"), ("avg_steps", "Steps\nper episode")
+WALKER_PANELS = (REWARD, LENGTH, ("mean_std", "σ"))
+
+
 @dataclass(frozen=True)
-class Arm:
-    """One setting of a study, repeated over seeds."""
+class Study:
+    """Settings that are compared, each repeated over seeds."""
 
-    arguments: tuple[str, ...]  # of PPOAgentTrainer.py
+    program: tuple[str, ...]
     seeds: range
+    arms: dict[str, tuple[str, ...]]  # name → arguments of the program
+    panels: tuple[tuple[str, str], ...]  # of the figure: column of results.csv, label
+    low: float  # episodes that score less are counted
 
 
-STUDIES: dict[str, dict[str, Arm]] = {
+DDPG = ("pendulum-ddpg-corrected", "--evaluation-episodes", "1000")
+STUDIES: dict[str, Study] = {
     # Does the default learn to walk, on both backends?
-    "walker": {
-        "envpool": Arm(("bipedal-walker", "--backend", "envpool"), range(3)),
-        "gymnasium": Arm(("bipedal-walker", "--backend", "gymnasium"), range(3)),
-    },
+    "walker": Study(
+        PPO,
+        range(3),
+        {
+            "envpool": ("bipedal-walker", "--backend", "envpool"),
+            "gymnasium": ("bipedal-walker", "--backend", "gymnasium"),
+        },
+        WALKER_PANELS,
+        low=200,
+    ),
     # The published question: does the entropy bonus help, and is it the entropy that helps?
-    "entropy": {
-        "c=0.1, density surrogate": Arm(PUBLISHED, range(3)),
-        "c=0": Arm((*PUBLISHED, "--entropy-coefficient", "0"), range(3)),
-        "c=0.1, Gaussian entropy": Arm((*PUBLISHED, "--entropy", "gaussian"), range(3)),
-    },
+    "entropy": Study(
+        PPO,
+        range(3),
+        {
+            "c=0.1, density surrogate": PUBLISHED,
+            "c=0": (*PUBLISHED, "--entropy-coefficient", "0"),
+            "c=0.1, Gaussian entropy": (*PUBLISHED, "--entropy", "gaussian"),
+        },
+        WALKER_PANELS,
+        low=200,
+    ),
+    # Which of TD3's three changes of DDPG matters on Pendulum?
+    "pendulum-ablation": Study(
+        OFF_POLICY,
+        range(5),
+        {
+            "DDPG": DDPG,
+            "DDPG + twin critics": (*DDPG, "--twin-critics"),
+            "DDPG + target smoothing": (*DDPG, "--target-smoothing"),
+            "DDPG + policy delay": (*DDPG, "--policy-delay", "2"),
+            "TD3": ("pendulum-td3-corrected", "--evaluation-episodes", "1000"),
+        },
+        (REWARD, ("mean_value", "Q")),
+        low=-500,
+    ),
+    # The published settings, quirks and all, and the fast ones.
+    "pendulum": Study(
+        OFF_POLICY,
+        range(5),
+        {
+            name: (name, "--evaluation-episodes", "1000")
+            for name in ("pendulum-ddpg", "pendulum-td3", "pendulum-td3-fast")
+        },
+        (REWARD, ("mean_value", "Q")),
+        low=-500,
+    ),
+    "lunar-lander-td3": Study(
+        OFF_POLICY, range(3), {"TD3": ("lunar-lander-td3",)}, (REWARD, LENGTH, ("mean_value", "Q")), low=200
+    ),
+    "bipedal-walker-td3": Study(
+        OFF_POLICY, range(1), {"TD3": ("bipedal-walker-td3",)}, (REWARD, LENGTH, ("mean_value", "Q")), low=200
+    ),
 }
 
 
@@ -54,76 +108,71 @@ def folder_of(study: str, arm: str, seed: int) -> Path:
     return RESULTS / study / f"{name}-seed{seed}"
 
 
-def run(study: str) -> None:
+def run(name: str) -> None:
     """Every run of a study that is not there yet."""
-    arms = STUDIES[study]
-    for seed in sorted({seed for arm in arms.values() for seed in arm.seeds}):  # whole seeds first
-        for name, arm in arms.items():
-            folder = folder_of(study, name, seed)
-            if seed not in arm.seeds or (folder / run_folder.EVALUATION).exists():
+    study = STUDIES[name]
+    for seed in study.seeds:  # whole seeds first
+        for arm, arguments in study.arms.items():
+            folder = folder_of(name, arm, seed)
+            if (folder / run_folder.EVALUATION).exists():
                 continue
             shutil.rmtree(folder, ignore_errors=True)  # a run that was cut off
-            print(f"{study}: {name}, seed {seed}", flush=True)
+            print(f"{name}: {arm}, seed {seed}", flush=True)
             subprocess.run(
-                [sys.executable, "PPOAgentTrainer.py", *arm.arguments, "--seed", str(seed), "--no-video",
-                 "--no-tensorboard", "--no-figure", "--runs-folder", str(folder.parent), "--name", folder.name],
+                [sys.executable, *study.program, *arguments, "--seed", str(seed), "--no-video", "--no-tensorboard",
+                 "--no-figure", "--runs-folder", str(folder.parent), "--name", folder.name],
                 cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
             )  # fmt: skip
 
 
-def summarise(study: str) -> None:
+def summarise(name: str) -> None:
     """A table of evaluations and a figure of the curves with their spread, from the runs that are there."""
+    study = STUDIES[name]
     lines = [
-        "| setting | seed | steps | deterministic | sampled | episodes below 200 | minutes |",
+        f"| setting | seed | steps | deterministic | sampled | episodes below {study.low:g} | minutes |",
         "|---|---|---|---|---|---|---|",
     ]
-    figure = Figure(figsize=(9, 7), layout="constrained")
-    axes = figure.subplots(3, 1, sharex=True)
-    for colour, (name, arm) in zip(plots.COLOURS, STUDIES[study].items()):
+    figure = Figure(figsize=(9, 1 + 2 * len(study.panels)), layout="constrained")
+    axes = figure.subplots(len(study.panels), 1, sharex=True)
+    for colour, arm in zip(plots.COLOURS, study.arms):
         scores, curves = [], []
-        for seed in arm.seeds:
-            folder = folder_of(study, name, seed)
+        for seed in study.seeds:
+            folder = folder_of(name, arm, seed)
             if not (folder / run_folder.EVALUATION).exists():
                 continue
             evaluation = json.loads((folder / run_folder.EVALUATION).read_text())
-            curve = run_folder.read_results(folder)
-            curves.append(curve)
+            curves.append(run_folder.read_results(folder))
             scores.append(evaluation["deterministic"]["mean"])
-            cells = [f"{s['mean']:.1f} [{s['low']:.1f}, {s['high']:.1f}]" for s in evaluation.values()]
-            fell = sum(score < 200 for score in evaluation["deterministic"]["returns"])
-            minutes = curve["seconds"].sum() / 60
-            lines.append(
-                f"| {name} | {seed} | {int(curve['steps'][-1]):,} | {' | '.join(cells)} | {fell} | {minutes:.1f} |"
-            )
-        if not curves:
-            continue
-        lines.append(f"| **{name}** | median of {len(scores)} | | **{np.median(scores):.1f}** | | | |")
-        for axis, (column, label) in zip(
-            axes,
-            (
-                ("avg_reward_orig", "Reward per episode,\nunshaped"),
-                ("avg_steps", "Steps\nper episode"),
-                ("mean_std", "σ"),
-            ),
-        ):
-            table = np.array([curve[column] for curve in curves])  # [seeds, epochs]
-            with np.errstate(all="ignore"):
-                axis.plot(curves[0]["steps"], np.nanmedian(table, axis=0), color=colour, label=name)
-                axis.fill_between(
-                    curves[0]["steps"],
-                    np.nanmin(table, axis=0),
-                    np.nanmax(table, axis=0),
-                    color=colour,
-                    alpha=0.2,
-                    linewidth=0,
-                )
-            axis.set_ylabel(label)
-            axis.grid(alpha=0.25)
+            lines.append(_line(arm, seed, evaluation, curves[-1], study.low))
+        if curves:
+            lines.append(f"| **{arm}** | median of {len(scores)} | | **{np.median(scores):.1f}** | | | |")
+            for axis, (column, label) in zip(axes, study.panels):
+                _draw(axis, curves, column, label, colour, arm)
     axes[0].legend(frameon=False, fontsize="small", title="median and range over seeds", title_fontsize="small")
     axes[-1].set_xlabel("Environment steps")
-    plots.save_figure(figure, RESULTS / study / "summary.png")
-    (RESULTS / study / "summary.md").write_text("\n".join(lines) + "\n")
+    plots.save_figure(figure, RESULTS / name / "summary.png")
+    (RESULTS / name / "summary.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
+
+
+def _line(arm: str, seed: int, evaluation: dict, curve: dict[str, np.ndarray], low: float) -> str:
+    """A run's row of the table."""
+    cells = [f"{s['mean']:.1f} [{s['low']:.1f}, {s['high']:.1f}]" for s in evaluation.values()]
+    poor = sum(score < low for score in evaluation["deterministic"]["returns"])
+    minutes = curve["seconds"].sum() / 60
+    return f"| {arm} | {seed} | {int(curve['steps'][-1]):,} | {' | '.join(cells)} | {poor} | {minutes:.1f} |"
+
+
+def _draw(axis, curves: list[dict[str, np.ndarray]], column: str, label: str, colour: str, arm: str) -> None:
+    """Median and range over seeds of a column; all curves are equally long."""
+    steps, table = curves[0]["steps"], np.array([curve[column] for curve in curves])  # [epochs], [seeds, epochs]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # epochs without an episode in any run are gaps
+        axis.plot(steps, np.nanmedian(table, axis=0), color=colour, label=arm)
+        low, high = np.nanmin(table, axis=0), np.nanmax(table, axis=0)
+    axis.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
+    axis.set_ylabel(label)
+    axis.grid(alpha=0.25)
 
 
 def main() -> None:
