@@ -10,7 +10,7 @@ from common.env_wrappers import reward_design
 from common.errors import NotFiniteError
 from common.make_env import step_limit
 from common.records import Episodes, Timing, Trajectory
-from common.rollout import Behaviour, Collector, OnRow, ShapeNoise
+from common.rollout import Behaviour, Collector, OnRows, ShapeNoise
 from common.spaces import ActionMap
 from common.vector_env import make_vector_env
 
@@ -62,14 +62,15 @@ class Experience:
         behaviour: Behaviour,
         epoch: int,
         timing: Timing,
-        on_row: OnRow | None = None,
+        on_rows: OnRows | None = None,
+        rows_per_call: int = 1,
         shape_noise: ShapeNoise | None = None,
     ) -> Episodes:
         """The next epoch.
 
         Args:
             epoch: how many are over; some begin with a restart of all environments.
-            on_row, shape_noise: see `Collector.collect`.
+            on_rows, rows_per_call, shape_noise: see `Collector.collect`.
 
         Returns:
             The episodes that ended in it.
@@ -84,7 +85,7 @@ class Experience:
             self.collector.restart()
             self._running_returns[:] = 0.0
         trajectory = self._collect_finite(
-            epoch, lambda: self.collector.collect(behaviour, timing, on_row, shape_noise)
+            epoch, lambda: self.collector.collect(behaviour, timing, on_rows, rows_per_call, shape_noise)
         )
         self._take_up(trajectory)
         ended = trajectory.terminated | trajectory.truncated  # [T, N]

@@ -15,7 +15,7 @@ from common.records import Timing, Trajectory
 from common.spaces import ActionMap
 from common.vector_env import VectorEnv
 
-OnRow = Callable[[int, Trajectory], None]
+OnRows = Callable[[slice, Trajectory], None]
 ShapeNoise = Callable[[np.ndarray], np.ndarray]
 
 
@@ -76,15 +76,16 @@ class Collector:
         self,
         behaviour: Behaviour,
         timing: Timing,
-        on_row: OnRow | None = None,
+        on_rows: OnRows | None = None,
+        rows_per_call: int = 1,
         shape_noise: ShapeNoise | None = None,
     ) -> Trajectory:
         """One epoch. Each group steps while the policy chooses for the other.
 
         Args:
-            on_row: called as soon as row t of a trajectory is complete with t and the trajectory, whose later
-                rows are not yet filled; the behaviour may change then. By that time the actions of row
-                t + 1 are chosen and on their way.
+            on_rows: called with every `rows_per_call` rows as soon as they are complete and with the trajectory,
+                whose later rows are not yet filled; the behaviour may change then. By that time the actions
+                of the following row are chosen and on their way.
             shape_noise: makes the epoch's exploration noise of standard normal numbers [T, N, A].
 
         Raises:
@@ -103,7 +104,7 @@ class Collector:
         valid = np.empty((steps, num_envs), bool)  # [T, N]
         episode_steps = np.empty((steps, num_envs), np.int64)  # [T, N]
         trajectory = Trajectory(observations, actions, rewards, terminated, truncated, valid, episode_steps)
-        ended_before, steps_before = self._ended, self._episode_steps  # [N], [N]
+        done = 0  # rows that are complete
         groups = list(zip(self.envs.groups, self.envs.columns))
         clock = time.perf_counter
 
@@ -131,24 +132,28 @@ class Collector:
                         actions[t, columns] = chosen
                         group.send(self._action_map(chosen))
                         timing.policy += clock() - arrived
-                if on_row is not None and t > 0:
-                    _check_finite(observations[t : t + 1], "observation", first=t - 1)
-                    _check_finite(rewards[t - 1 : t, :, None], "reward", first=t - 1)
-                    valid[t - 1] = ~ended_before
-                    episode_steps[t - 1] = steps_before = np.where(ended_before, 0, steps_before + 1)
-                    ended_before = terminated[t - 1] | truncated[t - 1]
-                    on_row(t - 1, trajectory)
+                if on_rows is not None and t > 0 and (t % rows_per_call == 0 or t == steps):
+                    rows = slice(done, t)
+                    self._complete(trajectory, rows)
+                    on_rows(rows, trajectory)
+                    done = t
 
         self._observations = [observations[-1, columns] for _, columns in groups]
         self._since_seed.append(actions)
-        ended = terminated | truncated  # [T, N]
-        valid[:] = ~np.concatenate([self._ended[None], ended[:-1]])  # [T, N]
-        episode_steps[:] = funcs.episode_steps(valid, self._episode_steps)  # [T, N]
-        self._ended = ended[-1]
-        self._episode_steps = episode_steps[-1]
-        _check_finite(observations, "observation", first=-1)
-        _check_finite(rewards[..., None], "reward", first=0)
+        self._complete(trajectory, slice(done, steps))
         return trajectory
+
+    def _complete(self, trajectory: Trajectory, rows: slice) -> None:
+        """Fill in what follows from the ends of episodes, and look for numbers that are none."""
+        if rows.start == rows.stop:
+            return
+        ended = trajectory.terminated[rows] | trajectory.truncated[rows]  # [K, N]
+        trajectory.valid[rows] = ~np.concatenate([self._ended[None], ended[:-1]])  # [K, N]
+        trajectory.episode_steps[rows] = funcs.episode_steps(trajectory.valid[rows], self._episode_steps)  # [K, N]
+        self._ended = ended[-1]
+        self._episode_steps = trajectory.episode_steps[rows.stop - 1].copy()
+        _check_finite(trajectory.observations[rows.start : rows.stop + 1], "observation", first=rows.start - 1)
+        _check_finite(trajectory.rewards[rows, :, None], "reward", first=rows.start)
 
     def _note_faults(self, group: Group, first_env: int, t: int) -> None:
         """Tells of environments that failed in step t and were built anew.

@@ -1,6 +1,7 @@
 """A run from its first epoch to its film: recorded, checkpointed, stopped and resumed."""
 
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -97,12 +98,17 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions) -> 
             + (f", going on after epoch {trainer.epoch}" if options.resume else "")
         )
 
+        seconds_saving = 0.0
+
         def on_epoch(result: EpochResult) -> None:
+            nonlocal seconds_saving
             recorder(result)
             epoch, stopped = result.epoch, signals.received
             if epoch % options.checkpoint_every == 0 or epoch == config.epochs or stopped:
+                began = time.perf_counter()
                 checkpoint.save(folder / CHECKPOINTS, epoch, trainer.state(), options.keep_checkpoints)
                 trainer.agent.save_weights(folder / run_folder.WEIGHTS)
+                seconds_saving += time.perf_counter() - began
             if options.evaluate_every and epoch % options.evaluate_every == 0:
                 recorder.write_evaluation(epoch, _evaluate(trainer, options.evaluation_episodes))
             if stopped:
@@ -111,15 +117,20 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions) -> 
                 )
 
         trainer.warn = recorder.say
+        began = time.perf_counter()
         try:
             results = trainer.train(max(0, config.epochs - trainer.epoch), on_epoch)
         except (NotFiniteError, DivergedError) as error:
             trainer.agent.save_weights(folder / run_folder.WEIGHTS)
             raise UserError(f"{error}; the last good weights are in {folder / run_folder.WEIGHTS}") from None
-        if options.figure:
+        share = seconds_saving / max(1e-9, time.perf_counter() - began)
+        if options.figure and trainer.results:
             recorder.draw()
     trainer.agent.save_weights(folder / run_folder.BEST_AGENT)
-    print(f"trained for {results['processing_time_total_string']}; figure, table and weights are in {folder}")
+    print(
+        f"trained for {results['processing_time_total_string']} ({share:.1%} of it for checkpoints); "
+        f"table and weights are in {folder}"
+    )
 
 
 def _restore(trainer: Trainer, folder: Path, options: RunOptions, warn: Callable[[str], None]) -> None:

@@ -40,7 +40,8 @@ def validation_score(
     began = time.perf_counter()
     episodes = config.validation_episodes
     groups = -(-episodes // 25)  # small enough that few environments wait for their group's longest episode
-    envs = make_vector_env(config.env, episodes, config.max_episode_steps, config.backend, groups)
+    backend = "gymnasium" if config.backend == "processes" else config.backend  # not a process an episode
+    envs = make_vector_env(config.env, episodes, config.max_episode_steps, backend, groups)
     try:
         return validate(behaviour, action_map, envs, seed)
     finally:

@@ -127,9 +127,9 @@ class OffPolicyAgentTrainer:
         behaviour = _WarmUp(policy, self._random_actions)
         shape_noise = self._ornstein_uhlenbeck if config.exploration == "ornstein_uhlenbeck" else None
 
-        def on_row(t: int, trajectory: Trajectory) -> None:
+        def on_rows(rows: slice, trajectory: Trajectory) -> None:
             began = time.perf_counter()
-            self._remember(t, trajectory)
+            self._remember(rows, trajectory)
             behaviour.random = self._acts_at_random()
             if self._untrained >= config.train_every and not self._diverged:
                 metrics.extend(self._checked_learn(before))
@@ -137,7 +137,8 @@ class OffPolicyAgentTrainer:
             timing.update += time.perf_counter() - began
 
         behaviour.random = self._acts_at_random()
-        episodes = self.experience.collect(behaviour, self.epoch, timing, on_row, shape_noise)
+        rows_per_call = max(1, config.train_every // config.num_envs)
+        episodes = self.experience.collect(behaviour, self.epoch, timing, on_rows, rows_per_call, shape_noise)
         self._skipped = self._skipped + 1 if self._diverged else 0
         self.epoch += 1
         validation = float("nan")
@@ -159,19 +160,23 @@ class OffPolicyAgentTrainer:
             **_means([] if self._diverged else metrics),
         )
 
-    def _remember(self, t: int, trajectory: Trajectory) -> None:
-        """Row t of a trajectory into the replay buffer."""
-        valid = trajectory.valid[t]  # [N]
-        row = (trajectory.rewards[t], trajectory.terminated[t], trajectory.truncated[t], trajectory.episode_steps[t])
-        shaped = self.experience.shape(*row)  # [N]
-        over = row[1] | row[2] if self.config.truncation_is_terminal else row[1]  # [N]
+    def _remember(self, rows: slice, trajectory: Trajectory) -> None:
+        """Rows of a trajectory into the replay buffer."""
+        valid = trajectory.valid[rows]  # [K, N]
+        ends = trajectory.terminated[rows], trajectory.truncated[rows]  # [K, N], [K, N]
+        shaped = self.experience.shape(trajectory.rewards[rows], *ends, trajectory.episode_steps[rows])  # [K, N]
         transitions = Transitions(
-            trajectory.observations[t], trajectory.actions[t], shaped, over, trajectory.observations[t + 1]
+            trajectory.observations[rows],
+            trajectory.actions[rows],
+            shaped,
+            ends[0] | ends[1] if self.config.truncation_is_terminal else ends[0],
+            trajectory.observations[rows.start + 1 : rows.stop + 1],
         )
         self.replay.add(Transitions(*(column[valid] for column in transitions)))
+        count = int(valid.sum())
         if self.steps >= self.config.warmup_steps:
-            self._untrained += int(valid.sum())
-        self.steps += int(valid.sum())
+            self._untrained += count
+        self.steps += count
 
     def _acts_at_random(self) -> bool:
         return self.config.warmup_actions == "random" and self.steps < self.config.warmup_steps

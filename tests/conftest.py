@@ -1,5 +1,10 @@
 """Fixtures of the tests that train."""
 
+import gc
+import os
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 import tiny_envs  # noqa: F401  registers the environments
 
@@ -32,3 +37,16 @@ def eager():
     tf.config.run_functions_eagerly(True)
     yield
     tf.config.run_functions_eagerly(False)
+
+
+@pytest.fixture
+def resident_megabytes() -> Callable[[], float]:
+    """Memory that this process holds, after a collection of garbage."""
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("no /proc/self/statm here")
+
+    def measure() -> float:
+        gc.collect()
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    return measure

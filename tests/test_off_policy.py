@@ -283,12 +283,19 @@ def test_a_timeout_is_terminal_only_by_the_quirk():
     assert list(np.flatnonzero(memory.terminated)) == [19, 39, 59]
 
 
-def test_updates_come_as_often_as_asked():
-    trainer, _ = remembered(TINY.replace(num_envs=1, steps_per_epoch=84, warmup_steps=41))
+@pytest.mark.parametrize(
+    ("changes", "warm_up", "updates"),
+    [
+        # 80 of 84 rows are valid; those after row 48 (45 valid ones, 3 calls of 16) count, by sixteens.
+        (dict(num_envs=1, warmup_steps=41), 46, (80 - 46) // 16 * 3),
+        # Four environments: a call a row, the row of an end and the one after it included.
+        (dict(num_envs=4, warmup_steps=40, train_every=2), 40, (80 - 40) // 2 * 3),
+    ],
+)
+def test_updates_come_as_often_as_asked(changes, warm_up, updates):
+    trainer, _ = remembered(TINY.replace(steps_per_epoch=84, **changes))
     assert trainer.steps == 80
-    assert trainer.agent.updates == (80 - 41) // 16 * 3
-    many, _ = remembered(TINY.replace(num_envs=4, steps_per_epoch=84, warmup_steps=40, train_every=2))
-    assert many.agent.updates == (80 - 40) // 2 * 3
+    assert trainer.agent.updates == updates
 
 
 def test_warming_up_is_random_or_the_policys():
@@ -375,6 +382,28 @@ def test_an_epoch_that_diverges_is_undone_or_ends_the_run():
         after = trainer.agent.learned_state()
         assert all(np.array_equal(before[name], after[name]) for name in before)
         trainer.close()
+
+
+@compiled
+def test_ten_thousand_updates_compile_once_and_memory_stays_flat(resident_megabytes):
+    config = TINY.replace(
+        env="tests/Wide-v0", max_episode_steps=None, num_envs=1, steps_per_epoch=420, warmup_steps=420, epochs=30,
+        replay_size=800, batch_size=4, train_every=20, updates_per_train=20, hidden_sizes=(4,),
+    )  # fmt: skip
+    trainer, traces, memory = OffPolicyAgentTrainer(config), [], []
+
+    def on_epoch(result):
+        agent = trainer.agent
+        functions = (agent._compiled_cycles, agent._compiled_step)
+        traces.append([function.experimental_get_tracing_count() for function in functions])
+        if result.epoch in (10, 30):
+            memory.append(resident_megabytes())
+
+    trainer.train(on_epoch=on_epoch)
+    trainer.close()
+    assert trainer.agent.updates > 10_000
+    assert traces[1:] == [[1, 0]] * 29
+    assert memory[1] - memory[0] < 8  # an epoch is 2 MB, and 20 of them passed
 
 
 # -- settings --

@@ -1,6 +1,7 @@
 """Runs that are stopped, killed, resumed, or asked for twice."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import PPOAgentTrainer
 from common import checkpoint, run_folder, session
 from common.recorder import Recorder
 from common.results import TIMING_COLUMNS
+from companions import OffPolicyAgentTrainer
 
 ROOT = Path(PPOAgentTrainer.__file__).parent
 SETTINGS = (  # noqa: SIM905  (as it is typed)
@@ -130,3 +132,69 @@ def test_a_second_process_is_refused(monkeypatch, tmp_path, capsys):
         assert program(monkeypatch, "--resume", tmp_path / "run", *QUIET, "--epochs", "8") == 2
     assert "another process is training" in capsys.readouterr().err
     assert len(run_folder.read_results(tmp_path / "run")["epoch"]) == 6
+
+
+def test_cut_off_while_it_was_evaluated_it_is_evaluated_when_resumed(monkeypatch, tmp_path, whole):
+    """The last checkpoint is there, what comes after it is not."""
+    arguments = [*SETTINGS, *QUIET, "--runs-folder", tmp_path, "--name", "run"]
+    assert program(monkeypatch, *arguments) == 0
+    folder = tmp_path / "run"
+    again = [argument if argument != "0" else "2" for argument in QUIET]
+    assert program(monkeypatch, "--resume", folder, *again) == 0
+    assert (folder / run_folder.EVALUATION).exists()
+    assert program(monkeypatch, "--resume", folder, *again) == 2
+    (folder / run_folder.BEST_AGENT).unlink()
+    assert program(monkeypatch, "--resume", folder, *QUIET) == 0
+    assert same(learned(folder), whole)
+
+
+OLD = Path(__file__).parent / "data" / "run-of-format-1"
+
+
+def test_a_checkpoint_of_format_1_loads_for_ever(monkeypatch, tmp_path, capsys):
+    """Written on 2026-11-21 by the settings in its config.json, four epochs; never write it anew."""
+    shutil.copytree(OLD, tmp_path / "run")
+    generation, state = checkpoint.load_newest(tmp_path / "run" / session.CHECKPOINTS, pytest.fail)
+    assert generation == 4
+    assert len([name for name in state if name.startswith("agent/actor/")]) == 5
+    before = (tmp_path / "run" / run_folder.RESULTS).read_text().splitlines()
+    arguments = ["--epochs", 6, "--evaluation-episodes", 2, "--no-video", "--no-tensorboard", "--no-figure"]
+    assert program(monkeypatch, "--resume", tmp_path / "run", *arguments) == 0
+    assert "going on after epoch 4" in capsys.readouterr().out
+    results = run_folder.read_results(tmp_path / "run")
+    assert results["epoch"].tolist() == [1, 2, 3, 4, 5, 6]
+    written, again = (run_folder.read_results(folder)["loss_critic"] for folder in (OLD, tmp_path / "run"))
+    assert np.array_equal(written, again[:4])
+    assert len(before) == 5
+    assert np.isfinite(results["loss_actor"]).all()
+
+
+TD3 = (  # noqa: SIM905  (as it is typed)
+    "td3 --env Pendulum-v1 --epochs 6 --num-envs 2 --steps-per-epoch 100 --warmup-steps 100 --train-every 10 "
+    "--updates-per-train 2 --batch-size 16 --hidden-sizes 4 --restart-environments-every 4"
+).split()
+
+
+def test_a_killed_off_policy_run_resumed_is_the_run_that_was_not(monkeypatch, tmp_path):
+    def run(*arguments) -> int:
+        monkeypatch.setattr(sys, "argv", ["OffPolicyAgentTrainer", *map(str, arguments)])
+        try:
+            OffPolicyAgentTrainer.main()
+        except SystemExit as stop:
+            return stop.code
+        return 0
+
+    assert run(*TD3, *QUIET, "--runs-folder", tmp_path, "--name", "whole") == 0
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "companions.OffPolicyAgentTrainer", *TD3, *QUIET]
+    process = subprocess.Popen(
+        [*command, "--runs-folder", str(tmp_path), "--name", "run"],
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not checkpoint.generations(folder / session.CHECKPOINTS) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+    assert run("--resume", folder, *QUIET) in (0, 2)  # 2: it was done before the kill
+    assert same(learned(folder), learned(tmp_path / "whole"))
