@@ -13,12 +13,12 @@ import numpy as np
 import tensorflow as tf
 
 from common import distributions, losses, networks, weights_file
-from common.behaviour import NormalBehaviour, Normalizer
+from common.behaviour import CategoricalBehaviour, NormalBehaviour, Normalizer
 from common.config import PPOConfig
 from common.errors import DivergedError
 from common.funcs import RunningStatistics
 from common.records import Batch
-from common.spaces import ActionMap
+from common.spaces import action_map, choices
 
 UPDATE_METRICS = (
     "loss_actor",
@@ -34,35 +34,41 @@ AVERAGED_METRICS = ("loss_actor", "loss_critic", "gradient_norm_actor", "gradien
 
 
 class Agent:
-    """Separate Keras `actor` and `critic`, a `tfp` Normal policy, two Adams.
+    """Separate Keras `actor` and `critic`, a `tfp` policy picked by the action space, two Adams.
 
     Args:
-        observation_space, action_space: Box, of one environment.
+        observation_space: Box, of one environment.
+        action_space: Box for a Normal policy; Discrete, MultiDiscrete or MultiBinary for a Categorical one.
         config: network and update settings; the rest of it is not read here.
         seed: of the initial weights.
     """
 
     def __init__(
-        self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.spaces.Box, config: PPOConfig, seed: int
+        self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space, config: PPOConfig, seed: int
     ) -> None:
         self.config = config
-        self.action_map = ActionMap(action_space)
+        self.action_map = action_map(action_space)
         self.observation_size = int(np.prod(observation_space.shape))
-        self.action_size = int(np.prod(action_space.shape))
+        self.action_size = self.action_map.size
+        self.choices = None if isinstance(action_space, gymnasium.spaces.Box) else choices(action_space)
         sizes = networks.torso_sizes(config.hidden_sizes, self.observation_size, self.action_size)
         actor_seed, critic_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
-        self.actor = networks.normal_actor(
-            self.observation_size,
-            self.action_size,
-            sizes,
-            config.activation,
-            config.hidden_gain,
-            config.mean_activation,
-            config.mean_gain,
-            config.std,
-            config.initial_std,
-            actor_seed,
-        )
+        torso = (sizes, config.activation, config.hidden_gain)
+        if self.choices is None:
+            self.actor = networks.normal_actor(
+                self.observation_size,
+                self.action_size,
+                *torso,
+                config.mean_activation,
+                config.mean_gain,
+                config.std,
+                config.initial_std,
+                actor_seed,
+            )
+        else:
+            self.actor = networks.categorical_actor(
+                self.observation_size, sum(self.choices), *torso, config.mean_gain, actor_seed
+            )
         self.critic = networks.value_critic(
             self.observation_size, sizes, config.activation, config.hidden_gain, critic_seed
         )
@@ -95,14 +101,17 @@ class Agent:
         if self.config.normalize_observations:
             self.observation_statistics.update(observations)
 
-    def behaviour(self) -> NormalBehaviour:
+    def behaviour(self) -> NormalBehaviour | CategoricalBehaviour:
         """A frozen copy of the present policy that maps raw observations to actions."""
-        return NormalBehaviour(self.actor, self.normalizer())
+        if self.choices is None:
+            return NormalBehaviour(self.actor, self.normalizer())
+        return CategoricalBehaviour(self.actor, self.normalizer(), self.choices)
 
-    def policy(self, observations: tf.Tensor) -> distributions.tfd.Normal:
-        """The policy at normalised observations [B, S]: a Normal per action dimension, [B, A]."""
-        mean, std = self.actor(observations)  # [B, A], [B, A]
-        return distributions.normal_policy(mean, std)
+    def policy(self, observations: tf.Tensor) -> distributions.tfd.Distribution:
+        """The policy at normalised observations [B, S]: a distribution per number of an action, [B, A]."""
+        if self.choices is None:
+            return distributions.normal_policy(*self.actor(observations))
+        return distributions.categorical_policy(self.actor(observations), self.choices)
 
     # -- what the networks think of an epoch --
 
@@ -123,7 +132,7 @@ class Agent:
         values = self.critic(observations)[:, 0]  # [M + N]
         return values, self._log_prob(self.policy(observations[: len(actions)]), actions)  # [M]
 
-    def _log_prob(self, policy: distributions.tfd.Normal, actions: tf.Tensor) -> tf.Tensor:
+    def _log_prob(self, policy: distributions.tfd.Distribution, actions: tf.Tensor) -> tf.Tensor:
         return distributions.log_prob(policy, actions, self.config.saturating_log_prob)  # [B]
 
     # -- learning --
@@ -216,9 +225,15 @@ class Agent:
             "approximate_kl": losses.approximate_kl(log_prob, batch.log_probs, batch.weights),
             "clip_fraction": losses.clip_fraction(log_prob, batch.log_probs, batch.weights, config.clip_range),
             "entropy": losses.weighted_mean(entropy, batch.weights),
-            "mean_std": losses.weighted_mean(tf.reduce_mean(policy.stddev(), axis=-1), batch.weights),
+            "mean_std": self._mean_std(policy, batch.weights),
             "gradient_norm_actor": norm,
         }
+
+    def _mean_std(self, policy: distributions.tfd.Distribution, weights: tf.Tensor) -> tf.Tensor:
+        """NaN where actions are not numbers on a line."""
+        if self.choices is not None:
+            return tf.constant(np.nan)
+        return losses.weighted_mean(tf.reduce_mean(policy.stddev(), axis=-1), weights)
 
     def _critic_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         with tf.GradientTape() as tape:

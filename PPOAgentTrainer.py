@@ -51,7 +51,7 @@ class PPOAgentTrainer:
     def __init__(self, config: PPOConfig, name: str = "ppo", description: str = "") -> None:
         self.name, self.description = name, description
         env = make_env(config.env, config.max_episode_steps)  # told apart before anything is built
-        self.config = config = config.replace(backend=resolve_backend(config.backend, config.env))
+        self.config = config = config.replace(backend=resolve_backend(config.backend, config.env, env))
         agent_seed, environment_seed, shuffle_seed, validation_seed = (
             int(seed) for seed in np.random.SeedSequence(config.seed).generate_state(4)
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import keras
 import numpy as np
+from scipy.special import log_ndtr
 
 from common.networks import MAX_STD, MIN_STD, StateIndependentStd
 
@@ -91,6 +92,40 @@ class NormalBehaviour:
         """
         mean, std = self.mean_and_std(observations)
         return mean if noise is None else mean + std * noise
+
+
+class CategoricalBehaviour:
+    """Acts as the Categorical policy of an actor made by `common.networks.categorical_actor`.
+
+    Args:
+        actor: copied; later training does not change this object.
+        normalize: maps raw observations [n, S] to the actor's.
+        choices: of every number of an action.
+    """
+
+    def __init__(self, actor: keras.Model, normalize: Normalizer, choices: tuple[int, ...]) -> None:
+        self._normalize = normalize
+        self._layers = [_dense(layer) for layer in actor.layers if isinstance(layer, keras.layers.Dense)]
+        self._cuts = np.cumsum(choices)[:-1]
+
+    def logits(self, observations: np.ndarray) -> np.ndarray:
+        """observations [n, S] → [n, Σ choices]."""
+        features = self._normalize(observations)  # [n, S]
+        for layer in self._layers:
+            features = _apply(layer, features)  # [n, units]
+        return features
+
+    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+        """Actions [n, A], whole numbers in float32, for observations [n, S]: drawn, or the likeliest without noise.
+
+        noise: [n, Σ choices], standard normal. −log(−log Φ(noise)) is Gumbel noise, with which the largest
+        logit is a draw from the softmax (Gumbel 1954).
+        """
+        scores = self.logits(observations)  # [n, Σ choices]
+        if noise is not None:
+            scores = scores - np.log(-log_ndtr(noise.astype(np.float64)))  # [n, Σ choices]
+        parts = np.split(scores, self._cuts, axis=1)
+        return np.stack([part.argmax(axis=1) for part in parts], axis=1).astype(np.float32)  # [n, A]
 
 
 class DeterministicBehaviour:

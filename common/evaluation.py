@@ -66,7 +66,7 @@ def evaluate(
     returns, lengths = np.zeros(episodes), np.zeros(episodes, dtype=np.int64)  # [E], [E]
     running = np.arange(episodes)
     while len(running):
-        drawn = None if deterministic else noise.standard_normal((len(running), len(action_map.low)), np.float32)
+        drawn = None if deterministic else noise.standard_normal((len(running), action_map.noise_size), np.float32)
         actions = action_map(behaviour.act(observations[running], drawn))  # [n, *action]
         still = []
         for i, action in zip(running, actions):

@@ -38,8 +38,8 @@ def make_env(env_id: str, max_episode_steps: int | None = None, render_mode: str
     except UserError:
         env.close()
         raise
-    if len(env.observation_space.shape) != 1:
-        env = gymnasium.wrappers.FlattenObservation(env)
+    if not isinstance(env.observation_space, gymnasium.spaces.Box) or len(env.observation_space.shape) != 1:
+        env = gymnasium.wrappers.FlattenObservation(env)  # a Discrete number becomes one 1 among 0s
     return env
 
 

@@ -72,6 +72,23 @@ def normal_actor(
     return keras.Model(inputs, [mean(features), spread(features)], name="actor")
 
 
+def categorical_actor(
+    observation_size: int,
+    logits: int,
+    sizes: tuple[int, ...],
+    activation: str,
+    hidden_gain: float,
+    head_gain: float,
+    seed: int,
+) -> keras.Model:
+    """observations [B, S] → logits [B, `logits`] of a policy over discrete actions."""
+    kernel = _Initializers(seed)
+    inputs = keras.Input((observation_size,))
+    features = _torso(inputs, sizes, activation, hidden_gain, kernel)
+    head = keras.layers.Dense(logits, kernel_initializer=kernel(head_gain), name="logits")
+    return keras.Model(inputs, head(features), name="actor")
+
+
 def value_critic(
     observation_size: int, sizes: tuple[int, ...], activation: str, hidden_gain: float, seed: int
 ) -> keras.Model:

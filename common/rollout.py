@@ -94,10 +94,10 @@ class Collector:
         """
         steps, num_envs = self._steps, self.envs.num_envs
         observations = np.empty((steps + 1, num_envs, self._observations[0].shape[1]), np.float32)  # [T+1, N, S]
-        noise = self._noise.standard_normal((steps, num_envs, len(self._action_map.low)), np.float32)  # [T, N, A]
+        noise = self._noise.standard_normal((steps, num_envs, self._action_map.noise_size), np.float32)  # [T, N, X]
         if shape_noise is not None:
             noise = shape_noise(noise)  # [T, N, A]
-        actions = np.empty_like(noise)  # [T, N, A]
+        actions = np.empty((steps, num_envs, self._action_map.size), np.float32)  # [T, N, A]
         rewards = np.empty((steps, num_envs))  # [T, N]
         terminated = np.empty((steps, num_envs), bool)  # [T, N]
         truncated = np.empty((steps, num_envs), bool)  # [T, N]

@@ -1,4 +1,6 @@
-"""Between the agent's numbers and the environment's: flat observations, actions in [−1, 1]."""
+"""Between the agent's numbers and the environment's: flat observations, actions in [−1, 1] or counted from 0."""
+
+from typing import Protocol
 
 import gymnasium
 import numpy as np
@@ -6,7 +8,44 @@ import numpy as np
 from common.errors import UserError
 
 
-class ActionMap:
+class ActionMap(Protocol):
+    """Maps policy actions [K, size] to the environment's."""
+
+    size: int  # A, numbers that make an action
+    noise_size: int  # random numbers that choose one
+
+    def __call__(self, actions: np.ndarray) -> np.ndarray: ...  # [K, *space.shape]
+
+
+def action_map(space: gymnasium.Space) -> ActionMap:
+    """The map for a space that `check_spaces` lets pass."""
+    return BoxMap(space) if isinstance(space, gymnasium.spaces.Box) else DiscreteMap(space)
+
+
+def choices(space: gymnasium.Space) -> tuple[int, ...]:
+    """How many values each number of a discrete action has: Discrete one number, MultiBinary two values each."""
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return (int(space.n),)
+    if isinstance(space, gymnasium.spaces.MultiDiscrete):
+        return tuple(int(n) for n in space.nvec.ravel())
+    return (2,) * int(np.prod(space.shape))
+
+
+class DiscreteMap:
+    """Maps values counted from 0 to a Discrete, MultiDiscrete or MultiBinary space, which may start elsewhere."""
+
+    def __init__(self, space: gymnasium.Space) -> None:
+        counts = choices(space)
+        self.size, self.noise_size = len(counts), sum(counts)
+        self._shape, self._dtype = space.shape, space.dtype
+        self._start = np.asarray(getattr(space, "start", 0)).ravel()  # [1] or [A]
+
+    def __call__(self, actions: np.ndarray) -> np.ndarray:
+        """[K, A] values, whole numbers in float32 → [K, *space.shape] in the space's dtype."""
+        return (actions + self._start).astype(self._dtype).reshape(-1, *self._shape)
+
+
+class BoxMap:
     """Maps policy actions in [−1, 1] to a Box by centre + scale of each dimension.
 
     Actions outside [−1, 1] are clipped first. A dimension without two finite bounds passes through
@@ -21,6 +60,7 @@ class ActionMap:
         self.scale = np.where(bounded, (np.where(bounded, high, 0) - np.where(bounded, low, 0)) / 2, 1.0)  # [A]
         self.low, self.high = low.astype(space.dtype), high.astype(space.dtype)  # [A]
         self.shape, self.dtype = space.shape, space.dtype
+        self.size = self.noise_size = len(low)
         self._rounds = np.issubdtype(space.dtype, np.integer)
         self._identity = bool(np.all(self.centre == 0) and np.all(self.scale == 1))
 
@@ -34,21 +74,33 @@ class ActionMap:
         return mapped if len(self.shape) == 1 else mapped.reshape(-1, *self.shape)
 
 
+DISCRETE = (gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.MultiBinary)
+VECTORS = (*DISCRETE, gymnasium.spaces.Box, gymnasium.spaces.Dict, gymnasium.spaces.Tuple)
+
+
 def check_spaces(env_id: str, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
     """Raises UserError where the agent has no network or no policy for a space."""
-    box = gymnasium.spaces.Box
-    if not isinstance(observation_space, box):
+    if not isinstance(observation_space, VECTORS) or not observation_space.is_np_flattenable:
         raise UserError(
-            f"{env_id} has observations of type {type(observation_space).__name__}; "
-            "supported are Box observations: choose another --env"
+            f"{env_id} has observations of type {type(observation_space).__name__}; supported are Box, Discrete, "
+            "MultiDiscrete, MultiBinary, and Dict or Tuple of those: choose another --env"
         )
     if observation_space.dtype == np.uint8 and len(observation_space.shape) >= 2:
         raise UserError(
-            f"{env_id} has image observations {observation_space.shape}; supported are Box observations "
+            f"{env_id} has image observations {observation_space.shape}; supported are observations "
             "of numbers, not images: choose another --env"
         )
-    if not isinstance(action_space, box):
+    if not isinstance(action_space, (gymnasium.spaces.Box, *DISCRETE)):
         raise UserError(
-            f"{env_id} has actions of type {type(action_space).__name__}; "
-            "supported are Box actions: choose another --env"
+            f"{env_id} has actions of type {type(action_space).__name__}; supported are Box, Discrete, "
+            "MultiDiscrete and MultiBinary: choose another --env"
+        )
+
+
+def check_continuous(env_id: str, action_space: gymnasium.Space) -> None:
+    """Raises UserError where a deterministic policy has nothing to name."""
+    if not isinstance(action_space, gymnasium.spaces.Box):
+        raise UserError(
+            f"{env_id} has actions of type {type(action_space).__name__}; this method needs Box actions: "
+            "choose another --env, or train it with python PPOAgentTrainer.py"
         )

@@ -2,6 +2,7 @@
 
 import os
 
+import gymnasium
 import numpy as np
 
 from common.env_groups import EnvPoolGroup, Group, GymnasiumGroup, ProcessGroup
@@ -30,8 +31,11 @@ class VectorEnv:
             group.close()
 
 
-def resolve_backend(backend: str, env_id: str) -> str:
+def resolve_backend(backend: str, env_id: str, env: gymnasium.Env) -> str:
     """What "auto" stands for: "envpool" where it is installed and carries the environment, else "gymnasium".
+
+    Args:
+        env: one of them; EnvPool's observations are taken as they are, so they must need no flattening.
 
     Raises:
         UserError: EnvPool was asked for by name but is missing, or does not carry the environment.
@@ -46,11 +50,13 @@ def resolve_backend(backend: str, env_id: str) -> str:
         raise UserError(
             "EnvPool is not installed: run 'pip install -r requirements/fast.txt' or use --backend gymnasium"
         ) from None
-    if env_id in envpool.list_all_envs():
+    space = env.unwrapped.observation_space
+    flat = isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1
+    if env_id in envpool.list_all_envs() and flat:
         return "envpool"
     if backend == "auto":
         return "gymnasium"
-    raise UserError(f"EnvPool does not carry {env_id}: use --backend gymnasium")
+    raise UserError(f"EnvPool does not carry {env_id}, or not with flat observations: use --backend gymnasium")
 
 
 def make_vector_env(

@@ -15,7 +15,7 @@ from common.errors import DivergedError
 from common.off_policy_config import OffPolicyConfig
 from common.records import Transitions
 from common.replay import ReplayBuffer
-from common.spaces import ActionMap
+from common.spaces import action_map
 
 UPDATE_METRICS = ("loss_critic", "loss_actor", "mean_value", "mean_target")
 
@@ -39,7 +39,7 @@ class DDPGAgent:
         seed: int,
     ) -> None:
         self.config = config
-        self.action_map = ActionMap(action_space)
+        self.action_map = action_map(action_space)
         self.observation_size = int(np.prod(observation_space.shape))
         self.action_size = int(np.prod(action_space.shape))
         shape = (self.observation_size, self.action_size, config.hidden_sizes, config.activation)

@@ -26,6 +26,7 @@ from common.off_policy_config import OffPolicyConfig
 from common.records import Timing, Trajectory, Transitions
 from common.replay import ReplayBuffer
 from common.results import EpochResult, column, from_columns, metric_of, results_dictionary, to_columns
+from common.spaces import check_continuous
 from common.validation import validation_due, validation_score
 from common.vector_env import resolve_backend
 from companions.DDPGAgent import UPDATE_METRICS, DDPGAgent
@@ -74,7 +75,8 @@ class OffPolicyAgentTrainer:
     def __init__(self, config: OffPolicyConfig, name: str = "td3", description: str = "") -> None:
         self.name, self.description = name, description
         env = make_env(config.env, config.max_episode_steps)  # told apart before anything is built
-        self.config = config = config.replace(backend=resolve_backend(config.backend, config.env))
+        check_continuous(config.env, env.action_space)
+        self.config = config = config.replace(backend=resolve_backend(config.backend, config.env, env))
         agent_seed, environment_seed, sample_seed, validation_seed = (
             int(seed) for seed in np.random.SeedSequence(config.seed).generate_state(4)
         )

@@ -67,8 +67,8 @@ MISTAKES = {
     "unknown version": (["--env", "Pendulum-v99"], ["Pendulum-v99", "Pendulum-v1"]),
     "no environment id": (["--env", ""], ["environment"]),
     "environment of a missing module": (["--env", "no_such_module:Some-v0"], ["no_such_module"]),
-    "discrete actions": (["--env", "CartPole-v1"], ["CartPole-v1", "actions", "Discrete", "Box"]),
-    "discrete observations": (["--env", "FrozenLake-v1"], ["FrozenLake-v1", "observations", "Discrete", "Box"]),
+    "actions without a policy": (["--env", "tests/Texts-v0"], ["tests/Texts-v0", "actions", "Text", "Box"]),
+    "observations without a network": (["--env", "tests/Sequences-v0"], ["observations", "Sequence", "Box"]),
     "minibatch larger than trajectory": (
         ["pendulum", "--minibatch-size", "5000"], ["minibatch_size 5000", "--minibatch-size 4096"],
     ),

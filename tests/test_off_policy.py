@@ -587,7 +587,7 @@ def test_wrong_input_is_one_line(monkeypatch, capsys):
     assert run(monkeypatch, "pendulum-td4") == 2
     assert "did you mean pendulum-td3" in capsys.readouterr().err
     assert run(monkeypatch, "td3", "--env", "CartPole-v1") == 2
-    assert "CartPole-v1 has actions of type Discrete" in capsys.readouterr().err
+    assert "CartPole-v1 has actions of type Discrete; this method needs Box" in capsys.readouterr().err
 
 
 def test_any_environment_with_bounds_of_its_own(monkeypatch, tmp_path):

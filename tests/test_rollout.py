@@ -16,7 +16,7 @@ from common.errors import UserError
 from common.make_env import make_env
 from common.records import Timing, Trajectory
 from common.rollout import Collector, minibatch_rows, padded_rows
-from common.spaces import ActionMap
+from common.spaces import BoxMap
 from common.vector_env import VectorEnv, make_vector_env
 
 fast = settings(max_examples=100, deadline=None, derandomize=True, database=None)
@@ -75,7 +75,7 @@ class RandomBehaviour:
 
 
 def collector(envs: VectorEnv, steps: int, seed: int = 0) -> Collector:
-    return Collector(envs, ActionMap(ACTIONS), steps, seed)
+    return Collector(envs, BoxMap(ACTIONS), steps, seed)
 
 
 def collect(*group_ids: str, steps: int, seed: int = 0) -> Trajectory:
@@ -138,7 +138,7 @@ def test_an_epoch_cut_anywhere_goes_on_in_the_next(cut):
 
 def test_each_action_reaches_the_environment_in_the_step_it_is_stored_with():
     trajectory = collect(FROM_0, FROM_1, steps=30)
-    mapped = ActionMap(ACTIONS)(trajectory.actions.reshape(-1, 2)).reshape(30, 2, 2)
+    mapped = BoxMap(ACTIONS)(trajectory.actions.reshape(-1, 2)).reshape(30, 2, 2)
     valid = trajectory.valid
     np.testing.assert_array_equal(trajectory.observations[1:, :, 2:][valid], mapped[valid])
     assert (trajectory.observations[1:, :, 2:][~valid] == 0).all()  # an ignored action
@@ -376,7 +376,7 @@ def test_a_walkers_time_limit_truncates_and_the_next_step_only_restarts(backend)
     limit = 7
     envs = make_vector_env("BipedalWalker-v3", 4, limit, backend)
     space = Box(-1, 1, (4,), np.float32)
-    one = Collector(envs, ActionMap(space), 30, seed=0)
+    one = Collector(envs, BoxMap(space), 30, seed=0)
     first = one.collect(RandomBehaviour(), Timing())
     second = one.collect(RandomBehaviour(), Timing())
     one.restart()

@@ -3,12 +3,12 @@
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscrete, Sequence, Text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from common.spaces import ActionMap, check_spaces
+from common.spaces import BoxMap, action_map, check_spaces, choices
 
 fast = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 INF = np.inf
@@ -19,7 +19,7 @@ def box(low, high, dtype=np.float32) -> Box:
 
 
 def mapped(space: Box, *actions: list[float]) -> list:
-    return ActionMap(space)(np.array(actions, np.float32)).tolist()
+    return BoxMap(space)(np.array(actions, np.float32)).tolist()
 
 
 def test_a_box_from_minus_one_to_one_passes_through_clipped():
@@ -61,7 +61,7 @@ def test_bounded_dimensions_next_to_unbounded_ones_are_scaled():
 def test_actions_have_the_dtype_of_the_space(dtype, low, high):
     space = box([low], [high], dtype)
     for given_dtype in (np.float32, np.float64):
-        actions = ActionMap(space)(np.zeros((3, 1), given_dtype))
+        actions = BoxMap(space)(np.zeros((3, 1), given_dtype))
         assert actions.dtype == dtype
         assert all(space.contains(action) for action in actions)
 
@@ -71,7 +71,7 @@ def test_actions_have_the_shape_of_the_space(shape):
     space = Box(-2, 2, shape, np.float32)
     size = int(np.prod(shape))
     flat = np.linspace(-1, 1, 4 * size, dtype=np.float32).reshape(4, size)
-    actions = ActionMap(space)(flat)
+    actions = BoxMap(space)(flat)
     assert actions.shape == (4, *shape)
     np.testing.assert_allclose(actions.reshape(4, size), 2 * flat, rtol=1e-6)
     assert all(space.contains(np.asarray(action)) for action in actions)
@@ -87,7 +87,7 @@ def test_mapped_actions_always_lie_in_the_space_and_are_linear_inside(dimensions
     high = low + np.array([bounds[1] for bounds, _ in dimensions], np.float32)
     policy = np.array([action for _, action in dimensions], np.float32)
     space = Box(low, high, dtype=np.float32)
-    action = ActionMap(space)(policy[None])[0]
+    action = BoxMap(space)(policy[None])[0]
     assert space.contains(action)
     share = (np.clip(policy.astype(np.float64), -1, 1) + 1) / 2
     np.testing.assert_allclose(action, low + share * (high.astype(np.float64) - low), rtol=1e-5, atol=1e-4)
@@ -96,7 +96,7 @@ def test_mapped_actions_always_lie_in_the_space_and_are_linear_inside(dimensions
 def test_the_policys_actions_are_not_changed():
     for high in (1, 2):
         actions = np.array([[3.0], [-0.5]], np.float32)
-        ActionMap(box([-high], [high]))(actions)
+        BoxMap(box([-high], [high]))(actions)
         assert actions.tolist() == [[3], [-0.5]]
 
 
@@ -118,16 +118,47 @@ def test_image_observations_are_refused(shape):
         check_spaces("Some-v0", Box(0, 255, shape, np.uint8), Box(-1, 1, (2,)))
 
 
-@pytest.mark.parametrize("space", [Discrete(4), MultiDiscrete([2, 3]), MultiBinary(3), Dict(a=Box(-1, 1, (2,)))])
+@pytest.mark.parametrize("space", [Discrete(4), MultiDiscrete([2, 3]), MultiBinary(3)], ids=str)
+def test_discrete_spaces_are_accepted(space):
+    check_spaces("Some-v0", space, Box(-1, 1, (2,)))
+    check_spaces("Some-v0", Box(-1, 1, (2,)), space)
+
+
+@pytest.mark.parametrize("space", [Text(3), Sequence(Discrete(2)), Graph(Box(-1, 1, (2,)), None)], ids=str)
 def test_other_spaces_are_refused_by_name(space):
     kind = type(space).__name__
     with pytest.raises(UserError, match=f"Some-v0 has observations of type {kind}; supported are Box"):
         check_spaces("Some-v0", space, Box(-1, 1, (2,)))
     with pytest.raises(UserError, match=f"Some-v0 has actions of type {kind}; supported are Box"):
         check_spaces("Some-v0", Box(-1, 1, (2,)), space)
+    with pytest.raises(UserError, match="Some-v0 has actions of type Dict; supported are Box"):
+        check_spaces("Some-v0", Box(-1, 1, (2,)), Dict(a=Box(-1, 1, (2,))))
+
+
+# -- discrete actions --
+
+
+def test_discrete_actions_worked_by_hand():
+    discrete = action_map(Discrete(3, start=5))
+    assert (discrete.size, discrete.noise_size) == (1, 3)
+    assert discrete(np.array([[0.0], [2.0]], np.float32)).tolist() == [5, 7]
+    several = action_map(MultiDiscrete([3, 2], start=[1, -1]))
+    assert (several.size, several.noise_size) == (2, 5)
+    assert several(np.array([[2.0, 0.0]], np.float32)).tolist() == [[3, -1]]
+    bits = action_map(MultiBinary((2, 2)))
+    assert (bits.size, bits.noise_size) == (4, 8)
+    assert bits(np.array([[1, 0, 0, 1]], np.float32)).tolist() == [[[1, 0], [0, 1]]]
+
+
+@pytest.mark.parametrize("space", [Discrete(3, start=-1), MultiDiscrete([[2, 3], [4, 5]]), MultiBinary(3)], ids=str)
+def test_every_choice_is_an_action_of_the_space(space):
+    mapped, counts = action_map(space), choices(space)
+    for values in np.ndindex(*counts):
+        [action] = mapped(np.array([values], np.float32))
+        assert space.contains(action)
 
 
 def test_a_refusal_is_one_line():
     with pytest.raises(UserError) as refusal:
-        check_spaces("CartPole-v1", gymnasium.make("CartPole-v1").observation_space, Discrete(2))
+        check_spaces("CartPole-v1", gymnasium.make("CartPole-v1").observation_space, Text(2))
     assert "\n" not in str(refusal.value)

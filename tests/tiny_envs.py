@@ -9,7 +9,7 @@ from pathlib import Path
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sequence, Text
 
 
 class Target(gymnasium.Env):
@@ -221,6 +221,46 @@ class Plain(gymnasium.Env):
         return np.zeros(2, np.float32), 1.0, False, False, {}
 
 
+class Odd(gymnasium.Env):
+    """Spaces for which there is no network or no policy; nobody steps it."""
+
+    def __init__(self, render_mode=None, observation_space=Plain.observation_space, action_space=Plain.action_space):
+        self.render_mode = render_mode
+        self.observation_space, self.action_space = observation_space, action_space
+
+
+class Matching(gymnasium.Env):
+    """Name what the observation names: 1 for each number of the action that does; four steps an episode.
+
+    The observation is a Dict of a Discrete (whose value the first number should have), a Box (whose sign says the
+    second) and a MultiBinary (the third, cut to two choices). Guessing scores 4 · (1/3 + 1/2 + 1/2) = 5.33, knowing 12.
+    """
+
+    observation_space = Dict(number=Discrete(3, start=5), sign=Box(-1.0, 1.0, (1,)), bit=MultiBinary(1))
+    action_space = MultiDiscrete([3, 2, 2], start=[1, 0, 0])
+    metadata = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def _observe(self):
+        rng = self.np_random
+        self._answer = np.array([rng.integers(3), rng.integers(2), rng.integers(2)])
+        sign = np.array([rng.uniform(0.2, 1) * (2 * self._answer[1] - 1)], np.float32)
+        return {"number": 5 + self._answer[0], "sign": sign, "bit": self._answer[2:].astype(np.int8)}
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        reward = float((action - [1, 0, 0] == self._answer).sum())
+        self._steps += 1
+        return self._observe(), reward, self._steps == 4, False, {}
+
+
 class Wide(gymnasium.Env):
     """Observations of 2 KB, so that a trajectory kept by mistake shows in the memory."""
 
@@ -249,5 +289,8 @@ gymnasium.register("tests/FaultyReset-v0", Faulty, kwargs={"fault_at": 0})
 gymnasium.register("tests/Raising-v0", Raising)
 gymnasium.register("tests/Dying-v0", Raising, kwargs={"how": "die"})
 gymnasium.register("tests/Hanging-v0", Raising, kwargs={"how": "hang"})
+gymnasium.register("tests/Texts-v0", Odd, kwargs={"action_space": Text(3)})
+gymnasium.register("tests/Sequences-v0", Odd, kwargs={"observation_space": Sequence(Discrete(3))})
+gymnasium.register("tests/Matching-v0", Matching)
 gymnasium.register("tests/Plain-v0", Plain, max_episode_steps=10)
 gymnasium.register("tests/Wide-v0", Wide, max_episode_steps=50)

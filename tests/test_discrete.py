@@ -1,0 +1,154 @@
+"""Policies over discrete actions: against `tfp` and SciPy, the frozen copy against the network; they learn."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from scipy.special import log_softmax
+from scipy.stats import chisquare
+
+from Agent import Agent
+from common import distributions, evaluation
+from common.config import PPOConfig
+from common.errors import UserError
+from common.make_env import make_env
+from PPOAgentTrainer import PPOAgentTrainer
+
+CHOICES = (3, 2, 4)
+SPACES = {"Discrete": Discrete(4), "MultiDiscrete": MultiDiscrete([3, 2, 4]), "MultiBinary": MultiBinary(3)}
+
+
+def drawn(rows: int = 40) -> tuple[np.ndarray, np.ndarray]:
+    """logits [rows, 9] and actions [rows, 3]."""
+    rng = np.random.default_rng(0)
+    actions = np.stack([rng.integers(count, size=rows) for count in CHOICES], axis=1)
+    return rng.normal(0, 2, (rows, sum(CHOICES))).astype(np.float32), actions.astype(np.float32)
+
+
+def log_probabilities(logits: np.ndarray) -> list[np.ndarray]:
+    return [log_softmax(part.astype(float), axis=1) for part in np.split(logits, np.cumsum(CHOICES)[:-1], axis=1)]
+
+
+# -- the distribution --
+
+
+def test_log_prob_and_entropy_are_scipys_summed_over_the_numbers_of_an_action():
+    logits, actions = drawn()
+    policy = distributions.categorical_policy(tf.constant(logits), CHOICES)
+    parts = log_probabilities(logits)
+    chosen = sum(part[np.arange(40), actions[:, i].astype(int)] for i, part in enumerate(parts))
+    np.testing.assert_allclose(distributions.log_prob(policy, actions), chosen, atol=1e-5)
+    entropy = sum(-(np.exp(part) * part).sum(axis=1) for part in parts)
+    np.testing.assert_allclose(distributions.entropy(policy), entropy, atol=1e-5)
+
+
+def test_kl_is_the_sum_of_the_parts_and_the_normals_closed_form():
+    logits, _ = drawn()
+    old, new = (distributions.categorical_policy(tf.constant(x), CHOICES) for x in (logits, logits[::-1].copy()))
+    parts, others = log_probabilities(logits), log_probabilities(logits[::-1])
+    expected = sum((np.exp(p) * (p - q)).sum(axis=1) for p, q in zip(parts, others))
+    np.testing.assert_allclose(distributions.kl_divergence(old, new), expected, rtol=1e-4, atol=1e-5)
+    # N(0, 1) from N(1, 2): log 2 + (1 + 1)/8 − 1/2 = .443147, in each of two dimensions
+    normals = [
+        distributions.normal_policy(tf.fill((1, 2), m), tf.fill((1, 2), s)) for m, s in ((0.0, 1.0), (1.0, 2.0))
+    ]
+    assert float(distributions.kl_divergence(*normals)[0]) == pytest.approx(2 * 0.443147, abs=1e-5)
+
+
+def test_gradients_are_finite_where_choices_are_ruled_out():
+    logits = tf.Variable(drawn()[0])
+    with tf.GradientTape() as tape:
+        policy = distributions.categorical_policy(logits, CHOICES)
+        loss = tf.reduce_sum(distributions.entropy(policy) + distributions.log_prob(policy, drawn()[1]))
+    assert np.isfinite(tape.gradient(loss, logits)).all()
+
+
+# -- acting --
+
+
+def agent(kind: str) -> Agent:
+    return Agent(Box(-1, 1, (5,)), SPACES[kind], PPOConfig(hidden_sizes=(8,), mean_gain=2.0), seed=1)
+
+
+@pytest.mark.parametrize("kind", SPACES)
+def test_the_frozen_copy_is_the_network_and_draws_from_its_distribution(kind):
+    one = agent(kind)
+    behaviour = one.behaviour()
+    observation = np.random.default_rng(0).uniform(-1, 1, (1, 5)).astype(np.float32)
+    np.testing.assert_allclose(behaviour.logits(observation), one.actor(observation), atol=1e-5)
+    policy = one.policy(observation)
+    draws = 20_000
+    noise = np.random.default_rng(1).standard_normal((draws, one.action_map.noise_size)).astype(np.float32)
+    actions = behaviour.act(np.repeat(observation, draws, axis=0), noise)
+    for i, count in enumerate(one.choices):
+        probabilities = tf.nn.softmax(policy.logits[0, i])[:count].numpy().astype(float)
+        counts = np.bincount(actions[:, i].astype(int), minlength=count)
+        assert chisquare(counts, draws * probabilities / probabilities.sum()).pvalue > 1e-4
+        assert behaviour.act(observation)[0, i] == probabilities.argmax()
+
+
+@pytest.mark.parametrize("kind", SPACES)
+def test_actions_are_the_spaces(kind):
+    one = agent(kind)
+    noise = np.random.default_rng(1).standard_normal((30, one.action_map.noise_size)).astype(np.float32)
+    for action in one.action_map(one.behaviour().act(np.zeros((30, 5)), noise)):
+        assert SPACES[kind].contains(action)
+
+
+# -- training --
+
+
+def test_dict_observations_are_flattened_and_numbers_become_one_among_zeros():
+    env = make_env("tests/Matching-v0")
+    observation, _ = env.reset(seed=0)
+    assert env.observation_space.shape == observation.shape == (5,)
+    assert sorted(observation[1:4]) == [0, 0, 1]
+    env.close()
+
+
+def test_what_is_named_is_learned():
+    """Three numbers of an action, each told by another part of a Dict observation: guessing 5.33, knowing 12."""
+    config = PPOConfig(
+        env="tests/Matching-v0", num_envs=8, epochs=12, steps_per_epoch=1024, minibatch_size=128, hidden_sizes=(32,),
+        learning_rate=1e-2, gamma=0.5, passes=6, adopt_best=False,
+    )  # fmt: skip
+    trainer = PPOAgentTrainer(config)
+    assert trainer.config.backend == "gymnasium"
+    trainer.train()
+    one = trainer.agent
+    score = evaluation.evaluate(one.behaviour(), one.action_map, config.env, None, 50, deterministic=True)
+    trainer.close()
+    assert score.returns.mean() > 11.5
+    row = trainer.results[0]
+    assert np.isnan(row.mean_std)
+    assert row.approximate_kl > 0
+    assert row.entropy <= np.log(3) + 2 * np.log(2) + 1e-5
+
+
+@pytest.mark.parametrize("backend", ["gymnasium", "envpool"])
+def test_cartpole_runs_twice_the_same(eager, backend):
+    if backend == "envpool":
+        pytest.importorskip("envpool")
+    config = PPOConfig(
+        env="CartPole-v1", backend=backend, num_envs=4, epochs=2, steps_per_epoch=128, minibatch_size=64, passes=2,
+        hidden_sizes=(8,),
+    )  # fmt: skip
+    rows = []
+    for _ in range(2):
+        trainer = PPOAgentTrainer(config)
+        trainer.train()
+        trainer.close()
+        rows.append([dataclasses.astuple(row)[2:12] for row in trainer.results])
+    np.testing.assert_array_equal(*rows)
+
+
+def test_envpool_is_not_taken_where_observations_need_flattening():
+    pytest.importorskip("envpool")
+    config = PPOConfig(env="FrozenLake-v1", num_envs=2, steps_per_epoch=64, minibatch_size=64)
+    trainer = PPOAgentTrainer(config)
+    assert trainer.config.backend == "gymnasium"
+    trainer.close()
+    with pytest.raises(UserError, match="or not with flat observations: use --backend gymnasium"):
+        PPOAgentTrainer(config.replace(backend="envpool"))
