@@ -233,7 +233,7 @@ class Matching(gymnasium.Env):
     """Name what the observation names: 1 for each number of the action that does; four steps an episode.
 
     The observation is a Dict of a Discrete (whose value the first number should have), a Box (whose sign says the
-    second) and a MultiBinary (the third, cut to two choices). Guessing scores 4 · (1/3 + 1/2 + 1/2) = 5.33, knowing 12.
+    second) and a MultiBinary (which is the third). Guessing scores 4 · (1/3 + 1/2 + 1/2) = 5.33, knowing 12.
     """
 
     observation_space = Dict(number=Discrete(3, start=5), sign=Box(-1.0, 1.0, (1,)), bit=MultiBinary(1))
