@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from common import distributions, losses, networks, weights_file
+from common import distributions, funcs, losses, networks, weights_file
 from common.behaviour import CategoricalBehaviour, NormalBehaviour, Normalizer
 from common.config import PPOConfig
 from common.errors import DivergedError
@@ -77,6 +77,7 @@ class Agent:
         self.actor_optimizer.build(self.actor.trainable_variables)
         self.critic_optimizer.build(self.critic.trainable_variables)
         self.observation_statistics = RunningStatistics((self.observation_size,))
+        self.kl_coefficient = config.kl_coefficient  # β of the KL penalty, which adapts
         self.best_metric = -np.inf
         self._best: dict[str, np.ndarray] | None = None
         # XLA: 1.2 to 1.7 times the speed of the plain graph on two cores (LOG.md).
@@ -109,28 +110,37 @@ class Agent:
 
     def policy(self, observations: tf.Tensor) -> distributions.tfd.Distribution:
         """The policy at normalised observations [B, S]: a distribution per number of an action, [B, A]."""
+        return self._distribution(self._heads(observations))
+
+    def _heads(self, observations: tf.Tensor) -> tf.Tensor:
+        """What the actor says, side by side: means and standard deviations [B, 2A], or logits [B, Σ choices]."""
+        heads = self.actor(observations)
+        return tf.concat(heads, axis=1) if self.choices is None else heads
+
+    def _distribution(self, heads: tf.Tensor) -> distributions.tfd.Distribution:
         if self.choices is None:
-            return distributions.normal_policy(*self.actor(observations))
-        return distributions.categorical_policy(self.actor(observations), self.choices)
+            return distributions.normal_policy(*tf.split(heads, 2, axis=1))
+        return distributions.categorical_policy(heads, self.choices)
 
     # -- what the networks think of an epoch --
 
-    def assess(self, observations: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Values and log-probabilities of a whole epoch in one call.
+    def assess(self, observations: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Values, log-probabilities and the policy itself over a whole epoch, in one call.
 
         Args:
             observations: [M + N, S], normalised; the last N only bootstrap.
             actions: [M, A].
 
         Returns:
-            values [M + N], log-probabilities [M], both float32.
+            values [M + N], log-probabilities [M], and the actor's heads [M, X], all float32.
         """
-        values, log_probs = self._compiled_assess(observations, actions)
-        return values.numpy(), log_probs.numpy()
+        values, log_probs, heads = self._compiled_assess(observations, actions)
+        return values.numpy(), log_probs.numpy(), heads.numpy()
 
-    def _assess(self, observations: tf.Tensor, actions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _assess(self, observations: tf.Tensor, actions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         values = self.critic(observations)[:, 0]  # [M + N]
-        return values, self._log_prob(self.policy(observations[: len(actions)]), actions)  # [M]
+        heads = self._heads(observations[: len(actions)])  # [M, X]
+        return values, self._log_prob(self._distribution(heads), actions), heads  # [M]
 
     def _log_prob(self, policy: distributions.tfd.Distribution, actions: tf.Tensor) -> tf.Tensor:
         return distributions.log_prob(policy, actions, self.config.saturating_log_prob)  # [B]
@@ -164,13 +174,17 @@ class Agent:
         before = self._learned_state()
         self.actor_optimizer.learning_rate = learning_rate
         self.critic_optimizer.learning_rate = learning_rate if critic_learning_rate is None else critic_learning_rate
-        table = self._compiled_update(batch, actor_rows, critic_rows).numpy()  # [K, metrics]
+        table, steps = self._compiled_update(batch, actor_rows, critic_rows, np.float32(self.kl_coefficient))
+        table = table.numpy()[: int(steps)]  # [K, metrics]
         fault = self._not_finite(table)
         if fault is not None:
             self._load_learned_state(before)
             raise DivergedError(f"training diverged, {fault} is NaN or infinite: lower the learning rates")
         overall = table.mean(axis=0)  # [metrics]
-        last_pass = table[-(len(table) // self.config.passes) :].mean(axis=0)  # [metrics]
+        last_pass = table[-(len(actor_rows) // self.config.passes) :].mean(axis=0)  # [metrics]
+        if self.config.objective != "clip":
+            kl = last_pass[UPDATE_METRICS.index("approximate_kl")]
+            self.kl_coefficient = funcs.adapted_kl_coefficient(self.kl_coefficient, float(kl), self.config.kl_target)
         return {
             name: float(overall[i] if name in AVERAGED_METRICS else last_pass[i])
             for i, name in enumerate(UPDATE_METRICS)
@@ -188,22 +202,35 @@ class Agent:
                     return f"{variable.path} after the last minibatch"
         return None
 
-    def _update(self, batch: Batch, actor_rows: tf.Tensor, critic_rows: tf.Tensor) -> tf.Tensor:
+    def _update(
+        self, batch: Batch, actor_rows: tf.Tensor, critic_rows: tf.Tensor, kl_coefficient: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The metrics of every minibatch [K, metrics], and how many were taken before `max_kl` was passed."""
         batch = Batch(*(tf.convert_to_tensor(column) for column in batch))
         steps = actor_rows.shape[0]
+        per_pass, limit = steps // self.config.passes, self.config.max_kl
 
-        def one_step(i: tf.Tensor, table: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+        def one_step(
+            i: tf.Tensor, kl: tf.Tensor, table: tf.TensorArray
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
             # The networks share nothing, so this order equals the actor's passes before the critic's.
-            actor_metrics = self._actor_step(_take(batch, actor_rows[i]))
+            actor_metrics = self._actor_step(_take(batch, actor_rows[i]), kl_coefficient)
             critic_metrics = self._critic_step(_take(batch, critic_rows[i]))
             metrics = actor_metrics | critic_metrics
-            return i + 1, table.write(i, tf.stack([metrics[name] for name in UPDATE_METRICS]))
+            kl = tf.where(i % per_pass == 0, 0.0, kl) + metrics["approximate_kl"] / per_pass  # mean of the pass
+            return i + 1, kl, table.write(i, tf.stack([metrics[name] for name in UPDATE_METRICS]))
+
+        def unfinished(i: tf.Tensor, kl: tf.Tensor, _: tf.TensorArray) -> tf.Tensor:
+            if limit is None:
+                return i < steps
+            return (i < steps) & ((i % per_pass != 0) | (kl <= limit))
 
         table = tf.TensorArray(tf.float32, size=steps, element_shape=(len(UPDATE_METRICS),))
-        _, table = tf.while_loop(lambda i, _: i < steps, one_step, (0, table), parallel_iterations=1)
-        return table.stack()  # [K, metrics]
+        start = (0, tf.constant(0.0), table)
+        taken, _, table = tf.while_loop(unfinished, one_step, start, parallel_iterations=1)
+        return table.stack(), taken
 
-    def _actor_step(self, batch: Batch) -> dict[str, tf.Tensor]:
+    def _actor_step(self, batch: Batch, kl_coefficient: tf.Tensor) -> dict[str, tf.Tensor]:
         config = self.config
         advantages = batch.advantages  # [B]
         if config.normalize_advantages == "minibatch":
@@ -215,9 +242,11 @@ class Agent:
             bonus = entropy
             if config.entropy == "density_surrogate":
                 bonus = distributions.density_surrogate(policy, batch.actions)  # [B]
-            surrogate = losses.clipped_surrogate(
-                log_prob, batch.log_probs, advantages, batch.weights, config.clip_range
-            )
+            clip_range = np.inf if config.objective == "kl_penalty" else config.clip_range
+            surrogate = losses.clipped_surrogate(log_prob, batch.log_probs, advantages, batch.weights, clip_range)
+            if config.objective != "clip":
+                divergence = distributions.kl_divergence(self._distribution(batch.heads), policy)  # [B]
+                surrogate += kl_coefficient * losses.weighted_mean(divergence, batch.weights)
             loss = surrogate - config.entropy_coefficient * losses.weighted_mean(bonus, batch.weights)
         norm = self._descend(tape, loss, self.actor, self.actor_optimizer)
         return {
@@ -298,7 +327,10 @@ class Agent:
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything that changes, as named arrays: weights, Adams, statistics, best parameters."""
-        state = self._policy_state() | {"best_metric": np.float64(self.best_metric)}
+        state = self._policy_state() | {
+            "best_metric": np.float64(self.best_metric),
+            "kl_coefficient": np.float64(self.kl_coefficient),
+        }
         for name, optimizer in (("actor_adam", self.actor_optimizer), ("critic_adam", self.critic_optimizer)):
             state |= {f"{name}/{i}": np.array(variable) for i, variable in enumerate(optimizer.variables)}
         if self._best is not None:
@@ -312,6 +344,7 @@ class Agent:
             for i, variable in enumerate(optimizer.variables):
                 variable.assign(state[f"{name}/{i}"])
         self.best_metric = float(state["best_metric"])
+        self.kl_coefficient = float(state["kl_coefficient"])
         best = {name.removeprefix("best/"): array for name, array in state.items() if name.startswith("best/")}
         self._best = best or None
 

@@ -158,7 +158,7 @@ class PPOAgentTrainer:
             rewards = rewards / (self.reward_statistics.std + 1e-4)  # [T, N]
         observations = self.agent.normalize(trajectory.observations).reshape((steps + 1) * num_envs, -1)  # [M+N, S]
         actions = trajectory.actions.reshape(steps * num_envs, -1)  # [M, A]
-        values, log_probs = self.agent.assess(observations, actions)  # [M+N], [M]
+        values, log_probs, heads = self.agent.assess(observations, actions)  # [M+N], [M], [M, X]
         values = values.reshape(steps + 1, num_envs)  # [T+1, N]
         terminated, truncated = trajectory.terminated, trajectory.truncated  # [T, N]
         if config.truncation_is_terminal:
@@ -172,6 +172,8 @@ class PPOAgentTrainer:
         if config.normalize_advantages == "running_std":
             self.advantage_statistics.update(advantages[valid])
             advantages = advantages / (self.advantage_statistics.std + 1e-4)  # [T, N]
+        elif config.normalize_advantages == "epoch":
+            advantages = funcs.standardize(advantages, valid)  # [T, N]
         padding = padded_rows(steps * num_envs, config.minibatch_size)
 
         def flat(array: np.ndarray) -> np.ndarray:
@@ -185,6 +187,7 @@ class PPOAgentTrainer:
             advantages=flat(advantages),
             value_targets=flat(targets),
             weights=flat(valid),
+            heads=flat(heads.reshape(steps, num_envs, -1)),
         )
         return batch, explained_variance
 

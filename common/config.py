@@ -69,8 +69,9 @@ class PPOConfig:
     """Shift and divide by cumulative mean and std, then cut to ±10."""
     scale_rewards: bool = True
     """Divide by the cumulative std of all rewards (+ 1e-4), without shifting."""
-    normalize_advantages: Literal["none", "minibatch", "running_std"] = "minibatch"
-    """none; shift and scale within each minibatch; or divide by the cumulative std of all advantages."""
+    normalize_advantages: Literal["none", "minibatch", "epoch", "running_std"] = "minibatch"
+    """none; shift and scale within each minibatch, or over the epoch; or divide by the cumulative std of all
+    advantages."""
 
     # -- advantages --
     gamma: float = 0.99
@@ -95,8 +96,16 @@ class PPOConfig:
     """Lower it linearly to 0 over the epochs."""
     adam_epsilon: float = 1e-8
     """Adam's epsilon."""
+    objective: Literal["clip", "kl_penalty", "clip+kl"] = "clip"
+    """What keeps the policy near the one that acted: the clipped surrogate, a KL penalty, or both."""
     clip_range: float = 0.2
     """ε of the clipped surrogate."""
+    kl_coefficient: float = 1.0
+    """β of the KL penalty to begin with; it doubles above 1.5 · kl_target and halves below kl_target / 1.5."""
+    kl_target: float = 0.01
+    """KL divergence of an update that leaves β as it is, in nats."""
+    max_kl: float | None = None
+    """An epoch's passes end early after one whose mean KL divergence is above this, in nats; None lets all pass."""
     entropy: Literal["gaussian", "density_surrogate"] = "gaussian"
     """The bonus: closed-form entropy, or the bounded −p·log p of the stored actions' densities of 2021."""
     entropy_coefficient: float = 0.0
@@ -205,6 +214,9 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "learning_rate": (0, math.inf, "0 or more"),
     "critic_learning_rate": (0, math.inf, "0 or more"),
     "adam_epsilon": (1e-45, math.inf, "above 0"),
+    "kl_coefficient": (1e-12, math.inf, "above 0"),
+    "kl_target": (1e-12, math.inf, "above 0"),
+    "max_kl": (0, math.inf, "0 or more"),
     "clip_range": (0, math.inf, "0 or more"),
     "entropy_coefficient": (0, math.inf, "0 or more"),
     "max_gradient_norm": (1e-45, math.inf, "above 0"),

@@ -140,6 +140,7 @@ class Experience:
             "avg_reward": mean["returns"],
             "avg_reward_orig": mean["original_returns"],
             "avg_steps": mean["lengths"],
+            "max_steps": float(episodes.lengths.max()) if len(episodes.lengths) else float("nan"),
             "episodes": len(episodes.lengths),
         }
 

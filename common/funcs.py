@@ -106,6 +106,19 @@ def discount_schedule(start: float, end: float, fraction: float) -> float:
     return 1.0 - (1.0 - start) ** (1.0 - fraction) * (1.0 - end) ** fraction
 
 
+def adapted_kl_coefficient(coefficient: float, divergence: float, target: float) -> float:
+    """β of the KL penalty after an update that moved the policy by `divergence` (arXiv:1707.06347, section 4)."""
+    if divergence > 1.5 * target:
+        return 2.0 * coefficient
+    return coefficient / 2.0 if divergence < target / 1.5 else coefficient
+
+
+def standardize(samples: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    """Samples shifted and divided to mean 0 and standard deviation 1 over those that are valid; any one shape."""
+    counted = samples[valid]
+    return (samples - counted.mean()) / (counted.std() + 1e-8) if len(counted) else samples
+
+
 def format_seconds(seconds: float) -> str:
     """Hours, minutes and seconds: 3725.4 → '1:02:05'."""
     whole = round(seconds)

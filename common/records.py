@@ -44,6 +44,7 @@ class Batch(NamedTuple):
     advantages: np.ndarray  # [M] float32
     value_targets: np.ndarray  # [M] float32
     weights: np.ndarray  # [M] float32, 0 or 1
+    heads: np.ndarray  # [M, X] float32, what the actor that acted said; only a KL penalty reads it
 
 
 class Transitions(NamedTuple):

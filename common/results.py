@@ -29,6 +29,7 @@ class EpochResult:
     avg_reward: float = column("reward")  # per finished episode, shaped
     avg_reward_orig: float = column("reward")
     avg_steps: float = column("episodes")  # per finished episode
+    max_steps: float = column("episodes")  # of the longest of them
     episodes: int = column("episodes")  # finished in this epoch
     is_best: bool
     seconds: float = column("time", timing=True)  # of all below

@@ -151,9 +151,10 @@ def read_results(folder: Path) -> dict[str, np.ndarray]:
         table = np.array([[float(cell) for cell in row] for row in rows])  # [epochs, columns]
         if not len(rows):
             raise UserError(f"{path} has no epochs yet: let the run go on for a while")
-        if not set(columns_of(EpochResult)) <= set(header):
+        if not {"epoch", "steps", "total_reward", "avg_reward", "avg_steps"} <= set(header):
             raise ValueError("its columns are not those of a run")
-        return {name: table[:, i] for i, name in enumerate(header)}
+        unknown = dict.fromkeys(columns_of(EpochResult), np.full(len(rows), np.nan))  # to the version that wrote it
+        return unknown | {name: table[:, i] for i, name in enumerate(header)}
     except OSError:
         raise UserError(f"{folder} holds no run: expected a folder with a {RESULTS}, like runs/NAME") from None
     except (ValueError, IndexError) as error:

@@ -48,6 +48,7 @@ def train_a_little(agent: Agent, seed: int = 1) -> None:
         advantages=numbers[:, 10],
         value_targets=numbers[:, 11],
         weights=np.ones(64, np.float32),
+        heads=np.ones((64, 6), np.float32),
     )
     rows = rng.permutation(64).reshape(2, 32).astype(np.int32)
     agent.update(batch, rows, rows, learning_rate=0.01)

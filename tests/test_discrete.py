@@ -9,11 +9,13 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from scipy.special import log_softmax
 from scipy.stats import chisquare
 
-from Agent import Agent
+from Agent import UPDATE_METRICS, Agent
 from common import distributions, evaluation
 from common.config import PPOConfig
 from common.errors import UserError
 from common.make_env import make_env
+from common.records import Timing
+from common.rollout import minibatch_rows
 from PPOAgentTrainer import PPOAgentTrainer
 
 CHOICES = (3, 2, 4)
@@ -152,3 +154,53 @@ def test_envpool_is_not_taken_where_observations_need_flattening():
     trainer.close()
     with pytest.raises(UserError, match="or not with flat observations: use --backend gymnasium"):
         PPOAgentTrainer(config.replace(backend="envpool"))
+
+
+# -- the KL penalty --
+
+SMALL = PPOConfig(
+    env="CartPole-v1", backend="gymnasium", num_envs=2, epochs=2, steps_per_epoch=128, minibatch_size=32, passes=3,
+    hidden_sizes=(8,), learning_rate=1e-2, anneal_learning_rate=False, adopt_best=False,
+)  # fmt: skip
+
+
+def updates(config: PPOConfig) -> tuple[np.ndarray, int]:
+    """The table of metrics of an update and how many minibatches were taken."""
+    trainer = PPOAgentTrainer(config)
+    trainer.train(0)
+    trainer.experience.collect(trainer.agent.behaviour(), 0, Timing())
+    batch, _ = trainer._batch(0.99)
+    rows = minibatch_rows(128, 32, 3, np.random.default_rng(0))
+    table, taken = trainer.agent._compiled_update(batch, rows, rows, np.float32(config.kl_coefficient))
+    trainer.close()
+    return table.numpy(), int(taken)
+
+
+KL = UPDATE_METRICS.index("approximate_kl")
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_a_penalty_keeps_the_policy_where_it_was(eager, env):
+    free, _ = updates(SMALL.replace(env=env, objective="kl_penalty", kl_coefficient=1e-6))
+    held, _ = updates(SMALL.replace(env=env, objective="kl_penalty", kl_coefficient=100.0))
+    both, _ = updates(SMALL.replace(env=env, objective="clip+kl", kl_coefficient=100.0))
+    assert free[0, KL] == pytest.approx(0, abs=1e-6)  # nothing has moved yet
+    assert held[-4:, KL].mean() < 0.3 * free[-4:, KL].mean()
+    assert both[-4:, KL].mean() < 0.3 * free[-4:, KL].mean()
+
+
+def test_passes_end_once_the_policy_has_moved_too_far(eager):
+    _, all_of_them = updates(SMALL)
+    assert all_of_them == 12
+    assert updates(SMALL.replace(max_kl=1e9))[1] == 12
+    assert updates(SMALL.replace(max_kl=0.0))[1] == 4  # after the first pass of four minibatches
+
+
+def test_the_coefficient_adapts_while_training_and_is_part_of_the_state(eager):
+    trainer = PPOAgentTrainer(SMALL.replace(objective="kl_penalty", kl_target=1e-9))
+    trainer.train(2)
+    assert trainer.agent.kl_coefficient == 4.0  # doubled twice: no update moves so little
+    other = PPOAgentTrainer(trainer.config)
+    other.load_state(trainer.state())
+    assert other.agent.kl_coefficient == 4.0
+    trainer.close(), other.close()

@@ -357,3 +357,22 @@ def test_discount_schedule_multiplies_the_horizon(fraction, value):
 )
 def test_seconds_are_written_as_hours_minutes_seconds(seconds, text):
     assert funcs.format_seconds(seconds) == text
+
+
+# -- KL penalty, standardising --
+
+
+def test_the_kl_coefficient_follows_a_sequence_worked_by_hand():
+    # target .01: doubled above .015, halved below .00667
+    coefficient, seen = 1.0, []
+    for divergence in (0.016, 0.5, 0.015, 0.01, 0.0067, 0.0066, 0.0, 0.0151):
+        coefficient = funcs.adapted_kl_coefficient(coefficient, divergence, 0.01)
+        seen.append(coefficient)
+    assert seen == [2, 4, 4, 4, 4, 2, 1, 2]
+
+
+def test_standardizing_counts_only_what_is_valid():
+    # of 1, 3, 5 the mean is 3 and the standard deviation √(8/3)
+    samples, valid = np.array([1.0, 3.0, 100.0, 5.0]), np.array([True, True, False, True])
+    found = funcs.standardize(samples, valid)
+    assert found[valid] == pytest.approx(np.array([-2, 0, 2]) / np.sqrt(8 / 3))

@@ -100,13 +100,15 @@ def update():
 def learn(agent, batch, actor_rows, critic_rows, learning_rate):
     """The compiled update's table as columns, each [K]."""
     agent.actor_optimizer.learning_rate = agent.critic_optimizer.learning_rate = learning_rate
-    return dict(zip(UPDATE_METRICS, agent._compiled_update(batch, actor_rows, critic_rows).numpy().T))
+    return dict(
+        zip(UPDATE_METRICS, agent._compiled_update(batch, actor_rows, critic_rows, np.float32(1))[0].numpy().T)
+    )
 
 
 def test_ratio_is_1_in_the_first_minibatch_and_only_there(update):
     agent, batch, actor_rows, critic_rows = update
     samples = int(actor_rows.max())  # one row of padding follows
-    _, log_probs = agent.assess(batch.observations[: samples + 2], batch.actions[:samples])
+    _, log_probs, _ = agent.assess(batch.observations[: samples + 2], batch.actions[:samples])
     batch = batch._replace(log_probs=np.append(log_probs, np.float32(0)))
 
     table = learn(agent, batch, actor_rows, critic_rows, 0.01)
@@ -123,7 +125,7 @@ def test_each_network_learns_from_its_own_rows(update):
     agent, batch, actor_rows, critic_rows = update
     table = learn(agent, batch, actor_rows, critic_rows, 0.0)  # nothing moves: every row is known beforehand
 
-    values, log_probs = agent.assess(batch.observations, batch.actions)
+    values, log_probs, _ = agent.assess(batch.observations, batch.actions)
     ratio = np.exp(log_probs - batch.log_probs)
     gain = np.minimum(ratio * batch.advantages, np.clip(ratio, 0.8, 1.2) * batch.advantages)
     error = np.square(values - batch.value_targets)
@@ -401,6 +403,10 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "anneal_learning_rate": (False, {}),
     "adam_epsilon": (1e-2, {}),
     "clip_range": (0.01, {}),
+    "objective": ("kl_penalty", {}),
+    "kl_coefficient": (1e3, {"objective": "kl_penalty"}),
+    "kl_target": (1e-9, {"objective": "kl_penalty", "kl_coefficient": 10.0, "epochs": 4}),
+    "max_kl": (0.0, {}),
     "entropy": ("density_surrogate", {"entropy_coefficient": 0.1}),
     "entropy_coefficient": (0.1, {}),
     "max_gradient_norm": (None, {}),
