@@ -2,7 +2,7 @@
 
     python PPOAgentTrainer.py                      the walker, from nothing to walking
     python PPOAgentTrainer.py pendulum             another preset
-    python PPOAgentTrainer.py --env Some-v0        any environment with Box observations and actions
+    python PPOAgentTrainer.py --env Some-v0        any environment without images
     python PPOAgentTrainer.py --help               every setting
 
 The run leaves its traces in runs/NAME; `common.run_folder` says which.

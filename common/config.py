@@ -16,10 +16,9 @@ MetricName = Literal["total_reward", "mean_episode_reward", "reward_times_steps"
 
 @dataclass(frozen=True)
 class PPOConfig:
-    """Proximal policy optimisation (arXiv:1707.06347) with separate networks and Normal policies.
+    """Proximal policy optimisation (arXiv:1707.06347) with separate networks; the policy is picked by the action space.
 
-    The defaults serve any Gymnasium environment with Box observations and actions; `common.presets`
-    has the named settings.
+    The defaults serve any Gymnasium environment without images; `common.presets` has the named settings.
     """
 
     # -- environment --
