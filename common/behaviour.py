@@ -132,23 +132,21 @@ class DeterministicBehaviour:
     """Acts as an actor made by `common.networks.deterministic_actor`, with or without noise.
 
     Args:
-        actor: copied; `refresh` copies it again.
+        actor: tells the layers' activations.
+        weights: returns kernels and biases, layer by layer; asked now and by `refresh`.
         std: what noise is multiplied by, in units of half the action range.
     """
 
-    def __init__(self, actor: keras.Model, std: float) -> None:
-        self._std = std
+    def __init__(self, actor: keras.Model, weights: Callable[[], list[np.ndarray]], std: float) -> None:
+        self._std, self._weights = std, weights
         layers = [layer for layer in actor.layers if isinstance(layer, keras.layers.Dense)]
-        self._variables = [(layer.kernel.value, layer.bias.value) for layer in layers]
         self._activations = [_ACTIVATIONS[layer.activation.__name__] for layer in layers]
         self.refresh()
 
     def refresh(self) -> None:
         """Copy the actor as it is now."""
-        self._layers = [
-            (kernel.numpy(), bias.numpy(), activation)
-            for (kernel, bias), activation in zip(self._variables, self._activations)
-        ]
+        weights = self._weights()
+        self._layers = list(zip(weights[::2], weights[1::2], self._activations))
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions [n, A] in [−1, 1] for observations [n, S]: cut from μ + std·noise, or μ where noise is None."""

@@ -16,7 +16,7 @@ MetricName = Literal["total_reward", "mean_episode_reward", "reward_times_steps"
 
 @dataclass(frozen=True)
 class PPOConfig:
-    """Proximal policy optimisation (arXiv:1707.06347) with separate networks; the policy is picked by the action space.
+    """Proximal policy optimisation (arXiv:1707.06347), separate networks, the policy picked by the action space.
 
     The defaults serve any Gymnasium environment without images; `common.presets` has the named settings.
     """

@@ -12,6 +12,7 @@ import tensorflow as tf
 from common import losses, networks, weights_file
 from common.behaviour import DeterministicBehaviour
 from common.errors import DivergedError
+from common.flat import FlatNetworks, flat
 from common.off_policy_config import OffPolicyConfig
 from common.records import Transitions
 from common.replay import ReplayBuffer
@@ -45,15 +46,15 @@ class DDPGAgent:
         shape = (self.observation_size, self.action_size, config.hidden_sizes, config.activation)
         actor_seed, *critic_seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(3))
         critic_seeds = critic_seeds[: self.critics_wanted]
-        self.actor = networks.deterministic_actor(*shape, actor_seed)
-        self.target_actor = networks.deterministic_actor(*shape, actor_seed)
-        self.critics = [networks.action_critic(*shape, critic_seed) for critic_seed in critic_seeds]
-        self.target_critics = [networks.action_critic(*shape, critic_seed) for critic_seed in critic_seeds]
+        actors = [networks.deterministic_actor(*shape, actor_seed) for _ in range(2)]
+        critics = [[networks.action_critic(*shape, seed) for seed in critic_seeds] for _ in range(2)]
+        self._actor, self._target_actor = (FlatNetworks([actor]) for actor in actors)
+        self._critics, self._target_critics = (FlatNetworks(networks_) for networks_ in critics)
         critic_rate = config.learning_rate if config.critic_learning_rate is None else config.critic_learning_rate
         self.actor_optimizer = keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)
         self.critic_optimizer = keras.optimizers.Adam(critic_rate, epsilon=config.adam_epsilon)
-        self.actor_optimizer.build(self.actor.trainable_variables)
-        self.critic_optimizer.build(self._critic_variables())
+        self.actor_optimizer.build([self._actor.weights])
+        self.critic_optimizer.build([self._critics.weights])
         self.updates = 0
         self.best_metric = -np.inf
         self._best: dict[str, np.ndarray] | None = None
@@ -61,14 +62,37 @@ class DDPGAgent:
         self._compiled_cycles = tf.function(self._cycles, jit_compile=True)
         self._compiled_step = tf.function(self._step, jit_compile=True)
 
-    def _critic_variables(self) -> list[keras.Variable]:
-        return [variable for critic in self.critics for variable in critic.trainable_variables]
+    # -- networks --
+
+    @property
+    def actor(self) -> keras.Model:
+        """The actor with its weights of now."""
+        return self._actor.pull()[0]
+
+    @property
+    def critics(self) -> list[keras.Model]:
+        """The critics with their weights of now."""
+        return self._critics.pull()
+
+    @property
+    def target_actor(self) -> keras.Model:
+        """The target actor with its weights of now."""
+        return self._target_actor.pull()[0]
+
+    @property
+    def target_critics(self) -> list[keras.Model]:
+        """The target critics with their weights of now."""
+        return self._target_critics.pull()
 
     # -- acting --
 
     def behaviour(self, std: float | None = None) -> DeterministicBehaviour:
         """A copy of the present policy that maps raw observations to actions; noise is multiplied by `std`."""
-        return DeterministicBehaviour(self.actor, self.config.exploration_std if std is None else std)
+        std = self.config.exploration_std if std is None else std
+        return DeterministicBehaviour(self._actor.networks[0], self._actor_weights, std)
+
+    def _actor_weights(self) -> list[np.ndarray]:
+        return self._actor.split(self._actor.weights.numpy())[0]
 
     # -- learning --
 
@@ -145,34 +169,45 @@ class DDPGAgent:
         """One Adam step of the critics; loss, mean value, mean target."""
         target = self.targets(batch, noise)  # [B]
         inputs = tf.concat([batch.observations, batch.actions], axis=1)  # [B, S + A]
-        with tf.GradientTape() as tape:
-            values = [critic(inputs)[:, 0] for critic in self.critics]  # each [B]
+        weights = self._critics.split()
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(weights)
+            values = [self._critics.call(i, own, inputs)[:, 0] for i, own in enumerate(weights)]  # each [B]
             loss = sum(tf.reduce_mean(tf.math.squared_difference(value, target)) for value in values)
-        variables = self._critic_variables()
-        self.critic_optimizer.apply(tape.gradient(loss, variables), variables)
+        self.critic_optimizer.apply([flat(tape.gradient(loss, weights))], [self._critics.weights])
         return loss, tf.reduce_mean(values[0]), tf.reduce_mean(target)
+
+    def target_action(self, observations: tf.Tensor) -> tf.Tensor:
+        """μ'(s), [B, A]."""
+        return self._target_actor.call(0, self._target_actor.split()[0], observations)
+
+    def target_values(self, observations: tf.Tensor, actions: tf.Tensor) -> list[tf.Tensor]:
+        """Q'(s, a) of every target critic, each [B]."""
+        inputs = tf.concat([observations, actions], axis=1)  # [B, S + A]
+        weights = self._target_critics.split()
+        return [self._target_critics.call(i, own, inputs)[:, 0] for i, own in enumerate(weights)]
 
     def targets(self, batch: Transitions, noise: tf.Tensor) -> tf.Tensor:
         """What the critics learn, [B]: r + γ·(1 − terminated)·Q'(s', μ'(s'))."""
-        next_actions = self.target_actor(batch.next_observations)  # [B, A]
-        inputs = tf.concat([batch.next_observations, next_actions], axis=1)  # [B, S + A]
-        next_values = self.target_critics[0](inputs)[:, 0]  # [B]
+        next_actions = self.target_action(batch.next_observations)  # [B, A]
+        [next_values] = self.target_values(batch.next_observations, next_actions)  # [B]
         return losses.temporal_difference_target(batch.rewards, batch.terminated, next_values, self.config.gamma)
 
     def _actor_step(self, batch: Transitions) -> tf.Tensor:
         """One Adam step up the critic's slope: the deterministic policy gradient, equation 6 of arXiv:1509.02971."""
+        weights, critic_weights = self._actor.split(), self._critics.split()[0]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch([variable.value for variable in self.actor.trainable_variables])
-            inputs = tf.concat([batch.observations, self.actor(batch.observations)], axis=1)  # [B, S + A]
-            loss = -tf.reduce_mean(self.critics[0](inputs))
-        variables = self.actor.trainable_variables
-        self.actor_optimizer.apply(tape.gradient(loss, variables), variables)
+            tape.watch(weights)
+            actions = self._actor.call(0, weights[0], batch.observations)  # [B, A]
+            inputs = tf.concat([batch.observations, actions], axis=1)  # [B, S + A]
+            loss = -tf.reduce_mean(self._critics.call(0, critic_weights, inputs))
+        self.actor_optimizer.apply([flat(tape.gradient(loss, weights))], [self._actor.weights])
         return loss
 
     def _pairs(self) -> list[tuple[keras.Variable, keras.Variable]]:
-        """Every target variable with the one it follows."""
-        networks_ = zip([self.target_actor, *self.target_critics], [self.actor, *self.critics])
-        return [pair for target, source in networks_ for pair in zip(target.variables, source.variables)]
+        """Every target's weights with those they follow, [W] each."""
+        pairs = (self._target_actor, self._actor), (self._target_critics, self._critics)
+        return [(target.weights, source.weights) for target, source in pairs]
 
     def _move_targets(self, with_actor: bool, copy: tf.Tensor) -> None:
         """Targets move with the actor, so that both see the same delay (algorithm 1 of arXiv:1802.09477)."""
@@ -200,22 +235,20 @@ class DDPGAgent:
 
     # -- state --
 
-    def _networks(self) -> dict[str, keras.Model]:
-        named = {"actor": self.actor, "target_actor": self.target_actor}
-        for i, (critic, target) in enumerate(zip(self.critics, self.target_critics)):
-            named |= {f"critic_{i}": critic, f"target_critic_{i}": target}
-        return named
-
-    def _network_state(self) -> dict[str, np.ndarray]:
+    def _flat_networks(self) -> dict[str, FlatNetworks]:
         return {
-            f"{name}/{i}": weight
-            for name, network in self._networks().items()
-            for i, weight in enumerate(network.get_weights())
+            "actor": self._actor,
+            "target_actor": self._target_actor,
+            "critics": self._critics,
+            "target_critics": self._target_critics,
         }
 
+    def _network_state(self) -> dict[str, np.ndarray]:
+        return {name: np.array(networks_.weights) for name, networks_ in self._flat_networks().items()}
+
     def _load_network_state(self, state: Mapping[str, np.ndarray]) -> None:
-        for name, network in self._networks().items():
-            network.set_weights([state[f"{name}/{i}"] for i in range(len(network.weights))])
+        for name, networks_ in self._flat_networks().items():
+            networks_.weights.assign(state[name])
 
     def learned_state(self) -> dict[str, np.ndarray]:
         """Copies of everything an update changes."""

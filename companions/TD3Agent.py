@@ -29,10 +29,9 @@ class TD3Agent(DDPGAgent):
     def targets(self, batch: Transitions, noise: tf.Tensor) -> tf.Tensor:
         """What the critics learn, [B]: r + γ·(1 − terminated)·min Q'(s', μ'(s') + noise)."""
         config = self.config
-        next_actions = self.target_actor(batch.next_observations)  # [B, A]
+        next_actions = self.target_action(batch.next_observations)  # [B, A]
         if config.target_smoothing:
             next_actions = losses.smoothed_actions(next_actions, noise, config.smoothing_std, config.smoothing_clip)
-        inputs = tf.concat([batch.next_observations, next_actions], axis=1)  # [B, S + A]
-        next_values = tf.stack([critic(inputs)[:, 0] for critic in self.target_critics])  # [critics, B]
-        smallest = tf.reduce_min(next_values, axis=0)  # [B]
+        next_values = self.target_values(batch.next_observations, next_actions)  # each [B]
+        smallest = tf.reduce_min(tf.stack(next_values), axis=0)  # [B]
         return losses.temporal_difference_target(batch.rewards, batch.terminated, smallest, config.gamma)

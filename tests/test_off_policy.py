@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import sys
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -81,11 +82,25 @@ def test_smoothing_is_cut_twice_worked_by_hand():
 
 def hand_made(agent: DDPGAgent, action: float, values: list[float]) -> None:
     """Target networks that answer constants: the action tanh⁻¹-free through its bias, each critic its value + a'."""
-    for network in (agent.target_actor, *agent.target_critics):
+    actor, critics = agent.target_actor, agent.target_critics
+    for network in (actor, *critics):
         network.set_weights([np.zeros_like(weight) for weight in network.get_weights()])
-    agent.target_actor.layers[-1].bias.assign([np.arctanh(action)])
-    for critic, value in zip(agent.target_critics, values):
+    actor.layers[-1].bias.assign([np.arctanh(action)])
+    for critic, value in zip(critics, values):
         critic.layers[-1].bias.assign([value])
+    push(agent)
+
+
+def push(agent: DDPGAgent) -> None:
+    """The Keras networks' weights become the agent's."""
+    for networks in agent._flat_networks().values():
+        networks.push()
+
+
+def networks_of(agent: DDPGAgent) -> dict[str, keras.Model]:
+    named = {"actor": agent.actor, "target_actor": agent.target_actor}
+    named |= {f"critic_{i}": critic for i, critic in enumerate(agent.critics)}
+    return named | {f"target_critic_{i}": critic for i, critic in enumerate(agent.target_critics)}
 
 
 def test_a_transitions_target_to_the_last_digit():
@@ -108,13 +123,12 @@ def test_smoothing_moves_the_action_that_the_target_is_taken_at():
         kernel = np.zeros((S + A, 1), np.float32)
         kernel[S:] = 1.0
         critic.layers[-1].kernel.assign(kernel)
+    agent._target_critics.push()
     batch = Transitions(*(np.zeros(shape, np.float32) for shape in ((1, S), (1, A), 1, 1, (1, S))))
     noise = np.full((1, A), 0.5, np.float32)
     assert_allclose(agent.targets(batch, noise), [0.5 * 0.4], rtol=1e-6)
     off = made(gamma=0.5, hidden_sizes=(), target_smoothing=False)
-    off.target_actor.set_weights(agent.target_actor.get_weights())
-    for mine, theirs in zip(off.target_critics, agent.target_critics):
-        mine.set_weights(theirs.get_weights())
+    off._load_network_state(agent._network_state())
     assert_allclose(off.targets(batch, noise), [0.5 * 0.3], rtol=1e-6)
 
 
@@ -125,8 +139,8 @@ def test_a_compiled_update_is_the_update():
     one.update(rows, noise)
     tf.config.run_functions_eagerly(False)
     other.update(rows, noise)
-    for name, network in one._networks().items():
-        assert_allclose(weights(network), weights(other._networks()[name]), atol=1e-4)
+    for name, network in networks_of(one).items():
+        assert_allclose(weights(network), weights(networks_of(other)[name]), atol=1e-4)
 
 
 @pytest.mark.parametrize("changes", [{}, DDPG, {"target_update": "hard", "hard_update_every": 3}])
@@ -140,8 +154,8 @@ def test_many_updates_in_one_call_are_as_many_calls(changes, cuts):
         found.append(other.update(rows[i : i + count], noise[i : i + count]))
         i += count
     assert one.updates == other.updates == 7
-    for name, network in one._networks().items():
-        assert_allclose(weights(network), weights(other._networks()[name]), atol=2e-5)
+    for name, network in networks_of(one).items():
+        assert_allclose(weights(network), weights(networks_of(other)[name]), atol=2e-5)
     mean = np.average([metrics["loss_critic"] for metrics in found], weights=cuts)
     assert_allclose(mean, expected["loss_critic"], rtol=1e-3)
 
@@ -153,13 +167,16 @@ def test_the_critic_learns_by_plain_gradient_descent_of_adam():
     batch = agent._unpack(tf.constant(rows[0]))
     target = agent.targets(batch, noise[0])
     inputs = tf.concat([batch.observations, batch.actions], axis=1)
-    before = [variable.numpy() for variable in agent._critic_variables()]
+    critics = agent.critics
+    variables = [variable for critic in critics for variable in critic.trainable_variables]
+    before = [variable.numpy() for variable in variables]
     with tf.GradientTape() as tape:
-        loss = sum(tf.reduce_mean((critic(inputs)[:, 0] - target) ** 2) for critic in agent.critics)
-    gradients = tape.gradient(loss, agent._critic_variables())
+        loss = sum(tf.reduce_mean((critic(inputs)[:, 0] - target) ** 2) for critic in critics)
+    gradients = tape.gradient(loss, variables)
     metrics = agent.update(rows, noise)
     assert metrics["loss_critic"] == pytest.approx(float(loss), rel=1e-5)
-    for variable, was, gradient in zip(agent._critic_variables(), before, gradients):
+    assert len(agent.critics) == 2  # and their variables are those of now
+    for variable, was, gradient in zip(variables, before, gradients):
         g = gradient.numpy()
         clear = np.abs(g) > 2e-3  # where ε and rounding do not matter
         assert_allclose(variable.numpy()[clear], (was - 1e-2 * np.sign(g))[clear], atol=1e-4)  # Adam's first step
@@ -171,7 +188,7 @@ def test_the_actor_learns_from_the_critic_that_has_learned_already():
         agent, twin = made(policy_delay=1, actor_first=first), made(policy_delay=1)
         if not first:
             twin.update(rows, noise)  # its critics are now those the actor should have seen
-            twin.actor.set_weights(agent.actor.get_weights())
+            twin._actor.weights.assign(agent._actor.weights)
         batch = agent._unpack(tf.constant(rows[0]))
         seen = tf.concat([batch.observations, twin.actor(batch.observations)], axis=1)
         expected = -float(tf.reduce_mean(twin.critics[0](seen)))
@@ -183,9 +200,9 @@ def test_actor_and_targets_wait_for_the_delay():
     rows, noise = drawn(6)
     names = ("actor", "target_actor", "critic_0", "target_critic_0", "target_critic_1")
     for i in range(6):
-        before = {name: weights(agent._networks()[name]) for name in names}
+        before = {name: weights(networks_of(agent)[name]) for name in names}
         agent.update(rows[i : i + 1], noise[i : i + 1])
-        moved = {name: (weights(agent._networks()[name]) != before[name]).any() for name in names}
+        moved = {name: (weights(networks_of(agent)[name]) != before[name]).any() for name in names}
         assert moved.pop("critic_0")
         assert set(moved.values()) == {i in (2, 5)}
 
