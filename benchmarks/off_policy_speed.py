@@ -71,8 +71,8 @@ def main() -> None:
         notes = (
             f"Medians of {repeats} rounds; the column of that name has the lowest and the highest ratio within one. "
             "Required is what this repository sets itself. One environment each, a thousand random steps before the "
-            "clock starts. Products alone are the matrix products of as many updates and nothing else, by TensorFlow "
-            "or NumPy, whichever is faster."
+            "clock starts. Products alone are the matrix products of as many updates and nothing else, by TensorFlow, "
+            "XLA or NumPy, whichever is fastest."
         )
         write("off_policy_speed", where, flat, f"{text}\n\n{notes}\n\n{describe(where, flat)}")
 

@@ -123,7 +123,7 @@ class OffPolicyAgentTrainer:
         std = config.exploration_std
         if config.final_exploration_std is not None:
             std = funcs.linear_schedule(std, config.final_exploration_std, self.epoch / max(1, last - 1))
-        metrics: list[dict[str, float]] = []  # of every time of training
+        tables: list[np.ndarray] = []  # [K, metrics] of every time of training
         before, self._diverged = self.agent.learned_state(), False
         policy = self.agent.behaviour(std)
         behaviour = _WarmUp(policy, self._random_actions)
@@ -134,7 +134,7 @@ class OffPolicyAgentTrainer:
             self._remember(rows, trajectory)
             behaviour.random = self._acts_at_random()
             if self._untrained >= config.train_every and not self._diverged:
-                metrics.extend(self._checked_learn(before))
+                tables.extend(self._checked_learn(before))
                 policy.refresh()
             timing.update += time.perf_counter() - began
 
@@ -159,7 +159,7 @@ class OffPolicyAgentTrainer:
             replay_filled=self.replay.size,
             **scores,
             **timing.columns(config.steps_per_epoch),
-            **_means([] if self._diverged else metrics),
+            **_means([] if self._diverged else tables),
         )
 
     def _remember(self, rows: slice, trajectory: Trajectory) -> None:
@@ -186,7 +186,7 @@ class OffPolicyAgentTrainer:
     def _random_actions(self, count: int) -> np.ndarray:
         return self._rng.uniform(-1.0, 1.0, (count, self.agent.action_size)).astype(np.float32)  # [n, A]
 
-    def _checked_learn(self, before: dict[str, np.ndarray]) -> list[dict[str, float]]:
+    def _checked_learn(self, before: dict[str, np.ndarray]) -> list[np.ndarray]:
         """`_learn`; if it came to NaN or infinity the agent goes back to what it was before the epoch."""
         try:
             return [self._learn()]
@@ -198,7 +198,7 @@ class OffPolicyAgentTrainer:
             self._diverged = True
             return []
 
-    def _learn(self) -> dict[str, float]:
+    def _learn(self) -> np.ndarray:
         config = self.config
         updates = self._untrained // config.train_every * config.updates_per_train
         self._untrained %= config.train_every
@@ -268,12 +268,12 @@ class _WarmUp:
         return self._policy.act(observations, noise)  # [n, A]
 
 
-def _means(metrics: list[dict[str, float]]) -> dict[str, float]:
-    """Means over an epoch's times of training, of the actor's loss over those that it learned in."""
-    table = np.array([[row[name] for name in UPDATE_METRICS] for row in metrics])  # [times, metrics]
+def _means(tables: list[np.ndarray]) -> dict[str, float]:
+    """UPDATE_METRICS over an epoch's updates, of the actor's loss over those that it learned in; NaN without any."""
+    table = np.concatenate(tables) if tables else np.full((1, len(UPDATE_METRICS)), np.nan)  # [K, metrics]
     means = {}
-    for i, name in enumerate(UPDATE_METRICS):
-        known = table[:, i][np.isfinite(table[:, i])] if len(table) else np.zeros(0)  # [times]
+    for name, values in zip(UPDATE_METRICS, table.T):
+        known = values[np.isfinite(values)]
         means[name] = float(known.mean()) if len(known) else float("nan")
     return means
 
