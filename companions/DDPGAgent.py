@@ -61,7 +61,7 @@ class DDPGAgent:
         self._unpack = ReplayBuffer(0, self.observation_size, self.action_size).unpack
         self._compiled_cycles = tf.function(self._cycles, jit_compile=True)
         self._compiled_step = tf.function(self._steps, jit_compile=True)
-        self._no_copies, self._once = tf.zeros(0, tf.bool), tf.constant(1)
+        self._once = tf.constant(1)
 
     # -- networks --
 
@@ -131,38 +131,40 @@ class DDPGAgent:
             raise DivergedError("training diverged, a loss is NaN or infinite: lower the learning rates")
         return table
 
-    def _copies_due(self, count: int) -> np.ndarray | tf.Tensor:
-        """Which of the next updates end with a hard copy of the targets, [count] bool; [0] for soft targets."""
+    def _copies_due(self, count: int) -> np.ndarray | None:
+        """Which of the next updates end with a hard copy of the targets, [count] bool; None for soft targets."""
         if self.config.target_update == "soft":
-            return self._no_copies
+            return None
         return (self.updates + 1 + np.arange(count)) % self.config.hard_update_every == 0
 
-    def _cycles(self, rows: tf.Tensor, noise: tf.Tensor, copies: tf.Tensor) -> tf.Tensor:
+    def _cycles(self, rows: tf.Tensor, noise: tf.Tensor, copies: tf.Tensor | None) -> tf.Tensor:
         """Whole cycles of `policy_delay` updates, the last of each with the actor; rows [cycles, delay, B, W]."""
         cycles, delay = rows.shape[:2]
         table = tf.TensorArray(tf.float32, size=cycles, element_shape=(delay, len(UPDATE_METRICS)))
 
         def one_cycle(i: tf.Tensor, table: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
-            copy = copies[i * delay : (i + 1) * delay]  # [delay], or [0]
-            metrics = [self._step(rows[i, j], noise[i, j], j == delay - 1, copy[j : j + 1]) for j in range(delay)]
+            metrics = [
+                self._step(rows[i, j], noise[i, j], j == delay - 1, None if copies is None else copies[i * delay + j])
+                for j in range(delay)
+            ]
             return i + 1, table.write(i, tf.stack(metrics))
 
         _, table = tf.while_loop(lambda i, _: i < cycles, one_cycle, (0, table), parallel_iterations=1)
         return tf.reshape(table.stack(), (cycles * delay, len(UPDATE_METRICS)))  # [K, metrics]
 
     def _steps(
-        self, rows: tf.Tensor, noise: tf.Tensor, with_actor: bool, copy: tf.Tensor, times: tf.Tensor
+        self, rows: tf.Tensor, noise: tf.Tensor, with_actor: bool, copies: tf.Tensor | None, times: tf.Tensor
     ) -> tf.Tensor:
         """A single update, in a loop that runs once: XLA's calls are a third shorter so (LOG.md)."""
 
         def one(i: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            return i + 1, self._step(rows, noise, with_actor, copy)[None]
+            return i + 1, self._step(rows, noise, with_actor, None if copies is None else copies[0])[None]
 
         start = (0, tf.zeros((1, len(UPDATE_METRICS))))
         return tf.while_loop(lambda i, _: i < times, one, start, parallel_iterations=1)[1]  # [1, metrics]
 
-    def _step(self, rows: tf.Tensor, noise: tf.Tensor, with_actor: bool, copy: tf.Tensor) -> tf.Tensor:
-        """One update from a minibatch [B, W]; the metrics, [metrics]. `copy` [1] says whether hard targets move."""
+    def _step(self, rows: tf.Tensor, noise: tf.Tensor, with_actor: bool, copy: tf.Tensor | None) -> tf.Tensor:
+        """One update from a minibatch [B, W]; the metrics, [metrics]. `copy` says whether hard targets move."""
         batch = self._unpack(rows)
         loss_actor = tf.constant(np.nan)
         if with_actor and self.config.actor_first:
@@ -217,11 +219,11 @@ class DDPGAgent:
         pairs = (self._target_actor, self._actor), (self._target_critics, self._critics)
         return [(target.weights, source.weights) for target, source in pairs]
 
-    def _move_targets(self, with_actor: bool, copy: tf.Tensor) -> None:
+    def _move_targets(self, with_actor: bool, copy: tf.Tensor | None) -> None:
         """Targets move with the actor, so that both see the same delay (algorithm 1 of arXiv:1802.09477)."""
         if self.config.target_update == "hard":
             for target, source in self._pairs():
-                target.assign(tf.where(copy[0], source.value, target.value))
+                target.assign(tf.where(copy, source.value, target.value))
         elif with_actor or self.config.targets_every_update:
             for target, source in self._pairs():
                 target.assign(losses.polyak(target.value, source.value, self.config.tau))
