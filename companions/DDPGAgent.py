@@ -60,8 +60,7 @@ class DDPGAgent:
         self._best: dict[str, np.ndarray] | None = None
         self._unpack = ReplayBuffer(0, self.observation_size, self.action_size).unpack
         self._compiled_cycles = tf.function(self._cycles, jit_compile=True)
-        self._compiled_step = tf.function(self._steps, jit_compile=True)
-        self._once = tf.constant(1)
+        self._compiled_step = tf.function(self._step, jit_compile=True)
 
     # -- networks --
 
@@ -121,8 +120,9 @@ class DDPGAgent:
                     self._copies_due(taken),
                 )
             else:
-                taken, last_of_cycle = 1, (self.updates + 1) % delay == 0
-                table = self._compiled_step(rows[i], noise[i], last_of_cycle, self._copies_due(1), self._once)
+                taken, last_of_cycle, copies = 1, (self.updates + 1) % delay == 0, self._copies_due(1)
+                copy = None if copies is None else copies[0]
+                table = self._compiled_step(rows[i], noise[i], last_of_cycle, copy)[None]
             self.updates += taken
             i += taken
             tables.append(table.numpy())
@@ -151,17 +151,6 @@ class DDPGAgent:
 
         _, table = tf.while_loop(lambda i, _: i < cycles, one_cycle, (0, table), parallel_iterations=1)
         return tf.reshape(table.stack(), (cycles * delay, len(UPDATE_METRICS)))  # [K, metrics]
-
-    def _steps(
-        self, rows: tf.Tensor, noise: tf.Tensor, with_actor: bool, copies: tf.Tensor | None, times: tf.Tensor
-    ) -> tf.Tensor:
-        """A single update, in a loop that runs once: XLA's calls are a third shorter so (LOG.md)."""
-
-        def one(i: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            return i + 1, self._step(rows, noise, with_actor, None if copies is None else copies[0])[None]
-
-        start = (0, tf.zeros((1, len(UPDATE_METRICS))))
-        return tf.while_loop(lambda i, _: i < times, one, start, parallel_iterations=1)[1]  # [1, metrics]
 
     def _step(self, rows: tf.Tensor, noise: tf.Tensor, with_actor: bool, copy: tf.Tensor | None) -> tf.Tensor:
         """One update from a minibatch [B, W]; the metrics, [metrics]. `copy` says whether hard targets move."""
