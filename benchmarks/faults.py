@@ -27,6 +27,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import common.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
 import numpy as np
 from speed import RESULTS, ROOT, describe, machine
 

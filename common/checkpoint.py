@@ -117,10 +117,22 @@ def _load(folder: Path, generation: int) -> State:
     if written != manifest(generation, content):
         raise _DamagedError("its checksum or number is wrong")
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        return read_arrays(io.BytesIO(content))
     except UNREADABLE as error:
         raise _DamagedError(f"{type(error).__name__} while opening it") from None
+
+
+def read_arrays(source: Path | io.BytesIO) -> State:
+    """Every array of an .npz file.
+
+    Raises:
+        one of UNREADABLE: it is no such file, or holds something else than plain arrays.
+    """
+    with np.load(source, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+        raise ValueError("it holds something else than arrays")
+    return arrays
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.checkpoint import UNREADABLE
+from common.checkpoint import UNREADABLE, read_arrays
 from common.errors import UserError
 
 
@@ -29,8 +29,7 @@ def read(path: Path, own: Mapping[str, np.ndarray], best: Mapping[str, np.ndarra
         UserError: missing, damaged, or of an agent with other networks.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            state = {name: file[name] for name in file.files}
+        state = read_arrays(path)
     except FileNotFoundError:
         raise UserError(f"no weights at {path}: expected a file that save_weights wrote") from None
     except UNREADABLE as error:

@@ -1,9 +1,11 @@
 """Checkpoints are there whole or not at all, and nothing in them can run."""
 
 import builtins
+import io
 import json
 import os
 import pickle
+import zipfile
 
 import numpy as np
 import pytest
@@ -96,6 +98,18 @@ def test_pickled_arrays_are_not_opened(tmp_path):
     with pytest.raises(UserError):
         checkpoint.load_newest(tmp_path, lambda _: None)
     assert not trap.exists()
+
+
+def test_an_archive_of_other_things_is_no_checkpoint(tmp_path):
+    checkpoint.save(tmp_path, 1, STATE, keep=1)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("config.json", '{"class_name": "Lambda"}')
+    (tmp_path / "00000001" / checkpoint.STATE).write_bytes(buffer.getvalue())
+    written = checkpoint.manifest(1, buffer.getvalue())
+    (tmp_path / "00000001" / checkpoint.MANIFEST).write_text(json.dumps(written))
+    with pytest.raises(UserError, match="no checkpoint in"):
+        checkpoint.load_newest(tmp_path, lambda _: None)
 
 
 @pytest.mark.parametrize("operation", ["open", "fsync", "rename"])
