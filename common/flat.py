@@ -1,7 +1,7 @@
 """Networks whose weights lie side by side in one variable.
 
-A method that updates six small networks and their Adams once a step spends much of its time on taking up and
-giving back variables: one vector a network halves that (LOG.md).
+A method that updates six small networks and their Adams once a step spends part of every call on taking up and
+giving back variables: 60 of them took 0.2 ms more than 12 (LOG.md).
 """
 
 from collections.abc import Sequence
