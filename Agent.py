@@ -12,7 +12,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from common import distributions, funcs, losses, networks, weights_file
+from common import arrays_file, distributions, funcs, losses, networks
+from common.agent_state import Best, adams_state, load_adams
 from common.behaviour import CategoricalBehaviour, NormalBehaviour, Normalizer
 from common.config import PPOConfig
 from common.errors import DivergedError
@@ -76,10 +77,10 @@ class Agent:
         self.critic_optimizer = keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)
         self.actor_optimizer.build(self.actor.trainable_variables)
         self.critic_optimizer.build(self.critic.trainable_variables)
+        self._adams = {"actor_adam": self.actor_optimizer, "critic_adam": self.critic_optimizer}
         self.observation_statistics = RunningStatistics((self.observation_size,))
         self.kl_coefficient = config.kl_coefficient  # β of the KL penalty, which adapts
-        self.best_metric = -np.inf
-        self._best: dict[str, np.ndarray] | None = None
+        self.best = Best()
         # XLA: 1.2 to 1.7 times the speed of the plain graph on two cores (LOG.md).
         self._compiled_assess = tf.function(self._assess, jit_compile=True)
         self._compiled_update = tf.function(self._update, jit_compile=True)
@@ -132,7 +133,8 @@ class Agent:
             actions: [M, A].
 
         Returns:
-            values [M + N], log-probabilities [M], and the actor's heads [M, X], all float32.
+            values [M + N], log-probabilities [M], and the actor's heads [M, X] ([M, 0] without a KL
+            penalty), all float32.
         """
         values, log_probs, heads = self._compiled_assess(observations, actions)
         return values.numpy(), log_probs.numpy(), heads.numpy()
@@ -140,7 +142,8 @@ class Agent:
     def _assess(self, observations: tf.Tensor, actions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         values = self.critic(observations)[:, 0]  # [M + N]
         heads = self._heads(observations[: len(actions)])  # [M, X]
-        return values, self._log_prob(self._distribution(heads), actions), heads  # [M]
+        kept = heads[:, :0] if self.config.objective == "clip" else heads  # only a KL penalty reads them
+        return values, self._log_prob(self._distribution(heads), actions), kept
 
     def _log_prob(self, policy: distributions.tfd.Distribution, actions: tf.Tensor) -> tf.Tensor:
         return distributions.log_prob(policy, actions, self.config.saturating_log_prob)  # [B]
@@ -171,14 +174,14 @@ class Agent:
         Raises:
             DivergedError: a loss, a gradient or a weight became NaN or infinite; the agent is as it was before.
         """
-        before = self._learned_state()
+        before = self.learned_state()
         self.actor_optimizer.learning_rate = learning_rate
         self.critic_optimizer.learning_rate = learning_rate if critic_learning_rate is None else critic_learning_rate
         table, steps = self._compiled_update(batch, actor_rows, critic_rows, np.float32(self.kl_coefficient))
         table = table.numpy()[: int(steps)]  # [K, metrics]
         fault = self._not_finite(table)
         if fault is not None:
-            self._load_learned_state(before)
+            self.load_learned_state(before)
             raise DivergedError(f"training diverged, {fault} is NaN or infinite: lower the learning rates")
         overall = table.mean(axis=0)  # [metrics]
         last_pass = table[-(len(actor_rows) // self.config.passes) :].mean(axis=0)  # [metrics]
@@ -286,71 +289,55 @@ class Agent:
 
     def keep_best(self, metric: float) -> bool:
         """Copy the present policy if `metric` is at least the best so far; NaN never is."""
-        if not metric >= self.best_metric:
-            return False
-        self.best_metric = float(metric)
-        self._best = self._policy_state()
-        return True
+        return self.best.offer(metric, self._policy_state)
 
     def adopt_best(self) -> None:
         """Go back to the copy `keep_best` made; without one, stay."""
-        if self._best is not None:
-            self._load_policy_state(self._best)
+        if self.best.parameters is not None:
+            self._load_policy_state(self.best.parameters)
 
     # -- state --
 
-    def _policy_state(self) -> dict[str, np.ndarray]:
+    def _network_state(self) -> dict[str, np.ndarray]:
         state = {f"actor/{i}": w for i, w in enumerate(self.actor.get_weights())}
-        state |= {f"critic/{i}": w for i, w in enumerate(self.critic.get_weights())}
-        return state | {f"observations/{k}": v for k, v in self.observation_statistics.state().items()}
+        return state | {f"critic/{i}": w for i, w in enumerate(self.critic.get_weights())}
 
-    def _load_policy_state(self, state: Mapping[str, np.ndarray]) -> None:
+    def _load_network_state(self, state: Mapping[str, np.ndarray]) -> None:
         for name, network in (("actor", self.actor), ("critic", self.critic)):
             network.set_weights([state[f"{name}/{i}"] for i in range(len(network.weights))])
+
+    def _policy_state(self) -> dict[str, np.ndarray]:
+        statistics = {f"observations/{k}": v for k, v in self.observation_statistics.state().items()}
+        return self._network_state() | statistics
+
+    def _load_policy_state(self, state: Mapping[str, np.ndarray]) -> None:
+        self._load_network_state(state)
         self.observation_statistics.load_state({k: state[f"observations/{k}"] for k in ("count", "mean", "m2")})
 
-    def _learned_state(self) -> list[np.ndarray]:
-        """Copies of what an update changes."""
-        return [np.array(variable) for variable in self._learned()]
+    def learned_state(self) -> dict[str, np.ndarray]:
+        """Copies of everything an update changes."""
+        return self._network_state() | adams_state(self._adams)
 
-    def _load_learned_state(self, state: list[np.ndarray]) -> None:
-        for variable, array in zip(self._learned(), state):
-            variable.assign(array)
-
-    def _learned(self) -> list[keras.Variable]:
-        return [
-            *self.actor.trainable_variables,
-            *self.critic.trainable_variables,
-            *self.actor_optimizer.variables,
-            *self.critic_optimizer.variables,
-        ]
+    def load_learned_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Take over what `learned_state` returned."""
+        self._load_network_state(state)
+        load_adams(self._adams, state)
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything that changes, as named arrays: weights, Adams, statistics, best parameters."""
-        state = self._policy_state() | {
-            "best_metric": np.float64(self.best_metric),
-            "kl_coefficient": np.float64(self.kl_coefficient),
-        }
-        for name, optimizer in (("actor_adam", self.actor_optimizer), ("critic_adam", self.critic_optimizer)):
-            state |= {f"{name}/{i}": np.array(variable) for i, variable in enumerate(optimizer.variables)}
-        if self._best is not None:
-            state |= {f"best/{name}": array for name, array in self._best.items()}
-        return state
+        coefficient = {"kl_coefficient": np.float64(self.kl_coefficient)}
+        return self._policy_state() | adams_state(self._adams) | coefficient | self.best.state()
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Take over what `state` returned for an agent of the same configuration."""
         self._load_policy_state(state)
-        for name, optimizer in (("actor_adam", self.actor_optimizer), ("critic_adam", self.critic_optimizer)):
-            for i, variable in enumerate(optimizer.variables):
-                variable.assign(state[f"{name}/{i}"])
-        self.best_metric = float(state["best_metric"])
+        load_adams(self._adams, state)
         self.kl_coefficient = float(state["kl_coefficient"])
-        best = {name.removeprefix("best/"): array for name, array in state.items() if name.startswith("best/")}
-        self._best = best or None
+        self.best.load_state(state)
 
     def save_weights(self, path: str | Path) -> None:
         """Write `state()` to an .npz file of plain arrays, replacing it whole or not at all."""
-        weights_file.write(Path(path), self.state())
+        arrays_file.write_weights(Path(path), self.state())
 
     def read_weights(self, path: str | Path) -> None:
         """Load what `save_weights` wrote.
@@ -358,7 +345,7 @@ class Agent:
         Raises:
             UserError: missing, damaged, or of an agent with other networks.
         """
-        self.load_state(weights_file.read(Path(path), self.state(), self._policy_state()))
+        self.load_state(arrays_file.read_weights(Path(path), self.state(), self._policy_state()))
 
 
 def _take(batch: Batch, rows: tf.Tensor) -> Batch:

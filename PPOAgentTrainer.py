@@ -8,7 +8,6 @@
 The run leaves its traces in runs/NAME; `common.run_folder` says which.
 """
 
-import dataclasses
 import sys
 import time
 from collections.abc import Callable
@@ -25,9 +24,9 @@ from common.make_env import make_env
 from common.networks import MAX_STD
 from common.presets import PRESETS
 from common.records import Batch, Episodes, Timing
-from common.results import PPOResult, from_columns, metric_of, results_dictionary, to_columns
+from common.results import PPOResult, from_columns, results_dictionary, to_columns
 from common.rollout import minibatch_rows, padded_rows
-from common.validation import validation_due, validation_score
+from common.validation import Judge
 from common.vector_env import resolve_backend
 
 EpochCallback = Callable[[PPOResult], None]
@@ -58,9 +57,11 @@ class PPOAgentTrainer:
         self.agent = Agent(env.observation_space, env.action_space, config, agent_seed)
         env.close()
         self.warn: Callable[[str], None] = print
-        self.experience = Experience(config, self.agent.action_map, environment_seed, lambda line: self.warn(line))
+        self.experience = Experience(
+            config, self.agent.action_map, environment_seed, lambda line: self.warn(line), config.restart_each_epoch
+        )
         self._shuffle = np.random.default_rng(shuffle_seed)
-        self._validation_seed = validation_seed
+        self._judge = Judge(config, self.agent, validation_seed)
         self.reward_statistics = funcs.RunningStatistics()
         self.advantage_statistics = funcs.RunningStatistics()
         self._skipped = 0  # updates in a row that were undone
@@ -76,7 +77,7 @@ class PPOAgentTrainer:
             on_epoch: called after every epoch with its row.
 
         Returns:
-            The results dictionary of everything trained so far; see `results_dictionary`.
+            The results dictionary of everything trained so far; see `common.results`.
         """
         last = self.epoch + (self.config.epochs if epochs is None else epochs)
         if self.experience.trajectory is None:
@@ -89,7 +90,7 @@ class PPOAgentTrainer:
         if self.config.adopt_best:
             self.agent.adopt_best()
             self.experience.forget()  # the trajectory came from the last policy, not from the one adopted
-        return self.results_dictionary()
+        return results_dictionary(self.name, self.description, self.results, self.agent.best.metric, self.config)
 
     def _run_epoch(self, last: int) -> PPOResult:
         """Train on the trajectory at hand, then collect the next, which scores this epoch. `last`: the final epoch."""
@@ -97,11 +98,12 @@ class PPOAgentTrainer:
         metrics = self._checked_update(self.epoch / last, timing)
         episodes = self._collect(timing)
         self.epoch += 1
-        validation = float("nan")
-        if validation_due(self.config, self.epoch, last):
-            behaviour, seed = self.agent.behaviour(), self._validation_seed
-            validation = validation_score(self.config, behaviour, self.agent.action_map, seed, timing)
-        return self._score(episodes, metrics, validation, timing)
+        return PPOResult(
+            steps=(self.epoch + 1) * self.config.steps_per_epoch,
+            reward_std=float(self.reward_statistics.std) if self.config.scale_rewards else 1.0,
+            **self._judge(self.experience.scores(episodes), self.epoch, last, timing),
+            **metrics,
+        )
 
     def _collect(self, timing: Timing) -> Episodes:
         return self.experience.collect(self.agent.behaviour(), self.epoch, timing)
@@ -190,26 +192,6 @@ class PPOAgentTrainer:
             heads=flat(heads.reshape(steps, num_envs, -1)),
         )
         return batch, explained_variance
-
-    def _score(self, episodes: Episodes, metrics: dict[str, float], validation: float, timing: Timing) -> PPOResult:
-        """The epoch's row; its parameters are kept if they are the best so far."""
-        scores = self.experience.scores(episodes)
-        metric = metric_of(self.config.best_metric, scores, validation)
-        return PPOResult(
-            epoch=self.epoch,
-            steps=(self.epoch + 1) * self.config.steps_per_epoch,
-            metric=metric,
-            is_best=self.agent.keep_best(metric),
-            reward_std=float(self.reward_statistics.std) if self.config.scale_rewards else 1.0,
-            **scores,
-            **timing.columns(self.config.steps_per_epoch),
-            **metrics,
-        )
-
-    def results_dictionary(self) -> dict[str, object]:
-        """Everything trained so far under the keys of the 2021 study, and the settings."""
-        curves = results_dictionary(self.name, self.description, self.results, self.agent.best_metric)
-        return curves | dataclasses.asdict(self.config)
 
     # -- state --
 

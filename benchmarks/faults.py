@@ -3,7 +3,7 @@
 Prints one table: fault, how often it was done, how often the run survived it. Survived means for a kill that the
 run, resumed until it is done, is the run that was never killed (weights and table to the bit); for a damaged or
 hostile file that an intact checkpoint is loaded or the file is refused in one line, and that nothing of it is
-executed; for a wrong setting that it is refused in one line. Two cores need about half an hour.
+executed; for a wrong setting that it is refused in one line. Two cores need about an hour.
 """
 
 import builtins
@@ -21,6 +21,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from pathlib import Path
 from unittest import mock
@@ -31,22 +32,24 @@ import common.quiet_start  # noqa: F401  isort: skip  (before anything else impo
 import numpy as np
 from speed import RESULTS, ROOT, describe, machine
 
-from common import checkpoint, run_folder, session
+from common import arrays_file, checkpoint, run_folder, session
 from common.command_line import one_line_errors, parse, parse_settings
 from common.config import PPOConfig
 from common.errors import UserError
 from common.presets import PRESETS
 from common.results import TIMING_COLUMNS
-from common.weights_file import read as read_weights
 
 SMALL = "--num-envs 2 --steps-per-epoch 512 --hidden-sizes 16 --seed 3 --checkpoint-every 2"
 QUIET = "--evaluation-episodes 0 --no-video --no-tensorboard --no-figure"
 PPO = f"PPOAgentTrainer.py pendulum --epochs 60 --minibatch-size 256 {SMALL}"
-TD3 = f"-m companions.OffPolicyAgentTrainer td3 --env Pendulum-v1 --epochs 20 --batch-size 16 {SMALL}"
+DISCRETE = f"PPOAgentTrainer.py cartpole --epochs 60 --objective clip+kl {SMALL}"
+OFF_POLICY = f"--env Pendulum-v1 --epochs 20 --batch-size 16 --warmup-steps 600 --train-every 4 {SMALL}"
 PROGRAMS = {
     "PPO": f"{PPO} --backend gymnasium".split(),
     "PPO on EnvPool": f"{PPO} --backend envpool".split(),
-    "TD3": f"{TD3} --warmup-steps 600 --train-every 4".split(),
+    "discrete PPO": DISCRETE.split(),
+    "TD3": f"-m companions.OffPolicyAgentTrainer td3 {OFF_POLICY}".split(),
+    "DDPG": f"-m companions.OffPolicyAgentTrainer ddpg --exploration ornstein_uhlenbeck {OFF_POLICY}".split(),
 }
 
 
@@ -108,7 +111,7 @@ def kills(name: str, wanted: int, work: Path) -> Tally:
         folder, killed, done = work / f"run{run}", 0, False
         run += 1
         while not done:
-            words = 2 if name == "TD3" else 1  # of the program's name
+            words = 2 if "-m" in program else 1  # of the program's name
             resume = [*program[: 1 + words], "--resume", str(folder), *QUIET.split()]
             begins = not (folder / run_folder.CONFIG).exists()
             if begins:
@@ -289,7 +292,7 @@ def hostile(wanted: int, work: Path) -> Tally:
         weights = checkpoints / "00000001" / checkpoint.STATE
         for attack in (
             lambda checkpoints=checkpoints: session.take_up(trainer, checkpoints, lambda _: None),
-            lambda weights=weights: read_weights(weights, trainer.agent.state(), {}),
+            lambda weights=weights: arrays_file.read_weights(weights, trainer.agent.state(), {}),
         ):
             try:
                 attack()
@@ -371,6 +374,11 @@ def full_disks(wanted: int, work: Path) -> Tally:
     return tally
 
 
+def told(tally: Tally) -> Tally:
+    print(f"{tally.fault}: {tally.survived} of {tally.tries} survived", flush=True)
+    return tally
+
+
 def table(tallies: list[Tally]) -> str:
     rows = [("fault", "tries", "survived", "lost"), ("---", "---:", "---:", "---:")]
     rows += [(t.fault, f"{t.tries:,}", f"{t.survived:,}", f"{t.tries - t.survived:,}") for t in tallies]
@@ -388,21 +396,16 @@ def main() -> None:
             return path
 
         jobs: dict[str, Callable[[], Tally]] = {
-            f"kill {name}": lambda name=name: kills(name, arguments.kills, room(name)) for name in PROGRAMS
-        }
-        jobs |= {
             "crash": lambda: crashes(room("crashes")),
             "corruption": lambda: corruptions(arguments.corruptions, room("corruptions")),
             "hostile": lambda: hostile(arguments.hostile, room("hostile")),
             "setting": lambda: malformed(arguments.settings),
             "disk": lambda: full_disks(arguments.limits, room("disks")),
         }
-        tallies = []
-        for name, job in jobs.items():
-            if arguments.only in name:
-                tallies.append(job())
-                last = tallies[-1]
-                print(f"{last.fault}: {last.survived} of {last.tries} survived", flush=True)
+        programs = [name for name in PROGRAMS if arguments.only in f"kill {name}"]
+        with ThreadPoolExecutor(max_workers=2) as two_at_once:
+            tallies = list(two_at_once.map(lambda name: told(kills(name, arguments.kills, room(name))), programs))
+        tallies += [told(job()) for name, job in jobs.items() if arguments.only in name]
         text = table(tallies)
         print(f"\n{text}")
         if not arguments.only:

@@ -10,10 +10,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from off_policy_contestants import CONTESTANTS, Job
-from speed import describe, find_peer_python, machine, race, table, write
+from speed import run_race
 
 from common.command_line import one_line_errors, parse_settings
-from common.errors import UserError
 
 OURS, OUR_UPDATES, PRODUCTS, SB3, SBX = CONTESTANTS
 WALKER, PENDULUM = ("BipedalWalker-v3", (256, 256), 256), ("Pendulum-v1", (32, 32), 32)
@@ -43,6 +42,12 @@ SETTINGS = (
 )
 
 
+NOTES = (
+    "One environment each, a thousand random steps before the clock starts. Products alone are the matrix products "
+    "of as many updates and nothing else, by TensorFlow, XLA or NumPy, whichever is fastest."
+)
+
+
 @dataclass(frozen=True)
 class Arguments:
     """Measure how many steps (each with an update) a second TD3 makes, beside its peers."""
@@ -58,23 +63,7 @@ class Arguments:
 def main() -> None:
     with one_line_errors():
         arguments = parse_settings(Arguments)
-        if arguments.repeats < 1:
-            raise UserError(f"repeats is {arguments.repeats}: expected 1 or more")
-        peer_python, where = find_peer_python(arguments.peer_python, "sbx, Box2D"), machine()
-        repeats = 1 if arguments.quick else arguments.repeats
-        runs = race(SETTINGS, repeats, arguments.quick, peer_python, "off_policy_contestants.py")
-        text = table(SETTINGS, runs)
-        if arguments.quick:
-            print(f"\n{text}\n\ntoo short to mean anything; nothing written")
-            return
-        flat = [measured for job in runs for measured in runs[job]]
-        notes = (
-            f"Medians of {repeats} rounds; the column of that name has the lowest and the highest ratio within one. "
-            "Required is what this repository sets itself. One environment each, a thousand random steps before the "
-            "clock starts. Products alone are the matrix products of as many updates and nothing else, by TensorFlow, "
-            "XLA or NumPy, whichever is fastest."
-        )
-        write("off_policy_speed", where, flat, f"{text}\n\n{notes}\n\n{describe(where, flat)}")
+        run_race(arguments, "off_policy_speed", SETTINGS, NOTES, "sbx, Box2D", "off_policy_contestants.py")
 
 
 if __name__ == "__main__":

@@ -70,6 +70,11 @@ SETTINGS = (
     Setting("64 EnvPool environments, 10 passes", "envpool", 64, 10, 4, ENVPOOL_10_PASSES),
     Setting("64 EnvPool environments, 1 pass, 2021 network", "envpool", 64, 1, 4, {STEPPING: None}, OURS_2021),
 )
+NOTES = (
+    "SB3 is Stable-Baselines3's PPO on its DummyVecEnv unless said otherwise, on EnvPool through `sb3_envpool.py`; "
+    "it keeps no episode statistics here, ours does. Stepping alone takes random actions drawn ahead. `speed.json` "
+    "has the instant at which every epoch of every run ended and the number of episodes that ended in it."
+)
 PUBLISHED = Job(OURS_2021, "envpool", num_envs=64, passes=1, warm_up=0, epochs=500)
 
 
@@ -87,7 +92,7 @@ class Arguments:
     """Run the 500 published epochs of the corrected 2021 study on EnvPool instead, and time them."""
 
 
-def find_peer_python(given: Path | None, packages: str = "stable_baselines3, Box2D, envpool") -> Path:
+def find_peer_python(given: Path | None, packages: str) -> Path:
     """The Python that has the peers: the given one, or that of .venv-benchmarks, made where it is missing.
 
     packages: to be imported, to see that they are there.
@@ -153,7 +158,7 @@ def run(job: Job, seed: int, peer_python: Path, script: str = "contestants.py") 
 
 
 def race(
-    settings: tuple[Setting, ...], repeats: int, quick: bool, peer_python: Path, script: str = "contestants.py"
+    settings: tuple[Setting, ...], repeats: int, quick: bool, peer_python: Path, script: str
 ) -> dict[Job, list[dict]]:
     """Every contestant's runs, one of each in every round. `script`: what runs a job."""
     jobs = dict.fromkeys(setting.job(c) for setting in settings for c in (setting.ours, *setting.required))
@@ -241,33 +246,41 @@ def run_published() -> None:
     write("published", where, [measured], f"{text}\n\n{describe(where, [measured])}")
 
 
-def run_race(arguments: Arguments) -> None:
-    """All settings in `repeats` rounds, or --quick."""
-    peer_python = find_peer_python(arguments.peer_python)
-    where = machine()
+def run_race(
+    arguments: Arguments, name: str, settings: tuple[Setting, ...], notes: str, peers: str, script: str
+) -> None:
+    """All settings in `repeats` rounds, or --quick.
+
+    Args:
+        name: of the files written.
+        notes: for the foot of the table.
+        peers: packages that the peers' Python must have.
+        script: what runs a job.
+    """
+    if arguments.repeats < 1:
+        raise UserError(f"repeats is {arguments.repeats}: expected 1 or more")
+    peer_python, where = find_peer_python(arguments.peer_python, peers), machine()
     repeats = 1 if arguments.quick else arguments.repeats
-    runs = race(SETTINGS, repeats, arguments.quick, peer_python)
-    text = table(SETTINGS, runs)
+    runs = race(settings, repeats, arguments.quick, peer_python, script)
+    text = table(settings, runs)
     if arguments.quick:
         print(f"\n{text}\n\ntoo short to mean anything; nothing written")
         return
     flat = [measured for job in runs for measured in runs[job]]
     notes = (
         f"Medians of {repeats} rounds; the column of that name has the lowest and the highest ratio within one. "
-        "Required is what this repository sets itself. SB3 is Stable-Baselines3's PPO on its DummyVecEnv "
-        "unless said otherwise, on EnvPool through `sb3_envpool.py`; it keeps no episode statistics here, ours does. "
-        "Stepping alone takes random actions drawn ahead. `speed.json` has the instant at which every epoch of "
-        "every run ended and the number of episodes that ended in it."
+        f"Required is what this repository sets itself. {notes}"
     )
-    write("speed", where, flat, f"{text}\n\n{notes}\n\n{describe(where, flat)}")
+    write(name, where, flat, f"{text}\n\n{notes}\n\n{describe(where, flat)}")
 
 
 def main() -> None:
     with one_line_errors():
         arguments = parse_settings(Arguments)
-        if arguments.repeats < 1:
-            raise UserError(f"repeats is {arguments.repeats}: expected 1 or more")
-        run_published() if arguments.published else run_race(arguments)
+        if arguments.published:
+            run_published()
+        else:
+            run_race(arguments, "speed", SETTINGS, NOTES, "stable_baselines3, Box2D, envpool", "contestants.py")
 
 
 if __name__ == "__main__":

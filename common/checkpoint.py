@@ -10,27 +10,19 @@ import io
 import json
 import os
 import shutil
-import tokenize
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
+from common import arrays_file
 from common.errors import UserError
 
 FORMAT = 1
 STATE, MANIFEST = "state.npz", "manifest.json"
 UNFINISHED = ".unfinished-"
 
-# What NumPy and zipfile raise on files that are not what they say.
-UNREADABLE = (
-    ValueError, OSError, EOFError, KeyError, TypeError, SyntaxError, AttributeError, MemoryError, NotImplementedError,
-    OverflowError, RecursionError, zipfile.BadZipFile, zlib.error, tokenize.TokenError,
-)  # fmt: skip
-
-State = dict[str, np.ndarray]
+State = arrays_file.Arrays
 
 
 class _DamagedError(Exception):
@@ -43,9 +35,7 @@ def save(folder: Path, generation: int, state: Mapping[str, np.ndarray], keep: i
     Raises:
         UserError: the disk is full or read-only; earlier generations stay whole.
     """
-    buffer = io.BytesIO()
-    np.savez(buffer, **state)
-    content = buffer.getvalue()
+    content = arrays_file.packed(state)
     final, unfinished = folder / f"{generation:08d}", folder / f"{UNFINISHED}{generation:08d}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -117,22 +107,9 @@ def _load(folder: Path, generation: int) -> State:
     if written != manifest(generation, content):
         raise _DamagedError("its checksum or number is wrong")
     try:
-        return read_arrays(io.BytesIO(content))
-    except UNREADABLE as error:
-        raise _DamagedError(f"{type(error).__name__} while opening it") from None
-
-
-def read_arrays(source: Path | io.BytesIO) -> State:
-    """Every array of an .npz file.
-
-    Raises:
-        one of UNREADABLE: it is no such file, or holds something else than plain arrays.
-    """
-    with np.load(source, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
-    if not all(isinstance(array, np.ndarray) for array in arrays.values()):
-        raise ValueError("it holds something else than arrays")
-    return arrays
+        return arrays_file.read(io.BytesIO(content))
+    except (OSError, ValueError) as error:
+        raise _DamagedError(f"{error} while opening it") from None
 
 
 def _write(path: Path, content: bytes) -> None:

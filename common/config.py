@@ -4,7 +4,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, Self
 
 from common.errors import UserError
 
@@ -15,11 +15,8 @@ MetricName = Literal["total_reward", "mean_episode_reward", "reward_times_steps"
 
 
 @dataclass(frozen=True)
-class PPOConfig:
-    """Proximal policy optimisation (arXiv:1707.06347), separate networks, the policy picked by the action space.
-
-    The defaults serve any Gymnasium environment without images; `common.presets` has the named settings.
-    """
+class TrainingConfig:
+    """What every method needs to know: where it trains, how long, what it does about faults, what it keeps."""
 
     # -- environment --
     env: str = "BipedalWalker-v3"
@@ -36,16 +33,53 @@ class PPOConfig:
 
     # -- epoch --
     epochs: int = 100
-    """Collect-and-train rounds; one more trajectory than that is collected."""
+    """Rows of the table. PPO collects and trains once in each, and collects once more before the first."""
     steps_per_epoch: int = 16_384
     """Environment steps of an epoch, over all environments; a multiple of num_envs."""
     seed: int = 0
-    """Fixes weights, environments, actions and shuffles."""
-    restart_each_epoch: bool = False
-    """Quirk of 2021: throw running episodes away at an epoch's end and count them as whole ones."""
+    """Fixes weights, environments, actions and minibatches."""
     restart_environments_every: int = 0
     """Epochs between restarts of all environments from a new seed, so that a resumed run need not
     repeat more than that; 0 takes what holds ten episodes of full length, and ten epochs at least."""
+
+    # -- faults --
+    environment_restarts: int = 3
+    """How often an environment that fails is built anew, its episode cut; the next failure ends the run."""
+    on_not_finite: Literal["stop", "skip"] = "stop"
+    """NaN or infinity: stop the run, or skip, which collects the epoch anew or undoes the update."""
+
+    # -- best parameters --
+    best_metric: MetricName = "mean_episode_reward"
+    """What an epoch's parameters are judged by: the shaped rewards of the epoch, or validation, the mean
+    unshaped reward of deterministic episodes of its own, played in the second half of the training."""
+    validate_every: int = 5
+    """Epochs between validations; only for best_metric validation."""
+    validation_episodes: int = 100
+    """Episodes of a validation, all of them at once."""
+    adopt_best: bool = True
+    """At the end take the best epoch's parameters; the 2021 code meant to, but kept the last."""
+
+    def __post_init__(self) -> None:
+        _check_values(self)
+        if self.steps_per_epoch % self.num_envs:
+            raise UserError(
+                f"steps_per_epoch {self.steps_per_epoch} is not divisible by num_envs {self.num_envs}: "
+                f"try --steps-per-epoch {max(1, round(self.steps_per_epoch / self.num_envs)) * self.num_envs}"
+            )
+
+    def replace(self, **changes: object) -> Self:
+        return dataclasses.replace(self, **changes)
+
+
+@dataclass(frozen=True)
+class PPOConfig(TrainingConfig):
+    """Proximal policy optimisation (arXiv:1707.06347), separate networks, the policy picked by the action space.
+
+    The defaults serve any Gymnasium environment without images; `common.presets` has the named settings.
+    """
+
+    restart_each_epoch: bool = False
+    """Quirk of 2021: throw running episodes away at an epoch's end and count them as whole ones."""
 
     # -- networks --
     hidden_sizes: tuple[int, ...] = (64, 64)
@@ -57,7 +91,7 @@ class PPOConfig:
     mean_activation: Literal["linear", "tanh"] = "linear"
     """Of the policy's mean, in units of half the action range."""
     mean_gain: float = 0.01
-    """Gain of the orthogonal kernel of the mean head."""
+    """Gain of the orthogonal kernel of the head of means, or of logits."""
     std: Literal["state_independent", "softplus_head"] = "state_independent"
     """Policy's standard deviation: one learned number per action, or a softplus head per state."""
     initial_std: float = 1.0
@@ -114,30 +148,8 @@ class PPOConfig:
     saturating_log_prob: bool = False
     """Quirk of 2021: log(p + 1e-8) instead of log p."""
 
-    # -- faults --
-    environment_restarts: int = 3
-    """How often an environment that fails is built anew, its episode cut; the next failure ends the run."""
-    on_not_finite: Literal["stop", "skip"] = "stop"
-    """NaN or infinity: stop the run, or skip, which collects the epoch anew or undoes the update."""
-
-    # -- best parameters --
-    best_metric: MetricName = "mean_episode_reward"
-    """What an epoch's parameters are judged by: the shaped rewards of the epoch, or validation, the mean
-    unshaped reward of deterministic episodes of its own, played in the second half of the training."""
-    validate_every: int = 5
-    """Epochs between validations; only for best_metric validation."""
-    validation_episodes: int = 100
-    """Episodes of a validation, all of them at once."""
-    adopt_best: bool = True
-    """At the end take the best epoch's parameters; the 2021 code meant to, but kept the last."""
-
     def __post_init__(self) -> None:
-        check_values(self)
-        if self.steps_per_epoch % self.num_envs:
-            raise UserError(
-                f"steps_per_epoch {self.steps_per_epoch} is not divisible by num_envs {self.num_envs}: "
-                f"try --steps-per-epoch {max(1, round(self.steps_per_epoch / self.num_envs)) * self.num_envs}"
-            )
+        super().__post_init__()
         if self.final_gamma is not None and max(self.gamma, self.final_gamma) == 1:
             raise UserError(
                 f"gamma {self.gamma} and final_gamma {self.final_gamma}: expected both below 1, since 1/(1 − γ) "
@@ -148,9 +160,6 @@ class PPOConfig:
                 f"minibatch_size {self.minibatch_size} is larger than steps_per_epoch {self.steps_per_epoch}: "
                 f"use --minibatch-size {self.steps_per_epoch} or less"
             )
-
-    def replace(self, **changes: object) -> "PPOConfig":
-        return dataclasses.replace(self, **changes)
 
 
 @dataclass(frozen=True)
@@ -239,7 +248,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
 }
 
 
-def check_values(config: Any) -> None:
+def _check_values(config: TrainingConfig) -> None:
     """Raises UserError where a method's setting is outside its range; see `_RANGES`."""
     for name, (low, high, expected) in _RANGES.items():
         value = getattr(config, name, None)

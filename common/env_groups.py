@@ -82,8 +82,11 @@ class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
         self._faults.append(Fault(i, describe(error), traceback.format_exc()))
         with contextlib.suppress(Exception):
             self.envs[i].close()
-        env = self.env_fns[i]()
-        env.reset(seed=int(self._fault_seeds.integers(2**31)))  # the next step resets it again, with this generator
+        try:
+            env = self.env_fns[i]()
+            env.reset(seed=int(self._fault_seeds.integers(2**31)))  # the next step resets it again, so seeded
+        except Exception as second:
+            raise cannot_start(self.envs[i].spec.id, second) from second
         self.envs = (*self.envs[:i], env, *self.envs[i + 1 :])
         self._rewards[i], self._terminations[i], self._truncations[i] = 0.0, False, True
 
@@ -95,7 +98,7 @@ def describe(error: BaseException) -> str:
 
 def cannot_start(env_id: str, error: BaseException) -> UserError:
     return UserError(
-        f"{env_id} cannot be started, its reset raised {describe(error)}: mend it or choose another --env"
+        f"{env_id} cannot be started, its reset failed ({describe(error)}): mend it or choose another --env"
     )
 
 
@@ -199,17 +202,19 @@ class ProcessGroup:
             self._fault_seeds = np.random.default_rng(seed)
             self._start(seed)
         else:
-            self._observations = self._asked(lambda: self._envs.reset())[0]
+            self._reset_all(None)
         return self._observations
 
     def _start(self, seed: int | None) -> None:
         self._envs = gymnasium.vector.AsyncVectorEnv(self._makers, copy=False)
-        self._observations = self._asked(lambda: self._envs.reset(seed=seed))[0]  # [n, S], shared with the processes
+        self._reset_all(seed)
         self._failed = False
 
-    def _asked(self, question: Callable[[], Step]) -> Step:
+    def _reset_all(self, seed: int | None) -> None:
         try:
-            return question()
+            with _quiet_gymnasium():
+                self._envs.reset_async(seed=seed)
+                self._observations, _ = self._envs.reset_wait(self._time_limit)  # [n, S], shared with the processes
         except Exception as error:
             self._kill()
             raise cannot_start(self._env_id, error) from error

@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium
 
 from common import reward_designs
-from common.config import PPOConfig
+from common.config import TrainingConfig
 from common.make_env import step_limit
 from common.reward_designs import RewardDesign
 
@@ -93,7 +93,7 @@ class FallPenaltyReward(ShapedReward):
         super().__init__(env, reward_designs.FallPenalty(fall_reward, success, failure))
 
 
-def reward_design(config: PPOConfig) -> RewardDesign:
+def reward_design(config: TrainingConfig) -> RewardDesign:
     """The design a config names, with the original's numbers; lasting to the limit means the limit in force."""
     if config.reward_design == "lasted_to_limit":
         limit = step_limit(config.env, config.max_episode_steps)

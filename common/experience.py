@@ -1,11 +1,11 @@
 """What an epoch in the environments came to: its trajectory, its shaped rewards, the episodes that ended in it."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 
 from common import checkpoint, funcs
+from common.config import TrainingConfig
 from common.env_wrappers import reward_design
 from common.errors import NotFiniteError
 from common.make_env import step_limit
@@ -15,22 +15,6 @@ from common.spaces import ActionMap
 from common.vector_env import make_vector_env
 
 
-class Settings(Protocol):
-    """What is read here of a method's config; see `common.config`."""
-
-    env: str
-    max_episode_steps: int | None
-    reward_design: str
-    backend: str
-    num_envs: int
-    steps_per_epoch: int
-    seed: int
-    restart_each_epoch: bool
-    restart_environments_every: int
-    environment_restarts: int
-    on_not_finite: str
-
-
 class Experience:
     """The environments of a run, stepped an epoch at a time.
 
@@ -38,6 +22,7 @@ class Experience:
         action_map: from policy actions to the environments'.
         seed: of the environments and of the exploration noise.
         warn: told of environments that failed.
+        restart_each_epoch: the quirk of that name; see `PPOConfig`.
 
     Attributes:
         trajectory: of the last epoch; None before the first.
@@ -45,9 +30,14 @@ class Experience:
     """
 
     def __init__(
-        self, config: Settings, action_map: ActionMap, seed: int, warn: Callable[[str], None] = print
+        self,
+        config: TrainingConfig,
+        action_map: ActionMap,
+        seed: int,
+        warn: Callable[[str], None] = print,
+        restart_each_epoch: bool = False,
     ) -> None:
-        self._config, self._warn = config, warn
+        self._config, self._warn, self._restart_each_epoch = config, warn, restart_each_epoch
         steps = config.steps_per_epoch // config.num_envs
         self.envs = make_vector_env(config.env, config.num_envs, config.max_episode_steps, config.backend)
         self.collector = Collector(self.envs, action_map, steps, seed, config.environment_restarts, warn)
@@ -81,7 +71,7 @@ class Experience:
         """
         if self.collector.must_restart or (epoch % self._restart_every == 0 and epoch > 0):
             self._restart([epoch])
-        elif self._config.restart_each_epoch and (epoch > 0 or self.trajectory is not None):
+        elif self._restart_each_epoch and (epoch > 0 or self.trajectory is not None):
             self.collector.restart()
             self._running_returns[:] = 0.0
         trajectory = self._collect_finite(
@@ -89,7 +79,7 @@ class Experience:
         )
         self._take_up(trajectory)
         ended = trajectory.terminated | trajectory.truncated  # [T, N]
-        if self._config.restart_each_epoch:  # the quirk: what is cut counts as whole
+        if self._restart_each_epoch:  # the quirk: what is cut counts as whole
             ended[-1] |= trajectory.valid[-1]
         episodes, self._running_returns = funcs.finished_episodes(
             self.shaped, trajectory.rewards, ended, trajectory.episode_steps, self._running_returns
@@ -176,7 +166,7 @@ class Experience:
         self.envs.close()
 
 
-def default_restart_interval(config: Settings, steps: int) -> int:
+def default_restart_interval(config: TrainingConfig, steps: int) -> int:
     """Epochs that hold ten episodes of full length in each environment, and ten epochs at least.
 
     A resumed run repeats the steps since the last restart, so the interval bounds the wait; ten

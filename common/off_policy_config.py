@@ -1,42 +1,26 @@
 """The settings of DDPG and TD3, in one frozen dataclass."""
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
-from common.config import MetricName, RewardDesignName, check_values
+from common.config import MetricName, TrainingConfig
 from common.errors import UserError
 
 
 @dataclass(frozen=True)
-class OffPolicyConfig:
+class OffPolicyConfig(TrainingConfig):
     """Deep deterministic policy gradient (arXiv:1509.02971) and its twin-delayed successor (TD3, arXiv:1802.09477).
 
     The defaults are TD3 as its authors publish it; `companions.presets` has the named settings.
     """
 
-    # -- environment --
-    env: str = "BipedalWalker-v3"
-    """Gymnasium environment id."""
-    max_episode_steps: int | None = None
-    """Steps after which an episode is truncated; None keeps the environment's own limit."""
-    reward_design: RewardDesignName = "unchanged"
-    """What is rewarded instead of the environment's own reward."""
     backend: Literal["auto", "gymnasium", "envpool", "processes"] = "gymnasium"
-    """Who steps the environments; auto takes EnvPool where it is installed and has the environment."""
     num_envs: int = 1
-    """Environments side by side."""
-
-    # -- epoch --
     epochs: int = 200
-    """Rows of the table: so many times steps_per_epoch steps are learned from."""
     steps_per_epoch: int = 5000
-    """Environment steps of an epoch, over all environments; a multiple of num_envs."""
-    seed: int = 0
-    """Fixes weights, environments, actions and minibatches."""
-    restart_environments_every: int = 0
-    """Epochs between restarts of all environments from a new seed, so that a resumed run need not
-    repeat more than that; 0 takes what holds ten episodes of full length, and ten epochs at least."""
+    best_metric: MetricName = "validation"
+    validate_every: int = 10
+    validation_episodes: int = 30
 
     # -- networks --
     hidden_sizes: tuple[int, ...] = (256, 256)
@@ -104,32 +88,8 @@ class OffPolicyConfig:
     policy_delay: int = 2
     """Updates of the critics for each of the actor and the targets; 1 is no delay."""
 
-    # -- faults --
-    environment_restarts: int = 3
-    """How often an environment that fails is built anew, its episode cut; the next failure ends the run."""
-    on_not_finite: Literal["stop", "skip"] = "stop"
-    """NaN or infinity: stop the run, or skip, which collects the epoch anew or undoes its updates."""
-
-    # -- best parameters --
-    best_metric: MetricName = "validation"
-    """What an epoch's parameters are judged by: the shaped rewards of the epoch, or validation, the mean
-    unshaped reward of deterministic episodes of its own, played in the second half of the training."""
-    validate_every: int = 10
-    """Epochs between validations; only for best_metric validation."""
-    validation_episodes: int = 30
-    """Episodes of a validation, all of them at once."""
-    adopt_best: bool = True
-    """At the end take the best epoch's parameters."""
-
-    restart_each_epoch = False  # a quirk that only PPO has
-
     def __post_init__(self) -> None:
-        check_values(self)
-        if self.steps_per_epoch % self.num_envs:
-            raise UserError(
-                f"steps_per_epoch {self.steps_per_epoch} is not divisible by num_envs {self.num_envs}: "
-                f"try --steps-per-epoch {max(1, round(self.steps_per_epoch / self.num_envs)) * self.num_envs}"
-            )
+        super().__post_init__()
         if self.warmup_steps >= self.epochs * self.steps_per_epoch:
             raise UserError(
                 f"warmup_steps {self.warmup_steps} leaves nothing to learn in {self.epochs} epochs of "
@@ -140,6 +100,3 @@ class OffPolicyConfig:
                 f"batch_size {self.batch_size} is larger than replay_size {self.replay_size}: "
                 f"use --batch-size {self.replay_size} or less"
             )
-
-    def replace(self, **changes: object) -> "OffPolicyConfig":
-        return dataclasses.replace(self, **changes)

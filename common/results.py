@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from common import funcs
+from common.config import TrainingConfig
 
 
 def column(group: str, timing: bool = False) -> Any:
@@ -81,8 +82,10 @@ def from_columns(columns: Mapping[str, np.ndarray], kind: type[EpochResult]) -> 
     return [kind(**{field.name: field.type(cell) for field, cell in zip(fields, row)}) for row in table]
 
 
-def results_dictionary(name: str, description: str, rows: list[EpochResult], best_metric: float) -> dict[str, object]:
-    """Everything trained so far under the keys of the 2021 study."""
+def results_dictionary(
+    name: str, description: str, rows: list[EpochResult], best_metric: float, config: TrainingConfig
+) -> dict[str, object]:
+    """Everything trained so far under the keys of the 2021 study, and the settings."""
     seconds = sum(row.seconds for row in rows)
 
     def column(name: str) -> list[float]:
@@ -102,14 +105,5 @@ def results_dictionary(name: str, description: str, rows: list[EpochResult], bes
         "max_epoch_metrics": best_metric,
         "processing_time_total": seconds,
         "processing_time_total_string": funcs.format_seconds(seconds),
+        **dataclasses.asdict(config),
     }
-
-
-def metric_of(name: str, scores: Mapping[str, float], validation: float) -> float:
-    """What an epoch's parameters are judged by, as `best_metric` of a config names it."""
-    return {
-        "total_reward": scores["total_reward"],
-        "mean_episode_reward": scores["avg_reward"],
-        "reward_times_steps": scores["avg_reward"] * scores["avg_steps"],
-        "validation": validation,
-    }[name]

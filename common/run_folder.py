@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.config import PPOConfig
+from common.config import PPOConfig, TrainingConfig
 from common.errors import UserError
 from common.off_policy_config import OffPolicyConfig
 from common.results import EpochResult, columns_of
@@ -20,8 +20,7 @@ CONFIG, RESULTS, FIGURE = "config.json", "results.csv", "figure.png"
 WEIGHTS, BEST_AGENT = "weights.npz", "best_agent.npz"
 EVALUATION, VIDEO = "evaluation.json", "video.mp4"
 
-Config = PPOConfig | OffPolicyConfig
-METHODS: dict[str, type[Config]] = {"ppo": PPOConfig, "off-policy": OffPolicyConfig}
+METHODS: dict[str, type[TrainingConfig]] = {"ppo": PPOConfig, "off-policy": OffPolicyConfig}
 _PACKAGES = ("tensorflow", "keras", "tensorflow-probability", "gymnasium", "box2d", "envpool", "numpy")
 
 
@@ -66,7 +65,7 @@ def write_json(path: Path, content: object) -> None:
     replace_file(path, (json.dumps(content, indent=2, default=float) + "\n").encode())
 
 
-def write_config(folder: Path, config: Config, preset: str) -> None:
+def write_config(folder: Path, config: TrainingConfig, preset: str) -> None:
     """Enough to repeat the run: every setting, the seed among them, and the versions it ran on."""
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
@@ -86,7 +85,7 @@ def write_config(folder: Path, config: Config, preset: str) -> None:
     )
 
 
-def read_config(folder: Path) -> tuple[str, Config]:
+def read_config(folder: Path) -> tuple[str, TrainingConfig]:
     """The preset's name and the config of a run.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Protocol
 from filelock import FileLock, Timeout
 
 from common import checkpoint, evaluation, run_folder
-from common.config import PPOConfig, RunOptions
+from common.config import RunOptions, TrainingConfig
 from common.errors import DivergedError, NotFiniteError, StoppedError, UserError
 from common.recorder import Recorder, evaluation_line
 from common.results import EpochResult
@@ -32,7 +32,7 @@ class Trainer(Protocol):
     """What a session needs of a trainer."""
 
     name: str
-    config: PPOConfig
+    config: TrainingConfig
     agent: Agent
     epoch: int
     results: list[EpochResult]
@@ -48,7 +48,9 @@ class Trainer(Protocol):
     def close(self) -> None: ...
 
 
-def run(make_trainer: Callable[[PPOConfig], Trainer], preset: str, config: PPOConfig, options: RunOptions) -> Path:
+def run(
+    make_trainer: Callable[[TrainingConfig], Trainer], preset: str, config: TrainingConfig, options: RunOptions
+) -> Path:
     """Train, record, evaluate and film; or go on with a run that was cut off.
 
     Args:

@@ -9,44 +9,70 @@ from typing import Protocol
 
 import numpy as np
 
+from common.config import TrainingConfig
 from common.records import Timing
 from common.rollout import Behaviour
 from common.spaces import ActionMap
 from common.vector_env import VectorEnv, make_vector_env
 
 
-class Settings(Protocol):
-    """What is read here of a method's config; see `common.config`."""
+class Agent(Protocol):
+    """What is judged."""
 
-    env: str
-    max_episode_steps: int | None
-    backend: str
-    best_metric: str
-    validate_every: int
-    validation_episodes: int
+    action_map: ActionMap
 
+    def behaviour(self) -> Behaviour: ...
 
-def validation_due(config: Settings, epoch: int, last: int) -> bool:
-    """Whether the parameters after an epoch are validated: in the second half of the training, and at its end."""
-    if config.best_metric != "validation":
-        return False
-    return epoch == last or (2 * epoch > last and epoch % config.validate_every == 0)
+    def keep_best(self, metric: float) -> bool: ...
 
 
-def validation_score(
-    config: Settings, behaviour: Behaviour, action_map: ActionMap, seed: int, timing: Timing
-) -> float:
-    """`validate` in environments of its own; its seconds are added to `timing.validation`."""
-    began = time.perf_counter()
-    episodes = config.validation_episodes
-    groups = -(-episodes // 25)  # small enough that few environments wait for their group's longest episode
-    backend = "gymnasium" if config.backend == "processes" else config.backend  # not a process an episode
-    envs = make_vector_env(config.env, episodes, config.max_episode_steps, backend, groups)
-    try:
-        return validate(behaviour, action_map, envs, seed)
-    finally:
-        envs.close()
-        timing.validation += time.perf_counter() - began
+class Judge:
+    """Says how well an epoch went, and lets the agent keep its parameters if they are the best so far.
+
+    Args:
+        seed: of the validations, which play the same episodes each time.
+    """
+
+    def __init__(self, config: TrainingConfig, agent: Agent, seed: int) -> None:
+        self._config, self._agent, self._seed = config, agent, seed
+
+    def __call__(self, scores: dict[str, float], epoch: int, last: int, timing: Timing) -> dict[str, float]:
+        """The columns of `EpochResult` that come of it, those of `scores` and `timing` included.
+
+        Args:
+            scores: see `Experience.scores`.
+            epoch, last: the one that is over, and the one that will end the training.
+            timing: a validation's seconds are added to it.
+        """
+        metric = {
+            "total_reward": scores["total_reward"],
+            "mean_episode_reward": scores["avg_reward"],
+            "reward_times_steps": scores["avg_reward"] * scores["avg_steps"],
+            "validation": float("nan"),
+        }[self._config.best_metric]
+        if self._due(epoch, last):
+            metric = self._validate(timing)
+        columns = {"epoch": epoch, "metric": metric, "is_best": self._agent.keep_best(metric)}
+        return columns | scores | timing.columns(self._config.steps_per_epoch)
+
+    def _due(self, epoch: int, last: int) -> bool:
+        """Whether parameters are validated: in the second half of the training, and at its end."""
+        if self._config.best_metric != "validation":
+            return False
+        return epoch == last or (2 * epoch > last and epoch % self._config.validate_every == 0)
+
+    def _validate(self, timing: Timing) -> float:
+        """`validate` in environments of its own."""
+        began = time.perf_counter()
+        config, episodes = self._config, self._config.validation_episodes
+        groups = -(-episodes // 25)  # small enough that few environments wait for their group's longest episode
+        backend = "gymnasium" if config.backend == "processes" else config.backend  # not a process an episode
+        envs = make_vector_env(config.env, episodes, config.max_episode_steps, backend, groups)
+        try:
+            return validate(self._agent.behaviour(), self._agent.action_map, envs, self._seed)
+        finally:
+            envs.close()
+            timing.validation += time.perf_counter() - began
 
 
 def validate(behaviour: Behaviour, action_map: ActionMap, envs: VectorEnv, seed: int) -> float:

@@ -9,7 +9,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from common import losses, networks, weights_file
+from common import arrays_file, losses, networks
+from common.agent_state import Best, adams_state, load_adams
 from common.behaviour import DeterministicBehaviour
 from common.errors import DivergedError
 from common.flat import FlatNetworks, flat
@@ -55,9 +56,9 @@ class DDPGAgent:
         self.critic_optimizer = keras.optimizers.Adam(critic_rate, epsilon=config.adam_epsilon)
         self.actor_optimizer.build([self._actor.weights])
         self.critic_optimizer.build([self._critics.weights])
+        self._adams = {"actor_adam": self.actor_optimizer, "critic_adam": self.critic_optimizer}
         self.updates = 0
-        self.best_metric = -np.inf
-        self._best: dict[str, np.ndarray] | None = None
+        self.best = Best()
         self._unpack = ReplayBuffer(0, self.observation_size, self.action_size).unpack
         self._compiled_cycles = tf.function(self._cycles, jit_compile=True)
         self._compiled_step = tf.function(self._step, jit_compile=True)
@@ -221,16 +222,12 @@ class DDPGAgent:
 
     def keep_best(self, metric: float) -> bool:
         """Copy the present networks if `metric` is at least the best so far; NaN never is."""
-        if not metric >= self.best_metric:
-            return False
-        self.best_metric = float(metric)
-        self._best = self._network_state()
-        return True
+        return self.best.offer(metric, self._network_state)
 
     def adopt_best(self) -> None:
         """Go back to the copy `keep_best` made; without one, stay."""
-        if self._best is not None:
-            self._load_network_state(self._best)
+        if self.best.parameters is not None:
+            self._load_network_state(self.best.parameters)
 
     # -- state --
 
@@ -251,34 +248,26 @@ class DDPGAgent:
 
     def learned_state(self) -> dict[str, np.ndarray]:
         """Copies of everything an update changes."""
-        state = self._network_state() | {"updates": np.int64(self.updates)}
-        for name, optimizer in (("actor_adam", self.actor_optimizer), ("critic_adam", self.critic_optimizer)):
-            state |= {f"{name}/{i}": np.array(variable) for i, variable in enumerate(optimizer.variables)}
-        return state
+        return self._network_state() | adams_state(self._adams) | {"updates": np.int64(self.updates)}
 
     def load_learned_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Take over what `learned_state` returned."""
         self._load_network_state(state)
+        load_adams(self._adams, state)
         self.updates = int(state["updates"])
-        for name, optimizer in (("actor_adam", self.actor_optimizer), ("critic_adam", self.critic_optimizer)):
-            for i, variable in enumerate(optimizer.variables):
-                variable.assign(state[f"{name}/{i}"])
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything that changes, as named arrays: networks, targets, Adams, counters, best parameters."""
-        best = {} if self._best is None else {f"best/{name}": array for name, array in self._best.items()}
-        return self.learned_state() | {"best_metric": np.float64(self.best_metric)} | best
+        return self.learned_state() | self.best.state()
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Take over what `state` returned for an agent of the same configuration."""
         self.load_learned_state(state)
-        self.best_metric = float(state["best_metric"])
-        best = {name.removeprefix("best/"): array for name, array in state.items() if name.startswith("best/")}
-        self._best = best or None
+        self.best.load_state(state)
 
     def save_weights(self, path: str | Path) -> None:
         """Write `state()` to an .npz file of plain arrays, replacing it whole or not at all."""
-        weights_file.write(Path(path), self.state())
+        arrays_file.write_weights(Path(path), self.state())
 
     def read_weights(self, path: str | Path) -> None:
         """Load what `save_weights` wrote.
@@ -286,4 +275,4 @@ class DDPGAgent:
         Raises:
             UserError: missing, damaged, or of an agent with other networks.
         """
-        self.load_state(weights_file.read(Path(path), self.state(), self._network_state()))
+        self.load_state(arrays_file.read_weights(Path(path), self.state(), self._network_state()))

@@ -8,7 +8,6 @@ The run leaves its traces in runs/NAME, as the main job's does.
 """
 
 import common.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
-import dataclasses
 import sys
 import time
 from collections.abc import Callable
@@ -25,9 +24,9 @@ from common.make_env import make_env
 from common.off_policy_config import OffPolicyConfig
 from common.records import Timing, Trajectory, Transitions
 from common.replay import ReplayBuffer
-from common.results import EpochResult, column, from_columns, metric_of, results_dictionary, to_columns
+from common.results import EpochResult, column, from_columns, results_dictionary, to_columns
 from common.spaces import check_continuous
-from common.validation import validation_due, validation_score
+from common.validation import Judge
 from common.vector_env import resolve_backend
 from companions.DDPGAgent import UPDATE_METRICS, DDPGAgent
 from companions.exploration import OrnsteinUhlenbeck
@@ -86,7 +85,7 @@ class OffPolicyAgentTrainer:
         self.experience = Experience(config, self.agent.action_map, environment_seed, lambda line: self.warn(line))
         self.replay = ReplayBuffer(config.replay_size, self.agent.observation_size, self.agent.action_size)
         self._rng = np.random.default_rng(sample_seed)  # of minibatches, smoothing noise and random actions
-        self._validation_seed = validation_seed
+        self._judge = Judge(config, self.agent, validation_seed)
         self._ornstein_uhlenbeck = OrnsteinUhlenbeck(
             config.ou_theta, config.ou_dt, (config.num_envs, self.agent.action_size)
         )
@@ -105,7 +104,7 @@ class OffPolicyAgentTrainer:
             on_epoch: called after every epoch with its row.
 
         Returns:
-            The results dictionary of everything trained so far; see `results_dictionary`.
+            The results dictionary of everything trained so far; see `common.results`.
         """
         last = self.epoch + (self.config.epochs if epochs is None else epochs)
         while self.epoch < last:
@@ -115,7 +114,7 @@ class OffPolicyAgentTrainer:
                 on_epoch(result)
         if self.config.adopt_best:
             self.agent.adopt_best()
-        return self.results_dictionary()
+        return results_dictionary(self.name, self.description, self.results, self.agent.best.metric, self.config)
 
     def _run_epoch(self, last: int) -> OffPolicyResult:
         """Steps and updates by turns. `last`: the final epoch."""
@@ -143,22 +142,12 @@ class OffPolicyAgentTrainer:
         episodes = self.experience.collect(behaviour, self.epoch, timing, on_rows, rows_per_call, shape_noise)
         self._skipped = self._skipped + 1 if self._diverged else 0
         self.epoch += 1
-        validation = float("nan")
-        if validation_due(config, self.epoch, last):
-            now = self.agent.behaviour()
-            validation = validation_score(config, now, self.agent.action_map, self._validation_seed, timing)
-        scores = self.experience.scores(episodes)
-        metric = metric_of(config.best_metric, scores, validation)
         return OffPolicyResult(
-            epoch=self.epoch,
             steps=self.epoch * config.steps_per_epoch,
-            metric=metric,
-            is_best=self.agent.keep_best(metric),
             updates=self.agent.updates,
             exploration_std=std,
             replay_filled=self.replay.size,
-            **scores,
-            **timing.columns(config.steps_per_epoch),
+            **self._judge(self.experience.scores(episodes), self.epoch, last, timing),
             **_means([] if self._diverged else tables),
         )
 
@@ -206,11 +195,6 @@ class OffPolicyAgentTrainer:
         shape = (updates, config.batch_size, self.agent.action_size)
         noise = self._rng.standard_normal(shape if config.target_smoothing else (*shape[:2], 0), np.float32)
         return self.agent.update(rows, noise)
-
-    def results_dictionary(self) -> dict[str, object]:
-        """Everything trained so far under the keys of the 2021 study, and the settings."""
-        curves = results_dictionary(self.name, self.description, self.results, self.agent.best_metric)
-        return curves | dataclasses.asdict(self.config)
 
     # -- state --
 

@@ -1,13 +1,17 @@
 """Environments that raise, die or hang; numbers that are none; a spread that runs away."""
 
+import multiprocessing
+import os
+import signal
 import sys
+import time
 
 import numpy as np
 import pytest
 import tiny_envs
 
 import PPOAgentTrainer as main_program
-from common import distributions, env_groups, run_folder
+from common import distributions, run_folder
 from common.config import PPOConfig
 from common.env_groups import GymnasiumGroup, ProcessGroup
 from common.errors import DivergedError, NotFiniteError, UserError
@@ -117,8 +121,41 @@ def test_a_reset_that_raises_is_one_line(monkeypatch):
         raise ValueError("no floor")
 
     monkeypatch.setattr(tiny_envs.Raising, "reset", fall)
-    with pytest.raises(UserError, match=r"cannot be started, its reset raised ValueError: no floor"):
+    with pytest.raises(UserError, match=r"cannot be started, its reset failed \(ValueError: no floor\)"):
         PPOAgentTrainer(CONFIG)
+
+
+def test_one_that_cannot_be_built_anew_ends_the_run_in_one_line(fails_once, monkeypatch):
+    group, reset, seen = GymnasiumGroup("tests/Raising-v0", 1, None), tiny_envs.Raising.reset, []
+
+    def fall_the_second_time(self, **named):
+        seen.append(self)
+        if len(seen) > 1:
+            raise ValueError("no floor")
+        return reset(self, **named)
+
+    monkeypatch.setattr(tiny_envs.Raising, "reset", fall_the_second_time)
+    with pytest.raises(
+        UserError, match=r"tests/Raising-v0 cannot be started, its reset failed \(ValueError: no floor"
+    ):
+        stepped(group, 25)
+
+
+@pytest.mark.parametrize("how", ["die", "hang", "raise"])
+def test_a_process_that_fails_in_its_reset_is_one_line_within_the_time_limit(monkeypatch, how):
+    def fall(*_, **__):
+        if how == "die":
+            os._exit(7)
+        if how == "hang":
+            time.sleep(3600)
+        raise ValueError("no floor")
+
+    monkeypatch.setattr(tiny_envs.Raising, "reset", fall)
+    began = time.monotonic()
+    with pytest.raises(UserError, match="tests/Raising-v0 cannot be started, its reset failed"):
+        ProcessGroup("tests/Raising-v0", 2, None, time_limit=2.0).reset(0)
+    assert time.monotonic() - began < 20
+    assert multiprocessing.active_children() == []
 
 
 def test_a_run_resumed_after_a_fault_is_the_run_that_was_not_stopped(tmp_path, monkeypatch):
@@ -172,7 +209,7 @@ def spoil(trainer: PPOAgentTrainer, epochs: list[int]) -> None:
 
 
 def weights(trainer: PPOAgentTrainer) -> list[np.ndarray]:
-    return [np.array(variable) for variable in trainer.agent._learned()]
+    return list(trainer.agent.learned_state().values())
 
 
 @pytest.mark.parametrize("choice", ["stop", "skip"])
@@ -268,13 +305,10 @@ def test_a_process_ignores_the_signals_of_its_parent():
     group = ProcessGroup("Pendulum-v1", 1, None)
     group.reset(0)
     process = group._envs.processes[0]
-    import os
-    import signal
-
     os.kill(process.pid, signal.SIGINT)
     for _ in range(3):
         group.send(np.zeros((1, 1), np.float32))
         group.recv()
     assert not group.faults
     group.close()
-    assert env_groups.multiprocessing.active_children() == []
+    assert multiprocessing.active_children() == []

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import sys
 
 import keras
 import numpy as np
@@ -10,13 +9,12 @@ import pytest
 import tensorflow as tf
 from gymnasium.spaces import Box
 from numpy.testing import assert_allclose, assert_array_equal
-from tiny_envs import Target
+from programs import call
 
 import evaluate
 from common import evaluation, losses, run_folder
 from common.config import PPOConfig
 from common.errors import DivergedError, UserError
-from common.make_env import make_env
 from common.off_policy_config import OffPolicyConfig
 from common.records import Transitions
 from common.results import TIMING_COLUMNS
@@ -557,19 +555,13 @@ def test_a_tiny_environment_is_learned():
         score = evaluation.evaluate(agent.behaviour(), agent.action_map, "tests/Target-v0", None, 50, True)
         trainer.close()
         assert score.returns.mean() > -0.1
-    assert Target.observation_space.shape == (2,)
 
 
 # -- the program --
 
 
 def run(monkeypatch, *arguments) -> int:
-    monkeypatch.setattr(sys, "argv", ["OffPolicyAgentTrainer", *map(str, arguments)])
-    try:
-        program.main()
-    except SystemExit as stop:
-        return stop.code
-    return 0
+    return call(monkeypatch, program, *arguments)
 
 
 SMALL = (  # noqa: SIM905  (as it is typed)
@@ -587,8 +579,7 @@ def test_a_run_leaves_its_traces_and_is_scored_again(monkeypatch, tmp_path, caps
     assert isinstance(config, OffPolicyConfig)
     assert len(run_folder.read_results(folder)["mean_value"]) == 4
     first = (folder / "evaluation.json").read_text()
-    monkeypatch.setattr(sys, "argv", ["evaluate.py", str(folder), "--episodes", "3", "--no-video"])
-    evaluate.main()
+    assert call(monkeypatch, evaluate, folder, "--episodes", 3, "--no-video") == 0
     assert (folder / "evaluation.json").read_text() == first
     assert run(monkeypatch, "--resume", folder, "--epochs", 6, "--evaluation-episodes", 0, "--no-video") == 0
     assert list(run_folder.read_results(folder)["epoch"]) == [1, 2, 3, 4, 5, 6]
@@ -610,7 +601,7 @@ def test_wrong_input_is_one_line(monkeypatch, capsys):
 def test_any_environment_with_bounds_of_its_own(monkeypatch, tmp_path):
     settings = "td3 --env tests/Target-v0 --epochs 2 --steps-per-epoch 100 --warmup-steps 50 --batch-size 8 --no-video"
     arguments = [*settings.split(), "--evaluation-episodes", "2", "--runs-folder", tmp_path]
-    assert run(monkeypatch, *arguments) == 0
-    env = make_env("tests/Target-v0")
-    assert env.action_space.shape == (2,)
-    env.close()
+    assert run(monkeypatch, *arguments) == 0  # the environment itself checks that actions are within its bounds
+    results = run_folder.read_results(tmp_path / "td3-seed0")
+    assert np.isfinite(results["total_reward"]).all()
+    assert results["updates"].tolist() == [25, 100]  # of the 75 steps in 100 that are no resets, those after the first 50

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from filelock import FileLock
+from programs import call
 
 import PPOAgentTrainer
 from common import checkpoint, run_folder, session
@@ -27,12 +28,7 @@ QUIET = ["--evaluation-episodes", "0", "--no-video", "--no-tensorboard", "--no-f
 
 
 def program(monkeypatch, *arguments) -> int:
-    monkeypatch.setattr(sys, "argv", ["PPOAgentTrainer.py", *map(str, arguments)])
-    try:
-        PPOAgentTrainer.main()
-    except SystemExit as stop:
-        return stop.code
-    return 0
+    return call(monkeypatch, PPOAgentTrainer, *arguments)
 
 
 def learned(folder: Path) -> tuple[str, dict[str, np.ndarray]]:
@@ -177,12 +173,7 @@ TD3 = (  # noqa: SIM905  (as it is typed)
 
 def test_a_killed_off_policy_run_resumed_is_the_run_that_was_not(monkeypatch, tmp_path):
     def run(*arguments) -> int:
-        monkeypatch.setattr(sys, "argv", ["OffPolicyAgentTrainer", *map(str, arguments)])
-        try:
-            OffPolicyAgentTrainer.main()
-        except SystemExit as stop:
-            return stop.code
-        return 0
+        return call(monkeypatch, OffPolicyAgentTrainer, *arguments)
 
     assert run(*TD3, *QUIET, "--runs-folder", tmp_path, "--name", "whole") == 0
     folder = tmp_path / "run"

@@ -597,7 +597,7 @@ def test_ties_take_the_later_epoch_and_nan_never_is_the_best(tiny, eager):
     agent.adopt_best()  # nothing kept: stays
     assert agent.keep_best(-5.0) and agent.keep_best(-5.0)
     assert not agent.keep_best(-5.1) and not agent.keep_best(float("nan"))
-    assert agent.best_metric == -5.0
+    assert agent.best.metric == -5.0
 
 
 # -- weights on disk --
@@ -653,7 +653,7 @@ def test_best_parameters_survive_saving(weights, eager):
     loaded = other_agent(trainer)
     loaded.read_weights(path)
     best = policy_of(loaded)
-    assert loaded.best_metric == trainer.agent.best_metric > -np.inf
+    assert loaded.best.metric == trainer.agent.best.metric > -np.inf
     loaded.update(batch, actor_rows, critic_rows, 1e-2)
     assert not same(policy_of(loaded), best)
     loaded.adopt_best()

@@ -1,0 +1,53 @@
+"""What agents of every kind carry along: their best parameters so far, and their Adams."""
+
+from collections.abc import Callable, Mapping
+
+import keras
+import numpy as np
+
+State = dict[str, np.ndarray]
+Adams = Mapping[str, keras.optimizers.Adam]
+
+
+class Best:
+    """The parameters that scored best so far, as copies.
+
+    Attributes:
+        metric: their score; −∞ before there are any.
+        parameters: named arrays; None before there are any.
+    """
+
+    def __init__(self) -> None:
+        self.metric = -np.inf
+        self.parameters: State | None = None
+
+    def offer(self, metric: float, parameters: Callable[[], State]) -> bool:
+        """Keep the present parameters if `metric` is at least the best so far; NaN never is."""
+        if not metric >= self.metric:
+            return False
+        self.metric, self.parameters = float(metric), parameters()
+        return True
+
+    def state(self) -> State:
+        kept = self.parameters or {}
+        return {"best_metric": np.float64(self.metric)} | {f"best/{name}": array for name, array in kept.items()}
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Take over what `state` returned; other names are passed over."""
+        self.metric = float(state["best_metric"])
+        kept = {name.removeprefix("best/"): array for name, array in state.items() if name.startswith("best/")}
+        self.parameters = kept or None
+
+
+def adams_state(adams: Adams) -> State:
+    """Copies of all their variables, as "name/number"."""
+    return {
+        f"{name}/{i}": np.array(variable) for name, adam in adams.items() for i, variable in enumerate(adam.variables)
+    }
+
+
+def load_adams(adams: Adams, state: Mapping[str, np.ndarray]) -> None:
+    """Take over what `adams_state` returned; other names are passed over."""
+    for name, adam in adams.items():
+        for i, variable in enumerate(adam.variables):
+            variable.assign(state[f"{name}/{i}"])
