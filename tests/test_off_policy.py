@@ -604,4 +604,4 @@ def test_any_environment_with_bounds_of_its_own(monkeypatch, tmp_path):
     assert run(monkeypatch, *arguments) == 0  # the environment itself checks that actions are within its bounds
     results = run_folder.read_results(tmp_path / "td3-seed0")
     assert np.isfinite(results["total_reward"]).all()
-    assert results["updates"].tolist() == [25, 100]  # of the 75 steps in 100 that are no resets, those after the first 50
+    assert results["updates"].tolist() == [25, 100]  # of 75 steps that are no resets in each 100
