@@ -12,12 +12,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from common import arrays_file, distributions, funcs, losses, networks
+from common import arrays_file, distributions, funcs, losses, networks, objective
 from common.agent_state import Best, adams_state, load_adams
-from common.behaviour import CategoricalBehaviour, NormalBehaviour, Normalizer
+from common.behaviour import CategoricalBehaviour, DenseHeads, NormalBehaviour, Normalizer
 from common.config import PPOConfig
 from common.errors import DivergedError
 from common.funcs import RunningStatistics
+from common.hyperparameters import Hyperparameters
 from common.records import Batch
 from common.spaces import action_map, choices
 
@@ -35,13 +36,16 @@ AVERAGED_METRICS = ("loss_actor", "loss_critic", "gradient_norm_actor", "gradien
 
 
 class Agent:
-    """Separate Keras `actor` and `critic`, a `tfp` policy picked by the action space, two Adams.
+    """A Keras `actor` and `critic`, apart or on one torso, a `tfp` policy picked by the action space, Adam.
 
     Args:
-        observation_space: Box, of one environment.
+        observation_space: Box, of one environment; images are [height, width, channels] uint8.
         action_space: Box for a Normal policy; Discrete, MultiDiscrete or MultiBinary for a Categorical one.
         config: network and update settings; the rest of it is not read here.
         seed: of the initial weights.
+
+    Raises:
+        UserError: the convolutions do not fit the images.
     """
 
     def __init__(
@@ -49,76 +53,67 @@ class Agent:
     ) -> None:
         self.config = config
         self.action_map = action_map(action_space)
-        self.observation_size = int(np.prod(observation_space.shape))
         self.action_size = self.action_map.size
         self.choices = None if isinstance(action_space, gymnasium.spaces.Box) else choices(action_space)
-        sizes = networks.torso_sizes(config.hidden_sizes, self.observation_size, self.action_size)
+        torso = networks.torso_for(observation_space.shape, self.action_size, config)
+        self.sees_images = bool(torso.convolutions)
+        heads = networks.heads_for(self.action_size, self.choices, config)
         actor_seed, critic_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
-        torso = (sizes, config.activation, config.hidden_gain)
-        if self.choices is None:
-            self.actor = networks.normal_actor(
-                self.observation_size,
-                self.action_size,
-                *torso,
-                config.mean_activation,
-                config.mean_gain,
-                config.std,
-                config.initial_std,
-                actor_seed,
-            )
+        if config.shared_torso:
+            self.network, self.actor, self.critic = networks.actor_and_critic_of_one_torso(torso, heads, actor_seed)
+            self._networks = {"network": self.network}
+            self._adams = {"adam": keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)}
         else:
-            self.actor = networks.categorical_actor(
-                self.observation_size, sum(self.choices), *torso, config.mean_gain, actor_seed
-            )
-        self.critic = networks.value_critic(
-            self.observation_size, sizes, config.activation, config.hidden_gain, critic_seed
-        )
-        self.actor_optimizer = keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)
-        self.critic_optimizer = keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)
-        self.actor_optimizer.build(self.actor.trainable_variables)
-        self.critic_optimizer.build(self.critic.trainable_variables)
-        self._adams = {"actor_adam": self.actor_optimizer, "critic_adam": self.critic_optimizer}
-        self.observation_statistics = RunningStatistics((self.observation_size,))
+            self.actor = networks.policy_actor(torso, heads, actor_seed)
+            self.critic = networks.value_critic(torso, critic_seed)
+            self._networks = {"actor": self.actor, "critic": self.critic}
+            self._adams = {
+                name: keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)
+                for name in ("actor_adam", "critic_adam")
+            }
+        for network, adam in zip(self._networks.values(), self._adams.values()):
+            adam.build(network.trainable_variables)
+        self.observation_statistics = RunningStatistics(observation_space.shape)
         self.kl_coefficient = config.kl_coefficient  # β of the KL penalty, which adapts
         self.best = Best()
-        # XLA: 1.2 to 1.7 times the speed of the plain graph on two cores (LOG.md).
-        self._compiled_assess = tf.function(self._assess, jit_compile=True)
-        self._compiled_update = tf.function(self._update, jit_compile=True)
+        # XLA: 1.2 to 1.7 times the speed of the plain graph on two cores, but half of it with convolutions (LOG.md).
+        self._compiled_assess = tf.function(self._assess, jit_compile=not self.sees_images)
+        self._compiled_update = tf.function(self._update, jit_compile=not self.sees_images)
+        self._compiled_heads = tf.function(self.actor, reduce_retracing=True)
 
     # -- acting --
 
     def normalizer(self) -> Normalizer:
-        """A frozen copy of what `normalize` does at present."""
+        """A frozen copy of what `normalize` does at present; images are scaled inside the network instead."""
         statistics = self.observation_statistics
-        if not self.config.normalize_observations or statistics.count == 0:
+        if self.sees_images or not self.config.normalize_observations or statistics.count == 0:
             return Normalizer(None, None)
         return Normalizer(statistics.mean.astype(np.float32), (1.0 / (statistics.std + 1e-8)).astype(np.float32))
 
     def normalize(self, observations: np.ndarray) -> np.ndarray:
-        """Raw observations [..., S] → what the networks read [..., S] float32."""
-        return self.normalizer()(observations)
+        """Raw observations [..., S] → what the networks read [..., S] float32; images stay as they are."""
+        return observations if self.sees_images else self.normalizer()(observations)
 
     def observe(self, observations: np.ndarray) -> None:
         """Merge raw observations [K, S] into the statistics that `normalize` uses."""
-        if self.config.normalize_observations:
+        if self.config.normalize_observations and not self.sees_images:
             self.observation_statistics.update(observations)
 
     def behaviour(self) -> NormalBehaviour | CategoricalBehaviour:
-        """A frozen copy of the present policy that maps raw observations to actions."""
-        if self.choices is None:
-            return NormalBehaviour(self.actor, self.normalizer())
-        return CategoricalBehaviour(self.actor, self.normalizer(), self.choices)
+        """The present policy, mapping raw observations to actions: a frozen copy, but with images the live one."""
+        heads = self._heads_of_images if self.sees_images else DenseHeads(self.actor, self.normalizer())
+        return NormalBehaviour(heads) if self.choices is None else CategoricalBehaviour(heads, self.choices)
+
+    def _heads_of_images(self, images: np.ndarray) -> list[np.ndarray]:
+        """images [n, height, width, channels] → each of the actor's heads, [n, ...]."""
+        return [head.numpy() for head in self._compiled_heads(tf.constant(images))]
 
     def policy(self, observations: tf.Tensor) -> distributions.tfd.Distribution:
-        """The policy at normalised observations [B, S]: a distribution per number of an action, [B, A]."""
-        return self._distribution(self._heads(observations))
-
-    def _heads(self, observations: tf.Tensor) -> tf.Tensor:
-        """What the actor says, side by side: means and standard deviations [B, 2A], or logits [B, Σ choices]."""
-        heads = self.actor(observations)
-        return tf.concat(heads, axis=1) if self.choices is None else heads
+        """The policy at normalised observations [B, ...]: a distribution per number of an action, [B, A]."""
+        return self._distribution(tf.concat(self.actor(observations), axis=1))
 
     def _distribution(self, heads: tf.Tensor) -> distributions.tfd.Distribution:
+        """heads: means and standard deviations side by side [B, 2A], or logits [B, Σ choices]."""
         if self.choices is None:
             return distributions.normal_policy(*tf.split(heads, 2, axis=1))
         return distributions.categorical_policy(heads, self.choices)
@@ -140,32 +135,27 @@ class Agent:
         return values.numpy(), log_probs.numpy(), heads.numpy()
 
     def _assess(self, observations: tf.Tensor, actions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        values = self.critic(observations)[:, 0]  # [M + N]
-        heads = self._heads(observations[: len(actions)])  # [M, X]
+        if self.config.shared_torso:
+            *heads, values = self.network(observations)  # [M + N, ...], [M + N, 1]
+            heads = tf.concat(heads, axis=1)[: len(actions)]  # [M, X]
+        else:
+            values = self.critic(observations)  # [M + N, 1]
+            heads = tf.concat(self.actor(observations[: len(actions)]), axis=1)  # [M, X]
         kept = heads[:, :0] if self.config.objective == "clip" else heads  # only a KL penalty reads them
-        return values, self._log_prob(self._distribution(heads), actions), kept
-
-    def _log_prob(self, policy: distributions.tfd.Distribution, actions: tf.Tensor) -> tf.Tensor:
-        return distributions.log_prob(policy, actions, self.config.saturating_log_prob)  # [B]
+        return values[:, 0], objective.log_prob(self.config, self._distribution(heads), actions), kept
 
     # -- learning --
 
     def update(
-        self,
-        batch: Batch,
-        actor_rows: np.ndarray,
-        critic_rows: np.ndarray,
-        learning_rate: float,
-        critic_learning_rate: float | None = None,
+        self, batch: Batch, actor_rows: np.ndarray, critic_rows: np.ndarray, hyperparameters: Hyperparameters
     ) -> dict[str, float]:
         """All minibatches of all passes, in one compiled call.
 
         Args:
-            batch: the epoch laid flat.
-            actor_rows, critic_rows: [K, B] int32, rows of the batch for each of K gradient steps;
-                the two networks learn from shuffles of their own.
-            learning_rate: of the actor's Adam.
-            critic_learning_rate: of the critic's; None takes the actor's.
+            batch: an epoch laid flat.
+            actor_rows, critic_rows: [K, B] int32, rows of the batch for each of K gradient steps; two networks
+                learn from shuffles of their own, a network with one torso from the first.
+            hyperparameters: of this update; K is a multiple of their `passes`.
 
         Returns:
             UPDATE_METRICS: losses and gradient norms as means over all minibatches, the rest over
@@ -175,16 +165,25 @@ class Agent:
             DivergedError: a loss, a gradient or a weight became NaN or infinite; the agent is as it was before.
         """
         before = self.learned_state()
-        self.actor_optimizer.learning_rate = learning_rate
-        self.critic_optimizer.learning_rate = learning_rate if critic_learning_rate is None else critic_learning_rate
-        table, steps = self._compiled_update(batch, actor_rows, critic_rows, np.float32(self.kl_coefficient))
+        rates = hyperparameters.learning_rate, hyperparameters.critic_learning_rate
+        for adam, rate in zip(self._adams.values(), rates):
+            adam.learning_rate = rate
+        coefficients = objective.Coefficients(
+            hyperparameters.clip_range,
+            hyperparameters.value_coefficient,
+            hyperparameters.entropy_coefficient,
+            self.kl_coefficient,
+        )
+        per_pass = len(actor_rows) // hyperparameters.passes
+        table, steps = self._compiled_update(
+            batch, actor_rows, critic_rows, np.array(coefficients, np.float32), per_pass
+        )
         table = table.numpy()[: int(steps)]  # [K, metrics]
         fault = self._not_finite(table)
         if fault is not None:
             self.load_learned_state(before)
             raise DivergedError(f"training diverged, {fault} is NaN or infinite: lower the learning rates")
-        overall = table.mean(axis=0)  # [metrics]
-        last_pass = table[-(len(actor_rows) // self.config.passes) :].mean(axis=0)  # [metrics]
+        overall, last_pass = table.mean(axis=0), table[-per_pass:].mean(axis=0)  # [metrics]
         if self.config.objective != "clip":
             kl = last_pass[UPDATE_METRICS.index("approximate_kl")]
             self.kl_coefficient = funcs.adapted_kl_coefficient(self.kl_coefficient, float(kl), self.config.kl_target)
@@ -199,27 +198,29 @@ class Agent:
         steps, columns = np.nonzero(~np.isfinite(table[:, decisive]))
         if len(steps):
             return f"{AVERAGED_METRICS[columns[0]]} of minibatch {steps[0] + 1} of {len(table)}"
-        for network in (self.actor, self.critic):
+        for network in self._networks.values():
             for variable in network.trainable_variables:
                 if not np.isfinite(variable.numpy()).all():
                     return f"{variable.path} after the last minibatch"
         return None
 
     def _update(
-        self, batch: Batch, actor_rows: tf.Tensor, critic_rows: tf.Tensor, kl_coefficient: tf.Tensor
+        self, batch: Batch, actor_rows: tf.Tensor, critic_rows: tf.Tensor, coefficients: tf.Tensor, per_pass: int
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The metrics of every minibatch [K, metrics], and how many were taken before `max_kl` was passed."""
         batch = Batch(*(tf.convert_to_tensor(column) for column in batch))
-        steps = actor_rows.shape[0]
-        per_pass, limit = steps // self.config.passes, self.config.max_kl
+        coefficients = objective.Coefficients(*tf.unstack(coefficients))
+        steps, limit = actor_rows.shape[0], self.config.max_kl
 
         def one_step(
             i: tf.Tensor, kl: tf.Tensor, table: tf.TensorArray
         ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
-            # The networks share nothing, so this order equals the actor's passes before the critic's.
-            actor_metrics = self._actor_step(_take(batch, actor_rows[i]), kl_coefficient)
-            critic_metrics = self._critic_step(_take(batch, critic_rows[i]))
-            metrics = actor_metrics | critic_metrics
+            if self.config.shared_torso:
+                metrics = self._joint_step(_take(batch, actor_rows[i]), coefficients)
+            else:
+                # The networks share nothing, so this order equals the actor's passes before the critic's.
+                metrics = self._actor_step(_take(batch, actor_rows[i]), coefficients)
+                metrics |= self._critic_step(_take(batch, critic_rows[i]), coefficients)
             kl = tf.where(i % per_pass == 0, 0.0, kl) + metrics["approximate_kl"] / per_pass  # mean of the pass
             return i + 1, kl, table.write(i, tf.stack([metrics[name] for name in UPDATE_METRICS]))
 
@@ -233,33 +234,34 @@ class Agent:
         taken, _, table = tf.while_loop(unfinished, one_step, start, parallel_iterations=1)
         return table.stack(), taken
 
-    def _actor_step(self, batch: Batch, kl_coefficient: tf.Tensor) -> dict[str, tf.Tensor]:
-        config = self.config
-        advantages = batch.advantages  # [B]
-        if config.normalize_advantages == "minibatch":
-            advantages = losses.standardize(advantages, batch.weights)  # [B]
+    def _joint_step(self, batch: Batch, coefficients: objective.Coefficients) -> dict[str, tf.Tensor]:
+        """Both losses through one torso: equation 9 of arXiv:1707.06347."""
         with tf.GradientTape() as tape:
-            policy = self.policy(batch.observations)
-            log_prob = self._log_prob(policy, batch.actions)  # [B]
-            entropy = distributions.entropy(policy)  # [B]
-            bonus = entropy
-            if config.entropy == "density_surrogate":
-                bonus = distributions.density_surrogate(policy, batch.actions)  # [B]
-            clip_range = np.inf if config.objective == "kl_penalty" else config.clip_range
-            surrogate = losses.clipped_surrogate(log_prob, batch.log_probs, advantages, batch.weights, clip_range)
-            if config.objective != "clip":
-                divergence = distributions.kl_divergence(self._distribution(batch.heads), policy)  # [B]
-                surrogate += kl_coefficient * losses.weighted_mean(divergence, batch.weights)
-            loss = surrogate - config.entropy_coefficient * losses.weighted_mean(bonus, batch.weights)
-        norm = self._descend(tape, loss, self.actor, self.actor_optimizer)
-        return {
-            "loss_actor": loss,
-            "approximate_kl": losses.approximate_kl(log_prob, batch.log_probs, batch.weights),
-            "clip_fraction": losses.clip_fraction(log_prob, batch.log_probs, batch.weights, config.clip_range),
-            "entropy": losses.weighted_mean(entropy, batch.weights),
-            "mean_std": self._mean_std(policy, batch.weights),
-            "gradient_norm_actor": norm,
-        }
+            *heads, values = self.network(batch.observations)  # [B, ...], [B, 1]
+            loss_policy, metrics = self._policy_loss(tf.concat(heads, axis=1), batch, coefficients)
+            loss_value = self._value_loss(values, batch, coefficients)
+            loss = loss_policy + coefficients.value * loss_value
+        norm = self._descend(tape, loss, "network", "adam")
+        return metrics | {"loss_critic": loss_value, "gradient_norm_actor": norm, "gradient_norm_critic": norm}
+
+    def _actor_step(self, batch: Batch, coefficients: objective.Coefficients) -> dict[str, tf.Tensor]:
+        with tf.GradientTape() as tape:
+            heads = tf.concat(self.actor(batch.observations), axis=1)  # [B, X]
+            loss, metrics = self._policy_loss(heads, batch, coefficients)
+        return metrics | {"gradient_norm_actor": self._descend(tape, loss, "actor", "actor_adam")}
+
+    def _critic_step(self, batch: Batch, coefficients: objective.Coefficients) -> dict[str, tf.Tensor]:
+        with tf.GradientTape() as tape:
+            loss = self._value_loss(self.critic(batch.observations), batch, coefficients)
+        return {"loss_critic": loss, "gradient_norm_critic": self._descend(tape, loss, "critic", "critic_adam")}
+
+    def _policy_loss(
+        self, heads: tf.Tensor, batch: Batch, coefficients: objective.Coefficients
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        policy = self._distribution(heads)
+        old = None if self.config.objective == "clip" else self._distribution(batch.heads)
+        loss, metrics = objective.policy_loss(self.config, policy, old, batch, coefficients)
+        return loss, metrics | {"mean_std": self._mean_std(policy, batch.weights)}
 
     def _mean_std(self, policy: distributions.tfd.Distribution, weights: tf.Tensor) -> tf.Tensor:
         """NaN where actions are not numbers on a line."""
@@ -267,22 +269,21 @@ class Agent:
             return tf.constant(np.nan)
         return losses.weighted_mean(tf.reduce_mean(policy.stddev(), axis=-1), weights)
 
-    def _critic_step(self, batch: Batch) -> dict[str, tf.Tensor]:
-        with tf.GradientTape() as tape:
-            values = self.critic(batch.observations)[:, 0]  # [B]
-            loss = losses.squared_error(values, batch.value_targets, batch.weights)
-        norm = self._descend(tape, loss, self.critic, self.critic_optimizer)
-        return {"loss_critic": loss, "gradient_norm_critic": norm}
+    def _value_loss(self, values: tf.Tensor, batch: Batch, coefficients: objective.Coefficients) -> tf.Tensor:
+        """values: [B, 1]."""
+        next_values = None
+        if not self.config.stop_target_gradient:
+            next_values = self.critic(batch.next_observations)[:, 0]  # [B]
+        return objective.value_loss(self.config, values[:, 0], next_values, batch, coefficients)
 
-    def _descend(
-        self, tape: tf.GradientTape, loss: tf.Tensor, network: keras.Model, optimizer: keras.optimizers.Optimizer
-    ) -> tf.Tensor:
+    def _descend(self, tape: tf.GradientTape, loss: tf.Tensor, network: str, adam: str) -> tf.Tensor:
         """One Adam step; returns the gradient's global norm before clipping."""
-        gradients = tape.gradient(loss, network.trainable_variables)
+        variables = self._networks[network].trainable_variables
+        gradients = tape.gradient(loss, variables)
         norm = tf.linalg.global_norm(gradients)
         if self.config.max_gradient_norm is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, self.config.max_gradient_norm, use_norm=norm)
-        optimizer.apply(gradients, network.trainable_variables)
+        self._adams[adam].apply(gradients, variables)
         return norm
 
     # -- best parameters --
@@ -299,11 +300,14 @@ class Agent:
     # -- state --
 
     def _network_state(self) -> dict[str, np.ndarray]:
-        state = {f"actor/{i}": w for i, w in enumerate(self.actor.get_weights())}
-        return state | {f"critic/{i}": w for i, w in enumerate(self.critic.get_weights())}
+        return {
+            f"{name}/{i}": weights
+            for name, network in self._networks.items()
+            for i, weights in enumerate(network.get_weights())
+        }
 
     def _load_network_state(self, state: Mapping[str, np.ndarray]) -> None:
-        for name, network in (("actor", self.actor), ("critic", self.critic)):
+        for name, network in self._networks.items():
             network.set_weights([state[f"{name}/{i}"] for i in range(len(network.weights))])
 
     def _policy_state(self) -> dict[str, np.ndarray]:

@@ -8,6 +8,7 @@
 The run leaves its traces in runs/NAME; `common.run_folder` says which.
 """
 
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -18,12 +19,13 @@ from Agent import UPDATE_METRICS, Agent
 from common import checkpoint, funcs, session
 from common.command_line import one_line_errors, parse
 from common.config import PPOConfig
-from common.errors import DivergedError
+from common.errors import DivergedError, UserError
 from common.experience import Experience
+from common.hyperparameters import Hyperparameters, LiveHyperparameters
 from common.make_env import make_env
 from common.networks import MAX_STD
 from common.presets import PRESETS
-from common.records import Batch, Episodes, Timing
+from common.records import Batch, Timing
 from common.results import PPOResult, from_columns, results_dictionary, to_columns
 from common.rollout import minibatch_rows, padded_rows
 from common.validation import Judge
@@ -58,13 +60,20 @@ class PPOAgentTrainer:
         env.close()
         self.warn: Callable[[str], None] = print
         self.experience = Experience(
-            config, self.agent.action_map, environment_seed, lambda line: self.warn(line), config.restart_each_epoch
+            config,
+            self.agent.action_map,
+            environment_seed,
+            lambda line: self.warn(line),
+            config.restart_each_epoch,
+            config.updates_per_epoch,
         )
         self._shuffle = np.random.default_rng(shuffle_seed)
         self._judge = Judge(config, self.agent, validation_seed)
         self.reward_statistics = funcs.RunningStatistics()
         self.advantage_statistics = funcs.RunningStatistics()
+        self.live = LiveHyperparameters(config)
         self._skipped = 0  # updates in a row that were undone
+        self._mean_std = 0.0  # of the policy after the last update
         self.epoch = 0
         self.results: list[PPOResult] = []
 
@@ -82,6 +91,7 @@ class PPOAgentTrainer:
         last = self.epoch + (self.config.epochs if epochs is None else epochs)
         if self.experience.trajectory is None:
             self._collect(Timing())
+            self.experience.scores()  # of no epoch
         while self.epoch < last:
             result = self._run_epoch(last)
             self.results.append(result)
@@ -94,22 +104,26 @@ class PPOAgentTrainer:
 
     def _run_epoch(self, last: int) -> PPOResult:
         """Train on the trajectory at hand, then collect the next, which scores this epoch. `last`: the final epoch."""
-        timing = Timing()
-        metrics = self._checked_update(self.epoch / last, timing)
-        episodes = self._collect(timing)
+        timing, metrics = Timing(), []
+        updates = self.config.updates_per_epoch
+        for i in range(updates):
+            metrics.append(self._checked_update((self.epoch + i / updates) / last, timing))
+            self._collect(timing, begins_epoch=i == 0)
         self.epoch += 1
         return PPOResult(
-            steps=(self.epoch + 1) * self.config.steps_per_epoch,
+            steps=self.epoch * self.config.steps_per_epoch + self.config.steps_per_update,
             reward_std=float(self.reward_statistics.std) if self.config.scale_rewards else 1.0,
-            **self._judge(self.experience.scores(episodes), self.epoch, last, timing),
-            **metrics,
+            **self._judge(self.experience.scores(), self.epoch, last, timing),
+            **_means(metrics),
+            **{f"hp_{name}": value for name, value in self.live.values.items()},
         )
 
-    def _collect(self, timing: Timing) -> Episodes:
-        return self.experience.collect(self.agent.behaviour(), self.epoch, timing)
+    def _collect(self, timing: Timing, begins_epoch: bool = True) -> None:
+        self.experience.collect(self.agent.behaviour(), self.epoch, timing, begins_epoch=begins_epoch)
 
     def _checked_update(self, progress: float, timing: Timing) -> dict[str, float]:
         """`_update`; one that came to NaN or infinity is undone, and its metrics are NaN."""
+        self._take_up_hyperparameters()
         try:
             metrics = self._update(progress, timing)
         except DivergedError as error:
@@ -120,78 +134,128 @@ class PPOAgentTrainer:
             names = (*UPDATE_METRICS, "explained_variance", "learning_rate")
             return dict.fromkeys(names, float("nan"))
         self._skipped = 0
-        before = self.results[-1].mean_std if self.results else 0.0
-        if metrics["mean_std"] > RUNAWAY_STD >= before:
+        if metrics["mean_std"] > RUNAWAY_STD >= self._mean_std:
             self.warn(
                 f"warning: the policy's standard deviation runs away, on average it is {metrics['mean_std']:.1f} half "
                 f"action ranges (bounded at {MAX_STD:g}): lower --entropy-coefficient"
             )
+        self._mean_std = metrics["mean_std"]
         return metrics
 
+    def _take_up_hyperparameters(self) -> None:
+        """Values that were changed since the last update hold from this one on."""
+        try:
+            for change in self.live.poll():
+                self.warn(f"hyperparameters: {change} from epoch {self.epoch + 1} on")
+        except UserError as error:
+            self.warn(f"warning: {error}")
+
     def _update(self, progress: float, timing: Timing) -> dict[str, float]:
-        """One epoch of learning from the trajectory at hand; `progress`: share of the epochs that are over."""
+        """Learn from the trajectory at hand; `progress`: share of all updates that are over."""
         began = time.perf_counter()
         config = self.config
         gamma = config.gamma
         if config.final_gamma is not None:
             gamma = funcs.discount_schedule(gamma, config.final_gamma, progress)
-        batch, explained_variance = self._batch(gamma)
-        samples = config.steps_per_epoch
-        actor_rows = minibatch_rows(samples, config.minibatch_size, config.passes, self._shuffle)  # [K, B]
-        critic_rows = minibatch_rows(samples, config.minibatch_size, config.passes, self._shuffle)  # [K, B]
-        learning_rates = [config.learning_rate, config.critic_learning_rate]
-        if config.critic_learning_rate is None:
-            learning_rates[1] = config.learning_rate
-        if config.anneal_learning_rate:
-            learning_rates = [funcs.linear_schedule(rate, 0.0, progress) for rate in learning_rates]
-        metrics = self.agent.update(batch, actor_rows, critic_rows, *learning_rates)
+        left = funcs.linear_schedule(1.0, 0.0, progress)
+        hyperparameters = self.live.now(
+            learning_rate_left=left if config.anneal_learning_rate else 1.0,
+            clip_range_left=left if config.anneal_clip_range else 1.0,
+        )
+        rewards = self._scaled_rewards()  # [T, N]
+        batch, explained_variance = self._batch(rewards, gamma)
+        if config.recompute_targets:
+            metrics = self._passes_with_targets_anew(batch, rewards, gamma, hyperparameters)
+        else:
+            metrics = self._passes(batch, hyperparameters)
         # Only now: collecting and learning must have seen the same normalisation.
-        self.agent.observe(self.experience.trajectory.observations[:-1].reshape(samples, -1))
+        observations = self.experience.trajectory.observations[:-1]  # [T, N, ...]
+        self.agent.observe(observations.reshape(config.steps_per_update, *observations.shape[2:]))
         timing.update += time.perf_counter() - began
-        return metrics | {"explained_variance": explained_variance, "learning_rate": learning_rates[0]}
+        return metrics | {
+            "explained_variance": explained_variance,
+            "learning_rate": hyperparameters.learning_rate,
+        }
 
-    def _batch(self, gamma: float) -> tuple[Batch, float]:
+    def _passes(self, batch: Batch, hyperparameters: Hyperparameters) -> dict[str, float]:
+        """All passes over a batch, in shuffled minibatches."""
+        shape = (self.config.steps_per_update, self.config.minibatch_size, hyperparameters.passes)
+        actor_rows = minibatch_rows(*shape, self._shuffle)  # [K, B]
+        critic_rows = minibatch_rows(*shape, self._shuffle)  # [K, B]
+        return self.agent.update(batch, actor_rows, critic_rows, hyperparameters)
+
+    def _passes_with_targets_anew(
+        self, batch: Batch, rewards: np.ndarray, gamma: float, hyperparameters: Hyperparameters
+    ) -> dict[str, float]:
+        """Each pass learns from values, targets and advantages of its own; the policy that acted stays that one."""
+        metrics, acted = [], {"log_probs": batch.log_probs, "heads": batch.heads}
+        for i in range(hyperparameters.passes):
+            if i > 0:
+                batch = self._batch(rewards, gamma)[0]._replace(**acted)
+            metrics.append(self._passes(batch, hyperparameters._replace(passes=1)))
+        return _means(metrics)
+
+    def _scaled_rewards(self) -> np.ndarray:
+        """The shaped rewards of the trajectory at hand, [T, N], by the cumulative std that they now are part of."""
+        rewards = self.experience.shaped  # [T, N]
+        if self.config.scale_rewards:
+            self.reward_statistics.update(rewards[self.experience.trajectory.valid])
+            rewards = rewards / (self.reward_statistics.std + 1e-4)  # [T, N]
+        return rewards
+
+    def _batch(self, rewards: np.ndarray, gamma: float) -> tuple[Batch, float]:
         """The trajectory at hand as a flat batch, and how well the critic foresaw its value targets."""
         config, trajectory = self.config, self.experience.trajectory
-        steps, num_envs = trajectory.rewards.shape
-        rewards = self.experience.shaped  # [T, N]
-        if config.scale_rewards:
-            self.reward_statistics.update(rewards[trajectory.valid])
-            rewards = rewards / (self.reward_statistics.std + 1e-4)  # [T, N]
-        observations = self.agent.normalize(trajectory.observations).reshape((steps + 1) * num_envs, -1)  # [M+N, S]
+        steps, num_envs = rewards.shape
+        observations = self.agent.normalize(trajectory.observations)  # [T+1, N, ...]
+        shape = observations.shape[2:]
         actions = trajectory.actions.reshape(steps * num_envs, -1)  # [M, A]
-        values, log_probs, heads = self.agent.assess(observations, actions)  # [M+N], [M], [M, X]
+        values, log_probs, heads = self.agent.assess(
+            observations.reshape((steps + 1) * num_envs, *shape), actions
+        )  # [M+N], [M], [M, X]
         values = values.reshape(steps + 1, num_envs)  # [T+1, N]
-        terminated, truncated = trajectory.terminated, trajectory.truncated  # [T, N]
+        terminated, truncated, valid = trajectory.terminated, trajectory.truncated, trajectory.valid  # [T, N]
         if config.truncation_is_terminal:
             terminated = terminated | truncated
         advantages = funcs.generalized_advantages(
-            rewards, values, terminated, truncated, trajectory.valid, gamma, config.gae_lambda
+            rewards, values, terminated, truncated, valid, gamma, config.gae_lambda
         )  # [T, N]
-        targets = advantages + values[:-1]  # [T, N]
-        valid = trajectory.valid
+        targets, discounts = advantages + values[:-1], gamma * ~terminated  # [T, N]
+        if config.value_target == "one_step":
+            targets = rewards + discounts * values[1:]  # [T, N]
         explained_variance = funcs.explained_variance(values[:-1][valid], targets[valid])
-        if config.normalize_advantages == "running_std":
-            self.advantage_statistics.update(advantages[valid])
-            advantages = advantages / (self.advantage_statistics.std + 1e-4)  # [T, N]
-        elif config.normalize_advantages == "epoch":
-            advantages = funcs.standardize(advantages, valid)  # [T, N]
+        following = observations[1:].reshape(steps, num_envs, -1)[:, :, :0]  # [T, N, 0]
+        if not config.stop_target_gradient:  # the update adds the next state's value itself
+            targets, following = rewards, observations[1:]  # [T, N], [T, N, S]
         padding = padded_rows(steps * num_envs, config.minibatch_size)
 
         def flat(array: np.ndarray) -> np.ndarray:
-            column = array.astype(np.float32, copy=False).reshape(steps * num_envs, *array.shape[2:])  # [M, ...]
+            kind = array.dtype if array.dtype == np.uint8 else np.float32  # images are scaled by the network
+            column = array.astype(kind, copy=False).reshape(steps * num_envs, *array.shape[2:])  # [M, ...]
             return np.pad(column, [(0, padding)] + [(0, 0)] * (column.ndim - 1)) if padding else column
 
         batch = Batch(
-            observations=flat(observations[: steps * num_envs].reshape(steps, num_envs, -1)),
+            observations=flat(observations[:-1]),
             actions=flat(trajectory.actions),
             log_probs=flat(log_probs.reshape(steps, num_envs)),
-            advantages=flat(advantages),
+            advantages=flat(self._normalized(advantages, valid)),
             value_targets=flat(targets),
             weights=flat(valid),
             heads=flat(heads.reshape(steps, num_envs, -1)),
+            values=flat(values[:-1]),
+            next_observations=flat(following),
+            discounts=flat(discounts),
         )
         return batch, explained_variance
+
+    def _normalized(self, advantages: np.ndarray, valid: np.ndarray) -> np.ndarray:
+        """advantages [T, N] as the whole trajectory normalises them; minibatches are the update's."""
+        if self.config.normalize_advantages == "running_std":
+            self.advantage_statistics.update(advantages[valid])
+            return advantages / (self.advantage_statistics.std + 1e-4)  # [T, N]
+        if self.config.normalize_advantages == "epoch":
+            return funcs.standardize(advantages, valid)  # [T, N]
+        return advantages
 
     # -- state --
 
@@ -203,6 +267,7 @@ class PPOAgentTrainer:
                 "experience": self.experience.state(),
                 "reward_statistics": self.reward_statistics.state(),
                 "advantage_statistics": self.advantage_statistics.state(),
+                "hyperparameters": self.live.state(),
                 "trainer": {
                     "epoch": np.int64(self.epoch),
                     "skipped": np.int64(self._skipped),
@@ -222,14 +287,27 @@ class PPOAgentTrainer:
         self.experience.load_state(checkpoint.part(state, "experience"))
         self.reward_statistics.load_state(checkpoint.part(state, "reward_statistics"))
         self.advantage_statistics.load_state(checkpoint.part(state, "advantage_statistics"))
+        self.live.load_state(checkpoint.part(state, "hyperparameters"))
         trainer = checkpoint.part(state, "trainer")
         self.epoch = int(trainer["epoch"])
         self._skipped = int(trainer["skipped"])
         checkpoint.load_generator(self._shuffle, trainer["shuffle"])
         self.results = from_columns(checkpoint.part(state, "results"), PPOResult)
+        self._mean_std = self.results[-1].mean_std if self.results else 0.0
 
     def close(self) -> None:
         self.experience.close()
+
+
+def _means(rows: list[dict[str, float]]) -> dict[str, float]:
+    """The mean of each metric over updates, those that were undone left out; NaN without any."""
+    if len(rows) == 1:
+        return rows[0]
+    means = {}
+    for name in rows[0]:
+        known = [row[name] for row in rows if not math.isnan(row[name])]
+        means[name] = sum(known) / len(known) if known else math.nan
+    return means
 
 
 def main() -> None:

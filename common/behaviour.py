@@ -56,8 +56,11 @@ class Normalizer:
         return np.minimum(scaled, OBSERVATION_CUT, out=scaled)
 
 
-class NormalBehaviour:
-    """Acts as the Normal policy of an actor made by `common.networks.normal_actor`.
+Heads = Callable[[np.ndarray], list[np.ndarray]]  # raw observations [n, ...] → what an actor says, each [n, ...]
+
+
+class DenseHeads:
+    """The heads of an actor that is dense layers only, made by `common.networks.policy_actor`.
 
     Args:
         actor: copied; later training does not change this object.
@@ -67,23 +70,33 @@ class NormalBehaviour:
     def __init__(self, actor: keras.Model, normalize: Normalizer) -> None:
         self._normalize = normalize
         self._hidden = [_dense(layer) for layer in actor.layers if layer.name.startswith("hidden_")]
-        self._mean = _dense(actor.get_layer("mean"))
-        spread = actor.get_layer("std")
-        self._fixed_std = None
-        if isinstance(spread, StateIndependentStd):
-            self._fixed_std = np.clip(np.exp(spread.get_weights()[0]), MIN_STD, MAX_STD)  # [A]
-        else:
-            self._std = _dense(spread)
+        self._heads = [self._head(actor.get_layer(name)) for name in actor.output_names]
 
-    def mean_and_std(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """observations [n, S] → mean [n, A], standard deviation [n, A] or [A]."""
+    @staticmethod
+    def _head(layer: keras.layers.Layer) -> Callable[[np.ndarray], np.ndarray]:
+        if isinstance(layer, StateIndependentStd):
+            std = np.clip(np.exp(layer.get_weights()[0]), MIN_STD, MAX_STD)  # [A]
+            return lambda _: std
+        copy = _dense(layer)
+        return lambda features: _apply(copy, features)
+
+    def __call__(self, observations: np.ndarray) -> list[np.ndarray]:
         features = self._normalize(observations)  # [n, S]
         for layer in self._hidden:
             features = _apply(layer, features)  # [n, units]
-        mean = _apply(self._mean, features)  # [n, A]
-        if self._fixed_std is not None:
-            return mean, self._fixed_std
-        return mean, np.clip(_apply(self._std, features), MIN_STD, MAX_STD)
+        return [head(features) for head in self._heads]
+
+
+class NormalBehaviour:
+    """Acts as a Normal policy with these heads: means [n, A]; standard deviations [n, A], or [A] within bounds."""
+
+    def __init__(self, heads: Heads) -> None:
+        self._heads = heads
+
+    def mean_and_std(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """observations [n, S] → mean [n, A], standard deviation [n, A] or [A]."""
+        mean, std = self._heads(observations)
+        return mean, std if std.ndim == 1 else np.clip(std, MIN_STD, MAX_STD)
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions [n, A] for observations [n, S]: mean + std·noise, or the mean where noise is None.
@@ -95,25 +108,20 @@ class NormalBehaviour:
 
 
 class CategoricalBehaviour:
-    """Acts as the Categorical policy of an actor made by `common.networks.categorical_actor`.
+    """Acts as a Categorical policy with one head, logits [n, Σ choices].
 
     Args:
-        actor: copied; later training does not change this object.
-        normalize: maps raw observations [n, S] to the actor's.
         choices: of every number of an action.
     """
 
-    def __init__(self, actor: keras.Model, normalize: Normalizer, choices: tuple[int, ...]) -> None:
-        self._normalize = normalize
-        self._layers = [_dense(layer) for layer in actor.layers if isinstance(layer, keras.layers.Dense)]
+    def __init__(self, heads: Heads, choices: tuple[int, ...]) -> None:
+        self._heads = heads
         self._cuts = np.cumsum(choices)[:-1]
 
     def logits(self, observations: np.ndarray) -> np.ndarray:
         """observations [n, S] → [n, Σ choices]."""
-        features = self._normalize(observations)  # [n, S]
-        for layer in self._layers:
-            features = _apply(layer, features)  # [n, units]
-        return features
+        [logits] = self._heads(observations)
+        return logits
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions [n, A], whole numbers in float32, for observations [n, S]: drawn, or the likeliest without noise.

@@ -25,6 +25,8 @@ class TrainingConfig:
     """Steps after which an episode is truncated; None keeps the environment's own limit."""
     reward_design: RewardDesignName = "unchanged"
     """What is rewarded instead of the environment's own reward."""
+    reward_factor: float = 0.1
+    """What every reward is multiplied by; only for reward_design scaled."""
     backend: Literal["auto", "gymnasium", "envpool", "processes"] = "auto"
     """Who steps the environments; auto takes EnvPool where it is installed and has the environment,
     else Gymnasium in this process. Processes serve environments that are slow or crash: one each."""
@@ -78,10 +80,20 @@ class PPOConfig(TrainingConfig):
     The defaults serve any Gymnasium environment without images; `common.presets` has the named settings.
     """
 
+    updates_per_epoch: int = 1
+    """How often an epoch collects and trains; its steps are divided among them, its row is their mean."""
     restart_each_epoch: bool = False
     """Quirk of 2021: throw running episodes away at an epoch's end and count them as whole ones."""
 
     # -- networks --
+    shared_torso: bool = False
+    """One torso under both heads, and one Adam for the sum of the losses; else networks of their own."""
+    filters: tuple[int, ...] = (32, 64, 64)
+    """Filters of the convolutions; these three settings are for images only (Mnih et al. 2015)."""
+    kernel_sizes: tuple[int, ...] = (8, 4, 3)
+    """Side of each convolution's kernels, in pixels."""
+    strides: tuple[int, ...] = (4, 2, 1)
+    """Pixels each convolution moves on by."""
     hidden_sizes: tuple[int, ...] = (64, 64)
     """Units of the hidden layers, actor and critic alike; none at all gives 10·S, ceil(sqrt(10·S·10·A)), 10·A."""
     activation: Literal["tanh", "relu"] = "tanh"
@@ -115,6 +127,12 @@ class PPOConfig(TrainingConfig):
     """0: one-step advantages, 1: Monte-Carlo ones."""
     truncation_is_terminal: bool = False
     """Quirk of 2021: give a timeout no future value."""
+    value_target: Literal["advantage", "one_step"] = "advantage"
+    """What the critic learns: advantage + old value, or reward + γ · old value of the next state."""
+    recompute_targets: bool = False
+    """Take values, targets and advantages anew before each pass."""
+    stop_target_gradient: bool = True
+    """False lets the critic's gradient flow through its one-step target as well (an ablation)."""
 
     # -- update --
     passes: int = 10
@@ -132,7 +150,13 @@ class PPOConfig(TrainingConfig):
     objective: Literal["clip", "kl_penalty", "clip+kl"] = "clip"
     """What keeps the policy near the one that acted: the clipped surrogate, a KL penalty, or both."""
     clip_range: float = 0.2
-    """ε of the clipped surrogate."""
+    """ε of the clipped surrogate, and of the clipped value loss."""
+    anneal_clip_range: bool = False
+    """Lower it linearly to 0 over the epochs."""
+    value_loss: Literal["squared", "clipped", "smooth_l1"] = "squared"
+    """The critic's: squared error; the same, with values kept within the clip range of the old ones; or smooth L1."""
+    value_coefficient: float = 0.5
+    """Weight of the critic's loss in the sum; only for a shared torso."""
     kl_coefficient: float = 1.0
     """β of the KL penalty to begin with; it doubles above 1.5 · kl_target and halves below kl_target / 1.5."""
     kl_target: float = 0.01
@@ -155,11 +179,32 @@ class PPOConfig(TrainingConfig):
                 f"gamma {self.gamma} and final_gamma {self.final_gamma}: expected both below 1, since 1/(1 − γ) "
                 "goes from one to the other; leave --final-gamma out to keep gamma 1"
             )
-        if self.minibatch_size > self.steps_per_epoch:
+        if self.steps_per_epoch % (self.num_envs * self.updates_per_epoch):
             raise UserError(
-                f"minibatch_size {self.minibatch_size} is larger than steps_per_epoch {self.steps_per_epoch}: "
-                f"use --minibatch-size {self.steps_per_epoch} or less"
+                f"steps_per_epoch {self.steps_per_epoch} is not divisible by num_envs {self.num_envs} times "
+                f"updates_per_epoch {self.updates_per_epoch}: choose a multiple of "
+                f"{self.num_envs * self.updates_per_epoch}"
             )
+        if self.minibatch_size > self.steps_per_update:
+            raise UserError(
+                f"minibatch_size {self.minibatch_size} is larger than steps_per_epoch {self.steps_per_update}: "
+                f"use --minibatch-size {self.steps_per_update} or less"
+                if self.updates_per_epoch == 1
+                else f"minibatch_size {self.minibatch_size} is larger than the {self.steps_per_update} steps of an "
+                f"update: use --minibatch-size {self.steps_per_update} or less"
+            )
+        if not self.stop_target_gradient and self.value_target != "one_step":
+            raise UserError("stop_target_gradient False needs the target inside the loss: add --value-target one_step")
+        if not len(self.filters) == len(self.kernel_sizes) == len(self.strides) > 0:
+            raise UserError(
+                f"filters {self.filters}, kernel_sizes {self.kernel_sizes} and strides {self.strides}: "
+                "expected as many of each, one for every convolution"
+            )
+
+    @property
+    def steps_per_update(self) -> int:
+        """M: steps of one collection, over all environments."""
+        return self.steps_per_epoch // self.updates_per_epoch
 
 
 @dataclass(frozen=True)
@@ -214,6 +259,9 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "hidden_gain": (0, math.inf, "0 or more"),
     "mean_gain": (0, math.inf, "0 or more"),
     "initial_std": (1e-6, math.inf, "above 0"),
+    "reward_factor": (-math.inf, math.inf, "any"),
+    "updates_per_epoch": (1, math.inf, "1 or more"),
+    "value_coefficient": (0, math.inf, "0 or more"),
     "gamma": (0, 1, "0 to 1"),
     "final_gamma": (0, 1, "0 to 1"),
     "gae_lambda": (0, 1, "0 to 1"),
@@ -255,5 +303,6 @@ def _check_values(config: TrainingConfig) -> None:
         if value is not None and not (low <= value <= high and math.isfinite(value)):
             expected = expected if math.isfinite(value) else f"a finite number, {expected}"
             raise UserError(f"{name} is {value}: expected {expected}")
-    if any(units < 1 for units in config.hidden_sizes):
-        raise UserError(f"hidden_sizes is {config.hidden_sizes}: expected 1 or more units in each layer")
+    for name in ("hidden_sizes", "filters", "kernel_sizes", "strides"):
+        if any(number < 1 for number in getattr(config, name, ())):
+            raise UserError(f"{name} is {getattr(config, name)}: expected 1 or more in each layer")

@@ -103,7 +103,7 @@ def reward_design(config: TrainingConfig) -> RewardDesign:
         "ends_told_apart": reward_designs.EndsToldApart(),
         "steps_at_end": reward_designs.StepsAtEnd(),
         "steps_added_at_end": reward_designs.StepsAddedAtEnd(),
-        "scaled": reward_designs.Scaled(),
+        "scaled": reward_designs.Scaled(config.reward_factor),
         "fall_penalty": reward_designs.FallPenalty(),
     }
     return designs[config.reward_design]

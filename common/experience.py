@@ -23,6 +23,7 @@ class Experience:
         seed: of the environments and of the exploration noise.
         warn: told of environments that failed.
         restart_each_epoch: the quirk of that name; see `PPOConfig`.
+        collections_per_epoch: how often an epoch collects.
 
     Attributes:
         trajectory: of the last epoch; None before the first.
@@ -36,16 +37,21 @@ class Experience:
         seed: int,
         warn: Callable[[str], None] = print,
         restart_each_epoch: bool = False,
+        collections_per_epoch: int = 1,
     ) -> None:
         self._config, self._warn, self._restart_each_epoch = config, warn, restart_each_epoch
-        steps = config.steps_per_epoch // config.num_envs
+        steps = config.steps_per_epoch // config.num_envs  # T of an epoch
         self.envs = make_vector_env(config.env, config.num_envs, config.max_episode_steps, config.backend)
-        self.collector = Collector(self.envs, action_map, steps, seed, config.environment_restarts, warn)
+        self.collector = Collector(
+            self.envs, action_map, steps // collections_per_epoch, seed, config.environment_restarts, warn
+        )
         self._restart_every = config.restart_environments_every or default_restart_interval(config, steps)
         self._reward_design = reward_design(config)
         self._running_returns = np.zeros((2, config.num_envs))  # [2, N] of unfinished episodes
         self.trajectory: Trajectory | None = None
         self.shaped: np.ndarray | None = None
+        self._episodes: list[Episodes] = []
+        self._totals = np.zeros(2)
 
     def collect(
         self,
@@ -55,12 +61,14 @@ class Experience:
         on_rows: OnRows | None = None,
         rows_per_call: int = 1,
         shape_noise: ShapeNoise | None = None,
+        begins_epoch: bool = True,
     ) -> Episodes:
-        """The next epoch.
+        """The next epoch, or the next part of one.
 
         Args:
             epoch: how many are over; some begin with a restart of all environments.
             on_rows, rows_per_call, shape_noise: see `Collector.collect`.
+            begins_epoch: False for all parts of an epoch but its first.
 
         Returns:
             The episodes that ended in it.
@@ -69,7 +77,8 @@ class Experience:
             NotFiniteError: an environment or the policy returned NaN or infinity.
             UserError: environments failed more often than they may.
         """
-        if self.collector.must_restart or (epoch % self._restart_every == 0 and epoch > 0):
+        due = begins_epoch and epoch > 0 and epoch % self._restart_every == 0
+        if self.collector.must_restart or due:
             self._restart([epoch])
         elif self._restart_each_epoch and (epoch > 0 or self.trajectory is not None):
             self.collector.restart()
@@ -84,6 +93,8 @@ class Experience:
         episodes, self._running_returns = funcs.finished_episodes(
             self.shaped, trajectory.rewards, ended, trajectory.episode_steps, self._running_returns
         )
+        self._episodes.append(episodes)
+        self._totals += self.shaped.sum(), trajectory.rewards[trajectory.valid].sum()
         return episodes
 
     def _restart(self, when: list[int]) -> None:
@@ -118,15 +129,17 @@ class Experience:
         """Rewards by the config's design; all arrays of one shape, episodes' steps counted from 1."""
         return self._reward_design(rewards, terminated, truncated, episode_steps)
 
-    def scores(self, episodes: Episodes) -> dict[str, float]:
-        """The last epoch's columns of `EpochResult` that say how well it went."""
+    def scores(self) -> dict[str, float]:
+        """Columns of `EpochResult` that say how well it went, over what was collected since the last call."""
+        episodes = Episodes(*(np.concatenate(columns) for columns in zip(*self._episodes)))
+        totals, self._totals, self._episodes = self._totals, np.zeros(2), []
         mean = {
             name: float(column.mean()) if len(column) else float("nan")
             for name, column in zip(Episodes._fields, episodes)
         }
         return {
-            "total_reward": float(self.shaped.sum()),
-            "total_reward_orig": float(self.trajectory.rewards[self.trajectory.valid].sum()),
+            "total_reward": float(totals[0]),
+            "total_reward_orig": float(totals[1]),
             "avg_reward": mean["returns"],
             "avg_reward_orig": mean["original_returns"],
             "avg_steps": mean["lengths"],

@@ -36,6 +36,24 @@ def squared_error(value: tf.Tensor, target: tf.Tensor, weights: tf.Tensor) -> tf
     return weighted_mean(tf.math.squared_difference(value, target), weights)
 
 
+def clipped_squared_error(
+    value: tf.Tensor, old_value: tf.Tensor, target: tf.Tensor, weights: tf.Tensor, clip_range: float
+) -> tf.Tensor:
+    """E[max((V − V_target)², (V_old + clip(V − V_old, −ε, ε) − V_target)²)]; all [B] → scalar.
+
+    Of the published code of arXiv:1707.06347; a value that has left the range towards its target learns nothing.
+    """
+    held = old_value + tf.clip_by_value(value - old_value, -clip_range, clip_range)  # [B]
+    larger = tf.maximum(tf.math.squared_difference(value, target), tf.math.squared_difference(held, target))  # [B]
+    return weighted_mean(larger, weights)
+
+
+def smooth_l1(value: tf.Tensor, target: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """E[½·d² where d = |V − V_target| < 1, else d − ½] (Huber's loss with δ = 1); all [B] → scalar."""
+    distance = tf.abs(value - target)  # [B]
+    return weighted_mean(tf.where(distance < 1.0, 0.5 * tf.square(distance), distance - 0.5), weights)
+
+
 def approximate_kl(log_prob: tf.Tensor, old_log_prob: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     """KL(π_old ‖ π) estimated from samples of π_old as E[(r − 1) − log r] ≥ 0, in nats.
 

@@ -1,9 +1,13 @@
 """Torsos and heads, as Keras functional models."""
 
 import math
+from dataclasses import dataclass
 
 import keras
 import numpy as np
+
+from common.config import PPOConfig
+from common.errors import UserError
 
 MIN_STD = 1e-6  # keeps log-probabilities finite should softplus or exp underflow
 MAX_STD = 100.0  # beyond, an action is the toss of a coin; a bonus too strong would drive it to infinity
@@ -13,6 +17,39 @@ def torso_sizes(hidden_sizes: tuple[int, ...], observation_size: int, action_siz
     """The sizes asked for, or where none are: 10·S, ceil(√(10·S · 10·A)), 10·A (the 2021 study's rule)."""
     first, last = 10 * observation_size, 10 * action_size
     return hidden_sizes or (first, math.ceil(math.sqrt(first * last)), last)
+
+
+def torso_for(observation_shape: tuple[int, ...], action_size: int, config: PPOConfig) -> "Torso":
+    """The hidden layers that a config names for observations of this shape.
+
+    Raises:
+        UserError: the convolutions leave nothing of the image.
+    """
+    convolutions = ()
+    if len(observation_shape) == 3:
+        convolutions = tuple(map(Convolution, config.filters, config.kernel_sizes, config.strides))
+        _check_convolutions(observation_shape, convolutions)
+    sizes = torso_sizes(config.hidden_sizes, int(np.prod(observation_shape)), action_size)
+    return Torso(observation_shape, sizes, config.activation, config.hidden_gain, convolutions)
+
+
+def heads_for(action_size: int, choices: tuple[int, ...] | None, config: PPOConfig) -> "NormalHeads | CategoricalHead":
+    """The policy's heads: logits where actions are choices, else means and standard deviations."""
+    if choices is not None:
+        return CategoricalHead(sum(choices), config.mean_gain)
+    return NormalHeads(action_size, config.mean_activation, config.mean_gain, config.std, config.initial_std)
+
+
+def _check_convolutions(shape: tuple[int, ...], convolutions: tuple["Convolution", ...]) -> None:
+    height, width, _ = shape
+    for layer in convolutions:
+        height, width = ((side - layer.kernel_size) // layer.stride + 1 for side in (height, width))
+        if min(height, width) < 1:
+            raise UserError(
+                f"convolutions with kernel_sizes {tuple(c.kernel_size for c in convolutions)} and strides "
+                f"{tuple(c.stride for c in convolutions)} leave nothing of images of {shape[0]} × {shape[1]} pixels: "
+                "use smaller --kernel-sizes and --strides"
+            )
 
 
 class StateIndependentStd(keras.layers.Layer):
@@ -28,7 +65,7 @@ class StateIndependentStd(keras.layers.Layer):
         return keras.ops.zeros_like(features[:, :1]) + keras.ops.exp(self.log_std)  # [B, A]
 
 
-class _Initializers:
+class Orthogonal:
     """Orthogonal kernels, each with a seed of its own drawn from one."""
 
     def __init__(self, seed: int) -> None:
@@ -38,69 +75,7 @@ class _Initializers:
         return keras.initializers.Orthogonal(gain, seed=int(self._rng.integers(2**31)))
 
 
-def _torso(
-    inputs: keras.KerasTensor, sizes: tuple[int, ...], activation: str, gain: float, kernel: "_Initializers | _Glorot"
-):
-    features = inputs  # [B, S]
-    for i, units in enumerate(sizes):
-        layer = keras.layers.Dense(units, activation, kernel_initializer=kernel(gain), name=f"hidden_{i}")
-        features = layer(features)  # [B, units]
-    return features
-
-
-def normal_actor(
-    observation_size: int,
-    action_size: int,
-    sizes: tuple[int, ...],
-    activation: str,
-    hidden_gain: float,
-    mean_activation: str,
-    mean_gain: float,
-    std: str,
-    initial_std: float,
-    seed: int,
-) -> keras.Model:
-    """observations [B, S] → mean [B, A], standard deviation [B, A] of a Normal policy."""
-    kernel = _Initializers(seed)
-    inputs = keras.Input((observation_size,))
-    features = _torso(inputs, sizes, activation, hidden_gain, kernel)
-    mean = keras.layers.Dense(action_size, mean_activation, kernel_initializer=kernel(mean_gain), name="mean")
-    if std == "state_independent":
-        spread = StateIndependentStd(action_size, initial_std, name="std")
-    else:
-        spread = keras.layers.Dense(action_size, "softplus", kernel_initializer=kernel(1.0), name="std")
-    return keras.Model(inputs, [mean(features), spread(features)], name="actor")
-
-
-def categorical_actor(
-    observation_size: int,
-    logits: int,
-    sizes: tuple[int, ...],
-    activation: str,
-    hidden_gain: float,
-    head_gain: float,
-    seed: int,
-) -> keras.Model:
-    """observations [B, S] → logits [B, `logits`] of a policy over discrete actions."""
-    kernel = _Initializers(seed)
-    inputs = keras.Input((observation_size,))
-    features = _torso(inputs, sizes, activation, hidden_gain, kernel)
-    head = keras.layers.Dense(logits, kernel_initializer=kernel(head_gain), name="logits")
-    return keras.Model(inputs, head(features), name="actor")
-
-
-def value_critic(
-    observation_size: int, sizes: tuple[int, ...], activation: str, hidden_gain: float, seed: int
-) -> keras.Model:
-    """observations [B, S] → value [B, 1]."""
-    kernel = _Initializers(seed)
-    inputs = keras.Input((observation_size,))
-    features = _torso(inputs, sizes, activation, hidden_gain, kernel)
-    value = keras.layers.Dense(1, kernel_initializer=kernel(1.0), name="value")
-    return keras.Model(inputs, value(features), name="critic")
-
-
-class _Glorot:
+class Glorot:
     """Glorot-uniform kernels (Keras's default), each with a seed of its own drawn from one."""
 
     def __init__(self, seed: int) -> None:
@@ -110,13 +85,120 @@ class _Glorot:
         return keras.initializers.GlorotUniform(seed=int(self._rng.integers(2**31)))
 
 
+@dataclass(frozen=True)
+class Convolution:
+    """A layer of filters over an image, without padding."""
+
+    filters: int
+    kernel_size: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class Torso:
+    """Hidden layers: convolutions first where observations are images, then dense ones.
+
+    Args:
+        observation_shape: (S,), or (height, width, channels) of images with values 0 to 255.
+        sizes: units of the dense layers.
+        gain: of the orthogonal kernels.
+        convolutions: of images.
+    """
+
+    observation_shape: tuple[int, ...]
+    sizes: tuple[int, ...]
+    activation: str
+    gain: float = 1.0
+    convolutions: tuple[Convolution, ...] = ()
+
+    def inputs(self) -> keras.KerasTensor:
+        return keras.Input(self.observation_shape)
+
+    def __call__(self, inputs: keras.KerasTensor, kernel: Orthogonal | Glorot) -> keras.KerasTensor:
+        """observations [B, *observation_shape] → features [B, units]."""
+        features = inputs  # [B, S] or [B, H, W, C]
+        if self.convolutions:
+            features = keras.layers.Rescaling(1 / 255)(features)
+            for i, layer in enumerate(self.convolutions):
+                features = keras.layers.Conv2D(
+                    layer.filters, layer.kernel_size, layer.stride, activation=self.activation,
+                    kernel_initializer=kernel(self.gain), name=f"convolution_{i}",
+                )(features)  # [B, h, w, filters]  # fmt: skip
+            features = keras.layers.Flatten()(features)
+        for i, units in enumerate(self.sizes):
+            layer = keras.layers.Dense(
+                units, self.activation, kernel_initializer=kernel(self.gain), name=f"hidden_{i}"
+            )
+            features = layer(features)  # [B, units]
+        return features
+
+
+@dataclass(frozen=True)
+class NormalHeads:
+    """Mean [B, A] and standard deviation [B, A] of a Normal policy."""
+
+    action_size: int
+    mean_activation: str
+    mean_gain: float
+    std: str
+    initial_std: float
+
+    def __call__(self, features: keras.KerasTensor, kernel: Orthogonal) -> list[keras.KerasTensor]:
+        mean = keras.layers.Dense(
+            self.action_size, self.mean_activation, kernel_initializer=kernel(self.mean_gain), name="mean"
+        )
+        if self.std == "state_independent":
+            spread = StateIndependentStd(self.action_size, self.initial_std, name="std")
+        else:
+            spread = keras.layers.Dense(self.action_size, "softplus", kernel_initializer=kernel(1.0), name="std")
+        return [mean(features), spread(features)]
+
+
+@dataclass(frozen=True)
+class CategoricalHead:
+    """Logits [B, `logits`] of a policy over discrete actions."""
+
+    logits: int
+    gain: float
+
+    def __call__(self, features: keras.KerasTensor, kernel: Orthogonal) -> list[keras.KerasTensor]:
+        return [keras.layers.Dense(self.logits, kernel_initializer=kernel(self.gain), name="logits")(features)]
+
+
+def _value(features: keras.KerasTensor, kernel: Orthogonal | Glorot) -> keras.KerasTensor:
+    return keras.layers.Dense(1, kernel_initializer=kernel(1.0), name="value")(features)  # [B, 1]
+
+
+def policy_actor(torso: Torso, heads: NormalHeads | CategoricalHead, seed: int) -> keras.Model:
+    """observations → what the heads say, a list of one or two [B, ...]."""
+    kernel, inputs = Orthogonal(seed), torso.inputs()
+    return keras.Model(inputs, heads(torso(inputs, kernel), kernel), name="actor")
+
+
+def value_critic(torso: Torso, seed: int) -> keras.Model:
+    """observations → value [B, 1]."""
+    kernel, inputs = Orthogonal(seed), torso.inputs()
+    return keras.Model(inputs, _value(torso(inputs, kernel), kernel), name="critic")
+
+
+def actor_and_critic_of_one_torso(
+    torso: Torso, heads: NormalHeads | CategoricalHead, seed: int
+) -> tuple[keras.Model, keras.Model, keras.Model]:
+    """The whole network, observations → [*heads, value]; and its two halves, which share the torso's layers."""
+    kernel, inputs = Orthogonal(seed), torso.inputs()
+    features = torso(inputs, kernel)  # [B, units]
+    outputs, value = heads(features, kernel), _value(features, kernel)
+    actor, critic = keras.Model(inputs, outputs, name="actor"), keras.Model(inputs, value, name="critic")
+    return keras.Model(inputs, [*outputs, value], name="network"), actor, critic
+
+
 def deterministic_actor(
     observation_size: int, action_size: int, sizes: tuple[int, ...], activation: str, seed: int
 ) -> keras.Model:
     """observations [B, S] → actions [B, A] in [−1, 1]."""
-    kernel = _Glorot(seed)
-    inputs = keras.Input((observation_size,))
-    features = _torso(inputs, sizes, activation, 1.0, kernel)
+    kernel, torso = Glorot(seed), Torso((observation_size,), sizes, activation)
+    inputs = torso.inputs()
+    features = torso(inputs, kernel)  # [B, units]
     action = keras.layers.Dense(action_size, "tanh", kernel_initializer=kernel(1.0), name="mean")
     return keras.Model(inputs, action(features), name="actor")
 
@@ -125,8 +207,6 @@ def action_critic(
     observation_size: int, action_size: int, sizes: tuple[int, ...], activation: str, seed: int
 ) -> keras.Model:
     """observations and actions side by side [B, S + A] → value [B, 1]."""
-    kernel = _Glorot(seed)
-    inputs = keras.Input((observation_size + action_size,))
-    features = _torso(inputs, sizes, activation, 1.0, kernel)
-    value = keras.layers.Dense(1, kernel_initializer=kernel(1.0), name="value")
-    return keras.Model(inputs, value(features), name="critic")
+    kernel, torso = Glorot(seed), Torso((observation_size + action_size,), sizes, activation)
+    inputs = torso.inputs()
+    return keras.Model(inputs, _value(torso(inputs, kernel), kernel), name="critic")

@@ -130,13 +130,18 @@ def _cells(row: EpochResult) -> tuple[str, ...]:
     )
 
 
+def _tag(group: str, name: str) -> str:
+    """Under which TensorBoard shows a column: hp_passes of group hp as hp/passes."""
+    return f"{group}/{name.removeprefix(group + '_')}"
+
+
 class _TensorBoard:
     """All scalars of an epoch in one compiled call: one by one they would cost a percent of the run."""
 
     def __init__(self, folder: Path, kind: type[EpochResult]) -> None:
         self._writer = tf.summary.create_file_writer(str(folder))
         fields = [field for field in dataclasses.fields(kind) if "group" in field.metadata]
-        self._names = [(field.name, f"{field.metadata['group']}/{field.name}") for field in fields]
+        self._names = [(field.name, _tag(field.metadata["group"], field.name)) for field in fields]
         self._write = tf.function(
             self._write_all,
             input_signature=(tf.TensorSpec((), tf.int64), tf.TensorSpec((len(self._names),), tf.float32)),

@@ -38,13 +38,16 @@ class Episodes(NamedTuple):
 class Batch(NamedTuple):
     """What an update learns from: a trajectory laid flat. `weights` is 0 where a step is not valid."""
 
-    observations: np.ndarray  # [M, S] float32, normalised
+    observations: np.ndarray  # [M, S] float32, normalised; of images [M, height, width, channels] uint8
     actions: np.ndarray  # [M, A] float32
     log_probs: np.ndarray  # [M] float32, under the policy that acted
     advantages: np.ndarray  # [M] float32
     value_targets: np.ndarray  # [M] float32
     weights: np.ndarray  # [M] float32, 0 or 1
     heads: np.ndarray  # [M, X] float32, what the actor that acted said; only a KL penalty reads it
+    values: np.ndarray  # [M] float32, by the critic as it was; only a clipped value loss reads it
+    next_observations: np.ndarray  # [M, S] float32; [M, 0] but where gradients flow through the target
+    discounts: np.ndarray  # [M] float32, γ, or 0 where nothing follows; only there, too
 
 
 class Transitions(NamedTuple):

@@ -94,7 +94,7 @@ def read_config(folder: Path) -> tuple[str, TrainingConfig]:
     try:
         content = json.loads((folder / CONFIG).read_text())
         settings = content["config"]
-        settings["hidden_sizes"] = tuple(settings["hidden_sizes"])
+        settings = {name: tuple(v) if isinstance(v, list) else v for name, v in settings.items()}
         return str(content["preset"]), METHODS[content.get("method", "ppo")](**settings)
     except FileNotFoundError:
         raise UserError(f"{folder} holds no run: expected a folder with a {CONFIG}, like runs/NAME") from None

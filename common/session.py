@@ -12,6 +12,7 @@ from filelock import FileLock, Timeout
 from common import checkpoint, evaluation, run_folder
 from common.config import RunOptions, TrainingConfig
 from common.errors import DivergedError, NotFiniteError, StoppedError, UserError
+from common.hyperparameters import LiveHyperparameters
 from common.recorder import Recorder, evaluation_line
 from common.results import EpochResult
 
@@ -38,6 +39,7 @@ class Trainer(Protocol):
     results: list[EpochResult]
     result_type: type[EpochResult]
     warn: Callable[[str], None]
+    live: LiveHyperparameters | None  # what may be changed while it goes on
 
     def train(self, epochs: int, on_epoch: Callable[[EpochResult], None]) -> dict[str, object]: ...
 
@@ -119,6 +121,8 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions) -> 
                 )
 
         trainer.warn = recorder.say
+        if trainer.live is not None:
+            trainer.live.watch(folder)
         began = time.perf_counter()
         try:
             results = trainer.train(max(0, config.epochs - trainer.epoch), on_epoch)

@@ -70,6 +70,7 @@ class OffPolicyAgentTrainer:
     """
 
     result_type = OffPolicyResult
+    live = None  # no setting of its methods can be changed while a run goes on
 
     def __init__(self, config: OffPolicyConfig, name: str = "td3", description: str = "") -> None:
         self.name, self.description = name, description
@@ -139,7 +140,7 @@ class OffPolicyAgentTrainer:
 
         behaviour.random = self._acts_at_random()
         rows_per_call = max(1, config.train_every // config.num_envs)
-        episodes = self.experience.collect(behaviour, self.epoch, timing, on_rows, rows_per_call, shape_noise)
+        self.experience.collect(behaviour, self.epoch, timing, on_rows, rows_per_call, shape_noise)
         self._skipped = self._skipped + 1 if self._diverged else 0
         self.epoch += 1
         return OffPolicyResult(
@@ -147,7 +148,7 @@ class OffPolicyAgentTrainer:
             updates=self.agent.updates,
             exploration_std=std,
             replay_filled=self.replay.size,
-            **self._judge(self.experience.scores(episodes), self.epoch, last, timing),
+            **self._judge(self.experience.scores(), self.epoch, last, timing),
             **_means([] if self._diverged else tables),
         )
 
