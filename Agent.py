@@ -106,7 +106,7 @@ class Agent:
 
     def _heads_of_images(self, images: np.ndarray) -> list[np.ndarray]:
         """images [n, height, width, channels] → each of the actor's heads, [n, ...]."""
-        return [head.numpy() for head in self._compiled_heads(tf.constant(images))]
+        return [head.numpy() for head in tf.nest.flatten(self._compiled_heads(tf.constant(images)))]
 
     def policy(self, observations: tf.Tensor) -> distributions.tfd.Distribution:
         """The policy at normalised observations [B, ...]: a distribution per number of an action, [B, A]."""

@@ -9,7 +9,14 @@ from typing import Literal, Self
 from common.errors import UserError
 
 RewardDesignName = Literal[
-    "unchanged", "lasted_to_limit", "ends_told_apart", "steps_at_end", "steps_added_at_end", "scaled", "fall_penalty"
+    "unchanged",
+    "lasted_to_limit",
+    "ends_told_apart",
+    "steps_at_end",
+    "steps_added_at_end",
+    "scaled",
+    "fall_penalty",
+    "sign",
 ]
 MetricName = Literal["total_reward", "mean_episode_reward", "reward_times_steps", "validation"]
 
@@ -43,6 +50,9 @@ class TrainingConfig:
     restart_environments_every: int = 0
     """Epochs between restarts of all environments from a new seed, so that a resumed run need not
     repeat more than that; 0 takes what holds ten episodes of full length, and ten epochs at least."""
+
+    score_window: int = 100
+    """Episodes that the moving mean of scores goes over."""
 
     # -- faults --
     environment_restarts: int = 3
@@ -260,6 +270,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "mean_gain": (0, math.inf, "0 or more"),
     "initial_std": (1e-6, math.inf, "above 0"),
     "reward_factor": (-math.inf, math.inf, "any"),
+    "score_window": (1, math.inf, "1 or more"),
     "updates_per_epoch": (1, math.inf, "1 or more"),
     "value_coefficient": (0, math.inf, "0 or more"),
     "gamma": (0, 1, "0 to 1"),

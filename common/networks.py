@@ -170,7 +170,7 @@ def _value(features: keras.KerasTensor, kernel: Orthogonal | Glorot) -> keras.Ke
 
 
 def policy_actor(torso: Torso, heads: NormalHeads | CategoricalHead, seed: int) -> keras.Model:
-    """observations → what the heads say, a list of one or two [B, ...]."""
+    """observations → logits [B, Σ choices], or means and standard deviations, each [B, A]."""
     kernel, inputs = Orthogonal(seed), torso.inputs()
     return keras.Model(inputs, heads(torso(inputs, kernel), kernel), name="actor")
 

@@ -112,6 +112,64 @@ CARTPOLE = PPOConfig(
     best_metric="mean_episode_reward",
 )
 
+# The small published system: one torso, an update after every 20 steps, targets anew for both passes, rewards ÷ 100.
+CARTPOLE_MINIMAL = PPOConfig(
+    env="CartPole-v1",
+    backend="gymnasium",
+    num_envs=1,
+    epochs=120,
+    steps_per_epoch=1000,
+    updates_per_epoch=50,
+    reward_design="scaled",
+    reward_factor=0.01,
+    truncation_is_terminal=True,
+    shared_torso=True,
+    hidden_sizes=(256,),
+    activation="relu",
+    normalize_observations=False,
+    scale_rewards=False,
+    normalize_advantages="none",
+    gamma=0.98,
+    gae_lambda=0.95,
+    value_target="one_step",
+    recompute_targets=True,
+    passes=2,
+    minibatch_size=20,
+    learning_rate=5e-4,
+    anneal_learning_rate=False,
+    clip_range=0.1,
+    value_loss="smooth_l1",
+    value_coefficient=1.0,
+    max_gradient_norm=None,
+    score_window=20,
+)
+
+# The published Atari system (Mnih et al. 2015's network), rewards cut to their sign, everything annealed.
+BREAKOUT = PPOConfig(
+    env="ALE/Breakout-v5",
+    num_envs=8,
+    epochs=1000,
+    steps_per_epoch=10_240,
+    updates_per_epoch=10,
+    restart_environments_every=20,
+    reward_design="sign",
+    shared_torso=True,
+    hidden_sizes=(512,),
+    activation="relu",
+    normalize_observations=False,
+    scale_rewards=False,
+    gamma=0.99,
+    gae_lambda=0.95,
+    passes=8,
+    minibatch_size=256,
+    learning_rate=2.5e-4,
+    clip_range=0.1,
+    anneal_clip_range=True,
+    value_loss="clipped",
+    value_coefficient=0.5,
+    entropy_coefficient=0.01,
+)
+
 PRESETS: dict[str, PPOConfig] = {
     "bipedal-walker": BIPEDAL_WALKER,
     "bipedal-walker-2021": BIPEDAL_WALKER_2021,
@@ -120,6 +178,8 @@ PRESETS: dict[str, PPOConfig] = {
     "lunar-lander-continuous": LUNAR_LANDER_CONTINUOUS,
     "pendulum": PENDULUM,
     "cartpole": CARTPOLE,
+    "cartpole-minimal": CARTPOLE_MINIMAL,
+    "breakout": BREAKOUT,
     "continuous": PPOConfig(),
 }
 """`continuous` is what `--env ID` starts from where no other preset is made for that environment."""

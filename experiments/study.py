@@ -34,6 +34,22 @@ WALKER_PANELS = (REWARD, LENGTH, ("mean_std", "σ"))
 
 
 @dataclass(frozen=True)
+class Milestone:
+    """When a column first gets as high as a value, counted in another one."""
+
+    column: str
+    value: float
+    counted_in: str
+
+    def reached(self, curve: dict[str, np.ndarray]) -> str:
+        rows = np.flatnonzero(curve[self.column] >= self.value)
+        return f"{int(curve[self.counted_in][rows[0]]):,}" if len(rows) else "never"
+
+    def __str__(self) -> str:
+        return f"{self.counted_in} at {self.column} {self.value:g}"
+
+
+@dataclass(frozen=True)
 class Study:
     """Settings that are compared, each repeated over seeds."""
 
@@ -42,6 +58,7 @@ class Study:
     arms: dict[str, tuple[str, ...]]  # name → arguments of the program
     panels: tuple[tuple[str, str], ...]  # of the figure: column of results.csv, label
     low: float  # episodes that score less are counted
+    milestone: Milestone | None = None
 
 
 DDPG = ("pendulum-ddpg-corrected", "--evaluation-episodes", "1000")
@@ -94,6 +111,36 @@ STUDIES: dict[str, Study] = {
         (REWARD, ("mean_value", "Q")),
         low=-500,
     ),
+    # How soon does the small published system hold the pole for good, and what if its target learns, too?
+    "cartpole-minimal": Study(
+        PPO,
+        range(10),
+        {
+            "stopped gradient": ("cartpole-minimal", "--evaluation-episodes", "20"),
+            "no stopped gradient": (
+                "cartpole-minimal",
+                "--evaluation-episodes",
+                "20",
+                "--no-stop-target-gradient",
+            ),
+        },
+        (("score", "Mean of the last\n20 episodes"), LENGTH),
+        low=500,
+        milestone=Milestone("score", 500, "total_episodes"),
+    ),
+    # Both objectives, as published and tuned: how soon is there an episode of 1,024 steps, and is it held?
+    "cartpole": Study(
+        PPO,
+        range(5),
+        {
+            f"{objective}, {name}": (preset, "--objective", objective)
+            for name, preset in (("published", "cartpole"), ("tuned", "cartpole-fast"))
+            for objective in ("clip", "kl_penalty")
+        },
+        (REWARD, ("approximate_kl", "KL")),
+        low=1024,
+        milestone=Milestone("max_steps", 1024, "steps"),
+    ),
     "lunar-lander-td3": Study(
         OFF_POLICY, range(3), {"TD3": ("lunar-lander-td3",)}, (REWARD, LENGTH, ("mean_value", "Q")), low=200
     ),
@@ -132,6 +179,8 @@ def summarise(name: str) -> None:
         f"| setting | seed | steps | deterministic | sampled | episodes below {study.low:g} | minutes |",
         "|---|---|---|---|---|---|---|",
     ]
+    if study.milestone is not None:
+        lines = [f"{lines[0]} {study.milestone} |", f"{lines[1]}---|"]
     figure = Figure(figsize=(9, 1 + 2 * len(study.panels)), layout="constrained")
     axes = figure.subplots(len(study.panels), 1, sharex=True)
     for colour, arm in zip(plots.COLOURS, study.arms):
@@ -143,7 +192,7 @@ def summarise(name: str) -> None:
             evaluation = json.loads((folder / run_folder.EVALUATION).read_text())
             curves.append(run_folder.read_results(folder))
             scores.append(evaluation["deterministic"]["mean"])
-            lines.append(_line(arm, seed, evaluation, curves[-1], study.low))
+            lines.append(_line(arm, seed, evaluation, curves[-1], study))
         if curves:
             lines.append(f"| **{arm}** | median of {len(scores)} | | **{np.median(scores):.1f}** | | | |")
             for axis, (column, label) in zip(axes, study.panels):
@@ -155,12 +204,13 @@ def summarise(name: str) -> None:
     print("\n".join(lines))
 
 
-def _line(arm: str, seed: int, evaluation: dict, curve: dict[str, np.ndarray], low: float) -> str:
+def _line(arm: str, seed: int, evaluation: dict, curve: dict[str, np.ndarray], study: Study) -> str:
     """A run's row of the table."""
     cells = [f"{s['mean']:.1f} [{s['low']:.1f}, {s['high']:.1f}]" for s in evaluation.values()]
-    poor = sum(score < low for score in evaluation["deterministic"]["returns"])
+    poor = sum(score < study.low for score in evaluation["deterministic"]["returns"])
     minutes = curve["seconds"].sum() / 60
-    return f"| {arm} | {seed} | {int(curve['steps'][-1]):,} | {' | '.join(cells)} | {poor} | {minutes:.1f} |"
+    line = f"| {arm} | {seed} | {int(curve['steps'][-1]):,} | {' | '.join(cells)} | {poor} | {minutes:.1f} |"
+    return line if study.milestone is None else f"{line} {study.milestone.reached(curve)} |"
 
 
 def _draw(axis, curves: list[dict[str, np.ndarray]], column: str, label: str, colour: str, arm: str) -> None:

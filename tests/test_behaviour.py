@@ -10,6 +10,7 @@ from gymnasium.spaces import Box
 from Agent import Agent
 from common.config import PPOConfig
 from common.funcs import RunningStatistics
+from common.hyperparameters import Hyperparameters
 from common.records import Batch
 
 CHOICES = {
@@ -49,9 +50,13 @@ def train_a_little(agent: Agent, seed: int = 1) -> None:
         value_targets=numbers[:, 11],
         weights=np.ones(64, np.float32),
         heads=np.ones((64, 6), np.float32),
+        values=np.zeros(64, np.float32),
+        next_observations=np.zeros((64, 0), np.float32),
+        discounts=np.ones(64, np.float32),
     )
     rows = rng.permutation(64).reshape(2, 32).astype(np.int32)
-    agent.update(batch, rows, rows, learning_rate=0.01)
+    once = Hyperparameters.of(agent.config)._replace(learning_rate=0.01, critic_learning_rate=0.01, passes=1)
+    agent.update(batch, rows, rows, once)
 
 
 @pytest.mark.parametrize("choice", itertools.product(*CHOICES.values()), ids=str)

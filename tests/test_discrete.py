@@ -169,9 +169,10 @@ def updates(config: PPOConfig) -> tuple[np.ndarray, int]:
     trainer = PPOAgentTrainer(config)
     trainer.train(0)
     trainer.experience.collect(trainer.agent.behaviour(), 0, Timing())
-    batch, _ = trainer._batch(0.99)
+    batch, _ = trainer._batch(trainer._scaled_rewards(), 0.99)
     rows = minibatch_rows(128, 32, 3, np.random.default_rng(0))
-    table, taken = trainer.agent._compiled_update(batch, rows, rows, np.float32(config.kl_coefficient))
+    coefficients = np.array([config.clip_range, 0.5, 0.0, config.kl_coefficient], np.float32)
+    table, taken = trainer.agent._compiled_update(batch, rows, rows, coefficients, 4)
     trainer.close()
     return table.numpy(), int(taken)
 

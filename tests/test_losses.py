@@ -206,3 +206,26 @@ def test_clip_fraction_worked_by_hand():
     assert float(losses.clip_fraction(ratios, tf.zeros(7), weights, EPSILON)) == pytest.approx(3 / 5)
     # outside [.5, 1.5] (edge included): 3 only
     assert float(losses.clip_fraction(ratios, tf.zeros(7), tf.ones(7), 0.5)) == pytest.approx(1 / 7)
+
+
+# -- losses of values --
+
+
+def test_clipped_squared_error_by_regions():
+    # ε = .2, V_old = 1. The larger of (V − T)² and (1 + clip(V − 1, ±.2) − T)²:
+    # V = 1.1, T = 2: inside the range, both .81
+    # V = 1.5, T = 2: .25 and (1.2 − 2)² = .64 → .64, no gradient: it has moved far enough towards its target
+    # V = .5,  T = 2: 2.25 and (.8 − 2)² = 1.44 → 2.25: it moved away, so it is pulled back
+    # V = 2.5, T = 1: 2.25 and .04 → 2.25: it shot past
+    value = tf.Variable(f32(1.1, 1.5, 0.5, 2.5))
+    with tf.GradientTape() as tape:
+        loss = losses.clipped_squared_error(value, f32(1, 1, 1, 1), f32(2, 2, 2, 1), tf.ones(4), EPSILON)
+    assert float(loss) == pytest.approx((0.81 + 0.64 + 2.25 + 2.25) / 4, rel=1e-6)
+    # d/dV (V − T)² / 4 = (V − T) / 2 where it learns
+    np.testing.assert_allclose(tape.gradient(loss, value)[1:], [0, -0.75, 0.75], rtol=1e-6)
+
+
+def test_smooth_l1_is_a_parabola_below_1_and_a_line_above():
+    # d = .5: .125; d = 1: .5; d = 3: 2.5; the last sample does not count
+    loss = losses.smooth_l1(f32(0.5, -1, 3, 9), f32(0, 0, 0, 0), f32(1, 1, 1, 0))
+    assert float(loss) == pytest.approx((0.125 + 0.5 + 2.5) / 3, rel=1e-6)

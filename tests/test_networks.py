@@ -16,7 +16,8 @@ def walker_agent(seed: int = 0, **changes: object) -> Agent:
 
 
 def small_actor(std: str = "softplus_head", seed: int = 0) -> keras.Model:
-    return networks.normal_actor(5, 2, (16, 8), "tanh", 1.0, "linear", 0.01, std, 0.5, seed)
+    torso, heads = networks.Torso((5,), (16, 8), "tanh"), networks.NormalHeads(2, "linear", 0.01, std, 0.5)
+    return networks.policy_actor(torso, heads, seed)
 
 
 def dense_layers(network: keras.Model) -> list[keras.layers.Dense]:

@@ -20,6 +20,7 @@ from common.behaviour import NormalBehaviour
 from common.config import PPOConfig, RunOptions
 from common.env_wrappers import reward_design
 from common.errors import UserError
+from common.hyperparameters import Hyperparameters
 from common.recorder import Recorder
 from common.results import TIMING_COLUMNS, PPOResult
 from common.rollout import minibatch_rows
@@ -66,9 +67,9 @@ def watched(trainer):
     """Lists, for every update, the batch and its rows, before anything is learned from it."""
     seen, update = [], trainer.agent.update
 
-    def watch(batch, actor_rows, critic_rows, *learning_rates):
+    def watch(batch, actor_rows, critic_rows, hyperparameters):
         seen.append((batch, actor_rows, critic_rows))
-        return update(batch, actor_rows, critic_rows, *learning_rates)
+        return update(batch, actor_rows, critic_rows, hyperparameters)
 
     trainer.agent.update = watch
     try:
@@ -99,10 +100,11 @@ def update():
 
 def learn(agent, batch, actor_rows, critic_rows, learning_rate):
     """The compiled update's table as columns, each [K]."""
-    agent.actor_optimizer.learning_rate = agent.critic_optimizer.learning_rate = learning_rate
-    return dict(
-        zip(UPDATE_METRICS, agent._compiled_update(batch, actor_rows, critic_rows, np.float32(1))[0].numpy().T)
-    )
+    for adam in agent._adams.values():
+        adam.learning_rate = learning_rate
+    coefficients = np.array([0.2, 0.5, 0.0, 1.0], np.float32)  # clip range, value, entropy, KL
+    table, _ = agent._compiled_update(batch, actor_rows, critic_rows, coefficients, len(actor_rows) // 2)
+    return dict(zip(UPDATE_METRICS, table.numpy().T))
 
 
 def test_ratio_is_1_in_the_first_minibatch_and_only_there(update):
@@ -549,7 +551,7 @@ def test_the_critic_learns_at_a_rate_of_its_own(tiny, eager):
     trainer = PPOAgentTrainer(tiny.replace(learning_rate=0.0, critic_learning_rate=0.1, adopt_best=False))
     before = policy_of(trainer.agent)
     rates = []
-    trainer.train(on_epoch=lambda _: rates.append(float(trainer.agent.critic_optimizer.learning_rate)))
+    trainer.train(on_epoch=lambda _: rates.append(float(trainer.agent._adams["critic_adam"].learning_rate)))
     after = policy_of(trainer.agent)
     assert rates == pytest.approx([0.1, 0.05])
     moved = {name.split("/")[0] for name in before if not np.array_equal(before[name], after[name])}
@@ -642,7 +644,8 @@ def test_saved_weights_act_and_learn_on_alike(weights, eager):
 
     again = other_agent(trainer)  # the fixture's own agent stays as it is
     again.load_state(agent.state())
-    results = [one.update(batch, actor_rows, critic_rows, 1e-2) for one in (loaded, again, without_adam)]
+    at_rate = Hyperparameters.of(trainer.config)
+    results = [one.update(batch, actor_rows, critic_rows, at_rate) for one in (loaded, again, without_adam)]
     assert results[0] == results[1]
     assert same(loaded.state(), again.state())
     assert not same(policy_of(loaded), policy_of(without_adam))  # the optimisers' state does matter
@@ -654,7 +657,7 @@ def test_best_parameters_survive_saving(weights, eager):
     loaded.read_weights(path)
     best = policy_of(loaded)
     assert loaded.best.metric == trainer.agent.best.metric > -np.inf
-    loaded.update(batch, actor_rows, critic_rows, 1e-2)
+    loaded.update(batch, actor_rows, critic_rows, Hyperparameters.of(trainer.config))
     assert not same(policy_of(loaded), best)
     loaded.adopt_best()
     assert same(policy_of(loaded), best)

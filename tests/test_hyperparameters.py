@@ -1,0 +1,157 @@
+"""Settings that change while a run goes on: from Python, by the file, wrongly, and over a resume."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+from programs import call
+
+import PPOAgentTrainer as program
+from common import run_folder
+from common.config import PPOConfig
+from common.errors import UserError
+from common.hyperparameters import FILE, Hyperparameters, LiveHyperparameters
+from PPOAgentTrainer import PPOAgentTrainer
+
+CONFIG = PPOConfig(learning_rate=4e-4, critic_learning_rate=8e-4, passes=3, clip_range=0.2)
+
+
+def written(path, values) -> None:
+    """As an editor does it, at a later time than the last write."""
+    path.write_text(values if isinstance(values, str) else json.dumps({"values": values}))
+    later = path.stat().st_mtime_ns + 1_000_000_000
+    os.utime(path, ns=(later, later))
+
+
+def test_values_are_the_configs_until_they_are_changed():
+    live = LiveHyperparameters(CONFIG)
+    assert live.now() == Hyperparameters.of(CONFIG)
+    assert live.now(learning_rate_left=0.5, clip_range_left=0.25) == (2e-4, 4e-4, 3, 0.05, 0.5, 0.0)
+    live["learning_rate"] = 1e-3
+    live["passes"] = 16
+    assert live.now() == (1e-3, 2e-3, 16, 0.2, 0.5, 0.0)  # the critic's rate stays twice the actor's
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "what"),
+    [
+        ("learning_rate", 2e-3, "from 0 to 0.001"),
+        ("learning_rate", -1e-9, "from 0 to 0.001"),
+        ("passes", 0, "a whole number from 1 to 16"),
+        ("passes", 17, "a whole number from 1 to 16"),
+        ("passes", 2.5, "a whole number from 1 to 16"),
+        ("clip_range", float("nan"), "a number from 0 to 1"),
+        ("entropy_coefficient", "0.1", "a number from 0 to 1"),
+        ("value_coefficient", True, "a number from 0 to 1"),
+        ("gamma", 0.9, "expected one of learning_rate"),
+    ],
+)
+def test_wrong_values_are_refused_and_change_nothing(name, value, what):
+    live = LiveHyperparameters(CONFIG)
+    with pytest.raises(UserError, match=what):
+        live[name] = value
+    assert live.now() == Hyperparameters.of(CONFIG)
+
+
+def test_a_config_beyond_the_usual_range_widens_it():
+    live = LiveHyperparameters(CONFIG.replace(learning_rate=3e-3))
+    live["learning_rate"] = 2e-3
+    with pytest.raises(UserError, match=r"from 0 to 0\.003"):
+        live["learning_rate"] = 4e-3
+
+
+def test_a_file_is_read_when_it_was_written_and_says_what_changed(tmp_path):
+    live = LiveHyperparameters(CONFIG)
+    assert live.poll() == []  # nothing is watched
+    live.watch(tmp_path)
+    shown = json.loads((tmp_path / FILE).read_text())
+    assert shown["values"]["passes"] == 3 and shown["ranges"]["passes"] == [1, 16]
+    assert live.poll() == []
+    written(tmp_path / FILE, {"clip_range": 0.1, "passes": 3})
+    assert live.poll() == ["clip_range 0.2 → 0.1"]
+    assert live["clip_range"] == 0.1
+    assert live.poll() == []
+    (tmp_path / FILE).unlink()
+    assert live.poll() == []
+    live["passes"] = 5  # from Python: the file follows
+    assert json.loads((tmp_path / FILE).read_text())["values"]["passes"] == 5
+    assert live.poll() == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "3",
+        '{"values": 3}',
+        '{"clip_range": 0.1}',
+        "\udcff",
+        {"clip_range": 0.1, "passes": 99},
+        {"x": 1},
+    ],
+)
+def test_a_file_that_is_wrong_in_anything_changes_nothing_and_is_told_once(tmp_path, content):
+    live = LiveHyperparameters(CONFIG)
+    live.watch(tmp_path)
+    if content == "\udcff":
+        (tmp_path / FILE).write_bytes(b"\xff\xfe\x00")
+    else:
+        written(tmp_path / FILE, content)
+    with pytest.raises(UserError) as refused:
+        live.poll()
+    assert "\n" not in str(refused.value) and str(refused.value).endswith("the values stay as they are")
+    assert live.now() == Hyperparameters.of(CONFIG)
+    assert live.poll() == []
+
+
+def test_a_change_holds_from_the_next_update_and_is_in_rows_and_checkpoints(tiny, eager, tmp_path):
+    config = tiny.replace(epochs=4, anneal_learning_rate=False)
+    trainer = PPOAgentTrainer(config)
+    lines = []
+    trainer.warn = lines.append
+    trainer.live.watch(tmp_path)
+
+    def on_epoch(row):
+        if row.epoch == 2:
+            written(tmp_path / FILE, {"learning_rate": 1e-3, "passes": 4})
+        if row.epoch == 3:
+            written(tmp_path / FILE, {"learning_rate": 5.0})
+
+    trainer.train(4, on_epoch)
+    assert [row.hp_passes for row in trainer.results] == [2, 2, 4, 4]
+    assert [row.learning_rate for row in trainer.results] == [1e-2, 1e-2, 1e-3, 1e-3]
+    assert lines[:2] == [
+        "hyperparameters: learning_rate 0.01 → 0.001 from epoch 3 on",
+        "hyperparameters: passes 2 → 4 from epoch 3 on",
+    ]
+    assert len(lines) == 3 and lines[2].startswith("warning: ") and "learning_rate is 5.0" in lines[2]
+
+    other = PPOAgentTrainer(config)
+    other.load_state(trainer.state())
+    assert other.live.values == trainer.live.values
+    trainer.close(), other.close()
+
+
+def test_entropy_and_value_coefficients_reach_the_update(tiny, eager):
+    def weights(**changes) -> list[np.ndarray]:
+        trainer = PPOAgentTrainer(tiny.replace(shared_torso=True))
+        for name, value in changes.items():
+            trainer.live[name] = value
+        trainer.train(1)
+        trainer.close()
+        return trainer.agent.network.get_weights()
+
+    plain = weights()
+    for changes in ({"entropy_coefficient": 0.5}, {"value_coefficient": 0.1}, {"clip_range": 1e-3}):
+        assert any(not np.array_equal(a, b) for a, b in zip(plain, weights(**changes))), changes
+
+
+def test_a_run_has_the_file_in_its_folder(monkeypatch, tmp_path, eager):
+    settings = "pendulum --epochs 1 --num-envs 2 --steps-per-epoch 64 --minibatch-size 32 --evaluation-episodes 0"
+    assert call(monkeypatch, program, *settings.split(), "--no-video", "--runs-folder", tmp_path) == 0
+    folder = tmp_path / "pendulum-seed0"
+    assert set(json.loads((folder / FILE).read_text())["values"]) == set(LiveHyperparameters(CONFIG).values)
+    assert run_folder.read_results(folder)["hp_passes"].tolist() == [10]

@@ -1,0 +1,208 @@
+"""One network for both heads, targets taken anew before each pass, and epochs of several updates."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium.spaces import Box, Discrete
+from numpy.testing import assert_allclose, assert_array_equal
+
+from Agent import Agent
+from common import funcs
+from common.config import PPOConfig
+from common.errors import UserError
+from common.hyperparameters import Hyperparameters
+from common.presets import PRESETS
+from PPOAgentTrainer import PPOAgentTrainer
+
+SMALL = PPOConfig(
+    env="CartPole-v1", backend="gymnasium", num_envs=2, epochs=2, steps_per_epoch=128, minibatch_size=64, passes=2,
+    hidden_sizes=(8,), learning_rate=1e-2, anneal_learning_rate=False, adopt_best=False, shared_torso=True,
+    scale_rewards=False, normalize_observations=False, normalize_advantages="none", max_gradient_norm=None,
+)  # fmt: skip
+IMAGES = Box(0, 255, (12, 12, 1), np.uint8)
+SMALL_CONVOLUTIONS = {"filters": (4, 8), "kernel_sizes": (4, 3), "strides": (2, 1)}
+
+
+def weights_of(agent: Agent) -> list[np.ndarray]:
+    return [np.array(v) for network in agent._networks.values() for v in network.trainable_variables]
+
+
+def batch_of(config: PPOConfig, eager=None):
+    """A trainer with one trajectory, its batch, and rows that take it whole."""
+    trainer = PPOAgentTrainer(config)
+    trainer._collect(_timing())
+    batch, _ = trainer._batch(trainer._scaled_rewards(), config.gamma)
+    return trainer, batch
+
+
+def _timing():
+    from common.records import Timing
+
+    return Timing()
+
+
+def test_the_halves_are_the_whole_and_share_the_torso():
+    agent = Agent(Box(-1, 1, (4,)), Discrete(2), PRESETS["cartpole-minimal"], 0)
+    # torso 4·256 + 256 = 1,280; logits 256·2 + 2 = 514; value 257
+    assert agent.network.count_params() == 1280 + 514 + 257
+    observations = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    logits, values = agent.network(observations)
+    assert_array_equal(logits, agent.actor(observations))
+    assert_array_equal(values, agent.critic(observations))
+    assert len(agent.state()["adam/0"].shape) == 0 and "actor/0" not in agent.state()
+
+
+def test_one_gradient_step_is_adam_on_the_sum_of_the_losses(eager):
+    trainer, batch = batch_of(SMALL.replace(value_coefficient=0.3, entropy_coefficient=0.02))
+    agent = trainer.agent
+    twin = Agent(Box(-9, 9, (4,)), Discrete(2), agent.config, 5)
+    twin.load_state(agent.state())
+    rows = np.arange(128, dtype=np.int32)[None]
+    agent.update(batch, rows, rows, Hyperparameters.of(agent.config)._replace(passes=1))
+    with tf.GradientTape() as tape:
+        logits, values = twin.network(batch.observations)
+        log_probs = tf.gather(tf.nn.log_softmax(logits), batch.actions[:, 0].astype(int), batch_dims=1)
+        surrogate = tf.reduce_sum(batch.weights * tf.exp(log_probs - batch.log_probs) * batch.advantages)
+        entropy = -tf.reduce_sum(tf.nn.softmax(logits) * tf.nn.log_softmax(logits), axis=1)
+        error = tf.square(values[:, 0] - batch.value_targets)
+        loss = -surrogate - 0.02 * tf.reduce_sum(batch.weights * entropy)
+        loss = (loss + 0.3 * tf.reduce_sum(batch.weights * error)) / batch.weights.sum()
+    variables = twin.network.trainable_variables
+    twin._adams["adam"].apply(tape.gradient(loss, variables), variables)
+    for ours, expected in zip(weights_of(agent), weights_of(twin)):
+        assert_allclose(ours, expected, atol=2e-5)
+    trainer.close()
+
+
+def test_one_step_targets_and_their_discounts(eager):
+    config = SMALL.replace(value_target="one_step", gamma=0.9)
+    trainer, batch = batch_of(config)
+    trajectory = trainer.experience.trajectory
+    values = trainer.agent.critic(trajectory.observations.reshape(-1, 4)).numpy().reshape(65, 2)
+    expected = trajectory.rewards + 0.9 * np.where(trajectory.terminated, 0, values[1:])
+    assert trajectory.terminated.any()
+    assert_allclose(batch.value_targets.reshape(64, 2), expected, rtol=1e-5)
+    trainer.close()
+
+
+def test_without_the_stopped_gradient_the_target_learns_too(eager):
+    """The same loss, another gradient: d/dθ of (V − r − γV')² has a part through V'."""
+    config = SMALL.replace(value_target="one_step", gamma=0.9, value_coefficient=1.0)
+    moved = []
+    for stop in (True, False):
+        trainer, batch = batch_of(config.replace(stop_target_gradient=stop))
+        rows = np.arange(128, dtype=np.int32)[None]
+        metrics = trainer.agent.update(batch, rows, rows, Hyperparameters.of(config)._replace(passes=1))
+        moved.append((metrics["loss_critic"], metrics["gradient_norm_critic"]))
+        trainer.close()
+    assert moved[0][0] == pytest.approx(moved[1][0], rel=1e-5)
+    assert moved[0][1] != pytest.approx(moved[1][1], rel=1e-3)
+
+
+def test_each_pass_has_targets_of_its_own_and_the_policy_that_acted(eager):
+    config = SMALL.replace(value_target="one_step", recompute_targets=True, passes=3, minibatch_size=128)
+    trainer = PPOAgentTrainer(config)
+    seen, update = [], trainer.agent.update
+
+    def watch(batch, *arguments):
+        seen.append(batch)
+        return update(batch, *arguments)
+
+    trainer.agent.update = watch
+    trainer.train(1)
+    assert len(seen) == 3
+    first, second, third = seen
+    assert_array_equal(first.log_probs, third.log_probs)
+    assert not np.allclose(first.value_targets, second.value_targets)
+    assert not np.allclose(second.advantages, third.advantages)
+    trainer.close()
+
+
+def test_rewards_are_counted_once_however_many_passes(eager):
+    config = SMALL.replace(recompute_targets=True, passes=3, scale_rewards=True)
+    trainer = PPOAgentTrainer(config)
+    trainer.train(1)
+    assert trainer.reward_statistics.count <= 128
+    trainer.close()
+
+
+def test_an_epoch_of_several_updates_collects_its_steps_in_parts(eager):
+    config = SMALL.replace(updates_per_epoch=4, minibatch_size=32, epochs=3)
+    trainer = PPOAgentTrainer(config)
+    results = trainer.train()
+    rows = trainer.results
+    assert [row.steps for row in rows] == [160, 288, 416]  # 128 an epoch, and the 32 before the first
+    assert trainer.experience.trajectory.rewards.shape == (16, 2)
+    lengths = sum(row.avg_steps * row.episodes for row in rows if row.episodes)
+    assert 0 < lengths <= 416
+    assert results["total_reward_epochs"][0] == pytest.approx(128, abs=12)  # 1 a step, but for resets
+    trainer.close()
+
+
+def test_a_resumed_run_of_several_updates_is_the_same(eager):
+    config = SMALL.replace(updates_per_epoch=4, minibatch_size=32, recompute_targets=True, epochs=4)
+    whole = PPOAgentTrainer(config)
+    states = {}
+    whole.train(4, lambda row: states.update({row.epoch: whole.state()}))
+    other = PPOAgentTrainer(config)
+    other.load_state(states[2])
+    other.train(2)
+    for ours, theirs in zip(weights_of(whole.agent), weights_of(other.agent)):
+        assert_array_equal(ours, theirs)
+    assert [r.total_reward for r in whole.results] == [r.total_reward for r in other.results]
+    whole.close(), other.close()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("actions", [Discrete(3), Box(-1, 1, (2,))])
+def test_images_go_through_convolutions(shared, actions, eager):
+    config = PPOConfig(shared_torso=shared, hidden_sizes=(16,), activation="relu", **SMALL_CONVOLUTIONS)
+    agent = Agent(IMAGES, actions, config, 0)
+    images = np.random.default_rng(0).integers(0, 256, (7, 12, 12, 1), dtype=np.uint8)
+    # 12 → (12 − 4) / 2 + 1 = 5 → 5 − 3 + 1 = 3: 3·3·8 = 72 features
+    assert agent.actor.get_layer("hidden_0").kernel.shape[0] == 72
+    behaviour = agent.behaviour()
+    assert behaviour.act(images).shape == (7, agent.action_size)
+    values, log_probs, _ = agent.assess(images, behaviour.act(images))
+    assert values.shape == log_probs.shape == (7,)
+    brighter = agent.critic(images // 2 + 128)
+    assert not np.allclose(brighter[:, 0], values)
+    assert agent.normalize(images) is images
+
+
+def test_breakouts_network_is_the_published_one():
+    agent = Agent(Box(0, 255, (84, 84, 4), np.uint8), Discrete(4), PRESETS["breakout"], 0)
+    assert agent.network.count_params() == 1_686_693
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"filters": (4,)}, "as many of each"),
+        ({"filters": (), "kernel_sizes": (), "strides": ()}, "as many of each"),
+        ({"strides": (0, 1, 1)}, "strides is"),
+        ({"stop_target_gradient": False}, "--value-target one_step"),
+        ({"updates_per_epoch": 3}, "multiple of 6"),
+        ({"updates_per_epoch": 4, "minibatch_size": 64}, "use --minibatch-size 32 or less"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(changes, what):
+    with pytest.raises(UserError, match=what):
+        SMALL.replace(**changes)
+
+
+def test_convolutions_that_leave_nothing_are_refused():
+    with pytest.raises(UserError, match=r"leave nothing of images of 12 × 12 pixels"):
+        Agent(IMAGES, Discrete(2), PPOConfig(), 0)
+
+
+def test_reward_to_go_across_a_cut_tail():
+    """λ = 1 is the return minus the value, bootstrapped where the epoch cuts an episode."""
+    rewards = np.array([[1.0], [1.0], [0.0], [1.0], [1.0]])
+    terminated = np.array([[False], [True], [False], [False], [False]])
+    valid = np.array([[True], [True], [False], [True], [True]])
+    values = np.array([[0.5], [0.25], [9.0], [2.0], [3.0], [4.0]])
+    none = np.zeros_like(terminated)
+    advantages = funcs.generalized_advantages(rewards, values, terminated, none, valid, 0.5, 1.0)
+    # last episode: 1 + .5·4 = 3 to go from step 4, 1 + .5·3 = 2.5 from step 3; the first ends after 1, 1 + .5
+    assert_allclose(advantages[:, 0], [1.5 - 0.5, 1.0 - 0.25, 0.0, 2.5 - 2.0, 3.0 - 3.0])
