@@ -9,7 +9,14 @@ from typing import Literal, Self
 from common.errors import UserError
 
 RewardDesignName = Literal[
-    "unchanged", "lasted_to_limit", "ends_told_apart", "steps_at_end", "steps_added_at_end", "scaled", "fall_penalty"
+    "unchanged",
+    "lasted_to_limit",
+    "ends_told_apart",
+    "steps_at_end",
+    "steps_added_at_end",
+    "scaled",
+    "sign",
+    "fall_penalty",
 ]
 MetricName = Literal["total_reward", "mean_episode_reward", "reward_times_steps", "validation"]
 
