@@ -23,7 +23,7 @@ from common.experience import Experience
 from common.make_env import make_env
 from common.networks import MAX_STD
 from common.presets import PRESETS
-from common.records import Batch, Episodes, Timing
+from common.records import Batch, Timing
 from common.results import PPOResult, from_columns, results_dictionary, to_columns
 from common.rollout import minibatch_rows, padded_rows
 from common.validation import Judge
@@ -82,6 +82,7 @@ class PPOAgentTrainer:
         last = self.epoch + (self.config.epochs if epochs is None else epochs)
         if self.experience.trajectory is None:
             self._collect(Timing())
+            self.experience.scores()  # of a policy that no epoch has trained
         while self.epoch < last:
             result = self._run_epoch(last)
             self.results.append(result)
@@ -96,17 +97,17 @@ class PPOAgentTrainer:
         """Train on the trajectory at hand, then collect the next, which scores this epoch. `last`: the final epoch."""
         timing = Timing()
         metrics = self._checked_update(self.epoch / last, timing)
-        episodes = self._collect(timing)
+        self._collect(timing)
         self.epoch += 1
         return PPOResult(
             steps=(self.epoch + 1) * self.config.steps_per_epoch,
             reward_std=float(self.reward_statistics.std) if self.config.scale_rewards else 1.0,
-            **self._judge(self.experience.scores(episodes), self.epoch, last, timing),
+            **self._judge(self.experience.scores(), self.epoch, last, timing),
             **metrics,
         )
 
-    def _collect(self, timing: Timing) -> Episodes:
-        return self.experience.collect(self.agent.behaviour(), self.epoch, timing)
+    def _collect(self, timing: Timing) -> None:
+        self.experience.collect(self.agent.behaviour(), self.epoch, timing)
 
     def _checked_update(self, progress: float, timing: Timing) -> dict[str, float]:
         """`_update`; one that came to NaN or infinity is undone, and its metrics are NaN."""

@@ -32,9 +32,9 @@ class TrainingConfig:
     """Steps after which an episode is truncated; None keeps the environment's own limit."""
     reward_design: RewardDesignName = "unchanged"
     """What is rewarded instead of the environment's own reward."""
-    backend: Literal["auto", "gymnasium", "envpool", "processes"] = "auto"
-    """Who steps the environments; auto takes EnvPool where it is installed and has the environment,
-    else Gymnasium in this process. Processes serve environments that are slow or crash: one each."""
+    backend: Literal["auto", "gymnasium", "envpool", "ale", "processes"] = "auto"
+    """Who steps the environments; auto takes ale-py for Atari and EnvPool where it is installed and has the
+    environment, else Gymnasium in this process. Processes serve environments that are slow or crash: one each."""
     num_envs: int = 16
     """Environments side by side."""
 
@@ -43,6 +43,8 @@ class TrainingConfig:
     """Rows of the table. PPO collects and trains once in each, and collects once more before the first."""
     steps_per_epoch: int = 16_384
     """Environment steps of an epoch, over all environments; a multiple of num_envs."""
+    score_window: int = 100
+    """Finished episodes over which the score, a moving mean of unshaped rewards, is taken."""
     seed: int = 0
     """Fixes weights, environments, actions and minibatches."""
     restart_environments_every: int = 0
@@ -216,6 +218,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "num_envs": (1, math.inf, "1 or more"),
     "epochs": (1, math.inf, "1 or more"),
     "steps_per_epoch": (1, math.inf, "1 or more"),
+    "score_window": (1, math.inf, "1 or more"),
     "seed": (0, 2**31 - 1, "0 to 2147483647"),
     "restart_environments_every": (0, math.inf, "0 or more"),
     "hidden_gain": (0, math.inf, "0 or more"),

@@ -74,7 +74,7 @@ class OffPolicyAgentTrainer:
     def __init__(self, config: OffPolicyConfig, name: str = "td3", description: str = "") -> None:
         self.name, self.description = name, description
         env = make_env(config.env, config.max_episode_steps)  # told apart before anything is built
-        check_continuous(config.env, env.action_space)
+        check_continuous(config.env, env.observation_space, env.action_space)
         self.config = config = config.replace(backend=resolve_backend(config.backend, config.env, env))
         agent_seed, environment_seed, sample_seed, validation_seed = (
             int(seed) for seed in np.random.SeedSequence(config.seed).generate_state(4)
@@ -139,7 +139,7 @@ class OffPolicyAgentTrainer:
 
         behaviour.random = self._acts_at_random()
         rows_per_call = max(1, config.train_every // config.num_envs)
-        episodes = self.experience.collect(behaviour, self.epoch, timing, on_rows, rows_per_call, shape_noise)
+        self.experience.collect(behaviour, self.epoch, timing, on_rows, rows_per_call, shape_noise)
         self._skipped = self._skipped + 1 if self._diverged else 0
         self.epoch += 1
         return OffPolicyResult(
@@ -147,7 +147,7 @@ class OffPolicyAgentTrainer:
             updates=self.agent.updates,
             exploration_std=std,
             replay_filled=self.replay.size,
-            **self._judge(self.experience.scores(episodes), self.epoch, last, timing),
+            **self._judge(self.experience.scores(), self.epoch, last, timing),
             **_means([] if self._diverged else tables),
         )
 
