@@ -214,7 +214,9 @@ class AleGroup:
     def __init__(self, game: str, num_envs: int, max_episode_steps: int | None, num_threads: int) -> None:
         self.num_envs = num_envs
         self.faults: list[Fault] = []  # compiled environments raise nothing
-        self._rom = gymnasium.spec(game).kwargs["game"]
+        from ale_py import AtariVectorEnv
+
+        self._make, self._rom = AtariVectorEnv, gymnasium.spec(game).kwargs["game"]
         self._options = {
             "num_threads": num_threads,
             "max_num_frames_per_episode": atari.FRAMES_A_STEP * (max_episode_steps or atari.STEP_LIMIT),
@@ -234,12 +236,10 @@ class AleGroup:
         self._envs = None
 
     def reset(self, seed: int | None) -> np.ndarray:
-        from ale_py import AtariVectorEnv
-
         seeds = None
         if seed is not None or self._envs is None:
             self.close()
-            self._envs = AtariVectorEnv(self._rom, self.num_envs, **self._options)
+            self._envs = self._make(self._rom, self.num_envs, **self._options)
             self._fire = atari.fire([action.name for action in self._envs.ale.get_action_set()])
             seeds = ((seed or 0) + np.arange(self.num_envs)) % 2**31  # [n]
         stacks, info = self._envs.reset(seed=seeds)
