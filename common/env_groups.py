@@ -212,10 +212,10 @@ class AleGroup:
     """
 
     def __init__(self, game: str, num_envs: int, max_episode_steps: int | None, num_threads: int) -> None:
-        self.num_envs = num_envs
-        self.faults: list[Fault] = []  # compiled environments raise nothing
         from ale_py import AtariVectorEnv
 
+        self.num_envs = num_envs
+        self.faults: list[Fault] = []  # compiled environments raise nothing
         self._make, self._rom = AtariVectorEnv, gymnasium.spec(game).kwargs["game"]
         self._options = {
             "num_threads": num_threads,

@@ -93,8 +93,8 @@ class Collector:
             UserError: environments failed more often than they may.
         """
         steps, num_envs = self._steps, self.envs.num_envs
-        first = self._observations[0]  # [n, *shape]
-        observations = np.empty((steps + 1, num_envs, *first.shape[1:]), first.dtype)  # [T+1, N, *shape]
+        seen = self._observations[0]  # [n, *shape]
+        observations = np.empty((steps + 1, num_envs, *seen.shape[1:]), seen.dtype)  # [T+1, N, *shape]
         noise = self._noise.standard_normal((steps, num_envs, self._action_map.noise_size), np.float32)  # [T, N, X]
         if shape_noise is not None:
             noise = shape_noise(noise)  # [T, N, A]
