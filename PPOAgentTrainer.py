@@ -91,7 +91,7 @@ class PPOAgentTrainer:
         last = self.epoch + (self.config.epochs if epochs is None else epochs)
         if self.experience.trajectory is None:
             self._collect(Timing())
-            self.experience.scores()  # of no epoch
+            self.experience.scores()  # of a policy that no epoch has trained
         while self.epoch < last:
             result = self._run_epoch(last)
             self.results.append(result)
@@ -108,7 +108,7 @@ class PPOAgentTrainer:
         updates = self.config.updates_per_epoch
         for i in range(updates):
             metrics.append(self._checked_update((self.epoch + i / updates) / last, timing))
-            self._collect(timing, begins_epoch=i == 0)
+            self._collect(timing)
         self.epoch += 1
         return PPOResult(
             steps=self.epoch * self.config.steps_per_epoch + self.config.steps_per_update,
@@ -118,8 +118,8 @@ class PPOAgentTrainer:
             **{f"hp_{name}": value for name, value in self.live.values.items()},
         )
 
-    def _collect(self, timing: Timing, begins_epoch: bool = True) -> None:
-        self.experience.collect(self.agent.behaviour(), self.epoch, timing, begins_epoch=begins_epoch)
+    def _collect(self, timing: Timing) -> None:
+        self.experience.collect(self.agent.behaviour(), self.epoch, timing)
 
     def _checked_update(self, progress: float, timing: Timing) -> dict[str, float]:
         """`_update`; one that came to NaN or infinity is undone, and its metrics are NaN."""

@@ -15,8 +15,8 @@ RewardDesignName = Literal[
     "steps_at_end",
     "steps_added_at_end",
     "scaled",
-    "fall_penalty",
     "sign",
+    "fall_penalty",
 ]
 MetricName = Literal["total_reward", "mean_episode_reward", "reward_times_steps", "validation"]
 
@@ -34,9 +34,9 @@ class TrainingConfig:
     """What is rewarded instead of the environment's own reward."""
     reward_factor: float = 0.1
     """What every reward is multiplied by; only for reward_design scaled."""
-    backend: Literal["auto", "gymnasium", "envpool", "processes"] = "auto"
-    """Who steps the environments; auto takes EnvPool where it is installed and has the environment,
-    else Gymnasium in this process. Processes serve environments that are slow or crash: one each."""
+    backend: Literal["auto", "gymnasium", "envpool", "ale", "processes"] = "auto"
+    """Who steps the environments; auto takes ale-py for Atari and EnvPool where it is installed and has the
+    environment, else Gymnasium in this process. Processes serve environments that are slow or crash: one each."""
     num_envs: int = 16
     """Environments side by side."""
 
@@ -45,14 +45,13 @@ class TrainingConfig:
     """Rows of the table. PPO collects and trains once in each, and collects once more before the first."""
     steps_per_epoch: int = 16_384
     """Environment steps of an epoch, over all environments; a multiple of num_envs."""
+    score_window: int = 100
+    """Finished episodes over which the score, a moving mean of unshaped rewards, is taken."""
     seed: int = 0
     """Fixes weights, environments, actions and minibatches."""
     restart_environments_every: int = 0
     """Epochs between restarts of all environments from a new seed, so that a resumed run need not
     repeat more than that; 0 takes what holds ten episodes of full length, and ten epochs at least."""
-
-    score_window: int = 100
-    """Episodes that the moving mean of scores goes over."""
 
     # -- faults --
     environment_restarts: int = 3
@@ -264,13 +263,13 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "num_envs": (1, math.inf, "1 or more"),
     "epochs": (1, math.inf, "1 or more"),
     "steps_per_epoch": (1, math.inf, "1 or more"),
+    "score_window": (1, math.inf, "1 or more"),
     "seed": (0, 2**31 - 1, "0 to 2147483647"),
     "restart_environments_every": (0, math.inf, "0 or more"),
     "hidden_gain": (0, math.inf, "0 or more"),
     "mean_gain": (0, math.inf, "0 or more"),
     "initial_std": (1e-6, math.inf, "above 0"),
     "reward_factor": (-math.inf, math.inf, "any"),
-    "score_window": (1, math.inf, "1 or more"),
     "updates_per_epoch": (1, math.inf, "1 or more"),
     "value_coefficient": (0, math.inf, "0 or more"),
     "gamma": (0, 1, "0 to 1"),

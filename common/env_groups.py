@@ -1,4 +1,4 @@
-"""Groups of environments that are stepped together: in this process, in processes of their own, in EnvPool.
+"""Groups of environments that are stepped together: in this process, in processes of their own, in EnvPool, in ale-py.
 
 All restart an ended environment on its next step (next-step autoreset): that step ignores its action
 and returns the reset observation.
@@ -16,10 +16,23 @@ from typing import NamedTuple, Protocol
 import gymnasium
 import numpy as np
 
+from common import atari
 from common.errors import UserError
 from common.make_env import make_env
 
-Step = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # observations, rewards, terminated, truncated
+
+class Step(NamedTuple):
+    """What a step of n environments returned.
+
+    `terminated | truncated` is not always `ended`: where a game loses a life `terminated` says that nothing may be
+    bootstrapped across it, but the game goes on, and the next step is an ordinary one.
+    """
+
+    observations: np.ndarray  # [n, *shape]
+    rewards: np.ndarray  # [n]
+    terminated: np.ndarray  # [n] bool: the task ended, or a life of it
+    truncated: np.ndarray  # [n] bool: the time was up
+    ended: np.ndarray  # [n] bool: the episode is over, the next step restarts it
 
 
 class Fault(NamedTuple):
@@ -41,7 +54,7 @@ class Group(Protocol):
     num_envs: int
     faults: list[Fault]
 
-    def reset(self, seed: int | None) -> np.ndarray: ...  # [n, S]
+    def reset(self, seed: int | None) -> np.ndarray: ...  # [n, *shape]
 
     def send(self, actions: np.ndarray) -> None: ...  # [n, *action]
 
@@ -55,26 +68,32 @@ class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
 
     Where there is one environment its general `step` takes 12% longer than this one with the walker (LOG.md).
     An environment that raises is built anew; see `Group`.
+
+    Attributes:
+        life_lost: [n] bool; the last step lost a life, by its info of that name.
     """
 
     def __init__(self, makers: list[Callable[[], gymnasium.Env]], seed: int, faults: list[Fault]) -> None:
         super().__init__(makers, copy=False)
         self._fault_seeds = np.random.default_rng(seed)
         self._faults = faults
+        self.life_lost = np.zeros(self.num_envs, bool)  # [n]
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
         """As `SyncVectorEnv.step`; the arrays it returns are used again by the next step."""
         for i, env in enumerate(self.envs):
+            info = {}
             try:
                 if self._autoreset_envs[i]:
                     self._observations[i], _ = env.reset()
                     self._rewards[i], self._terminations[i], self._truncations[i] = 0.0, False, False
                 else:
-                    self._observations[i], self._rewards[i], self._terminations[i], self._truncations[i], _ = env.step(
-                        actions[i]
+                    (self._observations[i], self._rewards[i], self._terminations[i], self._truncations[i], info) = (
+                        env.step(actions[i])
                     )
             except Exception as error:  # somebody else's code: whatever it raises is a fault of the environment
                 self._build_anew(i, error)
+            self.life_lost[i] = info.get("life_lost", False)
         self._autoreset_envs = self._terminations | self._truncations
         return self._observations, self._rewards, self._terminations, self._truncations, {}
 
@@ -130,7 +149,9 @@ class GymnasiumGroup:
         self._actions = actions
 
     def recv(self) -> Step:
-        return self._envs.step(self._actions)[:4]
+        observations, rewards, terminated, truncated, _ = self._envs.step(self._actions)
+        ended = terminated | truncated  # [n]
+        return Step(observations, rewards, terminated | self._envs.life_lost, truncated, ended)
 
     def close(self) -> None:
         if self._envs is not None:
@@ -174,12 +195,82 @@ class EnvPoolGroup:
     def recv(self) -> Step:
         state = self._pool._recv()
         observations, rewards, done, truncated = (state[i] for i in self._wanted)  # [n, S], [n], [n], [n]
-        return observations, rewards, done & ~truncated, truncated
+        return Step(observations, rewards, done & ~truncated, truncated, done | truncated)
 
     def close(self) -> None:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
+
+
+class AleGroup:
+    """ale-py's vector environment: steps in threads of its own from `send` on. A given seed always builds a new one.
+
+    Its own FIRE comes only after a restart, and its own report of lost lives hides a time limit in the same step, so
+    both are done here, as `atari.Lives` does them. Its images are Gymnasium's to the pixel, except that where the time
+    limit ends a game the newest frame is the maximum of that step's third frame and the step before.
+    """
+
+    def __init__(self, game: str, num_envs: int, max_episode_steps: int | None, num_threads: int) -> None:
+        from ale_py import AtariVectorEnv
+
+        self.num_envs = num_envs
+        self.faults: list[Fault] = []  # compiled environments raise nothing
+        self._make, self._rom = AtariVectorEnv, gymnasium.spec(game).kwargs["game"]
+        self._options = {
+            "num_threads": num_threads,
+            "max_num_frames_per_episode": atari.FRAMES_A_STEP * (max_episode_steps or atari.STEP_LIMIT),
+            "repeat_action_probability": 0.0,
+            "img_height": atari.SIZE,
+            "img_width": atari.SIZE,
+            "stack_num": atari.STACKED,
+            "frameskip": atari.FRAMES_A_STEP,
+            "noop_max": atari.IDLE_FRAMES,
+            "use_fire_reset": False,
+            "episodic_life": False,
+            "life_loss_info": False,
+            "reward_clipping": False,
+            "autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP,
+        }
+        self._images = np.empty((num_envs, atari.SIZE, atari.SIZE, atari.STACKED), np.uint8)  # [n, H, W, C]
+        self._envs = None
+
+    def reset(self, seed: int | None) -> np.ndarray:
+        seeds = None
+        if seed is not None or self._envs is None:
+            self.close()
+            self._envs = self._make(self._rom, self.num_envs, **self._options)
+            self._fire = atari.fire([action.name for action in self._envs.ale.get_action_set()])
+            seeds = ((seed or 0) + np.arange(self.num_envs)) % 2**31  # [n]
+        stacks, info = self._envs.reset(seed=seeds)
+        self._lives = info["lives"]  # [n]
+        self._ended = np.zeros(self.num_envs, bool)  # [n]
+        self._first = ~self._ended  # [n] whose next step is a life's first
+        return self._lay_out(stacks)
+
+    def send(self, actions: np.ndarray) -> None:
+        if self._fire is not None and self._first.any():
+            actions = np.where(self._first, self._fire, actions)  # [n]
+        self._envs.send(actions.astype(np.int64, copy=False))
+
+    def recv(self) -> Step:
+        """The next step; its observations are overwritten by the one after."""
+        stacks, rewards, over, truncated, info = self._envs.recv()  # [n, C, H, W], [n], [n], [n]
+        lives, restarted = info["lives"], self._ended  # [n], [n]
+        lost = (lives < self._lives) & ~restarted  # [n]
+        self._lives, self._ended, self._first = lives, over | truncated, lost | restarted
+        return Step(self._lay_out(stacks), rewards, over | lost, truncated, self._ended)
+
+    def _lay_out(self, stacks: np.ndarray) -> np.ndarray:
+        """[n, C, H, W] → [n, H, W, C]: OpenCV takes a quarter of the time of NumPy's plane by plane (LOG.md)."""
+        import cv2
+
+        for stack, image in zip(stacks, self._images):
+            cv2.merge(list(stack), image)
+        return self._images
+
+    def close(self) -> None:
+        self._envs = None  # its threads end with it
 
 
 class ProcessGroup:
@@ -214,13 +305,13 @@ class ProcessGroup:
         try:
             with _quiet_gymnasium():
                 self._envs.reset_async(seed=seed)
-                self._observations, _ = self._envs.reset_wait(self._time_limit)  # [n, S], shared with the processes
+                self._observations, _ = self._envs.reset_wait(self._time_limit)  # [n, *shape], shared
         except Exception as error:
             self._kill()
             raise cannot_start(self._env_id, error) from error
 
     def send(self, actions: np.ndarray) -> None:
-        self._before = self._observations.copy()  # [n, S]; those that do not fail write theirs all the same
+        self._before = self._observations.copy()  # [n, *shape]; those that do not fail write theirs all the same
         if self._failed:
             return  # this step resets, like any after an episode's end
         with contextlib.suppress(OSError):  # of a dead process; `recv` finds out which
@@ -230,15 +321,17 @@ class ProcessGroup:
         nothing, never = np.zeros(self.num_envs), np.zeros(self.num_envs, bool)
         if self._failed:
             self._start(int(self._fault_seeds.integers(2**31)))
-            return self._observations, nothing, never, never
+            return Step(self._observations, nothing, never, never, never)
         try:
             with _quiet_gymnasium():
-                return self._envs.step_wait(self._time_limit)[:4]
+                observations, rewards, terminated, truncated, info = self._envs.step_wait(self._time_limit)
         except Exception as error:
             self.faults += self._who_failed(error)
             self._kill()
             self._failed, self._observations = True, self._before
-            return self._before, nothing, never, ~never
+            return Step(self._before, nothing, never, ~never, ~never)
+        ended = terminated | truncated  # [n]
+        return Step(observations, rewards, terminated | info.get("life_lost", never), truncated, ended)
 
     def _who_failed(self, error: Exception) -> list[Fault]:
         """The processes that are dead or silent; else the one whose error it is, which Gymnasium has closed."""

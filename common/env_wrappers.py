@@ -4,6 +4,7 @@ Training applies the same designs to a whole epoch's arrays at once; a test hold
 The original's names: EnvWrapper_plain → UnchangedReward, EnvWrapper_01 → LastedToLimitReward,
 EnvWrapper_02 → StepsAtEndReward, EnvWrapper_03 → StepsAddedAtEndReward, EnvWrapper_04 → ScaledReward,
 EnvWrapper_05 → FallPenaltyReward; EndsToldApartReward is the correction of EnvWrapper_01.
+SignReward is new.
 """
 
 from typing import Any
@@ -84,6 +85,13 @@ class ScaledReward(ShapedReward):
         super().__init__(env, reward_designs.Scaled(factor))
 
 
+class SignReward(ShapedReward):
+    """The reward's sign."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env, reward_designs.Sign())
+
+
 class FallPenaltyReward(ShapedReward):
     """At the end `failure` where the original reward is at most `fall_reward`, else `success`."""
 
@@ -104,6 +112,7 @@ def reward_design(config: TrainingConfig) -> RewardDesign:
         "steps_at_end": reward_designs.StepsAtEnd(),
         "steps_added_at_end": reward_designs.StepsAddedAtEnd(),
         "scaled": reward_designs.Scaled(config.reward_factor),
+        "sign": reward_designs.Sign(),
         "fall_penalty": reward_designs.FallPenalty(),
     }
     return designs[config.reward_design]

@@ -4,7 +4,6 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-import gymnasium
 import imageio.v2 as imageio
 import numpy as np
 from scipy.stats import bootstrap
@@ -61,7 +60,7 @@ def evaluate(
     long ones. No generator of training is touched.
     """
     envs = [make_env(env_id, max_episode_steps) for _ in range(episodes)]
-    observations = np.stack([env.reset(seed=seed + i)[0] for i, env in enumerate(envs)])  # [E, S]
+    observations = np.stack([env.reset(seed=seed + i)[0] for i, env in enumerate(envs)])  # [E, *shape]
     noise = np.random.default_rng(seed)
     returns, lengths = np.zeros(episodes), np.zeros(episodes, dtype=np.int64)  # [E], [E]
     running = np.arange(episodes)
@@ -103,7 +102,7 @@ def film(
     Raises:
         UserError: the environment draws no pictures.
     """
-    with contextlib.closing(gymnasium.spec(env_id).make(disable_env_checker=True)) as env:
+    with contextlib.closing(make_env(env_id, max_episode_steps)) as env:
         modes = env.metadata.get("render_modes", ())
     if "rgb_array" not in modes:
         raise UserError(f"{env_id} draws no pictures (render mode rgb_array): it can be trained, not filmed")

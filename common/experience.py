@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from common import checkpoint, funcs
+from common import atari, checkpoint, funcs
 from common.config import TrainingConfig
 from common.env_wrappers import reward_design
 from common.errors import NotFiniteError
@@ -23,7 +23,7 @@ class Experience:
         seed: of the environments and of the exploration noise.
         warn: told of environments that failed.
         restart_each_epoch: the quirk of that name; see `PPOConfig`.
-        collections_per_epoch: how often an epoch collects.
+        collections_per_epoch: trajectories that make an epoch.
 
     Attributes:
         trajectory: of the last epoch; None before the first.
@@ -40,7 +40,7 @@ class Experience:
         collections_per_epoch: int = 1,
     ) -> None:
         self._config, self._warn, self._restart_each_epoch = config, warn, restart_each_epoch
-        steps = config.steps_per_epoch // config.num_envs  # T of an epoch
+        steps = config.steps_per_epoch // config.num_envs  # of an epoch in each environment
         self.envs = make_vector_env(config.env, config.num_envs, config.max_episode_steps, config.backend)
         self.collector = Collector(
             self.envs, action_map, steps // collections_per_epoch, seed, config.environment_restarts, warn
@@ -48,10 +48,11 @@ class Experience:
         self._restart_every = config.restart_environments_every or default_restart_interval(config, steps)
         self._reward_design = reward_design(config)
         self._running_returns = np.zeros((2, config.num_envs))  # [2, N] of unfinished episodes
+        self._recent = np.zeros(0)  # [≤ score_window] unshaped returns of the last episodes that ended
+        self._total_episodes = 0  # ended since training began
+        self._start_epoch()
         self.trajectory: Trajectory | None = None
         self.shaped: np.ndarray | None = None
-        self._episodes: list[Episodes] = []
-        self._totals = np.zeros(2)
 
     def collect(
         self,
@@ -61,25 +62,20 @@ class Experience:
         on_rows: OnRows | None = None,
         rows_per_call: int = 1,
         shape_noise: ShapeNoise | None = None,
-        begins_epoch: bool = True,
-    ) -> Episodes:
-        """The next epoch, or the next part of one.
+    ) -> None:
+        """The next trajectory; `scores` tells what became of all of an epoch's.
 
         Args:
             epoch: how many are over; some begin with a restart of all environments.
             on_rows, rows_per_call, shape_noise: see `Collector.collect`.
-            begins_epoch: False for all parts of an epoch but its first.
-
-        Returns:
-            The episodes that ended in it.
 
         Raises:
             NotFiniteError: an environment or the policy returned NaN or infinity.
             UserError: environments failed more often than they may.
         """
-        due = begins_epoch and epoch > 0 and epoch % self._restart_every == 0
-        if self.collector.must_restart or due:
-            self._restart([epoch])
+        first = not self._episodes  # of the epoch
+        if self.collector.must_restart or (first and epoch % self._restart_every == 0 and epoch > 0):
+            self._restart(epoch)
         elif self._restart_each_epoch and (epoch > 0 or self.trajectory is not None):
             self.collector.restart()
             self._running_returns[:] = 0.0
@@ -87,17 +83,26 @@ class Experience:
             epoch, lambda: self.collector.collect(behaviour, timing, on_rows, rows_per_call, shape_noise)
         )
         self._take_up(trajectory)
-        ended = trajectory.terminated | trajectory.truncated  # [T, N]
+        ended = trajectory.ended  # [T, N]
         if self._restart_each_epoch:  # the quirk: what is cut counts as whole
+            ended = ended.copy()  # [T, N]
             ended[-1] |= trajectory.valid[-1]
         episodes, self._running_returns = funcs.finished_episodes(
             self.shaped, trajectory.rewards, ended, trajectory.episode_steps, self._running_returns
         )
         self._episodes.append(episodes)
-        self._totals += self.shaped.sum(), trajectory.rewards[trajectory.valid].sum()
-        return episodes
+        self._total_reward += float(self.shaped.sum())
+        self._total_reward_orig += float(trajectory.rewards[trajectory.valid].sum())
+        self._recent = np.concatenate([self._recent, episodes.original_returns])[-self._config.score_window :]
+        self._total_episodes += len(episodes.lengths)
 
-    def _restart(self, when: list[int]) -> None:
+    def _start_epoch(self) -> None:
+        """Nothing is collected of it."""
+        self._episodes: list[Episodes] = []  # a trajectory each
+        self._total_reward = self._total_reward_orig = 0.0
+
+    def _restart(self, epoch: int, attempt: int = 0) -> None:
+        when = [epoch, attempt, len(self._episodes)]  # zeros at the end do not count
         seed = np.random.SeedSequence([self._config.seed, *when]).generate_state(1)[0]
         self.collector.restart(int(seed))
         self._running_returns[:] = 0.0
@@ -113,7 +118,7 @@ class Experience:
                 if self._config.on_not_finite == "stop" or attempt > self._config.environment_restarts:
                     raise
                 self._warn(f"warning: {error}; the epoch is collected anew")
-                self._restart([epoch, attempt])
+                self._restart(epoch, attempt)
 
     def _take_up(self, trajectory: Trajectory) -> None:
         """Make a trajectory the last one."""
@@ -130,32 +135,39 @@ class Experience:
         return self._reward_design(rewards, terminated, truncated, episode_steps)
 
     def scores(self) -> dict[str, float]:
-        """Columns of `EpochResult` that say how well it went, over what was collected since the last call."""
+        """The columns of `EpochResult` that say how well everything went that was collected since the last call."""
         episodes = Episodes(*(np.concatenate(columns) for columns in zip(*self._episodes)))
-        totals, self._totals, self._episodes = self._totals, np.zeros(2), []
         mean = {
             name: float(column.mean()) if len(column) else float("nan")
             for name, column in zip(Episodes._fields, episodes)
         }
-        return {
-            "total_reward": float(totals[0]),
-            "total_reward_orig": float(totals[1]),
+        columns = {
+            "total_reward": self._total_reward,
+            "total_reward_orig": self._total_reward_orig,
             "avg_reward": mean["returns"],
             "avg_reward_orig": mean["original_returns"],
             "avg_steps": mean["lengths"],
             "max_steps": float(episodes.lengths.max()) if len(episodes.lengths) else float("nan"),
             "episodes": len(episodes.lengths),
+            "score": float(self._recent.mean()) if len(self._recent) == self._config.score_window else float("nan"),
+            "total_episodes": self._total_episodes,
         }
+        self._start_epoch()
+        return columns
 
     # -- state --
 
     def state(self) -> checkpoint.State:
-        """Everything that changes, between two epochs."""
+        """Everything that changes, between two epochs: right after `scores`."""
         return checkpoint.join(
             {
                 "collector": self.collector.state(),
                 "trajectory": {} if self.trajectory is None else self.trajectory._asdict(),
-                "episodes": {"running_returns": self._running_returns},
+                "episodes": {
+                    "running_returns": self._running_returns,
+                    "recent": self._recent,
+                    "total": np.int64(self._total_episodes),
+                },
             }
         )
 
@@ -168,8 +180,13 @@ class Experience:
         self.collector.load_state(checkpoint.part(state, "collector"))
         trajectory = checkpoint.part(state, "trajectory")
         if trajectory:
+            if "ended" not in trajectory:  # written before lives were told from episodes
+                trajectory["ended"] = trajectory["terminated"] | trajectory["truncated"]  # [T, N]
             self._take_up(Trajectory(**trajectory))
         self._running_returns = state["episodes/running_returns"].copy()
+        self._recent = np.array(state.get("episodes/recent", []), np.float64)
+        self._total_episodes = int(state.get("episodes/total", 0))
+        self._start_epoch()
 
     def forget(self) -> None:
         """Throw the last trajectory away."""
@@ -186,4 +203,6 @@ def default_restart_interval(config: TrainingConfig, steps: int) -> int:
     episodes keep the share that is cut small.
     """
     limit = step_limit(config.env, config.max_episode_steps) or 1000
+    if atari.game_id(config.env) is not None:
+        limit = min(limit, atari.LONG_GAME)
     return max(10, -(-10 * limit // steps))

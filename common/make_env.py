@@ -5,15 +5,16 @@ import warnings
 
 import gymnasium
 
+from common import atari
 from common.errors import UserError
-from common.spaces import check_spaces
+from common.spaces import check_spaces, is_image
 
 
 def make_env(env_id: str, max_episode_steps: int | None = None, render_mode: str | None = None) -> gymnasium.Env:
-    """A single Gymnasium environment with its own, unshaped reward and a flat observation.
+    """A single Gymnasium environment with its own, unshaped reward and a flat observation, or an image [H, W, C].
 
     Args:
-        env_id: a registered name, as in `gymnasium.make`.
+        env_id: a registered name, as in `gymnasium.make`; Atari games are prepared by `common.atari`.
         max_episode_steps: truncate after so many steps; None keeps the environment's own limit.
         render_mode: "rgb_array" to film it.
 
@@ -23,8 +24,7 @@ def make_env(env_id: str, max_episode_steps: int | None = None, render_mode: str
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "out of date" notices are ours to settle, not the user's
-            rendering = {} if render_mode is None else {"render_mode": render_mode}  # not every one takes it
-            env = gymnasium.make(env_id, max_episode_steps=max_episode_steps, disable_env_checker=True, **rendering)
+            env = _make(env_id, max_episode_steps, render_mode)
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"{env_id} needs a package that is missing: {error}") from error
     except gymnasium.error.Error as error:
@@ -38,11 +38,22 @@ def make_env(env_id: str, max_episode_steps: int | None = None, render_mode: str
     except UserError:
         env.close()
         raise
-    if not isinstance(env.observation_space, gymnasium.spaces.Box) or len(env.observation_space.shape) != 1:
+    space = env.observation_space
+    if not is_image(space) and (not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1):
         env = gymnasium.wrappers.FlattenObservation(env)  # a Discrete number becomes one 1 among 0s
     return env
 
 
+def _make(env_id: str, max_episode_steps: int | None, render_mode: str | None) -> gymnasium.Env:
+    game = atari.game_id(env_id)
+    if game is not None:
+        return atari.make_atari(game, max_episode_steps, render_mode)
+    rendering = {} if render_mode is None else {"render_mode": render_mode}  # not every one takes it
+    return gymnasium.make(env_id, max_episode_steps=max_episode_steps, disable_env_checker=True, **rendering)
+
+
 def step_limit(env_id: str, max_episode_steps: int | None) -> int | None:
     """The limit in force: the one asked for, else the environment's own, else None."""
-    return max_episode_steps if max_episode_steps is not None else gymnasium.spec(env_id).max_episode_steps
+    if max_episode_steps is not None:
+        return max_episode_steps
+    return atari.STEP_LIMIT if atari.game_id(env_id) is not None else gymnasium.spec(env_id).max_episode_steps

@@ -1,8 +1,8 @@
 """The hand-overs between the stages; every array's shape is written here and nowhere else.
 
 T: steps of an epoch in one environment; N: environments side by side; A: action dimensions;
-S: observation dimensions; M = T·N: steps of an epoch; B: minibatch; E: finished episodes;
-K: any number of samples.
+S: observation dimensions, or H, W, C of images, which are uint8; M = T·N: steps of an epoch; B: minibatch;
+E: finished episodes; K: any number of samples.
 """
 
 from dataclasses import dataclass
@@ -18,11 +18,12 @@ class Trajectory(NamedTuple):
     its action, so it is not `valid`; its observation is the ended episode's true final one.
     """
 
-    observations: np.ndarray  # [T+1, N, S] float32; row T is where the epoch stopped
+    observations: np.ndarray  # [T+1, N, S] float32 or uint8; row T is where the epoch stopped
     actions: np.ndarray  # [T, N, A] float32, as drawn: before clipping to the environment's bounds
     rewards: np.ndarray  # [T, N] float64, the environment's own
-    terminated: np.ndarray  # [T, N] bool: the task ended, nothing follows
+    terminated: np.ndarray  # [T, N] bool: the task ended, or a life of it: nothing that follows is to count
     truncated: np.ndarray  # [T, N] bool: the time was up, the task would have gone on
+    ended: np.ndarray  # [T, N] bool: the episode is over; terminated or truncated, but not where only a life was lost
     valid: np.ndarray  # [T, N] bool: False on autoreset steps
     episode_steps: np.ndarray  # [T, N] int64: steps of the episode so far, this one included
 

@@ -32,6 +32,8 @@ class EpochResult:
     avg_steps: float = column("episodes")  # per finished episode
     max_steps: float = column("episodes")  # of the longest of them
     episodes: int = column("episodes")  # finished in this epoch
+    score: float = column("reward")  # mean unshaped reward of the last `score_window` episodes; NaN before so many
+    total_episodes: int = column("episodes")  # finished since training began
     is_best: bool
     seconds: float = column("time", timing=True)  # of all below
     seconds_environment: float = column("time", timing=True)

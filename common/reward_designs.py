@@ -84,6 +84,14 @@ class Scaled:
 
 
 @dataclass(frozen=True)
+class Sign:
+    """−1, 0 or +1, the reward's sign: games that count in ones and in thousands become alike (Mnih et al. 2015)."""
+
+    def __call__(self, rewards, terminated, truncated, steps):
+        return np.sign(np.asarray(rewards, dtype=np.float64))
+
+
+@dataclass(frozen=True)
 class FallPenalty:
     """At the end −1 where the original reward says it fell, +1 otherwise."""
 

@@ -13,7 +13,7 @@ from common.env_groups import Group
 from common.errors import NotFiniteError, UserError
 from common.records import Timing, Trajectory
 from common.spaces import ActionMap
-from common.vector_env import VectorEnv
+from common.vector_env import VectorEnv, own_observations
 
 OnRows = Callable[[slice, Trajectory], None]
 ShapeNoise = Callable[[np.ndarray], np.ndarray]
@@ -68,7 +68,7 @@ class Collector:
         self._reset(seed)
 
     def _reset(self, seed: int | None) -> None:
-        self._observations = [np.array(o, dtype=np.float32) for o in self.envs.reset(seed)]  # [n, S] a group
+        self._observations = self.envs.reset(seed)  # [n, *shape] a group
         self._ended = np.zeros(self.envs.num_envs, dtype=bool)  # [N] by the step before
         self._episode_steps = np.zeros(self.envs.num_envs, dtype=np.int64)  # [N] so far
 
@@ -93,7 +93,8 @@ class Collector:
             UserError: environments failed more often than they may.
         """
         steps, num_envs = self._steps, self.envs.num_envs
-        observations = np.empty((steps + 1, num_envs, self._observations[0].shape[1]), np.float32)  # [T+1, N, S]
+        seen = self._observations[0]  # [n, *shape]
+        observations = np.empty((steps + 1, num_envs, *seen.shape[1:]), seen.dtype)  # [T+1, N, *shape]
         noise = self._noise.standard_normal((steps, num_envs, self._action_map.noise_size), np.float32)  # [T, N, X]
         if shape_noise is not None:
             noise = shape_noise(noise)  # [T, N, A]
@@ -101,9 +102,10 @@ class Collector:
         rewards = np.empty((steps, num_envs))  # [T, N]
         terminated = np.empty((steps, num_envs), bool)  # [T, N]
         truncated = np.empty((steps, num_envs), bool)  # [T, N]
+        ended = np.empty((steps, num_envs), bool)  # [T, N]
         valid = np.empty((steps, num_envs), bool)  # [T, N]
         episode_steps = np.empty((steps, num_envs), np.int64)  # [T, N]
-        trajectory = Trajectory(observations, actions, rewards, terminated, truncated, valid, episode_steps)
+        trajectory = Trajectory(observations, actions, rewards, terminated, truncated, ended, valid, episode_steps)
         done = 0  # rows that are complete
         groups = list(zip(self.envs.groups, self.envs.columns))
         clock = time.perf_counter
@@ -117,10 +119,11 @@ class Collector:
                     began = clock()
                     if t > 0:
                         received = group.recv()
-                        observations[t, columns] = received[0]
-                        rewards[t - 1, columns] = received[1]
-                        terminated[t - 1, columns] = received[2]
-                        truncated[t - 1, columns] = received[3]
+                        observations[t, columns] = received.observations
+                        rewards[t - 1, columns] = received.rewards
+                        terminated[t - 1, columns] = received.terminated
+                        truncated[t - 1, columns] = received.truncated
+                        ended[t - 1, columns] = received.ended
                         if group.faults:
                             self._note_faults(group, columns.start, t - 1)
                     arrived = clock()
@@ -147,7 +150,7 @@ class Collector:
         """Fill in what follows from the ends of episodes, and look for numbers that are none."""
         if rows.start == rows.stop:
             return
-        ended = trajectory.terminated[rows] | trajectory.truncated[rows]  # [K, N]
+        ended = trajectory.ended[rows]  # [K, N]
         trajectory.valid[rows] = ~np.concatenate([self._ended[None], ended[:-1]])  # [K, N]
         trajectory.episode_steps[rows] = funcs.episode_steps(trajectory.valid[rows], self._episode_steps)  # [K, N]
         self._ended = ended[-1]
@@ -215,8 +218,8 @@ class Collector:
             for step in actions:
                 for group, columns in groups:
                     group.send(self._action_map(step[columns]))
-                observations = [group.recv()[0] for group, _ in groups]
-            self._observations = [np.array(o, dtype=np.float32) for o in observations]
+                observations = [group.recv().observations for group, _ in groups]
+            self._observations = [own_observations(o) for o in observations]  # [n, *shape] a group
             self._since_seed.append(actions)
         if not all(np.array_equal(o, state[f"observations/{i}"]) for i, o in enumerate(self._observations)):
             raise UserError(
@@ -228,8 +231,8 @@ class Collector:
 
 
 def _not_finite(observations: np.ndarray, first_env: int, t: int) -> str:
-    """Whose fault an action that is no number is; observations: [n, S]."""
-    faulty = np.flatnonzero(~np.isfinite(observations).all(axis=-1))
+    """Whose fault an action that is no number is; observations: [n, *shape]."""
+    faulty = np.flatnonzero(~np.isfinite(observations.reshape(len(observations), -1)).all(axis=-1))
     if len(faulty):
         return _environment_fault(first_env + faulty[0], "observation", t - 1)
     return f"the policy returned NaN or infinity at step {t} of the epoch: training diverged; lower --learning-rate"
@@ -244,7 +247,9 @@ def _environment_fault(n: int, what: str, step: int) -> str:
 
 
 def _check_finite(arrays: np.ndarray, what: str, first: int) -> None:
-    """arrays: [rows, N, X]; `first`: step of the first row, -1 for what a reset returned."""
+    """arrays: [rows, N, X], or images; `first`: step of the first row, -1 for what a reset returned."""
+    if np.issubdtype(arrays.dtype, np.integer):
+        return  # whole numbers are finite
     finite = np.isfinite(arrays).all(axis=-1)  # [rows, N]
     if not finite.all():
         row, n = np.argwhere(~finite)[0]

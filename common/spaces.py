@@ -85,10 +85,10 @@ def check_spaces(env_id: str, observation_space: gymnasium.Space, action_space: 
             f"{env_id} has observations of type {type(observation_space).__name__}; supported are Box, Discrete, "
             "MultiDiscrete, MultiBinary, and Dict or Tuple of those: choose another --env"
         )
-    if observation_space.dtype == np.uint8 and len(observation_space.shape) >= 2:
+    if observation_space.dtype == np.uint8 and len(observation_space.shape or ()) not in (0, 1, 3):
         raise UserError(
-            f"{env_id} has image observations {observation_space.shape}; supported are observations "
-            "of numbers, not images: choose another --env"
+            f"{env_id} has image observations {observation_space.shape}; supported are images of height, width and "
+            "channels: choose another --env"
         )
     if not isinstance(action_space, (gymnasium.spaces.Box, *DISCRETE)):
         raise UserError(
@@ -97,8 +97,18 @@ def check_spaces(env_id: str, observation_space: gymnasium.Space, action_space: 
         )
 
 
-def check_continuous(env_id: str, action_space: gymnasium.Space) -> None:
-    """Raises UserError where a deterministic policy has nothing to name."""
+def is_image(space: gymnasium.Space) -> bool:
+    """Whether observations are images [H, W, C] uint8."""
+    return isinstance(space, gymnasium.spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
+
+
+def check_continuous(env_id: str, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
+    """Raises UserError where a deterministic policy has nothing to name, or there are images, which it cannot see."""
+    if is_image(observation_space):
+        raise UserError(
+            f"{env_id} has image observations {observation_space.shape}; this method needs observations of numbers: "
+            "choose another --env, or train it with python PPOAgentTrainer.py"
+        )
     if not isinstance(action_space, gymnasium.spaces.Box):
         raise UserError(
             f"{env_id} has actions of type {type(action_space).__name__}; this method needs Box actions: "

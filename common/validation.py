@@ -81,15 +81,16 @@ def validate(behaviour: Behaviour, action_map: ActionMap, envs: VectorEnv, seed:
     Every call with the same seed plays on the same N terrains, so that two agents' scores differ by what
     the agents do. An environment whose episode is over steps on, uncounted, until its group's last one is.
     """
-    observations = [np.array(o, np.float32) for o in envs.reset(seed)]  # [n, S] a group
+    observations = envs.reset(seed)  # [n, *shape] a group
     returns, running = np.zeros(envs.num_envs), np.ones(envs.num_envs, bool)  # [N], [N]
     active = list(zip(envs.groups, envs.columns, observations))
     while active:
         for group, _, seen in active:
             group.send(action_map(behaviour.act(seen)))
         for group, columns, seen in active:
-            seen[:], rewards, terminated, truncated = group.recv()
-            returns[columns] += np.where(running[columns], rewards, 0.0)
-            running[columns] &= ~(terminated | truncated)
+            step = group.recv()
+            seen[:] = step.observations
+            returns[columns] += np.where(running[columns], step.rewards, 0.0)
+            running[columns] &= ~step.ended
         active = [(group, columns, seen) for group, columns, seen in active if running[columns].any()]
     return float(returns.mean())

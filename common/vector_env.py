@@ -5,7 +5,8 @@ import os
 import gymnasium
 import numpy as np
 
-from common.env_groups import EnvPoolGroup, Group, GymnasiumGroup, ProcessGroup
+from common import atari
+from common.env_groups import AleGroup, EnvPoolGroup, Group, GymnasiumGroup, ProcessGroup
 from common.errors import UserError
 from common.make_env import step_limit
 
@@ -20,28 +21,40 @@ class VectorEnv:
         self.num_envs = int(ends[-1])
 
     def reset(self, seed: int | None = None) -> list[np.ndarray]:
-        """Restarts every environment; first observations by group, each [n, S]. None keeps the generators."""
+        """Restarts every environment; `own_observations` of each group. Without a seed the generators go on."""
         seeds = [None] * len(self.groups)
         if seed is not None:
             seeds = [int(s) % 2**31 for s in np.random.SeedSequence(seed).generate_state(len(self.groups))]
-        return [group.reset(s) for group, s in zip(self.groups, seeds)]
+        return [own_observations(group.reset(s)) for group, s in zip(self.groups, seeds)]
 
     def close(self) -> None:
         for group in self.groups:
             group.close()
 
 
+def own_observations(observations: np.ndarray) -> np.ndarray:
+    """A copy [n, *shape] that no group writes to: images stay uint8, all other numbers become float32."""
+    image = observations.dtype == np.uint8 and observations.ndim == 4
+    return np.array(observations, np.uint8 if image else np.float32)
+
+
 def resolve_backend(backend: str, env_id: str, env: gymnasium.Env) -> str:
-    """What "auto" stands for: "envpool" where it is installed and carries the environment, else "gymnasium".
+    """What "auto" stands for: "ale" for Atari, "envpool" for what EnvPool carries, where those are installed.
+
+    Else it is "gymnasium".
 
     Args:
         env: one of them; EnvPool's observations are taken as they are, so they must need no flattening.
 
     Raises:
-        UserError: EnvPool was asked for by name but is missing, or does not carry the environment.
+        UserError: the backend that was asked for by name is missing, or does not carry the environment.
     """
     if backend in ("gymnasium", "processes"):
         return backend
+    if atari.game_id(env_id) is not None:
+        return _resolve_atari(backend, env_id)
+    if backend == "ale":
+        raise UserError(f"backend ale steps Atari games, and {env_id} is none: use --backend auto")
     try:
         import envpool
     except ImportError:
@@ -59,6 +72,16 @@ def resolve_backend(backend: str, env_id: str, env: gymnasium.Env) -> str:
     raise UserError(f"EnvPool does not carry {env_id}, or not with flat observations: use --backend gymnasium")
 
 
+def _resolve_atari(backend: str, env_id: str) -> str:
+    if backend == "envpool":
+        raise UserError(f"{env_id} is prepared here in another way than in EnvPool: use --backend ale")
+    if atari.has_vector_environment():
+        return "ale"
+    if backend == "auto":
+        return "gymnasium"
+    raise UserError(f"{env_id}: this ale-py has no vector environment: use --backend gymnasium")
+
+
 def make_vector_env(
     env_id: str, num_envs: int, max_episode_steps: int | None, backend: str, groups: int | None = None
 ) -> VectorEnv:
@@ -66,7 +89,7 @@ def make_vector_env(
 
     Args:
         backend: as `resolve_backend` returns it.
-        groups: how many, of sizes as equal as can be; None makes two that take turns on EnvPool, one on
+        groups: how many, of sizes as equal as can be; None makes two that take turns, but one on
             Gymnasium, whose environments step in this thread anyway.
     """
     if groups is None:
@@ -78,4 +101,7 @@ def make_vector_env(
         return VectorEnv([ProcessGroup(env_id, size, max_episode_steps) for size in sizes])
     max_episode_steps = step_limit(env_id, max_episode_steps)  # EnvPool's own are not always Gymnasium's
     threads = max(1, (os.cpu_count() or 1) // len(sizes))
+    if backend == "ale":
+        game = atari.game_id(env_id)
+        return VectorEnv([AleGroup(game, size, max_episode_steps, min(threads, size)) for size in sizes])
     return VectorEnv([EnvPoolGroup(env_id, size, max_episode_steps, min(threads, size)) for size in sizes])

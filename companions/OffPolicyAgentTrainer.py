@@ -75,7 +75,7 @@ class OffPolicyAgentTrainer:
     def __init__(self, config: OffPolicyConfig, name: str = "td3", description: str = "") -> None:
         self.name, self.description = name, description
         env = make_env(config.env, config.max_episode_steps)  # told apart before anything is built
-        check_continuous(config.env, env.action_space)
+        check_continuous(config.env, env.observation_space, env.action_space)
         self.config = config = config.replace(backend=resolve_backend(config.backend, config.env, env))
         agent_seed, environment_seed, sample_seed, validation_seed = (
             int(seed) for seed in np.random.SeedSequence(config.seed).generate_state(4)

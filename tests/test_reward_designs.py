@@ -102,6 +102,10 @@ BY_HAND = {
         lambda env: W.ScaledReward(env),
         [[0.05, -0.025, -10], [0.05, 0.2, 3], [0.1, -10, 0.025, 0.05], [0.1, 0.1, 0.1, -10]],
     ),
+    "sign": (
+        lambda env: W.SignReward(env),
+        [[1, -1, -1], [1, 1, 1], [1, -1, 1, 1], [1, 1, 1, -1]],
+    ),
     # −1 where the last reward is −100, else +1
     "fall_penalty": (
         lambda env: W.FallPenaltyReward(env),
@@ -188,12 +192,21 @@ def test_a_design_on_the_arrays_of_an_epoch_equals_its_wrapper_step_by_step(name
         ("steps_at_end", W.StepsAtEndReward),
         ("steps_added_at_end", W.StepsAddedAtEndReward),
         ("scaled", W.ScaledReward),
+        ("sign", W.SignReward),
         ("fall_penalty", W.FallPenaltyReward),
     ],
 )
 def test_a_settings_name_means_the_wrappers_design(name, wrapper):
     config = PPOConfig(reward_design=name, max_episode_steps=2000)
     assert reward_design(config) == wrapper(ScriptedEnv(SCRIPT)).design
+
+
+def test_no_reward_has_no_sign():
+    assert reward_design(PPOConfig(reward_design="sign"))(np.array([0.0, -3, 7]), False, False, 1).tolist() == [
+        0,
+        -1,
+        1,
+    ]
 
 
 def test_lasting_to_the_limit_means_the_runs_own_limit():

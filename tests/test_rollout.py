@@ -11,7 +11,7 @@ from gymnasium.vector import SyncVectorEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.env_groups import BoxVectorEnv, EnvPoolGroup, GymnasiumGroup
+from common.env_groups import BoxVectorEnv, EnvPoolGroup, GymnasiumGroup, Step
 from common.errors import UserError
 from common.make_env import make_env
 from common.records import Timing, Trajectory
@@ -115,6 +115,7 @@ def assert_rows(trajectory: Trajectory, expected: np.ndarray, last: list[int], n
     assert trajectory.rewards[:, n].tolist() == expected[:, 2].tolist()
     for i, name in enumerate(("terminated", "truncated", "valid"), start=3):
         assert getattr(trajectory, name)[:, n].tolist() == expected[:, i].astype(bool).tolist(), name
+    assert trajectory.ended[:, n].tolist() == (expected[:, 3] + expected[:, 4] > 0).tolist()
     assert trajectory.episode_steps[:, n].tolist() == expected[:, 6].tolist()
 
 
@@ -165,6 +166,7 @@ def test_records_have_the_documented_shapes_and_types():
         "rewards": ((7, 3), np.float64),
         "terminated": ((7, 3), bool),
         "truncated": ((7, 3), bool),
+        "ended": ((7, 3), bool),
         "valid": ((7, 3), bool),
         "episode_steps": ((7, 3), np.int64),
     }
@@ -207,7 +209,7 @@ class LoggingGroup:
         self.log.append(("recv", self.number))
         self.t += 1
         never = np.zeros(self.num_envs, bool)
-        return self._observations(), 100.0 * self.number + np.arange(self.num_envs), never, never
+        return Step(self._observations(), 100.0 * self.number + np.arange(self.num_envs), never, never, never)
 
     def close(self):
         self.log.append(("close", self.number))
@@ -430,7 +432,7 @@ def test_envpools_native_interface_steps_as_its_public_one(env_id):
         actions = rng.uniform(-1, 1, (3, *public.action_space.shape))
         group.send(actions)
         expected = public.step(actions.astype(np.float32))
-        for ours, theirs in zip(group.recv(), expected, strict=False):
+        for ours, theirs in zip(group.recv()[:4], expected, strict=False):
             np.testing.assert_array_equal(ours, theirs)
             assert ours.dtype == theirs.dtype
     group.close()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from common.spaces import BoxMap, action_map, check_spaces, choices
+from common.spaces import BoxMap, action_map, check_continuous, check_spaces, choices, is_image
 
 fast = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 INF = np.inf
@@ -112,8 +112,25 @@ def test_numeric_boxes_are_accepted(observations):
     check_spaces("Some-v0", observations, Box(-1, 1, (2,)))
 
 
-@pytest.mark.parametrize("shape", [(84, 84), (96, 96, 3)])
-def test_image_observations_are_refused(shape):
+@pytest.mark.parametrize("shape", [(84, 84, 4), (96, 96, 3), (12, 12, 1)])
+def test_images_are_accepted_but_not_by_a_method_that_cannot_see(shape):
+    images, actions = Box(0, 255, shape, np.uint8), Box(-1, 1, (2,))
+    assert is_image(images)
+    check_spaces("Some-v0", images, actions)
+    with pytest.raises(UserError, match=r"Some-v0 has image observations .*PPOAgentTrainer") as refusal:
+        check_continuous("Some-v0", images, actions)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "space", [Box(0, 255, (128,), np.uint8), Box(0, 1, (8, 8, 3)), Discrete(3), MultiBinary((2, 2, 2))]
+)
+def test_other_spaces_are_no_images(space):
+    assert not is_image(space)
+
+
+@pytest.mark.parametrize("shape", [(84, 84), (4, 84, 84, 3)])
+def test_images_of_other_shapes_are_refused(shape):
     with pytest.raises(UserError, match=r"Some-v0 has image observations .*--env"):
         check_spaces("Some-v0", Box(0, 255, shape, np.uint8), Box(-1, 1, (2,)))
 

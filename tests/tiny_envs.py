@@ -278,7 +278,73 @@ class Wide(gymnasium.Env):
         return np.ones(512, np.float32), float(action[0]), False, False, {}
 
 
+class Dot(gymnasium.Env):
+    """Name the third of the image that the dot is in: reward 1 where the action does; eight steps an episode.
+
+    The image is 12 × 12 × 1. Guessing scores 2.67, knowing 8.
+    """
+
+    observation_space = Box(0, 255, (12, 12, 1), np.uint8)
+    action_space = Discrete(3)
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def _observe(self):
+        row, self._column = self.np_random.integers(12, size=2)
+        self._image = np.zeros((12, 12, 1), np.uint8)
+        self._image[row, self._column] = 255
+        return self._image
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        reward = float(action == self._column // 4)
+        self._steps += 1
+        return self._observe(), reward, self._steps == 8, False, {}
+
+    def render(self):
+        return np.repeat(np.repeat(self._image, 4, 0), 4, 1).repeat(3, 2)
+
+
+class Lives(gymnasium.Env):
+    """Games of three lives of two steps each that pay 1, 2, 3, …; the last life's end is the game's.
+
+    A `short` one's time is up after four steps. The image's first number is the step.
+    """
+
+    observation_space = Box(0, 255, (4, 4, 1), np.uint8)
+    action_space = Discrete(2)
+
+    def __init__(self, render_mode=None, short=False):
+        self.render_mode, self.short = render_mode, short
+
+    def _observe(self):
+        image = np.zeros((4, 4, 1), np.uint8)
+        image[0, 0] = self._steps
+        return image
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        self._steps += 1
+        out_of_time = self.short and self._steps == 4
+        info = {"life_lost": self._steps % 2 == 0}
+        return self._observe(), float(self._steps), self._steps == 6, out_of_time, info
+
+
 gymnasium.register("tests/Target-v0", Target)
+gymnasium.register("tests/Dot-v0", Dot)
+gymnasium.register("tests/Lives-v0", Lives)
+gymnasium.register("tests/LivesShort-v0", Lives, kwargs={"short": True})
 gymnasium.register("tests/Endless-v0", Endless, max_episode_steps=5)
 gymnasium.register("tests/Schedule-v0", Schedule)
 gymnasium.register("tests/Lengths-v0", Lengths)

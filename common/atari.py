@@ -1,0 +1,132 @@
+"""Atari games of the Arcade Learning Environment, prepared as DQN's were (Mnih et al. 2015), as images [84, 84, 4].
+
+Four frames a step, the last two pooled by their maximum, grey, 84 × 84, the last four steps' images stacked with the
+newest last, up to 30 idle frames after a restart, no sticky actions. Rewards are the game's own points and an episode
+is a whole game, of 27,000 steps (30 minutes of play) at most.
+
+Two things are done about lives, in training and in evaluation alike:
+
+- The first step of a life presses FIRE in place of the action where the game has that button: without it Breakout
+  serves no ball, and a policy that never fires would stand there for the rest of the game.
+- The step that loses a life reports it. Training takes that for a termination, so that nothing is bootstrapped across
+  it, but the game goes on with the next step; see `common.env_groups.Step`.
+
+There are two ways to step them: `make_atari` with Gymnasium's wrappers, and `common.env_groups.AleGroup` with ale-py's
+own vector environment, which needs no Python between frames.
+"""
+
+import re
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from common.errors import UserError
+
+FRAMES_A_STEP = 4
+STACKED = 4
+SIZE = 84  # pixels, of both sides
+IDLE_FRAMES = 30  # at most, after a restart
+STEP_LIMIT = 27_000
+LONG_GAME = 2_500  # steps; few games last longer, so a resumed run need not wait for ten of the limit's length
+NAMES = re.compile(r"(?:ALE/)?([A-Z]\w*?)(?:NoFrameskip|Deterministic)?(?:-v[045])?")
+MISSING = "Atari needs packages that are missing: run 'pip install -r requirements/atari.txt'"
+
+
+def game_id(env_id: str) -> str | None:
+    """The id that ale-py has for a game, `ALE/Breakout-v5`, or None for another environment.
+
+    `Breakout`, `Breakout-v4` and `BreakoutNoFrameskip-v4` mean the same: what tells these apart, frames a step and
+    sticky actions, is settled here.
+
+    Raises:
+        UserError: it names a game, but ale-py is not installed.
+    """
+    certain = env_id.startswith("ALE/") or "NoFrameskip" in env_id
+    known = gymnasium.registry.get(env_id)
+    if known is not None and not str(known.entry_point).startswith("ale_py"):
+        return None
+    match = NAMES.fullmatch(env_id)
+    if match is None and not certain:
+        return None
+    try:
+        import ale_py  # noqa: F401  registers its games
+    except ImportError as error:
+        if certain:
+            raise UserError(f"{env_id}: {MISSING}") from error
+        return None
+    name = f"ALE/{match[1]}-v5" if match else env_id
+    return name if certain or name in gymnasium.registry else None
+
+
+def make_atari(game: str, max_episode_steps: int | None = None, render_mode: str | None = None) -> gymnasium.Env:
+    """One game.
+
+    Args:
+        game: as `game_id` returns it.
+        max_episode_steps: truncate after so many steps; None takes 27,000.
+        render_mode: "rgb_array" to film it.
+
+    Raises:
+        gymnasium.error.Error: there is no such game.
+        UserError: OpenCV is missing.
+    """
+    env = gymnasium.make(
+        game,
+        frameskip=1,
+        repeat_action_probability=0.0,
+        max_num_frames_per_episode=0,  # steps are limited below
+        render_mode=render_mode,
+        disable_env_checker=True,
+    )
+    try:
+        env = gymnasium.wrappers.AtariPreprocessing(env, IDLE_FRAMES, FRAMES_A_STEP, SIZE)
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise UserError(f"{game}: {MISSING}") from error
+    env = Lives(env)
+    env = gymnasium.wrappers.FrameStackObservation(env, STACKED, padding_type="zero")  # [4, 84, 84]
+    space = gymnasium.spaces.Box(0, 255, (SIZE, SIZE, STACKED), np.uint8)
+    env = gymnasium.wrappers.TransformObservation(env, _channels_last, space)  # [84, 84, 4]
+    return gymnasium.wrappers.TimeLimit(env, max_episode_steps or STEP_LIMIT)
+
+
+def _channels_last(frames: np.ndarray) -> np.ndarray:
+    return np.moveaxis(frames, 0, -1)  # [84, 84, 4]
+
+
+class Lives(gymnasium.Wrapper):
+    """Presses FIRE in the first step of each life; `info["life_lost"]` says that the step lost one."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self.metadata = {**env.metadata, "render_fps": 60 // FRAMES_A_STEP}  # a picture a step
+        self._fire = fire(env.unwrapped.get_action_meanings())
+        self._lives, self._first = 0, True
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(**kwargs)
+        self._lives, self._first = info["lives"], True
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        if self._first and self._fire is not None:
+            action = self._fire
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._first = info["lives"] < self._lives
+        self._lives = info["lives"]
+        return observation, reward, terminated, truncated, {**info, "life_lost": self._first}
+
+
+def fire(meanings: list[str]) -> int | None:
+    """The number of the action FIRE, where the game has it."""
+    return meanings.index("FIRE") if "FIRE" in meanings else None
+
+
+def has_vector_environment() -> bool:
+    """Whether ale-py is installed with its vector environment, which not every platform's wheel has."""
+    try:
+        import ale_py
+        import cv2  # noqa: F401  `common.env_groups.AleGroup` lays images out with it
+    except ImportError:
+        return False
+    return hasattr(ale_py, "ALEVectorInterface")

@@ -1,0 +1,255 @@
+"""Breakout by ale-py's vector environment and by Gymnasium's wrappers."""
+
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+
+from common import atari
+from common.env_groups import AleGroup, GymnasiumGroup
+from common.errors import UserError
+from common.evaluation import evaluate, film
+from common.make_env import make_env, step_limit
+from common.records import Timing
+from common.rollout import Collector
+from common.spaces import action_map
+from common.vector_env import make_vector_env, resolve_backend
+
+pytest.importorskip("ale_py")
+pytest.importorskip("cv2")
+
+BREAKOUT = "ALE/Breakout-v5"
+ACTIONS = action_map(Discrete(4))
+
+
+class Random:
+    """Acts by the noise it is given, whatever it sees; without noise it does nothing at all."""
+
+    def act(self, observations, noise=None):
+        assert observations.dtype == np.uint8
+        assert observations.shape[1:] == (84, 84, 4)
+        if noise is None:
+            return np.zeros((len(observations), 1), np.float32)
+        return noise.argmax(axis=1)[:, None].astype(np.float32)  # [n, 1]
+
+
+class Idle(Random):
+    """Never presses a button."""
+
+    def act(self, observations, noise=None):
+        return super().act(observations)
+
+
+def collector(steps, num_envs=2, limit=None, backend="ale", seed=0):
+    return Collector(make_vector_env(BREAKOUT, num_envs, limit, backend), ACTIONS, steps, seed)
+
+
+# -- names --
+
+
+@pytest.mark.parametrize("name", [BREAKOUT, "Breakout", "Breakout-v4", "BreakoutNoFrameskip-v4", "Breakout-v0"])
+def test_a_game_has_several_names(name):
+    assert atari.game_id(name) == BREAKOUT
+    assert step_limit(name, None) == 27_000
+    assert step_limit(name, 50) == 50
+
+
+@pytest.mark.parametrize("name", ["Pendulum-v1", "tests/Dot-v0", "Nothing-v0", "CartPole", "nothing at all"])
+def test_others_are_no_games(name):
+    assert atari.game_id(name) is None
+
+
+@pytest.mark.parametrize("name", ["ALE/Brekout-v5", "BrekoutNoFrameskip-v4"])
+def test_a_game_that_there_is_not_is_refused_with_near_names(name):
+    with pytest.raises(UserError, match=r"unknown environment .*did you mean .*Breakout"):
+        make_env(name)
+
+
+@pytest.mark.parametrize("package", ["ale_py", "cv2"])
+def test_a_missing_package_is_named_in_one_line(package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)  # importing it raises ImportError
+    assert not atari.has_vector_environment()
+    with pytest.raises(UserError, match=r"ALE/Breakout-v5: .*requirements/atari.txt") as refusal:
+        make_env(BREAKOUT)
+    assert "\n" not in str(refusal.value)
+
+
+def test_backends(monkeypatch):
+    env = make_env("Pendulum-v1")
+    assert resolve_backend("auto", BREAKOUT, env) == resolve_backend("ale", "Breakout-v4", env) == "ale"
+    assert resolve_backend("gymnasium", BREAKOUT, env) == "gymnasium"
+    with pytest.raises(UserError, match="use --backend ale"):
+        resolve_backend("envpool", BREAKOUT, env)
+    with pytest.raises(UserError, match="Pendulum-v1 is none"):
+        resolve_backend("ale", "Pendulum-v1", env)
+    monkeypatch.setattr(atari, "has_vector_environment", lambda: False)
+    assert resolve_backend("auto", BREAKOUT, env) == "gymnasium"
+    with pytest.raises(UserError, match="use --backend gymnasium"):
+        resolve_backend("ale", BREAKOUT, env)
+
+
+# -- one game --
+
+
+def test_a_single_game_is_prepared():
+    env = make_env("Breakout", max_episode_steps=6)
+    assert env.observation_space == Box(0, 255, (84, 84, 4), np.uint8)
+    assert env.action_space == Discrete(4)
+    observation, info = env.reset(seed=0)
+    assert observation.dtype == np.uint8
+    assert not observation[..., :3].any()  # nothing was before
+    assert observation[..., 3].any()
+    frames, ends = [info["episode_frame_number"]], []
+    for _ in range(6):
+        before = observation
+        observation, _, terminated, truncated, info = env.step(0)
+        np.testing.assert_array_equal(observation[..., :3], before[..., 1:])  # the newest is the last
+        frames.append(info["episode_frame_number"])
+        ends.append((terminated, truncated))
+    assert np.diff(frames).tolist() == [4] * 6
+    assert ends == [(False, False)] * 5 + [(False, True)]
+    env.close()
+
+
+def test_a_policy_that_never_fires_still_plays_all_five_lives():
+    played = evaluate(Random(), ACTIONS, BREAKOUT, 1000, 1, deterministic=True)
+    assert played.lengths[0] < 300  # five balls fall
+
+
+def test_a_film_shows_the_game_at_its_pace():
+    frames, _, fps = film(Random(), ACTIONS, BREAKOUT, 5)
+    assert (len(frames), frames[0].shape, fps) == (6, (210, 160, 3), 15)
+    assert frames[0].std() > 0
+
+
+# -- many games --
+
+
+def test_both_ways_of_stepping_show_the_same(monkeypatch):
+    monkeypatch.setattr(atari, "IDLE_FRAMES", 0)  # else each draws its own number of them
+    ale, ours = AleGroup(BREAKOUT, 2, None, num_threads=2), GymnasiumGroup(BREAKOUT, 2, None)
+    np.testing.assert_array_equal(ale.reset(0), ours.reset(0))
+    rng, ends, lost = np.random.default_rng(0), 0, 0
+    for _ in range(250):
+        actions = rng.integers(0, 4, 2)
+        ale.send(actions)
+        ours.send(actions)
+        step = ale.recv()
+        for name, column in ours.recv()._asdict().items():
+            np.testing.assert_array_equal(column, getattr(step, name), err_msg=name)
+        ends += step.ended.sum()
+        lost += step.terminated.sum()
+    assert ends >= 1
+    assert lost >= 5
+    ale.close()
+    ours.close()
+
+
+def test_a_game_has_five_lives_each_of_which_terminates():
+    one = collector(280)
+    trajectory = one.collect(Idle(), Timing())
+    one.envs.close()
+    assert trajectory.observations.shape == (281, 2, 84, 84, 4)
+    assert trajectory.observations.dtype == np.uint8
+    assert not trajectory.truncated.any()
+    for n in range(2):
+        over = int(np.flatnonzero(trajectory.ended[:, n])[0])
+        lost = np.flatnonzero(trajectory.terminated[: over + 1, n])
+        assert len(lost) == 5
+        assert lost[-1] == over
+        assert trajectory.valid[: over + 1, n].all()  # also right after a life
+        assert trajectory.valid[over + 1 : over + 3, n].tolist() == [False, True]
+        assert trajectory.episode_steps[over, n] == over + 1
+        restarted = trajectory.observations[over + 2, n]
+        assert restarted[..., 3].any()
+        assert not restarted[..., :3].any()
+
+
+def test_a_time_limit_truncates_and_the_next_step_only_restarts():
+    for backend in ("ale", "gymnasium"):
+        one = collector(13, limit=5, backend=backend)
+        trajectory = one.collect(Random(), Timing())
+        one.envs.close()
+        in_cycle = np.repeat(np.arange(13)[:, None] % 6, 2, axis=1)  # [T, N]
+        np.testing.assert_array_equal(trajectory.ended, in_cycle == 4)
+        np.testing.assert_array_equal(trajectory.truncated, in_cycle == 4)
+        np.testing.assert_array_equal(trajectory.valid, in_cycle < 5)
+        assert not trajectory.terminated.any()
+
+
+def test_a_life_lost_as_time_runs_out_is_still_told():
+    free = AleGroup(BREAKOUT, 1, None, 1)
+    free.reset(0)
+    step = 0
+    while True:
+        free.send(np.zeros(1, np.int64))
+        step += 1
+        if free.recv().terminated[0]:
+            break
+    free.close()
+    limited = AleGroup(BREAKOUT, 1, step, 1)
+    limited.reset(0)
+    for _ in range(step):
+        limited.send(np.zeros(1, np.int64))
+        last = limited.recv()
+    assert last.terminated[0] & last.truncated[0] & last.ended[0]
+    limited.send(np.zeros(1, np.int64))
+    after = limited.recv()
+    assert not (after.terminated[0] | after.truncated[0] | after.ended[0])
+    assert (limited._lives == 5).all()
+    limited.close()
+
+
+@pytest.mark.parametrize("backend", ["ale", "gymnasium"])
+def test_a_seed_gives_the_same_games_whatever_was_before(backend):
+    one = collector(60, backend=backend)
+    first = one.collect(Random(), Timing()).observations
+    one.restart()
+    one.restart(one._seed)
+    noise = np.random.default_rng(np.random.SeedSequence(0).generate_state(2)[1])
+    one._noise = noise  # as at the start
+    np.testing.assert_array_equal(one.collect(Random(), Timing()).observations, first)
+    other = collector(60, backend=backend, seed=1)
+    assert (other.collect(Random(), Timing()).observations != first).any()
+    assert (first[:, 0] != first[:, 1]).any()  # idle frames and actions differ
+    one.envs.close()
+    other.envs.close()
+
+
+@pytest.mark.parametrize("seed", [2**31 - 1, 2**31 - 2])
+def test_any_seed_will_do(seed):
+    group = AleGroup(BREAKOUT, 2, None, 1)
+    group.reset(seed)
+    group.close()
+
+
+@pytest.mark.parametrize("backend", ["ale", "gymnasium"])
+def test_a_collector_goes_on_from_the_state_of_another(backend):
+    first, second = collector(70, backend=backend), collector(70, backend=backend)
+    first.collect(Random(), Timing())
+    first.restart()
+    first.collect(Random(), Timing())
+    state = first.state()
+    second.load_state(state)
+    expected, found = first.collect(Random(), Timing()), second.collect(Random(), Timing())
+    for name, array in expected._asdict().items():
+        np.testing.assert_array_equal(array, getattr(found, name), err_msg=name)
+    assert expected.terminated.any()
+    first.envs.close()
+    second.envs.close()
+
+
+def test_a_game_without_fire_and_without_lives_is_stepped():
+    names = [action.name for action in make_env("ALE/Freeway-v5").unwrapped.ale.getMinimalActionSet()]
+    assert "FIRE" not in names
+    group = AleGroup("ALE/Freeway-v5", 1, 3, 1)
+    group.reset(0)
+    for ended in (False, False, True, False):
+        group.send(np.ones(1, np.int64))
+        step = group.recv()
+        assert step.ended.tolist() == step.truncated.tolist() == [ended]
+        assert not step.terminated.any()
+    assert gymnasium.spec("ALE/Freeway-v5").kwargs["game"] == "freeway"
+    group.close()

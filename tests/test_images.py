@@ -1,0 +1,189 @@
+"""Images and lost lives on their way through the environment side, on environments that are known altogether."""
+
+import math
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+
+from common.config import PPOConfig
+from common.env_groups import ProcessGroup
+from common.errors import UserError
+from common.evaluation import evaluate, film
+from common.experience import Experience
+from common.make_env import make_env
+from common.off_policy_config import OffPolicyConfig
+from common.records import Timing
+from common.rollout import Collector
+from common.spaces import action_map
+from common.validation import validate
+from common.vector_env import make_vector_env
+from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
+
+
+class Knowing:
+    """Names the third that the dot is in; with noise it guesses."""
+
+    def act(self, observations, noise=None):
+        assert observations.dtype == np.uint8
+        assert observations.shape[1:] == (12, 12, 1)
+        if noise is not None:
+            return noise.argmax(axis=1)[:, None].astype(np.float32)  # [n, 1]
+        return (observations.any(axis=(1, 3)).argmax(axis=1) // 4)[:, None].astype(np.float32)  # [n, 1]
+
+
+class Idle:
+    """Always chooses the first action."""
+
+    def act(self, observations, noise=None):
+        return np.zeros((len(observations), 1), np.float32)
+
+
+def collector(env_id, num_envs=3, steps=20, backend="gymnasium", seed=0):
+    envs = make_vector_env(env_id, num_envs, None, backend, groups=2)
+    return Collector(envs, action_map(make_env(env_id).action_space), steps, seed)
+
+
+def test_images_are_not_flattened_and_keep_their_dtype():
+    env = make_env("tests/Dot-v0")
+    assert env.observation_space == Box(0, 255, (12, 12, 1), np.uint8)
+    one = collector("tests/Dot-v0")
+    trajectory = one.collect(Knowing(), Timing())
+    assert trajectory.observations.shape == (21, 3, 12, 12, 1)
+    assert trajectory.observations.dtype == np.uint8
+    assert (trajectory.observations.reshape(63, -1) == 255).sum(axis=1).tolist() == [1] * 63
+    columns = trajectory.observations[:-1].any(axis=(2, 4)).argmax(axis=2)  # [T, N]
+    right = (trajectory.actions[..., 0] == columns // 4) & trajectory.valid
+    np.testing.assert_array_equal(trajectory.rewards, right)
+    one.envs.close()
+
+
+def test_numbers_of_a_byte_become_float32():
+    envs = make_vector_env("CartPole-v1", 2, None, "gymnasium")
+    envs.groups[0].reset = lambda seed: np.zeros((2, 128), np.uint8)
+    assert envs.reset(0)[0].dtype == np.float32
+
+
+@pytest.mark.parametrize("env_id", ["tests/Dot-v0", "tests/Lives-v0"])
+def test_a_collector_of_images_goes_on_from_the_state_of_another(env_id):
+    first, second = collector(env_id), collector(env_id)
+    policy = Idle() if "Lives" in env_id else Knowing()
+    first.collect(policy, Timing())
+    state = first.state()
+    assert state["observations/0"].dtype == np.uint8
+    second.load_state(state)
+    expected, found = first.collect(policy, Timing()), second.collect(policy, Timing())
+    for name, array in expected._asdict().items():
+        np.testing.assert_array_equal(array, getattr(found, name), err_msg=name)
+    first.envs.close()
+    second.envs.close()
+
+
+def test_images_are_evaluated_and_filmed():
+    spaces = action_map(Discrete(3))
+    known = evaluate(Knowing(), spaces, "tests/Dot-v0", None, 4, deterministic=True)
+    assert known.returns.tolist() == [8.0] * 4
+    guessed = evaluate(Knowing(), spaces, "tests/Dot-v0", None, 60, deterministic=False)
+    assert 2 < guessed.returns.mean() < 3.4  # 8 / 3
+    frames, score, fps = film(Knowing(), spaces, "tests/Dot-v0", None)
+    assert (score, fps, len(frames), frames[0].shape) == (8.0, 4, 9, (48, 48, 3))
+
+
+def test_off_policy_methods_refuse_images_in_one_line():
+    with pytest.raises(UserError, match=r"tests/Dot-v0 has image observations .*PPOAgentTrainer") as refusal:
+        OffPolicyAgentTrainer(OffPolicyConfig(env="tests/Dot-v0"))
+    assert "\n" not in str(refusal.value)
+
+
+# -- lives --
+
+
+@pytest.mark.parametrize("backend", ["gymnasium", "processes"])
+@pytest.mark.parametrize("env_id, length", [("tests/Lives-v0", 6), ("tests/LivesShort-v0", 4)])
+def test_a_lost_life_terminates_but_the_game_goes_on(env_id, length, backend):
+    one = collector(env_id, num_envs=2, steps=20, backend=backend)
+    trajectory = one.collect(Idle(), Timing())
+    one.envs.close()
+    step = np.arange(20)[:, None] % (length + 1) + np.zeros((1, 2), int)  # [T, N] of the game, 0 is its first
+    np.testing.assert_array_equal(trajectory.valid, step < length)
+    np.testing.assert_array_equal(trajectory.terminated, (step % 2 == 1) & trajectory.valid)
+    np.testing.assert_array_equal(trajectory.ended, step == length - 1)
+    np.testing.assert_array_equal(trajectory.truncated, (step == length - 1) & (length == 4))
+    np.testing.assert_array_equal(trajectory.episode_steps, (step + 1) % (length + 1))
+    np.testing.assert_array_equal(trajectory.observations[:-1, :, 0, 0, 0], step)
+
+
+def test_a_process_that_fails_ends_the_episode():
+    group = ProcessGroup("tests/Dying-v0", 1, None)
+    group.reset(0)
+    steps = []
+    for _ in range(22):
+        group.send(np.zeros((1, 1), np.float32))
+        steps.append(group.recv())
+    assert [step.ended[0] for step in steps] == [False] * 19 + [True, False, False]
+    group.close()
+
+
+def test_validation_counts_whole_games():
+    envs = make_vector_env("tests/Lives-v0", 4, None, "gymnasium", groups=2)
+    assert validate(Idle(), action_map(Discrete(2)), envs, 0) == 1 + 2 + 3 + 4 + 5 + 6
+    envs.close()
+
+
+def experience(**changes):
+    config = PPOConfig(
+        env="tests/Lives-v0", backend="gymnasium", num_envs=2, steps_per_epoch=28, minibatch_size=28, **changes
+    )
+    return Experience(config, action_map(Discrete(2)), 0)
+
+
+def test_scores_are_those_of_whole_games_over_all_collections_of_an_epoch():
+    one = experience(score_window=5, reward_design="sign")
+    one.collect(Idle(), 0, Timing())  # 14 steps in each environment: two games of 6 steps and their restarts
+    first = one.scores()
+    assert first["episodes"] == first["total_episodes"] == 4
+    assert (first["avg_reward"], first["avg_reward_orig"], first["avg_steps"]) == (6, 21, 6)
+    assert (first["total_reward"], first["total_reward_orig"]) == (24, 84)
+    assert math.isnan(first["score"])  # of fewer than five
+    for _ in range(3):
+        one.collect(Idle(), 1, Timing())
+    second = one.scores()
+    assert second["episodes"] == 12
+    assert second["total_episodes"] == 16
+    assert (second["total_reward"], second["total_reward_orig"]) == (72, 252)
+    assert (second["avg_reward_orig"], second["max_steps"], second["score"]) == (21, 6, 21)
+    one.close()
+
+
+def test_the_score_is_the_mean_of_the_last_episodes_and_survives_a_checkpoint():
+    one = experience(score_window=3)
+    one._running_returns[1] = 30  # as if the first two games had scored 51
+    one.collect(Idle(), 0, Timing())
+    assert one.scores()["score"] == pytest.approx((51 + 21 + 21) / 3)
+    two = experience(score_window=3)
+    two.load_state(one.state())
+    for each in (one, two):
+        each.collect(Idle(), 1, Timing())
+    assert one.scores() == two.scores()
+    old = {name: array for name, array in one.state().items() if not name.endswith(("recent", "total", "/ended"))}
+    two.load_state({**old, "collector/ended": one.state()["collector/ended"]})
+    np.testing.assert_array_equal(
+        two.trajectory.ended, one.trajectory.terminated | one.trajectory.truncated
+    )  # as it was before lives were told from episodes
+    two.collect(Idle(), 2, Timing())
+    scores = two.scores()
+    assert (scores["total_episodes"], scores["score"]) == (4, 21)
+    one.close()
+    two.close()
+
+
+def test_environments_restart_once_in_an_epoch_of_several_collections():
+    one, seeds = experience(restart_environments_every=2), []
+    restart = one.collector.restart
+    one.collector.restart = lambda seed=None: (seeds.append(seed), restart(seed))
+    for epoch in range(5):
+        for _ in range(3):
+            one.collect(Idle(), epoch, Timing())
+        one.scores()
+    assert len(seeds) == len(set(seeds)) == 2  # epochs 2 and 4
+    one.close()
