@@ -124,7 +124,7 @@ def read_litert(file: Path) -> Policy:
 
 
 def random_observations(agent: Agent | DDPGAgent, rng: np.random.Generator) -> np.ndarray:
-    """[CHECKED_OBSERVATIONS, S] float32, about those seen in training or about 0; normalised ones go beyond the cut."""
+    """[CHECKED_OBSERVATIONS, S] float32, about those seen in training or about 0; normalised ones pass the cut."""
     normalize = normalizer_of(agent)
     farthest = 0.0 if normalize.shift is None else 1.5  # far and uncut ones would tell float32's rounding
     spread = 10.0 ** rng.uniform(-1, farthest, (CHECKED_OBSERVATIONS, 1))  # [K, 1] standard deviations
