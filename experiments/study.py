@@ -8,19 +8,19 @@ import json
 import shutil
 import subprocess
 import sys
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from common import plots, run_folder  # noqa: E402
+from common import run_folder  # noqa: E402
 from common.command_line import one_line_errors  # noqa: E402
+from common.curve_figures import over_seeds  # noqa: E402
 from common.errors import UserError  # noqa: E402
+from common.figure_style import save_figure  # noqa: E402
 
 RESULTS = ROOT / "experiments" / "results"
 # 300 of the 500 published epochs; nothing is annealed, so a run can go on from there with --resume --epochs 500.
@@ -132,9 +132,8 @@ def summarise(name: str) -> None:
         f"| setting | seed | steps | deterministic | sampled | episodes below {study.low:g} | minutes |",
         "|---|---|---|---|---|---|---|",
     ]
-    figure = Figure(figsize=(9, 1 + 2 * len(study.panels)), layout="constrained")
-    axes = figure.subplots(len(study.panels), 1, sharex=True)
-    for colour, arm in zip(plots.COLOURS, study.arms):
+    arms = {}
+    for arm in study.arms:
         scores, curves = [], []
         for seed in study.seeds:
             folder = folder_of(name, arm, seed)
@@ -146,11 +145,8 @@ def summarise(name: str) -> None:
             lines.append(_line(arm, seed, evaluation, curves[-1], study.low))
         if curves:
             lines.append(f"| **{arm}** | median of {len(scores)} | | **{np.median(scores):.1f}** | | | |")
-            for axis, (column, label) in zip(axes, study.panels):
-                _draw(axis, curves, column, label, colour, arm)
-    axes[0].legend(frameon=False, fontsize="small", title="median and range over seeds", title_fontsize="small")
-    axes[-1].set_xlabel("Environment steps")
-    plots.save_figure(figure, RESULTS / name / "summary.png")
+            arms[arm] = curves
+    save_figure(over_seeds(arms, study.panels), RESULTS / name / "summary.png")
     (RESULTS / name / "summary.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
 
@@ -161,18 +157,6 @@ def _line(arm: str, seed: int, evaluation: dict, curve: dict[str, np.ndarray], l
     poor = sum(score < low for score in evaluation["deterministic"]["returns"])
     minutes = curve["seconds"].sum() / 60
     return f"| {arm} | {seed} | {int(curve['steps'][-1]):,} | {' | '.join(cells)} | {poor} | {minutes:.1f} |"
-
-
-def _draw(axis, curves: list[dict[str, np.ndarray]], column: str, label: str, colour: str, arm: str) -> None:
-    """Median and range over seeds of a column; all curves are equally long."""
-    steps, table = curves[0]["steps"], np.array([curve[column] for curve in curves])  # [epochs], [seeds, epochs]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # epochs without an episode in any run are gaps
-        axis.plot(steps, np.nanmedian(table, axis=0), color=colour, label=arm)
-        low, high = np.nanmin(table, axis=0), np.nanmax(table, axis=0)
-    axis.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
-    axis.set_ylabel(label)
-    axis.grid(alpha=0.25)
 
 
 def main() -> None:
