@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 from common import run_folder  # noqa: E402
 from common.command_line import one_line_errors  # noqa: E402
-from common.curve_figures import over_seeds  # noqa: E402
+from common.curve_figures import LABELS, over_seeds  # noqa: E402
 from common.errors import UserError  # noqa: E402
 from common.figure_style import save_figure  # noqa: E402
 
@@ -30,7 +30,7 @@ PUBLISHED = ("bipedal-walker-2021-corrected", "--backend", "envpool", "--num-env
 PPO = ("PPOAgentTrainer.py",)
 OFF_POLICY = ("-m", "companions.OffPolicyAgentTrainer")
 REWARD, LENGTH = ("avg_reward_orig", "Reward per episode,\nunshaped"), ("avg_steps", "Steps\nper episode")
-WALKER_PANELS = (REWARD, LENGTH, ("mean_std", "σ"))
+WALKER_PANELS = (REWARD, LENGTH, ("mean_std", LABELS["mean_std"]))
 
 
 @dataclass(frozen=True)
