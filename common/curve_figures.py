@@ -44,12 +44,7 @@ LABELS = {
 _DIAGNOSTICS = (
     "approximate_kl", "clip_fraction", "entropy", "mean_std", "explained_variance", "mean_value", "mean_target",
 )  # fmt: skip
-_STAGES = {
-    "seconds_environment": "environment",
-    "seconds_policy": "choosing actions",
-    "seconds_update": "update",
-    "seconds_validation": "validation",
-}
+_STAGES, _VALIDATION = ("seconds_environment", "seconds_policy", "seconds_update"), "seconds_validation"
 
 
 def reward_and_steps(name: str, curves: Curves) -> Figure:
@@ -155,24 +150,34 @@ def _has_numbers(curves: Curves, column: str) -> bool:
 
 
 def time_per_stage(name: str, curves: Curves) -> Figure:
-    """Seconds of every epoch by stage, one upon the other, with each stage's share of the whole run."""
-    figure, [axis] = stacked_panels(1, 3.2)
+    """Seconds of every epoch by stage, one upon the other, with each stage's share of the whole run.
+
+    Validation, which some epochs have and which would dwarf the others, has a panel of its own.
+    """
     epochs = curves["epoch"]
     edges = np.append(epochs - 0.5, epochs[-1] + 0.5)  # [epochs + 1]
-    below = np.zeros(len(epochs))
-    seconds = {stage: np.nan_to_num(curves[stage]) for stage in _STAGES}  # each [epochs]
+    seconds = {stage: np.nan_to_num(curves[stage]) for stage in (*_STAGES, _VALIDATION)}  # each [epochs]
     whole = max(sum(spent.sum() for spent in seconds.values()), 1e-12)
+    validated = seconds[_VALIDATION].any()
+    figure, axes = stacked_panels(2 if validated else 1, 2.4)
+    below = np.zeros(len(epochs))
     for colour, (stage, spent) in zip(COLOURS, seconds.items()):
+        axis, floor = (axes[-1], np.zeros(len(epochs))) if stage == _VALIDATION else (axes[0], below)
         if spent.any():
-            label = f"{_STAGES[stage]} ({spent.sum() / whole:.0%})"
-            axis.stairs(below + spent, edges, baseline=below, fill=True, color=colour, label=label)
-            below = below + spent
-    dress(axis, "Seconds per epoch")
-    epochs_below(axis, edges[0])
-    axis.set_xlim(right=edges[-1])
-    axis.set_ylim(bottom=0)
-    figure.suptitle(f"{name}: {whole / 60:.1f} minutes", fontsize="medium")
+            label = f"{stage.removeprefix('seconds_')} ({spent.sum() / whole:.0%})"
+            axis.stairs(floor + spent, edges, baseline=floor, fill=True, color=colour, label=label)
+        below = floor + spent
+    dress(axes[0], "Seconds of training\nper epoch")
+    if validated:
+        dress(axes[-1], "Seconds of validation\nper epoch")
+    for axis in axes:
+        axis.set_ylim(bottom=0)
+    epochs_below(axes[-1], edges[0])
+    axes[-1].set_xlim(right=edges[-1])
+    bars = [bar for axis in axes for bar in axis.get_legend_handles_labels()[0]]
     figure.legend(
-        *axis.get_legend_handles_labels(), fontsize="small", ncols=4, frameon=False, loc="outside lower center"
-    )
+        handles=bars, title=f"{name}: {whole / 60:.1f} minutes", fontsize="small", ncols=4, frameon=False,
+        loc="outside upper center",
+    )  # fmt: skip
+    figure.align_ylabels()
     return figure

@@ -223,7 +223,7 @@ class _Arguments:
     """Run folder, like runs/NAME."""
     weights: WhichWeights = "best"
     """The best epoch's agent or the last one's."""
-    out: Path | None = None
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["--output"])] = None
     """Folder to write to; None takes RUN/export."""
 
 

@@ -102,8 +102,14 @@ def test_time_is_stacked_and_shared_out():
     figure = drawn(curve_figures.time_per_stage("run", curves(**stages, seconds_validation=np.zeros(6))))
     [axis] = figure.axes
     names = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert names == ["environment (33%)", "choosing actions (33%)", "update (33%)"]
+    assert names == ["environment (33%)", "policy (33%)", "update (33%)"]
     assert max(patch.get_data().values.max() for patch in axis.patches) == 3
+    validation = np.array([0, 0, 3, 0, 0, 3.0])
+    figure = drawn(curve_figures.time_per_stage("run", curves(**stages, seconds_validation=validation)))
+    training, apart = figure.axes
+    assert max(patch.get_data().values.max() for patch in training.patches) == 3
+    np.testing.assert_array_equal(apart.patches[0].get_data().values, validation)
+    assert figure.legends[0].get_texts()[-1].get_text() == "validation (25%)"
 
 
 # -- the policy's view --
