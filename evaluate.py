@@ -1,19 +1,17 @@
 """Score and film a saved run: python evaluate.py runs/NAME"""
 
+import common.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
-from Agent import Agent
 from common import evaluation, run_folder
 from common.command_line import one_line_errors, parse_settings
 from common.errors import UserError
-from common.make_env import make_env
-from common.off_policy_config import OffPolicyConfig
+from common.load_agent import WhichWeights, load_agent
 from common.recorder import evaluation_line
-from companions.OffPolicyAgentTrainer import make_agent as make_off_policy_agent
 
 
 @dataclass(frozen=True)
@@ -22,7 +20,7 @@ class Arguments:
 
     run: Annotated[Path, tyro.conf.Positional]
     """Run folder, like runs/NAME."""
-    weights: Literal["best", "last"] = "best"
+    weights: WhichWeights = "best"
     """The best epoch's agent or the last one's."""
     episodes: int = 100
     """Episodes, deterministic and sampled each; 0 for none."""
@@ -35,13 +33,7 @@ def main() -> None:
         arguments = parse_settings(Arguments)
         if arguments.episodes < 0:
             raise UserError(f"episodes is {arguments.episodes}: expected 0 or more")
-        _, config = run_folder.read_config(arguments.run)
-        env = make_env(config.env, config.max_episode_steps)
-        make = make_off_policy_agent if isinstance(config, OffPolicyConfig) else Agent
-        agent = make(env.observation_space, env.action_space, config, config.seed)
-        env.close()
-        name = run_folder.BEST_AGENT if arguments.weights == "best" else run_folder.WEIGHTS
-        agent.read_weights(arguments.run / name)
+        agent, config = load_agent(arguments.run, arguments.weights)
         behaviour, where = agent.behaviour(), (config.env, config.max_episode_steps)
         if arguments.episodes:
             summaries = evaluation.evaluate_both(behaviour, agent.action_map, *where, arguments.episodes)

@@ -128,6 +128,7 @@ def kills(name: str, wanted: int, work: Path) -> Tally:
                 process.kill()
                 process.communicate()
                 killed += 1
+                done = (folder / run_folder.BEST_AGENT).exists()  # its last file
         survived = (folder / run_folder.BEST_AGENT).exists() and equal(outcome(folder), whole)
         for _ in range(killed):
             tally.count(survived)

@@ -10,4 +10,3 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # films are drawn in memory, on machines without a screen too
 os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
 os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())  # SDL complains where there is none
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # its rounding depends on the number of threads

@@ -1,22 +1,25 @@
-"""Every figure; `python -m common.plots runs/A runs/B --output figure.png` overlays runs."""
+"""Figures of runs: python -m common.plots runs/A runs/B --output figure.png
 
-import io
+The five panels are here; the other kinds are in `common.curve_figures` and `common.policy_figure`.
+"""
+
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import tyro
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from common import run_folder
+from common import curve_figures, run_folder
 from common.command_line import one_line_errors, parse_settings
+from common.curve_figures import LABELS, Band
+from common.errors import UserError
+from common.figure_style import COLOURS, EMPTY_EPOCHS, Curves, save_figure, shade_empty_epochs, thousands
 
-Curves = dict[str, np.ndarray]  # column of results.csv → [epochs]
-
-# Okabe & Ito's palette, told apart by colour-blind readers too.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+Kind = Literal["five", "reward", "diagnostics", "time", "seeds", "policy"]
 _MARK = "#2E9E2E"
 _PANELS = (
     ("total_reward", "total_reward_orig", "Reward per epoch"),
@@ -75,11 +78,12 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
                     epochs[marked], curves[column][marked], "o", color="none", markeredgecolor=_MARK,
                     markersize=9, markeredgewidth=1.8,
                 )  # fmt: skip
-    _shade_empty_epochs(axes[1:3], runs)
+    if shade_empty_epochs(axes[1:3], runs):
+        axes[1].annotate(EMPTY_EPOCHS, (0.01, 0.93), xycoords="axes fraction", fontsize="x-small", va="top")
     for axis, (_, _, label) in zip(axes, _PANELS):
         axis.set_ylabel(label)
         axis.grid(alpha=0.25)
-        axis.yaxis.set_major_formatter(_thousands)
+        axis.yaxis.set_major_formatter(thousands)
         axis.spines[["top", "right"]].set_visible(False)
     axes[-1].set_xlabel("Epoch")
     axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -91,50 +95,76 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
     return figure
 
 
-def _thousands(value: float, _: int) -> str:
-    return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}"
+def draw(kind: Kind, runs: list[Path], columns: tuple[str, ...], band: Band) -> Figure:
+    """A figure of one kind of some runs.
+
+    Raises:
+        UserError: no run, too many for this kind, or what it draws is not there.
+    """
+    if not runs:
+        raise UserError("no run given: python -m common.plots runs/NAME [runs/OTHER ...]")
+    if kind in ("reward", "time", "policy") and len(runs) > 1:
+        raise UserError(f"{len(runs)} runs given: --kind {kind} draws one, --kind five overlays several")
+    if kind == "policy":
+        return _policy(runs[0])
+    curves = {name: run_folder.read_results(run) for name, run in _named(runs).items()}
+    if kind == "reward":
+        return curve_figures.reward_and_steps(*next(iter(curves.items())))
+    if kind == "time":
+        return curve_figures.time_per_stage(*next(iter(curves.items())))
+    if kind == "diagnostics":
+        return curve_figures.diagnostics(curves)
+    if kind == "seeds":
+        panels = tuple((column, LABELS.get(column, column)) for column in columns)
+        return curve_figures.over_seeds(_arms(curves), panels, band)
+    return five_panels(curves)
 
 
-def _shade_empty_epochs(axes: np.ndarray, runs: dict[str, Curves]) -> None:
-    """Grey where some run finished no episode, so that a gap explains itself."""
-    for curves in runs.values():
-        empty = curves["epoch"][curves["episodes"] == 0]
-        for axis in axes:
-            for epoch in empty:
-                axis.axvspan(epoch - 0.5, epoch + 0.5, color="0.5", alpha=0.15, linewidth=0)
-        if len(empty):
-            axes[0].annotate(
-                "grey: no episode finished", (0.01, 0.93), xycoords="axes fraction", fontsize="x-small", va="top"
-            )
+def _named(runs: list[Path]) -> dict[str, Path]:
+    """By their folders' names, or where two are the same, by their paths."""
+    names = [run.name for run in runs]
+    return {run.name if names.count(run.name) == 1 else str(run): run for run in runs}
 
 
-def save_figure(figure: Figure, path: Path) -> None:
-    """Replaces the file at once, so that a viewer never sees half a picture; the suffix sets the format."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=path.suffix.lstrip(".") or "png", dpi=110)
-    run_folder.replace_file(path, buffer.getvalue())
+def _arms(curves: dict[str, Curves]) -> dict[str, list[Curves]]:
+    """Runs whose names differ in the seed alone belong together."""
+    arms: dict[str, list[Curves]] = {}
+    for name, run in curves.items():
+        arms.setdefault(re.sub(r"-?seed\d+", "", name) or name, []).append(run)
+    return arms
+
+
+def _policy(run: Path) -> Figure:
+    from common import load_agent, policy_figure  # TensorFlow, which the other kinds do without
+
+    agent, config = load_agent.load_agent(run, "best")
+    return policy_figure.policy_view(agent, policy_figure.grid_for(config.env, agent))
 
 
 @dataclass(frozen=True)
 class _Arguments:
-    """Overlay the five-panel figures of one or more runs."""
+    """Draw one run or several, by default as overlaid five-panel figures."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional] = field(default=())
     """Run folders, like runs/NAME."""
-    output: Path = Path("overlay.png")
+    output: Annotated[Path, tyro.conf.arg(aliases=["--out"])] = Path("overlay.png")
     """Picture to write; .png, .svg or .pdf."""
+    kind: Kind = "five"
+    """Five panels; reward and steps of one run; diagnostics of learning; time by stage of one run; median and band
+    over seeds, runs named alike but for the seed taken together; the policy of a run on Pendulum or with
+    observations of one or two numbers."""
+    columns: tuple[str, ...] = ("avg_reward_orig", "avg_steps")
+    """Of results.csv, for --kind seeds."""
+    band: Band = "range"
+    """For --kind seeds: from lowest to highest, or the middle half."""
 
 
 def main() -> None:
     with one_line_errors():
         arguments = parse_settings(_Arguments)
-        if not arguments.runs:
-            raise run_folder.UserError("no run given: python -m common.plots runs/NAME [runs/OTHER ...]")
         if arguments.output.suffix not in (".png", ".svg", ".pdf"):
-            raise run_folder.UserError(f"output {arguments.output} is no picture name: end it in .png, .svg or .pdf")
-        names = [run.name for run in arguments.runs]
-        named = {run.name if names.count(run.name) == 1 else str(run): run for run in arguments.runs}
-        figure = five_panels({name: run_folder.read_results(run) for name, run in named.items()})
+            raise UserError(f"output {arguments.output} is no picture name: end it in .png, .svg or .pdf")
+        figure = draw(arguments.kind, list(arguments.runs), arguments.columns, arguments.band)
         save_figure(figure, arguments.output)
         print(f"wrote {arguments.output}")
 

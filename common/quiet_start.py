@@ -4,22 +4,26 @@ TF_CPP_MIN_LOG_LEVEL does not reach them: they are written before logging is set
 written is shown after all if the import fails.
 """
 
+import contextlib
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 
 
-def _import_tensorflow() -> None:
+@contextlib.contextmanager
+def held_back_errors() -> Iterator[None]:
+    """Keeps from the error stream what is written to it, unless an exception comes out; C++ code is heard too."""
     try:
         error_stream = os.dup(2)
     except OSError:  # no error stream, nothing to keep clean
-        import tensorflow as tf
-
+        yield
         return
     with tempfile.TemporaryFile() as held_back:
+        sys.stderr.flush()
         os.dup2(held_back.fileno(), 2)
         try:
-            import tensorflow as tf  # noqa: F401
+            yield
         except BaseException:
             held_back.seek(0)
             os.write(error_stream, held_back.read())
@@ -30,4 +34,5 @@ def _import_tensorflow() -> None:
             os.close(error_stream)
 
 
-_import_tensorflow()
+with held_back_errors():
+    import tensorflow as tf  # noqa: F401

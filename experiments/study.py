@@ -8,19 +8,19 @@ import json
 import shutil
 import subprocess
 import sys
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from common import plots, run_folder  # noqa: E402
+from common import run_folder  # noqa: E402
 from common.command_line import one_line_errors  # noqa: E402
+from common.curve_figures import LABELS, over_seeds  # noqa: E402
 from common.errors import UserError  # noqa: E402
+from common.figure_style import save_figure  # noqa: E402
 
 RESULTS = ROOT / "experiments" / "results"
 # 300 of the 500 published epochs; nothing is annealed, so a run can go on from there with --resume --epochs 500.
@@ -30,7 +30,7 @@ PUBLISHED = ("bipedal-walker-2021-corrected", "--backend", "envpool", "--num-env
 PPO = ("PPOAgentTrainer.py",)
 OFF_POLICY = ("-m", "companions.OffPolicyAgentTrainer")
 REWARD, LENGTH = ("avg_reward_orig", "Reward per episode,\nunshaped"), ("avg_steps", "Steps\nper episode")
-WALKER_PANELS = (REWARD, LENGTH, ("mean_std", "σ"))
+WALKER_PANELS = (REWARD, LENGTH, ("mean_std", LABELS["mean_std"]))
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,11 @@ class Milestone:
     value: float
     counted_in: str
 
-    def reached(self, curve: dict[str, np.ndarray]) -> str:
-        rows = np.flatnonzero(curve[self.column] >= self.value)
-        return f"{int(curve[self.counted_in][rows[0]]):,}" if len(rows) else "never"
+    def reached(self, *curves: dict[str, np.ndarray]) -> str:
+        """The median over runs, some of which may never get there."""
+        found = [curve[self.counted_in][curve[self.column] >= self.value] for curve in curves]
+        median = np.median([rows[0] if len(rows) else np.inf for rows in found])
+        return f"{median:,.0f}" if np.isfinite(median) else "never"
 
     def __str__(self) -> str:
         return f"{self.counted_in} at {self.column} {self.value:g}"
@@ -181,9 +183,8 @@ def summarise(name: str) -> None:
     ]
     if study.milestone is not None:
         lines = [f"{lines[0]} {study.milestone} |", f"{lines[1]}---|"]
-    figure = Figure(figsize=(9, 1 + 2 * len(study.panels)), layout="constrained")
-    axes = figure.subplots(len(study.panels), 1, sharex=True)
-    for colour, arm in zip(plots.COLOURS, study.arms):
+    arms = {}
+    for arm in study.arms:
         scores, curves = [], []
         for seed in study.seeds:
             folder = folder_of(name, arm, seed)
@@ -195,11 +196,10 @@ def summarise(name: str) -> None:
             lines.append(_line(arm, seed, evaluation, curves[-1], study))
         if curves:
             lines.append(f"| **{arm}** | median of {len(scores)} | | **{np.median(scores):.1f}** | | | |")
-            for axis, (column, label) in zip(axes, study.panels):
-                _draw(axis, curves, column, label, colour, arm)
-    axes[0].legend(frameon=False, fontsize="small", title="median and range over seeds", title_fontsize="small")
-    axes[-1].set_xlabel("Environment steps")
-    plots.save_figure(figure, RESULTS / name / "summary.png")
+            if study.milestone is not None:
+                lines[-1] += f" **{study.milestone.reached(*curves)}** |"
+            arms[arm] = curves
+    save_figure(over_seeds(arms, study.panels), RESULTS / name / "summary.png")
     (RESULTS / name / "summary.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
 
@@ -211,18 +211,6 @@ def _line(arm: str, seed: int, evaluation: dict, curve: dict[str, np.ndarray], s
     minutes = curve["seconds"].sum() / 60
     line = f"| {arm} | {seed} | {int(curve['steps'][-1]):,} | {' | '.join(cells)} | {poor} | {minutes:.1f} |"
     return line if study.milestone is None else f"{line} {study.milestone.reached(curve)} |"
-
-
-def _draw(axis, curves: list[dict[str, np.ndarray]], column: str, label: str, colour: str, arm: str) -> None:
-    """Median and range over seeds of a column; all curves are equally long."""
-    steps, table = curves[0]["steps"], np.array([curve[column] for curve in curves])  # [epochs], [seeds, epochs]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # epochs without an episode in any run are gaps
-        axis.plot(steps, np.nanmedian(table, axis=0), color=colour, label=arm)
-        low, high = np.nanmin(table, axis=0), np.nanmax(table, axis=0)
-    axis.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
-    axis.set_ylabel(label)
-    axis.grid(alpha=0.25)
 
 
 def main() -> None:

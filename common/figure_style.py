@@ -1,0 +1,64 @@
+"""What all figures share: colours, axes, and how they are written."""
+
+import io
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from common import run_folder
+
+Curves = dict[str, np.ndarray]  # column of results.csv → [epochs]
+
+# Okabe & Ito's palette, told apart by colour-blind readers too.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+
+def thousands(value: float, _: int) -> str:
+    if abs(value) >= 1e6:
+        return f"{value / 1e6:g}M"
+    return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}"
+
+
+def stacked_panels(count: int, height: float) -> tuple[Figure, list[Axes]]:
+    """A figure as wide as a page with so many panels, one below the other; `height`: inches of each."""
+    figure = Figure(figsize=(9, 1 + height * count), layout="constrained")
+    return figure, list(figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0])
+
+
+def dress(axis: Axes, label: str) -> None:
+    """Label, grid and short numbers."""
+    axis.set_ylabel(label)
+    axis.grid(alpha=0.25)
+    axis.set_axisbelow(True)
+    axis.yaxis.set_major_formatter(thousands)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def epochs_below(axis: Axes, first: float) -> None:
+    """The lowest panel's axis of epochs."""
+    axis.set_xlabel("Epoch")
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.set_xlim(left=first)
+
+
+EMPTY_EPOCHS = "grey: no episode finished"
+
+
+def shade_empty_epochs(axes: Iterable[Axes], runs: dict[str, Curves]) -> bool:
+    """Grey where some run finished no episode, so that a gap explains itself; says whether there was one."""
+    empty = [epoch for curves in runs.values() for epoch in curves["epoch"][curves["episodes"] == 0]]
+    for axis in axes:
+        for epoch in empty:
+            axis.axvspan(epoch - 0.5, epoch + 0.5, color="0.5", alpha=0.15, linewidth=0)
+    return bool(empty)
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Replaces the file at once, so that a viewer never sees half a picture; the suffix sets the format."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=path.suffix.lstrip(".") or "png", dpi=110)
+    run_folder.replace_file(path, buffer.getvalue())

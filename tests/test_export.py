@@ -1,0 +1,227 @@
+"""Exported policies: files that act as the agent does, without this project; and one line for every mistake."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from programs import call
+
+from Agent import Agent
+from common import evaluation, export, run_folder
+from common.config import PPOConfig
+from common.errors import UserError
+from common.make_env import make_env
+from common.off_policy_config import OffPolicyConfig
+from companions.TD3Agent import TD3Agent
+
+OBSERVATIONS = Box(-np.inf, np.inf, (3,))
+CONFIG = PPOConfig(env="Pendulum-v1", hidden_sizes=(8, 8), mean_gain=1.0)
+TD3 = OffPolicyConfig(env="Pendulum-v1", hidden_sizes=(8, 8))
+UNEVEN = Box(np.array([-2, 1, -np.inf, 0], np.float32), np.array([0, 5, np.inf, np.inf], np.float32))
+SPACES = {
+    "uneven bounds": UNEVEN,
+    "a matrix": Box(-3.0, 3.0, (2, 2)),
+    "float64": Box(-1.0, 1.0, (2,), np.float64),
+    "whole numbers": Box(-5, 200, (2,), np.int16),
+    "Discrete from 3": Discrete(4, start=3),
+    "MultiDiscrete": MultiDiscrete([3, 2, 4], start=[1, 0, 5]),
+    "MultiBinary": MultiBinary(3),
+}
+
+
+def ppo_agent(space, **changes):
+    """An agent that has seen observations about 50, 0 and −3, of very different spreads."""
+    agent = Agent(OBSERVATIONS, space, CONFIG.replace(**changes), seed=1)
+    rng = np.random.default_rng(0)
+    agent.observe(np.array([50, 0, -3]) + np.array([10, 0.1, 1]) * rng.standard_normal((1000, 3)))
+    return agent
+
+
+def exported(agent, folder):
+    """Both policies, read again, and what the export said of them."""
+    written = export.export(agent, folder)
+    saved_model, litert = export.read_saved_model(folder / "saved_model"), export.read_litert(folder / "policy.tflite")
+    return saved_model, litert, written
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_both_files_act_as_the_agent_in_every_space(tmp_path, space):
+    agent = ppo_agent(SPACES[space])
+    *policies, written = exported(agent, tmp_path)
+    rng = np.random.default_rng(7)
+    near = np.array([50, 0, -3]) + np.array([10, 0.1, 1]) * rng.standard_normal((300, 3))
+    far = 1e4 * rng.standard_normal((100, 3))  # cut to ±10 standard deviations
+    observations = np.concatenate([near, far]).astype(np.float32)
+    expected = agent.action_map(agent.behaviour().act(observations))
+    for policy in policies:
+        actions = policy(observations)
+        assert actions.dtype == expected.dtype and actions.shape == expected.shape
+        np.testing.assert_allclose(actions, expected, rtol=1e-5, atol=1e-5)
+        assert SPACES[space].contains(policy(observations[:1])[0])
+    assert [file.path.name for file in written] == ["saved_model", "policy.tflite"]
+    assert all(file.difference <= 1e-5 and file.size > 1000 for file in written)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["policy.tflite", "saved_model"]
+
+
+def test_bounds_that_float32_does_not_have_are_rounded_inwards():
+    low, high = export._within(np.array([-0.1, -(2**31) - 1]), np.array([0.1, 2**31 - 1]))
+    assert low.dtype == high.dtype == np.float32
+    assert np.all(low.astype(float) >= [-0.1, -(2**31) - 1]) and np.all(high.astype(float) <= [0.1, 2**31 - 1])
+    np.testing.assert_allclose(high, [0.1, 2**31 - 1], rtol=1e-6)
+
+
+def test_actions_beyond_the_bounds_are_cut(tmp_path):
+    agent = ppo_agent(UNEVEN)
+    agent.actor.get_layer("mean").bias.assign([9.0, -9.0, 9.0, -9.0])
+    *policies, _ = exported(agent, tmp_path)
+    for policy in policies:
+        [action] = policy(np.array([[50, 0, -3]], np.float32))
+        assert (action[0], action[1], action[3]) == (0.0, 1.0, 0.0)
+        assert action[2] > 5  # unbounded
+
+
+@pytest.mark.parametrize(
+    "changes", [{"normalize_observations": False}, {"mean_activation": "tanh"}, {"std": "softplus_head"}]
+)
+def test_every_kind_of_normal_actor(tmp_path, changes):
+    *_, written = exported(ppo_agent(UNEVEN, **changes), tmp_path)
+    assert all(file.difference <= 1e-5 for file in written)
+
+
+def test_td3(tmp_path):
+    agent = TD3Agent(OBSERVATIONS, UNEVEN, TD3, seed=1)
+    *policies, _ = exported(agent, tmp_path)
+    observations = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
+    for policy in policies:
+        np.testing.assert_allclose(
+            policy(observations), agent.action_map(agent.behaviour().act(observations)), atol=1e-5
+        )
+
+
+def test_a_file_that_acts_otherwise_is_not_left_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(export, "OBSERVATION_CUT", 1.0)  # as if somebody had changed one side alone
+    with pytest.raises(UserError, match="acts otherwise than the agent"):
+        export.export(ppo_agent(UNEVEN), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_nan_and_wrong_shapes_are_infinitely_far():
+    agent = ppo_agent(UNEVEN)
+    observations = export.random_observations(agent, np.random.default_rng(0))
+    right = lambda rows: agent.action_map(agent.behaviour().act(rows))  # noqa: E731
+    assert export.largest_difference(right, agent, observations) < 1e-6
+    assert export.largest_difference(lambda rows: right(rows) * np.float32(np.nan), agent, observations) == np.inf
+    assert export.largest_difference(lambda rows: right(rows)[:, :1], agent, observations) == np.inf
+    assert export.largest_difference(lambda rows: right(rows).astype(np.float64), agent, observations) == np.inf
+
+
+# -- the program --
+
+
+def run_of(folder, config, agent):
+    """A run folder with what an export reads."""
+    folder.mkdir()
+    run_folder.write_config(folder, config, "preset")
+    for name in (run_folder.WEIGHTS, run_folder.BEST_AGENT):
+        agent.save_weights(folder / name)
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path):
+    return run_of(tmp_path / "run", CONFIG, Agent(OBSERVATIONS, Box(-2.0, 2.0, (1,)), CONFIG, seed=0))
+
+
+def test_a_run_is_exported_to_its_folder_and_again(run, monkeypatch, capfd):
+    for _ in range(2):  # the second takes the first one's place
+        assert call(monkeypatch, export, run) == 0
+        printed = capfd.readouterr()
+        assert printed.err == ""
+        lines = printed.out.splitlines()
+        assert len(lines) == 2
+        for line, name in zip(lines, ("saved_model", "policy.tflite")):
+            assert str(run / "export" / name) in line and "bytes, largest difference" in line
+    assert sorted(path.name for path in (run / "export").iterdir()) == ["policy.tflite", "saved_model"]
+
+
+def test_the_last_weights_to_a_folder_of_choice(run, monkeypatch, tmp_path, capfd):
+    (run / run_folder.BEST_AGENT).unlink()
+    assert call(monkeypatch, export, run, "--weights", "last", "--out", tmp_path / "deep" / "er") == 0
+    assert (tmp_path / "deep" / "er" / "policy.tflite").exists() and not (run / "export").exists()
+
+
+def test_a_td3_run(tmp_path, monkeypatch, capfd):
+    folder = run_of(tmp_path / "run", TD3, TD3Agent(OBSERVATIONS, Box(-2.0, 2.0, (1,)), TD3, seed=0))
+    assert call(monkeypatch, export, folder) == 0
+
+
+def test_the_saved_model_needs_nothing_of_this_project(run, monkeypatch, tmp_path):
+    assert call(monkeypatch, export, run) == 0
+    program = (
+        "import sys, tensorflow as tf\n"
+        "act = tf.saved_model.load(sys.argv[1]).signatures['serving_default']\n"
+        "print(act(observations=tf.zeros((5, 3)))['actions'].shape)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(run / "export" / "saved_model")],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.stdout.strip() == "(5, 1)", ended.stderr
+
+
+def spoil(kind, run):
+    """Puts something in an export's way; returns its arguments and a word of the complaint."""
+    out = run / "export"
+    if kind == "no such run":
+        return [run / "nothing"], "nothing"
+    if kind == "no run named":
+        return [], "Run folder"
+    if kind == "wrong weights":
+        return [run, "--weights", "worst"], "worst"
+    if kind == "no weights":
+        (run / run_folder.BEST_AGENT).unlink()
+        return [run], run_folder.BEST_AGENT
+    if kind == "a file in the way":
+        out.write_text("precious")
+    elif kind == "a file above":
+        out.write_text("precious")
+        return [run, "--out", out / "deeper"], str(out)
+    elif kind == "a foreign folder in the way":
+        (out / "saved_model").mkdir(parents=True)
+        (out / "saved_model" / "poem.txt").write_text("precious")
+    else:
+        (out / "policy.tflite").mkdir(parents=True)
+    return [run], str(out)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "no such run", "no run named", "wrong weights", "no weights", "a file in the way", "a file above",
+        "a foreign folder in the way", "a folder named as the file",
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line_and_changes_nothing(run, monkeypatch, capfd, kind):
+    arguments, word = spoil(kind, run)
+    before = sorted(run.rglob("*"))
+    assert call(monkeypatch, export, *arguments) == 2
+    error = capfd.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1 and word in error
+    assert sorted(run.rglob("*")) == before
+
+
+def test_an_exported_policy_scores_what_the_agent_scores(run, monkeypatch, capfd):
+    assert call(monkeypatch, export, run) == 0
+    policy = export.read_litert(run / "export" / "policy.tflite")
+    agent, config = export.load_agent(run, "best")
+    where = (config.env, 50, 1, True)
+    score = evaluation.evaluate(agent.behaviour(), agent.action_map, *where).returns[0]
+    env = make_env(config.env, 50)
+    observation, _ = env.reset(seed=evaluation.EVALUATION_SEED)
+    total, over = 0.0, False
+    while not over:
+        observation, reward, terminated, truncated, _ = env.step(policy(observation[None])[0])
+        total, over = total + reward, terminated or truncated
+    assert total == pytest.approx(score, rel=1e-3)

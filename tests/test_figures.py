@@ -1,0 +1,205 @@
+"""Figures: what each draws from which columns, of long, short and empty runs, and one line for every mistake."""
+
+from pathlib import Path
+
+import imageio.v2 as imageio
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+from programs import call
+
+from Agent import Agent
+from common import curve_figures, plots, policy_figure, run_folder
+from common.config import PPOConfig
+from common.errors import UserError
+from common.off_policy_config import OffPolicyConfig
+from common.results import PPOResult, columns_of
+from companions.TD3Agent import TD3Agent
+
+CONFIG = PPOConfig(env="Pendulum-v1", hidden_sizes=(8,))
+WALKER = Path(__file__).resolve().parent.parent / "experiments" / "results" / "walker"
+
+
+def curves(epochs=6, **changes):
+    """A run whose every column is the epoch's number."""
+    number = np.arange(1.0, epochs + 1)
+    return {name: number.copy() for name in columns_of(PPOResult)} | {"steps": 100 * number} | changes
+
+
+def labels(figure):
+    return [axis.get_ylabel() for axis in figure.axes]
+
+
+def drawn(figure):
+    """Renders it, since matplotlib finds some faults only then."""
+    figure.canvas.draw()
+    return figure
+
+
+def write_run(folder, columns):
+    """A run folder with a results.csv."""
+    folder.mkdir(parents=True)
+    rows = [",".join(columns), *(",".join(map(repr, map(float, row))) for row in zip(*columns.values()))]
+    (folder / run_folder.RESULTS).write_text("\n".join(rows) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("epochs", [1, 6, 500])
+def test_every_figure_of_runs_of_any_length(epochs):
+    run = curves(epochs)
+    drawn(curve_figures.reward_and_steps("run", run))
+    drawn(curve_figures.diagnostics({"run": run, "other": run}))
+    drawn(curve_figures.time_per_stage("run", run))
+    drawn(curve_figures.over_seeds({"arm": [run, run]}, (("avg_steps", "Steps"),)))
+
+
+def test_reward_and_steps_are_two_panels_with_the_longest_episode():
+    run = curves(total_reward_orig=np.zeros(6), episodes=np.array([0, 1, 1, 1, 1, 1]))
+    figure = drawn(curve_figures.reward_and_steps("run", run))
+    reward, steps = figure.axes
+    assert [line.get_label() for line in reward.lines] == ["trained on", "unshaped"]
+    assert [line.get_label() for line in steps.lines] == ["mean", "longest episode"]
+    assert "no episode finished" in figure.get_suptitle()
+
+
+def test_one_reward_is_one_line():
+    reward, _ = curve_figures.reward_and_steps("run", curves()).axes
+    assert len(reward.lines) == 1
+
+
+def test_the_band_over_seeds():
+    seeds = [curves(avg_steps=np.full(6, level)) for level in (0.0, 1.0, 2.0, 3.0, 10.0)]
+    for band, low, high in (("range", 0, 10), ("interquartile", 1, 3)):
+        figure = drawn(curve_figures.over_seeds({"arm": seeds}, (("avg_steps", "Steps"),), band))
+        [axis] = figure.axes
+        np.testing.assert_array_equal(axis.lines[0].get_ydata(), 2)
+        area = axis.collections[0].get_paths()[0].vertices
+        assert (area[:, 1].min(), area[:, 1].max()) == (low, high)
+        words = {"range": "lowest to highest", "interquartile": "middle half"}[band]
+        assert words in figure.legends[0].get_title().get_text()
+
+
+def test_seeds_as_far_as_all_have_come_and_of_one_pace():
+    figure = curve_figures.over_seeds({"arm": [curves(6), curves(4)]}, (("avg_steps", "Steps"),))
+    assert len(figure.axes[0].lines[0].get_xdata()) == 4
+    with pytest.raises(UserError, match="different lengths"):
+        curve_figures.over_seeds({"arm": [curves(), curves(steps=np.arange(6.0))]}, (("avg_steps", "Steps"),))
+    with pytest.raises(UserError, match="no column wings"):
+        curve_figures.over_seeds({"arm": [curves()]}, (("wings", "Wings"),))
+
+
+def test_diagnostics_leave_out_what_has_no_numbers():
+    everything = labels(curve_figures.diagnostics({"run": curves()}))
+    without = labels(curve_figures.diagnostics({"run": curves(mean_std=np.full(6, np.nan))}))
+    assert len(everything) == 5 and set(everything) - set(without) == {curve_figures.LABELS["mean_std"]}
+    assert "KL (nats)" in everything
+    with pytest.raises(UserError, match="none of the columns"):
+        curve_figures.diagnostics({"run": {"epoch": np.arange(3.0)}})
+
+
+def test_time_is_stacked_and_shared_out():
+    stages = dict.fromkeys(("seconds_environment", "seconds_policy", "seconds_update"), np.ones(6))
+    figure = drawn(curve_figures.time_per_stage("run", curves(**stages, seconds_validation=np.zeros(6))))
+    [axis] = figure.axes
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["environment (33%)", "policy (33%)", "update (33%)"]
+    assert max(patch.get_data().values.max() for patch in axis.patches) == 3
+    validation = np.array([0, 0, 3, 0, 0, 3.0])
+    figure = drawn(curve_figures.time_per_stage("run", curves(**stages, seconds_validation=validation)))
+    training, apart = figure.axes
+    assert max(patch.get_data().values.max() for patch in training.patches) == 3
+    np.testing.assert_array_equal(apart.patches[0].get_data().values, validation)
+    assert figure.legends[0].get_texts()[-1].get_text() == "validation (25%)"
+
+
+# -- the policy's view --
+
+
+def ppo(observations, actions):
+    return Agent(Box(-1.0, 1.0, (observations,)), actions, CONFIG, seed=0)
+
+
+def test_the_pendulum_is_seen_over_angle_and_velocity():
+    agent = ppo(3, Box(-2.0, 2.0, (1,)))
+    figure = drawn(policy_figure.policy_view(agent, policy_figure.grid_for("Pendulum-v1", agent)))
+    action, value, action_bar, value_bar = figure.axes
+    assert "rad" in action.get_xlabel() and "rad/s" in value.get_ylabel()
+    assert action_bar.get_ylabel() == "Torque (N·m)" and "Value" in value_bar.get_ylabel()
+    # Row 0, column 0 is the angle −π at −8 rad/s.
+    expected = agent.action_map(agent.behaviour().act(np.array([[-1, 0, -8]], np.float32)))
+    assert action.collections[0].get_array().reshape(161, 181)[0, 0] == pytest.approx(expected[0, 0], abs=1e-5)
+    value_there = agent.critic(agent.normalize(np.array([[1, 0, 0]], np.float32)))
+    assert value.collections[0].get_array().reshape(161, 181)[80, 90] == pytest.approx(
+        float(value_there[0, 0]), abs=1e-5
+    )
+
+
+def test_td3s_value_is_its_first_critics():
+    agent = TD3Agent(Box(-1.0, 1.0, (3,)), Box(-2.0, 2.0, (1,)), OffPolicyConfig(hidden_sizes=(8,)), seed=0)
+    drawn(policy_figure.policy_view(agent, policy_figure.PENDULUM))
+    observations = np.zeros((1, 3), np.float32)
+    actions, values = policy_figure.actions_and_values(agent, observations)
+    expected = agent.critics[0](np.concatenate([observations, actions / 2], axis=1).astype(np.float32))
+    assert values[0] == pytest.approx(float(expected[0, 0]), abs=1e-6)
+
+
+@pytest.mark.parametrize("size, panels", [(1, 2), (2, 4)])
+@pytest.mark.parametrize("actions", [Box(-np.inf, np.inf, (1,)), Discrete(3, start=1)])
+def test_other_environments_of_few_numbers(size, panels, actions):
+    agent = ppo(size, actions)
+    agent.observe(np.random.default_rng(0).normal(5, 2, (100, size)))
+    grid = policy_figure.grid_for("Some-v0", agent)
+    assert all(4 < values.mean() < 6 for _, values in grid.axes)  # about what was seen
+    assert len(drawn(policy_figure.policy_view(agent, grid)).axes) == panels
+    with pytest.raises(UserError, match="3 numbers"):
+        policy_figure.grid_for("Some-v0", ppo(3, actions))
+
+
+# -- the program --
+
+
+@pytest.mark.parametrize("kind", ["five", "reward", "diagnostics", "time", "seeds"])
+def test_every_kind_is_written(kind, tmp_path, monkeypatch, capsys):
+    run = write_run(tmp_path / "run-seed0", curves())
+    for suffix in ("png", "svg"):
+        picture = tmp_path / f"picture.{suffix}"
+        assert call(monkeypatch, plots, run, "--kind", kind, "--out", picture) == 0
+        assert capsys.readouterr().out == f"wrote {picture}\n"
+    assert imageio.imread(tmp_path / "picture.png").std() > 0
+    assert (tmp_path / "picture.svg").read_text().lstrip().startswith("<?xml")
+
+
+def test_real_seeds_are_grouped_by_name(tmp_path, monkeypatch):
+    seen = []
+    over_seeds = curve_figures.over_seeds
+    monkeypatch.setattr(curve_figures, "over_seeds", lambda *a: seen.append(a) or over_seeds(*a))
+    runs = sorted(WALKER.glob("*-seed?"))
+    columns = ["--columns", "avg_steps", "mean_std"]
+    assert call(monkeypatch, plots, *runs, "--kind", "seeds", *columns, "--out", tmp_path / "seeds.png") == 0
+    [(arms, panels, band)] = seen
+    assert {arm: len(seeds) for arm, seeds in arms.items()} == {"envpool": 3, "gymnasium": 3}
+    assert [column for column, _ in panels] == ["avg_steps", "mean_std"] and band == "range"
+
+
+def test_a_runs_policy(tmp_path, monkeypatch):
+    agent = ppo(3, Box(-2.0, 2.0, (1,)))
+    run_folder.write_config(tmp_path, CONFIG, "preset")
+    agent.save_weights(tmp_path / run_folder.BEST_AGENT)
+    assert call(monkeypatch, plots, tmp_path, "--kind", "policy", "--out", tmp_path / "policy.png") == 0
+    assert (tmp_path / "policy.png").stat().st_size > 10_000
+
+
+def test_mistakes_are_one_line(tmp_path, monkeypatch, capsys):
+    run, other = (write_run(tmp_path / name, curves()) for name in ("a", "b"))
+    for arguments, word in (
+        ([run, other, "--kind", "reward"], "2 runs given"),
+        ([run, other, "--kind", "time"], "2 runs given"),
+        ([run, "--kind", "pie"], "pie"),
+        ([run, "--kind", "policy"], "config.json"),
+        ([run, "--kind", "seeds", "--columns", "wings"], "wings"),
+        ([run, "--kind", "seeds", "--band", "wide"], "wide"),
+    ):
+        assert call(monkeypatch, plots, *arguments, "--out", tmp_path / "picture.png") == 2
+        error = capsys.readouterr().err
+        assert error.startswith("error: ") and error.count("\n") == 1 and word in error, error
+        assert not (tmp_path / "picture.png").exists()

@@ -1,0 +1,125 @@
+"""Pages: every link and file they name is there, every command they print is understood."""
+
+import importlib
+import importlib.util
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "companions/README.md")
+A_RUN = ROOT / "tests" / "data" / "run-of-format-1"  # stands for the runs that commands name
+
+
+def text_of(page):
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks(page):
+    """What stands between fences."""
+    return re.findall(r"^```\w*\n(.*?)^```", text_of(page), re.MULTILINE | re.DOTALL)
+
+
+def commands():
+    """(page, arguments) of every `python …` in a code block or between backticks."""
+    found = []
+    for page in PAGES:
+        prose = re.sub(r"^```.*?^```", "", text_of(page), flags=re.MULTILINE | re.DOTALL)
+        lines = [line for block in blocks(page) for line in block.splitlines()]
+        lines += [span.replace("\n", " ") for span in re.findall(r"`([^`]+)`", prose)]
+        for line in lines:
+            for part in line.split("&&"):
+                words = shlex.split(part, comments=True) if part.strip().startswith("python ") else []
+                if words:
+                    found.append((page, words[1:]))
+    return found
+
+
+COMMANDS = commands()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)\s]+)\)", text_of(page))
+    for link in links:
+        if not re.match(r"https?://", link):
+            assert ((ROOT / page).parent / link.split("#")[0]).exists(), link
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_files_that_are_named_are_there(page):
+    for name in re.findall(r"`([\w./-]+\.(?:py|md|txt|toml))`", text_of(page)):
+        assert (ROOT / name).exists() or ((ROOT / page).parent / name).exists(), name
+
+
+def test_links_and_commands_are_found():
+    assert "](companions/README.md)" in text_of("README.md")
+    assert len(COMMANDS) > 20
+    assert {words[0] for _, words in COMMANDS} >= {"PPOAgentTrainer.py", "evaluate.py", "-m", "experiments/study.py"}
+
+
+class Understood(Exception):
+    """The program has read its arguments, and would begin."""
+
+
+def stop_after(parse):
+    def parse_and_stop(*arguments, **options):
+        parse(*arguments, **options)
+        raise Understood
+
+    return parse_and_stop
+
+
+def load(words, monkeypatch):
+    """The module a command runs, and the arguments it gets."""
+    if words[0] == "-m":
+        return importlib.import_module(words[1]), words[2:]
+    path = ROOT / words[0]
+    assert path.exists(), words[0]
+    monkeypatch.syspath_prepend(str(path.parent))
+    if path.parent == ROOT:
+        return importlib.import_module(path.stem), words[1:]
+    specification = importlib.util.spec_from_file_location(f"page_{path.stem}", path)
+    module = importlib.util.module_from_spec(specification)
+    monkeypatch.setitem(sys.modules, specification.name, module)  # dataclasses look themselves up there
+    specification.loader.exec_module(module)
+    return module, words[1:]
+
+
+def ours(words):
+    return words[0] != "-m" or (ROOT / (words[1].replace(".", "/") + ".py")).exists()
+
+
+@pytest.mark.parametrize("page, words", COMMANDS, ids=[" ".join(words) for _, words in COMMANDS])
+def test_a_command_is_understood(page, words, monkeypatch, capsys):
+    if not ours(words):  # python -m venv, python -m pytest
+        assert importlib.util.find_spec(words[1]) is not None
+        return
+    module, arguments = load(words, monkeypatch)
+    arguments = [str(A_RUN) if word.startswith("runs/") else word for word in arguments]
+    monkeypatch.setattr(sys, "argv", [words[0], *arguments])
+    for name in ("parse", "parse_settings"):
+        if hasattr(module, name):
+            monkeypatch.setattr(module, name, stop_after(getattr(module, name)))
+    if not arguments and words[0] == "-m":  # the program's name in a sentence
+        assert callable(module.main)
+        return
+    if words[0] == "experiments/study.py":
+        assert len(arguments) == 1 and arguments[0] in module.STUDIES
+        return
+    try:
+        module.main()
+    except Understood:
+        return
+    except SystemExit as end:
+        assert end.code in (0, None) and "--help" in arguments, capsys.readouterr().err
+        return
+    raise AssertionError(f"{page}: {words} was not stopped where its arguments are read")
+
+
+def test_a_flag_that_is_not_there_is_found_out(monkeypatch, capsys):
+    with pytest.raises(AssertionError, match="--gama"):
+        test_a_command_is_understood("README.md", ["PPOAgentTrainer.py", "--gama", "1"], monkeypatch, capsys)
