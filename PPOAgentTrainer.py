@@ -313,7 +313,7 @@ def _means(rows: list[dict[str, float]]) -> dict[str, float]:
 def main() -> None:
     with one_line_errors():
         preset, config, options = parse(
-            sys.argv[1:], "python PPOAgentTrainer.py", PRESETS, "bipedal-walker", "continuous"
+            sys.argv[1:], "python PPOAgentTrainer.py", PRESETS, "bipedal-walker", "default"
         )
         session.run(lambda config: PPOAgentTrainer(config, description=f"preset {preset}"), preset, config, options)
 

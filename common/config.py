@@ -236,6 +236,8 @@ class RunOptions:
     """Epochs between evaluations while training goes on; 0 for none."""
     video: bool = True
     """Film an evaluated episode at the end."""
+    gif: bool = False
+    """Film it as a GIF of 30 frames a second in place of an MP4."""
     tensorboard: bool = True
     """Write TensorBoard logs."""
     figure: bool = True

@@ -180,6 +180,6 @@ PRESETS: dict[str, PPOConfig] = {
     "cartpole": CARTPOLE,
     "cartpole-minimal": CARTPOLE_MINIMAL,
     "breakout": BREAKOUT,
-    "continuous": PPOConfig(),
+    "default": PPOConfig(),
 }
-"""`continuous` is what `--env ID` starts from where no other preset is made for that environment."""
+"""`default` is what `--env ID` starts from where no other preset is made for that environment."""

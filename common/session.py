@@ -176,7 +176,7 @@ def _look_back(trainer: Trainer, folder: Path, options: RunOptions) -> None:
         print("unshaped reward: " + evaluation_line(summaries))
     if options.video:
         where = (config.env, config.max_episode_steps)
-        print(evaluation.film_into(folder, agent.behaviour(), agent.action_map, *where))
+        print(evaluation.film_into(folder, agent.behaviour(), agent.action_map, *where, options.gif))
 
 
 def _evaluate(trainer: Trainer, episodes: int) -> dict[str, dict[str, object]]:
