@@ -369,7 +369,7 @@ def test_compiled_and_step_by_step_agree(update, eager):
 VALIDATED = dict(
     env="tests/Target-v0", max_episode_steps=None, epochs=8, hidden_sizes=(8,), passes=1, learning_rate=0.5,
     anneal_learning_rate=False, initial_std=0.5, mean_gain=0.01, best_metric="validation", validate_every=1,
-    validation_episodes=64, adopt_best=True,
+    validation_episodes=64, adopt_best=True, score_window=1,
 )  # fmt: skip
 
 # For each field another value, and what has to be set for it to matter.
