@@ -86,7 +86,7 @@ class TrainingConfig:
 class PPOConfig(TrainingConfig):
     """Proximal policy optimisation (arXiv:1707.06347), separate networks, the policy picked by the action space.
 
-    The defaults serve any Gymnasium environment without images; `common.presets` has the named settings.
+    The defaults serve any Gymnasium environment but images; `common.presets` has the named settings.
     """
 
     updates_per_epoch: int = 1
