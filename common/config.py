@@ -226,8 +226,9 @@ class RunOptions:
     """Where run folders live."""
     resume: Path | None = None
     """Go on with this run folder; of its settings only --epochs may be changed."""
-    checkpoint_every: int = 10
-    """Epochs between checkpoints; one is also written on Ctrl-C, on SIGTERM and at the end."""
+    checkpoint_every: int = 0
+    """Epochs between checkpoints; 0 for ten, or more where that would cost over a percent of the time.
+    One is also written on Ctrl-C, on SIGTERM and at the end."""
     keep_checkpoints: int = 3
     """How many of the newest checkpoints are kept."""
     evaluation_episodes: int = 100
@@ -247,7 +248,7 @@ class RunOptions:
         for name, least in (
             ("evaluation_episodes", 0),
             ("evaluate_every", 0),
-            ("checkpoint_every", 1),
+            ("checkpoint_every", 0),
             ("keep_checkpoints", 1),
         ):
             if getattr(self, name) < least:
