@@ -151,7 +151,8 @@ def test_a_resumed_run_of_several_updates_is_the_same(eager):
 def test_a_resumed_run_that_sees_images_is_the_same():
     config = PPOConfig(
         env="tests/Dot-v0", backend="gymnasium", num_envs=4, epochs=4, steps_per_epoch=144, minibatch_size=36,
-        passes=2, shared_torso=True, hidden_sizes=(16,), value_loss="clipped", anneal_clip_range=True, **SMALL_CONVOLUTIONS,
+        passes=2, shared_torso=True, hidden_sizes=(16,), value_loss="clipped", anneal_clip_range=True,
+        **SMALL_CONVOLUTIONS,
     )  # fmt: skip
     whole, states = PPOAgentTrainer(config), {}
     whole.train(4, lambda row: states.update({row.epoch: whole.state()}))
