@@ -60,7 +60,8 @@ def test_finds_the_dot_in_images(shared_torso):
     config = PPOConfig(
         env="tests/Dot-v0", backend="gymnasium", num_envs=16, epochs=20, steps_per_epoch=576,
         shared_torso=shared_torso, filters=(8,), kernel_sizes=(4,), strides=(4,), hidden_sizes=(32,),
-        activation="relu", scale_rewards=False, passes=4, minibatch_size=144, learning_rate=5e-3, gamma=0.0, value_loss="clipped",
+        activation="relu", scale_rewards=False, passes=4, minibatch_size=144, learning_rate=5e-3, gamma=0.0,
+        value_loss="clipped",
     )  # fmt: skip
     trainer = PPOAgentTrainer(config)
     results = trainer.train()
