@@ -427,6 +427,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "env": ("tests/Target-v0", {}),
     "max_episode_steps": (10, {}),
     "reward_design": ("scaled", {}),
+    "reward_factor": (5.0, {"reward_design": "scaled"}),
     "backend": ("envpool", {}),
     "num_envs": (3, {}),
     "epochs": (4, {"final_exploration_std": 1.0}),
