@@ -388,7 +388,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "stop_target_gradient": (False, ONE_STEP),
     "anneal_clip_range": (True, {"clip_range": 0.01}),
     "value_loss": ("smooth_l1", {}),
-    "value_coefficient": (5.0, {"shared_torso": True}),
+    "value_coefficient": (0.0, {"shared_torso": True}),
     "env": ("tests/Target-v0", {}),
     "max_episode_steps": (10, {}),
     "reward_design": ("ends_told_apart", {}),
