@@ -24,7 +24,7 @@ from common.experience import Experience
 from common.hyperparameters import Hyperparameters, LiveHyperparameters
 from common.make_env import make_env
 from common.networks import MAX_STD
-from common.presets import PRESETS
+from common.presets import PRESETS, preset_for
 from common.records import Batch, Timing
 from common.results import PPOResult, from_columns, results_dictionary, to_columns
 from common.rollout import minibatch_rows, padded_rows
@@ -313,7 +313,7 @@ def _means(rows: list[dict[str, float]]) -> dict[str, float]:
 def main() -> None:
     with one_line_errors():
         preset, config, options = parse(
-            sys.argv[1:], "python PPOAgentTrainer.py", PRESETS, "bipedal-walker", "default"
+            sys.argv[1:], "python PPOAgentTrainer.py", PRESETS, "bipedal-walker", preset_for
         )
         session.run(lambda config: PPOAgentTrainer(config, description=f"preset {preset}"), preset, config, options)
 

@@ -36,7 +36,7 @@ from common import arrays_file, checkpoint, run_folder, session
 from common.command_line import one_line_errors, parse, parse_settings
 from common.config import PPOConfig
 from common.errors import UserError
-from common.presets import PRESETS
+from common.presets import PRESETS, preset_for
 from common.results import TIMING_COLUMNS
 
 SMALL = "--num-envs 2 --steps-per-epoch 512 --hidden-sizes 16 --seed 3 --checkpoint-every 2"
@@ -335,7 +335,7 @@ def malformed(wanted: int) -> Tally:
     @given(wrong)
     def refuse(arguments: tuple[str, ...]) -> None:
         try:
-            parse(list(arguments), "program", PRESETS, "bipedal-walker", "default")
+            parse(list(arguments), "program", PRESETS, "bipedal-walker", preset_for)
             tally.count(False)
             print("accepted:", arguments, file=sys.stderr)
         except UserError as error:

@@ -1,5 +1,6 @@
 """The pieces every method shares; nothing here knows an Agent or a Trainer by name but `load_agent`, which the
-commands `python -m common.plots` and `python -m common.export` open finished runs with."""
+commands `python -m common.plots` and `python -m common.export` open finished runs with.
+"""
 
 import os
 import tempfile

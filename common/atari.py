@@ -50,11 +50,12 @@ def game_id(env_id: str) -> str | None:
     if match is None and not certain:
         return None
     try:
-        import ale_py  # noqa: F401  registers its games
+        import ale_py  # registers its games
     except ImportError as error:
         if certain:
             raise UserError(f"{env_id}: {MISSING}") from error
         return None
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # else each emulator greets
     name = f"ALE/{match[1]}-v5" if match else env_id
     return name if certain or name in gymnasium.registry else None
 

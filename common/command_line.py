@@ -7,7 +7,7 @@ import errno
 import io
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
@@ -50,11 +50,11 @@ class _Arguments(Generic[T]):
 
 
 def parse(
-    arguments: list[str], program: str, presets: Mapping[str, T], default_preset: str, fallback: str
+    arguments: list[str], program: str, presets: Mapping[str, T], default_preset: str, fallback: Callable[[str], str]
 ) -> tuple[str, T, RunOptions]:
     """[PRESET] [--setting value ...] → the preset's name, its config with the changes, and the options.
 
-    Without a preset, `--env ID` picks the first one made for that environment, else `fallback`; `--resume RUN`
+    Without a preset, `--env ID` picks the first one made for that environment, else `fallback(ID)`; `--resume RUN`
     takes the run's own, of which only the number of epochs may be changed.
 
     Args:
@@ -75,7 +75,7 @@ def parse(
     else:
         env = _value_of("--env", arguments)
         made_for_it = (name for name, config in presets.items() if config.env == env)
-        preset = default_preset if env is None else next(made_for_it, fallback)
+        preset = default_preset if env is None else next(made_for_it, None) or fallback(env)
     method = type(presets[default_preset])
     if resumed is None:
         default = presets[preset]

@@ -1,5 +1,6 @@
 """Named settings, each with its source."""
 
+from common import atari
 from common.config import PPOConfig
 
 # The study as published (its author's notes, 2021): one environment, one pass, every quirk on.
@@ -195,4 +196,8 @@ PRESETS: dict[str, PPOConfig] = {
     "breakout": BREAKOUT,
     "default": PPOConfig(),
 }
-"""`default` is what `--env ID` starts from where no other preset is made for that environment."""
+
+
+def preset_for(env_id: str) -> str:
+    """The preset that an environment without one of its own starts from: `breakout` for Atari, else `default`."""
+    return "breakout" if atari.game_id(env_id) is not None else "default"

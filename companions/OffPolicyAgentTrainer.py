@@ -266,7 +266,7 @@ def _means(tables: list[np.ndarray]) -> dict[str, float]:
 def main() -> None:
     with one_line_errors():
         program = "python -m companions.OffPolicyAgentTrainer"
-        preset, config, options = parse(sys.argv[1:], program, PRESETS, "pendulum-td3-fast", "td3")
+        preset, config, options = parse(sys.argv[1:], program, PRESETS, "pendulum-td3-fast", lambda _: "td3")
         session.run(
             lambda config: OffPolicyAgentTrainer(config, description=f"preset {preset}"), preset, config, options
         )

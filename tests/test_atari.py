@@ -12,6 +12,7 @@ from common.env_groups import AleGroup, GymnasiumGroup
 from common.errors import UserError
 from common.evaluation import evaluate, film
 from common.make_env import make_env, step_limit
+from common.presets import preset_for
 from common.records import Timing
 from common.rollout import Collector
 from common.spaces import action_map
@@ -253,3 +254,13 @@ def test_a_game_without_fire_and_without_lives_is_stepped():
         assert not step.terminated.any()
     assert gymnasium.spec("ALE/Freeway-v5").kwargs["game"] == "freeway"
     group.close()
+
+
+def test_games_start_from_breakouts_settings_and_greet_nobody(capfd):
+    assert [preset_for(name) for name in ("Pong", "ALE/Pong-v5", "tests/Dot-v0")] == [
+        "breakout",
+        "breakout",
+        "default",
+    ]
+    make_env("ALE/Breakout-v5").close()
+    assert capfd.readouterr() == ("", "")
