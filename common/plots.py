@@ -69,7 +69,7 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
         for axis, (column, original, _) in zip(axes, _PANELS):
             lone = dict(marker=".") if len(epochs) == 1 else {}
             axis.plot(epochs, curves[column], color=colour, linewidth=1.6, label=name, **lone)
-            if original is not None and not np.array_equal(curves[column], curves[original], equal_nan=True):
+            if original is not None and not np.allclose(curves[column], curves[original], equal_nan=True):
                 axis.plot(epochs, curves[original], color=colour, linewidth=0.8, alpha=0.6, label=f"{name}, unshaped")
             for epoch in epochs[marked]:
                 axis.axvline(epoch, color=colour, linestyle="--", linewidth=0.8, alpha=0.6, zorder=0)

@@ -44,9 +44,8 @@ def check(executed):
     text = "\n".join(outputs(executed, "text/plain"))
     epochs = int(re.search(r"stopped after epoch \d+ of (\d+), which is saved", text)[1])
     assert f"going on after epoch {epochs // 2}\nepoch {epochs}/{epochs}  █" in text
-    assert (
-        len(outputs(executed, "image/png")) == 7
-    )  # two runs, one of them in two parts; overlay, change, TD3, CartPole
+    # A run, one in two parts, two overlays, what the change did, TD3, CartPole.
+    assert len(outputs(executed, "image/png")) == 8
     scores, companions = outputs(executed, "text/markdown")
     for table, agents in ((scores, 3), (companions, 2)):
         assert "| untrained | deterministic | " in table
