@@ -2,7 +2,7 @@
 
     python PPOAgentTrainer.py                      the walker, from nothing to walking
     python PPOAgentTrainer.py pendulum             another preset
-    python PPOAgentTrainer.py --env Some-v0        any environment without images
+    python PPOAgentTrainer.py --env Some-v0        any environment
     python PPOAgentTrainer.py --help               every setting
 
 The run leaves its traces in runs/NAME; `common.run_folder` says which.
@@ -115,7 +115,7 @@ class PPOAgentTrainer:
             reward_std=float(self.reward_statistics.std) if self.config.scale_rewards else 1.0,
             **self._judge(self.experience.scores(), self.epoch, last, timing),
             **_means(metrics),
-            **{f"hp_{name}": value for name, value in self.live.values.items()},
+            **{f"hp_{name}": float(value) for name, value in self.live.values.items()},
         )
 
     def _collect(self, timing: Timing) -> None:
@@ -313,7 +313,7 @@ def _means(rows: list[dict[str, float]]) -> dict[str, float]:
 def main() -> None:
     with one_line_errors():
         preset, config, options = parse(
-            sys.argv[1:], "python PPOAgentTrainer.py", PRESETS, "bipedal-walker", "continuous"
+            sys.argv[1:], "python PPOAgentTrainer.py", PRESETS, "bipedal-walker", "default"
         )
         session.run(lambda config: PPOAgentTrainer(config, description=f"preset {preset}"), preset, config, options)
 

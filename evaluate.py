@@ -26,6 +26,8 @@ class Arguments:
     """Episodes, deterministic and sampled each; 0 for none."""
     video: bool = True
     """Film an episode."""
+    gif: bool = False
+    """Film it as a GIF of 30 frames a second in place of an MP4."""
 
 
 def main() -> None:
@@ -40,7 +42,7 @@ def main() -> None:
             run_folder.write_json(arguments.run / run_folder.EVALUATION, summaries)
             print("unshaped reward: " + evaluation_line(summaries))
         if arguments.video:
-            print(evaluation.film_into(arguments.run, behaviour, agent.action_map, *where))
+            print(evaluation.film_into(arguments.run, behaviour, agent.action_map, *where, arguments.gif))
 
 
 if __name__ == "__main__":

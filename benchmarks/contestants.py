@@ -35,6 +35,7 @@ PACKAGES = (
     "torch",
     "sbx-rl",
     "jax",
+    "ale-py",
 )
 
 Lap = Callable[[int], None]  # to be called at an epoch's end with the number of episodes that ended in it

@@ -335,7 +335,7 @@ def malformed(wanted: int) -> Tally:
     @given(wrong)
     def refuse(arguments: tuple[str, ...]) -> None:
         try:
-            parse(list(arguments), "program", PRESETS, "bipedal-walker", "continuous")
+            parse(list(arguments), "program", PRESETS, "bipedal-walker", "default")
             tally.count(False)
             print("accepted:", arguments, file=sys.stderr)
         except UserError as error:

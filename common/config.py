@@ -86,7 +86,7 @@ class TrainingConfig:
 class PPOConfig(TrainingConfig):
     """Proximal policy optimisation (arXiv:1707.06347), separate networks, the policy picked by the action space.
 
-    The defaults serve any Gymnasium environment without images; `common.presets` has the named settings.
+    The defaults serve any Gymnasium environment but images; `common.presets` has the named settings.
     """
 
     updates_per_epoch: int = 1
@@ -226,8 +226,9 @@ class RunOptions:
     """Where run folders live."""
     resume: Path | None = None
     """Go on with this run folder; of its settings only --epochs may be changed."""
-    checkpoint_every: int = 10
-    """Epochs between checkpoints; one is also written on Ctrl-C, on SIGTERM and at the end."""
+    checkpoint_every: int = 0
+    """Epochs between checkpoints; 0 for ten, or more where that would cost over a percent of the time.
+    One is also written on Ctrl-C, on SIGTERM and at the end."""
     keep_checkpoints: int = 3
     """How many of the newest checkpoints are kept."""
     evaluation_episodes: int = 100
@@ -236,6 +237,8 @@ class RunOptions:
     """Epochs between evaluations while training goes on; 0 for none."""
     video: bool = True
     """Film an evaluated episode at the end."""
+    gif: bool = False
+    """Film it as a GIF of 30 frames a second in place of an MP4."""
     tensorboard: bool = True
     """Write TensorBoard logs."""
     figure: bool = True
@@ -245,7 +248,7 @@ class RunOptions:
         for name, least in (
             ("evaluation_episodes", 0),
             ("evaluate_every", 0),
-            ("checkpoint_every", 1),
+            ("checkpoint_every", 0),
             ("keep_checkpoints", 1),
         ):
             if getattr(self, name) < least:

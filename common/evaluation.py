@@ -14,6 +14,7 @@ from common.errors import UserError
 from common.make_env import make_env
 from common.spaces import ActionMap
 
+GIF_FRAMES_PER_SECOND = 30
 EVALUATION_SEED = 1_000_003  # far from the small seeds people train with
 
 
@@ -121,11 +122,16 @@ def film(
 
 
 def save_video(frames: list[np.ndarray], fps: int, path: Path) -> Path:
-    """MP4 by imageio's own ffmpeg; where that is missing, a GIF of every second frame beside it.
+    """MP4 by imageio's own ffmpeg, or a GIF of 30 frames a second where `path` ends so.
+
+    Where ffmpeg is missing, an MP4 becomes a GIF of every second frame beside it, played as fast.
 
     Returns:
         The file written.
     """
+    if path.suffix == ".gif":
+        imageio.mimsave(path, frames, duration=1000 / GIF_FRAMES_PER_SECOND, loop=0)
+        return path
     try:
         with imageio.get_writer(path, fps=fps, macro_block_size=2) as writer:
             for frame in frames:
@@ -139,11 +145,17 @@ def save_video(frames: list[np.ndarray], fps: int, path: Path) -> Path:
 
 
 def film_into(
-    folder: Path, behaviour: NormalBehaviour, action_map: ActionMap, env_id: str, max_episode_steps: int | None
+    folder: Path,
+    behaviour: NormalBehaviour,
+    action_map: ActionMap,
+    env_id: str,
+    max_episode_steps: int | None,
+    gif: bool = False,
 ) -> str:
     """Film an episode into a run folder; returns a line that says what came of it."""
     try:
         frames, score, fps = film(behaviour, action_map, env_id, max_episode_steps)
     except UserError as error:
         return f"not filmed: {error}"
-    return f"filmed an episode of {score:.1f}: {save_video(frames, fps, folder / run_folder.VIDEO)}"
+    path = (folder / run_folder.VIDEO).with_suffix(".gif" if gif else ".mp4")
+    return f"filmed an episode of {score:.1f}: {save_video(frames, fps, path)}"

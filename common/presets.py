@@ -112,6 +112,18 @@ CARTPOLE = PPOConfig(
     best_metric="mean_episode_reward",
 )
 
+# The same environment and the same steps, tuned: shorter epochs, advantages over a horizon of twenty steps.
+CARTPOLE_FAST = CARTPOLE.replace(
+    epochs=199,
+    steps_per_epoch=512,
+    hidden_sizes=(64, 64),
+    activation="tanh",
+    gae_lambda=0.95,
+    learning_rate=1e-3,
+    anneal_learning_rate=True,
+    max_gradient_norm=0.5,
+)
+
 # The small published system: one torso, an update after every 20 steps, targets anew for both passes, rewards ÷ 100.
 CARTPOLE_MINIMAL = PPOConfig(
     env="CartPole-v1",
@@ -178,8 +190,9 @@ PRESETS: dict[str, PPOConfig] = {
     "lunar-lander-continuous": LUNAR_LANDER_CONTINUOUS,
     "pendulum": PENDULUM,
     "cartpole": CARTPOLE,
+    "cartpole-fast": CARTPOLE_FAST,
     "cartpole-minimal": CARTPOLE_MINIMAL,
     "breakout": BREAKOUT,
-    "continuous": PPOConfig(),
+    "default": PPOConfig(),
 }
-"""`continuous` is what `--env ID` starts from where no other preset is made for that environment."""
+"""`default` is what `--env ID` starts from where no other preset is made for that environment."""

@@ -17,6 +17,8 @@ from common.recorder import Recorder, Terminal, evaluation_line
 from common.results import EpochResult
 
 CHECKPOINTS, LOCK = "checkpoints", "lock"
+DEFAULT_INTERVAL = 10  # epochs between checkpoints at least
+LARGEST_SHARE = 0.01  # of the time since the last one, that a checkpoint may take
 
 
 class Agent(Protocol):
@@ -107,17 +109,13 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions, scr
             + (f", going on after epoch {trainer.epoch}" if options.resume else "")
         )
 
-        seconds_saving = 0.0
+        saver = _Saver(trainer, folder, options)
 
         def on_epoch(result: EpochResult) -> None:
-            nonlocal seconds_saving
             recorder(result)
             epoch, stopped = result.epoch, signals.received or screen.stop
-            if epoch % options.checkpoint_every == 0 or epoch == config.epochs or stopped:
-                began = time.perf_counter()
-                checkpoint.save(folder / CHECKPOINTS, epoch, trainer.state(), options.keep_checkpoints)
-                trainer.agent.save_weights(folder / run_folder.WEIGHTS)
-                seconds_saving += time.perf_counter() - began
+            if saver.due(epoch) or epoch == config.epochs or stopped:
+                saver.save(epoch)
             if options.evaluate_every and epoch % options.evaluate_every == 0:
                 recorder.write_evaluation(epoch, _evaluate(trainer, options.evaluation_episodes))
             if stopped:
@@ -134,7 +132,7 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions, scr
         except (NotFiniteError, DivergedError) as error:
             trainer.agent.save_weights(folder / run_folder.WEIGHTS)
             raise UserError(f"{error}; the last good weights are in {folder / run_folder.WEIGHTS}") from None
-        share = seconds_saving / max(1e-9, time.perf_counter() - began)
+        share = saver.seconds / max(1e-9, time.perf_counter() - began)
         if options.figure and trainer.results:
             recorder.draw()
     trainer.agent.save_weights(folder / run_folder.BEST_AGENT)
@@ -181,7 +179,7 @@ def _look_back(trainer: Trainer, folder: Path, options: RunOptions, screen: Term
         screen.say("unshaped reward: " + evaluation_line(summaries))
     if options.video:
         where = (config.env, config.max_episode_steps)
-        screen.say(evaluation.film_into(folder, agent.behaviour(), agent.action_map, *where))
+        screen.say(evaluation.film_into(folder, agent.behaviour(), agent.action_map, *where, options.gif))
 
 
 def _evaluate(trainer: Trainer, episodes: int) -> dict[str, dict[str, object]]:
@@ -189,6 +187,31 @@ def _evaluate(trainer: Trainer, episodes: int) -> dict[str, dict[str, object]]:
     return evaluation.evaluate_both(
         agent.behaviour(), agent.action_map, config.env, config.max_episode_steps, episodes
     )
+
+
+class _Saver:
+    """Writes checkpoints, and the weights beside them, as often as the options say."""
+
+    def __init__(self, trainer: Trainer, folder: Path, options: RunOptions) -> None:
+        self._trainer, self._folder, self._options = trainer, folder, options
+        self.seconds = 0.0  # spent on it so far
+        self._last_seconds = 0.0  # on the last one
+        self._last_epoch, self._last_end = trainer.epoch, time.perf_counter()
+
+    def due(self, epoch: int) -> bool:
+        every = self._options.checkpoint_every
+        if every:
+            return epoch % every == 0
+        since = time.perf_counter() - self._last_end
+        return epoch - self._last_epoch >= DEFAULT_INTERVAL and self._last_seconds <= LARGEST_SHARE * since
+
+    def save(self, epoch: int) -> None:
+        began = time.perf_counter()
+        checkpoint.save(self._folder / CHECKPOINTS, epoch, self._trainer.state(), self._options.keep_checkpoints)
+        self._trainer.agent.save_weights(self._folder / run_folder.WEIGHTS)
+        self._last_epoch, self._last_end = epoch, time.perf_counter()
+        self._last_seconds = self._last_end - began
+        self.seconds += self._last_seconds
 
 
 class _Signals:

@@ -224,7 +224,7 @@ def test_the_environment_picks_its_preset(program, tmp_path):
     program("PPOAgentTrainer", "--env", "tests/Target-v0", *SMALL, *QUIET, "--runs-folder", tmp_path)
     presets = {p.name: json.loads((p / run_folder.CONFIG).read_text())["preset"] for p in tmp_path.iterdir()}
     assert presets == {
-        "pendulum-seed0": "pendulum", "pendulum-seed0-2": "pendulum", "continuous-seed0": "continuous",
+        "pendulum-seed0": "pendulum", "pendulum-seed0-2": "pendulum", "default-seed0": "default",
     }  # fmt: skip
 
 

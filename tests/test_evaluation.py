@@ -182,3 +182,14 @@ def test_a_gif_is_written_where_ffmpeg_fails(tmp_path, monkeypatch, fails):
     assert [int(frame[..., 0].mean()) for frame in frames] == pytest.approx([0, 48, 96, 144, 192], abs=2)
     with imageio.get_reader(path) as reader:
         assert reader.get_meta_data()["duration"] == 100  # ms: every second frame of 20 a second
+
+
+def test_a_gif_has_every_frame_at_30_a_second(tmp_path):
+    frames = some_frames()
+    path = save_video(frames, 50, tmp_path / "video.gif")
+    assert path.name == "video.gif"
+    film = imageio.mimread(path)
+    assert len(film) == len(frames)
+    assert imageio.get_reader(path).get_meta_data()["duration"] == pytest.approx(
+        1000 / 30, abs=5
+    )  # GIFs count in 1/100 s

@@ -53,3 +53,20 @@ def test_critic_finds_the_true_value(truncation_is_terminal, value):
     trainer.train()
     assert float(trainer.agent.critic(np.full((1, 1), 0.5, np.float32))[0, 0]) == pytest.approx(value, rel=0.02)
     trainer.close()
+
+
+@pytest.mark.parametrize("shared_torso", [True, False])
+def test_finds_the_dot_in_images(shared_torso):
+    config = PPOConfig(
+        env="tests/Dot-v0", backend="gymnasium", num_envs=16, epochs=20, steps_per_epoch=576,
+        shared_torso=shared_torso, filters=(8,), kernel_sizes=(4,), strides=(4,), hidden_sizes=(32,),
+        activation="relu", scale_rewards=False, passes=4, minibatch_size=144, learning_rate=5e-3, gamma=0.0,
+        value_loss="clipped",
+    )  # fmt: skip
+    trainer = PPOAgentTrainer(config)
+    results = trainer.train()
+    agent = trainer.agent
+    played = evaluate(agent.behaviour(), agent.action_map, "tests/Dot-v0", None, 50, deterministic=True).returns.mean()
+    assert results["avg_reward_epochs"][0] < 4  # guessing scores 2.67
+    assert played > 7.8  # knowing scores 8
+    trainer.close()

@@ -427,6 +427,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "env": ("tests/Target-v0", {}),
     "max_episode_steps": (10, {}),
     "reward_design": ("scaled", {}),
+    "reward_factor": (5.0, {"reward_design": "scaled"}),
     "backend": ("envpool", {}),
     "num_envs": (3, {}),
     "epochs": (4, {"final_exploration_std": 1.0}),
@@ -588,7 +589,7 @@ def test_a_run_leaves_its_traces_and_is_scored_again(monkeypatch, tmp_path, caps
 
 
 def test_a_run_of_ppo_is_not_resumed_by_this_program(monkeypatch, tmp_path, capsys):
-    run_folder.write_config(tmp_path, PPOConfig(), "continuous")
+    run_folder.write_config(tmp_path, PPOConfig(), "default")
     assert run(monkeypatch, "--resume", tmp_path) == 2
     assert "is a run of another method" in capsys.readouterr().err
 

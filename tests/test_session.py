@@ -15,6 +15,7 @@ from programs import call
 
 import PPOAgentTrainer
 from common import checkpoint, run_folder, session
+from common.config import RunOptions
 from common.recorder import Recorder
 from common.results import TIMING_COLUMNS
 from companions import OffPolicyAgentTrainer
@@ -189,3 +190,48 @@ def test_a_killed_off_policy_run_resumed_is_the_run_that_was_not(monkeypatch, tm
     process.wait()
     assert run("--resume", folder, *QUIET) in (0, 2)  # 2: it was done before the kill
     assert same(learned(folder), learned(tmp_path / "whole"))
+
+
+# -- how often --
+
+
+class Clock:
+    """Time that passes only when it is told to."""
+
+    now = 100.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("seconds_an_epoch", "seconds_a_save", "saved"),
+    [(1.0, 0.001, [10, 20, 30, 40, 50, 60]), (1.0, 0.25, [10, 35, 60]), (0.0, 1.0, [10])],
+)
+def test_checkpoints_by_default_cost_a_percent_at_most(monkeypatch, tmp_path, seconds_an_epoch, seconds_a_save, saved):
+    clock, epochs = Clock(), []
+
+    class Trainer:
+        epoch = 0
+        agent = type("Agent", (), {"save_weights": lambda self, path: None})()
+
+        def state(self):
+            return {}
+
+    def save(folder, epoch, state, keep):
+        epochs.append(epoch)
+        clock.now += seconds_a_save
+
+    monkeypatch.setattr(session, "time", clock)
+    monkeypatch.setattr(session.checkpoint, "save", save)
+    saver = session._Saver(Trainer(), tmp_path, RunOptions())
+    for epoch in range(1, 61):
+        clock.now += seconds_an_epoch
+        if saver.due(epoch):
+            saver.save(epoch)
+    assert epochs == saved
+    assert saver.seconds == pytest.approx(len(saved) * seconds_a_save)
+    assert [e for e in range(1, 9) if session._Saver(Trainer(), tmp_path, RunOptions(checkpoint_every=3)).due(e)] == [
+        3,
+        6,
+    ]

@@ -12,6 +12,7 @@ from common.config import PPOConfig
 from common.errors import UserError
 from common.hyperparameters import Hyperparameters
 from common.presets import PRESETS
+from common.records import Timing
 from PPOAgentTrainer import PPOAgentTrainer
 
 SMALL = PPOConfig(
@@ -27,18 +28,12 @@ def weights_of(agent: Agent) -> list[np.ndarray]:
     return [np.array(v) for network in agent._networks.values() for v in network.trainable_variables]
 
 
-def batch_of(config: PPOConfig, eager=None):
-    """A trainer with one trajectory, its batch, and rows that take it whole."""
+def batch_of(config: PPOConfig):
+    """A trainer with one trajectory, and its batch."""
     trainer = PPOAgentTrainer(config)
-    trainer._collect(_timing())
+    trainer._collect(Timing())
     batch, _ = trainer._batch(trainer._scaled_rewards(), config.gamma)
     return trainer, batch
-
-
-def _timing():
-    from common.records import Timing
-
-    return Timing()
 
 
 def test_the_halves_are_the_whole_and_share_the_torso():
@@ -150,6 +145,23 @@ def test_a_resumed_run_of_several_updates_is_the_same(eager):
     for ours, theirs in zip(weights_of(whole.agent), weights_of(other.agent)):
         assert_array_equal(ours, theirs)
     assert [r.total_reward for r in whole.results] == [r.total_reward for r in other.results]
+    whole.close(), other.close()
+
+
+def test_a_resumed_run_that_sees_images_is_the_same():
+    config = PPOConfig(
+        env="tests/Dot-v0", backend="gymnasium", num_envs=4, epochs=4, steps_per_epoch=144, minibatch_size=36,
+        passes=2, shared_torso=True, hidden_sizes=(16,), value_loss="clipped", anneal_clip_range=True,
+        **SMALL_CONVOLUTIONS,
+    )  # fmt: skip
+    whole, states = PPOAgentTrainer(config), {}
+    whole.train(4, lambda row: states.update({row.epoch: whole.state()}))
+    other = PPOAgentTrainer(config)
+    other.load_state(states[2])
+    other.train(2)
+    assert whole.state().keys() == other.state().keys()
+    for ours, theirs in zip(weights_of(whole.agent), weights_of(other.agent)):
+        assert_array_equal(ours, theirs)
     whole.close(), other.close()
 
 

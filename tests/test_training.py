@@ -54,8 +54,8 @@ def run(config, folder, name, **options):
 
 def policy_of(agent):
     """Everything that decides how the agent acts and judges: weights and observation statistics."""
-    state = agent.state()
-    return {k: np.array(v) for k, v in state.items() if k.split("/")[0] in ("actor", "critic", "observations")}
+    parts = ("actor", "critic", "network", "observations")
+    return {k: np.array(v) for k, v in agent.state().items() if k.split("/")[0] in parts}
 
 
 def same(one, other):
@@ -369,11 +369,26 @@ def test_compiled_and_step_by_step_agree(update, eager):
 VALIDATED = dict(
     env="tests/Target-v0", max_episode_steps=None, epochs=8, hidden_sizes=(8,), passes=1, learning_rate=0.5,
     anneal_learning_rate=False, initial_std=0.5, mean_gain=0.01, best_metric="validation", validate_every=1,
-    validation_episodes=64, adopt_best=True,
+    validation_episodes=64, adopt_best=True, score_window=1,
 )  # fmt: skip
+
+SEEN = dict(env="tests/Dot-v0", max_episode_steps=None, filters=(2, 3), kernel_sizes=(4, 3), strides=(2, 1))
+ONE_STEP = {"value_target": "one_step"}
 
 # For each field another value, and what has to be set for it to matter.
 ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
+    "reward_factor": (5.0, {"reward_design": "scaled", "scale_rewards": False}),
+    "updates_per_epoch": (2, {}),
+    "shared_torso": (True, {}),
+    "filters": ((4, 3), SEEN),
+    "kernel_sizes": ((4, 2), SEEN),
+    "strides": ((2, 2), SEEN),
+    "value_target": ("one_step", {}),
+    "recompute_targets": (True, {}),
+    "stop_target_gradient": (False, ONE_STEP),
+    "anneal_clip_range": (True, {"clip_range": 0.01}),
+    "value_loss": ("smooth_l1", {}),
+    "value_coefficient": (0.0, {"shared_torso": True}),
     "env": ("tests/Target-v0", {}),
     "max_episode_steps": (10, {}),
     "reward_design": ("ends_told_apart", {}),
@@ -799,8 +814,8 @@ def test_infinite_rewards_are_told_too(tiny, eager):
     recv = group.recv
 
     def faulty():
-        observations, rewards, *ends = recv()
-        return observations, np.where(np.arange(2) == 1, np.inf, rewards), *ends
+        step = recv()
+        return step._replace(rewards=np.where(np.arange(2) == 1, np.inf, step.rewards))
 
     group.recv = faulty
     with pytest.raises(UserError, match=r"environment 1\b.*reward.*step 0\b"):

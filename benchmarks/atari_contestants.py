@@ -1,0 +1,126 @@
+"""What `atari_speed.py` races, each in a process of its own: python atari_contestants.py JOB SEED.
+
+Prints what `contestants.py` prints.
+"""
+
+import functools
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from contestants import BEGAN, Lap, versions
+
+GAME, NUM_ENVS, STEPS_PER_UPDATE = "BreakoutNoFrameskip-v4", 8, 1024
+
+
+@dataclass(frozen=True)
+class Job:
+    """One contestant. An epoch is what is timed together."""
+
+    contestant: str  # a key of CONTESTANTS
+    passes: int
+    warm_up: int  # epochs before the clock counts
+    epochs: int  # to be measured
+    steps_per_epoch: int = 4 * STEPS_PER_UPDATE
+
+    def __str__(self) -> str:
+        return f"Breakout  passes {self.passes}  {self.contestant:22}"
+
+    def tiny(self) -> "Job":
+        return replace(self, warm_up=1, epochs=1, steps_per_epoch=STEPS_PER_UPDATE)
+
+
+def ours(job: Job, seed: int, lap: Lap) -> None:
+    """The preset `breakout`."""
+    from common.presets import PRESETS
+    from PPOAgentTrainer import PPOAgentTrainer
+
+    config = PRESETS["breakout"].replace(
+        passes=job.passes,
+        steps_per_epoch=job.steps_per_epoch,
+        updates_per_epoch=job.steps_per_epoch // STEPS_PER_UPDATE,
+        seed=seed,
+        adopt_best=False,
+    )
+    trainer = PPOAgentTrainer(config)
+    trainer.train(job.warm_up + job.epochs, on_epoch=lambda result: lap(result.episodes))
+    trainer.close()
+
+
+def stable_baselines3(job: Job, seed: int, lap: Lap, subprocesses: bool = False) -> None:
+    """Its PPO with its CNN policy, on its own Atari wrappers, which prepare frames as ours are prepared."""
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.env_util import make_atari_env
+    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFrameStack
+
+    class Laps(BaseCallback):
+        def _on_rollout_end(self) -> None:
+            if self.num_timesteps % job.steps_per_epoch == 0:
+                lap(0)
+
+        def _on_step(self) -> bool:
+            return True
+
+    vector_env = SubprocVecEnv if subprocesses else DummyVecEnv
+    envs = VecFrameStack(make_atari_env(GAME, NUM_ENVS, seed=seed, vec_env_cls=vector_env), 4)
+    model = PPO(
+        "CnnPolicy",
+        envs,
+        n_steps=STEPS_PER_UPDATE // NUM_ENVS,
+        batch_size=256,
+        n_epochs=job.passes,
+        learning_rate=2.5e-4,
+        clip_range=0.1,
+        clip_range_vf=0.1,
+        vf_coef=0.5,
+        ent_coef=0.01,
+        max_grad_norm=0.5,
+        seed=seed,
+        device="cpu",
+    )
+    model.learn((job.warm_up + job.epochs) * job.steps_per_epoch, callback=Laps(), log_interval=None)
+    envs.close()
+
+
+def stepping(job: Job, seed: int, lap: Lap) -> None:
+    """Our environments alone, under random actions drawn ahead."""
+    import numpy as np
+
+    from common.vector_env import make_vector_env
+
+    envs = make_vector_env("ALE/Breakout-v5", NUM_ENVS, None, "ale")
+    envs.reset(seed)
+    actions = np.random.default_rng(seed).integers(4, size=(job.steps_per_epoch // NUM_ENVS, NUM_ENVS))  # [T, N]
+    for _ in range(job.warm_up + job.epochs):
+        for chosen in actions:
+            for group, columns in zip(envs.groups, envs.columns):
+                group.send(chosen[columns])
+            for group in envs.groups:
+                group.recv()
+        lap(0)
+    envs.close()
+
+
+CONTESTANTS: dict[str, Callable[[Job, int, Lap], None]] = {
+    "ours": ours,
+    "SB3": stable_baselines3,
+    "SB3, SubprocVecEnv": functools.partial(stable_baselines3, subprocesses=True),
+    "stepping alone": stepping,
+}
+
+
+def main() -> None:
+    job, seed = Job(**json.loads(sys.argv[1])), int(sys.argv[2])
+    instants = []
+    CONTESTANTS[job.contestant](job, seed, lambda _: instants.append(round(time.perf_counter() - BEGAN, 4)))
+    print(json.dumps({"instants": instants, "versions": versions()}))
+
+
+if __name__ == "__main__":
+    main()

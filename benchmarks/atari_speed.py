@@ -1,0 +1,62 @@
+"""PPO on Breakout side by side with Stable-Baselines3: python benchmarks/atari_speed.py
+
+As `speed.py` does it: processes of their own, by turns, whole stretches by the wall clock.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from atari_contestants import CONTESTANTS, Job
+from speed import run_race
+
+from common.command_line import one_line_errors, parse_settings
+
+OURS, SB3, SB3_SUBPROCESSES, STEPPING = CONTESTANTS
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One line-up: ours, and against each opponent the ratio of speeds that is required (None: none)."""
+
+    name: str
+    passes: int
+    required: dict[str, float | None]
+    ours: str = OURS
+
+    def job(self, contestant: str) -> Job:
+        return Job(contestant, 0 if contestant == STEPPING else self.passes, warm_up=1, epochs=2)
+
+
+SETTINGS = (
+    Setting("8 passes", 8, {SB3: 2.0, SB3_SUBPROCESSES: 2.0, STEPPING: None}),
+    Setting("4 passes", 4, {SB3: None, SB3_SUBPROCESSES: None, STEPPING: None}),
+)
+NOTES = (
+    "Steps are the agent's, four frames each: 8 games, 1,024 steps an update, minibatches of 256, the same network of "
+    "1.7 million parameters. SB3 plays on its own wrappers in one process, or in a process for each game."
+)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Measure how many steps a second PPO makes on Breakout, beside Stable-Baselines3."""
+
+    repeats: int = 3
+    """Rounds; in each, every contestant of every setting runs once."""
+    peer_python: Path | None = None
+    """Python of an environment with requirements/benchmarks.txt; None makes .venv-benchmarks."""
+    quick: bool = False
+    """One round of tiny epochs, to see that it works; nothing is written."""
+
+
+def main() -> None:
+    with one_line_errors():
+        arguments = parse_settings(Arguments)
+        run_race(arguments, "atari_speed", SETTINGS, NOTES, "stable_baselines3, ale_py, cv2", "atari_contestants.py")
+
+
+if __name__ == "__main__":
+    main()
