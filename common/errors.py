@@ -4,6 +4,10 @@
 class UserError(Exception):
     """A foreseeable mistake; programs print its one line and exit with code 2."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows in place of a traceback."""
+        return [f"error: {self}"]
+
 
 class NotFiniteError(UserError):
     """NaN or infinity from an environment or from the policy; the line names its place."""
@@ -19,3 +23,7 @@ class StoppedError(Exception):
     def __init__(self, line: str, signal_number: int) -> None:
         super().__init__(line)
         self.exit_code = 128 + signal_number
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows in place of a traceback."""
+        return [str(self)]

@@ -14,6 +14,19 @@ from companions.OffPolicyAgentTrainer import make_agent as make_off_policy_agent
 WhichWeights = Literal["best", "last"]
 
 
+def new_agent(config: TrainingConfig) -> Agent | DDPGAgent:
+    """An agent of these settings that has learned nothing.
+
+    Raises:
+        UserError: its environment cannot be made.
+    """
+    env = make_env(config.env, config.max_episode_steps)
+    make = make_off_policy_agent if isinstance(config, OffPolicyConfig) else Agent
+    agent = make(env.observation_space, env.action_space, config, config.seed)
+    env.close()
+    return agent
+
+
 def load_agent(run: Path, weights: WhichWeights) -> tuple[Agent | DDPGAgent, TrainingConfig]:
     """The best epoch's agent of a run or the last one's, and the run's settings.
 
@@ -21,9 +34,6 @@ def load_agent(run: Path, weights: WhichWeights) -> tuple[Agent | DDPGAgent, Tra
         UserError: there is no run, its environment cannot be made, or its weights are missing or damaged.
     """
     _, config = run_folder.read_config(run)
-    env = make_env(config.env, config.max_episode_steps)
-    make = make_off_policy_agent if isinstance(config, OffPolicyConfig) else Agent
-    agent = make(env.observation_space, env.action_space, config, config.seed)
-    env.close()
+    agent = new_agent(config)
     agent.read_weights(run / (run_folder.BEST_AGENT if weights == "best" else run_folder.WEIGHTS))
     return agent, config

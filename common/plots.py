@@ -57,7 +57,7 @@ def near_best_epochs(curves: Curves, share: float = 0.05, most: int = 8) -> np.n
 def five_panels(runs: dict[str, Curves]) -> Figure:
     """Reward per epoch, reward and steps per episode, both losses; several runs overlaid.
 
-    Solid lines are shaped rewards, thin ones the environment's own. Dashed lines and green circles
+    Solid lines are shaped rewards, thin ones the environment's own where they differ. Dashed lines and green circles
     mark the epochs of `near_best_epochs`; grey bands, epochs in which no episode finished.
     """
     figure = Figure(figsize=(9, 11), layout="constrained")
@@ -69,7 +69,7 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
         for axis, (column, original, _) in zip(axes, _PANELS):
             lone = dict(marker=".") if len(epochs) == 1 else {}
             axis.plot(epochs, curves[column], color=colour, linewidth=1.6, label=name, **lone)
-            if original is not None:
+            if original is not None and not np.allclose(curves[column], curves[original], equal_nan=True):
                 axis.plot(epochs, curves[original], color=colour, linewidth=0.8, alpha=0.6, label=f"{name}, unshaped")
             for epoch in epochs[marked]:
                 axis.axvline(epoch, color=colour, linestyle="--", linewidth=0.8, alpha=0.6, zorder=0)

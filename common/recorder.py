@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import tensorflow as tf
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -17,28 +18,19 @@ _FIGURE_SHARE = 50  # the figure may take one part in so many of the run's time
 _ROW = "{:>6} {:>11} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8} {:>9}  {}"
 
 
-class Recorder:
-    """Called with every epoch's row; a context manager, so that files are closed whatever happens.
+class Terminal:
+    """Where a run is watched unless it is told otherwise: a bar with the time left, and a row an epoch."""
 
-    Args:
-        folder: of the run; its name goes into the figure's legend.
-        rows: the epochs a resumed run already has.
-        kind: of the rows.
-        epochs: how many there will be in all, for the time left.
-        options: what to write.
-    """
+    stop = 0  # number of the signal by which whoever watches asks the run to stop; 0 lets it go on
 
-    def __init__(
-        self, folder: Path, rows: list[EpochResult], kind: type[EpochResult], epochs: int, options: RunOptions
-    ) -> None:
-        self._folder, self._options = folder, options
-        self._rows, self._kind = list(rows), kind
-        self._results = run_folder.ResultsFile(folder, rows, kind)
-        self._board = _TensorBoard(folder / "tensorboard", kind) if options.tensorboard else None
-        self._figure_due = 0.0
-        console = Console(highlight=False)
-        if not console.is_terminal:
-            console.width = 120
+    def __init__(self) -> None:
+        self._console = Console(highlight=False)
+        if not self._console.is_terminal:
+            self._console.width = 120
+        self._header_due = True
+
+    def begin(self, epochs: int, done: int) -> None:
+        """`epochs` in all, `done` of them by an earlier part of the run."""
         self._progress = Progress(
             TextColumn("epoch"),
             MofNCompleteColumn(),
@@ -46,31 +38,19 @@ class Recorder:
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
+            console=self._console,
+            disable=not self._console.is_terminal,
         )
-        self._task = self._progress.add_task("train", total=epochs, completed=len(rows))
-        self._header_due = True
-        self._console = console
-
-    def __enter__(self) -> "Recorder":
+        self._task = self._progress.add_task("train", total=epochs, completed=done)
         self._progress.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def end(self) -> None:
         self._progress.stop()
-        self._results.close()
-        if self._board is not None:
-            self._board.close()
 
     def say(self, line: str) -> None:
         self._console.print(line, markup=False, soft_wrap=True)
 
-    def __call__(self, result: EpochResult) -> None:
-        self._rows.append(result)
-        self._results.write(result)
-        if self._board is not None:
-            self._board.write(result)
+    def row(self, result: EpochResult) -> None:
         if self._header_due:
             headings = (
                 "epoch",
@@ -87,16 +67,67 @@ class Recorder:
             self._header_due = False
         self.say(_ROW.format(*_cells(result)))
         self._progress.update(self._task, advance=1)
+
+    def figure(self, figure: Figure) -> None:
+        """The five panels as they were just saved: a terminal shows none."""
+
+
+class Recorder:
+    """Called with every epoch's row; a context manager, so that files are closed whatever happens.
+
+    Args:
+        folder: of the run; its name goes into the figure's legend.
+        rows: the epochs a resumed run already has.
+        kind: of the rows.
+        epochs: how many there will be in all, for the time left.
+        options: what to write.
+        screen: where it is watched; None takes the terminal.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        rows: list[EpochResult],
+        kind: type[EpochResult],
+        epochs: int,
+        options: RunOptions,
+        screen: Terminal | None = None,
+    ) -> None:
+        self._folder, self._options, self._epochs = folder, options, epochs
+        self._rows, self._kind = list(rows), kind
+        self._results = run_folder.ResultsFile(folder, rows, kind)
+        self._board = _TensorBoard(folder / "tensorboard", kind) if options.tensorboard else None
+        self._figure_due = 0.0
+        self._screen = screen or Terminal()
+
+    def __enter__(self) -> "Recorder":
+        self._screen.begin(self._epochs, len(self._rows))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._screen.end()
+        self._results.close()
+        if self._board is not None:
+            self._board.close()
+
+    def say(self, line: str) -> None:
+        self._screen.say(line)
+
+    def __call__(self, result: EpochResult) -> None:
+        self._rows.append(result)
+        self._results.write(result)
+        if self._board is not None:
+            self._board.write(result)
+        self._screen.row(result)
         if self._options.figure and time.monotonic() >= self._figure_due and len(self._rows) > 1:
             self.draw()
 
     def draw(self) -> None:
         """Redraw the five-panel figure; the next is due when it takes little of the run's time."""
         began = time.monotonic()
-        plots.save_figure(
-            plots.five_panels({self._folder.name: to_columns(self._rows, self._kind)}),
-            self._folder / run_folder.FIGURE,
-        )
+        figure = plots.five_panels({self._folder.name: to_columns(self._rows, self._kind)})
+        plots.save_figure(figure, self._folder / run_folder.FIGURE)
+        self._screen.figure(figure)
         ended = time.monotonic()
         self._figure_due = ended + max(10.0, _FIGURE_SHARE * (ended - began))
 

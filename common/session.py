@@ -13,7 +13,7 @@ from common import checkpoint, evaluation, run_folder
 from common.config import RunOptions, TrainingConfig
 from common.errors import DivergedError, NotFiniteError, StoppedError, UserError
 from common.hyperparameters import LiveHyperparameters
-from common.recorder import Recorder, evaluation_line
+from common.recorder import Recorder, Terminal, evaluation_line
 from common.results import EpochResult
 
 CHECKPOINTS, LOCK = "checkpoints", "lock"
@@ -53,12 +53,17 @@ class Trainer(Protocol):
 
 
 def run(
-    make_trainer: Callable[[TrainingConfig], Trainer], preset: str, config: TrainingConfig, options: RunOptions
+    make_trainer: Callable[[TrainingConfig], Trainer],
+    preset: str,
+    config: TrainingConfig,
+    options: RunOptions,
+    screen: Terminal | None = None,
 ) -> Path:
     """Train, record, evaluate and film; or go on with a run that was cut off.
 
     Args:
         make_trainer: called before anything is written, so that a wrong setting leaves nothing behind.
+        screen: where the run is watched; None takes the terminal.
 
     Returns:
         The run folder.
@@ -67,7 +72,7 @@ def run(
         UserError: a setting does not work here, or the folder is taken, in use or damaged.
         StoppedError: a signal asked it to stop; a checkpoint was written.
     """
-    trainer = make_trainer(config)
+    trainer, screen = make_trainer(config), screen or Terminal()
     try:
         if options.resume is None:
             folder = run_folder.create(options.runs_folder, options.name, f"{preset}-seed{config.seed}")
@@ -77,8 +82,8 @@ def run(
         lock = FileLock(folder / LOCK)
         try:
             with lock.acquire(timeout=0):
-                _train(trainer, folder, preset, options)
-                _look_back(trainer, folder, options)
+                _train(trainer, folder, preset, options, screen)
+                _look_back(trainer, folder, options, screen)
         except Timeout:
             raise UserError(f"another process is training in {folder}: wait for it or stop it first") from None
     finally:
@@ -86,14 +91,14 @@ def run(
     return folder
 
 
-def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions) -> None:
+def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions, screen: Terminal) -> None:
     config = trainer.config
     warnings: list[str] = []
     if options.resume is not None:
         _restore(trainer, folder, options, warnings.append)
     run_folder.write_config(folder, config, preset)
     with (
-        Recorder(folder, trainer.results, trainer.result_type, config.epochs, options) as recorder,
+        Recorder(folder, trainer.results, trainer.result_type, config.epochs, options, screen) as recorder,
         _Signals() as signals,
     ):
         for warning in warnings:
@@ -108,7 +113,7 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions) -> 
 
         def on_epoch(result: EpochResult) -> None:
             recorder(result)
-            epoch, stopped = result.epoch, signals.received
+            epoch, stopped = result.epoch, signals.received or screen.stop
             if saver.due(epoch) or epoch == config.epochs or stopped:
                 saver.save(epoch)
             if options.evaluate_every and epoch % options.evaluate_every == 0:
@@ -131,7 +136,7 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions) -> 
         if options.figure and trainer.results:
             recorder.draw()
     trainer.agent.save_weights(folder / run_folder.BEST_AGENT)
-    print(
+    screen.say(
         f"trained for {results['processing_time_total_string']} ({share:.1%} of it for checkpoints); "
         f"table and weights are in {folder}"
     )
@@ -164,17 +169,17 @@ def take_up(trainer: Trainer, folder: Path, warn: Callable[[str], None]) -> None
         ) from None
 
 
-def _look_back(trainer: Trainer, folder: Path, options: RunOptions) -> None:
+def _look_back(trainer: Trainer, folder: Path, options: RunOptions, screen: Terminal) -> None:
     """Score and film the trained agent."""
     agent, config = trainer.agent, trainer.config
     if options.evaluation_episodes:
-        print(f"evaluating {options.evaluation_episodes} episodes, deterministic and sampled ...")
+        screen.say(f"evaluating {options.evaluation_episodes} episodes, deterministic and sampled ...")
         summaries = _evaluate(trainer, options.evaluation_episodes)
         run_folder.write_json(folder / run_folder.EVALUATION, summaries)
-        print("unshaped reward: " + evaluation_line(summaries))
+        screen.say("unshaped reward: " + evaluation_line(summaries))
     if options.video:
         where = (config.env, config.max_episode_steps)
-        print(evaluation.film_into(folder, agent.behaviour(), agent.action_map, *where, options.gif))
+        screen.say(evaluation.film_into(folder, agent.behaviour(), agent.action_map, *where, options.gif))
 
 
 def _evaluate(trainer: Trainer, episodes: int) -> dict[str, dict[str, object]]:

@@ -1,0 +1,135 @@
+"""Installs what is missing and leaves what is there: the first cell of `training.ipynb` calls it.
+
+Imports nothing but the standard library before pip has run, and `packaging`, which pip brings along.
+"""
+
+import importlib
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from common.errors import UserError
+
+try:
+    from packaging.requirements import Requirement
+except ImportError:  # a bare environment has pip's own copy only
+    from pip._vendor.packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parent.parent
+KEPT = ("tensorflow", "keras", "numpy")  # replacing one of these in a running notebook breaks the others
+OLDEST_TENSORFLOW = (2, 16)  # the first with Keras 3
+
+Distribution = Callable[[str], importlib.metadata.Distribution]
+
+
+def install_missing(envpool: bool = False, run: Callable = subprocess.run) -> None:
+    """Bring this Python to what the notebook needs; what is recent enough is not touched.
+
+    Args:
+        envpool: also install EnvPool; where that fails, environments are stepped by Gymnasium.
+        run: stands for `subprocess.run` in tests.
+
+    Raises:
+        UserError: pip could not install what is needed.
+    """
+    needed = missing(read_requirements(ROOT / "requirements.txt"))
+    if any(name.startswith("box2d-py") for name in needed) and shutil.which("swig") is None:
+        _pip(["swig"], run)  # older Gymnasiums' Box2D is compiled, and needs it first
+    if needed and _pip(needed, run):
+        raise UserError(f"pip could not install {' '.join(needed)}: its lines above say why")
+    if envpool:
+        pool = missing([r for r in read_requirements(ROOT / "requirements" / "fast.txt") if r.name == "envpool"])
+        if pool and _pip(pool, run):
+            print("EnvPool cannot be installed here: Gymnasium steps the environments, at a sixth of the speed")
+        else:
+            needed += pool
+    importlib.invalidate_caches()
+    print(f"installed {', '.join(needed)}" if needed else "everything is installed")
+
+
+def read_requirements(path: Path) -> list[Requirement]:
+    """The packages that a requirements file names itself; comments and other files it includes are left out."""
+    lines = (line.split("#")[0].strip() for line in path.read_text().splitlines())
+    return [Requirement(line) for line in lines if line and not line.startswith("-")]
+
+
+def missing(
+    requirements: list[Requirement], distribution: Distribution = importlib.metadata.distribution
+) -> list[str]:
+    """What pip has to be told, so that the requirements are met and a usable TensorFlow stays.
+
+    TensorFlow 2.16 and newer stays. tf-keras, by which TensorFlow Probability works, must be of TensorFlow's own
+    minor version, and TensorFlow Probability 0.25 needs TensorFlow 2.18.
+
+    Args:
+        requirements: of this project.
+        distribution: where installed packages are looked up.
+    """
+    minor = _usable_tensorflow(distribution)
+    if minor is None:
+        return _unmet(requirements, distribution)
+    kept = [requirement for requirement in requirements if requirement.name != "tensorflow"]
+    if minor < (2, 18):
+        kept = [r if r.name != "tensorflow-probability" else Requirement(f"{r.name}[tf]~=0.24.0") for r in kept]
+    keras = Requirement(f"tf-keras~={minor[0]}.{minor[1]}.0")
+    return _unmet([*kept, keras], distribution)
+
+
+def _usable_tensorflow(distribution: Distribution) -> tuple[int, int] | None:
+    """The version of a TensorFlow that may stay, like (2, 19); None where there is none or an old one."""
+    version = _version(distribution, "tensorflow")
+    if version is None:
+        return None
+    major, minor = (int(part) for part in version.split(".")[:2])
+    return (major, minor) if (major, minor) >= OLDEST_TENSORFLOW else None
+
+
+def _unmet(requirements: list[Requirement], distribution: Distribution) -> list[str]:
+    unmet = (r for r in requirements if not all(_met(part, distribution) for part in _parts(r, distribution)))
+    return [str(requirement).split(";")[0].strip() for requirement in unmet]
+
+
+def _parts(requirement: Requirement, distribution: Distribution) -> Iterator[Requirement]:
+    """A requirement and, where it is installed, what its extras ask for."""
+    if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+        return
+    yield requirement
+    try:
+        named = distribution(requirement.name).requires or []
+    except importlib.metadata.PackageNotFoundError:
+        return
+    for part in map(Requirement, named):
+        if part.marker is not None and not part.marker.evaluate({"extra": ""}):
+            wanted = any(part.marker.evaluate({"extra": extra}) for extra in requirement.extras)
+            if wanted:
+                yield part
+
+
+def _met(requirement: Requirement, distribution: Distribution) -> bool:
+    version = _version(distribution, requirement.name)
+    return version is not None and requirement.specifier.contains(version, prereleases=True)
+
+
+def _version(distribution: Distribution, name: str) -> str | None:
+    try:
+        return distribution(name).version
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _pip(packages: list[str], run: Callable) -> int:
+    """pip's exit code; its lines are shown where it failed. Beside a usable TensorFlow, `KEPT` stays as it is."""
+    here = importlib.metadata.distribution
+    versions = {name: _version(here, name) for name in KEPT} if _usable_tensorflow(here) else {}
+    with tempfile.TemporaryDirectory() as folder:
+        constraints = Path(folder) / "constraints.txt"
+        constraints.write_text("".join(f"{name}=={version}\n" for name, version in versions.items() if version))
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--constraint", str(constraints), *packages]
+        done = run(command, capture_output=True, text=True)
+    if done.returncode:
+        print(done.stdout + done.stderr)
+    return done.returncode

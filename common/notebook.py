@@ -1,0 +1,250 @@
+"""What `training.ipynb` calls: choose, train or go on, change while it goes on, compare, score, watch.
+
+Training is `common.session.run`, as from the command line: the same folder, checkpoints and exact resume.
+"""
+
+import common.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
+import itertools
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from common import evaluation, notebook_display, plots, presets, run_folder, session
+from common.config import PPOConfig, RunOptions, TrainingConfig
+from common.errors import StoppedError, UserError
+from common.hyperparameters import LiveHyperparameters
+from common.load_agent import load_agent, new_agent
+from common.notebook_display import Quiet, Shown, put, show
+from common.off_policy_config import OffPolicyConfig
+from companions import presets as companions
+from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
+from PPOAgentTrainer import PPOAgentTrainer
+
+PRESETS: dict[str, TrainingConfig] = presets.PRESETS | companions.PRESETS
+
+
+def choose(preset: str, environment: str = "", epochs: int = 0, **settings: object) -> tuple[str, TrainingConfig]:
+    """The name of a preset and its settings with changes.
+
+    Args:
+        preset: of either table of presets.
+        environment: any Gymnasium id in place of the preset's; the preset made for it, else `continuous`, is taken.
+        epochs: 0 takes the preset's own.
+        settings: as in the preset's config.
+
+    Raises:
+        UserError: a name or a value is wrong.
+    """
+    if environment:
+        made_for_it = (name for name, config in presets.PRESETS.items() if config.env == environment)
+        preset, settings = next(made_for_it, "continuous"), settings | {"env": environment}
+    if preset not in PRESETS:
+        raise UserError(f"unknown preset {preset!r}: expected one of {', '.join(PRESETS)}")
+    try:
+        return preset, PRESETS[preset].replace(**settings, **({"epochs": epochs} if epochs else {}))
+    except TypeError as error:
+        raise UserError(f"{preset}: {error}") from None
+
+
+def train(
+    preset: str, config: TrainingConfig, runs_folder: str, label: str = "", stop_after: int | None = None
+) -> Path:
+    """Train until all epochs are there, from where the same run was cut off if it was.
+
+    Args:
+        preset: its name, for the folder's.
+        config: the settings; another run with other settings is left alone and gets no company in its folder.
+        runs_folder: where run folders live.
+        label: put behind the folder's name.
+        stop_after: stop after this epoch in good order.
+
+    Returns:
+        The run folder.
+
+    Raises:
+        StoppedError: the stop button was pressed; a checkpoint was written.
+        UserError: a setting does not work here.
+    """
+    folder, saved = place(runs_folder, _name(preset, config, label), config)
+    screen = Shown(stop_after)
+    if saved is not None and _is_whole(folder, config.epochs):
+        screen.refresh(f"{folder} has all its epochs")
+        screen.figure(plots.draw("five", [folder], (), "range"))
+        return folder
+    try:
+        return _run(preset, config, folder, saved, screen)
+    except StoppedError as stopped:
+        line = f"stopped after epoch {screen.done} of {screen.epochs}, which is saved: run this cell again to go on"
+        if stop_after is None or screen.done != stop_after:
+            raise StoppedError(line, stopped.exit_code - 128) from None
+        screen.say(line)
+        return folder
+
+
+def start(preset: str, config: PPOConfig, runs_folder: str, label: str = "") -> "BackgroundRun":
+    """Train a new run in the background, so that its hyperparameters can be changed meanwhile."""
+    return BackgroundRun(preset, config, Path(runs_folder), _name(preset, config, label))
+
+
+class BackgroundRun:
+    """A run in a thread of its own.
+
+    Args:
+        preset, config: see `train`.
+        runs_folder, name: where it goes; a number is put behind the name if it is taken.
+    """
+
+    def __init__(self, preset: str, config: TrainingConfig, runs_folder: Path, name: str) -> None:
+        names = itertools.chain([name], (f"{name}-{i}" for i in itertools.count(2)))
+        self.folder = next(runs_folder / name for name in names if not (runs_folder / name).exists())
+        self._screen = Quiet()
+        self._live: LiveHyperparameters | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, args=(preset, config), daemon=True)
+        self._thread.start()
+
+    @property
+    def live(self) -> LiveHyperparameters:
+        """What may be changed: `run.live["clip_range"] = 0.1` holds from the next update on."""
+        self._wait(lambda: self._live is not None)
+        return self._live
+
+    def wait(self, epoch: int | None = None) -> Path:
+        """Watch until an epoch is over, by default the last; the stop button ends the run in good order.
+
+        Returns:
+            The run folder.
+        """
+        shown = Shown()
+        try:
+            self._wait(lambda: epoch is not None and self._screen.done >= epoch, shown)
+        except KeyboardInterrupt:
+            self._screen.stop = signal.SIGINT
+            self._wait(lambda: False, shown)
+        return self.folder
+
+    def _wait(self, enough: Callable[[], bool], shown: Shown | None = None) -> None:
+        while self._thread.is_alive() and not enough():
+            if shown is not None:
+                shown.refresh(self._screen.text())
+            time.sleep(0.1)
+        if shown is not None:
+            shown.refresh(self._screen.text())
+        if self._error is not None:
+            raise self._error
+
+    def _work(self, preset: str, config: TrainingConfig) -> None:
+        def hold(trainer: session.Trainer) -> None:
+            self._live = trainer.live
+
+        try:
+            _run(preset, config, self.folder, None, self._screen, figure=False, made=hold)
+        except BaseException as error:
+            self._error = error
+
+
+def _run(
+    preset: str,
+    config: TrainingConfig,
+    folder: Path,
+    saved: TrainingConfig | None,
+    screen: Quiet,
+    figure: bool = True,
+    made: Callable[[session.Trainer], None] = lambda trainer: None,
+) -> Path:
+    """A session in a folder that `place` found; scores and films are cells of their own.
+
+    made: told of the trainer before it trains.
+    """
+    where = {"name": folder.name, "runs_folder": str(folder.parent)} if saved is None else {"resume": folder}
+    if saved is not None:
+        config = saved.replace(epochs=config.epochs)
+    options = RunOptions(**where, evaluation_episodes=0, video=False, figure=figure)
+
+    def make(config: TrainingConfig) -> session.Trainer:
+        kind = OffPolicyAgentTrainer if isinstance(config, OffPolicyConfig) else PPOAgentTrainer
+        trainer = kind(config, description=f"preset {preset}")
+        made(trainer)
+        return trainer
+
+    return session.run(make, preset, config, options, screen)
+
+
+def place(runs_folder: str | Path, name: str, config: TrainingConfig) -> tuple[Path, TrainingConfig | None]:
+    """The folder that holds the run of these settings, and what was saved of them; else a free one, and None.
+
+    Only the number of epochs may differ. Folders are NAME, NAME-2, NAME-3, …
+    """
+    for attempt in itertools.count(1):
+        folder = Path(runs_folder) / (name if attempt == 1 else f"{name}-{attempt}")
+        if not folder.exists():
+            return folder, None
+        try:
+            _, saved = run_folder.read_config(folder)
+        except UserError:
+            continue  # cut off before it wrote its settings, or no run at all
+        backend = saved.backend if config.backend == "auto" else config.backend
+        if config.replace(epochs=saved.epochs, backend=backend) == saved:
+            return folder, saved
+
+
+def _name(preset: str, config: TrainingConfig, label: str) -> str:
+    made_for_it = PRESETS[preset].env == config.env
+    return f"{preset if made_for_it else config.env.replace('/', '-')}-seed{config.seed}" + (label and f"-{label}")
+
+
+def _is_whole(folder: Path, epochs: int) -> bool:
+    try:
+        return len(run_folder.read_results(folder)["epoch"]) >= epochs and (folder / run_folder.BEST_AGENT).exists()
+    except UserError:
+        return False
+
+
+def compare(*runs: Path, kind: Literal["five", "diagnostics"] = "five") -> None:
+    """Several runs overlaid: the five panels, or the diagnostics of learning."""
+    show(plots.draw(kind, list(runs), (), "range"))
+
+
+def show_changes(run: Path, changed: str) -> None:
+    """A hyperparameter that was changed while a run went on, the policy's spread and the reward."""
+    panels = {"mean_std": "σ (half\naction ranges)", "avg_reward_orig": "Reward\nper episode"}
+    show(notebook_display.after_changes(run.name, run_folder.read_results(run), changed, panels))
+
+
+def score(*runs: Path, episodes: int = 100) -> None:
+    """A table of whole unshaped episodes: of the untrained agent, then of each run's best epoch.
+
+    Each run's scores are also written to its evaluation.json.
+    """
+    shown = put({"text/plain": f"playing {episodes} episodes of each agent ..."})
+    _, config = run_folder.read_config(runs[0])
+    rows = {"untrained": _evaluate(new_agent(config), config, episodes)}
+    for run in dict.fromkeys(runs):
+        agent, config = load_agent(run, "best")
+        rows[run.name] = _evaluate(agent, config, episodes)
+        run_folder.write_json(run / run_folder.EVALUATION, rows[run.name])
+    shown.update(notebook_display.table(rows), raw=True)
+
+
+def _evaluate(agent: session.Agent, config: TrainingConfig, episodes: int) -> dict[str, dict[str, object]]:
+    where = (config.env, config.max_episode_steps)
+    return evaluation.evaluate_both(agent.behaviour(), agent.action_map, *where, episodes)
+
+
+def watch(run: Path) -> None:
+    """The same episode by the untrained agent and by a run's best one, side by side.
+
+    Raises:
+        UserError: the environment draws no pictures.
+    """
+    shown = put({"text/plain": "filming ..."})
+    trained, config = load_agent(run, "best")
+    films = {}
+    for caption, agent in (("untrained", new_agent(config)), ("trained", trained)):
+        where = (config.env, config.max_episode_steps)
+        frames, reward, fps = evaluation.film(agent.behaviour(), agent.action_map, *where)
+        films[f"{caption}: {reward:.1f} in {len(frames) - 1:,} steps"] = frames, fps
+    shown.update({"text/html": notebook_display.film_html(films), "text/plain": ", ".join(films)}, raw=True)

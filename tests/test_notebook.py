@@ -1,0 +1,256 @@
+"""training.ipynb: as it is stored, and executed as a whole; and what its cells call."""
+
+import ast
+import importlib.util
+import os
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+from IPython.display import DisplayHandle
+
+from common import notebook, notebook_display, recorder, run_folder, session
+from common.errors import StoppedError, UserError
+from common.results import TIMING_COLUMNS
+
+ROOT = Path(__file__).resolve().parent.parent
+specification = importlib.util.spec_from_file_location("stored_notebook", ROOT / "experiments" / "notebook.py")
+program = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(program)
+
+STORED = nbformat.read(ROOT / "training.ipynb", as_version=4)
+
+
+# -- the file --
+
+
+def outputs(executed, kind):
+    """What cells show in one format."""
+    bundles = (output.get("data", {}) for cell in executed.cells for output in cell.get("outputs", []))
+    return [bundle[kind] for bundle in bundles if kind in bundle]
+
+
+def check(executed):
+    """A notebook that was executed from top to bottom shows what it should."""
+    cells = [cell for cell in executed.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    for cell in cells:
+        assert not [o for o in cell.outputs if o.output_type == "error" or o.get("name") == "stderr"], cell.source
+        assert cell.outputs or "=" in cell.source, cell.source
+    text = "\n".join(outputs(executed, "text/plain"))
+    epochs = int(re.search(r"stopped after epoch \d+ of (\d+), which is saved", text)[1])
+    assert f"going on after epoch {epochs // 2}\nepoch {epochs}/{epochs}  █" in text
+    # A run, one in two parts, two overlays, what the change did, TD3, CartPole.
+    assert len(outputs(executed, "image/png")) == 8
+    scores, companions = outputs(executed, "text/markdown")
+    for table, agents in ((scores, 3), (companions, 2)):
+        assert "| untrained | deterministic | " in table
+        assert len(table.splitlines()) == 2 + 2 * agents
+    films = outputs(executed, "text/html")
+    assert len(films) == 2
+    for pair in films:
+        assert len(re.findall(r"<video|<img", pair)) == 2
+        assert "untrained: " in pair and ">trained: " in pair
+
+
+def test_it_is_stored_with_the_outputs_of_a_real_run():
+    nbformat.validate(STORED)
+    check(STORED)
+    content = (ROOT / "training.ipynb").read_text(encoding="utf-8")
+    assert len(content) < program.MOST_BYTES
+    assert not re.search(r"/tmp/|/home/|/root", re.sub(r"[\w+/=]{200,}", "", content))
+
+
+def test_it_defines_nothing():
+    for cell in STORED.cells:
+        if cell.cell_type == "code":
+            tree = ast.parse(cell.source)
+            assert not [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef | ast.FunctionDef | ast.Lambda)]
+
+
+def test_one_address_for_badges_and_clone(tmp_path, monkeypatch):
+    def addresses():
+        cells = nbformat.read(program.NOTEBOOK, as_version=4).cells
+        [address] = [found[1] for cell in cells if (found := program.ADDRESS.search(cell.source))]
+        badges = [found for cell in cells for found in program.BADGE.findall(cell.source)]
+        badges += program.BADGE.findall(program.README.read_text(encoding="utf-8"))
+        assert len(badges) >= 2
+        return {address.removeprefix("https://github.com/"), *badges}
+
+    assert len(addresses()) == 1
+    for name in ("NOTEBOOK", "README"):
+        copy = shutil.copy(getattr(program, name), tmp_path)
+        monkeypatch.setattr(program, name, Path(copy))
+    program.set_address("https://github.com/some-one/a.name")
+    assert addresses() == {"some-one/a.name"}
+    with pytest.raises(UserError, match="no address of a repository"):
+        program.set_address("https://example.org/a")
+
+
+def test_the_presets_it_offers_are_there():
+    [form] = [cell.source for cell in STORED.cells if cell.source.startswith("# @title Choose")]
+    offered = ast.literal_eval(re.search(r"^preset = .*@param (\[.*\])", form, re.MULTILINE)[1])
+    assert set(offered) <= notebook.PRESETS.keys()
+
+
+@pytest.mark.notebook
+def test_it_runs_from_top_to_bottom(tmp_path):
+    check(program.execute(tmp_path / "project", quick=True, seconds_a_cell=600))
+    assert (tmp_path / "project" / "runs" / "pendulum-seed0" / run_folder.EVALUATION).exists()
+
+
+# -- what its cells call --
+
+
+def learned(folder):
+    """The table without its timing columns; NaN equals NaN."""
+    table = run_folder.read_results(folder)
+    return {name: list(map(str, column)) for name, column in table.items() if name not in TIMING_COLUMNS}
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """Every bundle that was shown, in order."""
+    bundles = []
+    for name in ("display", "update"):
+        monkeypatch.setattr(DisplayHandle, name, lambda self, bundle, raw: bundles.append(bundle))
+    return bundles
+
+
+@pytest.fixture
+def settings(tiny):
+    return tiny.replace(epochs=4)
+
+
+def test_a_preset_or_an_environment_is_chosen():
+    preset, config = notebook.choose("pendulum", epochs=3, seed=7)
+    assert (preset, config.epochs, config.seed) == ("pendulum", 3, 7)
+    assert notebook.choose("pendulum")[1].epochs == 60
+    assert notebook.choose("cartpole", "Pendulum-v1") == ("pendulum", notebook.PRESETS["pendulum"])
+    preset, config = notebook.choose("pendulum", "MountainCarContinuous-v0")
+    assert (preset, config.env) == ("continuous", "MountainCarContinuous-v0")
+    with pytest.raises(UserError, match="unknown preset 'walker'"):
+        notebook.choose("walker")
+    with pytest.raises(UserError, match="gama"):
+        notebook.choose("pendulum", gama=0.9)
+
+
+def test_stopped_and_called_again_it_is_the_run_that_was_not(settings, tmp_path, shown, eager):
+    whole = notebook.train("pendulum", settings, tmp_path, "whole")
+    stopped = notebook.train("pendulum", settings, tmp_path, stop_after=2)
+    assert learned(stopped)["epoch"] == ["1.0", "2.0"]
+    line = "stopped after epoch 2 of 4, which is saved: run this cell again to go on"
+    assert shown[-1]["text/plain"].endswith(line)
+    assert notebook.train("pendulum", settings, tmp_path, stop_after=2) == stopped
+    assert "going on after epoch 2" in shown[-1]["text/plain"]
+    assert learned(stopped) == learned(whole)
+    shown.clear()
+    assert notebook.train("pendulum", settings, tmp_path) == stopped  # nothing is left to do
+    assert [bundle["text/plain"] for bundle in shown] == ["", f"{stopped} has all its epochs", "a figure"]
+
+
+def test_the_figure_is_redrawn_in_its_place(settings, tmp_path, monkeypatch, shown, eager):
+    monkeypatch.setattr(recorder, "_FIGURE_SHARE", 0)
+    monkeypatch.setattr(recorder, "max", lambda *_: 0.0, raising=False)  # no pause between two figures
+    put = []
+    monkeypatch.setattr(notebook_display, "put", lambda bundle: put.append(bundle) or DisplayHandle())
+    notebook.train("pendulum", settings, tmp_path)
+    assert len(put) == 2  # the text and the figure
+    assert len([bundle for bundle in shown if "image/png" in bundle]) >= 3
+    assert len([bundle for bundle in shown if "epoch 3/4  █" in bundle["text/plain"]]) >= 1
+
+
+def test_the_stop_button_ends_the_run_with_one_line(settings, tmp_path, monkeypatch, shown, eager):
+    def pressed(self, result):
+        row(self, result)
+        if result.epoch == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    row = notebook_display.Shown.row
+    monkeypatch.setattr(notebook_display.Shown, "row", pressed)
+    with pytest.raises(StoppedError) as stop:
+        notebook.train("pendulum", settings, tmp_path)
+    [line] = stop.value._render_traceback_()
+    assert re.fullmatch(r"stopped after epoch [12] of 4, which is saved: run this cell again to go on", line)
+
+
+def test_other_settings_get_a_folder_of_their_own(settings, tmp_path, shown, eager):
+    first = notebook.train("pendulum", settings, tmp_path)
+    other = notebook.train("pendulum", settings.replace(gamma=0.5), tmp_path)
+    more = notebook.train("pendulum", settings.replace(epochs=5), tmp_path)
+    assert (first.name, other.name, more) == ("pendulum-seed0", "pendulum-seed0-2", first)
+    assert len(learned(first)["epoch"]) == 5
+    assert notebook.place(tmp_path, first.name, settings.replace(backend="auto"))[0] == first
+    (tmp_path / "pendulum-seed0-3").mkdir()  # cut off before it wrote its settings
+    free = tmp_path / "pendulum-seed0-4"
+    assert notebook.place(tmp_path, first.name, settings.replace(gamma=0.6)) == (free, None)
+
+
+def test_hyperparameters_change_while_it_runs(settings, tmp_path, shown):
+    run = notebook.start("pendulum", settings.replace(epochs=200), tmp_path)
+    run.wait(epoch=2)
+    run.live["clip_range"] = 0.05
+    folder = run.wait()
+    notebook.show_changes(folder, "clip_range")
+    values = run_folder.read_results(folder)["hp_clip_range"]
+    assert values[0] == 0.2 and values[-1] == 0.05 and len(values) == 200
+    assert "image/png" in shown[-1]
+    with pytest.raises(UserError, match="clip_range is 7"):
+        run.live["clip_range"] = 7
+
+
+def test_stopping_a_run_in_the_background_saves_it(settings, tmp_path, monkeypatch, shown):
+    run = notebook.start("pendulum", settings.replace(epochs=100_000), tmp_path)
+    run.wait(epoch=1)
+    refresh = notebook_display.Shown.refresh
+
+    def interrupted(self, text=None):
+        monkeypatch.setattr(notebook_display.Shown, "refresh", refresh)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(notebook_display.Shown, "refresh", interrupted)
+    with pytest.raises(StoppedError, match="go on with --resume"):
+        run.wait()
+    assert learned(run.folder)["epoch"]
+    assert (run.folder / session.CHECKPOINTS).exists()
+
+
+def test_a_mistake_in_the_background_is_told(settings, tmp_path, shown):
+    run = notebook.start("pendulum", settings.replace(env="Pendulum-v0"), tmp_path)
+    with pytest.raises(UserError, match="Pendulum-v0"):
+        run.wait()
+    with pytest.raises(UserError, match="Pendulum-v0"):
+        run.live["clip_range"] = 0.1
+
+
+def test_scores_and_films_of_a_run(settings, tmp_path, shown, eager):
+    run = notebook.train("pendulum", settings.replace(epochs=1), tmp_path)
+    notebook.score(run, run, episodes=2)
+    table = shown[-1]["text/markdown"].splitlines()
+    assert [line.split(" | ")[0] for line in table[2:]] == ["| untrained"] * 2 + ["| pendulum-seed0"] * 2
+    assert (run / run_folder.EVALUATION).exists()
+    notebook.watch(run)
+    assert shown[-1]["text/html"].count("<video") == 2
+    assert re.fullmatch(r"untrained: -[\d.]+ in 20 steps, trained: -[\d.]+ in 20 steps", shown[-1]["text/plain"])
+
+
+def test_a_film_is_small_and_in_the_page():
+    frames = [np.full((100, 200, 3), i, np.uint8) for i in range(60)]
+    page = notebook_display.film_html({"before": (frames, 50), "after": (frames, 50)})
+    assert page.count("<figcaption>") == 2 and 'src="data:video/mp4;base64,' in page
+    assert len(page) < 20_000
+
+
+def test_without_ffmpeg_a_film_is_a_gif(monkeypatch):
+    def missing(path, *_, **options):
+        if path.suffix == ".mp4":
+            raise ImportError("no ffmpeg")
+        return write(path, *_, **options)
+
+    write = notebook_display.imageio.mimwrite
+    monkeypatch.setattr(notebook_display.imageio, "mimwrite", missing)
+    assert "data:image/gif;base64," in notebook_display.film_html({"it": ([np.zeros((8, 8, 3), np.uint8)] * 4, 30)})
