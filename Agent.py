@@ -53,6 +53,7 @@ class Agent:
     ) -> None:
         self.config = config
         self.action_map = action_map(action_space)
+        self.observation_size = int(np.prod(observation_space.shape))
         self.action_size = self.action_map.size
         self.choices = None if isinstance(action_space, gymnasium.spaces.Box) else choices(action_space)
         torso = networks.torso_for(observation_space.shape, self.action_size, config)

@@ -230,7 +230,9 @@ class _Arguments:
 def main() -> None:
     with one_line_errors():
         arguments = parse_settings(_Arguments)
-        agent, _ = load_agent(arguments.run, arguments.weights)
+        agent, config = load_agent(arguments.run, arguments.weights)
+        if isinstance(agent, Agent) and agent.sees_images:
+            raise UserError(f"{config.env} shows images: export takes policies whose observations are numbers")
         for file in export(agent, arguments.out or arguments.run / "export"):
             print(f"{file.path}: {file.size:,} bytes, largest difference {file.difference:.2g}")
 
