@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import common.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
 import numpy as np
-from speed import RESULTS, ROOT, describe, machine
+from speed import RESULTS, ROOT, machine
 
 from common import arrays_file, checkpoint, run_folder, session
 from common.command_line import one_line_errors, parse, parse_settings
@@ -51,6 +52,13 @@ PROGRAMS = {
     "TD3": f"-m companions.OffPolicyAgentTrainer td3 {OFF_POLICY}".split(),
     "DDPG": f"-m companions.OffPolicyAgentTrainer ddpg --exploration ornstein_uhlenbeck {OFF_POLICY}".split(),
 }
+
+KILLS = "kill -9 at a random moment, "  # and the program's name
+CRASHES = "crash at a file operation of a save"
+CORRUPTIONS = "random corruption of checkpoints"
+HOSTILE = "hostile file in place of a checkpoint or weights"
+MALFORMED = "malformed setting"
+FULL = "disk full while training"
 
 
 @dataclass
@@ -82,6 +90,8 @@ class Arguments:
     """Runs on a disk that fills up."""
     only: str = ""
     """Only rows whose name contains this."""
+    go_on: bool = False
+    """Only rows that results/faults.json does not have yet."""
 
 
 # -- kills --
@@ -101,7 +111,7 @@ def equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 
 def kills(name: str, wanted: int, work: Path) -> Tally:
     """kill -9 at random moments, resume, repeat; a kill survived if its run's end is that of the undisturbed one."""
-    tally, rng = Tally(f"kill -9 at a random moment, {name}"), random.Random(0)
+    tally, rng = Tally(KILLS + name), random.Random(0)
     program = [sys.executable, *PROGRAMS[name], *QUIET.split(), "--runs-folder", str(work)]
     began = time.monotonic()
     subprocess.run([*program, "--name", "whole"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
@@ -169,7 +179,7 @@ def crash_at(number: int) -> Iterator[list[int]]:
 
 def crashes(work: Path) -> Tally:
     """A crash at every file operation of a save, with and without an older checkpoint to remove."""
-    tally = Tally("crash at a file operation of a save")
+    tally = Tally(CRASHES)
     for keep in (1, 3):
         for number in range(1, 1000):
             folder = work / f"crash-{keep}-{number}"
@@ -199,7 +209,7 @@ def intact_or_refused(folder: Path, contents: dict[int, dict[str, np.ndarray]]) 
 
 def corruptions(wanted: int, work: Path) -> Tally:
     """Flipped bits, cut ends, missing and mixed files, in one to three of three generations."""
-    tally, rng = Tally("random corruption of checkpoints"), random.Random(1)
+    tally, rng = Tally(CORRUPTIONS), random.Random(1)
     contents = {n: {"numbers": np.random.default_rng(n).random(200)} for n in (1, 2, 3)}
     original = work / "original"
     for number, state in contents.items():
@@ -278,7 +288,7 @@ def hostile(wanted: int, work: Path) -> Tally:
     """Checkpoints and weights with right checksums and wrong intentions, taken up by a trainer."""
     from PPOAgentTrainer import PPOAgentTrainer
 
-    tally, rng = Tally("hostile file in place of a checkpoint or weights"), random.Random(2)
+    tally, rng = Tally(HOSTILE), random.Random(2)
     config = PPOConfig(env="Pendulum-v1", backend="gymnasium", num_envs=1, steps_per_epoch=8, minibatch_size=8)
     trainer = PPOAgentTrainer(config.replace(hidden_sizes=(4,)))
     for attempt in range(wanted):
@@ -313,7 +323,7 @@ def malformed(wanted: int) -> Tally:
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import strategies as st
 
-    tally = Tally("malformed setting")
+    tally = Tally(MALFORMED)
     numbers = [field.name for field in fields(PPOConfig) if str(field.type) in ("<class 'int'>", "<class 'float'>")]
     limited = [name for name in numbers if name != "gae_lambda"]
     flag = st.sampled_from(limited).map(lambda name: "--" + name.replace("_", "-"))
@@ -350,7 +360,7 @@ def malformed(wanted: int) -> Tally:
 
 def full_disks(wanted: int, work: Path) -> Tally:
     """A run resumed where no file may grow beyond a limit: its checkpoint stays, and it says so in one line."""
-    tally, rng = Tally("disk full while training"), random.Random(3)
+    tally, rng = Tally(FULL), random.Random(3)
     program = [sys.executable, *PROGRAMS["PPO"], *QUIET.split(), "--runs-folder", str(work), "--name", "run"]
     subprocess.run([*program, "--epochs", "4"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     original = work / "run"
@@ -375,43 +385,72 @@ def full_disks(wanted: int, work: Path) -> Tally:
     return tally
 
 
-def told(tally: Tally) -> Tally:
-    print(f"{tally.fault}: {tally.survived} of {tally.tries} survived", flush=True)
-    return tally
+def table(rows: dict[str, dict[str, object]]) -> str:
+    """Markdown that can be read as it stands."""
+    cells = [("fault", "tries", "survived", "lost"), ("---", "---:", "---:", "---:")]
+    for fault, row in rows.items():
+        tries, survived = int(row["tries"]), int(row["survived"])
+        cells.append((fault, f"{tries:,}", f"{survived:,}", f"{tries - survived:,}"))
+    widths = [max(len(row[i]) for row in cells) for i in range(4)]
+    return "\n".join("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in cells)
 
 
-def table(tallies: list[Tally]) -> str:
-    rows = [("fault", "tries", "survived", "lost"), ("---", "---:", "---:", "---:")]
-    rows += [(t.fault, f"{t.tries:,}", f"{t.survived:,}", f"{t.tries - t.survived:,}") for t in tallies]
-    widths = [max(len(row[i]) for row in rows) for i in range(4)]
-    return "\n".join("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in rows)
+class Record:
+    """Rows that are done, in results/faults.json as soon as they are; faults.md shows them.
+
+    A row with fewer tries than the one that is there is told, and not written.
+    """
+
+    def __init__(self) -> None:
+        self._path, self._lock = RESULTS / "faults.json", threading.Lock()
+        self.rows: dict[str, dict[str, object]] = {}
+        if self._path.exists():
+            self.rows = json.loads(self._path.read_text())
+
+    def done(self, fault: str, tries: int) -> bool:
+        return int(self.rows.get(fault, {}).get("tries", 0)) >= tries
+
+    def take(self, tally: Tally) -> Tally:
+        print(f"{tally.fault}: {tally.survived} of {tally.tries} survived", flush=True)
+        with self._lock:
+            before = int(self.rows.get(tally.fault, {}).get("tries", 0))
+            if tally.tries >= before:
+                self.rows[tally.fault] = {"tries": tally.tries, "survived": tally.survived, **machine()}
+                run_folder.write_json(self._path, self.rows)
+                (RESULTS / "faults.md").write_text(f"{table(self.rows)}\n\n{self._where()}\n")
+        return tally
+
+    def _where(self) -> str:
+        days = sorted({str(row["date"])[:10] for row in self.rows.values()})
+        machines = {f"{row['cores']} cores of {row['cpu']}, {row['system']}" for row in self.rows.values()}
+        return f"{' to '.join(dict.fromkeys((days[0], days[-1])))}, {'; '.join(sorted(machines))}."
 
 
 def main() -> None:
     with one_line_errors(), tempfile.TemporaryDirectory() as temporary:
-        arguments, where = parse_settings(Arguments), machine()
+        arguments, record = parse_settings(Arguments), Record()
 
         def room(name: str) -> Path:
             path = Path(temporary) / name.replace(" ", "-")
             path.mkdir()
             return path
 
-        jobs: dict[str, Callable[[], Tally]] = {
-            "crash": lambda: crashes(room("crashes")),
-            "corruption": lambda: corruptions(arguments.corruptions, room("corruptions")),
-            "hostile": lambda: hostile(arguments.hostile, room("hostile")),
-            "setting": lambda: malformed(arguments.settings),
-            "disk": lambda: full_disks(arguments.limits, room("disks")),
+        def wanted(fault: str, tries: int) -> bool:
+            return arguments.only in fault and not (arguments.go_on and record.done(fault, tries))
+
+        jobs: dict[str, tuple[int, Callable[[], Tally]]] = {
+            CRASHES: (1, lambda: crashes(room("crashes"))),
+            CORRUPTIONS: (arguments.corruptions, lambda: corruptions(arguments.corruptions, room("corruptions"))),
+            HOSTILE: (arguments.hostile, lambda: hostile(arguments.hostile, room("hostile"))),
+            MALFORMED: (arguments.settings, lambda: malformed(arguments.settings)),
+            FULL: (arguments.limits, lambda: full_disks(arguments.limits, room("disks"))),
         }
-        programs = [name for name in PROGRAMS if arguments.only in f"kill {name}"]
+        programs = [name for name in PROGRAMS if wanted(KILLS + name, arguments.kills)]
         with ThreadPoolExecutor(max_workers=2) as two_at_once:
-            tallies = list(two_at_once.map(lambda name: told(kills(name, arguments.kills, room(name))), programs))
-        tallies += [told(job()) for name, job in jobs.items() if arguments.only in name]
-        text = table(tallies)
-        print(f"\n{text}")
-        if not arguments.only:
-            RESULTS.mkdir(parents=True, exist_ok=True)
-            (RESULTS / "faults.md").write_text(f"{text}\n\n{describe(where, [])}\n")
+            kill = lambda name: record.take(kills(name, arguments.kills, room(name)))  # noqa: E731
+            tallies = list(two_at_once.map(kill, programs))
+        tallies += [record.take(job()) for fault, (tries, job) in jobs.items() if wanted(fault, tries)]
+        print(f"\n{table(record.rows)}")
         if any(tally.tries != tally.survived for tally in tallies):
             raise SystemExit(1)
 
