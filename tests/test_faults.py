@@ -199,8 +199,8 @@ def spoil(trainer: PPOAgentTrainer, epochs: list[int]) -> None:
     """Lets value targets be infinite in some epochs, so that a loss is."""
     make = trainer._batch
 
-    def batch(gamma):
-        made, explained = make(gamma)
+    def batch(rewards, gamma):
+        made, explained = make(rewards, gamma)
         if trainer.epoch + 1 in epochs:
             made.value_targets[17] = np.inf
         return made, explained

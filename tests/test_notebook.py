@@ -132,7 +132,7 @@ def test_a_preset_or_an_environment_is_chosen():
     assert notebook.choose("pendulum")[1].epochs == 60
     assert notebook.choose("cartpole", "Pendulum-v1") == ("pendulum", notebook.PRESETS["pendulum"])
     preset, config = notebook.choose("pendulum", "MountainCarContinuous-v0")
-    assert (preset, config.env) == ("continuous", "MountainCarContinuous-v0")
+    assert (preset, config.env) == ("default", "MountainCarContinuous-v0")
     with pytest.raises(UserError, match="unknown preset 'walker'"):
         notebook.choose("walker")
     with pytest.raises(UserError, match="gama"):
