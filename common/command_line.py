@@ -50,12 +50,12 @@ class _Arguments(Generic[T]):
 
 
 def parse(
-    arguments: list[str], program: str, presets: Mapping[str, T], default_preset: str, fallback: Callable[[str], str]
+    arguments: list[str], program: str, presets: Mapping[str, T], default_preset: str, preset_for: Callable[[str], str]
 ) -> tuple[str, T, RunOptions]:
     """[PRESET] [--setting value ...] → the preset's name, its config with the changes, and the options.
 
-    Without a preset, `--env ID` picks the first one made for that environment, else `fallback(ID)`; `--resume RUN`
-    takes the run's own, of which only the number of epochs may be changed.
+    Without a preset, `--env ID` starts from `preset_for(ID)`; `--resume RUN` takes the run's own, of which only the
+    number of epochs may be changed.
 
     Args:
         presets: those the program knows, all configs of one method.
@@ -74,8 +74,7 @@ def parse(
             raise UserError(f"unknown preset {preset!r}: did you mean {' or '.join(near)}?")
     else:
         env = _value_of("--env", arguments)
-        made_for_it = (name for name, config in presets.items() if config.env == env)
-        preset = default_preset if env is None else next(made_for_it, None) or fallback(env)
+        preset = default_preset if env is None else preset_for(env)
     method = type(presets[default_preset])
     if resumed is None:
         default = presets[preset]

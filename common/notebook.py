@@ -31,7 +31,7 @@ def choose(preset: str, environment: str = "", epochs: int = 0, **settings: obje
 
     Args:
         preset: of either table of presets.
-        environment: any Gymnasium id in place of the preset's; the preset made for it, else what `common.presets.preset_for` says, is taken.
+        environment: any Gymnasium id in place of the preset's; `common.presets.preset_for` says what is.
         epochs: 0 takes the preset's own.
         settings: as in the preset's config.
 
@@ -39,8 +39,7 @@ def choose(preset: str, environment: str = "", epochs: int = 0, **settings: obje
         UserError: a name or a value is wrong.
     """
     if environment:
-        made_for_it = (name for name, config in presets.PRESETS.items() if config.env == environment)
-        preset, settings = next(made_for_it, None) or preset_for(environment), settings | {"env": environment}
+        preset, settings = presets.preset_for(environment), settings | {"env": environment}
     if preset not in PRESETS:
         raise UserError(f"unknown preset {preset!r}: expected one of {', '.join(PRESETS)}")
     try:

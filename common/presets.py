@@ -199,5 +199,6 @@ PRESETS: dict[str, PPOConfig] = {
 
 
 def preset_for(env_id: str) -> str:
-    """The preset that an environment without one of its own starts from: `breakout` for Atari, else `default`."""
-    return "breakout" if atari.game_id(env_id) is not None else "default"
+    """The first preset made for an environment; without one `breakout` for Atari games, `default` for others."""
+    made_for_it = (name for name, config in PRESETS.items() if config.env == env_id)
+    return next(made_for_it, None) or ("breakout" if atari.game_id(env_id) is not None else "default")

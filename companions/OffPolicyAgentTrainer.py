@@ -30,7 +30,7 @@ from common.validation import Judge
 from common.vector_env import resolve_backend
 from companions.DDPGAgent import UPDATE_METRICS, DDPGAgent
 from companions.exploration import OrnsteinUhlenbeck
-from companions.presets import PRESETS
+from companions.presets import PRESETS, preset_for
 from companions.TD3Agent import TD3Agent
 
 SKIPS_IN_A_ROW = 10  # epochs whose updates are undone before training stops anyway
@@ -266,7 +266,7 @@ def _means(tables: list[np.ndarray]) -> dict[str, float]:
 def main() -> None:
     with one_line_errors():
         program = "python -m companions.OffPolicyAgentTrainer"
-        preset, config, options = parse(sys.argv[1:], program, PRESETS, "pendulum-td3-fast", lambda _: "td3")
+        preset, config, options = parse(sys.argv[1:], program, PRESETS, "pendulum-td3-fast", preset_for)
         session.run(
             lambda config: OffPolicyAgentTrainer(config, description=f"preset {preset}"), preset, config, options
         )

@@ -91,3 +91,8 @@ PRESETS: dict[str, OffPolicyConfig] = {
     "ddpg": DDPG,
 }
 """`td3` and `ddpg` are what other environments start from: `td3 --env ID`."""
+
+
+def preset_for(env_id: str) -> str:
+    """The first preset made for an environment; without one `td3`."""
+    return next((name for name, config in PRESETS.items() if config.env == env_id), "td3")
