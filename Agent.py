@@ -119,6 +119,10 @@ class Agent:
             return distributions.normal_policy(*tf.split(heads, 2, axis=1))
         return distributions.categorical_policy(heads, self.choices)
 
+    def values(self, observations: np.ndarray) -> np.ndarray:
+        """V at raw observations [K, ...], [K]."""
+        return np.asarray(self.critic(self.normalize(observations)))[:, 0]
+
     # -- what the networks think of an epoch --
 
     def assess(self, observations: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -318,14 +318,21 @@ def hostile(wanted: int, work: Path) -> Tally:
 # -- settings --
 
 
+def _refuses(name: str, value: float) -> bool:
+    try:
+        PPOConfig().replace(**{name: value})
+    except UserError:
+        return True
+    return False
+
+
 def malformed(wanted: int) -> Tally:
     """Settings of the wrong kind or out of range, as they are typed."""
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import strategies as st
 
     tally = Tally(MALFORMED)
-    numbers = [field.name for field in fields(PPOConfig) if str(field.type) in ("<class 'int'>", "<class 'float'>")]
-    limited = [name for name in numbers if name != "gae_lambda"]
+    limited = [field.name for field in fields(PPOConfig) if field.type in (int, float) and _refuses(field.name, -1)]
     flag = st.sampled_from(limited).map(lambda name: "--" + name.replace("_", "-"))
     letters = st.text(st.characters(codec="ascii", categories=("L",)), min_size=1, max_size=12)
     not_a_number = letters.filter(lambda text: text.lower() not in ("nan", "inf", "infinity", "none", "e"))
@@ -438,6 +445,9 @@ def main() -> None:
         def wanted(fault: str, tries: int) -> bool:
             return arguments.only in fault and not (arguments.go_on and record.done(fault, tries))
 
+        def killed(program: str) -> Tally:
+            return record.take(kills(program, arguments.kills, room(program)))
+
         jobs: dict[str, tuple[int, Callable[[], Tally]]] = {
             CRASHES: (1, lambda: crashes(room("crashes"))),
             CORRUPTIONS: (arguments.corruptions, lambda: corruptions(arguments.corruptions, room("corruptions"))),
@@ -447,8 +457,7 @@ def main() -> None:
         }
         programs = [name for name in PROGRAMS if wanted(KILLS + name, arguments.kills)]
         with ThreadPoolExecutor(max_workers=2) as two_at_once:
-            kill = lambda name: record.take(kills(name, arguments.kills, room(name)))  # noqa: E731
-            tallies = list(two_at_once.map(kill, programs))
+            tallies = list(two_at_once.map(killed, programs))
         tallies += [record.take(job()) for fault, (tries, job) in jobs.items() if wanted(fault, tries)]
         print(f"\n{table(record.rows)}")
         if any(tally.tries != tally.survived for tally in tallies):

@@ -10,7 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from off_policy_contestants import CONTESTANTS, Job
-from speed import run_race
+from speed import RaceArguments, run_race
 
 from common.command_line import one_line_errors, parse_settings
 
@@ -48,21 +48,9 @@ NOTES = (
 )
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """Measure how many steps (each with an update) a second TD3 makes, beside its peers."""
-
-    repeats: int = 3
-    """Rounds; in each, every contestant of every setting runs once."""
-    peer_python: Path | None = None
-    """Python of an environment with requirements/benchmarks.txt; None makes .venv-benchmarks."""
-    quick: bool = False
-    """One round of tiny epochs, to see that it works; nothing is written."""
-
-
 def main() -> None:
     with one_line_errors():
-        arguments = parse_settings(Arguments)
+        arguments = parse_settings(RaceArguments)
         run_race(arguments, "off_policy_speed", SETTINGS, NOTES, "sbx, Box2D", "off_policy_contestants.py")
 
 

@@ -79,8 +79,8 @@ PUBLISHED = Job(OURS_2021, "envpool", num_envs=64, passes=1, warm_up=0, epochs=5
 
 
 @dataclass(frozen=True)
-class Arguments:
-    """Measure how many environment steps a second training makes, beside Stable-Baselines3 and stepping alone."""
+class RaceArguments:
+    """Measure how many environment steps a second training makes, beside its peers."""
 
     repeats: int = 3
     """Rounds; in each, every contestant of every setting runs once."""
@@ -88,6 +88,12 @@ class Arguments:
     """Python of an environment with requirements/benchmarks.txt; None makes .venv-benchmarks."""
     quick: bool = False
     """One round of tiny epochs, to see that it works; nothing is written."""
+
+
+@dataclass(frozen=True)
+class Arguments(RaceArguments):
+    """Measure how many environment steps a second training makes, beside Stable-Baselines3 and stepping alone."""
+
     published: bool = False
     """Run the 500 published epochs of the corrected 2021 study on EnvPool instead, and time them."""
 
@@ -247,7 +253,7 @@ def run_published() -> None:
 
 
 def run_race(
-    arguments: Arguments, name: str, settings: tuple[Setting, ...], notes: str, peers: str, script: str
+    arguments: RaceArguments, name: str, settings: tuple[Setting, ...], notes: str, peers: str, script: str
 ) -> None:
     """All settings in `repeats` rounds, or --quick.
 

@@ -70,7 +70,7 @@ class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
     An environment that raises is built anew; see `Group`.
 
     Attributes:
-        life_lost: [n] bool; the last step lost a life, by its info of that name.
+        life_lost, ended: [n] bool; the last step lost a life, by its info of that name; it ended the episode.
     """
 
     def __init__(self, makers: list[Callable[[], gymnasium.Env]], seed: int, faults: list[Fault]) -> None:
@@ -78,6 +78,7 @@ class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
         self._fault_seeds = np.random.default_rng(seed)
         self._faults = faults
         self.life_lost = np.zeros(self.num_envs, bool)  # [n]
+        self.ended = self._autoreset_envs  # [n]
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
         """As `SyncVectorEnv.step`; the arrays it returns are used again by the next step."""
@@ -94,7 +95,7 @@ class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
             except Exception as error:  # somebody else's code: whatever it raises is a fault of the environment
                 self._build_anew(i, error)
             self.life_lost[i] = info.get("life_lost", False)
-        self._autoreset_envs = self._terminations | self._truncations
+        self.ended = self._autoreset_envs = self._terminations | self._truncations
         return self._observations, self._rewards, self._terminations, self._truncations, {}
 
     def _build_anew(self, i: int, error: Exception) -> None:
@@ -150,8 +151,7 @@ class GymnasiumGroup:
 
     def recv(self) -> Step:
         observations, rewards, terminated, truncated, _ = self._envs.step(self._actions)
-        ended = terminated | truncated  # [n]
-        return Step(observations, rewards, terminated | self._envs.life_lost, truncated, ended)
+        return Step(observations, rewards, terminated | self._envs.life_lost, truncated, self._envs.ended)
 
     def close(self) -> None:
         if self._envs is not None:

@@ -121,10 +121,13 @@ def film(
     return frames, score, fps
 
 
-def save_video(frames: list[np.ndarray], fps: int, path: Path) -> Path:
+def save_video(frames: list[np.ndarray], fps: float, path: Path, ffmpeg: list[str] | None = None) -> Path:
     """MP4 by imageio's own ffmpeg, or a GIF of 30 frames a second where `path` ends so.
 
     Where ffmpeg is missing, an MP4 becomes a GIF of every second frame beside it, played as fast.
+
+    Args:
+        ffmpeg: arguments of its own.
 
     Returns:
         The file written.
@@ -133,7 +136,7 @@ def save_video(frames: list[np.ndarray], fps: int, path: Path) -> Path:
         imageio.mimsave(path, frames, duration=1000 / GIF_FRAMES_PER_SECOND, loop=0)
         return path
     try:
-        with imageio.get_writer(path, fps=fps, macro_block_size=2) as writer:
+        with imageio.get_writer(path, fps=fps, macro_block_size=2, output_params=ffmpeg) as writer:
             for frame in frames:
                 writer.append_data(frame)
         return path

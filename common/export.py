@@ -32,11 +32,6 @@ TOLERANCE = 1e-5
 Policy = Callable[[np.ndarray], np.ndarray]  # raw observations [B, S] float32 → environment actions [B, *space.shape]
 
 
-def normalizer_of(agent: Agent | DDPGAgent) -> Normalizer:
-    """What an agent does to raw observations."""
-    return agent.normalizer() if isinstance(agent, Agent) else Normalizer(None, None)
-
-
 class DeterministicPolicy(tf.Module):
     """An agent's deterministic policy as a TensorFlow graph, frozen as it is now.
 
@@ -46,8 +41,7 @@ class DeterministicPolicy(tf.Module):
 
     def __init__(self, agent: Agent | DDPGAgent) -> None:
         super().__init__()
-        choices = agent.choices if isinstance(agent, Agent) else None
-        normalize, actor = normalizer_of(agent), agent.actor
+        choices, normalize, actor = agent.choices, agent.normalizer(), agent.actor
         weights = actor.get_weights()  # constants: LiteRT would take variables for empty ones
         to_environment = _discrete_actions(agent, choices) if choices else _box_actions(agent.action_map)
 
@@ -125,7 +119,7 @@ def read_litert(file: Path) -> Policy:
 
 def random_observations(agent: Agent | DDPGAgent, rng: np.random.Generator) -> np.ndarray:
     """[CHECKED_OBSERVATIONS, S] float32, about those seen in training or about 0; normalised ones pass the cut."""
-    normalize = normalizer_of(agent)
+    normalize = agent.normalizer()
     farthest = 0.0 if normalize.shift is None else 1.5  # far and uncut ones would tell float32's rounding
     spread = 10.0 ** rng.uniform(-1, farthest, (CHECKED_OBSERVATIONS, 1))  # [K, 1] standard deviations
     drawn = spread * rng.standard_normal((CHECKED_OBSERVATIONS, agent.observation_size))  # [K, S]
@@ -231,7 +225,7 @@ def main() -> None:
     with one_line_errors():
         arguments = parse_settings(_Arguments)
         agent, config = load_agent(arguments.run, arguments.weights)
-        if isinstance(agent, Agent) and agent.sees_images:
+        if agent.sees_images:
             raise UserError(f"{config.env} shows images: export takes policies whose observations are numbers")
         for file in export(agent, arguments.out or arguments.run / "export"):
             print(f"{file.path}: {file.size:,} bytes, largest difference {file.difference:.2g}")

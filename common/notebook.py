@@ -31,7 +31,7 @@ def choose(preset: str, environment: str = "", epochs: int = 0, **settings: obje
 
     Args:
         preset: of either table of presets.
-        environment: any Gymnasium id in place of the preset's; `common.presets.preset_for` says what is.
+        environment: any Gymnasium id in place of the preset's; `common.presets.preset_for` names its preset.
         epochs: 0 takes the preset's own.
         settings: as in the preset's config.
 

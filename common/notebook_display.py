@@ -7,12 +7,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import imageio.v2 as imageio
 import numpy as np
 from IPython.display import DisplayHandle
 from matplotlib.figure import Figure
 from PIL import Image
 
+from common.evaluation import save_video
 from common.figure_style import COLOURS, Curves, dress, epochs_below, stacked_panels
 from common.recorder import Terminal
 from common.results import EpochResult
@@ -178,13 +178,8 @@ def _film_tag(frames: list[np.ndarray], fps: int) -> str:
     every = max(1, round(fps / _FILM_FPS))
     kept = [_small(frame) for frame in frames[: int(_FILM_SECONDS * fps) : every]]
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "film.mp4"
-        try:
-            crf = ["-crf", "30", "-preset", "slow", "-movflags", "+faststart"]
-            imageio.mimwrite(path, kept, fps=fps / every, macro_block_size=2, output_params=crf)
-        except (ImportError, OSError, ValueError, RuntimeError):
-            path = path.with_suffix(".gif")
-            imageio.mimwrite(path, kept[::2], duration=2000 * every / fps, loop=0)
+        small = ["-crf", "30", "-preset", "slow", "-movflags", "+faststart"]
+        path = save_video(kept, fps / every, Path(folder) / "film.mp4", small)
         data = base64.b64encode(path.read_bytes()).decode()
     if path.suffix == ".gif":
         return f'<img width="{_FILM_WIDTH}" src="data:image/gif;base64,{data}">'

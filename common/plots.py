@@ -11,13 +11,21 @@ from typing import Annotated, Literal
 import numpy as np
 import tyro
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from common import curve_figures, run_folder
 from common.command_line import one_line_errors, parse_settings
 from common.curve_figures import LABELS, Band
 from common.errors import UserError
-from common.figure_style import COLOURS, EMPTY_EPOCHS, Curves, save_figure, shade_empty_epochs, thousands
+from common.figure_style import (
+    COLOURS,
+    EMPTY_EPOCHS,
+    Curves,
+    dress,
+    epochs_below,
+    save_figure,
+    shade_empty_epochs,
+    stacked_panels,
+)
 
 Kind = Literal["five", "reward", "diagnostics", "time", "seeds", "policy"]
 _MARK = "#2E9E2E"
@@ -60,8 +68,7 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
     Solid lines are shaped rewards, thin ones the environment's own where they differ. Dashed lines and green circles
     mark the epochs of `near_best_epochs`; grey bands, epochs in which no episode finished.
     """
-    figure = Figure(figsize=(9, 11), layout="constrained")
-    axes = figure.subplots(len(_PANELS), 1, sharex=True)
+    figure, axes = stacked_panels(len(_PANELS), 2)
     for run, (name, curves) in enumerate(runs.items()):
         colour = COLOURS[run % len(COLOURS)]
         epochs = curves["epoch"]
@@ -81,13 +88,8 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
     if shade_empty_epochs(axes[1:3], runs):
         axes[1].annotate(EMPTY_EPOCHS, (0.01, 0.93), xycoords="axes fraction", fontsize="x-small", va="top")
     for axis, (_, _, label) in zip(axes, _PANELS):
-        axis.set_ylabel(label)
-        axis.grid(alpha=0.25)
-        axis.yaxis.set_major_formatter(thousands)
-        axis.spines[["top", "right"]].set_visible(False)
-    axes[-1].set_xlabel("Epoch")
-    axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes[-1].set_xlim(left=min(curves["epoch"][0] for curves in runs.values()))
+        dress(axis, label)
+    epochs_below(axes[-1], min(curves["epoch"][0] for curves in runs.values()))
     figure.legend(
         *axes[0].get_legend_handles_labels(), fontsize="small", ncols=2, frameon=False, loc="outside upper center"
     )

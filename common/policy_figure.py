@@ -53,8 +53,8 @@ def grid_for(env_id: str, agent: Agent | DDPGAgent) -> Grid:
             f"{env_id} has observations of {size} numbers: a policy is drawn over one or two, or Pendulum's"
         )
     centre, spread = np.zeros(size), np.ones(size)  # [S], [S]
-    normalizer = agent.normalizer() if isinstance(agent, Agent) else None
-    if normalizer is not None and normalizer.shift is not None:
+    normalizer = agent.normalizer()
+    if normalizer.shift is not None:
         centre, spread = normalizer.shift, 1 / normalizer.scale
     axes = tuple(
         (f"Observation, number {i}", np.linspace(centre[i] - 3 * spread[i], centre[i] + 3 * spread[i], 161))
@@ -91,10 +91,7 @@ def actions_and_values(agent: Agent | DDPGAgent, observations: np.ndarray) -> tu
     """Raw observations [K, S] → environment actions of the deterministic policy [K, A], their values [K]."""
     chosen = agent.behaviour().act(observations)  # [K, A], the policy's numbers
     actions = np.asarray(agent.action_map(chosen), np.float64).reshape(len(chosen), -1)  # [K, A]
-    if isinstance(agent, Agent):
-        return actions, np.asarray(agent.critic(agent.normalize(observations)))[:, 0]
-    pairs = np.concatenate([observations, chosen], axis=1)  # [K, S + A]
-    return actions, np.asarray(agent.critics[0](pairs))[:, 0]
+    return actions, agent.values(observations)
 
 
 def _value_label(agent: Agent | DDPGAgent) -> str:
@@ -104,7 +101,7 @@ def _value_label(agent: Agent | DDPGAgent) -> str:
 
 def _action_colours(agent: Agent | DDPGAgent, number: int) -> dict[str, object]:
     """A colour for each choice; for numbers on a line two that part in the middle of their bounds."""
-    if isinstance(agent, Agent) and agent.choices is not None:
+    if agent.choices is not None:
         first = float(agent.action_map(np.zeros((1, agent.action_size), np.float32)).ravel()[number])
         count = agent.choices[number]
         colours = [COLOURS[i % len(COLOURS)] for i in range(count)]

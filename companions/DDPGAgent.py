@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from common import arrays_file, losses, networks
 from common.agent_state import Best, adams_state, load_adams
-from common.behaviour import DeterministicBehaviour
+from common.behaviour import DeterministicBehaviour, Normalizer
 from common.errors import DivergedError
 from common.flat import FlatNetworks, flat
 from common.off_policy_config import OffPolicyConfig
@@ -32,6 +32,7 @@ class DDPGAgent:
     """
 
     critics_wanted = 1
+    choices, sees_images = None, False  # its actions are numbers on a line, and so are its observations
 
     def __init__(
         self,
@@ -91,6 +92,15 @@ class DDPGAgent:
         """A copy of the present policy that maps raw observations to actions; noise is multiplied by `std`."""
         std = self.config.exploration_std if std is None else std
         return DeterministicBehaviour(self._actor.networks[0], self._actor_weights, std)
+
+    def normalizer(self) -> Normalizer:
+        """Observations are taken as they are."""
+        return Normalizer(None, None)
+
+    def values(self, observations: np.ndarray) -> np.ndarray:
+        """Q of the policy's own actions at raw observations [K, S], by the first critic, [K]."""
+        actions = self.behaviour().act(observations)  # [K, A]
+        return np.asarray(self.critics[0](np.concatenate([observations, actions], axis=1)))[:, 0]
 
     def _actor_weights(self) -> list[np.ndarray]:
         return self._actor.split(self._actor.weights.numpy())[0]
