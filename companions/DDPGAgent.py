@@ -142,6 +142,15 @@ class DDPGAgent:
             raise DivergedError("training diverged, a loss is NaN or infinite: lower the learning rates")
         return table
 
+    def updates_that_act(self, waiting: int) -> int:
+        """How many of `waiting` updates to make now. What is left over changes nothing that chooses actions.
+
+        Only the last update of a cycle of `policy_delay` moves the actor: made with those before it in one call it
+        comes to the same, and costs less.
+        """
+        delay = self.config.policy_delay
+        return max(0, (self.updates + waiting) // delay * delay - self.updates)
+
     def _copies_due(self, count: int) -> np.ndarray | None:
         """Which of the next updates end with a hard copy of the targets, [count] bool; None for soft targets."""
         if self.config.target_update == "soft":

@@ -33,6 +33,7 @@ from companions.exploration import OrnsteinUhlenbeck
 from companions.presets import PRESETS, preset_for
 from companions.TD3Agent import TD3Agent
 
+NOTHING_DRAWN = (np.empty(0, np.float32), np.empty(0, np.float32))
 SKIPS_IN_A_ROW = 10  # epochs whose updates are undone before training stops anyway
 
 
@@ -92,6 +93,7 @@ class OffPolicyAgentTrainer:
         )
         self.steps = 0  # learned from, autoreset steps not counted
         self._untrained = 0  # of them since the last time of training, the warm-up not counted
+        self._drawn = NOTHING_DRAWN  # minibatches [K, B, W] and noise [K, B, A] of updates that wait
         self._skipped = 0  # epochs in a row whose updates were undone
         self.epoch = 0
         self.results: list[OffPolicyResult] = []
@@ -134,13 +136,17 @@ class OffPolicyAgentTrainer:
             self._remember(rows, trajectory)
             behaviour.random = self._acts_at_random()
             if self._untrained >= config.train_every and not self._diverged:
-                tables.extend(self._checked_learn(before))
-                policy.refresh()
+                self._draw()
+                if due := self.agent.updates_that_act(len(self._drawn[0])):
+                    tables.extend(self._checked_learn(before, due))
+                    policy.refresh()
             timing.update += time.perf_counter() - began
 
         behaviour.random = self._acts_at_random()
         rows_per_call = max(1, config.train_every // config.num_envs)
         self.experience.collect(behaviour, self.epoch, timing, on_rows, rows_per_call, shape_noise)
+        if waiting := len(self._drawn[0]):
+            tables.extend(self._checked_learn(before, waiting))
         self._skipped = self._skipped + 1 if self._diverged else 0
         self.epoch += 1
         return OffPolicyResult(
@@ -176,26 +182,30 @@ class OffPolicyAgentTrainer:
     def _random_actions(self, count: int) -> np.ndarray:
         return self._rng.uniform(-1.0, 1.0, (count, self.agent.action_size)).astype(np.float32)  # [n, A]
 
-    def _checked_learn(self, before: dict[str, np.ndarray]) -> list[np.ndarray]:
-        """`_learn`; if it came to NaN or infinity the agent goes back to what it was before the epoch."""
-        try:
-            return [self._learn()]
-        except DivergedError as error:
-            self.agent.load_learned_state(before)
-            if self.config.on_not_finite == "stop" or self._skipped >= SKIPS_IN_A_ROW:
-                raise
-            self.warn(f"warning: {error}; the updates of epoch {self.epoch + 1} are undone")
-            self._diverged = True
-            return []
-
-    def _learn(self) -> np.ndarray:
+    def _draw(self) -> None:
+        """Minibatches and noise of the updates that have come due."""
         config = self.config
         updates = self._untrained // config.train_every * config.updates_per_train
         self._untrained %= config.train_every
         rows = self.replay.sample(updates, config.batch_size, self._rng)  # [K, B, W]
         shape = (updates, config.batch_size, self.agent.action_size)
         noise = self._rng.standard_normal(shape if config.target_smoothing else (*shape[:2], 0), np.float32)
-        return self.agent.update(rows, noise)
+        waiting, drawn = self._drawn, (rows, noise)
+        self._drawn = tuple(map(np.concatenate, zip(waiting, drawn))) if len(waiting[0]) else drawn
+
+    def _checked_learn(self, before: dict[str, np.ndarray], count: int) -> list[np.ndarray]:
+        """The first updates of those drawn; if they come to NaN the agent is again what it was before the epoch."""
+        now, self._drawn = ([part[cut] for part in self._drawn] for cut in (slice(count), slice(count, None)))
+        try:
+            return [self.agent.update(*now)]  # [K, metrics]
+        except DivergedError as error:
+            self._drawn = NOTHING_DRAWN
+            self.agent.load_learned_state(before)
+            if self.config.on_not_finite == "stop" or self._skipped >= SKIPS_IN_A_ROW:
+                raise
+            self.warn(f"warning: {error}; the updates of epoch {self.epoch + 1} are undone")
+            self._diverged = True
+            return []
 
     # -- state --
 

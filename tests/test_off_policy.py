@@ -313,6 +313,30 @@ def test_updates_come_as_often_as_asked(changes, warm_up, updates):
     assert trainer.agent.updates == updates
 
 
+@compiled
+def test_an_update_that_waits_for_its_cycle_comes_to_the_same(monkeypatch):
+    """Only with the actor's update does anything change that acts; minibatches are drawn when they come due."""
+    config = TINY.replace(num_envs=1, train_every=1, updates_per_train=1, policy_delay=3, steps_per_epoch=63, epochs=3)
+    calls, states = {}, {}
+    for waits in (True, False):
+        trainer = OffPolicyAgentTrainer(config)
+        update, counts = trainer.agent.update, []
+        calls[waits] = counts
+        monkeypatch.setattr(
+            trainer.agent, "update", lambda *drawn, up=update, n=counts: (n.append(len(drawn[0])), up(*drawn))[1]
+        )
+        if not waits:
+            monkeypatch.setattr(trainer.agent, "updates_that_act", lambda waiting: waiting)
+        trainer.train()
+        states[waits] = trainer.agent.learned_state() | {"replay": trainer.replay.state()["rows"]}
+        trainer.close()
+    assert set(calls[False]) == {1} and max(calls[True]) == 3
+    assert sum(calls[True]) == sum(calls[False]) == trainer.agent.updates
+    assert 2.5 < len(calls[False]) / len(calls[True]) <= 3
+    for name, values in states[True].items():
+        assert_allclose(values, states[False][name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
 def test_warming_up_is_random_or_the_policys():
     actions = {}
     for kind in ("random", "policy"):
