@@ -65,8 +65,8 @@ BIPEDAL_WALKER_TD3 = TD3.replace(
     validate_every=5,
 )
 
-# What keeps it hovering until its time is up is fear of the ground. Noise with a memory of half a second carries it
-# down where independent noise does not, and γ .98, which others use, hides the landing's reward (LOG.md).
+# What keeps it hovering until its time is up is fear of the ground. Noise that remembers two thirds of a second
+# carries it down where independent noise does not; γ .98, which others use, hides the landing's reward (LOG.md).
 LUNAR_LANDER_TD3 = TD3.replace(
     env="LunarLanderContinuous-v3",
     epochs=100,
