@@ -390,7 +390,15 @@ def full_disks(wanted: int, work: Path) -> Tally:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, preexec_fn=limit_files)
         generation, _ = checkpoint.load_newest(folder / session.CHECKPOINTS, lambda _: None)
         lines = done.stderr.strip().splitlines()
-        tally.count(generation == 4 and done.returncode == 2 and len(lines) == 1 and lines[0].startswith("error: "))
+        survived = generation == 4 and done.returncode == 2 and len(lines) == 1 and lines[0].startswith("error: ")
+        tally.count(survived)
+        if not survived:
+            print(
+                f"limit {limit}, generation {generation}, exit code {done.returncode}:",
+                *lines,
+                sep="\n",
+                file=sys.stderr,
+            )
         shutil.rmtree(folder)
     return tally
 

@@ -55,6 +55,19 @@ def test_files_that_are_named_are_there(page):
         assert (ROOT / name).exists() or ((ROOT / page).parent / name).exists(), name
 
 
+RECORDED = [
+    ("README.md", "benchmarks/results/faults.md"),
+    ("README.md", "experiments/results/walker/summary.md"),
+]
+
+
+@pytest.mark.parametrize(("page", "recorded"), RECORDED)
+def test_tables_are_what_the_scripts_wrote(page, recorded):
+    rows = [line for line in (ROOT / recorded).read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    assert len(rows) > 2
+    assert "\n".join(rows) in text_of(page)
+
+
 def test_links_and_commands_are_found():
     assert "](companions/README.md)" in text_of("README.md")
     assert len(COMMANDS) > 20
