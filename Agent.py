@@ -78,9 +78,10 @@ class Agent:
         self.kl_coefficient = config.kl_coefficient  # β of the KL penalty, which adapts
         self.best = Best()
         # XLA: 1.2 to 1.7 times the speed of the plain graph on two cores, but half of it with convolutions (LOG.md).
-        self._compiled_assess = tf.function(self._assess, jit_compile=not self.sees_images)
-        self._compiled_update = tf.function(self._update, jit_compile=not self.sees_images)
-        self._compiled_heads = tf.function(self.actor, reduce_retracing=True)
+        # No AutoGraph: nothing here needs it, and it writes a file that a full disk refuses.
+        self._compiled_assess = tf.function(self._assess, jit_compile=not self.sees_images, autograph=False)
+        self._compiled_update = tf.function(self._update, jit_compile=not self.sees_images, autograph=False)
+        self._compiled_heads = tf.function(self.actor, reduce_retracing=True, autograph=False)
 
     # -- acting --
 
@@ -140,12 +141,13 @@ class Agent:
         return values.numpy(), log_probs.numpy(), heads.numpy()
 
     def _assess(self, observations: tf.Tensor, actions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        count = actions.shape[0]  # M
         if self.config.shared_torso:
             *heads, values = self.network(observations)  # [M + N, ...], [M + N, 1]
-            heads = tf.concat(heads, axis=1)[: len(actions)]  # [M, X]
+            heads = tf.concat(heads, axis=1)[:count]  # [M, X]
         else:
             values = self.critic(observations)  # [M + N, 1]
-            heads = tf.concat(self.actor(observations[: len(actions)]), axis=1)  # [M, X]
+            heads = tf.concat(self.actor(observations[:count]), axis=1)  # [M, X]
         kept = heads[:, :0] if self.config.objective == "clip" else heads  # only a KL penalty reads them
         return values[:, 0], objective.log_prob(self.config, self._distribution(heads), actions), kept
 

@@ -50,7 +50,8 @@ class DeterministicPolicy(tf.Module):
             first = heads[0] if isinstance(heads, list | tuple) else heads  # of a Normal policy: its mean
             return {"actions": to_environment(first)}
 
-        self.act = tf.function(act, input_signature=[tf.TensorSpec((None, agent.observation_size), tf.float32)])
+        signature = [tf.TensorSpec((None, agent.observation_size), tf.float32)]
+        self.act = tf.function(act, input_signature=signature, autograph=False)
 
 
 def _normalized(observations: tf.Tensor, normalize: Normalizer) -> tf.Tensor:

@@ -176,6 +176,7 @@ class _TensorBoard:
         self._write = tf.function(
             self._write_all,
             input_signature=(tf.TensorSpec((), tf.int64), tf.TensorSpec((len(self._names),), tf.float32)),
+            autograph=False,
         )
 
     def _write_all(self, epoch: tf.Tensor, values: tf.Tensor) -> None:

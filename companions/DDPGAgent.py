@@ -61,8 +61,8 @@ class DDPGAgent:
         self.updates = 0
         self.best = Best()
         self._unpack = ReplayBuffer(0, self.observation_size, self.action_size).unpack
-        self._compiled_cycles = tf.function(self._cycles, jit_compile=True)
-        self._compiled_step = tf.function(self._step, jit_compile=True)
+        self._compiled_cycles = tf.function(self._cycles, jit_compile=True, autograph=False)
+        self._compiled_step = tf.function(self._step, jit_compile=True, autograph=False)
 
     # -- networks --
 
