@@ -25,8 +25,17 @@ PENDULUM_TD3 = OffPolicyConfig(
 )
 PENDULUM_DDPG = PENDULUM_TD3.replace(twin_critics=False, target_smoothing=False, policy_delay=1)
 
-# The same numbers with the traps corrected.
-CORRECTED = dict(truncation_is_terminal=False, actor_first=False, targets_every_update=False)
+# The same numbers with the traps corrected, and the best parameters instead of the last: at this learning rate they
+# swing to the end.
+CORRECTED = dict(
+    truncation_is_terminal=False,
+    actor_first=False,
+    targets_every_update=False,
+    best_metric="validation",
+    validate_every=5,
+    validation_episodes=100,
+    adopt_best=True,
+)
 PENDULUM_TD3_CORRECTED = PENDULUM_TD3.replace(**CORRECTED)
 PENDULUM_DDPG_CORRECTED = PENDULUM_DDPG.replace(**CORRECTED)
 
