@@ -46,6 +46,7 @@ class Quiet(Terminal):
         self._began, self._done_before = time.monotonic(), 0
 
     def begin(self, epochs: int, done: int) -> None:
+        self.lines.clear()  # what was said before is over
         self.epochs, self.done, self._done_before, self._began = epochs, done, done, time.monotonic()
 
     def end(self) -> None: ...

@@ -95,6 +95,7 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions, scr
     config = trainer.config
     warnings: list[str] = []
     if options.resume is not None:
+        screen.say(f"bringing {folder} back to where it was ...")
         _restore(trainer, folder, options, warnings.append)
     run_folder.write_config(folder, config, preset)
     with (

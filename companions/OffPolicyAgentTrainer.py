@@ -146,7 +146,9 @@ class OffPolicyAgentTrainer:
         rows_per_call = max(1, config.train_every // config.num_envs)
         self.experience.collect(behaviour, self.epoch, timing, on_rows, rows_per_call, shape_noise)
         if waiting := len(self._drawn[0]):
+            began = time.perf_counter()
             tables.extend(self._checked_learn(before, waiting))
+            timing.update += time.perf_counter() - began
         self._skipped = self._skipped + 1 if self._diverged else 0
         self.epoch += 1
         return OffPolicyResult(

@@ -52,9 +52,8 @@ PENDULUM_TD3_FAST = PENDULUM_TD3_CORRECTED.replace(
     learning_rate=1e-3,
     gamma=0.95,
     tau=0.01,
-    best_metric="validation",
     validate_every=2,
-    adopt_best=True,
+    validation_episodes=30,
 )
 
 # The authors' settings (arXiv:1802.09477 and their published code).

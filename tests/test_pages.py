@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from common import presets, run_folder
+from common.command_line import parse
+from companions import presets as companions
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "companions/README.md")
 A_RUN = ROOT / "tests" / "data" / "run-of-format-1"  # stands for the runs that commands name
@@ -71,6 +75,34 @@ def test_tables_are_what_the_scripts_wrote(page, recorded, number):
     table = (ROOT / recorded).read_text(encoding="utf-8").split("\n\n")[number].strip()
     assert table.startswith("|") and table.count("\n") >= 2
     assert table in text_of(page)
+
+
+def test_recorded_runs_have_the_settings_that_their_study_asks_for():
+    """A preset that changes after its runs were recorded leaves scores behind that nothing in the project has."""
+    specification = importlib.util.spec_from_file_location("study", ROOT / "experiments" / "study.py")
+    study = importlib.util.module_from_spec(specification)
+    sys.modules["study"] = study  # its dataclasses look themselves up
+    specification.loader.exec_module(study)
+    checked = 0
+    for name, what in study.STUDIES.items():
+        method = presets if what.program == study.PPO else companions
+        for arm, arguments in what.arms.items():
+            for seed in what.seeds:
+                folder = study.folder_of(name, arm, seed)
+                if (folder / run_folder.CONFIG).exists():
+                    typed = [*arguments, "--seed", str(seed)]
+                    _, asked, _ = parse(typed, "study", method.PRESETS, next(iter(method.PRESETS)), method.preset_for)
+                    assert without_what_is_not_read(run_folder.read_config(folder)[1], asked) == asked, folder
+                    checked += 1
+    assert checked > 50
+
+
+def without_what_is_not_read(recorded, asked):
+    """The backend `auto` stood for is the machine's; how to validate says nothing where validation does not choose."""
+    same = {"backend": asked.backend} if asked.backend == "auto" else {}
+    if asked.best_metric != "validation":
+        same |= {"validate_every": asked.validate_every, "validation_episodes": asked.validation_episodes}
+    return recorded.replace(**same)
 
 
 def test_links_and_commands_are_found():
