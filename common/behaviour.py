@@ -18,10 +18,11 @@ from common.networks import MAX_STD, MIN_STD, StateIndependentStd
 OBSERVATION_CUT = 10.0  # standard deviations; what lies beyond would blow the networks up
 Activation = Callable[[np.ndarray], np.ndarray]
 
+_ZERO = np.zeros((), np.float32)  # a Python 0 would be converted at every call, which takes longer than the rest
 _ACTIVATIONS: dict[str, Activation] = {
     "linear": lambda x: x,
     "tanh": lambda x: np.tanh(x, out=x),
-    "relu": lambda x: np.maximum(x, 0, out=x),
+    "relu": lambda x: np.maximum(x, _ZERO, out=x),
     "softplus": lambda x: np.logaddexp(np.float32(0), x),
 }
 
@@ -34,7 +35,7 @@ def _dense(layer: keras.layers.Dense) -> tuple[np.ndarray, np.ndarray, Activatio
 def _apply(layer: tuple[np.ndarray, np.ndarray, Activation], features: np.ndarray) -> np.ndarray:
     """A Dense layer, features [n, in] → [n, out]; in place where it can be."""
     kernel, bias, activation = layer
-    product = features @ kernel  # [n, out]
+    product = features.dot(kernel)  # [n, out]; `@` costs half as much again on a few numbers
     product += bias
     return activation(product)
 

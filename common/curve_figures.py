@@ -107,14 +107,20 @@ def _draw_seeds(axis: Axes, arm: str, curves: list[Curves], column: str, colour:
         raise UserError(f"the runs of {arm} have epochs of different lengths: draw them with --kind five")
     if any(column not in curve for curve in curves):
         raise UserError(f"a run of {arm} has no column {column}: expected one of {', '.join(curves[0])}")
-    table = np.array([curve[column][:epochs] for curve in curves])  # [seeds, epochs]
+    table = _last_known(np.array([curve[column][:epochs] for curve in curves]))  # [seeds, epochs]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # epochs without an episode in any run are gaps
+        warnings.simplefilter("ignore", RuntimeWarning)  # epochs before the first episode of any run are gaps
         low, middle, high = np.nanpercentile(table, (BANDS[band][0], 50, BANDS[band][1]), axis=0)  # each [epochs]
     lone = {"marker": "."} if epochs == 1 else {}
     seeds = "1 seed" if len(curves) == 1 else f"{len(curves)} seeds"
     axis.plot(steps, middle, color=colour, label=f"{arm} ({seeds})", **lone)
     axis.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def _last_known(table: np.ndarray) -> np.ndarray:
+    """[seeds, epochs] with each NaN replaced by the seed's number before: no episode ended, so there is no news."""
+    epochs = np.where(np.isnan(table), 0, np.arange(table.shape[1]))  # [seeds, epochs]
+    return np.take_along_axis(table, np.maximum.accumulate(epochs, axis=1), axis=1)  # [seeds, epochs]
 
 
 def diagnostics(runs: dict[str, Curves]) -> Figure:

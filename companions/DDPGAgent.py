@@ -62,7 +62,7 @@ class DDPGAgent:
         self.best = Best()
         self._unpack = ReplayBuffer(0, self.observation_size, self.action_size).unpack
         self._compiled_cycles = tf.function(self._cycles, jit_compile=True, autograph=False)
-        self._compiled_step = tf.function(self._step, jit_compile=True, autograph=False)
+        self._compiled_step = tf.function(self._lone_step, jit_compile=True, autograph=False)
 
     # -- networks --
 
@@ -163,30 +163,49 @@ class DDPGAgent:
         table = tf.TensorArray(tf.float32, size=cycles, element_shape=(delay, len(UPDATE_METRICS)))
 
         def one_cycle(i: tf.Tensor, table: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
-            metrics = [
-                self._step(rows[i, j], noise[i, j], j == delay - 1, None if copies is None else copies[i * delay + j])
-                for j in range(delay)
-            ]
+            together = (
+                self._targets_of_cycle(rows[i], noise[i]) if self._targets_rest_within_cycles else None
+            )  # [delay, B]
+            metrics = []
+            for j in range(delay):
+                batch = self._unpack(rows[i, j])
+                target = self.targets(batch, noise[i, j]) if together is None else together[j]  # [B]
+                copy = None if copies is None else copies[i * delay + j]
+                metrics.append(self._step(batch, target, j == delay - 1, copy))
             return i + 1, table.write(i, tf.stack(metrics))
 
         _, table = tf.while_loop(lambda i, _: i < cycles, one_cycle, (0, table), parallel_iterations=1)
         return tf.reshape(table.stack(), (cycles * delay, len(UPDATE_METRICS)))  # [K, metrics]
 
-    def _step(self, rows: tf.Tensor, noise: tf.Tensor, with_actor: bool, copy: tf.Tensor | None) -> tf.Tensor:
-        """One update from a minibatch [B, W]; the metrics, [metrics]. `copy` says whether hard targets move."""
+    @property
+    def _targets_rest_within_cycles(self) -> bool:
+        """Whether the target networks move at the end of a cycle of `policy_delay` updates and not before."""
+        return self.config.target_update == "soft" and not self.config.targets_every_update
+
+    def _targets_of_cycle(self, rows: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
+        """`targets` of minibatches [delay, B, W] in one go, [delay, B]: half the products for two minibatches."""
+        delay, batch_size = rows.shape[:2]
+        flat_rows, flat_noise = (tf.reshape(part, (delay * batch_size, part.shape[-1])) for part in (rows, noise))
+        return tf.reshape(self.targets(self._unpack(flat_rows), flat_noise), (delay, batch_size))
+
+    def _lone_step(self, rows: tf.Tensor, noise: tf.Tensor, with_actor: bool, copy: tf.Tensor | None) -> tf.Tensor:
+        """One update from a packed minibatch [B, W]; the metrics, [metrics]."""
         batch = self._unpack(rows)
+        return self._step(batch, self.targets(batch, noise), with_actor, copy)
+
+    def _step(self, batch: Transitions, target: tf.Tensor, with_actor: bool, copy: tf.Tensor | None) -> tf.Tensor:
+        """One update from B transitions and their `targets` [B]. `copy` says whether hard targets move."""
         loss_actor = tf.constant(np.nan)
         if with_actor and self.config.actor_first:
             loss_actor = self._actor_step(batch)
-        loss_critic, value, target = self._critic_step(batch, noise)
+        loss_critic, value = self._critic_step(batch, target)
         if with_actor and not self.config.actor_first:
             loss_actor = self._actor_step(batch)
         self._move_targets(with_actor, copy)
-        return tf.stack([loss_critic, loss_actor, value, target])
+        return tf.stack([loss_critic, loss_actor, value, tf.reduce_mean(target)])
 
-    def _critic_step(self, batch: Transitions, noise: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """One Adam step of the critics; loss, mean value, mean target."""
-        target = self.targets(batch, noise)  # [B]
+    def _critic_step(self, batch: Transitions, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """One Adam step of the critics towards the target [B]; loss and mean value."""
         inputs = tf.concat([batch.observations, batch.actions], axis=1)  # [B, S + A]
         weights = self._critics.split()
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -194,7 +213,7 @@ class DDPGAgent:
             values = [self._critics.call(i, own, inputs)[:, 0] for i, own in enumerate(weights)]  # each [B]
             loss = sum(tf.reduce_mean(tf.math.squared_difference(value, target)) for value in values)
         self.critic_optimizer.apply([flat(tape.gradient(loss, weights))], [self._critics.weights])
-        return loss, tf.reduce_mean(values[0]), tf.reduce_mean(target)
+        return loss, tf.reduce_mean(values[0])
 
     def target_action(self, observations: tf.Tensor) -> tf.Tensor:
         """μ'(s), [B, A]."""

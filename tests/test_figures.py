@@ -79,6 +79,14 @@ def test_the_band_over_seeds():
         assert words in figure.legends[0].get_title().get_text()
 
 
+def test_an_epoch_without_an_episode_repeats_what_was_known():
+    seeds = [
+        curves(avg_steps=np.array(row)) for row in ([np.nan, 1, np.nan, 3, 4, np.nan], [np.nan, np.nan, 5, 5, 5, 5])
+    ]
+    figure = drawn(curve_figures.over_seeds({"arm": seeds}, (("avg_steps", "Steps"),)))
+    np.testing.assert_array_equal(figure.axes[0].lines[0].get_ydata(), [np.nan, 1, 3, 4, 4.5, 4.5])
+
+
 def test_seeds_as_far_as_all_have_come_and_of_one_pace():
     figure = curve_figures.over_seeds({"arm": [curves(6), curves(4)]}, (("avg_steps", "Steps"),))
     assert len(figure.axes[0].lines[0].get_xdata()) == 4
