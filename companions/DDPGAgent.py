@@ -103,7 +103,7 @@ class DDPGAgent:
         return np.asarray(self.critics[0](np.concatenate([observations, actions], axis=1)))[:, 0]
 
     def _actor_weights(self) -> list[np.ndarray]:
-        return self._actor.split(self._actor.weights.numpy())[0]
+        return [stack[0] for stack in self._actor.stacks(self._actor.weights.numpy())]
 
     # -- learning --
 
@@ -207,39 +207,38 @@ class DDPGAgent:
     def _critic_step(self, batch: Transitions, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """One Adam step of the critics towards the target [B]; loss and mean value."""
         inputs = tf.concat([batch.observations, batch.actions], axis=1)  # [B, S + A]
-        weights = self._critics.split()
+        stacks = self._critics.stacks()
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(weights)
-            values = [self._critics.call(i, own, inputs)[:, 0] for i, own in enumerate(weights)]  # each [B]
-            loss = sum(tf.reduce_mean(tf.math.squared_difference(value, target)) for value in values)
-        self.critic_optimizer.apply([flat(tape.gradient(loss, weights))], [self._critics.weights])
+            tape.watch(stacks)
+            values = self._critics.call(stacks, inputs)[..., 0]  # [critics, B]
+            loss = tf.reduce_sum(tf.reduce_mean(tf.math.squared_difference(values, target), axis=1))
+        self.critic_optimizer.apply([flat(tape.gradient(loss, stacks))], [self._critics.weights])
         return loss, tf.reduce_mean(values[0])
 
     def target_action(self, observations: tf.Tensor) -> tf.Tensor:
         """μ'(s), [B, A]."""
-        return self._target_actor.call(0, self._target_actor.split()[0], observations)
+        return self._target_actor.call(self._target_actor.stacks(), observations)[0]
 
-    def target_values(self, observations: tf.Tensor, actions: tf.Tensor) -> list[tf.Tensor]:
-        """Q'(s, a) of every target critic, each [B]."""
+    def target_values(self, observations: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
+        """Q'(s, a) of every target critic, [critics, B]."""
         inputs = tf.concat([observations, actions], axis=1)  # [B, S + A]
-        weights = self._target_critics.split()
-        return [self._target_critics.call(i, own, inputs)[:, 0] for i, own in enumerate(weights)]
+        return self._target_critics.call(self._target_critics.stacks(), inputs)[..., 0]
 
     def targets(self, batch: Transitions, noise: tf.Tensor) -> tf.Tensor:
         """What the critics learn, [B]: r + γ·(1 − terminated)·Q'(s', μ'(s'))."""
         next_actions = self.target_action(batch.next_observations)  # [B, A]
-        [next_values] = self.target_values(batch.next_observations, next_actions)  # [B]
+        next_values = self.target_values(batch.next_observations, next_actions)[0]  # [B]
         return losses.temporal_difference_target(batch.rewards, batch.terminated, next_values, self.config.gamma)
 
     def _actor_step(self, batch: Transitions) -> tf.Tensor:
         """One Adam step up the critic's slope: the deterministic policy gradient, equation 6 of arXiv:1509.02971."""
-        weights, critic_weights = self._actor.split(), self._critics.split()[0]
+        stacks, first_critic = self._actor.stacks(), [stack[:1] for stack in self._critics.stacks()]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(weights)
-            actions = self._actor.call(0, weights[0], batch.observations)  # [B, A]
+            tape.watch(stacks)
+            actions = self._actor.call(stacks, batch.observations)[0]  # [B, A]
             inputs = tf.concat([batch.observations, actions], axis=1)  # [B, S + A]
-            loss = -tf.reduce_mean(self._critics.call(0, critic_weights, inputs))
-        self.actor_optimizer.apply([flat(tape.gradient(loss, weights))], [self._actor.weights])
+            loss = -tf.reduce_mean(self._critics.call(first_critic, inputs))
+        self.actor_optimizer.apply([flat(tape.gradient(loss, stacks))], [self._actor.weights])
         return loss
 
     def _pairs(self) -> list[tuple[keras.Variable, keras.Variable]]:

@@ -32,6 +32,5 @@ class TD3Agent(DDPGAgent):
         next_actions = self.target_action(batch.next_observations)  # [B, A]
         if config.target_smoothing:
             next_actions = losses.smoothed_actions(next_actions, noise, config.smoothing_std, config.smoothing_clip)
-        next_values = self.target_values(batch.next_observations, next_actions)  # each [B]
-        smallest = tf.reduce_min(tf.stack(next_values), axis=0)  # [B]
+        smallest = tf.reduce_min(self.target_values(batch.next_observations, next_actions), axis=0)  # [B]
         return losses.temporal_difference_target(batch.rewards, batch.terminated, smallest, config.gamma)

@@ -12,9 +12,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from programs import call
 
 import evaluate
-from common import evaluation, losses, run_folder
+from common import evaluation, losses, networks, run_folder
 from common.config import PPOConfig
 from common.errors import DivergedError, UserError
+from common.flat import FlatNetworks, flat
 from common.off_policy_config import OffPolicyConfig
 from common.records import Transitions
 from common.results import TIMING_COLUMNS
@@ -91,8 +92,8 @@ def hand_made(agent: DDPGAgent, action: float, values: list[float]) -> None:
 
 def push(agent: DDPGAgent) -> None:
     """The Keras networks' weights become the agent's."""
-    for networks in agent._flat_networks().values():
-        networks.push()
+    for flat_networks in agent._flat_networks().values():
+        flat_networks.push()
 
 
 def networks_of(agent: DDPGAgent) -> dict[str, keras.Model]:
@@ -632,3 +633,18 @@ def test_any_environment_with_bounds_of_its_own(monkeypatch, tmp_path):
     results = run_folder.read_results(tmp_path / "td3-seed0")
     assert np.isfinite(results["total_reward"]).all()
     assert results["updates"].tolist() == [25, 100]  # of 75 steps that are no resets in each 100
+
+
+def test_flat_networks_are_the_keras_networks():
+    seeds = (1, 2)
+    keras_networks = [networks.action_critic(3, 2, (7, 5), "tanh", seed) for seed in seeds]
+    together = FlatNetworks(keras_networks)
+    inputs = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)  # [B, S + A]
+    expected = np.stack([network(inputs).numpy() for network in keras_networks])  # [networks, B, 1]
+    stacks = together.stacks()
+    np.testing.assert_allclose(together.call(stacks, tf.constant(inputs)), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(flat(stacks), together.weights)  # gradients come in the order of the weights
+    one = together.call([stack[1:] for stack in stacks], tf.constant(inputs))
+    np.testing.assert_allclose(one, expected[1:], rtol=1e-5, atol=1e-6)
+    together.weights.assign(together.weights * 2.0)
+    np.testing.assert_array_equal(together.pull()[1].get_weights()[0], 2.0 * stacks[0][1])
