@@ -16,6 +16,7 @@ from common import arrays_file, distributions, funcs, losses, networks, objectiv
 from common.agent_state import Best, adams_state, load_adams
 from common.behaviour import CategoricalBehaviour, DenseHeads, NormalBehaviour, Normalizer
 from common.config import PPOConfig
+from common.device import choose_device
 from common.errors import DivergedError
 from common.funcs import RunningStatistics
 from common.hyperparameters import Hyperparameters
@@ -45,7 +46,7 @@ class Agent:
         seed: of the initial weights.
 
     Raises:
-        UserError: the convolutions do not fit the images.
+        UserError: the convolutions do not fit the images, or the device that was asked for is not there.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Agent:
         self.choices = None if isinstance(action_space, gymnasium.spaces.Box) else choices(action_space)
         torso = networks.torso_for(observation_space.shape, self.action_size, config)
         self.sees_images = bool(torso.convolutions)
+        choose_device(config.device, self.sees_images)
         heads = networks.heads_for(self.action_size, self.choices, config)
         actor_seed, critic_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
         if config.shared_torso:

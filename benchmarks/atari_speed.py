@@ -30,10 +30,7 @@ class Setting:
         return Job(contestant, 0 if contestant == STEPPING else self.passes, warm_up=1, epochs=2)
 
 
-SETTINGS = (
-    Setting("8 passes", 8, {SB3: 2.0, SB3_SUBPROCESSES: 2.0, STEPPING: None}),
-    Setting("4 passes", 4, {SB3: None, SB3_SUBPROCESSES: None, STEPPING: None}),
-)
+SETTINGS = (Setting("8 passes", 8, {SB3: 2.0, SB3_SUBPROCESSES: 2.0, STEPPING: None}),)
 NOTES = (
     "Steps are the agent's, four frames each: 8 games, 1,024 steps an update, minibatches of 256, the same network of "
     "1.7 million parameters. SB3 plays on its own wrappers in one process, or in a process for each game."

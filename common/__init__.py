@@ -5,9 +5,8 @@ commands `python -m common.plots` and `python -m common.export` open finished ru
 import os
 import tempfile
 
-# Before TensorFlow is first imported: networks this small are faster on the CPU, and the start-up
-# notices of its C++ side are no news to anyone. Setting the variables outside overrides both.
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+# Before TensorFlow is first imported: the start-up notices of its C++ side are no news to anyone. Setting a
+# variable outside overrides it.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # films are drawn in memory, on machines without a screen too
 os.environ.setdefault("SDL_AUDIODRIVER", "dummy")

@@ -39,6 +39,9 @@ class TrainingConfig:
     environment, else Gymnasium in this process. Processes serve environments that are slow or crash: one each."""
     num_envs: int = 16
     """Environments side by side."""
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    """What TensorFlow computes on; auto takes a graphics card, where there is one, for images alone: networks as
+    small as the others are faster on the CPU."""
 
     # -- epoch --
     epochs: int = 100

@@ -12,6 +12,7 @@ import tensorflow as tf
 from common import arrays_file, losses, networks
 from common.agent_state import Best, adams_state, load_adams
 from common.behaviour import DeterministicBehaviour, Normalizer
+from common.device import choose_device
 from common.errors import DivergedError
 from common.flat import FlatNetworks, flat
 from common.off_policy_config import OffPolicyConfig
@@ -29,6 +30,9 @@ class DDPGAgent:
         observation_space, action_space: Box, of one environment.
         config: network and update settings; the rest of it is not read here.
         seed: of the initial weights.
+
+    Raises:
+        UserError: the device that was asked for is not there.
     """
 
     critics_wanted = 1
@@ -41,6 +45,7 @@ class DDPGAgent:
         config: OffPolicyConfig,
         seed: int,
     ) -> None:
+        choose_device(config.device, self.sees_images)
         self.config = config
         self.action_map = action_map(action_space)
         self.observation_size = int(np.prod(observation_space.shape))

@@ -145,6 +145,14 @@ STUDIES: dict[str, Study] = {
         low=1024,
         milestone=Milestone("max_steps", 1024, "steps"),
     ),
+    # What `--env ID` alone makes of small problems with actions to choose from.
+    "defaults": Study(
+        PPO,
+        range(3),
+        {name: ("--env", name) for name in ("Acrobot-v1", "LunarLander-v3", "MountainCar-v0", "Taxi-v3")},
+        (REWARD, LENGTH, ("entropy", "Entropy")),
+        low=-199,
+    ),
     "lunar-lander-td3": Study(
         OFF_POLICY, range(3), {"TD3": ("lunar-lander-td3",)}, (REWARD, LENGTH, ("mean_value", "Q")), low=200
     ),

@@ -500,6 +500,9 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
 }  # fmt: skip
 
 
+NOT_LEARNED = ("score_window", "device")  # tested in test_images.py and test_device.py
+
+
 @functools.cache
 def outcome(config: OffPolicyConfig) -> dict[str, np.ndarray]:
     trainer = OffPolicyAgentTrainer(config)
@@ -514,7 +517,7 @@ def outcome(config: OffPolicyConfig) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    "name", [field.name for field in dataclasses.fields(OffPolicyConfig) if field.name != "score_window"]
+    "name", [field.name for field in dataclasses.fields(OffPolicyConfig) if field.name not in NOT_LEARNED]
 )
 def test_every_setting_changes_what_is_learned(name):
     assert name in ALTERNATIVES, f"give {name} an alternative here: a setting that nothing reads is a defect"

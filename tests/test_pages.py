@@ -63,6 +63,7 @@ RECORDED = [  # page, file, which of its tables
     ("README.md", "benchmarks/results/faults.md", 0),
     ("README.md", "experiments/results/walker/summary.md", 0),
     ("README.md", "experiments/results/walker/summary.md", 1),
+    ("README.md", "experiments/results/cartpole/summary.md", 0),
     ("companions/README.md", "experiments/results/pendulum/summary.md", 0),
     ("companions/README.md", "experiments/results/pendulum-ablation/summary.md", 0),
     ("companions/README.md", "experiments/results/bipedal-walker-td3/summary.md", 1),
