@@ -34,6 +34,7 @@ UPDATE_METRICS = (
     "gradient_norm_critic",
 )
 AVERAGED_METRICS = ("loss_actor", "loss_critic", "gradient_norm_actor", "gradient_norm_critic")  # over all passes
+DECISIVE = [UPDATE_METRICS.index(name) for name in AVERAGED_METRICS]  # an update in which one is NaN is undone
 
 
 class Agent:
@@ -173,10 +174,7 @@ class Agent:
         Raises:
             DivergedError: a loss, a gradient or a weight became NaN or infinite; the agent is as it was before.
         """
-        before = self.learned_state()
-        rates = hyperparameters.learning_rate, hyperparameters.critic_learning_rate
-        for adam, rate in zip(self._adams.values(), rates):
-            adam.learning_rate = rate
+        rates = np.array([hyperparameters.learning_rate, hyperparameters.critic_learning_rate], np.float32)
         coefficients = objective.Coefficients(
             hyperparameters.clip_range,
             hyperparameters.value_coefficient,
@@ -184,13 +182,12 @@ class Agent:
             self.kl_coefficient,
         )
         per_pass = len(actor_rows) // hyperparameters.passes
-        table, steps = self._compiled_update(
-            batch, actor_rows, critic_rows, np.array(coefficients, np.float32), per_pass
+        table, steps, finite_weights = self._compiled_update(
+            batch, actor_rows, critic_rows, rates, np.array(coefficients, np.float32), per_pass
         )
         table = table.numpy()[: int(steps)]  # [K, metrics]
-        fault = self._not_finite(table)
+        fault = self._not_finite(table, finite_weights.numpy())
         if fault is not None:
-            self.load_learned_state(before)
             raise DivergedError(f"training diverged, {fault} is NaN or infinite: lower the learning rates")
         overall, last_pass = table.mean(axis=0), table[-per_pass:].mean(axis=0)  # [metrics]
         if self.config.objective != "clip":
@@ -201,22 +198,38 @@ class Agent:
             for i, name in enumerate(UPDATE_METRICS)
         }
 
-    def _not_finite(self, table: np.ndarray) -> str | None:
-        """What first became NaN or infinite in an update with this table of metrics [K, metrics]."""
-        decisive = [UPDATE_METRICS.index(name) for name in AVERAGED_METRICS]
-        steps, columns = np.nonzero(~np.isfinite(table[:, decisive]))
+    def _not_finite(self, table: np.ndarray, finite_weights: np.ndarray) -> str | None:
+        """What first became NaN or infinite in an update with these metrics [K, metrics] and weights' flags."""
+        steps, columns = np.nonzero(~np.isfinite(table[:, DECISIVE]))
         if len(steps):
             return f"{AVERAGED_METRICS[columns[0]]} of minibatch {steps[0] + 1} of {len(table)}"
-        for network in self._networks.values():
-            for variable in network.trainable_variables:
-                if not np.isfinite(variable.numpy()).all():
-                    return f"{variable.path} after the last minibatch"
+        for variable, finite in zip(self._weights(), finite_weights):
+            if not finite:
+                return f"{variable.path} after the last minibatch"
         return None
 
+    def _weights(self) -> list[keras.Variable]:
+        return [variable for network in self._networks.values() for variable in network.trainable_variables]
+
     def _update(
-        self, batch: Batch, actor_rows: tf.Tensor, critic_rows: tf.Tensor, coefficients: tf.Tensor, per_pass: int
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The metrics of every minibatch [K, metrics], and how many were taken before `max_kl` was passed."""
+        self,
+        batch: Batch,
+        actor_rows: tf.Tensor,
+        critic_rows: tf.Tensor,
+        rates: tf.Tensor,
+        coefficients: tf.Tensor,
+        per_pass: int,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """All minibatches; what came to NaN or infinity is undone before this returns.
+
+        Returns:
+            The metrics of every minibatch [K, metrics], how many were taken before `max_kl` was passed, and which of
+            `_weights` were finite after them.
+        """
+        learned = self._weights() + [variable for adam in self._adams.values() for variable in adam.variables]
+        before = [tf.identity(variable.value) for variable in learned]
+        for adam, rate in zip(self._adams.values(), tf.unstack(rates)):
+            adam.learning_rate = rate
         batch = Batch(*(tf.convert_to_tensor(column) for column in batch))
         coefficients = objective.Coefficients(*tf.unstack(coefficients))
         steps, limit = actor_rows.shape[0], self.config.max_kl
@@ -241,7 +254,12 @@ class Agent:
         table = tf.TensorArray(tf.float32, size=steps, element_shape=(len(UPDATE_METRICS),))
         start = (0, tf.constant(0.0), table)
         taken, _, table = tf.while_loop(unfinished, one_step, start, parallel_iterations=1)
-        return table.stack(), taken
+        table = table.stack()  # [K, metrics]
+        finite_weights = tf.stack([tf.reduce_all(tf.math.is_finite(variable.value)) for variable in self._weights()])
+        sound = tf.reduce_all(finite_weights) & tf.reduce_all(tf.math.is_finite(tf.gather(table, DECISIVE, axis=1)))
+        for variable, value in zip(learned, before):
+            variable.assign(tf.where(sound, variable.value, value))
+        return table, taken, finite_weights
 
     def _joint_step(self, batch: Batch, coefficients: objective.Coefficients) -> dict[str, tf.Tensor]:
         """Both losses through one torso: equation 9 of arXiv:1707.06347."""
@@ -326,15 +344,6 @@ class Agent:
     def _load_policy_state(self, state: Mapping[str, np.ndarray]) -> None:
         self._load_network_state(state)
         self.observation_statistics.load_state({k: state[f"observations/{k}"] for k in ("count", "mean", "m2")})
-
-    def learned_state(self) -> dict[str, np.ndarray]:
-        """Copies of everything an update changes."""
-        return self._network_state() | adams_state(self._adams)
-
-    def load_learned_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Take over what `learned_state` returned."""
-        self._load_network_state(state)
-        load_adams(self._adams, state)
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything that changes, as named arrays: weights, Adams, statistics, best parameters."""
