@@ -84,7 +84,8 @@ def test_agents_choose(monkeypatch):
     for module in (Agent, DDPGAgent):
         monkeypatch.setattr(module, "choose_device", lambda *arguments: asked.append(arguments))
     PPOAgentTrainer(PRESETS["pendulum"].replace(device="cpu", backend="gymnasium")).close()
-    PPOAgentTrainer(PRESETS["default"].replace(env="tests/Image-v0", device="gpu", num_envs=1)).close()
+    seeing = PRESETS["default"].replace(env="tests/Dot-v0", filters=(4,), kernel_sizes=(3,), strides=(3,))
+    PPOAgentTrainer(seeing.replace(device="gpu")).close()
     OffPolicyAgentTrainer.OffPolicyAgentTrainer(COMPANIONS["pendulum-td3-fast"]).close()
     assert asked == [("cpu", False), ("gpu", True), ("auto", False)]
 
