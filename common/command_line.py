@@ -120,7 +120,7 @@ def _essence(box: str) -> str:
     message = " ".join(filter(None, lines[start:end]))
     nearest = [line.split()[0] for line in lines[end:] if re.match(r"--\w", line)]
     hint = f"; did you mean {nearest[0]}?" if nearest and "nrecognized" in message else "; --help shows every setting"
-    return (message or "the settings could not be read") + hint
+    return (message.rstrip(".") or "the settings could not be read") + hint
 
 
 def _value_of(flag: str, arguments: list[str]) -> str | None:
