@@ -172,7 +172,8 @@ def updates(config: PPOConfig) -> tuple[np.ndarray, int]:
     batch, _ = trainer._batch(trainer._scaled_rewards(), 0.99)
     rows = minibatch_rows(128, 32, 3, np.random.default_rng(0))
     coefficients = np.array([config.clip_range, 0.5, 0.0, config.kl_coefficient], np.float32)
-    table, taken = trainer.agent._compiled_update(batch, rows, rows, coefficients, 4)
+    rates = np.full(2, config.learning_rate, np.float32)
+    table, taken, _ = trainer.agent._compiled_update(batch, rows, rows, rates, coefficients, 4)
     trainer.close()
     return table.numpy(), int(taken)
 

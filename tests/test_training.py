@@ -100,10 +100,9 @@ def update():
 
 def learn(agent, batch, actor_rows, critic_rows, learning_rate):
     """The compiled update's table as columns, each [K]."""
-    for adam in agent._adams.values():
-        adam.learning_rate = learning_rate
+    rates = np.full(2, learning_rate, np.float32)
     coefficients = np.array([0.2, 0.5, 0.0, 1.0], np.float32)  # clip range, value, entropy, KL
-    table, _ = agent._compiled_update(batch, actor_rows, critic_rows, coefficients, len(actor_rows) // 2)
+    table, *_ = agent._compiled_update(batch, actor_rows, critic_rows, rates, coefficients, len(actor_rows) // 2)
     return dict(zip(UPDATE_METRICS, table.numpy().T))
 
 
