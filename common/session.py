@@ -105,7 +105,8 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions, scr
         for warning in warnings:
             recorder.say(f"warning: {warning}")
         recorder.say(
-            f"{preset}: {config.env}, {config.num_envs} environment{'s' if config.num_envs > 1 else ''} on {config.backend}, seed {config.seed}, "
+            f"{preset}: {config.env}, {config.num_envs} environment{'s' if config.num_envs > 1 else ''} "
+            f"on {config.backend}, seed {config.seed}, "
             f"{config.epochs} epochs of {config.steps_per_epoch:,} steps, in {folder}"
             + (f", going on after epoch {trainer.epoch}" if options.resume else "")
         )
