@@ -2,7 +2,7 @@
 
 A set is a Python and a TensorFlow. Each gets a fresh virtual environment in a temporary folder, the development
 requirements, the tests and one short training; what came of it goes into results/versions.json and versions.md. A
-Python that this machine does not have is said to be missing. Ten to fifteen minutes a set on two cores.
+Python that this machine does not have is said to be missing.
 """
 
 import json

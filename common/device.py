@@ -1,7 +1,10 @@
 """Which processor TensorFlow computes on."""
 
-from common.quiet_start import held_back_errors, tf  # isort: skip  (before anything else imports TensorFlow)
+import common.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
+import tensorflow as tf
+
 from common.errors import UserError
+from common.quiet_start import held_back_errors
 
 
 def choose_device(device: str, sees_images: bool) -> None:

@@ -238,6 +238,20 @@ def test_an_update_that_diverges_is_undone(choice):
     trainer.close()
 
 
+def test_an_update_of_convolutions_that_diverges_is_undone():
+    """They are computed by the plain graph, whose optimiser changes weights in place."""
+    seeing = CONFIG.replace(env="tests/Dot-v0", filters=(4,), kernel_sizes=(3,), strides=(3,), adopt_best=False)
+    trainer = PPOAgentTrainer(seeing)
+    spoil(trainer, [2])
+    trainer.train(1)
+    before = weights(trainer)
+    with pytest.raises(DivergedError, match="loss_critic of minibatch"):
+        trainer.train(1)
+    for one, other in zip(before, weights(trainer)):
+        np.testing.assert_array_equal(one, other)
+    trainer.close()
+
+
 def test_weights_that_overflow_are_undone_too():
     trainer = PPOAgentTrainer(CONFIG.replace(env="Pendulum-v1", learning_rate=3e38, anneal_learning_rate=False))
     with pytest.raises(DivergedError, match="lower the learning rates"):

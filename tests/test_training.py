@@ -521,7 +521,7 @@ def test_compiled_once_and_memory_stays_flat(tiny, tmp_path, resident_megabytes)
         trainer.train(10, on_epoch=on_epoch)  # with another learning rate
     trainer.close()
     assert traces == [[1, 1]] * 60
-    assert memory[1] - memory[0] < 8  # a trajectory is 1 MB, and 40 of them passed
+    assert memory[1] - memory[0] < 20  # 40 trajectories of 1 MB passed; the allocator alone has been seen to take 12
 
 
 # -- calling train again, and what it returns --
