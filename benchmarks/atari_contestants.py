@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from contestants import BEGAN, Lap, versions
 
-GAME, NUM_ENVS, STEPS_PER_UPDATE = "BreakoutNoFrameskip-v4", 8, 1024
+GAME = "ale_py:BreakoutNoFrameskip-v4"  # named so, processes that step it import what registers it
+NUM_ENVS, STEPS_PER_UPDATE = 8, 1024
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,6 @@ def ours(job: Job, seed: int, lap: Lap) -> None:
 
 def stable_baselines3(job: Job, seed: int, lap: Lap, subprocesses: bool = False) -> None:
     """Its PPO with its CNN policy, on its own Atari wrappers, which prepare frames as ours are prepared."""
-    import ale_py
-    import gymnasium
     from stable_baselines3 import PPO
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.env_util import make_atari_env
@@ -69,7 +68,6 @@ def stable_baselines3(job: Job, seed: int, lap: Lap, subprocesses: bool = False)
         def _on_step(self) -> bool:
             return True
 
-    gymnasium.register_envs(ale_py)
     vector_env = SubprocVecEnv if subprocesses else DummyVecEnv
     envs = VecFrameStack(make_atari_env(GAME, NUM_ENVS, seed=seed, vec_env_cls=vector_env), 4)
     model = PPO(
