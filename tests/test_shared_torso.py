@@ -182,6 +182,18 @@ def test_images_go_through_convolutions(shared, actions, eager):
     assert agent.normalize(images) is images
 
 
+@pytest.mark.parametrize("actions", [Discrete(3), Box(-1, 1, (2,))])
+def test_any_number_of_images_is_acted_upon_with_one_compilation(actions):
+    config = PPOConfig(shared_torso=True, hidden_sizes=(16,), **SMALL_CONVOLUTIONS)
+    agent = Agent(IMAGES, actions, config, 0)
+    images = np.random.default_rng(0).integers(0, 256, (19, 12, 12, 1), dtype=np.uint8)
+    expected = [head.numpy() for head in tf.nest.flatten(agent.actor(images))]
+    for count in (1, 8, 9, 19):
+        for head, whole in zip(agent._heads_of_images(images[:count]), expected):
+            assert_allclose(head, whole[:count], rtol=1e-5, atol=1e-6)
+    assert agent._compiled_heads.experimental_get_tracing_count() == 1
+
+
 def test_breakouts_network_is_the_published_one():
     agent = Agent(Box(0, 255, (84, 84, 4), np.uint8), Discrete(4), PRESETS["breakout"], 0)
     assert agent.network.count_params() == 1_686_693
