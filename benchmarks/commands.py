@@ -1,0 +1,119 @@
+"""Types what the README prints, in a copy of the project: python benchmarks/commands.py
+
+Every command of its code blocks is given to a shell exactly as printed, in the virtual environment that the first of
+them makes; what runs longer than `--seconds` gets a Ctrl-C, as its reader would press it, and has to end by itself.
+Then come its lines of Python, as one program. results/commands.md says how each ended. The tests' own command is left
+to `.ci/run`. Two quiet cores need about half an hour.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from speed import RESULTS, ROOT, machine
+
+from common.command_line import one_line_errors, parse_settings
+from common.errors import UserError
+
+LEFT_OUT = shutil.ignore_patterns(".git", ".venv*", "runs", "__pycache__", ".*_cache")
+INTERRUPTED = 130  # what a shell says of a program that a Ctrl-C ended
+PATIENCE = 60  # seconds in which a program that was interrupted has to end
+SHORT = "--epochs 3 --evaluation-episodes 2 --no-video --no-tensorboard"
+STAND_INS = {  # runs that the README names without having trained them
+    "A": "--seed 0", "B": "--seed 1", "A-seed0": "--seed 0", "A-seed1": "--seed 1", "pendulum-seed0": "--seed 0"
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Type the README's commands."""
+
+    seconds: float = 180.0
+    """After which a command is interrupted; the first, the main job, is not."""
+
+
+def blocks(language: str) -> list[str]:
+    """The README's code blocks in a language, top to bottom."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[str]:
+    """Every line of the README's shell blocks but the tests' own command."""
+    lines = [line for block in blocks("bash") for line in block.splitlines() if line.strip()]
+    return [line for line in lines if "-m pytest" not in line]
+
+
+def typed(command: str, folder: Path, seconds: float | None) -> tuple[str, str]:
+    """How a command ended in a shell in `folder`, and everything it wrote."""
+    with tempfile.TemporaryFile("w+") as screen:
+        shell = subprocess.Popen(
+            ["bash", "-c", command], cwd=folder, stdout=screen, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            ended = _said(shell.wait(seconds))
+        except subprocess.TimeoutExpired:
+            os.killpg(shell.pid, signal.SIGINT)
+            try:
+                code = shell.wait(PATIENCE)
+                ended = "interrupted" if code in (0, INTERRUPTED, -signal.SIGINT) else f"{_said(code)} by Ctrl-C"
+            except subprocess.TimeoutExpired:
+                os.killpg(shell.pid, signal.SIGKILL)
+                ended = f"failed: still there {PATIENCE} seconds after Ctrl-C"
+        screen.seek(0)
+        return ended, screen.read()
+
+
+def _said(code: int) -> str:
+    return "done" if code == 0 else f"failed: exit code {code}"
+
+
+def main() -> None:
+    with one_line_errors():
+        arguments = parse_settings(Arguments)
+        if arguments.seconds <= 0:
+            raise UserError(f"seconds is {arguments.seconds}: expected a positive number")
+        where, rows = machine(), []
+        with tempfile.TemporaryDirectory() as work:
+            folder = Path(work) / "project"
+            shutil.copytree(ROOT, folder, ignore=LEFT_OUT)
+
+            def run(name: str, command: str, seconds: float | None) -> None:
+                began = time.monotonic()
+                ended, wrote = typed(command, folder, seconds)
+                if "Traceback (most recent call last)" in wrote:
+                    ended = "failed: a traceback"
+                rows.append((name, ended, time.monotonic() - began))
+                print(f"{ended:12} {rows[-1][2]:5.0f} s  {name}", flush=True)
+                if ended.startswith("failed"):
+                    print(wrote[-5000:], file=sys.stderr)
+
+            main_job, *others = commands()
+            run(main_job, main_job, None)
+            inside = ". .venv/bin/activate && "
+            for name, seed in STAND_INS.items():
+                typed(f"{inside} python PPOAgentTrainer.py pendulum {seed} --name {name} {SHORT}", folder, None)
+            for command in others:
+                run(command, inside + command, arguments.seconds)
+            (folder / "lines.py").write_text("\n".join(blocks("python")), encoding="utf-8")
+            run("the lines of Python", f"{inside} python lines.py", None)
+        lines = ["| command | ended | seconds |", "|---|---|---:|"]
+        lines += [f"| `{re.sub(r'  +#.*', '', name)}` | {ended} | {seconds:.0f} |" for name, ended, seconds in rows]
+        foot = f"{where['date']}, {where['cores']} cores of {where['cpu']}, {where['system']}."
+        (RESULTS / "commands.md").write_text("\n".join(lines) + f"\n\n{foot}\n", encoding="utf-8")
+        if any(ended.startswith("failed") for _, ended, _ in rows):
+            raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
