@@ -38,6 +38,7 @@ def main() -> None:
         agent, config = load_agent(arguments.run, arguments.weights)
         behaviour, where = agent.behaviour(), (config.env, config.max_episode_steps)
         if arguments.episodes:
+            print(f"evaluating {arguments.episodes} episodes, deterministic and sampled ...", flush=True)
             summaries = evaluation.evaluate_both(behaviour, agent.action_map, *where, arguments.episodes)
             run_folder.write_json(arguments.run / run_folder.EVALUATION, summaries)
             print("unshaped reward: " + evaluation_line(summaries))

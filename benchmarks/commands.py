@@ -21,12 +21,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from speed import RESULTS, ROOT, machine
 
+from common import run_folder
 from common.command_line import one_line_errors, parse_settings
 from common.errors import UserError
 
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv*", "runs", "__pycache__", ".*_cache")
 INTERRUPTED = 130  # what a shell says of a program that a Ctrl-C ended
-PATIENCE = 60  # seconds in which a program that was interrupted has to end
+PATIENCE = 300  # seconds in which a program that was interrupted has to end: an epoch of Breakout is a minute
 SHORT = "--epochs 3 --evaluation-episodes 2 --no-video --no-tensorboard"
 STAND_INS = {  # runs that the README names without having trained them
     "A": "--seed 0", "B": "--seed 1", "A-seed0": "--seed 0", "A-seed1": "--seed 1", "pendulum-seed0": "--seed 0"
@@ -101,6 +102,8 @@ def main() -> None:
             main_job, *others = commands()
             run(main_job, main_job, None)
             inside = ". .venv/bin/activate && "
+            # As if it had been cut off while it was evaluated: else there were nothing to resume.
+            (folder / "runs" / "bipedal-walker-seed0" / run_folder.EVALUATION).unlink(missing_ok=True)
             for name, seed in STAND_INS.items():
                 typed(f"{inside} python PPOAgentTrainer.py pendulum {seed} --name {name} {SHORT}", folder, None)
             for command in others:

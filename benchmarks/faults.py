@@ -305,7 +305,9 @@ def hostile(wanted: int, work: Path) -> Tally:
         refused = 0
         weights = checkpoints / "00000001" / checkpoint.STATE
         for attack in (
-            lambda checkpoints=checkpoints: session.take_up(trainer, checkpoints, lambda _: None),
+            lambda checkpoints=checkpoints: session.take_up(
+                trainer, checkpoints, *checkpoint.load_newest(checkpoints, lambda _: None)
+            ),
             lambda weights=weights: arrays_file.read_weights(weights, trainer.agent.state(), {}),
         ):
             try:

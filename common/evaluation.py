@@ -141,8 +141,10 @@ def save_video(frames: list[np.ndarray], fps: float, path: Path, ffmpeg: list[st
             for frame in frames:
                 writer.append_data(frame)
         return path
-    except (ImportError, OSError, ValueError, RuntimeError):
+    except (ImportError, OSError, ValueError, RuntimeError) as error:
         path.unlink(missing_ok=True)
+        if isinstance(error.__context__, KeyboardInterrupt):  # which ended ffmpeg, too
+            raise error.__context__ from None
         path = path.with_suffix(".gif")
         imageio.mimsave(path, frames[::2], duration=2000 / fps, loop=0)
         return path

@@ -1,5 +1,7 @@
 """A run from its first epoch to its film: recorded, checkpointed, stopped and resumed."""
 
+import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -95,8 +97,7 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions, scr
     config = trainer.config
     warnings: list[str] = []
     if options.resume is not None:
-        screen.say(f"bringing {folder} back to where it was ...")
-        _restore(trainer, folder, options, warnings.append)
+        _restore(trainer, folder, options, screen, warnings.append)
     run_folder.write_config(folder, config, preset)
     with (
         Recorder(folder, trainer.results, trainer.result_type, config.epochs, options, screen) as recorder,
@@ -144,24 +145,27 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions, scr
     )
 
 
-def _restore(trainer: Trainer, folder: Path, options: RunOptions, warn: Callable[[str], None]) -> None:
+def _restore(
+    trainer: Trainer, folder: Path, options: RunOptions, screen: Terminal, warn: Callable[[str], None]
+) -> None:
     """Bring the trainer to the newest whole checkpoint."""
     if not checkpoint.generations(folder / CHECKPOINTS):
         warn("the run was cut off before its first checkpoint, so it begins with its first epoch")
         return
-    take_up(trainer, folder / CHECKPOINTS, warn)
+    newest = checkpoint.load_newest(folder / CHECKPOINTS, warn)
     looked_back = not options.evaluation_episodes or (folder / run_folder.EVALUATION).exists()
-    if trainer.epoch >= trainer.config.epochs and (folder / run_folder.BEST_AGENT).exists() and looked_back:
-        raise UserError(f"{folder} has all its {trainer.epoch} epochs: ask for more than that with --epochs")
+    if newest[0] >= trainer.config.epochs and (folder / run_folder.BEST_AGENT).exists() and looked_back:
+        raise UserError(f"{folder} has all its {newest[0]} epochs: ask for more than that with --epochs")
+    screen.say(f"bringing {folder} back to where it was ...")  # environments repeat their actions, for a minute maybe
+    take_up(trainer, folder / CHECKPOINTS, *newest)
 
 
-def take_up(trainer: Trainer, folder: Path, warn: Callable[[str], None]) -> None:
-    """Load the newest whole checkpoint of a folder into a trainer.
+def take_up(trainer: Trainer, folder: Path, number: int, state: checkpoint.State) -> None:
+    """Load a checkpoint, as `checkpoint.load_newest` found it in a folder, into a trainer.
 
     Raises:
-        UserError: there is none, or it is of a trainer with other settings.
+        UserError: it is of a trainer with other settings.
     """
-    number, state = checkpoint.load_newest(folder, warn)
     try:
         trainer.load_state(state)
     except (KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
@@ -216,6 +220,9 @@ class _Saver:
         self.seconds += self._last_seconds
 
 
+STOPPING = b"\nstopping at the end of this epoch, which is then saved; Ctrl-C once more stops at once\n"
+
+
 class _Signals:
     """The first Ctrl-C or SIGTERM waits for the epoch's end, so that it can be saved; a second Ctrl-C does not."""
 
@@ -239,3 +246,5 @@ class _Signals:
         if self.received and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.received = number
+        with contextlib.suppress(OSError):  # not `print`, in the middle of which the signal may have come
+            os.write(2, STOPPING)

@@ -184,6 +184,24 @@ def test_a_gif_is_written_where_ffmpeg_fails(tmp_path, monkeypatch, fails):
         assert reader.get_meta_data()["duration"] == 100  # ms: every second frame of 20 a second
 
 
+def test_ctrl_c_while_a_film_is_written_stops(tmp_path, monkeypatch):
+    class Writer:
+        def __enter__(self):
+            (tmp_path / "video.mp4").write_bytes(b"half")
+            return self
+
+        def __exit__(self, *_):
+            raise OSError("ffmpeg heard the Ctrl-C, too")
+
+        def append_data(self, frame):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluation.imageio, "get_writer", lambda *_, **__: Writer())
+    with pytest.raises(KeyboardInterrupt):
+        save_video(some_frames(), 20, tmp_path / "video.mp4")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_gif_has_every_frame_at_30_a_second(tmp_path):
     frames = some_frames()
     path = save_video(frames, 50, tmp_path / "video.gif")
