@@ -64,10 +64,15 @@ def typed(command: str, folder: Path, seconds: float | None) -> tuple[str, str]:
         try:
             ended = _said(shell.wait(seconds))
         except subprocess.TimeoutExpired:
-            os.killpg(shell.pid, signal.SIGINT)
+            # TensorBoard is deaf to a Ctrl-C without a terminal.
+            os.killpg(shell.pid, signal.SIGTERM if "tensorboard --" in command else signal.SIGINT)
             try:
                 code = shell.wait(PATIENCE)
-                ended = "interrupted" if code in (0, INTERRUPTED, -signal.SIGINT) else f"{_said(code)} by Ctrl-C"
+                ended = (
+                    "interrupted"
+                    if code in (0, INTERRUPTED, -signal.SIGINT, -signal.SIGTERM, 128 + signal.SIGTERM)
+                    else f"{_said(code)} by Ctrl-C"
+                )
             except subprocess.TimeoutExpired:
                 os.killpg(shell.pid, signal.SIGKILL)
                 ended = f"failed: still there {PATIENCE} seconds after Ctrl-C"
