@@ -26,7 +26,8 @@ from common.command_line import one_line_errors, parse_settings
 from common.errors import UserError
 
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv*", "runs", "__pycache__", ".*_cache")
-INTERRUPTED = 130  # what a shell says of a program that a Ctrl-C ended
+STOPS = (signal.SIGINT, signal.SIGTERM)
+INTERRUPTED = {0} | {128 + number for number in STOPS} | {-number for number in STOPS}  # exit codes after a Ctrl-C
 PATIENCE = 300  # seconds in which a program that was interrupted has to end: an epoch of Breakout is a minute
 SHORT = "--epochs 3 --evaluation-episodes 2 --no-video --no-tensorboard"
 STAND_INS = {  # runs that the README names without having trained them
@@ -68,11 +69,7 @@ def typed(command: str, folder: Path, seconds: float | None) -> tuple[str, str]:
             os.killpg(shell.pid, signal.SIGTERM if "tensorboard --" in command else signal.SIGINT)
             try:
                 code = shell.wait(PATIENCE)
-                ended = (
-                    "interrupted"
-                    if code in (0, INTERRUPTED, -signal.SIGINT, -signal.SIGTERM, 128 + signal.SIGTERM)
-                    else f"{_said(code)} by Ctrl-C"
-                )
+                ended = "interrupted" if code in INTERRUPTED else f"{_said(code)} by Ctrl-C"
             except subprocess.TimeoutExpired:
                 os.killpg(shell.pid, signal.SIGKILL)
                 ended = f"failed: still there {PATIENCE} seconds after Ctrl-C"
