@@ -34,7 +34,7 @@ UPDATE_METRICS = (
     "gradient_norm_critic",
 )
 AVERAGED_METRICS = ("loss_actor", "loss_critic", "gradient_norm_actor", "gradient_norm_critic")  # over all passes
-IMAGES_A_CALL = 8  # when acting
+IMAGES_A_CALL = 8  # when acting, whatever their number
 DECISIVE = [UPDATE_METRICS.index(name) for name in AVERAGED_METRICS]  # an update in which one is NaN is undone
 
 
@@ -81,8 +81,8 @@ class Agent:
         self.observation_statistics = RunningStatistics(observation_space.shape)
         self.kl_coefficient = config.kl_coefficient  # β of the KL penalty, which adapts
         self.best = Best()
-        # XLA: 1.2 to 1.7 times the speed of the plain graph on two cores, but half of it with convolutions (LOG.md).
-        # Acting, with few images, it is twice as fast even so.
+        # XLA: 1.2 to 1.7 times the speed of the plain graph on two cores, but half of it with convolutions of many
+        # images; of eight it is twice as fast (LOG.md).
         # No AutoGraph: nothing here needs it, and it writes a file that a full disk refuses.
         self._compiled_assess = tf.function(self._assess, jit_compile=not self.sees_images, autograph=False)
         self._compiled_update = tf.function(self._update, jit_compile=not self.sees_images, autograph=False)
@@ -116,7 +116,8 @@ class Agent:
         parts = []
         for first in range(0, len(images), IMAGES_A_CALL):
             part = images[first : first + IMAGES_A_CALL]
-            padded = np.pad(part, [(0, IMAGES_A_CALL - len(part)), (0, 0), (0, 0), (0, 0)])
+            missing = IMAGES_A_CALL - len(part)
+            padded = np.pad(part, [(0, missing), (0, 0), (0, 0), (0, 0)]) if missing else part
             parts.append([head.numpy()[: len(part)] for head in tf.nest.flatten(self._compiled_heads(padded))])
         return [np.concatenate(heads) for heads in zip(*parts)]
 

@@ -84,7 +84,7 @@ def _said(code: int) -> str:
 def main() -> None:
     with one_line_errors():
         arguments = parse_settings(Arguments)
-        if arguments.seconds <= 0:
+        if not arguments.seconds > 0:
             raise UserError(f"seconds is {arguments.seconds}: expected a positive number")
         where, rows = machine(), []
         with tempfile.TemporaryDirectory() as work:

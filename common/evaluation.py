@@ -26,7 +26,7 @@ class Evaluation:
 
     def summary(self) -> dict[str, object]:
         """Mean with a 95% bootstrap interval, spread, extremes, mean length, and every episode's score."""
-        from scipy.stats import bootstrap  # a sixth of what the main job would have to import before its first line
+        from scipy.stats import bootstrap  # a tenth of what is imported before the first line
 
         low = high = float(self.returns.mean())
         if len(self.returns) > 1 and np.ptp(self.returns) > 0:

@@ -21,6 +21,7 @@ from common.results import EpochResult
 CHECKPOINTS, LOCK = "checkpoints", "lock"
 DEFAULT_INTERVAL = 10  # epochs between checkpoints at least
 LARGEST_SHARE = 0.01  # of the time since the last one, that a checkpoint may take
+STOPPING = b"\nstopping at the end of this epoch, which is then saved; another Ctrl-C stops at once\n"
 
 
 class Agent(Protocol):
@@ -152,12 +153,12 @@ def _restore(
     if not checkpoint.generations(folder / CHECKPOINTS):
         warn("the run was cut off before its first checkpoint, so it begins with its first epoch")
         return
-    newest = checkpoint.load_newest(folder / CHECKPOINTS, warn)
+    number, state = checkpoint.load_newest(folder / CHECKPOINTS, warn)
     looked_back = not options.evaluation_episodes or (folder / run_folder.EVALUATION).exists()
-    if newest[0] >= trainer.config.epochs and (folder / run_folder.BEST_AGENT).exists() and looked_back:
-        raise UserError(f"{folder} has all its {newest[0]} epochs: ask for more than that with --epochs")
+    if number >= trainer.config.epochs and (folder / run_folder.BEST_AGENT).exists() and looked_back:
+        raise UserError(f"{folder} has all its {number} epochs: ask for more than that with --epochs")
     screen.say(f"bringing {folder} back to where it was ...")  # environments repeat their actions, for a minute maybe
-    take_up(trainer, folder / CHECKPOINTS, *newest)
+    take_up(trainer, folder / CHECKPOINTS, number, state)
 
 
 def take_up(trainer: Trainer, folder: Path, number: int, state: checkpoint.State) -> None:
@@ -218,9 +219,6 @@ class _Saver:
         self._last_epoch, self._last_end = epoch, time.perf_counter()
         self._last_seconds = self._last_end - began
         self.seconds += self._last_seconds
-
-
-STOPPING = b"\nstopping at the end of this epoch, which is then saved; Ctrl-C once more stops at once\n"
 
 
 class _Signals:

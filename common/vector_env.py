@@ -90,8 +90,8 @@ def make_vector_env(
     Args:
         backend: as `resolve_backend` returns it.
         groups: how many, of sizes as equal as can be; None makes two that take turns, but one on
-            Gymnasium, whose environments step in this thread anyway, and one of Atari games, whose frames take
-            less time than two calls of the network in place of one.
+            Gymnasium, whose environments step in this thread anyway, and one of Atari games, since a second call
+            of the network takes longer than their frames.
     """
     if groups is None:
         groups = 1 if backend in ("gymnasium", "ale") else 2
