@@ -35,6 +35,7 @@ UPDATE_METRICS = (
 )
 AVERAGED_METRICS = ("loss_actor", "loss_critic", "gradient_norm_actor", "gradient_norm_critic")  # over all passes
 IMAGES_A_CALL = 8  # when acting, whatever their number
+KL_COEFFICIENT_FACTOR = 1024.0  # β stays within so many times what it began with, so that it finds back
 DECISIVE = [UPDATE_METRICS.index(name) for name in AVERAGED_METRICS]  # an update in which one is NaN is undone
 
 
@@ -86,6 +87,7 @@ class Agent:
         # No AutoGraph: nothing here needs it, and it writes a file that a full disk refuses.
         self._compiled_assess = tf.function(self._assess, jit_compile=not self.sees_images, autograph=False)
         self._compiled_update = tf.function(self._update, jit_compile=not self.sees_images, autograph=False)
+        self._compiled_divergence = tf.function(self._divergence, jit_compile=not self.sees_images, autograph=False)
         self._compiled_heads = tf.function(self.actor, jit_compile=True, autograph=False)
 
     # -- acting --
@@ -198,13 +200,23 @@ class Agent:
         if fault is not None:
             raise DivergedError(f"training diverged, {fault} is NaN or infinite: lower the learning rates")
         overall, last_pass = table.mean(axis=0), table[-per_pass:].mean(axis=0)  # [metrics]
-        if self.config.objective != "clip":
-            kl = last_pass[UPDATE_METRICS.index("approximate_kl")]
-            self.kl_coefficient = funcs.adapted_kl_coefficient(self.kl_coefficient, float(kl), self.config.kl_target)
         return {
             name: float(overall[i] if name in AVERAGED_METRICS else last_pass[i])
             for i, name in enumerate(UPDATE_METRICS)
         }
+
+    def adapt_kl_coefficient(self, batch: Batch) -> None:
+        """β for the next update, by how far all passes over a batch have moved the policy from the one that acted."""
+        divergence = float(self._compiled_divergence(batch.observations, batch.heads, batch.weights))
+        start, furthest = self.config.kl_coefficient, KL_COEFFICIENT_FACTOR
+        adapted = funcs.adapted_kl_coefficient(self.kl_coefficient, divergence, self.config.kl_target)
+        self.kl_coefficient = min(max(adapted, start / furthest), start * furthest)
+
+    def _divergence(self, observations: tf.Tensor, old_heads: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        """Mean KL of the present policy from an old one; observations [M, ...], old_heads [M, X], weights [M]."""
+        policy = self._distribution(tf.concat(self.actor(observations), axis=1))
+        divergence = distributions.kl_divergence(self._distribution(old_heads), policy)  # [M]
+        return losses.weighted_mean(divergence, weights)
 
     def _not_finite(self, table: np.ndarray, finite_weights: np.ndarray) -> str | None:
         """What first became NaN or infinite in an update with these metrics [K, metrics] and weights' flags."""

@@ -131,7 +131,7 @@ class PPOAgentTrainer:
             if self.config.on_not_finite == "stop" or self._skipped > SKIPS_IN_A_ROW:
                 raise
             self.warn(f"warning: {error}; the update of epoch {self.epoch + 1} is undone")
-            names = (*UPDATE_METRICS, "explained_variance", "learning_rate")
+            names = (*UPDATE_METRICS, "explained_variance", "learning_rate", "kl_coefficient")
             return dict.fromkeys(names, float("nan"))
         self._skipped = 0
         if metrics["mean_std"] > RUNAWAY_STD >= self._mean_std:
@@ -145,10 +145,12 @@ class PPOAgentTrainer:
     def _take_up_hyperparameters(self) -> None:
         """Values that were changed since the last update hold from this one on."""
         try:
-            for change in self.live.poll():
-                self.warn(f"hyperparameters: {change} from epoch {self.epoch + 1} on")
+            changes = self.live.poll()
         except UserError as error:
             self.warn(f"warning: {error}")
+            changes = self.live.poll()  # what was asked for from Python; the file is not read again
+        for change in changes:
+            self.warn(f"hyperparameters: {change} from epoch {self.epoch + 1} on")
 
     def _update(self, progress: float, timing: Timing) -> dict[str, float]:
         """Learn from the trajectory at hand; `progress`: share of all updates that are over."""
@@ -162,12 +164,16 @@ class PPOAgentTrainer:
             learning_rate_left=left if config.anneal_learning_rate else 1.0,
             clip_range_left=left if config.anneal_clip_range else 1.0,
         )
-        rewards = self._scaled_rewards()  # [T, N]
+        rewards = self._scaled_rewards(gamma)  # [T, N]
         batch, explained_variance = self._batch(rewards, gamma)
         if config.recompute_targets:
             metrics = self._passes_with_targets_anew(batch, rewards, gamma, hyperparameters)
         else:
             metrics = self._passes(batch, hyperparameters)
+        kl_coefficient = math.nan
+        if config.objective != "clip":
+            kl_coefficient = self.agent.kl_coefficient
+            self.agent.adapt_kl_coefficient(batch)
         # Only now: collecting and learning must have seen the same normalisation.
         observations = self.experience.trajectory.observations[:-1]  # [T, N, ...]
         self.agent.observe(observations.reshape(config.steps_per_update, *observations.shape[2:]))
@@ -175,6 +181,7 @@ class PPOAgentTrainer:
         return metrics | {
             "explained_variance": explained_variance,
             "learning_rate": hyperparameters.learning_rate,
+            "kl_coefficient": kl_coefficient,
         }
 
     def _passes(self, batch: Batch, hyperparameters: Hyperparameters) -> dict[str, float]:
@@ -193,13 +200,20 @@ class PPOAgentTrainer:
             if i > 0:
                 batch = self._batch(rewards, gamma)[0]._replace(**acted)
             metrics.append(self._passes(batch, hyperparameters._replace(passes=1)))
+            if self.config.max_kl is not None and metrics[-1]["approximate_kl"] > self.config.max_kl:
+                break
         return _means(metrics)
 
-    def _scaled_rewards(self) -> np.ndarray:
+    def _scaled_rewards(self, gamma: float) -> np.ndarray:
         """The shaped rewards of the trajectory at hand, [T, N], by the cumulative std that they now are part of."""
-        rewards = self.experience.shaped  # [T, N]
+        rewards, trajectory = self.experience.shaped, self.experience.trajectory  # [T, N]
         if self.config.scale_rewards:
-            self.reward_statistics.update(rewards[self.experience.trajectory.valid])
+            measured = rewards  # [T, N]
+            if self.config.reward_std_of == "returns":
+                measured = funcs.rewards_to_go(
+                    rewards, trajectory.terminated, trajectory.truncated, trajectory.valid, gamma
+                )  # [T, N]
+            self.reward_statistics.update(measured[trajectory.valid])
             rewards = rewards / (self.reward_statistics.std + 1e-4)  # [T, N]
         return rewards
 

@@ -126,6 +126,9 @@ class PPOConfig(TrainingConfig):
     """Shift and divide by cumulative mean and std, then cut to ±10."""
     scale_rewards: bool = True
     """Divide by the cumulative std of all rewards (+ 1e-4), without shifting."""
+    reward_std_of: Literal["rewards", "returns"] = "rewards"
+    """Whose std that is: of the rewards themselves, or of the discounted sums of those still to come in their
+    trajectory, which serves rewards that are all alike, such as -1 a step: they have no std of their own."""
     normalize_advantages: Literal["none", "minibatch", "epoch", "running_std"] = "minibatch"
     """none; shift and scale within each minibatch, or over the epoch; or divide by the cumulative std of all
     advantages."""

@@ -48,7 +48,7 @@ class Experience:
         self._restart_every = config.restart_environments_every or default_restart_interval(config, steps)
         self._reward_design = reward_design(config)
         self._running_returns = np.zeros((2, config.num_envs))  # [2, N] of unfinished episodes
-        self._recent = np.zeros(0)  # [≤ score_window] unshaped returns of the last episodes that ended
+        self._recent = np.zeros((2, 0))  # [2, ≤ score_window] unshaped returns and steps of the last that ended
         self._total_episodes = 0  # ended since training began
         self._start_epoch()
         self.trajectory: Trajectory | None = None
@@ -93,7 +93,8 @@ class Experience:
         self._episodes.append(episodes)
         self._total_reward += float(self.shaped.sum())
         self._total_reward_orig += float(trajectory.rewards[trajectory.valid].sum())
-        self._recent = np.concatenate([self._recent, episodes.original_returns])[-self._config.score_window :]
+        ended_now = np.stack([episodes.original_returns, episodes.lengths])  # [2, episodes]
+        self._recent = np.concatenate([self._recent, ended_now], axis=1)[:, -self._config.score_window :]
         self._total_episodes += len(episodes.lengths)
 
     def _start_epoch(self) -> None:
@@ -141,6 +142,8 @@ class Experience:
             name: float(column.mean()) if len(column) else float("nan")
             for name, column in zip(Episodes._fields, episodes)
         }
+        enough = self._recent.shape[1] == self._config.score_window
+        score, score_steps = (float(row.mean()) if enough else float("nan") for row in self._recent)
         columns = {
             "total_reward": self._total_reward,
             "total_reward_orig": self._total_reward_orig,
@@ -149,7 +152,8 @@ class Experience:
             "avg_steps": mean["lengths"],
             "max_steps": float(episodes.lengths.max()) if len(episodes.lengths) else float("nan"),
             "episodes": len(episodes.lengths),
-            "score": float(self._recent.mean()) if len(self._recent) == self._config.score_window else float("nan"),
+            "score": score,
+            "score_steps": score_steps,
             "total_episodes": self._total_episodes,
         }
         self._start_epoch()
@@ -184,7 +188,9 @@ class Experience:
                 trajectory["ended"] = trajectory["terminated"] | trajectory["truncated"]  # [T, N]
             self._take_up(Trajectory(**trajectory))
         self._running_returns = state["episodes/running_returns"].copy()
-        self._recent = np.array(state.get("episodes/recent", []), np.float64)
+        recent = np.array(state.get("episodes/recent", np.zeros((2, 0))), np.float64)  # [2, ≤ score_window]
+        # Before their steps were kept, too, it was returns alone; the window fills anew.
+        self._recent = recent if recent.ndim == 2 else np.zeros((2, 0))
         self._total_episodes = int(state.get("episodes/total", 0))
         self._start_epoch()
 

@@ -46,6 +46,17 @@ def generalized_advantages(
     return advantages
 
 
+def rewards_to_go(
+    rewards: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, valid: np.ndarray, gamma: float
+) -> np.ndarray:
+    """What is still to come in the trajectory, discounted, nothing bootstrapped: G_t = r_t + γ·(1 − ended_t)·G_{t+1}.
+
+    Arguments and result as for `generalized_advantages`, of which this is the one with λ = 1 and no values.
+    """
+    nothing = np.zeros((len(rewards) + 1, rewards.shape[1]))  # [T+1, N]
+    return generalized_advantages(rewards, nothing, terminated, truncated, valid, gamma, 1.0)
+
+
 def episode_steps(valid: np.ndarray, carry: np.ndarray) -> np.ndarray:
     """Steps of the running episode, the current one included; 0 on an autoreset step.
 

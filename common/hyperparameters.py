@@ -1,7 +1,7 @@
 """The few settings that may be changed while a run goes on, from Python or by editing a file in its folder."""
 
 import json
-import math
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -42,8 +42,8 @@ class Hyperparameters(NamedTuple):
 class LiveHyperparameters:
     """Values that may change between two updates, each within a range.
 
-    `live["clip_range"] = 0.1` is checked at once and holds from the next update on. A watched file is read
-    whenever it was written; if anything in it is wrong, nothing of it is taken.
+    `live["clip_range"] = 0.1`, from any thread, is checked at once; `poll`, before every update, takes it up. A
+    watched file is read whenever it was written; if anything in it is wrong, nothing of it is taken.
 
     Args:
         config: the values to start with; its schedules go on from whatever the values are changed to, and the
@@ -61,26 +61,33 @@ class LiveHyperparameters:
             name: (1 if name == "passes" else 0, max(highest.get(name, 1.0), value))
             for name, value in self.values.items()
         }
+        self._without_effect: dict[str, str] = {}  # name → why
+        if not config.shared_torso:
+            self._without_effect["value_coefficient"] = "actor and critic are networks of their own"
+        if config.objective == "kl_penalty" and config.value_loss != "clipped":
+            self._without_effect["clip_range"] = "nothing is clipped"
+        self._asked: dict[str, float | int] = {}  # by `live[name] = value`, not yet taken up
+        self._asking = threading.Lock()
         self._path: Path | None = None
         self._read_at: tuple[int, int] | None = None  # time of writing and size of what was read last
 
     def __getitem__(self, name: str) -> float | int:
-        return self.values[name]
+        return (self.values | self._asked)[name]
 
     def __setitem__(self, name: str, value: float | int) -> None:
         """Change a value from the next update on.
 
         Raises:
-            UserError: an unknown name, or a value that is no number or out of its range.
+            UserError: an unknown name, or a value that is no number, out of its range or without effect.
         """
-        self.values[name] = self._checked(name, value)
-        if self._path is not None:
-            self._write()
+        checked = self._checked(name, value)
+        with self._asking:
+            self._asked[name] = checked
 
     def __repr__(self) -> str:
         return "\n".join(
             f"{name:20} {value:<10g} {self.ranges[name][0]:g} to {self.ranges[name][1]:g}"
-            for name, value in self.values.items()
+            for name, value in (self.values | self._asked).items()
         )
 
     def _checked(self, name: str, value: object) -> float | int:
@@ -90,10 +97,13 @@ class LiveHyperparameters:
             )
         low, high = self.ranges[name]
         wanted = int if name == "passes" else float
-        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not (number and low <= value <= high and wanted(value) == value):
-            kind = "a whole number" if wanted is int else "a number"
-            raise UserError(f"{name} is {value!r}: expected {kind} from {low:g} to {high:g}")
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (number and low <= value <= high and wanted(value) == value):  # NaN is in no range
+            kind, shown = "a whole number" if wanted is int else "a number", repr(value)
+            shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
+            raise UserError(f"{name} is {shown}: expected {kind} from {low:g} to {high:g}")
+        if name in self._without_effect and value != self.values[name]:
+            raise UserError(f"{name} has no effect in this run, since {self._without_effect[name]}")
         return wanted(value)
 
     # -- the file --
@@ -116,30 +126,41 @@ class LiveHyperparameters:
         return status.st_mtime_ns, status.st_size
 
     def poll(self) -> list[str]:
-        """Take over what was written into the file since the last time; one line for every change.
+        """Take up what was asked for since the last time, by the file and then from Python; a line for every change.
 
         Raises:
             UserError: the file cannot be used; the values stay, and it is not read again before it is rewritten.
         """
-        if self._path is None:
-            return []
-        written = self._written_at()
+        changed = self._changes_in_file()
+        with self._asking:
+            asked, self._asked = self._asked, {}
+        changed |= asked
+        lines = [
+            f"{name} {self.values[name]:g} → {value:g}"
+            for name, value in changed.items()
+            if value != self.values[name]
+        ]
+        self.values |= changed
+        if asked and self._path is not None:
+            self._write()
+        return lines
+
+    def _changes_in_file(self) -> dict[str, float | int]:
+        """What it holds, if it was written since it was last read."""
+        written = self._written_at() if self._path is not None else None
         if written is None or written == self._read_at:
-            return []
+            return {}
         self._read_at = written
         try:
             values = json.loads(self._path.read_text())["values"]
-            changed = {name: self._checked(name, value) for name, value in values.items()}
+            return {name: self._checked(name, value) for name, value in values.items()}
         except UserError as error:
             raise UserError(f"{self._path}: {error}; the values stay as they are") from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UserError(
                 f'{self._path} cannot be read ({type(error).__name__}): expected {{"values": {{name: number}}}}; '
                 "the values stay as they are"
             ) from None
-        lines = [f"{name} {self.values[name]:g} → {value:g}" for name, value in changed.items() if value != self[name]]
-        self.values |= changed
-        return lines
 
     # -- what an update gets --
 
@@ -162,7 +183,7 @@ class LiveHyperparameters:
     # -- state --
 
     def state(self) -> dict[str, np.ndarray]:
-        return {name: np.float64(value) for name, value in self.values.items()}
+        return {name: np.float64(value) for name, value in (self.values | self._asked).items()}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Take over what `state` returned; a checkpoint of a version without it changes nothing."""

@@ -107,8 +107,14 @@ class BackgroundRun:
 
     @property
     def live(self) -> LiveHyperparameters:
-        """What may be changed: `run.live["clip_range"] = 0.1` holds from the next update on."""
+        """What may be changed: `run.live["clip_range"] = 0.1` holds from the next update on.
+
+        Raises:
+            UserError: the run is over.
+        """
         self._wait(lambda: self._live is not None)
+        if not self._thread.is_alive():
+            raise UserError(f"{self.folder} is over: hyperparameters can be changed only while a run goes on")
         return self._live
 
     def wait(self, epoch: int | None = None) -> Path:

@@ -194,7 +194,7 @@ PRESETS: dict[str, PPOConfig] = {
     "cartpole-fast": CARTPOLE_FAST,
     "cartpole-minimal": CARTPOLE_MINIMAL,
     "breakout": BREAKOUT,
-    "default": PPOConfig(),
+    "default": PPOConfig(reward_std_of="returns"),
 }
 
 

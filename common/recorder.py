@@ -15,7 +15,7 @@ from common.config import RunOptions
 from common.results import EpochResult, to_columns
 
 _FIGURE_SHARE = 50  # the figure may take one part in so many of the run's time
-_ROW = "{:>6} {:>11} {:>10} {:>9} {:>9} {:>8} {:>8} {:>8} {:>9}  {}"
+_ROW = "{:>5} {:>10} {:>9} {:>8} {:>8} {:>8} {:>8} {:>7} {:>6} {:>8}  {}"
 
 
 class Terminal:
@@ -57,6 +57,7 @@ class Terminal:
                 "steps",
                 "reward/ep",
                 "unshaped",
+                "score",
                 "steps/ep",
                 "episodes",
                 *result.SHOWN,
@@ -153,6 +154,7 @@ def _cells(row: EpochResult) -> tuple[str, ...]:
         f"{row.steps:,}",
         number(row.avg_reward, ".1f"),
         number(row.avg_reward_orig, ".1f"),
+        number(row.score, ".1f"),
         number(row.avg_steps, ".0f"),
         str(row.episodes),
         *(number(getattr(row, name), pattern) for name, pattern in row.SHOWN.values()),

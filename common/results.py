@@ -33,6 +33,7 @@ class EpochResult:
     max_steps: float = column("episodes")  # of the longest of them
     episodes: int = column("episodes")  # finished in this epoch
     score: float = column("reward")  # mean unshaped reward of the last `score_window` episodes; NaN before so many
+    score_steps: float = column("episodes")  # mean steps of the same episodes
     total_episodes: int = column("episodes")  # finished since training began
     is_best: bool
     seconds: float = column("time", timing=True)  # of all below
@@ -55,6 +56,7 @@ class PPOResult(EpochResult):
     entropy: float = column("policy")  # nats, closed form
     mean_std: float = column("policy")  # of the policy, in units of half the action range
     explained_variance: float = column("losses")  # of the value targets by the critic, before the update
+    kl_coefficient: float = column("policy")  # β of the KL penalty in this epoch; NaN without one
     gradient_norm_actor: float = column("gradients")  # before clipping
     gradient_norm_critic: float = column("gradients")
     learning_rate: float = column("gradients")  # the actor's

@@ -353,7 +353,7 @@ def test_a_run_leaves_its_traces(walker):
     assert list(rows[0]) == columns_of(PPOResult)
     events = list((folder / "tensorboard").iterdir())
     assert len(events) == 1 and events[0].stat().st_size > 1000
-    for tag in (b"reward/avg_reward", b"losses/loss_critic", b"evaluation/deterministic"):
+    for tag in (b"reward/avg_reward", b"losses/loss_critic", b"hp/clip_range", b"evaluation/deterministic"):
         assert tag in events[0].read_bytes()
     assert imageio.imread(folder / "figure.png").std() > 0
     with imageio.get_reader(folder / "video.mp4") as reader:

@@ -169,7 +169,7 @@ def updates(config: PPOConfig) -> tuple[np.ndarray, int]:
     trainer = PPOAgentTrainer(config)
     trainer.train(0)
     trainer.experience.collect(trainer.agent.behaviour(), 0, Timing())
-    batch, _ = trainer._batch(trainer._scaled_rewards(), 0.99)
+    batch, _ = trainer._batch(trainer._scaled_rewards(0.99), 0.99)
     rows = minibatch_rows(128, 32, 3, np.random.default_rng(0))
     coefficients = np.array([config.clip_range, 0.5, 0.0, config.kl_coefficient], np.float32)
     rates = np.full(2, config.learning_rate, np.float32)
@@ -205,4 +205,47 @@ def test_the_coefficient_adapts_while_training_and_is_part_of_the_state(eager):
     other = PPOAgentTrainer(trainer.config)
     other.load_state(trainer.state())
     assert other.agent.kl_coefficient == 4.0
+    assert [row.kl_coefficient for row in trainer.results] == [1.0, 2.0]
     trainer.close(), other.close()
+
+
+@pytest.mark.parametrize("changes", [{"passes": 1, "minibatch_size": 128}, {"recompute_targets": True}])
+@pytest.mark.parametrize(("target", "coefficient"), [(1e-9, 2.0), (1e9, 0.5)])
+def test_the_coefficient_adapts_once_an_update_to_where_all_its_passes_led(changes, target, coefficient, eager):
+    trainer = PPOAgentTrainer(SMALL.replace(objective="kl_penalty", kl_target=target, epochs=1, **changes))
+    trainer.train()
+    trainer.close()
+    assert trainer.agent.kl_coefficient == coefficient
+
+
+def test_the_divergence_is_that_of_the_policies_where_samples_count(eager):
+    trainer = PPOAgentTrainer(SMALL.replace(objective="kl_penalty"))
+    trainer.train(0)
+    agent, rng = trainer.agent, np.random.default_rng(0)
+    observations, old = rng.normal(size=(5, 4)).astype(np.float32), rng.normal(size=(5, 2)).astype(np.float32)
+    now = np.asarray(tf.concat(agent.actor(observations), axis=1))
+    log_p, log_q = log_softmax(old, axis=1), log_softmax(now, axis=1)
+    expected = (np.exp(log_p) * (log_p - log_q)).sum(axis=1)[:3].mean()
+    weights = np.array([1, 1, 1, 0, 0], np.float32)
+    assert float(agent._compiled_divergence(observations, old, weights)) == pytest.approx(expected, rel=1e-4)
+    trainer.close()
+
+
+def test_the_coefficient_stays_where_it_finds_back_from(eager):
+    trainer = PPOAgentTrainer(SMALL.replace(objective="kl_penalty", kl_target=1e9, kl_coefficient=3.0))
+    trainer.train(0)
+    trainer.experience.collect(trainer.agent.behaviour(), 0, Timing())
+    batch, _ = trainer._batch(trainer._scaled_rewards(0.99), 0.99)
+    for _ in range(15):
+        trainer.agent.adapt_kl_coefficient(batch)
+    assert trainer.agent.kl_coefficient == 3.0 / 1024
+    trainer.close()
+
+
+def test_passes_with_targets_anew_end_once_the_policy_has_moved_too_far(eager):
+    trainer = PPOAgentTrainer(SMALL.replace(recompute_targets=True, max_kl=0.0))
+    calls, update = [], trainer.agent.update
+    trainer.agent.update = lambda *arguments: (calls.append(1), update(*arguments))[1]
+    trainer.train(1)
+    trainer.close()
+    assert len(calls) == 1  # of three

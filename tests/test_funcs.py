@@ -146,6 +146,14 @@ def test_lambda_one_gives_the_discounted_return_minus_the_value(record, gamma):
                 assert found[t, n] == pytest.approx(monte_carlo - values[t, n], rel=1e-9, abs=1e-9)
 
 
+def test_rewards_to_go_worked_by_hand():
+    # γ = ½: 3; 0 where the environment restarts; 5, cut by the end; 1 + 5/2
+    found = funcs.rewards_to_go(
+        column(1, 5, 0, 3), column(0, 0, 0, 0) > 0, column(0, 1, 0, 0) > 0, column(1, 1, 0, 1) > 0, 0.5
+    )
+    assert found[:, 0].tolist() == [3.5, 5, 0, 3]
+
+
 @fast
 @given(records(), DISCOUNTS, DISCOUNTS)
 def test_each_environment_is_estimated_for_itself(record, gamma, gae_lambda):

@@ -30,6 +30,8 @@ def test_values_are_the_configs_until_they_are_changed():
     assert live.now(learning_rate_left=0.5, clip_range_left=0.25) == (2e-4, 4e-4, 3, 0.05, 0.5, 0.0)
     live["learning_rate"] = 1e-3
     live["passes"] = 16
+    assert live["passes"] == 16 and live.now() == Hyperparameters.of(CONFIG)  # until the next update asks
+    assert live.poll() == ["learning_rate 0.0004 → 0.001", "passes 3 → 16"]
     assert live.now() == (1e-3, 2e-3, 16, 0.2, 0.5, 0.0)  # the critic's rate stays twice the actor's
 
 
@@ -44,14 +46,24 @@ def test_values_are_the_configs_until_they_are_changed():
         ("clip_range", float("nan"), "a number from 0 to 1"),
         ("entropy_coefficient", "0.1", "a number from 0 to 1"),
         ("value_coefficient", True, "a number from 0 to 1"),
+        ("passes", 10**400, "passes is 10000000"),
+        ("clip_range", float("inf"), "a number from 0 to 1"),
         ("gamma", 0.9, "expected one of learning_rate"),
+        ("value_coefficient", 0.1, "no effect in this run, since actor and critic are networks of their own"),
     ],
 )
 def test_wrong_values_are_refused_and_change_nothing(name, value, what):
     live = LiveHyperparameters(CONFIG)
     with pytest.raises(UserError, match=what):
         live[name] = value
-    assert live.now() == Hyperparameters.of(CONFIG)
+    assert live.poll() == [] and live.now() == Hyperparameters.of(CONFIG)
+
+
+def test_what_nothing_reads_is_refused_and_what_is_read_is_not():
+    LiveHyperparameters(CONFIG.replace(shared_torso=True))["value_coefficient"] = 0.1
+    LiveHyperparameters(CONFIG.replace(objective="kl_penalty", value_loss="clipped"))["clip_range"] = 0.1
+    with pytest.raises(UserError, match="clip_range has no effect in this run, since nothing is clipped"):
+        LiveHyperparameters(CONFIG.replace(objective="kl_penalty"))["clip_range"] = 0.1
 
 
 def test_a_config_beyond_the_usual_range_widens_it():
@@ -75,8 +87,35 @@ def test_a_file_is_read_when_it_was_written_and_says_what_changed(tmp_path):
     (tmp_path / FILE).unlink()
     assert live.poll() == []
     live["passes"] = 5  # from Python: the file follows
+    assert live.poll() == ["passes 3 → 5"]
     assert json.loads((tmp_path / FILE).read_text())["values"]["passes"] == 5
     assert live.poll() == []
+
+
+def test_what_the_file_and_python_ask_for_between_two_updates_holds_both(tmp_path):
+    live = LiveHyperparameters(CONFIG)
+    live.watch(tmp_path)
+    written(tmp_path / FILE, {"clip_range": 0.1, "passes": 4})
+    live["passes"] = 5
+    assert live.poll() == ["clip_range 0.2 → 0.1", "passes 3 → 5"]
+    assert json.loads((tmp_path / FILE).read_text())["values"] == live.values
+    written(tmp_path / FILE, "{")
+    live["passes"] = 6
+    with pytest.raises(UserError):
+        live.poll()
+    assert live.poll() == ["passes 5 → 6"]
+
+
+def test_an_edit_while_the_run_was_stopped_holds_from_its_first_update(tmp_path):
+    live = LiveHyperparameters(CONFIG)
+    live.watch(tmp_path)
+    live["passes"] = 5  # asked for, but no update came any more
+    written(tmp_path / FILE, {"clip_range": 0.1})
+    other = LiveHyperparameters(CONFIG)
+    other.load_state(live.state())
+    other.watch(tmp_path)
+    assert other.poll() == ["clip_range 0.2 → 0.1"]
+    assert (other["passes"], other["clip_range"]) == (5, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +130,15 @@ def test_a_file_is_read_when_it_was_written_and_says_what_changed(tmp_path):
         "\udcff",
         {"clip_range": 0.1, "passes": 99},
         {"x": 1},
+        {"clip_range": None},
+        {"clip_range": "0.1"},
+        {"clip_range": True},
+        {"entropy_coefficient": 0.1, "value_coefficient": 0.1},
+        '{"values": {"clip_range": NaN}}',
+        '{"values": {"clip_range": 1e400}}',
+        '{"values": {"passes": ' + "9" * 400 + "}}",
+        '{"values": {"passes": ' + "9" * 5000 + "}}",
+        "[" * 100_000,
     ],
 )
 def test_a_file_that_is_wrong_in_anything_changes_nothing_and_is_told_once(tmp_path, content):
@@ -105,6 +153,17 @@ def test_a_file_that_is_wrong_in_anything_changes_nothing_and_is_told_once(tmp_p
     assert "\n" not in str(refused.value) and str(refused.value).endswith("the values stay as they are")
     assert live.now() == Hyperparameters.of(CONFIG)
     assert live.poll() == []
+
+
+def test_a_file_that_was_half_written_is_taken_once_it_is_whole(tmp_path):
+    live = LiveHyperparameters(CONFIG)
+    live.watch(tmp_path)
+    whole = json.dumps({"values": {"clip_range": 0.1}})
+    written(tmp_path / FILE, whole[:-6])
+    with pytest.raises(UserError):
+        live.poll()
+    written(tmp_path / FILE, whole)
+    assert live.poll() == ["clip_range 0.2 → 0.1"]
 
 
 def test_a_change_holds_from_the_next_update_and_is_in_rows_and_checkpoints(tiny, eager, tmp_path):
@@ -133,6 +192,24 @@ def test_a_change_holds_from_the_next_update_and_is_in_rows_and_checkpoints(tiny
     other.load_state(trainer.state())
     assert other.live.values == trainer.live.values
     trainer.close(), other.close()
+
+
+def test_a_change_from_python_is_told_and_dated_by_the_first_epoch_that_used_it(tiny, eager):
+    trainer = PPOAgentTrainer(tiny.replace(epochs=3))
+    lines = []
+    trainer.warn = lines.append
+    collect = trainer._collect
+
+    def collect_and_ask(timing):
+        collect(timing)
+        if trainer.epoch == 1:  # after the second epoch's update, before its row
+            trainer.live["clip_range"] = 0.05
+
+    trainer._collect = collect_and_ask
+    trainer.train(3)
+    trainer.close()
+    assert [row.hp_clip_range for row in trainer.results] == [0.2, 0.2, 0.05]
+    assert lines == ["hyperparameters: clip_range 0.2 → 0.05 from epoch 3 on"]
 
 
 def test_entropy_and_value_coefficients_reach_the_update(tiny, eager):

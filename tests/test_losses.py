@@ -112,6 +112,8 @@ OF_THREE = {
     "approximate_kl": lambda log_prob, old, x, w: losses.approximate_kl(log_prob, old, w),
     "clip_fraction": lambda log_prob, old, x, w: losses.clip_fraction(log_prob, old, w, EPSILON),
     "squared_error": lambda log_prob, old, x, w: losses.squared_error(log_prob, x, w),
+    "clipped_squared_error": lambda log_prob, old, x, w: losses.clipped_squared_error(log_prob, old, x, w, EPSILON),
+    "smooth_l1": lambda log_prob, old, x, w: losses.smooth_l1(log_prob, x, w),
     "standardize": lambda log_prob, old, x, w: losses.standardize(x, w)[:3],
 }
 

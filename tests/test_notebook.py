@@ -193,14 +193,16 @@ def test_other_settings_get_a_folder_of_their_own(settings, tmp_path, shown, eag
 def test_hyperparameters_change_while_it_runs(settings, tmp_path, shown):
     run = notebook.start("pendulum", settings.replace(epochs=200), tmp_path)
     run.wait(epoch=2)
+    with pytest.raises(UserError, match="clip_range is 7"):
+        run.live["clip_range"] = 7
     run.live["clip_range"] = 0.05
     folder = run.wait()
     notebook.show_changes(folder, "clip_range")
     values = run_folder.read_results(folder)["hp_clip_range"]
     assert values[0] == 0.2 and values[-1] == 0.05 and len(values) == 200
     assert "image/png" in shown[-1]
-    with pytest.raises(UserError, match="clip_range is 7"):
-        run.live["clip_range"] = 7
+    with pytest.raises(UserError, match="is over"):
+        run.live["clip_range"] = 0.1
 
 
 def test_stopping_a_run_in_the_background_saves_it(settings, tmp_path, monkeypatch, shown):

@@ -32,7 +32,7 @@ def batch_of(config: PPOConfig):
     """A trainer with one trajectory, and its batch."""
     trainer = PPOAgentTrainer(config)
     trainer._collect(Timing())
-    batch, _ = trainer._batch(trainer._scaled_rewards(), config.gamma)
+    batch, _ = trainer._batch(trainer._scaled_rewards(config.gamma), config.gamma)
     return trainer, batch
 
 

@@ -222,6 +222,24 @@ def test_rewards_are_divided_by_the_std_of_all_of_them_and_not_shifted(tiny, eag
     assert len(so_far) > 100
 
 
+def test_rewards_that_are_all_alike_are_divided_by_the_std_of_what_is_to_come(eager):
+    config = PPOConfig(
+        env="MountainCar-v0", max_episode_steps=40, backend="gymnasium", num_envs=2, steps_per_epoch=256, epochs=2,
+        minibatch_size=256, passes=1, hidden_sizes=(8,), gamma=0.9, reward_std_of="returns",
+    )  # fmt: skip
+    trainer = PPOAgentTrainer(config)
+    with watched(trainer) as updates:
+        trainer.train()
+    trainer.close()
+    # -1 a step; 128 steps hold three episodes of 40 with a restart behind each, and 5 more.
+    ends = [*range(1, 41)] * 3 + [*range(1, 6)]
+    to_go = [-(1 - 0.9**steps) / (1 - 0.9) for steps in ends]
+    assert trainer.results[0].reward_std == pytest.approx(np.std(to_go), rel=1e-9)
+    batch = updates[0][0]
+    targets = batch.value_targets[batch.weights > 0]
+    assert -15 < targets.min() < targets.max() < 0  # by the std of the rewards, 1e-4, they would be -1e5
+
+
 @contextlib.contextmanager
 def log_probs_compared(trainer, monkeypatch):
     """Lists, for every update, the log-probabilities it is given and those under the policy that drew the actions."""
@@ -407,6 +425,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "initial_std": (0.5, {}),
     "normalize_observations": (False, {}),
     "scale_rewards": (False, {}),
+    "reward_std_of": ("returns", {}),
     "normalize_advantages": ("running_std", {}),
     "gamma": (0.9, {}),
     "final_gamma": (0.5, {}),
