@@ -19,7 +19,11 @@ from common.config import RunOptions
 from common.errors import StoppedError, UserError
 
 T = TypeVar("T")
-_DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+_FILE_FAULTS = {
+    "make room first": (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+    "choose a folder that you may read and write": (errno.EROFS, errno.EACCES, errno.EPERM),
+    "choose another name": (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
+}
 
 
 @contextlib.contextmanager
@@ -34,9 +38,11 @@ def one_line_errors() -> Iterator[None]:
         print(stopped, file=sys.stderr)
         raise SystemExit(stopped.exit_code) from None
     except OSError as error:
-        if error.errno not in _DISK_FAULTS:
+        advice = next((advice for advice, faults in _FILE_FAULTS.items() if error.errno in faults), None)
+        if advice is None:
             raise
-        print(f"error: {error.strerror} while writing {error.filename or 'a file'}: make room first", file=sys.stderr)
+        where = error.filename2 or error.filename or "a file"
+        print(f"error: {error.strerror}, {where}: {advice}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)

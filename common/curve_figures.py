@@ -12,6 +12,7 @@ from common.figure_style import (
     COLOURS,
     EMPTY_EPOCHS,
     Curves,
+    differ,
     dress,
     epochs_below,
     shade_empty_epochs,
@@ -55,7 +56,7 @@ def reward_and_steps(name: str, curves: Curves) -> Figure:
     shaped = {"color": COLOURS[0], "linewidth": 1.6, **lone}
     other = {"color": COLOURS[1], "linewidth": 0.9, **lone}
     reward.plot(epochs, curves["total_reward"], label="trained on", **shaped)
-    if not np.array_equal(curves["total_reward"], curves["total_reward_orig"], equal_nan=True):
+    if differ(curves["total_reward"], curves["total_reward_orig"]):
         reward.plot(epochs, curves["total_reward_orig"], label="unshaped", **other)
         reward.legend(frameon=False, fontsize="small")
     steps.plot(epochs, curves["avg_steps"], label="mean", **shaped)

@@ -23,6 +23,11 @@ def thousands(value: float, _: int) -> str:
     return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}"
 
 
+def differ(shaped: np.ndarray, original: np.ndarray) -> bool:
+    """Whether rewards were shaped: more than two sums of the same numbers in another order differ."""
+    return not np.allclose(shaped, original, equal_nan=True)
+
+
 def stacked_panels(count: int, height: float) -> tuple[Figure, list[Axes]]:
     """A figure as wide as a page with so many panels, one below the other; `height`: inches of each."""
     figure = Figure(figsize=(9, 1 + height * count), layout="constrained")

@@ -20,6 +20,7 @@ from common.figure_style import (
     COLOURS,
     EMPTY_EPOCHS,
     Curves,
+    differ,
     dress,
     epochs_below,
     save_figure,
@@ -42,20 +43,22 @@ _JUDGED = ("total_reward", "avg_reward", "avg_steps")
 def near_best_epochs(curves: Curves, share: float = 0.05, most: int = 8) -> np.ndarray:
     """Epochs on which reward per epoch, reward and steps per episode are all near their best.
 
-    Near is within `share` of the curve's range below its maximum. Of neighbouring epochs the one
-    with the highest reward stands for all; the `most` best of those are returned, in order.
+    Near is within `share` of the curve's range below its maximum; if no epoch is that near on all three, it is as far
+    as the nearest one is. Of neighbouring epochs the one with the highest reward stands for all; the `most` best of
+    those are returned, in order.
 
     Returns:
         [≤ most] indices into the curves.
     """
-    near = np.ones(len(curves["epoch"]), dtype=bool)  # [epochs]
+    missing = np.zeros(len(curves["epoch"]))  # [epochs] share of a curve's range, of the curve that misses most
     for name in _JUDGED:
         curve = curves[name]
         if np.all(np.isnan(curve)):
             return np.array([], dtype=int)
         best, worst = np.nanmax(curve), np.nanmin(curve)
-        with np.errstate(invalid="ignore"):
-            near &= curve >= best - share * (best - worst)
+        missing = np.maximum(missing, (best - curve) / max(best - worst, 1e-300))  # NaN stays NaN
+    with np.errstate(invalid="ignore"):
+        near = missing <= max(share, np.nanmin(missing))  # [epochs]
     stretches = np.split(np.flatnonzero(near), np.flatnonzero(np.diff(np.flatnonzero(near)) > 1) + 1)
     reward = curves["total_reward"]
     peaks = [stretch[np.argmax(reward[stretch])] for stretch in stretches if len(stretch)]
@@ -76,7 +79,7 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
         for axis, (column, original, _) in zip(axes, _PANELS):
             lone = dict(marker=".") if len(epochs) == 1 else {}
             axis.plot(epochs, curves[column], color=colour, linewidth=1.6, label=name, **lone)
-            if original is not None and not np.allclose(curves[column], curves[original], equal_nan=True):
+            if original is not None and differ(curves[column], curves[original]):
                 axis.plot(epochs, curves[original], color=colour, linewidth=0.8, alpha=0.6, label=f"{name}, unshaped")
             for epoch in epochs[marked]:
                 axis.axvline(epoch, color=colour, linestyle="--", linewidth=0.8, alpha=0.6, zorder=0)
@@ -109,6 +112,8 @@ def draw(kind: Kind, runs: list[Path], columns: tuple[str, ...], band: Band) -> 
         raise UserError(f"{len(runs)} runs given: --kind {kind} draws one, --kind five overlays several")
     if kind == "policy":
         return _policy(runs[0])
+    if kind == "seeds" and not columns:
+        raise UserError("no columns given: --kind seeds draws a panel for each of --columns avg_reward_orig ...")
     curves = {name: run_folder.read_results(run) for name, run in _named(runs).items()}
     if kind == "reward":
         return curve_figures.reward_and_steps(*next(iter(curves.items())))

@@ -1,5 +1,6 @@
 """The folder a run leaves behind: its name, its config.json, its results.csv."""
 
+import contextlib
 import csv
 import dataclasses
 import importlib.metadata
@@ -57,8 +58,13 @@ def replace_file(path: Path, content: bytes) -> None:
     """Write a file whole or not at all, and its folder where there is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".tmp")
-    unfinished.write_bytes(content)
-    os.replace(unfinished, path)
+    try:
+        unfinished.write_bytes(content)
+        os.replace(unfinished, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+        raise
 
 
 def write_json(path: Path, content: object) -> None:

@@ -123,6 +123,8 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions, scr
             if options.evaluate_every and epoch % options.evaluate_every == 0:
                 recorder.write_evaluation(epoch, _evaluate(trainer, options.evaluation_episodes))
             if stopped:
+                if options.figure:
+                    recorder.draw()
                 raise StoppedError(
                     f"stopped after epoch {epoch} of {config.epochs}; go on with --resume {folder}", stopped
                 )

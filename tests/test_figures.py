@@ -53,6 +53,44 @@ def test_every_figure_of_runs_of_any_length(epochs):
     drawn(curve_figures.over_seeds({"arm": [run, run]}, (("avg_steps", "Steps"),)))
 
 
+def judged(total_reward, avg_reward, avg_steps):
+    columns = {"total_reward": total_reward, "avg_reward": avg_reward, "avg_steps": avg_steps}
+    return curves(len(total_reward)) | {name: np.array(column, float) for name, column in columns.items()}
+
+
+def test_epochs_near_their_best_on_all_three_curves_worked_by_hand():
+    # Of a range of 100, 5 below the best is near. Epochs 2 and 3 stand side by side, and 3 is the better.
+    run = judged([0, 96, 98, 50, 100, 97], [0, 95, 100, 100, 94, 96], [0, 100, 100, 100, 100, 99])
+    assert plots.near_best_epochs(run).tolist() == [2, 5]
+    assert plots.near_best_epochs(run, most=1).tolist() == [2]
+    # None is near on all three: the last misses 20 of 100 steps at most, the others more.
+    run = judged([0, 100, 60, 95], [0, 90, 60, 100], [100, 0, 70, 80])
+    assert plots.near_best_epochs(run).tolist() == [3]
+    # No episode has ended in the best epoch, or in any.
+    run = judged([0, 90, 100], [0, 90, np.nan], [0, 50, np.nan])
+    assert plots.near_best_epochs(run).tolist() == [1]
+    assert plots.near_best_epochs(judged([1, 2], [np.nan] * 2, [np.nan] * 2)).tolist() == []
+    assert plots.near_best_epochs(judged([5, 5], [1, 1], [9, 9])).tolist() == [0]
+
+
+@pytest.mark.parametrize("run", sorted(WALKER.glob("*-seed*")), ids=lambda run: run.name)
+def test_recorded_walkers_have_dashed_lines_through_all_panels_and_green_circles_on_three(run):
+    curves = run_folder.read_results(run)
+    figure = drawn(plots.five_panels({run.name: curves}))
+    marked = curves["epoch"][plots.near_best_epochs(curves)].tolist()
+    assert 1 <= len(marked) <= 8
+    for i, axis in enumerate(figure.axes):
+        assert [line.get_xdata()[0] for line in axis.lines if line.get_linestyle() == "--"] == marked
+        circles = [line.get_xdata().tolist() for line in axis.lines if line.get_marker() == "o"]
+        assert circles == ([marked] if i < 3 else [])
+
+
+def test_sums_in_another_order_are_no_other_curve():
+    run = curves()
+    run["total_reward_orig"] = run["total_reward"] * (1 + 1e-13)
+    assert len(drawn(curve_figures.reward_and_steps("run", run)).axes[0].lines) == 1
+
+
 def test_reward_and_steps_are_two_panels_with_the_longest_episode():
     run = curves(total_reward_orig=np.zeros(6), episodes=np.array([0, 1, 1, 1, 1, 1]))
     figure = drawn(curve_figures.reward_and_steps("run", run))
@@ -206,8 +244,16 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch, capsys):
         ([run, "--kind", "policy"], "config.json"),
         ([run, "--kind", "seeds", "--columns", "wings"], "wings"),
         ([run, "--kind", "seeds", "--band", "wide"], "wide"),
+        ([run, "--kind", "seeds", "--columns"], "no columns given"),
     ):
         assert call(monkeypatch, plots, *arguments, "--out", tmp_path / "picture.png") == 2
         error = capsys.readouterr().err
         assert error.startswith("error: ") and error.count("\n") == 1 and word in error, error
         assert not (tmp_path / "picture.png").exists()
+    (tmp_path / "folder.png").mkdir()
+    (tmp_path / "file").touch()
+    for name in ("folder.png", "file/picture.png"):
+        assert call(monkeypatch, plots, run, "--out", tmp_path / name) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("error: ") and error.count("\n") == 1 and str(tmp_path) in error, error
+    assert not list(tmp_path.glob("*.tmp"))
