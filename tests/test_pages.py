@@ -65,6 +65,7 @@ RECORDED = [  # page, file, which of its tables
     ("README.md", "experiments/results/walker/summary.md", 1),
     ("README.md", "experiments/results/cartpole/summary.md", 0),
     ("README.md", "experiments/results/cartpole-minimal/summary.md", 0),
+    ("README.md", "experiments/results/defaults/summary.md", 0),
     ("README.md", "benchmarks/results/atari_speed.md", 0),
     ("companions/README.md", "experiments/results/pendulum/summary.md", 0),
     ("companions/README.md", "experiments/results/pendulum-ablation/summary.md", 0),
