@@ -43,7 +43,7 @@ def main() -> None:
             run_folder.write_json(arguments.run / run_folder.EVALUATION, summaries)
             print("unshaped reward: " + evaluation_line(summaries))
         if arguments.video:
-            print(evaluation.film_into(arguments.run, behaviour, agent.action_map, *where, arguments.gif))
+            print(evaluation.film_into(arguments.run, behaviour, agent.action_map, *where, arguments.gif)[0])
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import imageio.v2 as imageio
 import numpy as np
+from PIL import Image
 
 from common import run_folder
 from common.behaviour import NormalBehaviour
@@ -14,6 +15,7 @@ from common.make_env import make_env
 from common.spaces import ActionMap
 
 GIF_FRAMES_PER_SECOND = 30
+SMALL_WIDTH = 320  # pixels
 EVALUATION_SEED = 1_000_003  # far from the small seeds people train with
 
 
@@ -157,11 +159,20 @@ def film_into(
     env_id: str,
     max_episode_steps: int | None,
     gif: bool = False,
-) -> str:
-    """Film an episode into a run folder; returns a line that says what came of it."""
+) -> tuple[str, tuple[list[np.ndarray], int] | None]:
+    """Film an episode into a run folder; returns a line that says what came of it, and its frames with their rate."""
     try:
         frames, score, fps = film(behaviour, action_map, env_id, max_episode_steps)
     except UserError as error:
-        return f"not filmed: {error}"
+        return f"not filmed: {error}", None
     path = (folder / run_folder.VIDEO).with_suffix(".gif" if gif else ".mp4")
-    return f"filmed an episode of {score:.1f}: {save_video(frames, fps, path)}"
+    return f"filmed an episode of {score:.1f}: {save_video(frames, fps, path)}", (frames, fps)
+
+
+def beginning(frames: list[np.ndarray], frame_rate: int, seconds: float, fps: float) -> tuple[list[np.ndarray], float]:
+    """A film's first seconds, small, with about `fps` frames a second; and how many that are."""
+    every = max(1, round(frame_rate / fps))
+    height = round(frames[0].shape[0] * SMALL_WIDTH / frames[0].shape[1] / 2) * 2
+    kept = frames[: int(seconds * frame_rate) : every]
+    size, filter_ = (SMALL_WIDTH, height), Image.Resampling.BILINEAR
+    return [np.asarray(Image.fromarray(frame).resize(size, filter_)) for frame in kept], frame_rate / every

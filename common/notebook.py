@@ -99,7 +99,7 @@ class BackgroundRun:
     def __init__(self, preset: str, config: TrainingConfig, runs_folder: Path, name: str) -> None:
         names = itertools.chain([name], (f"{name}-{i}" for i in itertools.count(2)))
         self.folder = next(runs_folder / name for name in names if not (runs_folder / name).exists())
-        self._screen = Quiet()
+        self._screen, self._shown = Quiet(), None  # kept up by the run; put into a cell by `wait`
         self._live: LiveHyperparameters | None = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, args=(preset, config), daemon=True)
@@ -120,26 +120,30 @@ class BackgroundRun:
     def wait(self, epoch: int | None = None) -> Path:
         """Watch until an epoch is over, by default the last; the stop button ends the run in good order.
 
+        All calls show in the cell of the first one.
+
         Returns:
             The run folder.
         """
-        shown = Shown()
+        self._shown = self._shown or Shown()
         try:
-            self._wait(lambda: epoch is not None and self._screen.done >= epoch, shown)
+            self._wait(lambda: epoch is not None and self._screen.done >= epoch)
         except KeyboardInterrupt:
             self._screen.stop = signal.SIGINT
-            self._wait(lambda: False, shown)
+            self._wait(lambda: False)
         return self.folder
 
-    def _wait(self, enough: Callable[[], bool], shown: Shown | None = None) -> None:
+    def _wait(self, enough: Callable[[], bool]) -> None:
         while self._thread.is_alive() and not enough():
-            if shown is not None:
-                shown.refresh(self._screen.text())
+            self._refresh()
             time.sleep(0.1)
-        if shown is not None:
-            shown.refresh(self._screen.text())
+        self._refresh()
         if self._error is not None:
             raise self._error
+
+    def _refresh(self) -> None:
+        if self._shown is not None:
+            self._shown.refresh(self._screen.text())
 
     def _work(self, preset: str, config: TrainingConfig) -> None:
         def hold(trainer: session.Trainer) -> None:

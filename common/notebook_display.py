@@ -12,7 +12,7 @@ from IPython.display import DisplayHandle
 from matplotlib.figure import Figure
 from PIL import Image
 
-from common.evaluation import save_video
+from common.evaluation import SMALL_WIDTH, beginning, save_video
 from common.figure_style import COLOURS, Curves, dress, epochs_below, stacked_panels
 from common.recorder import Terminal
 from common.results import EpochResult
@@ -21,7 +21,7 @@ STOP = 2  # the signal of Ctrl-C, and of a notebook's stop button
 _BAR = 24  # characters
 _LINES = 12  # newest lines kept below the bar
 _DPI = 80
-_FILM_WIDTH, _FILM_SECONDS, _FILM_FPS = 320, 16.0, 25.0  # pixels, seconds, frames per second: some 200 kB
+_FILM_SECONDS, _FILM_FPS = 16.0, 25.0  # some 200 kB
 
 
 def put(bundle: dict[str, str]) -> DisplayHandle:
@@ -176,20 +176,14 @@ def film_html(films: Mapping[str, tuple[list[np.ndarray], int]]) -> str:
 
 def _film_tag(frames: list[np.ndarray], fps: int) -> str:
     """The film's beginning, small: as MP4, or where ffmpeg is missing as GIF."""
-    every = max(1, round(fps / _FILM_FPS))
-    kept = [_small(frame) for frame in frames[: int(_FILM_SECONDS * fps) : every]]
+    kept, rate = beginning(frames, fps, _FILM_SECONDS, _FILM_FPS)
     with tempfile.TemporaryDirectory() as folder:
         small = ["-crf", "30", "-preset", "slow", "-movflags", "+faststart"]
-        path = save_video(kept, fps / every, Path(folder) / "film.mp4", small)
+        path = save_video(kept, rate, Path(folder) / "film.mp4", small)
         data = base64.b64encode(path.read_bytes()).decode()
     if path.suffix == ".gif":
-        return f'<img width="{_FILM_WIDTH}" src="data:image/gif;base64,{data}">'
+        return f'<img width="{SMALL_WIDTH}" src="data:image/gif;base64,{data}">'
     return (
-        f'<video width="{_FILM_WIDTH}" controls autoplay loop muted playsinline '
+        f'<video width="{SMALL_WIDTH}" controls autoplay loop muted playsinline '
         f'src="data:video/mp4;base64,{data}"></video>'
     )
-
-
-def _small(frame: np.ndarray) -> np.ndarray:
-    height = round(frame.shape[0] * _FILM_WIDTH / frame.shape[1] / 2) * 2
-    return np.asarray(Image.fromarray(frame).resize((_FILM_WIDTH, height), Image.Resampling.BILINEAR))

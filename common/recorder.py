@@ -1,17 +1,16 @@
 """What a run tells while it goes on: a row an epoch on the console and in results.csv, TensorBoard, the figure."""
 
-import dataclasses
 import math
 import time
 from pathlib import Path
 
-import tensorflow as tf
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from common import plots, run_folder
-from common.config import RunOptions
+from common.board import Board
+from common.config import RunOptions, TrainingConfig
 from common.results import EpochResult, to_columns
 
 _FIGURE_SHARE = 50  # the figure may take one part in so many of the run's time
@@ -97,7 +96,7 @@ class Recorder:
         self._folder, self._options, self._epochs = folder, options, epochs
         self._rows, self._kind = list(rows), kind
         self._results = run_folder.ResultsFile(folder, rows, kind)
-        self._board = _TensorBoard(folder / "tensorboard", kind) if options.tensorboard else None
+        self._board = Board(folder / run_folder.TENSORBOARD) if options.tensorboard else None
         self._figure_due = 0.0
         self._screen = screen or Terminal()
 
@@ -109,7 +108,12 @@ class Recorder:
         self._screen.end()
         self._results.close()
         if self._board is not None:
-            self._board.close()
+            self._board.__exit__()
+
+    def settings(self, config: TrainingConfig) -> None:
+        """To TensorBoard's table; config.json is the session's."""
+        if self._board is not None:
+            self._board.settings(self._folder.name, config)
 
     def say(self, line: str) -> None:
         self._screen.say(line)
@@ -118,25 +122,29 @@ class Recorder:
         self._rows.append(result)
         self._results.write(result)
         if self._board is not None:
-            self._board.write(result)
+            self._board.row(result)
         self._screen.row(result)
         if self._options.figure and time.monotonic() >= self._figure_due and len(self._rows) > 1:
             self.draw()
 
-    def draw(self) -> None:
-        """Redraw the five-panel figure; the next is due when it takes little of the run's time."""
+    def draw(self, last: bool = False) -> None:
+        """Redraw the five-panel figure; the next is due when it takes little of the run's time.
+
+        last: TensorBoard gets it, too, which would grow with every figure.
+        """
         began = time.monotonic()
         figure = plots.five_panels({self._folder.name: to_columns(self._rows, self._kind)})
         plots.save_figure(figure, self._folder / run_folder.FIGURE)
         self._screen.figure(figure)
+        if last and self._board is not None:
+            self._board.figure(self._folder / run_folder.FIGURE, self._rows[-1].epoch)
         ended = time.monotonic()
         self._figure_due = ended + max(10.0, _FIGURE_SHARE * (ended - began))
 
     def write_evaluation(self, epoch: int, summaries: dict[str, dict[str, object]]) -> None:
         """Scores of an evaluation while training goes on: to TensorBoard and the console."""
-        for kind, summary in summaries.items():
-            if self._board is not None:
-                self._board.scalar(f"evaluation/{kind}", summary["mean"], epoch)
+        if self._board is not None:
+            self._board.scores(summaries, epoch)
         self.say("       evaluation: " + evaluation_line(summaries))
 
 
@@ -161,38 +169,3 @@ def _cells(row: EpochResult) -> tuple[str, ...]:
         f"{row.steps_per_second:,.0f}",
         "no episode finished" if row.episodes == 0 else "best" if row.is_best else "",
     )
-
-
-def _tag(group: str, name: str) -> str:
-    """Under which TensorBoard shows a column: hp_passes of group hp as hp/passes."""
-    return f"{group}/{name.removeprefix(group + '_')}"
-
-
-class _TensorBoard:
-    """All scalars of an epoch in one compiled call: one by one they would cost a percent of the run."""
-
-    def __init__(self, folder: Path, kind: type[EpochResult]) -> None:
-        self._writer = tf.summary.create_file_writer(str(folder))
-        fields = [field for field in dataclasses.fields(kind) if "group" in field.metadata]
-        self._names = [(field.name, _tag(field.metadata["group"], field.name)) for field in fields]
-        self._write = tf.function(
-            self._write_all,
-            input_signature=(tf.TensorSpec((), tf.int64), tf.TensorSpec((len(self._names),), tf.float32)),
-            autograph=False,
-        )
-
-    def _write_all(self, epoch: tf.Tensor, values: tf.Tensor) -> None:
-        with self._writer.as_default():
-            for i, (_, tag) in enumerate(self._names):
-                tf.summary.scalar(tag, values[i], step=epoch)
-
-    def write(self, row: EpochResult) -> None:
-        values = tf.constant([float(getattr(row, name)) for name, _ in self._names], tf.float32)
-        self._write(tf.constant(row.epoch, tf.int64), values)
-
-    def scalar(self, tag: str, value: float, epoch: int) -> None:
-        with self._writer.as_default():
-            tf.summary.scalar(tag, value, step=epoch)
-
-    def close(self) -> None:
-        self._writer.close()

@@ -19,7 +19,7 @@ from common.results import EpochResult, columns_of
 
 CONFIG, RESULTS, FIGURE = "config.json", "results.csv", "figure.png"
 WEIGHTS, BEST_AGENT = "weights.npz", "best_agent.npz"
-EVALUATION, VIDEO = "evaluation.json", "video.mp4"
+EVALUATION, VIDEO, TENSORBOARD = "evaluation.json", "video.mp4", "tensorboard"
 
 METHODS: dict[str, type[TrainingConfig]] = {"ppo": PPOConfig, "off-policy": OffPolicyConfig}
 _PACKAGES = ("tensorflow", "keras", "tensorflow-probability", "gymnasium", "box2d", "envpool", "numpy")

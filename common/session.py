@@ -12,6 +12,7 @@ from typing import Protocol
 from filelock import FileLock, Timeout
 
 from common import checkpoint, evaluation, run_folder
+from common.board import Board
 from common.config import RunOptions, TrainingConfig
 from common.errors import DivergedError, NotFiniteError, StoppedError, UserError
 from common.hyperparameters import LiveHyperparameters
@@ -21,6 +22,7 @@ from common.results import EpochResult
 CHECKPOINTS, LOCK = "checkpoints", "lock"
 DEFAULT_INTERVAL = 10  # epochs between checkpoints at least
 LARGEST_SHARE = 0.01  # of the time since the last one, that a checkpoint may take
+FILM_SECONDS, FILM_FPS = 8.0, 12.5  # of the film in TensorBoard, less than a megabyte
 STOPPING = b"\nstopping at the end of this epoch, which is then saved; another Ctrl-C stops at once\n"
 
 
@@ -113,6 +115,7 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions, scr
             + (f", going on after epoch {trainer.epoch}" if options.resume else "")
         )
 
+        recorder.settings(config)
         saver = _Saver(trainer, folder, options)
 
         def on_epoch(result: EpochResult) -> None:
@@ -124,7 +127,7 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions, scr
                 recorder.write_evaluation(epoch, _evaluate(trainer, options.evaluation_episodes))
             if stopped:
                 if options.figure:
-                    recorder.draw()
+                    recorder.draw(last=True)
                 raise StoppedError(
                     f"stopped after epoch {epoch} of {config.epochs}; go on with --resume {folder}", stopped
                 )
@@ -140,7 +143,7 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions, scr
             raise UserError(f"{error}; the last good weights are in {folder / run_folder.WEIGHTS}") from None
         share = saver.seconds / max(1e-9, time.perf_counter() - began)
         if options.figure and trainer.results:
-            recorder.draw()
+            recorder.draw(last=True)
     trainer.agent.save_weights(folder / run_folder.BEST_AGENT)
     screen.say(
         f"trained for {results['processing_time_total_string']} ({share:.1%} of it for checkpoints); "
@@ -180,15 +183,28 @@ def take_up(trainer: Trainer, folder: Path, number: int, state: checkpoint.State
 
 def _look_back(trainer: Trainer, folder: Path, options: RunOptions, screen: Terminal) -> None:
     """Score and film the trained agent."""
+    with contextlib.ExitStack() as stack:
+        board = stack.enter_context(Board(folder / run_folder.TENSORBOARD)) if options.tensorboard else None
+        _score_and_film(trainer, folder, options, screen, board)
+
+
+def _score_and_film(
+    trainer: Trainer, folder: Path, options: RunOptions, screen: Terminal, board: Board | None
+) -> None:
     agent, config = trainer.agent, trainer.config
     if options.evaluation_episodes:
         screen.say(f"evaluating {options.evaluation_episodes} episodes, deterministic and sampled ...")
         summaries = _evaluate(trainer, options.evaluation_episodes)
         run_folder.write_json(folder / run_folder.EVALUATION, summaries)
         screen.say("unshaped reward: " + evaluation_line(summaries))
+        if board is not None:
+            board.scores(summaries, config.epochs)
     if options.video:
         where = (config.env, config.max_episode_steps)
-        screen.say(evaluation.film_into(folder, agent.behaviour(), agent.action_map, *where, options.gif))
+        line, film = evaluation.film_into(folder, agent.behaviour(), agent.action_map, *where, options.gif)
+        screen.say(line)
+        if board is not None and film is not None:
+            board.film(*evaluation.beginning(*film, seconds=FILM_SECONDS, fps=FILM_FPS), config.epochs)
 
 
 def _evaluate(trainer: Trainer, episodes: int) -> dict[str, dict[str, object]]:
