@@ -310,6 +310,7 @@ class PPOAgentTrainer:
         self._mean_std = self.results[-1].mean_std if self.results else 0.0
 
     def close(self) -> None:
+        """End the environments."""
         self.experience.close()
 
 

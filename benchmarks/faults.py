@@ -166,7 +166,7 @@ def crash_at(number: int) -> Iterator[list[int]]:
     calls = [0]
 
     def failing(real: Callable) -> Callable:
-        def operation(*arguments, **named):
+        def operation(*arguments: object, **named: object) -> object:
             calls[0] += 1
             if calls[0] >= number:
                 raise Crash

@@ -82,6 +82,11 @@ class TrainingConfig:
             )
 
     def replace(self, **changes: object) -> Self:
+        """The same settings but for these.
+
+        Raises:
+            UserError: a value is out of its range, or does not go with another.
+        """
         return dataclasses.replace(self, **changes)
 
 

@@ -54,13 +54,21 @@ class Group(Protocol):
     num_envs: int
     faults: list[Fault]
 
-    def reset(self, seed: int | None) -> np.ndarray: ...  # [n, *shape]
+    def reset(self, seed: int | None) -> np.ndarray:
+        """First observations [n, *shape] of new episodes; a seed fixes everything from here on, None goes on.
 
-    def send(self, actions: np.ndarray) -> None: ...  # [n, *action]
+        Raises:
+            UserError: an environment cannot be started.
+        """
 
-    def recv(self) -> Step: ...
+    def send(self, actions: np.ndarray) -> None:
+        """Start a step with these actions [n, *action]."""
 
-    def close(self) -> None: ...
+    def recv(self) -> Step:
+        """What came of the step that was started last."""
+
+    def close(self) -> None:
+        """End processes and threads; `reset` with a seed begins anew."""
 
 
 class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
@@ -117,6 +125,7 @@ def describe(error: BaseException) -> str:
 
 
 def cannot_start(env_id: str, error: BaseException) -> UserError:
+    """What to tell of an environment whose reset failed."""
     return UserError(
         f"{env_id} cannot be started, its reset failed ({describe(error)}): mend it or choose another --env"
     )

@@ -199,6 +199,7 @@ class Experience:
         self.trajectory = None
 
     def close(self) -> None:
+        """End the environments."""
         self.envs.close()
 
 

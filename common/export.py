@@ -95,21 +95,25 @@ def _discrete_actions(agent: Agent, choices: tuple[int, ...]) -> Callable[[tf.Te
 
 
 def write_saved_model(policy: DeterministicPolicy, folder: Path) -> None:
+    """As a TensorFlow SavedModel with one signature, observations [B, S] → actions."""
     with held_back_errors():
         tf.saved_model.save(policy, str(folder), signatures=policy.act)
 
 
 def write_litert(saved_model: Path, file: Path) -> None:
+    """A SavedModel as a LiteRT file."""
     with held_back_errors():
         file.write_bytes(tf.lite.TFLiteConverter.from_saved_model(str(saved_model)).convert())
 
 
 def read_saved_model(folder: Path) -> Policy:
+    """The policy of a SavedModel, as whoever gets the folder would load it."""
     act = tf.saved_model.load(str(folder)).signatures["serving_default"]
     return lambda observations: act(tf.constant(observations))["actions"].numpy()
 
 
 def read_litert(file: Path) -> Policy:
+    """The policy of a LiteRT file, as whoever gets it would load it."""
     with held_back_errors(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the interpreter will move to a package of its own
         interpreter = tf.lite.Interpreter(model_path=str(file))

@@ -18,6 +18,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
 def thousands(value: float, _: int) -> str:
+    """A tick's label: 1500 → '1.5k', 2000000 → '2M'."""
     if abs(value) >= 1e6:
         return f"{value / 1e6:g}M"
     return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}"

@@ -62,6 +62,7 @@ class StateIndependentStd(keras.layers.Layer):
         )
 
     def call(self, features: keras.KerasTensor) -> keras.KerasTensor:
+        """features [B, units] → standard deviations [B, A]."""
         return keras.ops.zeros_like(features[:, :1]) + keras.ops.exp(self.log_std)  # [B, A]
 
 
@@ -112,6 +113,7 @@ class Torso:
     convolutions: tuple[Convolution, ...] = ()
 
     def inputs(self) -> keras.KerasTensor:
+        """A placeholder of observations [B, *observation_shape]."""
         return keras.Input(self.observation_shape)
 
     def __call__(self, inputs: keras.KerasTensor, kernel: Orthogonal | Glorot) -> keras.KerasTensor:

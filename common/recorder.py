@@ -44,12 +44,15 @@ class Terminal:
         self._progress.start()
 
     def end(self) -> None:
+        """Nothing more comes."""
         self._progress.stop()
 
     def say(self, line: str) -> None:
+        """A line above the bar."""
         self._console.print(line, markup=False, soft_wrap=True)
 
     def row(self, result: EpochResult) -> None:
+        """An epoch that is over."""
         if self._header_due:
             headings = (
                 "epoch",
@@ -116,6 +119,7 @@ class Recorder:
             self._board.settings(self._folder.name, config)
 
     def say(self, line: str) -> None:
+        """To whoever watches."""
         self._screen.say(line)
 
     def __call__(self, result: EpochResult) -> None:

@@ -74,6 +74,7 @@ TIMING_COLUMNS = [column.name for column in dataclasses.fields(EpochResult) if c
 
 
 def columns_of(kind: type[EpochResult]) -> list[str]:
+    """The table's headings."""
     return [column.name for column in dataclasses.fields(kind)]
 
 

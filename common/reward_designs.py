@@ -8,15 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike as Array
 
-RewardDesign = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+RewardDesign = Callable[[Array, Array, Array, Array], np.ndarray]
+"""(rewards, terminated, truncated, steps), all of one shape → rewards of that shape, float64; `steps`: of the episode,
+the one that is rewarded included."""
 
 
 @dataclass(frozen=True)
 class Unchanged:
     """The environment's own reward."""
 
-    def __call__(self, rewards, terminated, truncated, steps):
+    def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
         return np.asarray(rewards, dtype=np.float64)
 
 
@@ -31,7 +34,7 @@ class LastedToLimit:
     success: float = 1.0
     failure: float = -1.0
 
-    def __call__(self, rewards, terminated, truncated, steps):
+    def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
         end = np.where(np.asarray(steps) >= self.max_steps, self.success, self.failure)
         return np.where(np.logical_or(terminated, truncated), end, rewards)
 
@@ -48,7 +51,7 @@ class EndsToldApart:
     fall: float = -1.0
     fall_reward: float = -100.0
 
-    def __call__(self, rewards, terminated, truncated, steps):
+    def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
         end = np.where(np.less_equal(rewards, self.fall_reward), self.fall, self.goal)
         return np.where(terminated, end, np.where(truncated, self.timeout, rewards))
 
@@ -59,7 +62,7 @@ class StepsAtEnd:
 
     per_step: float = 0.005
 
-    def __call__(self, rewards, terminated, truncated, steps):
+    def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
         return np.where(np.logical_or(terminated, truncated), self.per_step * np.asarray(steps), rewards)
 
 
@@ -69,7 +72,7 @@ class StepsAddedAtEnd:
 
     per_step: float = 0.005
 
-    def __call__(self, rewards, terminated, truncated, steps):
+    def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
         return rewards + np.where(np.logical_or(terminated, truncated), self.per_step * np.asarray(steps), 0.0)
 
 
@@ -79,7 +82,7 @@ class Scaled:
 
     factor: float = 0.1
 
-    def __call__(self, rewards, terminated, truncated, steps):
+    def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
         return np.asarray(rewards, dtype=np.float64) * self.factor
 
 
@@ -87,7 +90,7 @@ class Scaled:
 class Sign:
     """−1, 0 or +1, the reward's sign: games that count in ones and in thousands become alike (Mnih et al. 2015)."""
 
-    def __call__(self, rewards, terminated, truncated, steps):
+    def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
         return np.sign(np.asarray(rewards, dtype=np.float64))
 
 
@@ -99,6 +102,6 @@ class FallPenalty:
     success: float = 1.0
     failure: float = -1.0
 
-    def __call__(self, rewards, terminated, truncated, steps):
+    def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
         end = np.where(np.less_equal(rewards, self.fall_reward), self.failure, self.success)
         return np.where(np.logical_or(terminated, truncated), end, rewards)

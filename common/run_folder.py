@@ -68,6 +68,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, content: object) -> None:
+    """Write a JSON file whole or not at all; NumPy's numbers become plain ones."""
     replace_file(path, (json.dumps(content, indent=2, default=float) + "\n").encode())
 
 

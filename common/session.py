@@ -31,9 +31,11 @@ class Agent(Protocol):
 
     action_map: Callable
 
-    def behaviour(self) -> Callable: ...
+    def behaviour(self) -> Callable:
+        """The present policy, raw observations → actions."""
 
-    def save_weights(self, path: Path) -> None: ...
+    def save_weights(self, path: Path) -> None:
+        """Everything that acting and going on with training need, whole or not at all."""
 
 
 class Trainer(Protocol):
@@ -48,13 +50,17 @@ class Trainer(Protocol):
     warn: Callable[[str], None]
     live: LiveHyperparameters | None  # what may be changed while it goes on
 
-    def train(self, epochs: int, on_epoch: Callable[[EpochResult], None]) -> dict[str, object]: ...
+    def train(self, epochs: int, on_epoch: Callable[[EpochResult], None]) -> dict[str, object]:
+        """So many more epochs; `on_epoch` is told of each. Returns the results dictionary."""
 
-    def state(self) -> checkpoint.State: ...
+    def state(self) -> checkpoint.State:
+        """Everything that changes, between two epochs."""
 
-    def load_state(self, state: checkpoint.State) -> None: ...
+    def load_state(self, state: checkpoint.State) -> None:
+        """Take over what `state` returned."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End the environments."""
 
 
 def run(

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import gymnasium
 import numpy as np
 
 from common import checkpoint, funcs, session
@@ -53,7 +54,9 @@ class OffPolicyResult(EpochResult):
 EpochCallback = Callable[[OffPolicyResult], None]
 
 
-def make_agent(observation_space, action_space, config: OffPolicyConfig, seed: int) -> DDPGAgent:
+def make_agent(
+    observation_space: gymnasium.spaces.Box, action_space: gymnasium.spaces.Box, config: OffPolicyConfig, seed: int
+) -> DDPGAgent:
     """DDPG's agent, or TD3's where one of its changes of the target is wanted."""
     kind = TD3Agent if config.twin_critics or config.target_smoothing else DDPGAgent
     return kind(observation_space, action_space, config, seed)
@@ -249,6 +252,7 @@ class OffPolicyAgentTrainer:
         self.results = from_columns(checkpoint.part(state, "results"), OffPolicyResult)
 
     def close(self) -> None:
+        """End the environments."""
         self.experience.close()
 
 
