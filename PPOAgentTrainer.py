@@ -19,7 +19,7 @@ from Agent import UPDATE_METRICS, Agent
 from common import checkpoint, funcs, session
 from common.command_line import one_line_errors, parse
 from common.config import PPOConfig
-from common.errors import DivergedError, UserError
+from common.errors import DivergedError
 from common.experience import Experience
 from common.hyperparameters import Hyperparameters, LiveHyperparameters
 from common.make_env import make_env
@@ -144,11 +144,9 @@ class PPOAgentTrainer:
 
     def _take_up_hyperparameters(self) -> None:
         """Values that were changed since the last update hold from this one on."""
-        try:
-            changes = self.live.poll()
-        except UserError as error:
-            self.warn(f"warning: {error}")
-            changes = self.live.poll()  # what was asked for from Python; the file is not read again
+        changes, refused = self.live.poll()
+        if refused:
+            self.warn(f"warning: {refused}")
         for change in changes:
             self.warn(f"hyperparameters: {change} from epoch {self.epoch + 1} on")
 

@@ -58,11 +58,11 @@ class Board:
             for i, tag in enumerate(tags):
                 tf.summary.scalar(tag, values[i], step=epoch)
 
-    def scores(self, summaries: dict[str, dict[str, object]], epoch: int) -> None:
+    def scores(self, group: str, summaries: dict[str, dict[str, object]], epoch: int) -> None:
         """Means of an evaluation: kind → `Evaluation.summary`."""
         with self._writer.as_default():
             for kind, summary in summaries.items():
-                tf.summary.scalar(f"evaluation/{kind}", summary["mean"], step=epoch)
+                tf.summary.scalar(f"{group}/{kind}", summary["mean"], step=epoch)
 
     def figure(self, png: Path, epoch: int) -> None:
         """The five panels, as they were saved."""

@@ -19,8 +19,9 @@ from common.config import RunOptions
 from common.errors import StoppedError, UserError
 
 T = TypeVar("T")
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FILE_FAULTS = {
-    "make room first": (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+    "make room first": _FULL,
     "choose a folder that you may read and write": (errno.EROFS, errno.EACCES, errno.EPERM),
     "choose another name": (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
 }
@@ -39,10 +40,10 @@ def one_line_errors() -> Iterator[None]:
         raise SystemExit(stopped.exit_code) from None
     except OSError as error:
         advice = next((advice for advice, faults in _FILE_FAULTS.items() if error.errno in faults), None)
-        if advice is None:
+        where = error.filename2 or error.filename
+        if advice is None or (where is None and error.errno not in _FULL):
             raise
-        where = error.filename2 or error.filename or "a file"
-        print(f"error: {error.strerror}, {where}: {advice}", file=sys.stderr)
+        print(f"error: {error.strerror}{f', {where}' if where else ''}: {advice}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)

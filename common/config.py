@@ -130,9 +130,9 @@ class PPOConfig(TrainingConfig):
     normalize_observations: bool = True
     """Shift and divide by cumulative mean and std, then cut to ±10."""
     scale_rewards: bool = True
-    """Divide by the cumulative std of all rewards (+ 1e-4), without shifting."""
+    """Divide by a cumulative std (+ 1e-4), without shifting; reward_std_of says by which."""
     reward_std_of: Literal["rewards", "returns"] = "rewards"
-    """Whose std that is: of the rewards themselves, or of the discounted sums of those still to come in their
+    """What scale_rewards divides by the std of: all rewards, or the discounted sums of those still to come in their
     trajectory, which serves rewards that are all alike, such as -1 a step: they have no std of their own."""
     normalize_advantages: Literal["none", "minibatch", "epoch", "running_std"] = "minibatch"
     """none; shift and scale within each minibatch, or over the epoch; or divide by the cumulative std of all
@@ -178,7 +178,8 @@ class PPOConfig(TrainingConfig):
     value_coefficient: float = 0.5
     """Weight of the critic's loss in the sum; only for a shared torso."""
     kl_coefficient: float = 1.0
-    """β of the KL penalty to begin with; it doubles above 1.5 · kl_target and halves below kl_target / 1.5."""
+    """β of the KL penalty to begin with; it doubles after an update above 1.5 · kl_target and halves after one below
+    kl_target / 1.5, within 1/1024 and 1024 times this."""
     kl_target: float = 0.01
     """KL divergence of an update that leaves β as it is, in nats."""
     max_kl: float | None = None

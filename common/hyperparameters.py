@@ -39,6 +39,13 @@ class Hyperparameters(NamedTuple):
         )
 
 
+class Polled(NamedTuple):
+    """What `LiveHyperparameters.poll` took up, and what it did not."""
+
+    changes: list[str]  # a line each
+    refused: str  # why the file was not taken; empty where it was
+
+
 class LiveHyperparameters:
     """Values that may change between two updates, each within a range.
 
@@ -72,7 +79,8 @@ class LiveHyperparameters:
         self._read_at: tuple[int, int] | None = None  # time of writing and size of what was read last
 
     def __getitem__(self, name: str) -> float | int:
-        return (self.values | self._asked)[name]
+        with self._asking:
+            return (self.values | self._asked)[name]
 
     def __setitem__(self, name: str, value: float | int) -> None:
         """Change a value from the next update on.
@@ -85,10 +93,12 @@ class LiveHyperparameters:
             self._asked[name] = checked
 
     def __repr__(self) -> str:
-        return "\n".join(
-            f"{name:20} {value:<10g} {self.ranges[name][0]:g} to {self.ranges[name][1]:g}"
-            for name, value in (self.values | self._asked).items()
-        )
+        lines = []
+        for name in self.values:
+            low, high = self.ranges[name]
+            why = self._without_effect.get(name)
+            lines.append(f"{name:20} {self[name]:<10g} {f'no effect, since {why}' if why else f'{low:g} to {high:g}'}")
+        return "\n".join(lines)
 
     def _checked(self, name: str, value: object) -> float | int:
         if name not in self.values:
@@ -125,28 +135,31 @@ class LiveHyperparameters:
             return None
         return status.st_mtime_ns, status.st_size
 
-    def poll(self) -> list[str]:
-        """Take up what was asked for since the last time, by the file and then from Python; a line for every change.
+    def poll(self) -> Polled:
+        """Take up what was asked for since the last time, by the file and then from Python.
 
-        Raises:
-            UserError: the file cannot be used; the values stay, and it is not read again before it is rewritten.
+        A file that is wrong is refused as a whole, told of once and left alone until it is written again.
         """
-        changed = self._changes_in_file()
+        refused, changed = "", {}
+        try:
+            changed = self._changes_in_file()
+        except UserError as error:
+            refused = str(error)
         with self._asking:
             asked, self._asked = self._asked, {}
-        changed |= asked
-        lines = [
-            f"{name} {self.values[name]:g} → {value:g}"
-            for name, value in changed.items()
-            if value != self.values[name]
-        ]
-        self.values |= changed
-        if asked and self._path is not None:
+            changed |= asked
+            before, self.values = self.values, self.values | changed
+        lines = [f"{name} {before[name]:g} → {value:g}" for name, value in changed.items() if value != before[name]]
+        if asked and self._path is not None and not refused:
             self._write()
-        return lines
+        return Polled(lines, refused)
 
     def _changes_in_file(self) -> dict[str, float | int]:
-        """What it holds, if it was written since it was last read."""
+        """What it holds, if it was written since it was last read.
+
+        Raises:
+            UserError: something in it is wrong.
+        """
         written = self._written_at() if self._path is not None else None
         if written is None or written == self._read_at:
             return {}
@@ -183,9 +196,16 @@ class LiveHyperparameters:
     # -- state --
 
     def state(self) -> dict[str, np.ndarray]:
-        return {name: np.float64(value) for name, value in (self.values | self._asked).items()}
+        """Every value, and apart from them what was asked for and waits for an update."""
+        with self._asking:
+            state = {name: np.float64(value) for name, value in self.values.items()}
+            return state | {f"asked/{name}": np.float64(value) for name, value in self._asked.items()}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Take over what `state` returned; a checkpoint of a version without it changes nothing."""
-        for name in self.values.keys() & state.keys():
-            self.values[name] = int(state[name]) if name == "passes" else float(state[name])
+        for name in self.values:
+            kind = int if name == "passes" else float
+            if name in state:
+                self.values[name] = kind(state[name])
+            if f"asked/{name}" in state:
+                self._asked[name] = kind(state[f"asked/{name}"])

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+from IPython import get_ipython
+
 from common import evaluation, notebook_display, plots, presets, run_folder, session
 from common.config import PPOConfig, RunOptions, TrainingConfig
 from common.errors import StoppedError, UserError
@@ -100,6 +102,7 @@ class BackgroundRun:
         names = itertools.chain([name], (f"{name}-{i}" for i in itertools.count(2)))
         self.folder = next(runs_folder / name for name in names if not (runs_folder / name).exists())
         self._screen, self._shown = Quiet(), None  # kept up by the run; put into a cell by `wait`
+        self._cell: int | None = None  # number of that cell's execution
         self._live: LiveHyperparameters | None = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, args=(preset, config), daemon=True)
@@ -120,12 +123,14 @@ class BackgroundRun:
     def wait(self, epoch: int | None = None) -> Path:
         """Watch until an epoch is over, by default the last; the stop button ends the run in good order.
 
-        All calls show in the cell of the first one.
+        All calls of one cell show in one place.
 
         Returns:
             The run folder.
         """
-        self._shown = self._shown or Shown()
+        cell = getattr(get_ipython(), "execution_count", None)
+        if self._shown is None or cell != self._cell:
+            self._shown, self._cell = Shown(), cell
         try:
             self._wait(lambda: epoch is not None and self._screen.done >= epoch)
         except KeyboardInterrupt:

@@ -148,7 +148,7 @@ class Recorder:
     def write_evaluation(self, epoch: int, summaries: dict[str, dict[str, object]]) -> None:
         """Scores of an evaluation while training goes on: to TensorBoard and the console."""
         if self._board is not None:
-            self._board.scores(summaries, epoch)
+            self._board.scores("evaluation", summaries, epoch)
         self.say("       evaluation: " + evaluation_line(summaries))
 
 

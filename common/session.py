@@ -190,7 +190,8 @@ def take_up(trainer: Trainer, folder: Path, number: int, state: checkpoint.State
 def _look_back(trainer: Trainer, folder: Path, options: RunOptions, screen: Terminal) -> None:
     """Score and film the trained agent."""
     with contextlib.ExitStack() as stack:
-        board = stack.enter_context(Board(folder / run_folder.TENSORBOARD)) if options.tensorboard else None
+        wanted = options.tensorboard and (options.evaluation_episodes or options.video)
+        board = stack.enter_context(Board(folder / run_folder.TENSORBOARD)) if wanted else None
         _score_and_film(trainer, folder, options, screen, board)
 
 
@@ -204,7 +205,7 @@ def _score_and_film(
         run_folder.write_json(folder / run_folder.EVALUATION, summaries)
         screen.say("unshaped reward: " + evaluation_line(summaries))
         if board is not None:
-            board.scores(summaries, config.epochs)
+            board.scores("final", summaries, config.epochs)  # of the agent that was adopted
     if options.video:
         where = (config.env, config.max_episode_steps)
         line, film = evaluation.film_into(folder, agent.behaviour(), agent.action_map, *where, options.gif)

@@ -368,7 +368,7 @@ def test_a_run_leaves_its_traces(walker):
     assert [row["epoch"] for row in rows] == ["1", "2"]
     assert list(rows[0]) == columns_of(PPOResult)
     shown = tensorboard_shows(folder / "tensorboard")
-    assert shown["scalars"] >= {"reward/avg_reward", "losses/loss_critic", "hp/clip_range", "evaluation/deterministic"}
+    assert shown["scalars"] >= {"reward/avg_reward", "losses/loss_critic", "hp/clip_range", "final/deterministic"}
     assert shown["figure"].startswith(b"\x89PNG") and shown["film"].startswith(b"GIF8")
     assert any(
         b"learning_rate" in events.read_bytes() for events in (folder / "tensorboard").iterdir()

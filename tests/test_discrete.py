@@ -231,14 +231,16 @@ def test_the_divergence_is_that_of_the_policies_where_samples_count(eager):
     trainer.close()
 
 
-def test_the_coefficient_stays_where_it_finds_back_from(eager):
-    trainer = PPOAgentTrainer(SMALL.replace(objective="kl_penalty", kl_target=1e9, kl_coefficient=3.0))
+@pytest.mark.parametrize(("target", "bound"), [(1e9, 3.0 / 1024), (1e-9, 3.0 * 1024)])
+def test_the_coefficient_stays_where_it_finds_back_from(target, bound, eager):
+    trainer = PPOAgentTrainer(SMALL.replace(objective="kl_penalty", kl_target=target, kl_coefficient=3.0))
     trainer.train(0)
     trainer.experience.collect(trainer.agent.behaviour(), 0, Timing())
     batch, _ = trainer._batch(trainer._scaled_rewards(0.99), 0.99)
+    batch = batch._replace(heads=batch.heads + np.array([0.1, 0], np.float32))  # of another policy
     for _ in range(15):
         trainer.agent.adapt_kl_coefficient(batch)
-    assert trainer.agent.kl_coefficient == 3.0 / 1024
+    assert trainer.agent.kl_coefficient == bound
     trainer.close()
 
 
