@@ -90,8 +90,10 @@ def over_seeds(arms: dict[str, list[Curves]], panels: tuple[tuple[str, str], ...
     for axis, (_, label) in zip(axes, panels):
         dress(axis, label)
     words = {"range": "lowest to highest seed", "interquartile": "middle half of the seeds"}[band]
+    several = any(len(curves) > 1 for curves in arms.values())
     figure.legend(
-        *axes[0].get_legend_handles_labels(), title=f"line: median over seeds; band: {words}", fontsize="small",
+        *axes[0].get_legend_handles_labels(), fontsize="small",
+        title=f"line: median over seeds; band: {words}" if several else None,
         title_fontsize="small", ncols=3, frameon=False, loc="outside upper center",
     )  # fmt: skip
     axes[-1].set_xlabel("Environment steps")
