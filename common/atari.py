@@ -15,6 +15,7 @@ There are two ways to step them: `make_atari` with Gymnasium's wrappers, and `co
 own vector environment, which needs no Python between frames.
 """
 
+import importlib.util
 import re
 from typing import Any
 
@@ -30,7 +31,8 @@ IDLE_FRAMES = 30  # at most, after a restart
 STEP_LIMIT = 27_000
 LONG_GAME = 2_500  # steps; few games last longer, so a resumed run need not wait for ten of the limit's length
 NAMES = re.compile(r"(?:ALE/)?([A-Z]\w*?)(?:NoFrameskip|Deterministic)?(?:-v[045])?")
-MISSING = "Atari needs packages that are missing: run 'pip install -r requirements/atari.txt'"
+INSTALL = "run 'pip install -r requirements/atari.txt'"
+MISSING = f"Atari needs packages that are missing: {INSTALL}"
 
 
 def game_id(env_id: str) -> str | None:
@@ -58,6 +60,11 @@ def game_id(env_id: str) -> str | None:
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # else each emulator greets
     name = f"ALE/{match[1]}-v5" if match else env_id
     return name if certain or name in gymnasium.registry else None
+
+
+def may_be_a_game(env_id: str) -> bool:
+    """Whether a name that nothing knows looks like a game's, and ale-py is not there to tell."""
+    return NAMES.fullmatch(env_id) is not None and importlib.util.find_spec("ale_py") is None
 
 
 def make_atari(game: str, max_episode_steps: int | None = None, render_mode: str | None = None) -> gymnasium.Env:

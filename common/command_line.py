@@ -23,7 +23,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FILE_FAULTS = {
     "make room first": _FULL,
     "choose a folder that you may read and write": (errno.EROFS, errno.EACCES, errno.EPERM),
-    "choose another name": (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
+    "choose another name": (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
 }
 
 

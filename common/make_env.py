@@ -30,6 +30,8 @@ def make_env(env_id: str, max_episode_steps: int | None = None, render_mode: str
     except gymnasium.error.Error as error:
         near = difflib.get_close_matches(env_id, gymnasium.registry, n=3, cutoff=0.5)
         hint = f"did you mean {', '.join(near)}?" if near else "see gymnasium.pprint_registry() for the names"
+        if not near and atari.may_be_a_game(env_id):
+            hint = f"if it is an Atari game, {atari.INSTALL}"
         raise UserError(f"unknown environment {env_id!r}: {hint}") from error
     except (ModuleNotFoundError, ImportError) as error:
         raise UserError(f"{env_id} cannot be loaded: {error}; install the package it needs") from error

@@ -77,6 +77,14 @@ def test_a_missing_package_is_named_in_one_line(package, monkeypatch):
     assert "\n" not in str(refusal.value)
 
 
+def test_a_name_that_may_be_a_games_tells_where_games_come_from(monkeypatch):
+    with pytest.raises(UserError, match="see gymnasium.pprint_registry"):
+        make_env("Zzzz")
+    monkeypatch.setitem(sys.modules, "ale_py", None)
+    with pytest.raises(UserError, match=r"'Zzzz': if it is an Atari game, run .*requirements/atari.txt"):
+        make_env("Zzzz")
+
+
 def test_backends(monkeypatch):
     env = make_env("Pendulum-v1")
     assert resolve_backend("auto", BREAKOUT, env) == resolve_backend("ale", "Breakout-v4", env) == "ale"
