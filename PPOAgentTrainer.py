@@ -130,7 +130,8 @@ class PPOAgentTrainer:
             self._skipped += 1
             if self.config.on_not_finite == "stop" or self._skipped > SKIPS_IN_A_ROW:
                 raise
-            self.warn(f"warning: {error}; the update of epoch {self.epoch + 1} is undone")
+            what, fate = ("rest of the update", "left out") if self.config.recompute_targets else ("update", "undone")
+            self.warn(f"warning: {error}; the {what} of epoch {self.epoch + 1} is {fate}")
             names = (*UPDATE_METRICS, "explained_variance", "learning_rate", "kl_coefficient")
             return dict.fromkeys(names, float("nan"))
         self._skipped = 0

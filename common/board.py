@@ -29,6 +29,10 @@ class Board:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write what is still held back."""
         self._writer.close()
 
     def settings(self, name: str, config: TrainingConfig) -> None:

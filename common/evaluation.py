@@ -170,7 +170,7 @@ def film_into(
 
 
 def beginning(frames: list[np.ndarray], frame_rate: int, seconds: float, fps: float) -> tuple[list[np.ndarray], float]:
-    """A film's first seconds, small, with about `fps` frames a second; and how many that are."""
+    """A film's first seconds, small, at about `fps` frames a second; and at how many exactly."""
     every = max(1, round(frame_rate / fps))
     height = round(frames[0].shape[0] * SMALL_WIDTH / frames[0].shape[1] / 2) * 2
     kept = frames[: int(seconds * frame_rate) : every]

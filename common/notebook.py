@@ -101,7 +101,8 @@ class BackgroundRun:
     def __init__(self, preset: str, config: TrainingConfig, runs_folder: Path, name: str) -> None:
         names = itertools.chain([name], (f"{name}-{i}" for i in itertools.count(2)))
         self.folder = next(runs_folder / name for name in names if not (runs_folder / name).exists())
-        self._screen, self._shown = Quiet(), None  # kept up by the run; put into a cell by `wait`
+        self._screen = Quiet()
+        self._shown: Shown | None = None  # where `wait` shows it
         self._cell: int | None = None  # number of that cell's execution
         self._live: LiveHyperparameters | None = None
         self._error: BaseException | None = None

@@ -111,7 +111,7 @@ class Recorder:
         self._screen.end()
         self._results.close()
         if self._board is not None:
-            self._board.__exit__()
+            self._board.close()
 
     def settings(self, config: TrainingConfig) -> None:
         """To TensorBoard's table; config.json is the session's."""

@@ -189,9 +189,8 @@ def take_up(trainer: Trainer, folder: Path, number: int, state: checkpoint.State
 
 def _look_back(trainer: Trainer, folder: Path, options: RunOptions, screen: Terminal) -> None:
     """Score and film the trained agent."""
-    with contextlib.ExitStack() as stack:
-        wanted = options.tensorboard and (options.evaluation_episodes or options.video)
-        board = stack.enter_context(Board(folder / run_folder.TENSORBOARD)) if wanted else None
+    wanted = options.tensorboard and (options.evaluation_episodes or options.video)
+    with Board(folder / run_folder.TENSORBOARD) if wanted else contextlib.nullcontext() as board:
         _score_and_film(trainer, folder, options, screen, board)
 
 

@@ -139,9 +139,16 @@ def test_a_preset_or_an_environment_is_chosen():
         notebook.choose("pendulum", gama=0.9)
 
 
-def test_stopped_and_called_again_it_is_the_run_that_was_not(settings, tmp_path, shown, eager):
+def test_stopped_and_called_again_it_is_the_run_that_was_not(settings, tmp_path, monkeypatch, shown, eager):
     whole = notebook.train("pendulum", settings, tmp_path, "whole")
+    drawn, five_panels = [], recorder.plots.five_panels
+    monkeypatch.setattr(
+        recorder.plots,
+        "five_panels",
+        lambda runs: drawn.append(len(runs["pendulum-seed0"]["epoch"])) or five_panels(runs),
+    )
     stopped = notebook.train("pendulum", settings, tmp_path, stop_after=2)
+    assert drawn == [2, 2]  # when it was due, and again for what the stop leaves behind
     assert learned(stopped)["epoch"] == ["1.0", "2.0"]
     line = "stopped after epoch 2 of 4, which is saved: run this cell again to go on"
     assert shown[-1]["text/plain"].endswith(line)
@@ -190,13 +197,16 @@ def test_other_settings_get_a_folder_of_their_own(settings, tmp_path, shown, eag
     assert notebook.place(tmp_path, first.name, settings.replace(gamma=0.6)) == (free, None)
 
 
-def test_hyperparameters_change_while_it_runs(settings, tmp_path, shown):
+def test_hyperparameters_change_while_it_runs(settings, tmp_path, monkeypatch, shown):
     run = notebook.start("pendulum", settings.replace(epochs=200), tmp_path)
+    places = []
+    monkeypatch.setattr(notebook, "Shown", lambda: places.append(notebook_display.Shown()) or places[-1])
     run.wait(epoch=2)
     with pytest.raises(UserError, match="clip_range is 7"):
         run.live["clip_range"] = 7
     run.live["clip_range"] = 0.05
     folder = run.wait()
+    assert len(places) == 1
     notebook.show_changes(folder, "clip_range")
     values = run_folder.read_results(folder)["hp_clip_range"]
     assert values[0] == 0.2 and values[-1] == 0.05 and len(values) == 200
