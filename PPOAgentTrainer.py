@@ -53,9 +53,7 @@ class PPOAgentTrainer:
         self.name, self.description = name, description
         env = make_env(config.env, config.max_episode_steps)  # told apart before anything is built
         self.config = config = config.replace(backend=resolve_backend(config.backend, config.env, env))
-        agent_seed, environment_seed, shuffle_seed, validation_seed = (
-            int(seed) for seed in np.random.SeedSequence(config.seed).generate_state(4)
-        )
+        agent_seed, environment_seed, shuffle_seed, validation_seed = config.seeds()
         self.agent = Agent(env.observation_space, env.action_space, config, agent_seed)
         env.close()
         self.warn: Callable[[str], None] = print

@@ -1,9 +1,9 @@
-"""Types what the README prints, in a copy of the project: python benchmarks/commands.py
+"""Types what the two READMEs print, in a copy of the project: python benchmarks/commands.py
 
-Every command of its code blocks is given to a shell exactly as printed, in the virtual environment that the first of
+Every command of their code blocks is given to a shell exactly as printed, in the virtual environment that the first of
 them makes; what runs longer than `--seconds` gets a Ctrl-C, as its reader would press it, and has to end by itself.
-Then come its lines of Python, as one program. results/commands.md says how each ended. The tests' own command is left
-to `.ci/run`. Two quiet cores need about half an hour.
+Then come their lines of Python, as one program. results/commands.md says how each ended. The tests' own command is
+left to `.ci/run`. Two quiet cores need about half an hour.
 """
 
 import os
@@ -25,32 +25,33 @@ from common import run_folder
 from common.command_line import one_line_errors, parse_settings
 from common.errors import UserError
 
+PAGES = ("README.md", "companions/README.md")
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv*", "runs", "__pycache__", ".*_cache")
 STOPS = (signal.SIGINT, signal.SIGTERM)
 INTERRUPTED = {0} | {128 + number for number in STOPS} | {-number for number in STOPS}  # exit codes after a Ctrl-C
 PATIENCE = 300  # seconds in which a program that was interrupted has to end: an epoch of Breakout is a minute
 SHORT = "--epochs 3 --evaluation-episodes 2 --no-video --no-tensorboard"
-STAND_INS = {  # runs that the README names without having trained them
+STAND_INS = {  # runs that the pages name without having trained them
     "A": "--seed 0", "B": "--seed 1", "A-seed0": "--seed 0", "A-seed1": "--seed 1", "pendulum-seed0": "--seed 0"
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Type the README's commands."""
+    """Type the READMEs' commands."""
 
     seconds: float = 180.0
     """After which a command is interrupted; the first, the main job, is not."""
 
 
 def blocks(language: str) -> list[str]:
-    """The README's code blocks in a language, top to bottom."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    """The pages' code blocks in a language, top to bottom."""
+    text = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in PAGES)
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def commands() -> list[str]:
-    """Every line of the README's shell blocks but the tests' own command."""
+    """Every line of the pages' shell blocks but the tests' own command."""
     lines = [line for block in blocks("bash") for line in block.splitlines() if line.strip()]
     return [line for line in lines if "-m pytest" not in line]
 

@@ -23,8 +23,18 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FILE_FAULTS = {
     "make room first": _FULL,
     "choose a folder that you may read and write": (errno.EROFS, errno.EACCES, errno.EPERM),
+    "see that its disk is connected": (errno.EIO, errno.ENOTCONN, errno.ESTALE),
     "choose another name": (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
 }
+
+
+def file_fault(error: OSError) -> str | None:
+    """What a fault of the disk or of a path is told as; None for others."""
+    advice = next((advice for advice, faults in _FILE_FAULTS.items() if error.errno in faults), None)
+    where = error.filename2 or error.filename
+    if advice is None or (where is None and error.errno not in _FULL):
+        return None
+    return f"{error.strerror}{f', {where}' if where else ''}: {advice}"
 
 
 @contextlib.contextmanager
@@ -39,11 +49,10 @@ def one_line_errors() -> Iterator[None]:
         print(stopped, file=sys.stderr)
         raise SystemExit(stopped.exit_code) from None
     except OSError as error:
-        advice = next((advice for advice, faults in _FILE_FAULTS.items() if error.errno in faults), None)
-        where = error.filename2 or error.filename
-        if advice is None or (where is None and error.errno not in _FULL):
+        line = file_fault(error)
+        if line is None:
             raise
-        print(f"error: {error.strerror}{f', {where}' if where else ''}: {advice}", file=sys.stderr)
+        print(f"error: {line}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)

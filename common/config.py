@@ -1,10 +1,14 @@
 """Everything that makes a run the run it is, in one frozen dataclass; where it leaves its traces, in another."""
 
 import dataclasses
+import functools
 import math
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from common.errors import UserError
 
@@ -31,7 +35,9 @@ class TrainingConfig:
     max_episode_steps: int | None = None
     """Steps after which an episode is truncated; None keeps the environment's own limit."""
     reward_design: RewardDesignName = "unchanged"
-    """What is rewarded instead of the environment's own reward."""
+    """What is rewarded instead of the environment's own reward. ends_told_apart: at an episode's end −1 for a fall,
+    else +1. fall_penalty: the same, told by the last reward alone. lasted_to_limit: at the end +1 after the full
+    2,000 steps, else −1. steps_at_end: at the end 0.005 a step; steps_added_at_end: that on top of the reward."""
     reward_factor: float = 0.1
     """What every reward is multiplied by; only for reward_design scaled."""
     backend: Literal["auto", "gymnasium", "envpool", "ale", "processes"] = "auto"
@@ -74,12 +80,17 @@ class TrainingConfig:
     """At the end take the best epoch's parameters; the 2021 code meant to, but kept the last."""
 
     def __post_init__(self) -> None:
+        _check_kinds(self)
         _check_values(self)
         if self.steps_per_epoch % self.num_envs:
             raise UserError(
                 f"steps_per_epoch {self.steps_per_epoch} is not divisible by num_envs {self.num_envs}: "
                 f"try --steps-per-epoch {max(1, round(self.steps_per_epoch / self.num_envs)) * self.num_envs}"
             )
+
+    def seeds(self) -> list[int]:
+        """Independent ones, from `seed`: the agent's, the environments', what training draws', the validation's."""
+        return [int(seed) for seed in np.random.SeedSequence(self.seed).generate_state(4)]
 
     def replace(self, **changes: object) -> Self:
         """The same settings but for these.
@@ -319,6 +330,23 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "validate_every": (1, math.inf, "1 or more"),
     "validation_episodes": (1, math.inf, "1 or more"),
 }
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, object]:
+    return get_type_hints(kind)
+
+
+def _check_kinds(config: TrainingConfig) -> None:
+    """Raises UserError where a choice is none of those offered or a number not whole; lists become tuples."""
+    for name, hint in _hints(type(config)).items():
+        value = getattr(config, name)
+        if get_origin(hint) is Literal and value not in get_args(hint):
+            raise UserError(f"{name} is {value!r}: expected one of {', '.join(get_args(hint))}")
+        if hint is int and not isinstance(value, Integral):
+            raise UserError(f"{name} is {value!r}: expected a whole number")
+        if get_origin(hint) is tuple and isinstance(value, list):
+            object.__setattr__(config, name, tuple(value))  # equal to what is read back from a run folder
 
 
 def _check_values(config: TrainingConfig) -> None:

@@ -5,6 +5,7 @@ Imports nothing but the standard library before pip has run, and `packaging`, wh
 
 import importlib
 import importlib.metadata
+import os
 import shutil
 import subprocess
 import sys
@@ -37,12 +38,16 @@ def install_missing(envpool: bool = False, run: Callable = subprocess.run) -> No
         UserError: pip could not install what is needed.
     """
     needed = missing(read_requirements(ROOT / "requirements.txt"))
-    if any(name.startswith("box2d-py") for name in needed) and shutil.which("swig") is None:
-        _pip(["swig"], run)  # older Gymnasiums' Box2D is compiled, and needs it first
+    if needed:
+        print(f"installing {', '.join(needed)} ...", flush=True)
+    if compiles_box2d() and shutil.which("swig", path=_path()) is None:
+        _pip(["swig"], run)
     if needed and _pip(needed, run):
         raise UserError(f"pip could not install {' '.join(needed)}: its lines above say why")
     if envpool:
         pool = missing([r for r in read_requirements(ROOT / "requirements" / "fast.txt") if r.name == "envpool"])
+        if pool:
+            print("installing EnvPool, a large download ...", flush=True)
         if pool and _pip(pool, run):
             print("EnvPool cannot be installed here: Gymnasium steps the environments, at a sixth of the speed")
         else:
@@ -77,6 +82,17 @@ def missing(
         kept = [r if r.name != "tensorflow-probability" else Requirement(f"{r.name}[tf]~=0.24.0") for r in kept]
     keras = Requirement(f"tf-keras~={minor[0]}.{minor[1]}.0")
     return _unmet([*kept, keras], distribution)
+
+
+def compiles_box2d(distribution: Distribution = importlib.metadata.distribution) -> bool:
+    """Whether pip is going to compile Box2D, as Gymnasium up to 1.2.2 asks for, which needs SWIG."""
+    parts = _parts(Requirement("gymnasium[box2d]"), distribution)
+    return any(part.name == "box2d-py" and not _met(part, distribution) for part in parts)
+
+
+def _path() -> str:
+    """Where programs are looked for, those that pip installs included."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 
 def _usable_tensorflow(distribution: Distribution) -> tuple[int, int] | None:
@@ -129,7 +145,7 @@ def _pip(packages: list[str], run: Callable) -> int:
         constraints = Path(folder) / "constraints.txt"
         constraints.write_text("".join(f"{name}=={version}\n" for name, version in versions.items() if version))
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--constraint", str(constraints), *packages]
-        done = run(command, capture_output=True, text=True)
+        done = run(command, capture_output=True, text=True, env=os.environ | {"PATH": _path()})
     if done.returncode:
         print(done.stdout + done.stderr)
     return done.returncode

@@ -15,14 +15,14 @@ WhichWeights = Literal["best", "last"]
 
 
 def new_agent(config: TrainingConfig) -> Agent | DDPGAgent:
-    """An agent of these settings that has learned nothing.
+    """The agent that a run of these settings begins with.
 
     Raises:
         UserError: its environment cannot be made.
     """
     env = make_env(config.env, config.max_episode_steps)
     make = make_off_policy_agent if isinstance(config, OffPolicyConfig) else Agent
-    agent = make(env.observation_space, env.action_space, config, config.seed)
+    agent = make(env.observation_space, env.action_space, config, config.seeds()[0])
     env.close()
     return agent
 

@@ -4,21 +4,24 @@ Training is `common.session.run`, as from the command line: the same folder, che
 """
 
 import common.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
+import contextlib
 import itertools
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
 from IPython import get_ipython
 
 from common import evaluation, notebook_display, plots, presets, run_folder, session
+from common.command_line import file_fault
 from common.config import PPOConfig, RunOptions, TrainingConfig
 from common.errors import StoppedError, UserError
 from common.hyperparameters import LiveHyperparameters
 from common.load_agent import load_agent, new_agent
+from common.make_env import make_env
 from common.notebook_display import Quiet, Shown, put, show
 from common.off_policy_config import OffPolicyConfig
 from companions import presets as companions
@@ -28,6 +31,22 @@ from PPOAgentTrainer import PPOAgentTrainer
 PRESETS: dict[str, TrainingConfig] = presets.PRESETS | companions.PRESETS
 
 
+@contextlib.contextmanager
+def _one_line() -> Iterator[None]:
+    """The stop button and faults of the disk end a cell with one line."""
+    try:
+        yield
+    except OSError as error:
+        line = file_fault(error)
+        if line is None:
+            raise
+        raise UserError(line) from None
+    except KeyboardInterrupt:
+        line = "stopped at once: run this cell again; training goes on from its last checkpoint"
+        raise StoppedError(line, signal.SIGINT) from None
+
+
+@_one_line()
 def choose(preset: str, environment: str = "", epochs: int = 0, **settings: object) -> tuple[str, TrainingConfig]:
     """The name of a preset and its settings with changes.
 
@@ -38,18 +57,21 @@ def choose(preset: str, environment: str = "", epochs: int = 0, **settings: obje
         settings: as in the preset's config.
 
     Raises:
-        UserError: a name or a value is wrong.
+        UserError: a name or a value is wrong, or the environment cannot be made.
     """
     if environment:
         preset, settings = presets.preset_for(environment), settings | {"env": environment}
     if preset not in PRESETS:
         raise UserError(f"unknown preset {preset!r}: expected one of {', '.join(PRESETS)}")
     try:
-        return preset, PRESETS[preset].replace(**settings, **({"epochs": epochs} if epochs else {}))
+        config = PRESETS[preset].replace(**settings, **({"epochs": epochs} if epochs else {}))
     except TypeError as error:
         raise UserError(f"{preset}: {error}") from None
+    make_env(config.env, config.max_episode_steps).close()
+    return preset, config
 
 
+@_one_line()
 def train(
     preset: str, config: TrainingConfig, runs_folder: str, label: str = "", stop_after: int | None = None
 ) -> Path:
@@ -70,6 +92,8 @@ def train(
         UserError: a setting does not work here.
     """
     folder, saved = place(runs_folder, _name(preset, config, label), config)
+    if saved is not None and saved.epochs < config.epochs:
+        print(f"{folder} was meant for {saved.epochs} epochs: what is annealed goes on as if {config.epochs} had been")
     screen = Shown(stop_after)
     if saved is not None and _is_whole(folder, config.epochs):
         screen.refresh(f"{folder} has all its epochs")
@@ -85,9 +109,19 @@ def train(
         return folder
 
 
+_started: list["BackgroundRun"] = []
+
+
+@_one_line()
 def start(preset: str, config: PPOConfig, runs_folder: str, label: str = "") -> "BackgroundRun":
-    """Train a new run in the background, so that its hyperparameters can be changed meanwhile."""
-    return BackgroundRun(preset, config, Path(runs_folder), _name(preset, config, label))
+    """Train a new run in the background, so that its hyperparameters can be changed meanwhile.
+
+    One at a time: a run that an earlier call began and that still goes on is stopped first, in good order.
+    """
+    while _started:
+        _started.pop().stop()
+    _started.append(BackgroundRun(preset, config, Path(runs_folder), _name(preset, config, label)))
+    return _started[-1]
 
 
 class BackgroundRun:
@@ -132,18 +166,25 @@ class BackgroundRun:
         cell = getattr(get_ipython(), "execution_count", None)
         if self._shown is None or cell != self._cell:
             self._shown, self._cell = Shown(), cell
-        try:
-            self._wait(lambda: epoch is not None and self._screen.done >= epoch)
-        except KeyboardInterrupt:
-            self._screen.stop = signal.SIGINT
-            self._wait(lambda: False)
+        self._wait(lambda: epoch is not None and self._screen.done >= epoch)
         return self.folder
 
+    def stop(self) -> None:
+        """End it after the epoch that is under way."""
+        self._screen.stop = signal.SIGINT
+        self._thread.join()
+
     def _wait(self, enough: Callable[[], bool]) -> None:
-        while self._thread.is_alive() and not enough():
-            self._refresh()
-            time.sleep(0.1)
+        try:
+            while self._thread.is_alive() and not enough():
+                self._refresh()
+                time.sleep(0.1)
+        except KeyboardInterrupt:
+            self.stop()
         self._refresh()
+        if isinstance(self._error, StoppedError):
+            line = f"stopped after epoch {self._screen.done} of {self._screen.epochs}; this cell begins a new run"
+            raise StoppedError(line, signal.SIGINT)
         if self._error is not None:
             raise self._error
 
@@ -191,7 +232,7 @@ def _run(
 def place(runs_folder: str | Path, name: str, config: TrainingConfig) -> tuple[Path, TrainingConfig | None]:
     """The folder that holds the run of these settings, and what was saved of them; else a free one, and None.
 
-    Only the number of epochs may differ. Folders are NAME, NAME-2, NAME-3, …
+    It may have been meant for fewer epochs. Folders are NAME, NAME-2, NAME-3, …
     """
     for attempt in itertools.count(1):
         folder = Path(runs_folder) / (name if attempt == 1 else f"{name}-{attempt}")
@@ -199,10 +240,12 @@ def place(runs_folder: str | Path, name: str, config: TrainingConfig) -> tuple[P
             return folder, None
         try:
             _, saved = run_folder.read_config(folder)
-        except UserError:
-            continue  # cut off before it wrote its settings, or no run at all
+        except UserError as error:
+            if (folder / run_folder.CONFIG).exists():  # else it was cut off before it wrote its settings
+                print(f"left alone: {error}")
+            continue
         backend = saved.backend if config.backend == "auto" else config.backend
-        if config.replace(epochs=saved.epochs, backend=backend) == saved:
+        if config.replace(epochs=saved.epochs, backend=backend) == saved and saved.epochs <= config.epochs:
             return folder, saved
 
 
@@ -218,8 +261,17 @@ def _is_whole(folder: Path, epochs: int) -> bool:
         return False
 
 
-def compare(*runs: Path, kind: Literal["five", "diagnostics"] = "five") -> None:
+def _trained(runs: tuple[Path | None, ...]) -> None:
+    """Raises UserError where a run is None: chosen, and not yet trained to its end."""
+    if None in runs:
+        raise UserError(
+            "this run is not trained to its end yet: run its cell above, which goes on where it was stopped"
+        )
+
+
+def compare(*runs: Path | None, kind: Literal["five", "diagnostics"] = "five") -> None:
     """Several runs overlaid: the five panels, or the diagnostics of learning."""
+    _trained(runs)
     show(plots.draw(kind, list(runs), (), "range"))
 
 
@@ -229,15 +281,18 @@ def show_changes(run: Path, changed: str) -> None:
     show(notebook_display.after_changes(run.name, run_folder.read_results(run), changed, panels))
 
 
-def score(*runs: Path, episodes: int = 100) -> None:
-    """A table of whole unshaped episodes: of the untrained agent, then of each run's best epoch.
+@_one_line()
+def score(*runs: Path | None, episodes: int = 100) -> None:
+    """A table of whole unshaped episodes: of the untrained agent, then of each run's best one.
 
     Each run's scores are also written to its evaluation.json.
     """
-    shown = put({"text/plain": f"playing {episodes} episodes of each agent ..."})
+    _trained(runs)
+    shown = put({"text/plain": f"untrained: playing {episodes} episodes twice ..."})
     _, config = run_folder.read_config(runs[0])
     rows = {"untrained": _evaluate(new_agent(config), config, episodes)}
     for run in dict.fromkeys(runs):
+        shown.update({"text/plain": f"{run.name}: playing {episodes} episodes twice ..."}, raw=True)
         agent, config = load_agent(run, "best")
         rows[run.name] = _evaluate(agent, config, episodes)
         run_folder.write_json(run / run_folder.EVALUATION, rows[run.name])
@@ -249,17 +304,19 @@ def _evaluate(agent: session.Agent, config: TrainingConfig, episodes: int) -> di
     return evaluation.evaluate_both(agent.behaviour(), agent.action_map, *where, episodes)
 
 
-def watch(run: Path) -> None:
-    """The same episode by the untrained agent and by a run's best one, side by side.
-
-    Raises:
-        UserError: the environment draws no pictures.
-    """
+@_one_line()
+def watch(run: Path | None) -> None:
+    """The same episode by the untrained agent and by a run's best one, side by side, if the environment draws it."""
+    _trained((run,))
     shown = put({"text/plain": "filming ..."})
     trained, config = load_agent(run, "best")
     films = {}
     for caption, agent in (("untrained", new_agent(config)), ("trained", trained)):
         where = (config.env, config.max_episode_steps)
-        frames, reward, fps = evaluation.film(agent.behaviour(), agent.action_map, *where)
+        try:
+            frames, reward, fps = evaluation.film(agent.behaviour(), agent.action_map, *where)
+        except UserError as error:
+            shown.update({"text/plain": f"not filmed: {error}"}, raw=True)
+            return
         films[f"{caption}: {reward:.1f} in {len(frames) - 1:,} steps"] = frames, fps
     shown.update({"text/html": notebook_display.film_html(films), "text/plain": ", ".join(films)}, raw=True)

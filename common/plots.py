@@ -168,7 +168,7 @@ class _Arguments:
 
 def main() -> None:
     with one_line_errors():
-        arguments = parse_settings(_Arguments)
+        arguments = parse_settings(_Arguments, prog="python -m common.plots")
         if arguments.output.suffix not in (".png", ".svg", ".pdf"):
             raise UserError(f"output {arguments.output} is no picture name: end it in .png, .svg or .pdf")
         figure = draw(arguments.kind, list(arguments.runs), arguments.columns, arguments.band)

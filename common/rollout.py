@@ -224,7 +224,7 @@ class Collector:
         if not all(np.array_equal(o, state[f"observations/{i}"]) for i, o in enumerate(self._observations)):
             raise UserError(
                 "the environments did not repeat what they did before the run was cut off: resume it on the kind of "
-                "machine and with the versions that its config.json names"
+                "machine and with the versions that its config.json names, or train anew in another folder"
             )
         self._ended = state["ended"].copy()
         self._episode_steps = state["episode_steps"].copy()

@@ -4,7 +4,7 @@
     python -m companions.OffPolicyAgentTrainer td3 --env Some-v0     any environment with Box observations and actions
     python -m companions.OffPolicyAgentTrainer td3 --help            every setting
 
-The run leaves its traces in runs/NAME, as the main job's does.
+The run leaves its traces in runs/NAME, as PPO's does.
 """
 
 import common.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
@@ -81,9 +81,7 @@ class OffPolicyAgentTrainer:
         env = make_env(config.env, config.max_episode_steps)  # told apart before anything is built
         check_continuous(config.env, env.observation_space, env.action_space)
         self.config = config = config.replace(backend=resolve_backend(config.backend, config.env, env))
-        agent_seed, environment_seed, sample_seed, validation_seed = (
-            int(seed) for seed in np.random.SeedSequence(config.seed).generate_state(4)
-        )
+        agent_seed, environment_seed, sample_seed, validation_seed = config.seeds()
         self.agent = make_agent(env.observation_space, env.action_space, config, agent_seed)
         env.close()
         self.warn: Callable[[str], None] = print

@@ -60,7 +60,7 @@ PENDULUM_TD3_FAST = PENDULUM_TD3_CORRECTED.replace(
 TD3 = OffPolicyConfig()
 DDPG = TD3.replace(twin_critics=False, target_smoothing=False, policy_delay=1)
 
-# An update for every second step, and the main job's reward design.
+# An update for every second step, and PPO's reward design.
 BIPEDAL_WALKER_TD3 = TD3.replace(
     env="BipedalWalker-v3",
     reward_design="ends_told_apart",

@@ -1,7 +1,7 @@
 """Executes `training.ipynb` and stores it with its outputs, or sets the public address it is opened from.
 
-    python experiments/notebook.py --quick                                   # as CI does
     python experiments/notebook.py                                           # the walker
+    python experiments/notebook.py --quick                                   # the pendulum: to try a change of it
     python experiments/notebook.py --address https://github.com/OWNER/NAME   # in notebook and README
 
 The notebook is executed in a copy of the project, so that its runs do not mix with those that are there.
@@ -68,6 +68,7 @@ def set_address(address: str) -> None:
     """
     if not ADDRESS.fullmatch(f'REPOSITORY = "{address}"'):
         raise UserError(f"{address} is no address of a repository: expected https://github.com/OWNER/NAME")
+    address = address.removesuffix(".git")
     badge = "https://colab.research.google.com/github/{}/blob/main/training.ipynb"
     owner_and_name = address.removeprefix("https://github.com/")
     notebook = nbformat.read(NOTEBOOK, as_version=4)

@@ -1,7 +1,8 @@
-"""Run a study over seeds and summarise it: python experiments/study.py walker
+"""Run a study over seeds and summarise it: python experiments/study.py walker --into again
 
-Every run is an ordinary one of a training program, left in experiments/results/STUDY/NAME. A study
-that was cut off goes on where it stopped: runs that have an evaluation.json are not repeated.
+Every run is an ordinary one of a training program, left in FOLDER/STUDY/NAME. A study that was cut off goes on where
+it stopped: runs that have an evaluation.json are not repeated. Without --into the folder is experiments/results, where
+the recorded runs are: nothing but what is missing there is run.
 """
 
 import json
@@ -10,14 +11,16 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
+import tyro
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from common import run_folder  # noqa: E402
-from common.command_line import one_line_errors  # noqa: E402
+from common.command_line import one_line_errors, parse_settings  # noqa: E402
 from common.curve_figures import LABELS, over_seeds  # noqa: E402
 from common.errors import UserError  # noqa: E402
 from common.figure_style import save_figure  # noqa: E402
@@ -161,17 +164,28 @@ STUDIES: dict[str, Study] = {
 }
 
 
-def folder_of(study: str, arm: str, seed: int) -> Path:
+@dataclass(frozen=True)
+class Arguments:
+    """Run a study over seeds and summarise it."""
+
+    study: tyro.conf.Positional[Literal[*STUDIES]]
+    """Which one."""
+    into: Path = RESULTS
+    """Folder for the runs, the tables and the figure; what is there already is not repeated."""
+
+
+def folder_of(study: str, arm: str, seed: int, results: Path = RESULTS) -> Path:
+    """Where a run is left."""
     name = "".join(letter if letter.isalnum() or letter in "=.-" else "_" for letter in arm)
-    return RESULTS / study / f"{name}-seed{seed}"
+    return results / study / f"{name}-seed{seed}"
 
 
-def run(name: str) -> None:
+def run(name: str, results: Path) -> None:
     """Every run of a study that is not there yet."""
     study = STUDIES[name]
     for seed in study.seeds:  # whole seeds first
         for arm, arguments in study.arms.items():
-            folder = folder_of(name, arm, seed)
+            folder = folder_of(name, arm, seed, results)
             if (folder / run_folder.EVALUATION).exists():
                 continue
             shutil.rmtree(folder, ignore_errors=True)  # a run that was cut off
@@ -185,7 +199,7 @@ def run(name: str) -> None:
                 raise UserError(f"{arm}, seed {seed} ended with exit code {ended.returncode}: mend that, then go on")
 
 
-def summarise(name: str) -> None:
+def summarise(name: str, results: Path) -> None:
     """Tables of evaluations and a figure of the curves with their spread, from the runs that are there."""
     study, curves = STUDIES[name], {}
     medians = ["| setting | seeds | median | lowest | highest |", "|---|---|---|---|---|"]
@@ -197,7 +211,7 @@ def summarise(name: str) -> None:
         for table in (medians, lines):
             table[:] = [f"{table[0]} {study.milestone} |", f"{table[1]}---|"]
     for arm in study.arms:
-        folders = {seed: folder_of(name, arm, seed) for seed in study.seeds}
+        folders = {seed: folder_of(name, arm, seed, results) for seed in study.seeds}
         there = {seed: folder for seed, folder in folders.items() if (folder / run_folder.EVALUATION).exists()}
         evaluations = [json.loads((folder / run_folder.EVALUATION).read_text()) for folder in there.values()]
         if not there:
@@ -208,9 +222,9 @@ def summarise(name: str) -> None:
         median = f"| {arm} | {len(scores)} | {np.median(scores):.1f} | {min(scores):.1f} | {max(scores):.1f} |"
         medians.append(median if study.milestone is None else f"{median} {study.milestone.reached(*curves[arm])} |")
     band = "interquartile" if len(study.seeds) >= 5 else "range"  # one seed of many hides the others
-    save_figure(over_seeds(curves, study.panels, band), RESULTS / name / "summary.png")
+    save_figure(over_seeds(curves, study.panels, band), results / name / "summary.png")
     text = "\n".join([*medians, "", *lines])
-    (RESULTS / name / "summary.md").write_text(text + "\n")
+    (results / name / "summary.md").write_text(text + "\n")
     print(text)
 
 
@@ -225,10 +239,10 @@ def _line(arm: str, seed: int, evaluation: dict, curve: dict[str, np.ndarray], s
 
 def main() -> None:
     with one_line_errors():
-        if len(sys.argv) != 2 or sys.argv[1] not in STUDIES:
-            raise UserError(f"expected one study of {', '.join(STUDIES)}: python experiments/study.py walker")
-        run(sys.argv[1])
-        summarise(sys.argv[1])
+        arguments = parse_settings(Arguments)
+        results = arguments.into.absolute()
+        run(arguments.study, results)
+        summarise(arguments.study, results)
 
 
 if __name__ == "__main__":

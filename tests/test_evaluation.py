@@ -1,5 +1,6 @@
 """Evaluation and film: apart from training, whole episodes, seeds of their own."""
 
+import contextlib
 import json
 
 import imageio.v2 as imageio
@@ -10,8 +11,12 @@ from tiny_envs import Lengths
 from common import evaluation, run_folder, session
 from common.config import RunOptions
 from common.evaluation import Evaluation, evaluate, evaluate_both, film, save_video
+from common.load_agent import new_agent
+from common.presets import PENDULUM
 from common.recorder import evaluation_line
 from common.results import TIMING_COLUMNS
+from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
+from companions.presets import PENDULUM_TD3_FAST
 from PPOAgentTrainer import PPOAgentTrainer
 
 
@@ -211,3 +216,13 @@ def test_a_gif_has_every_frame_at_30_a_second(tmp_path):
     assert imageio.get_reader(path).get_meta_data()["duration"] == pytest.approx(
         1000 / 30, abs=5
     )  # GIFs count in 1/100 s
+
+
+@pytest.mark.parametrize(
+    ("trainer", "config"), [(PPOAgentTrainer, PENDULUM), (OffPolicyAgentTrainer, PENDULUM_TD3_FAST)]
+)
+def test_a_new_agent_is_the_one_that_training_begins_with(trainer, config):
+    observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)  # [K, S]
+    with contextlib.closing(trainer(config)) as begins:
+        agents = begins.agent, new_agent(config)
+        np.testing.assert_array_equal(*(agent.behaviour().act(observations) for agent in agents))

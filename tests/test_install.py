@@ -57,6 +57,25 @@ def test_only_what_is_missing_and_an_extra_without_its_packages():
     assert with_box2d == []
 
 
+def test_an_older_box2d_is_compiled():
+    def compiles(**changes):
+        return install.compiles_box2d(looked_up(COLAB | changes))
+
+    assert compiles()
+    assert not compiles(**{"box2d-py": ("2.3.5", [])})
+    assert not compiles(gymnasium=("1.2.3", ['box2d==2.3.10; extra == "box2d"']))
+    assert not install.compiles_box2d(looked_up({}))  # pip takes the newest
+
+
+def test_swig_comes_before_what_is_compiled(monkeypatch, capsys):
+    monkeypatch.setattr(install, "missing", lambda requirements: ["gymnasium[box2d]>=1.1"])
+    monkeypatch.setattr(install, "compiles_box2d", lambda: True)
+    monkeypatch.setattr(install.shutil, "which", lambda program, path: None)
+    commands = []
+    install.install_missing(run=pip(0, commands))
+    assert [packages for packages, _ in commands] == [["swig"], ["gymnasium[box2d]>=1.1"]]
+
+
 def test_a_recent_tensorflow_stays_and_its_companions_fit_it():
     assert "tf-keras~=2.19.0" in missing(tf_keras=None)
     assert "tf-keras~=2.19.0" in missing(tf_keras=("2.18.0", []))
@@ -94,7 +113,7 @@ def test_pip_is_told_to_keep_what_is_there(monkeypatch, capsys):
     [(packages, constraints)] = commands
     assert packages == ["tyro>=0.9"]
     assert f"tensorflow=={importlib.metadata.version('tensorflow')}\n" in constraints
-    assert capsys.readouterr().out == "installed tyro>=0.9\n"
+    assert capsys.readouterr().out == "installing tyro>=0.9 ...\ninstalled tyro>=0.9\n"
 
 
 def test_a_failure_is_told_and_envpool_can_be_done_without(monkeypatch, capsys):

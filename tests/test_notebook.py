@@ -1,6 +1,7 @@
 """training.ipynb: as it is stored, and executed as a whole; and what its cells call."""
 
 import ast
+import errno
 import importlib.util
 import os
 import re
@@ -8,6 +9,7 @@ import shutil
 import signal
 from pathlib import Path
 
+import gymnasium
 import nbformat
 import numpy as np
 import pytest
@@ -60,6 +62,8 @@ def check(executed):
 def test_it_is_stored_with_the_outputs_of_a_real_run():
     nbformat.validate(STORED)
     check(STORED)
+    chosen = "".join(output.text for cell in STORED.cells for output in cell.get("outputs", []) if "text" in output)
+    assert "bipedal-walker: BipedalWalker-v3, " in chosen and "quick: " not in chosen
     content = (ROOT / "training.ipynb").read_text(encoding="utf-8")
     assert len(content) < program.MOST_BYTES
     assert not re.search(r"/tmp/|/home/|/root", re.sub(r"[\w+/=]{200,}", "", content))
@@ -137,6 +141,8 @@ def test_a_preset_or_an_environment_is_chosen():
         notebook.choose("walker")
     with pytest.raises(UserError, match="gama"):
         notebook.choose("pendulum", gama=0.9)
+    with pytest.raises(UserError, match="Pendulum-v7"):
+        notebook.choose("pendulum", "Pendulum-v7")
 
 
 def test_stopped_and_called_again_it_is_the_run_that_was_not(settings, tmp_path, monkeypatch, shown, eager):
@@ -191,10 +197,59 @@ def test_other_settings_get_a_folder_of_their_own(settings, tmp_path, shown, eag
     more = notebook.train("pendulum", settings.replace(epochs=5), tmp_path)
     assert (first.name, other.name, more) == ("pendulum-seed0", "pendulum-seed0-2", first)
     assert len(learned(first)["epoch"]) == 5
-    assert notebook.place(tmp_path, first.name, settings.replace(backend="auto"))[0] == first
+    assert notebook.place(tmp_path, first.name, settings.replace(epochs=5, backend="auto"))[0] == first
     (tmp_path / "pendulum-seed0-3").mkdir()  # cut off before it wrote its settings
     free = tmp_path / "pendulum-seed0-4"
     assert notebook.place(tmp_path, first.name, settings.replace(gamma=0.6)) == (free, None)
+    assert notebook.place(tmp_path, first.name, settings) == (free, None)  # its five epochs are not these four
+
+
+def test_a_run_of_another_version_is_named(settings, tmp_path, shown, eager, capsys):
+    folder = notebook.train("pendulum", settings.replace(epochs=1), tmp_path)
+    (folder / run_folder.CONFIG).write_text('{"config": {"gama": 1}}')
+    assert notebook.place(tmp_path, folder.name, settings)[0].name == "pendulum-seed0-2"
+    assert str(folder) in capsys.readouterr().out
+
+
+def test_more_epochs_than_a_run_was_meant_for_are_told(settings, tmp_path, shown, eager, capsys):
+    notebook.train("pendulum", settings.replace(epochs=1), tmp_path)
+    assert capsys.readouterr().out == ""
+    notebook.train("pendulum", settings, tmp_path)
+    assert "was meant for 1 epochs: what is annealed goes on as if 4 had been" in capsys.readouterr().out
+
+
+def test_stopped_between_epochs_it_is_one_line_too(settings, tmp_path, monkeypatch, shown):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(notebook, "PPOAgentTrainer", interrupted)
+    with pytest.raises(StoppedError, match="stopped at once"):
+        notebook.train("pendulum", settings, tmp_path)
+
+
+def test_a_full_disk_is_one_line(settings, tmp_path, monkeypatch, shown):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(notebook, "PPOAgentTrainer", full)
+    with pytest.raises(UserError, match="No space left on device: make room first"):
+        notebook.train("pendulum", settings, tmp_path)
+
+
+def test_a_run_that_was_not_trained_to_its_end_is_not_looked_at(tmp_path):
+    for look in (notebook.compare, notebook.score, notebook.watch):
+        with pytest.raises(UserError, match="not trained to its end"):
+            look(None)
+
+
+def test_a_new_run_in_the_background_stops_the_one_before(settings, tmp_path, shown):
+    first = notebook.start("pendulum", settings.replace(epochs=100_000), tmp_path)
+    first.wait(epoch=1)
+    second = notebook.start("pendulum", settings.replace(epochs=1), tmp_path)
+    assert second.folder.name == "pendulum-seed0-2"
+    with pytest.raises(StoppedError, match="this cell begins a new run"):
+        first.wait()
+    assert len(learned(second.wait())["epoch"]) == 1
 
 
 def test_hyperparameters_change_while_it_runs(settings, tmp_path, monkeypatch, shown):
@@ -225,7 +280,7 @@ def test_stopping_a_run_in_the_background_saves_it(settings, tmp_path, monkeypat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(notebook_display.Shown, "refresh", interrupted)
-    with pytest.raises(StoppedError, match="go on with --resume"):
+    with pytest.raises(StoppedError, match="this cell begins a new run"):
         run.wait()
     assert learned(run.folder)["epoch"]
     assert (run.folder / session.CHECKPOINTS).exists()
@@ -248,6 +303,13 @@ def test_scores_and_films_of_a_run(settings, tmp_path, shown, eager):
     notebook.watch(run)
     assert shown[-1]["text/html"].count("<video") == 2
     assert re.fullmatch(r"untrained: -[\d.]+ in 20 steps, trained: -[\d.]+ in 20 steps", shown[-1]["text/plain"])
+
+
+def test_what_draws_no_pictures_is_not_filmed(settings, tmp_path, monkeypatch, shown, eager):
+    run = notebook.train("pendulum", settings.replace(epochs=1), tmp_path)
+    monkeypatch.setattr(gymnasium.envs.classic_control.PendulumEnv, "metadata", {"render_modes": []})
+    notebook.watch(run)
+    assert shown[-1]["text/plain"].startswith("not filmed: Pendulum-v1 draws no pictures")
 
 
 def test_a_film_is_small_and_in_the_page():

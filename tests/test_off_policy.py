@@ -539,6 +539,8 @@ def test_every_setting_changes_what_is_learned(name):
         ({"exploration_std": float("nan")}, "exploration_std is nan: expected a finite number, 0 or more"),
         ({"steps_per_epoch": 43}, "steps_per_epoch 43 is not divisible by num_envs 2: try --steps-per-epoch 44"),
         ({"warmup_steps": 10_000}, "warmup_steps 10000 leaves nothing to learn in 3 epochs of 42 steps"),
+        ({"exploration": "pink"}, "exploration is 'pink': expected one of "),
+        ({"epochs": 1.5}, "epochs is 1.5: expected a whole number"),
         ({"batch_size": 101}, "batch_size 101 is larger than replay_size 100: use --batch-size 100 or less"),
     ],
 )
@@ -546,6 +548,10 @@ def test_wrong_settings_are_refused_in_one_line(changes, line):
     with pytest.raises(UserError) as error:
         TINY.replace(**changes)
     assert str(error.value).startswith(line) and "\n" not in str(error.value)
+
+
+def test_a_list_is_as_good_as_a_tuple():
+    assert TINY.replace(hidden_sizes=[8, 8]) == TINY.replace(hidden_sizes=(8, 8))
 
 
 def test_presets_are_what_is_published():
