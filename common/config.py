@@ -4,8 +4,9 @@ import dataclasses
 import functools
 import math
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
+from types import UnionType
 from typing import Literal, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -337,16 +338,36 @@ def _hints(kind: type) -> dict[str, object]:
     return get_type_hints(kind)
 
 
+_KINDS = {  # what a setting may be given as, and what is said of anything else
+    bool: ((bool, np.bool_), "True or False"),
+    int: (Integral, "a whole number"),
+    float: (Real, "a number"),
+    str: (str, "a text"),
+}
+
+
 def _check_kinds(config: TrainingConfig) -> None:
-    """Raises UserError where a choice is none of those offered or a number not whole; lists become tuples."""
+    """Raises UserError where a setting is of another kind; makes it what is read back from a run folder."""
     for name, hint in _hints(type(config)).items():
-        value = getattr(config, name)
-        if get_origin(hint) is Literal and value not in get_args(hint):
+        object.__setattr__(config, name, _plain(name, hint, getattr(config, name)))
+
+
+def _plain(name: str, hint: object, value: object) -> object:
+    """A setting as Python's own number, text or tuple."""
+    if get_origin(hint) is UnionType:  # kind | None
+        return None if value is None else _plain(name, get_args(hint)[0], value)
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
             raise UserError(f"{name} is {value!r}: expected one of {', '.join(get_args(hint))}")
-        if hint is int and not isinstance(value, Integral):
-            raise UserError(f"{name} is {value!r}: expected a whole number")
-        if get_origin(hint) is tuple and isinstance(value, list):
-            object.__setattr__(config, name, tuple(value))  # equal to what is read back from a run folder
+        return value
+    if get_origin(hint) is tuple:
+        if not isinstance(value, list | tuple):
+            raise UserError(f"{name} is {value!r}: expected a tuple, one number a layer")
+        return tuple(_plain(name, get_args(hint)[0], number) for number in value)
+    kinds, expected = _KINDS[hint]
+    if not isinstance(value, kinds) or (hint is not bool and isinstance(value, bool)):
+        raise UserError(f"{name} is {value!r}: expected {expected}")
+    return hint(value)
 
 
 def _check_values(config: TrainingConfig) -> None:

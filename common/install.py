@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,7 +41,7 @@ def install_missing(envpool: bool = False, run: Callable = subprocess.run) -> No
     needed = missing(read_requirements(ROOT / "requirements.txt"))
     if needed:
         print(f"installing {', '.join(needed)} ...", flush=True)
-    if compiles_box2d() and shutil.which("swig", path=_path()) is None:
+    if compiles_box2d() and shutil.which("swig") is None:
         _pip(["swig"], run)
     if needed and _pip(needed, run):
         raise UserError(f"pip could not install {' '.join(needed)}: its lines above say why")
@@ -90,9 +91,14 @@ def compiles_box2d(distribution: Distribution = importlib.metadata.distribution)
     return any(part.name == "box2d-py" and not _met(part, distribution) for part in parts)
 
 
-def _path() -> str:
-    """Where programs are looked for, those that pip installs included."""
-    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+def _with_swig() -> dict[str, str]:
+    """The environment with SWIG itself, if pip has installed it: its wrapper fails where pip builds in isolation."""
+    swig = Path(sysconfig.get_path("platlib")) / "swig" / "data"
+    library = next((swig / "share" / "swig").glob("*"), None)
+    if library is None:
+        return dict(os.environ)
+    path = os.pathsep.join([str(swig / "bin"), os.environ.get("PATH", "")])
+    return os.environ | {"PATH": path, "SWIG_LIB": str(library)}
 
 
 def _usable_tensorflow(distribution: Distribution) -> tuple[int, int] | None:
@@ -145,7 +151,7 @@ def _pip(packages: list[str], run: Callable) -> int:
         constraints = Path(folder) / "constraints.txt"
         constraints.write_text("".join(f"{name}=={version}\n" for name, version in versions.items() if version))
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--constraint", str(constraints), *packages]
-        done = run(command, capture_output=True, text=True, env=os.environ | {"PATH": _path()})
+        done = run(command, capture_output=True, text=True, env=_with_swig())
     if done.returncode:
         print(done.stdout + done.stderr)
     return done.returncode

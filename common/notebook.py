@@ -32,7 +32,7 @@ PRESETS: dict[str, TrainingConfig] = presets.PRESETS | companions.PRESETS
 
 
 @contextlib.contextmanager
-def _one_line() -> Iterator[None]:
+def _one_line(stopped: str = "stopped: run this cell again") -> Iterator[None]:
     """The stop button and faults of the disk end a cell with one line."""
     try:
         yield
@@ -42,8 +42,7 @@ def _one_line() -> Iterator[None]:
             raise
         raise UserError(line) from None
     except KeyboardInterrupt:
-        line = "stopped at once: run this cell again; training goes on from its last checkpoint"
-        raise StoppedError(line, signal.SIGINT) from None
+        raise StoppedError(stopped, signal.SIGINT) from None
 
 
 @_one_line()
@@ -71,7 +70,7 @@ def choose(preset: str, environment: str = "", epochs: int = 0, **settings: obje
     return preset, config
 
 
-@_one_line()
+@_one_line("stopped at once: run this cell again to go on from the last checkpoint")
 def train(
     preset: str, config: TrainingConfig, runs_folder: str, label: str = "", stop_after: int | None = None
 ) -> Path:
@@ -118,8 +117,9 @@ def start(preset: str, config: PPOConfig, runs_folder: str, label: str = "") -> 
 
     One at a time: a run that an earlier call began and that still goes on is stopped first, in good order.
     """
-    while _started:
-        _started.pop().stop()
+    for run in _started:
+        run.stop()
+    _started.clear()
     _started.append(BackgroundRun(preset, config, Path(runs_folder), _name(preset, config, label)))
     return _started[-1]
 
@@ -144,6 +144,7 @@ class BackgroundRun:
         self._thread.start()
 
     @property
+    @_one_line()
     def live(self) -> LiveHyperparameters:
         """What may be changed: `run.live["clip_range"] = 0.1` holds from the next update on.
 
@@ -155,6 +156,7 @@ class BackgroundRun:
             raise UserError(f"{self.folder} is over: hyperparameters can be changed only while a run goes on")
         return self._live
 
+    @_one_line()
     def wait(self, epoch: int | None = None) -> Path:
         """Watch until an epoch is over, by default the last; the stop button ends the run in good order.
 
@@ -172,7 +174,9 @@ class BackgroundRun:
     def stop(self) -> None:
         """End it after the epoch that is under way."""
         self._screen.stop = signal.SIGINT
-        self._thread.join()
+        while self._thread.is_alive():
+            self._refresh()
+            self._thread.join(0.1)
 
     def _wait(self, enough: Callable[[], bool]) -> None:
         try:
@@ -245,7 +249,7 @@ def place(runs_folder: str | Path, name: str, config: TrainingConfig) -> tuple[P
                 print(f"left alone: {error}")
             continue
         backend = saved.backend if config.backend == "auto" else config.backend
-        if config.replace(epochs=saved.epochs, backend=backend) == saved and saved.epochs <= config.epochs:
+        if saved.epochs <= config.epochs and saved.replace(epochs=config.epochs) == config.replace(backend=backend):
             return folder, saved
 
 
@@ -269,12 +273,14 @@ def _trained(runs: tuple[Path | None, ...]) -> None:
         )
 
 
+@_one_line()
 def compare(*runs: Path | None, kind: Literal["five", "diagnostics"] = "five") -> None:
     """Several runs overlaid: the five panels, or the diagnostics of learning."""
     _trained(runs)
     show(plots.draw(kind, list(runs), (), "range"))
 
 
+@_one_line()
 def show_changes(run: Path, changed: str) -> None:
     """A hyperparameter that was changed while a run went on, the policy's spread and the reward."""
     panels = {"mean_std": "σ (half\naction ranges)", "avg_reward_orig": "Reward\nper episode"}

@@ -103,6 +103,8 @@ def read_config(folder: Path) -> tuple[str, TrainingConfig]:
         settings = content["config"]
         settings = {name: tuple(v) if isinstance(v, list) else v for name, v in settings.items()}
         return str(content["preset"]), METHODS[content.get("method", "ppo")](**settings)
+    except UserError as error:
+        raise UserError(f"{folder / CONFIG}: {error}") from None
     except FileNotFoundError:
         raise UserError(f"{folder} holds no run: expected a folder with a {CONFIG}, like runs/NAME") from None
     except (OSError, ValueError, KeyError, TypeError) as error:

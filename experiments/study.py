@@ -1,4 +1,4 @@
-"""Run a study over seeds and summarise it: python experiments/study.py walker --into again
+"""Run a study over seeds and summarise it: python experiments/study.py walker --into runs/again
 
 Every run is an ordinary one of a training program, left in FOLDER/STUDY/NAME. A study that was cut off goes on where
 it stopped: runs that have an evaluation.json are not repeated. Without --into the folder is experiments/results, where

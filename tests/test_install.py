@@ -70,7 +70,7 @@ def test_an_older_box2d_is_compiled():
 def test_swig_comes_before_what_is_compiled(monkeypatch, capsys):
     monkeypatch.setattr(install, "missing", lambda requirements: ["gymnasium[box2d]>=1.1"])
     monkeypatch.setattr(install, "compiles_box2d", lambda: True)
-    monkeypatch.setattr(install.shutil, "which", lambda program, path: None)
+    monkeypatch.setattr(install.shutil, "which", lambda program: None)
     commands = []
     install.install_missing(run=pip(0, commands))
     assert [packages for packages, _ in commands] == [["swig"], ["gymnasium[box2d]>=1.1"]]

@@ -206,9 +206,11 @@ def test_other_settings_get_a_folder_of_their_own(settings, tmp_path, shown, eag
 
 def test_a_run_of_another_version_is_named(settings, tmp_path, shown, eager, capsys):
     folder = notebook.train("pendulum", settings.replace(epochs=1), tmp_path)
-    (folder / run_folder.CONFIG).write_text('{"config": {"gama": 1}}')
-    assert notebook.place(tmp_path, folder.name, settings)[0].name == "pendulum-seed0-2"
-    assert str(folder) in capsys.readouterr().out
+    written = (folder / run_folder.CONFIG).read_text()
+    for other in (written.replace('"gamma"', '"gama"'), written.replace('"unchanged"', '"newer"')):
+        (folder / run_folder.CONFIG).write_text(other)
+        assert notebook.place(tmp_path, folder.name, settings)[0].name == "pendulum-seed0-2"
+        assert str(folder) in capsys.readouterr().out
 
 
 def test_more_epochs_than_a_run_was_meant_for_are_told(settings, tmp_path, shown, eager, capsys):

@@ -541,6 +541,12 @@ def test_every_setting_changes_what_is_learned(name):
         ({"warmup_steps": 10_000}, "warmup_steps 10000 leaves nothing to learn in 3 epochs of 42 steps"),
         ({"exploration": "pink"}, "exploration is 'pink': expected one of "),
         ({"epochs": 1.5}, "epochs is 1.5: expected a whole number"),
+        ({"epochs": True}, "epochs is True: expected a whole number"),
+        ({"max_episode_steps": 1.5}, "max_episode_steps is 1.5: expected a whole number"),
+        ({"tau": "1e-3"}, "tau is '1e-3': expected a number"),
+        ({"twin_critics": "no"}, "twin_critics is 'no': expected True or False"),
+        ({"hidden_sizes": 64}, "hidden_sizes is 64: expected a tuple"),
+        ({"hidden_sizes": (64.5,)}, "hidden_sizes is 64.5: expected a whole number"),
         ({"batch_size": 101}, "batch_size 101 is larger than replay_size 100: use --batch-size 100 or less"),
     ],
 )
@@ -550,8 +556,14 @@ def test_wrong_settings_are_refused_in_one_line(changes, line):
     assert str(error.value).startswith(line) and "\n" not in str(error.value)
 
 
-def test_a_list_is_as_good_as_a_tuple():
-    assert TINY.replace(hidden_sizes=[8, 8]) == TINY.replace(hidden_sizes=(8, 8))
+def test_settings_are_what_is_read_back(tmp_path):
+    """Lists, and NumPy's numbers."""
+    given = TINY.replace(
+        hidden_sizes=[np.int64(8), 8], seed=np.int64(3), tau=np.float32(0.5), twin_critics=np.bool_(True)
+    )
+    assert given == TINY.replace(hidden_sizes=(8, 8), seed=3, tau=0.5, twin_critics=True)
+    run_folder.write_config(tmp_path, given, "td3")
+    assert run_folder.read_config(tmp_path) == ("td3", given)
 
 
 def test_presets_are_what_is_published():

@@ -63,6 +63,7 @@ RECORDED = [  # page, file, which of its tables
     ("README.md", "benchmarks/results/faults.md", 0),
     ("README.md", "experiments/results/walker/summary.md", 0),
     ("README.md", "experiments/results/walker/summary.md", 1),
+    ("README.md", "experiments/results/entropy/summary.md", 0),
     ("README.md", "experiments/results/cartpole/summary.md", 0),
     ("README.md", "experiments/results/cartpole-minimal/summary.md", 0),
     ("README.md", "experiments/results/defaults/summary.md", 0),
