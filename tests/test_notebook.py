@@ -7,7 +7,10 @@ import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium
 import nbformat
@@ -15,7 +18,7 @@ import numpy as np
 import pytest
 from IPython.display import DisplayHandle
 
-from common import evaluation, notebook, notebook_display, recorder, run_folder, session
+from common import evaluation, install, notebook, notebook_display, recorder, run_folder, session
 from common.errors import StoppedError, UserError
 from common.results import TIMING_COLUMNS
 
@@ -99,6 +102,88 @@ def test_the_presets_it_offers_are_there():
     [form] = [cell.source for cell in STORED.cells if cell.source.startswith("# @title Choose")]
     offered = ast.literal_eval(re.search(r"^preset = .*@param (\[.*\])", form, re.MULTILINE)[1])
     assert set(offered) <= notebook.PRESETS.keys()
+
+
+def cell(title, **fields):
+    """The source of a cell with form fields filled in."""
+    [source] = [cell.source for cell in STORED.cells if cell.source.startswith(f"# @title {title}")]
+    for name, value in fields.items():
+        source, count = re.subn(rf"^{name} = .*$", f"{name} = {value!r}", source, flags=re.MULTILINE)
+        assert count == 1
+    return source
+
+
+@pytest.fixture
+def get_the_code(tmp_path, monkeypatch):
+    """Executes the first cell in a folder where nothing lies; its variables."""
+    monkeypatch.setattr(install, "install_missing", lambda envpool: None)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+
+    def run(**fields):
+        variables = {}
+        exec(cell("Get the code", **fields).replace("/content/drive", str(tmp_path)), variables)
+        return variables
+
+    return run
+
+
+@pytest.fixture
+def colab(monkeypatch):
+    """A stand-in; where Drive was mounted."""
+    mounted = []
+    module = SimpleNamespace(drive=SimpleNamespace(mount=mounted.append))
+    monkeypatch.setitem(sys.modules, "google.colab", module)
+    return mounted
+
+
+def test_the_code_may_lie_on_drive(get_the_code, colab, tmp_path):
+    (tmp_path / "MyDrive").mkdir()
+    (tmp_path / "MyDrive" / "walker").symlink_to(ROOT)
+    assert get_the_code(drive_folder="walker")["on_colab"]
+    assert Path.cwd() == ROOT and colab == [str(tmp_path)]
+    with pytest.raises(SystemExit, match=r"walkers has no PPOAgentTrainer\.py"):
+        get_the_code(drive_folder="walkers")
+
+
+def test_drive_is_colabs(get_the_code):
+    with pytest.raises(SystemExit, match="drive_folder is for Colab"):
+        get_the_code(drive_folder="walker")
+    monkey = {"os": os, "Path": Path, "on_colab": False}
+    with pytest.raises(UserError, match="is on Colab's Drive"):
+        exec(cell("Choose", runs_folder="/content/drive/MyDrive/runs"), monkey)
+
+
+def test_the_code_is_cloned_where_it_does_not_lie(get_the_code, tmp_path):
+    published = tmp_path / "published"
+    shutil.copytree(ROOT / "common", published / "common", ignore=shutil.ignore_patterns("__pycache__"))
+    (published / "PPOAgentTrainer.py").touch()
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
+        subprocess.run(["git", *who, *command], cwd=published, check=True)
+    get_the_code(REPOSITORY=f"file://{published}")
+    assert Path.cwd() == tmp_path / "empty" / "published"
+    os.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="missing cannot be cloned"):
+        get_the_code(REPOSITORY=f"file://{tmp_path}/nowhere/missing")
+
+
+@pytest.mark.parametrize("folder", ["runs", "/content/drive/MyDrive/runs"])
+def test_on_colab_runs_that_go_with_the_machine_are_said_to(folder, colab, capsys):
+    fields = {"preset": "pendulum", "runs_folder": folder, "entropy_coefficient": 0.5, "backend": "gymnasium"}
+    variables = {"os": os, "Path": Path, "on_colab": True}
+    exec(cell("Choose", **fields), variables)
+    assert (variables["config"].entropy_coefficient, variables["config"].backend) == (0.5, "gymnasium")
+    assert ("go with this machine" in capsys.readouterr().out) == (folder == "runs")
+    assert colab == ([] if folder == "runs" else ["/content/drive"])
+
+
+@pytest.mark.parametrize("preset", ["bipedal-walker-2021", "cartpole", "pendulum"])
+def test_left_alone_the_form_takes_the_presets_own(preset):
+    variables = {"os": os, "Path": Path, "on_colab": False}
+    exec(cell("Choose", preset=preset), variables)
+    assert variables["config"] == notebook.PRESETS[preset]
 
 
 @pytest.mark.notebook
