@@ -21,7 +21,7 @@ class Arguments:
     run: Annotated[Path, tyro.conf.Positional]
     """Run folder, like runs/NAME."""
     weights: WhichWeights = "best"
-    """The best epoch's agent or the last one's."""
+    """The agent the run ended with, by default the best epoch's, or that of the last checkpoint."""
     episodes: int = 100
     """Episodes, deterministic and sampled each; 0 for none."""
     video: bool = True

@@ -221,7 +221,7 @@ class _Arguments:
     run: Annotated[Path, tyro.conf.Positional]
     """Run folder, like runs/NAME."""
     weights: WhichWeights = "best"
-    """The best epoch's agent or the last one's."""
+    """The agent the run ended with, by default the best epoch's, or that of the last checkpoint."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["--output"])] = None
     """Folder to write to; None takes RUN/export."""
 

@@ -49,10 +49,10 @@ def install_missing(envpool: bool = False, run: Callable = subprocess.run) -> No
         pool = missing([r for r in read_requirements(ROOT / "requirements" / "fast.txt") if r.name == "envpool"])
         if pool:
             print("installing EnvPool, a large download ...", flush=True)
-        if pool and _pip(pool, run):
-            print("EnvPool cannot be installed here: Gymnasium steps the environments, at a sixth of the speed")
-        else:
-            needed += pool
+            if _pip(pool, run):
+                print("EnvPool cannot be installed here: Gymnasium steps the environments, at a sixth of the speed")
+            else:
+                needed += pool
     importlib.invalidate_caches()
     print(f"installed {', '.join(needed)}" if needed else "everything is installed")
 

@@ -28,7 +28,7 @@ def new_agent(config: TrainingConfig) -> Agent | DDPGAgent:
 
 
 def load_agent(run: Path, weights: WhichWeights) -> tuple[Agent | DDPGAgent, TrainingConfig]:
-    """The best epoch's agent of a run or the last one's, and the run's settings.
+    """The agent that a run ended with ("best") or that of its last checkpoint, and the run's settings.
 
     Raises:
         UserError: there is no run, its environment cannot be made, or its weights are missing or damaged.

@@ -100,9 +100,7 @@ def read_config(folder: Path) -> tuple[str, TrainingConfig]:
     """
     try:
         content = json.loads((folder / CONFIG).read_text())
-        settings = content["config"]
-        settings = {name: tuple(v) if isinstance(v, list) else v for name, v in settings.items()}
-        return str(content["preset"]), METHODS[content.get("method", "ppo")](**settings)
+        return str(content["preset"]), METHODS[content.get("method", "ppo")](**content["config"])
     except UserError as error:
         raise UserError(f"{folder / CONFIG}: {error}") from None
     except FileNotFoundError:

@@ -36,7 +36,7 @@ def execute(folder: Path, quick: bool, seconds_a_cell: int = 3600) -> nbformat.N
 
     Args:
         folder: becomes the copy; runs are left in it.
-        quick: a minute instead of ten or more.
+        quick: two or three minutes instead of ten or more.
         seconds_a_cell: after which a cell counts as hanging.
 
     Raises:
@@ -84,7 +84,7 @@ class Arguments:
     """Execute training.ipynb and store it with its outputs, or set its public address."""
 
     quick: bool = False
-    """Few epochs of the pendulum: a minute instead of ten or more."""
+    """Few epochs of the pendulum: two or three minutes instead of ten or more."""
     address: str | None = None
     """Set where the code lies, https://github.com/OWNER/NAME, in notebook and README; nothing is executed."""
 

@@ -343,6 +343,7 @@ def walker(tmp_path_factory):
     [
         (OSError(errno.ENOSPC, "No space left on device"), "No space left on device: make room first"),
         (PermissionError(errno.EACCES, "Permission denied", "a/b"), "Permission denied, a/b: choose a folder"),
+        (OSError(errno.ENOTCONN, "Not connected", "a"), "Not connected, a: see that its disk is connected"),
         (IsADirectoryError(errno.EISDIR, "Is a directory", "a.tmp", None, "a"), "Is a directory, a: choose another"),
     ],
 )

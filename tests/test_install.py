@@ -76,6 +76,23 @@ def test_swig_comes_before_what_is_compiled(monkeypatch, capsys):
     assert [packages for packages, _ in commands] == [["swig"], ["gymnasium[box2d]>=1.1"]]
 
 
+def test_pip_finds_swig_itself_and_not_its_wrapper(tmp_path, monkeypatch):
+    monkeypatch.setattr(install.sysconfig, "get_path", lambda name: str(tmp_path))
+    environments = []
+
+    def run(command, env, **_):
+        environments.append(env)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    install._pip(["x"], run)
+    library = tmp_path / "swig" / "data" / "share" / "swig" / "4.3"
+    library.mkdir(parents=True)
+    install._pip(["x"], run)
+    without, with_swig = environments
+    assert "SWIG_LIB" not in without and with_swig["SWIG_LIB"] == str(library)
+    assert with_swig["PATH"] == f"{tmp_path / 'swig' / 'data' / 'bin'}:{without['PATH']}"
+
+
 def test_a_recent_tensorflow_stays_and_its_companions_fit_it():
     assert "tf-keras~=2.19.0" in missing(tf_keras=None)
     assert "tf-keras~=2.19.0" in missing(tf_keras=("2.18.0", []))

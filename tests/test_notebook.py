@@ -92,8 +92,9 @@ def test_one_address_for_badges_and_clone(tmp_path, monkeypatch):
     for name in ("NOTEBOOK", "README"):
         copy = shutil.copy(getattr(program, name), tmp_path)
         monkeypatch.setattr(program, name, Path(copy))
-    program.set_address("https://github.com/some-one/a.name")
-    assert addresses() == {"some-one/a.name"}
+    for address in ("https://github.com/some-one/a.name", "https://github.com/some-one/another.git"):
+        program.set_address(address)
+        assert addresses() == {address.removeprefix("https://github.com/").removesuffix(".git")}
     with pytest.raises(UserError, match="no address of a repository"):
         program.set_address("https://example.org/a")
 
@@ -150,9 +151,8 @@ def test_the_code_may_lie_on_drive(get_the_code, colab, tmp_path):
 def test_drive_is_colabs(get_the_code):
     with pytest.raises(SystemExit, match="drive_folder is for Colab"):
         get_the_code(drive_folder="walker")
-    monkey = {"os": os, "Path": Path, "on_colab": False}
     with pytest.raises(UserError, match="is on Colab's Drive"):
-        exec(cell("Choose", runs_folder="/content/drive/MyDrive/runs"), monkey)
+        exec(cell("Choose", runs_folder="/content/drive/MyDrive/runs"), {"os": os, "Path": Path, "on_colab": False})
 
 
 def test_the_code_is_cloned_where_it_does_not_lie(get_the_code, tmp_path):
