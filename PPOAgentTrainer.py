@@ -19,10 +19,10 @@ from Agent import UPDATE_METRICS, Agent
 from common import checkpoint, funcs, session
 from common.command_line import one_line_errors, parse
 from common.config import PPOConfig
+from common.environment import look_up
 from common.errors import DivergedError
 from common.experience import Experience
 from common.hyperparameters import Hyperparameters, LiveHyperparameters
-from common.make_env import make_env
 from common.networks import MAX_STD
 from common.presets import PRESETS, preset_for
 from common.records import Batch, Timing
@@ -51,14 +51,15 @@ class PPOAgentTrainer:
 
     def __init__(self, config: PPOConfig, name: str = "ppo", description: str = "") -> None:
         self.name, self.description = name, description
-        env = make_env(config.env, config.max_episode_steps)  # told apart before anything is built
-        self.config = config = config.replace(backend=resolve_backend(config.backend, config.env, env))
+        # A bad environment fails here, before any network is built.
+        self.environment = environment = look_up(config.env, config.max_episode_steps)
+        self.config = config = config.replace(backend=resolve_backend(config.backend, environment))
         agent_seed, environment_seed, shuffle_seed, validation_seed = config.seeds()
-        self.agent = Agent(env.observation_space, env.action_space, config, agent_seed)
-        env.close()
+        self.agent = Agent(environment.observation_space, environment.action_space, config, agent_seed)
         self.warn: Callable[[str], None] = print
         self.experience = Experience(
             config,
+            environment,
             self.agent.action_map,
             environment_seed,
             lambda line: self.warn(line),
@@ -66,7 +67,7 @@ class PPOAgentTrainer:
             config.updates_per_epoch,
         )
         self._shuffle = np.random.default_rng(shuffle_seed)
-        self._judge = Judge(config, self.agent, validation_seed)
+        self._judge = Judge(config, environment, self.agent, validation_seed)
         self.reward_statistics = funcs.RunningStatistics()
         self.advantage_statistics = funcs.RunningStatistics()
         self.live = LiveHyperparameters(config)

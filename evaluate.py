@@ -35,15 +35,15 @@ def main() -> None:
         arguments = parse_settings(Arguments)
         if arguments.episodes < 0:
             raise UserError(f"episodes is {arguments.episodes}: expected 0 or more")
-        agent, config = load_agent(arguments.run, arguments.weights)
-        behaviour, where = agent.behaviour(), (config.env, config.max_episode_steps)
+        agent, _, environment = load_agent(arguments.run, arguments.weights)
+        behaviour = agent.behaviour()
         if arguments.episodes:
             print(f"evaluating {arguments.episodes} episodes, deterministic and sampled ...", flush=True)
-            summaries = evaluation.evaluate_both(behaviour, agent.action_map, *where, arguments.episodes)
+            summaries = evaluation.evaluate_both(behaviour, agent.action_map, environment, arguments.episodes)
             run_folder.write_json(arguments.run / run_folder.EVALUATION, summaries)
             print("unshaped reward: " + evaluation_line(summaries))
         if arguments.video:
-            print(evaluation.film_into(arguments.run, behaviour, agent.action_map, *where, arguments.gif)[0])
+            print(evaluation.film_into(arguments.run, behaviour, agent.action_map, environment, arguments.gif)[0])
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ import gymnasium
 import numpy as np
 
 from common import atari
+from common.environment import Environment
 from common.errors import UserError
-from common.make_env import make_env
 
 
 class Step(NamedTuple):
@@ -138,11 +138,11 @@ class GymnasiumGroup:
     depends on the world it had before.
     """
 
-    def __init__(self, env_id: str, num_envs: int, max_episode_steps: int | None) -> None:
+    def __init__(self, environment: Environment, num_envs: int) -> None:
         self.num_envs = num_envs
         self.faults: list[Fault] = []
-        self._env_id = env_id
-        self._makers = [functools.partial(make_env, env_id, max_episode_steps)] * num_envs
+        self._env_id = environment.id
+        self._makers = [environment.make] * num_envs
         self._envs: BoxVectorEnv | None = None
         self._actions: np.ndarray | None = None
 
@@ -175,14 +175,14 @@ class EnvPoolGroup:
     an epoch (LOG.md). `tests/test_rollout.py` holds both ways together.
     """
 
-    def __init__(self, env_id: str, num_envs: int, max_episode_steps: int | None, num_threads: int) -> None:
+    def __init__(self, environment: Environment, num_envs: int, num_threads: int) -> None:
         self.num_envs = num_envs
         self.faults: list[Fault] = []  # compiled environments raise nothing
         self._ids = np.arange(num_envs, dtype=np.int32)
         self._options = {"env_type": "gymnasium", "num_envs": num_envs, "num_threads": num_threads}
-        if max_episode_steps is not None:
-            self._options["max_episode_steps"] = max_episode_steps
-        self._env_id = env_id
+        if environment.max_episode_steps is not None:  # EnvPool's own are not always Gymnasium's
+            self._options["max_episode_steps"] = environment.max_episode_steps
+        self._env_id = environment.gymnasium_id
         self._pool = None
 
     def reset(self, seed: int | None) -> np.ndarray:
@@ -220,15 +220,15 @@ class AleGroup:
     limit ends a game the newest frame is the maximum of that step's third frame and the step before.
     """
 
-    def __init__(self, game: str, num_envs: int, max_episode_steps: int | None, num_threads: int) -> None:
+    def __init__(self, environment: Environment, num_envs: int, num_threads: int) -> None:
         from ale_py import AtariVectorEnv
 
         self.num_envs = num_envs
         self.faults: list[Fault] = []  # compiled environments raise nothing
-        self._make, self._rom = AtariVectorEnv, gymnasium.spec(game).kwargs["game"]
+        self._make, self._rom = AtariVectorEnv, gymnasium.spec(environment.atari_game).kwargs["game"]
         self._options = {
             "num_threads": num_threads,
-            "max_num_frames_per_episode": atari.FRAMES_A_STEP * (max_episode_steps or atari.STEP_LIMIT),
+            "max_num_frames_per_episode": atari.FRAMES_A_STEP * environment.max_episode_steps,
             "repeat_action_probability": 0.0,
             "img_height": atari.SIZE,
             "img_width": atari.SIZE,
@@ -289,11 +289,11 @@ class ProcessGroup:
     of them are built anew.
     """
 
-    def __init__(self, env_id: str, num_envs: int, max_episode_steps: int | None, time_limit: float = 60.0) -> None:
+    def __init__(self, environment: Environment, num_envs: int, time_limit: float = 60.0) -> None:
         self.num_envs = num_envs
         self.faults: list[Fault] = []
-        self._env_id, self._time_limit = env_id, time_limit
-        self._makers = [functools.partial(_make_in_process, env_id, max_episode_steps)] * num_envs
+        self._env_id, self._time_limit = environment.id, time_limit
+        self._makers = [functools.partial(_make_in_process, environment)] * num_envs
         self._envs: gymnasium.vector.AsyncVectorEnv | None = None
 
     def reset(self, seed: int | None) -> np.ndarray:
@@ -371,12 +371,12 @@ class ProcessGroup:
             self._kill()
 
 
-def _make_in_process(env_id: str, max_episode_steps: int | None) -> gymnasium.Env:
-    """`make_env`; a worker process leaves Ctrl-C and SIGTERM to the process that trains."""
+def _make_in_process(environment: Environment) -> gymnasium.Env:
+    """`Environment.make`; a worker process leaves Ctrl-C and SIGTERM to the process that trains."""
     if multiprocessing.parent_process() is not None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    return make_env(env_id, max_episode_steps)
+    return environment.make()
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import gymnasium
 
 from common import reward_designs
 from common.config import TrainingConfig
-from common.make_env import step_limit
+from common.environment import Environment
 from common.reward_designs import RewardDesign
 
 
@@ -101,10 +101,10 @@ class FallPenaltyReward(ShapedReward):
         super().__init__(env, reward_designs.FallPenalty(fall_reward, success, failure))
 
 
-def reward_design(config: TrainingConfig) -> RewardDesign:
+def reward_design(config: TrainingConfig, environment: Environment) -> RewardDesign:
     """The design a config names, with the original's numbers; lasting to the limit means the limit in force."""
     if config.reward_design == "lasted_to_limit":
-        limit = step_limit(config.env, config.max_episode_steps)
+        limit = environment.max_episode_steps
         return reward_designs.LastedToLimit() if limit is None else reward_designs.LastedToLimit(max_steps=limit)
     designs: dict[str, RewardDesign] = {
         "unchanged": reward_designs.Unchanged(),

@@ -1,6 +1,5 @@
 """Evaluation apart from training: Gymnasium's own unshaped environment, seeds of its own, nothing learned."""
 
-import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +9,8 @@ from PIL import Image
 
 from common import run_folder
 from common.behaviour import NormalBehaviour
+from common.environment import Environment
 from common.errors import UserError
-from common.make_env import make_env
 from common.spaces import ActionMap
 
 GIF_FRAMES_PER_SECOND = 30
@@ -52,8 +51,7 @@ class Evaluation:
 def evaluate(
     behaviour: NormalBehaviour,
     action_map: ActionMap,
-    env_id: str,
-    max_episode_steps: int | None,
+    environment: Environment,
     episodes: int,
     deterministic: bool,
     seed: int = EVALUATION_SEED,
@@ -63,7 +61,7 @@ def evaluate(
     Episode i starts from seed + i and is stepped until it ends, so short episodes weigh no more than
     long ones. No generator of training is touched.
     """
-    envs = [make_env(env_id, max_episode_steps) for _ in range(episodes)]
+    envs = [environment.make() for _ in range(episodes)]
     observations = np.stack([env.reset(seed=seed + i)[0] for i, env in enumerate(envs)])  # [E, *shape]
     noise = np.random.default_rng(seed)
     returns, lengths = np.zeros(episodes), np.zeros(episodes, dtype=np.int64)  # [E], [E]
@@ -85,11 +83,11 @@ def evaluate(
 
 
 def evaluate_both(
-    behaviour: NormalBehaviour, action_map: ActionMap, env_id: str, max_episode_steps: int | None, episodes: int
+    behaviour: NormalBehaviour, action_map: ActionMap, environment: Environment, episodes: int
 ) -> dict[str, dict[str, object]]:
     """Summaries of a deterministic and a sampled evaluation."""
     return {
-        kind: evaluate(behaviour, action_map, env_id, max_episode_steps, episodes, kind == "deterministic").summary()
+        kind: evaluate(behaviour, action_map, environment, episodes, kind == "deterministic").summary()
         for kind in ("deterministic", "sampled")
     }
 
@@ -97,8 +95,7 @@ def evaluate_both(
 def film(
     behaviour: NormalBehaviour,
     action_map: ActionMap,
-    env_id: str,
-    max_episode_steps: int | None,
+    environment: Environment,
     seed: int = EVALUATION_SEED,
 ) -> tuple[list[np.ndarray], float, int]:
     """One deterministic episode as frames [H, W, 3] uint8, its score, and its frames per second.
@@ -106,11 +103,9 @@ def film(
     Raises:
         UserError: the environment draws no pictures.
     """
-    with contextlib.closing(make_env(env_id, max_episode_steps)) as env:
-        modes = env.metadata.get("render_modes", ())
-    if "rgb_array" not in modes:
-        raise UserError(f"{env_id} draws no pictures (render mode rgb_array): it can be trained, not filmed")
-    env = make_env(env_id, max_episode_steps, render_mode="rgb_array")
+    if "rgb_array" not in environment.render_modes:
+        raise UserError(f"{environment.id} draws no pictures (render mode rgb_array): it can be trained, not filmed")
+    env = environment.make(render_mode="rgb_array")
     observation, _ = env.reset(seed=seed)
     frames, score, over = [env.render()], 0.0, False
     while not over:
@@ -156,13 +151,12 @@ def film_into(
     folder: Path,
     behaviour: NormalBehaviour,
     action_map: ActionMap,
-    env_id: str,
-    max_episode_steps: int | None,
+    environment: Environment,
     gif: bool = False,
 ) -> tuple[str, tuple[list[np.ndarray], int] | None]:
     """Film an episode into a run folder; returns a line that says what came of it, and its frames with their rate."""
     try:
-        frames, score, fps = film(behaviour, action_map, env_id, max_episode_steps)
+        frames, score, fps = film(behaviour, action_map, environment)
     except UserError as error:
         return f"not filmed: {error}", None
     path = (folder / run_folder.VIDEO).with_suffix(".gif" if gif else ".mp4")

@@ -7,8 +7,8 @@ import numpy as np
 from common import atari, checkpoint, funcs
 from common.config import TrainingConfig
 from common.env_wrappers import reward_design
+from common.environment import Environment
 from common.errors import NotFiniteError
-from common.make_env import step_limit
 from common.records import Episodes, Timing, Trajectory
 from common.rollout import Behaviour, Collector, OnRows, ShapeNoise
 from common.spaces import ActionMap
@@ -33,6 +33,7 @@ class Experience:
     def __init__(
         self,
         config: TrainingConfig,
+        environment: Environment,
         action_map: ActionMap,
         seed: int,
         warn: Callable[[str], None] = print,
@@ -41,12 +42,12 @@ class Experience:
     ) -> None:
         self._config, self._warn, self._restart_each_epoch = config, warn, restart_each_epoch
         steps = config.steps_per_epoch // config.num_envs  # of an epoch in each environment
-        self.envs = make_vector_env(config.env, config.num_envs, config.max_episode_steps, config.backend)
+        self.envs = make_vector_env(environment, config.num_envs, config.backend)
         self.collector = Collector(
             self.envs, action_map, steps // collections_per_epoch, seed, config.environment_restarts, warn
         )
-        self._restart_every = config.restart_environments_every or default_restart_interval(config, steps)
-        self._reward_design = reward_design(config)
+        self._restart_every = config.restart_environments_every or default_restart_interval(environment, steps)
+        self._reward_design = reward_design(config, environment)
         self._running_returns = np.zeros((2, config.num_envs))  # [2, N] of unfinished episodes
         self._recent = np.zeros((2, 0))  # [2, ≤ score_window] unshaped returns and steps of the last that ended
         self._total_episodes = 0  # ended since training began
@@ -203,13 +204,13 @@ class Experience:
         self.envs.close()
 
 
-def default_restart_interval(config: TrainingConfig, steps: int) -> int:
+def default_restart_interval(environment: Environment, steps: int) -> int:
     """Epochs that hold ten episodes of full length in each environment, and ten epochs at least.
 
     A resumed run repeats the steps since the last restart, so the interval bounds the wait; ten
     episodes keep the share that is cut small.
     """
-    limit = step_limit(config.env, config.max_episode_steps) or 1000
-    if atari.game_id(config.env) is not None:
+    limit = environment.max_episode_steps or 1000
+    if environment.atari_game is not None:
         limit = min(limit, atari.LONG_GAME)
     return max(10, -(-10 * limit // steps))

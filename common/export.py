@@ -229,7 +229,7 @@ class _Arguments:
 def main() -> None:
     with one_line_errors():
         arguments = parse_settings(_Arguments, prog="python -m common.export")
-        agent, config = load_agent(arguments.run, arguments.weights)
+        agent, config, _ = load_agent(arguments.run, arguments.weights)
         if agent.sees_images:
             raise UserError(f"{config.env} shows images: export takes policies whose observations are numbers")
         for file in export(agent, arguments.out or arguments.run / "export"):

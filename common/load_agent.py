@@ -6,7 +6,7 @@ from typing import Literal
 from Agent import Agent
 from common import run_folder
 from common.config import TrainingConfig
-from common.make_env import make_env
+from common.environment import Environment, look_up
 from common.off_policy_config import OffPolicyConfig
 from companions.DDPGAgent import DDPGAgent
 from companions.OffPolicyAgentTrainer import make_agent as make_off_policy_agent
@@ -14,26 +14,20 @@ from companions.OffPolicyAgentTrainer import make_agent as make_off_policy_agent
 WhichWeights = Literal["best", "last"]
 
 
-def new_agent(config: TrainingConfig) -> Agent | DDPGAgent:
-    """The agent that a run of these settings begins with.
-
-    Raises:
-        UserError: its environment cannot be made.
-    """
-    env = make_env(config.env, config.max_episode_steps)
+def new_agent(config: TrainingConfig, environment: Environment) -> Agent | DDPGAgent:
+    """The agent that a run of these settings begins with."""
     make = make_off_policy_agent if isinstance(config, OffPolicyConfig) else Agent
-    agent = make(env.observation_space, env.action_space, config, config.seeds()[0])
-    env.close()
-    return agent
+    return make(environment.observation_space, environment.action_space, config, config.seeds()[0])
 
 
-def load_agent(run: Path, weights: WhichWeights) -> tuple[Agent | DDPGAgent, TrainingConfig]:
-    """The agent that a run ended with ("best") or that of its last checkpoint, and the run's settings.
+def load_agent(run: Path, weights: WhichWeights) -> tuple[Agent | DDPGAgent, TrainingConfig, Environment]:
+    """The agent that a run ended with ("best") or that of its last checkpoint, the run's settings and environment.
 
     Raises:
         UserError: there is no run, its environment cannot be made, or its weights are missing or damaged.
     """
     _, config = run_folder.read_config(run)
-    agent = new_agent(config)
+    environment = look_up(config.env, config.max_episode_steps)
+    agent = new_agent(config, environment)
     agent.read_weights(run / (run_folder.BEST_AGENT if weights == "best" else run_folder.WEIGHTS))
-    return agent, config
+    return agent, config, environment

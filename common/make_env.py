@@ -52,10 +52,3 @@ def _make(env_id: str, max_episode_steps: int | None, render_mode: str | None) -
         return atari.make_atari(game, max_episode_steps, render_mode)
     rendering = {} if render_mode is None else {"render_mode": render_mode}  # not every one takes it
     return gymnasium.make(env_id, max_episode_steps=max_episode_steps, disable_env_checker=True, **rendering)
-
-
-def step_limit(env_id: str, max_episode_steps: int | None) -> int | None:
-    """The limit in force: the one asked for, else the environment's own, else None."""
-    if max_episode_steps is not None:
-        return max_episode_steps
-    return atari.STEP_LIMIT if atari.game_id(env_id) is not None else gymnasium.spec(env_id).max_episode_steps

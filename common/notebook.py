@@ -18,10 +18,10 @@ from IPython import get_ipython
 from common import evaluation, notebook_display, plots, presets, run_folder, session
 from common.command_line import file_fault
 from common.config import PPOConfig, RunOptions, TrainingConfig
+from common.environment import Environment, look_up
 from common.errors import StoppedError, UserError
 from common.hyperparameters import LiveHyperparameters
 from common.load_agent import load_agent, new_agent
-from common.make_env import make_env
 from common.notebook_display import Quiet, Shown, put, show
 from common.off_policy_config import OffPolicyConfig
 from companions import presets as companions
@@ -66,7 +66,7 @@ def choose(preset: str, environment: str = "", epochs: int = 0, **settings: obje
         config = PRESETS[preset].replace(**settings, **({"epochs": epochs} if epochs else {}))
     except TypeError as error:
         raise UserError(f"{preset}: {error}") from None
-    make_env(config.env, config.max_episode_steps).close()
+    look_up(config.env, config.max_episode_steps)
     return preset, config
 
 
@@ -296,18 +296,18 @@ def score(*runs: Path | None, episodes: int = 100) -> None:
     _trained(runs)
     shown = put({"text/plain": f"untrained: playing {episodes} episodes twice ..."})
     _, config = run_folder.read_config(runs[0])
-    rows = {"untrained": _evaluate(new_agent(config), config, episodes)}
+    environment = look_up(config.env, config.max_episode_steps)
+    rows = {"untrained": _evaluate(new_agent(config, environment), environment, episodes)}
     for run in dict.fromkeys(runs):
         shown.update({"text/plain": f"{run.name}: playing {episodes} episodes twice ..."}, raw=True)
-        agent, config = load_agent(run, "best")
-        rows[run.name] = _evaluate(agent, config, episodes)
+        agent, _, environment = load_agent(run, "best")
+        rows[run.name] = _evaluate(agent, environment, episodes)
         run_folder.write_json(run / run_folder.EVALUATION, rows[run.name])
     shown.update(notebook_display.table(rows), raw=True)
 
 
-def _evaluate(agent: session.Agent, config: TrainingConfig, episodes: int) -> dict[str, dict[str, object]]:
-    where = (config.env, config.max_episode_steps)
-    return evaluation.evaluate_both(agent.behaviour(), agent.action_map, *where, episodes)
+def _evaluate(agent: session.Agent, environment: Environment, episodes: int) -> dict[str, dict[str, object]]:
+    return evaluation.evaluate_both(agent.behaviour(), agent.action_map, environment, episodes)
 
 
 @_one_line()
@@ -315,12 +315,11 @@ def watch(run: Path | None) -> None:
     """The same episode by the untrained agent and by a run's best one, side by side, if the environment draws it."""
     _trained((run,))
     shown = put({"text/plain": "filming ..."})
-    trained, config = load_agent(run, "best")
+    trained, config, environment = load_agent(run, "best")
     films = {}
-    for caption, agent in (("untrained", new_agent(config)), ("trained", trained)):
-        where = (config.env, config.max_episode_steps)
+    for caption, agent in (("untrained", new_agent(config, environment)), ("trained", trained)):
         try:
-            frames, reward, fps = evaluation.film(agent.behaviour(), agent.action_map, *where)
+            frames, reward, fps = evaluation.film(agent.behaviour(), agent.action_map, environment)
         except UserError as error:
             shown.update({"text/plain": f"not filmed: {error}"}, raw=True)
             return

@@ -144,7 +144,7 @@ def _arms(curves: dict[str, Curves]) -> dict[str, list[Curves]]:
 def _policy(run: Path) -> Figure:
     from common import load_agent, policy_figure  # TensorFlow, which the other kinds do without
 
-    agent, config = load_agent.load_agent(run, "best")
+    agent, config, _ = load_agent.load_agent(run, "best")
     return policy_figure.policy_view(agent, policy_figure.grid_for(config.env, agent))
 
 

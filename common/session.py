@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 from common import checkpoint, evaluation, run_folder
 from common.board import Board
 from common.config import RunOptions, TrainingConfig
+from common.environment import Environment
 from common.errors import DivergedError, NotFiniteError, StoppedError, UserError
 from common.hyperparameters import LiveHyperparameters
 from common.recorder import Recorder, Terminal, evaluation_line
@@ -44,6 +45,7 @@ class Trainer(Protocol):
     name: str
     config: TrainingConfig
     agent: Agent
+    environment: Environment
     epoch: int
     results: list[EpochResult]
     result_type: type[EpochResult]
@@ -206,18 +208,17 @@ def _score_and_film(
         if board is not None:
             board.scores("final", summaries, config.epochs)  # of the agent that was adopted
     if options.video:
-        where = (config.env, config.max_episode_steps)
-        line, film = evaluation.film_into(folder, agent.behaviour(), agent.action_map, *where, options.gif)
+        line, film = evaluation.film_into(
+            folder, agent.behaviour(), agent.action_map, trainer.environment, options.gif
+        )
         screen.say(line)
         if board is not None and film is not None:
             board.film(*evaluation.beginning(*film, seconds=FILM_SECONDS, fps=FILM_FPS), config.epochs)
 
 
 def _evaluate(trainer: Trainer, episodes: int) -> dict[str, dict[str, object]]:
-    agent, config = trainer.agent, trainer.config
-    return evaluation.evaluate_both(
-        agent.behaviour(), agent.action_map, config.env, config.max_episode_steps, episodes
-    )
+    agent = trainer.agent
+    return evaluation.evaluate_both(agent.behaviour(), agent.action_map, trainer.environment, episodes)
 
 
 class _Saver:

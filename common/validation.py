@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from common.config import TrainingConfig
+from common.environment import Environment
 from common.records import Timing
 from common.rollout import Behaviour
 from common.spaces import ActionMap
@@ -33,8 +34,8 @@ class Judge:
         seed: of the validations, which play the same episodes each time.
     """
 
-    def __init__(self, config: TrainingConfig, agent: Agent, seed: int) -> None:
-        self._config, self._agent, self._seed = config, agent, seed
+    def __init__(self, config: TrainingConfig, environment: Environment, agent: Agent, seed: int) -> None:
+        self._config, self._environment, self._agent, self._seed = config, environment, agent, seed
 
     def __call__(self, scores: dict[str, float], epoch: int, last: int, timing: Timing) -> dict[str, float]:
         """The columns of `EpochResult` that come of it, those of `scores` and `timing` included.
@@ -67,7 +68,7 @@ class Judge:
         config, episodes = self._config, self._config.validation_episodes
         groups = -(-episodes // 25)  # small enough that few environments wait for their group's longest episode
         backend = "gymnasium" if config.backend == "processes" else config.backend  # not a process an episode
-        envs = make_vector_env(config.env, episodes, config.max_episode_steps, backend, groups)
+        envs = make_vector_env(self._environment, episodes, backend, groups)
         try:
             return validate(self._agent.behaviour(), self._agent.action_map, envs, self._seed)
         finally:

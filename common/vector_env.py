@@ -7,8 +7,8 @@ import numpy as np
 
 from common import atari
 from common.env_groups import AleGroup, EnvPoolGroup, Group, GymnasiumGroup, ProcessGroup
+from common.environment import Environment
 from common.errors import UserError
-from common.make_env import step_limit
 
 
 class VectorEnv:
@@ -38,23 +38,22 @@ def own_observations(observations: np.ndarray) -> np.ndarray:
     return np.array(observations, np.uint8 if image else np.float32)
 
 
-def resolve_backend(backend: str, env_id: str, env: gymnasium.Env) -> str:
+def resolve_backend(backend: str, environment: Environment) -> str:
     """What "auto" stands for: "ale" for Atari, "envpool" for what EnvPool carries, where those are installed.
 
     Else it is "gymnasium".
 
-    Args:
-        env: one of them; EnvPool's observations are taken as they are, so they must need no flattening.
+    EnvPool's observations are taken as they are, so they must need no flattening.
 
     Raises:
         UserError: the backend that was asked for by name is missing, or does not carry the environment.
     """
     if backend in ("gymnasium", "processes"):
         return backend
-    if atari.game_id(env_id) is not None:
-        return _resolve_atari(backend, env_id)
+    if environment.atari_game is not None:
+        return _resolve_atari(backend, environment.id)
     if backend == "ale":
-        raise UserError(f"backend ale steps Atari games, and {env_id} is none: use --backend auto")
+        raise UserError(f"backend ale steps Atari games, and {environment.id} is none: use --backend auto")
     try:
         import envpool
     except ImportError:
@@ -63,13 +62,13 @@ def resolve_backend(backend: str, env_id: str, env: gymnasium.Env) -> str:
         raise UserError(
             "EnvPool is not installed: run 'pip install -r requirements/fast.txt' or use --backend gymnasium"
         ) from None
-    space = env.unwrapped.observation_space
+    space = environment.native_observation_space
     flat = isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1
-    if env_id in envpool.list_all_envs() and flat:
+    if environment.gymnasium_id in envpool.list_all_envs() and flat:
         return "envpool"
     if backend == "auto":
         return "gymnasium"
-    raise UserError(f"EnvPool does not carry {env_id}, or not with flat observations: use --backend gymnasium")
+    raise UserError(f"EnvPool does not carry {environment.id}, or not with flat observations: use --backend gymnasium")
 
 
 def _resolve_atari(backend: str, env_id: str) -> str:
@@ -82,9 +81,7 @@ def _resolve_atari(backend: str, env_id: str) -> str:
     raise UserError(f"{env_id}: this ale-py has no vector environment: use --backend gymnasium")
 
 
-def make_vector_env(
-    env_id: str, num_envs: int, max_episode_steps: int | None, backend: str, groups: int | None = None
-) -> VectorEnv:
+def make_vector_env(environment: Environment, num_envs: int, backend: str, groups: int | None = None) -> VectorEnv:
     """`num_envs` environments.
 
     Args:
@@ -97,12 +94,10 @@ def make_vector_env(
         groups = 1 if backend in ("gymnasium", "ale") else 2
     sizes = [len(part) for part in np.array_split(np.arange(num_envs), min(groups, num_envs))]
     if backend == "gymnasium":
-        return VectorEnv([GymnasiumGroup(env_id, size, max_episode_steps) for size in sizes])
+        return VectorEnv([GymnasiumGroup(environment, size) for size in sizes])
     if backend == "processes":
-        return VectorEnv([ProcessGroup(env_id, size, max_episode_steps) for size in sizes])
-    max_episode_steps = step_limit(env_id, max_episode_steps)  # EnvPool's own are not always Gymnasium's
+        return VectorEnv([ProcessGroup(environment, size) for size in sizes])
     threads = max(1, (os.cpu_count() or 1) // len(sizes))
     if backend == "ale":
-        game = atari.game_id(env_id)
-        return VectorEnv([AleGroup(game, size, max_episode_steps, min(threads, size)) for size in sizes])
-    return VectorEnv([EnvPoolGroup(env_id, size, max_episode_steps, min(threads, size)) for size in sizes])
+        return VectorEnv([AleGroup(environment, size, min(threads, size)) for size in sizes])
+    return VectorEnv([EnvPoolGroup(environment, size, min(threads, size)) for size in sizes])

@@ -19,9 +19,9 @@ import numpy as np
 from common import checkpoint, funcs, session
 from common.behaviour import DeterministicBehaviour
 from common.command_line import one_line_errors, parse
+from common.environment import look_up
 from common.errors import DivergedError
 from common.experience import Experience
-from common.make_env import make_env
 from common.off_policy_config import OffPolicyConfig
 from common.records import Timing, Trajectory, Transitions
 from common.replay import ReplayBuffer
@@ -78,17 +78,19 @@ class OffPolicyAgentTrainer:
 
     def __init__(self, config: OffPolicyConfig, name: str = "td3", description: str = "") -> None:
         self.name, self.description = name, description
-        env = make_env(config.env, config.max_episode_steps)  # told apart before anything is built
-        check_continuous(config.env, env.observation_space, env.action_space)
-        self.config = config = config.replace(backend=resolve_backend(config.backend, config.env, env))
+        # A bad environment fails here, before any network is built.
+        self.environment = environment = look_up(config.env, config.max_episode_steps)
+        check_continuous(config.env, environment.observation_space, environment.action_space)
+        self.config = config = config.replace(backend=resolve_backend(config.backend, environment))
         agent_seed, environment_seed, sample_seed, validation_seed = config.seeds()
-        self.agent = make_agent(env.observation_space, env.action_space, config, agent_seed)
-        env.close()
+        self.agent = make_agent(environment.observation_space, environment.action_space, config, agent_seed)
         self.warn: Callable[[str], None] = print
-        self.experience = Experience(config, self.agent.action_map, environment_seed, lambda line: self.warn(line))
+        self.experience = Experience(
+            config, environment, self.agent.action_map, environment_seed, lambda line: self.warn(line)
+        )
         self.replay = ReplayBuffer(config.replay_size, self.agent.observation_size, self.agent.action_size)
         self._rng = np.random.default_rng(sample_seed)  # of minibatches, smoothing noise and random actions
-        self._judge = Judge(config, self.agent, validation_seed)
+        self._judge = Judge(config, environment, self.agent, validation_seed)
         self._ornstein_uhlenbeck = OrnsteinUhlenbeck(
             config.ou_theta, config.ou_dt, (config.num_envs, self.agent.action_size)
         )

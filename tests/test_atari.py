@@ -9,9 +9,10 @@ from gymnasium.spaces import Box, Discrete
 
 from common import atari
 from common.env_groups import AleGroup, GymnasiumGroup
+from common.environment import look_up
 from common.errors import UserError
 from common.evaluation import evaluate, film
-from common.make_env import make_env, step_limit
+from common.make_env import make_env
 from common.presets import preset_for
 from common.records import Timing
 from common.rollout import Collector
@@ -44,7 +45,7 @@ class Idle(Random):
 
 
 def collector(steps, num_envs=2, limit=None, backend="ale", seed=0):
-    return Collector(make_vector_env(BREAKOUT, num_envs, limit, backend), ACTIONS, steps, seed)
+    return Collector(make_vector_env(look_up(BREAKOUT, limit), num_envs, backend), ACTIONS, steps, seed)
 
 
 # -- names --
@@ -53,8 +54,9 @@ def collector(steps, num_envs=2, limit=None, backend="ale", seed=0):
 @pytest.mark.parametrize("name", [BREAKOUT, "Breakout", "Breakout-v4", "BreakoutNoFrameskip-v4", "Breakout-v0"])
 def test_a_game_has_several_names(name):
     assert atari.game_id(name) == BREAKOUT
-    assert step_limit(name, None) == 27_000
-    assert step_limit(name, 50) == 50
+    assert look_up(name).max_episode_steps == 27_000
+    assert look_up(name, 50).max_episode_steps == 50
+    assert look_up(name, 50).make().spec.max_episode_steps == 50
 
 
 @pytest.mark.parametrize("name", ["Pendulum-v1", "tests/Dot-v0", "Nothing-v0", "CartPole", "nothing at all"])
@@ -86,17 +88,16 @@ def test_a_name_that_may_be_a_games_tells_where_games_come_from(monkeypatch):
 
 
 def test_backends(monkeypatch):
-    env = make_env("Pendulum-v1")
-    assert resolve_backend("auto", BREAKOUT, env) == resolve_backend("ale", "Breakout-v4", env) == "ale"
-    assert resolve_backend("gymnasium", BREAKOUT, env) == "gymnasium"
+    assert resolve_backend("auto", look_up(BREAKOUT)) == resolve_backend("ale", look_up("Breakout-v4")) == "ale"
+    assert resolve_backend("gymnasium", look_up(BREAKOUT)) == "gymnasium"
     with pytest.raises(UserError, match="use --backend ale"):
-        resolve_backend("envpool", BREAKOUT, env)
+        resolve_backend("envpool", look_up(BREAKOUT))
     with pytest.raises(UserError, match="Pendulum-v1 is none"):
-        resolve_backend("ale", "Pendulum-v1", env)
+        resolve_backend("ale", look_up("Pendulum-v1"))
     monkeypatch.setattr(atari, "has_vector_environment", lambda: False)
-    assert resolve_backend("auto", BREAKOUT, env) == "gymnasium"
+    assert resolve_backend("auto", look_up(BREAKOUT)) == "gymnasium"
     with pytest.raises(UserError, match="use --backend gymnasium"):
-        resolve_backend("ale", BREAKOUT, env)
+        resolve_backend("ale", look_up(BREAKOUT))
 
 
 # -- one game --
@@ -123,12 +124,12 @@ def test_a_single_game_is_prepared():
 
 
 def test_a_policy_that_never_fires_still_plays_all_five_lives():
-    played = evaluate(Random(), ACTIONS, BREAKOUT, 1000, 1, deterministic=True)
+    played = evaluate(Random(), ACTIONS, look_up(BREAKOUT, 1000), 1, deterministic=True)
     assert played.lengths[0] < 300  # five balls fall
 
 
 def test_a_film_shows_the_game_at_its_pace():
-    frames, _, fps = film(Random(), ACTIONS, BREAKOUT, 5)
+    frames, _, fps = film(Random(), ACTIONS, look_up(BREAKOUT, 5))
     assert (len(frames), frames[0].shape, fps) == (6, (210, 160, 3), 15)
     assert frames[0].std() > 0
 
@@ -138,7 +139,7 @@ def test_a_film_shows_the_game_at_its_pace():
 
 def test_both_ways_of_stepping_show_the_same(monkeypatch):
     monkeypatch.setattr(atari, "IDLE_FRAMES", 0)  # else each draws its own number of them
-    ale, ours = AleGroup(BREAKOUT, 2, None, num_threads=2), GymnasiumGroup(BREAKOUT, 2, None)
+    ale, ours = AleGroup(look_up(BREAKOUT), 2, num_threads=2), GymnasiumGroup(look_up(BREAKOUT), 2)
     np.testing.assert_array_equal(ale.reset(0), ours.reset(0))
     rng, ends, lost = np.random.default_rng(0), 0, 0
     for _ in range(250):
@@ -189,7 +190,7 @@ def test_a_time_limit_truncates_and_the_next_step_only_restarts():
 
 
 def test_a_life_lost_as_time_runs_out_is_still_told():
-    free = AleGroup(BREAKOUT, 1, None, 1)
+    free = AleGroup(look_up(BREAKOUT), 1, 1)
     free.reset(0)
     step = 0
     while True:
@@ -198,7 +199,7 @@ def test_a_life_lost_as_time_runs_out_is_still_told():
         if free.recv().terminated[0]:
             break
     free.close()
-    limited = AleGroup(BREAKOUT, 1, step, 1)
+    limited = AleGroup(look_up(BREAKOUT, step), 1, 1)
     limited.reset(0)
     for _ in range(step):
         limited.send(np.zeros(1, np.int64))
@@ -229,7 +230,7 @@ def test_a_seed_gives_the_same_games_whatever_was_before(backend):
 
 @pytest.mark.parametrize("seed", [2**31 - 1, 2**31 - 2])
 def test_any_seed_will_do(seed):
-    group = AleGroup(BREAKOUT, 2, None, 1)
+    group = AleGroup(look_up(BREAKOUT), 2, 1)
     group.reset(seed)
     group.close()
 
@@ -253,7 +254,7 @@ def test_a_collector_goes_on_from_the_state_of_another(backend):
 def test_a_game_without_fire_and_without_lives_is_stepped():
     names = [action.name for action in make_env("ALE/Freeway-v5").unwrapped.ale.getMinimalActionSet()]
     assert "FIRE" not in names
-    group = AleGroup("ALE/Freeway-v5", 1, 3, 1)
+    group = AleGroup(look_up("ALE/Freeway-v5", 3), 1, 1)
     group.reset(0)
     for ended in (False, False, True, False):
         group.send(np.ones(1, np.int64))

@@ -12,6 +12,7 @@ from scipy.stats import chisquare
 from Agent import UPDATE_METRICS, Agent
 from common import distributions, evaluation
 from common.config import PPOConfig
+from common.environment import look_up
 from common.errors import UserError
 from common.make_env import make_env
 from common.records import Timing
@@ -120,7 +121,7 @@ def test_what_is_named_is_learned():
     assert trainer.config.backend == "gymnasium"
     trainer.train()
     one = trainer.agent
-    score = evaluation.evaluate(one.behaviour(), one.action_map, config.env, None, 50, deterministic=True)
+    score = evaluation.evaluate(one.behaviour(), one.action_map, look_up(config.env), 50, deterministic=True)
     trainer.close()
     assert score.returns.mean() > 11.5
     row = trainer.results[0]

@@ -10,6 +10,7 @@ from tiny_envs import Lengths
 
 from common import evaluation, run_folder, session
 from common.config import RunOptions
+from common.environment import look_up
 from common.evaluation import Evaluation, evaluate, evaluate_both, film, save_video
 from common.load_agent import new_agent
 from common.presets import PENDULUM
@@ -35,7 +36,7 @@ def pendulum(tiny):
 
 
 def play(agent, episodes, deterministic=True, env="tests/Lengths-v0", limit=None, **options):
-    return evaluate(agent.behaviour(), agent.action_map, env, limit, episodes, deterministic, **options)
+    return evaluate(agent.behaviour(), agent.action_map, look_up(env, limit), episodes, deterministic, **options)
 
 
 def test_evaluating_never_disturbs_training(tiny, eager, tmp_path, capsys):
@@ -81,7 +82,7 @@ def test_the_same_agent_scores_the_same_twice(pendulum, deterministic):
 
 
 def test_sampled_actions_differ_from_deterministic_ones(pendulum):
-    summaries = evaluate_both(pendulum.behaviour(), pendulum.action_map, "Pendulum-v1", 30, 4)
+    summaries = evaluate_both(pendulum.behaviour(), pendulum.action_map, look_up("Pendulum-v1", 30), 4)
     assert list(summaries) == ["deterministic", "sampled"]
     deterministic, sampled = summaries.values()
     assert deterministic["returns"] != sampled["returns"]
@@ -130,7 +131,7 @@ def test_summary():
 
 def test_film_returns_a_frame_for_the_start_and_every_step(agent):
     seed = 4  # 5 steps
-    frames, score, fps = film(agent.behaviour(), agent.action_map, "tests/Lengths-v0", None, seed=seed)
+    frames, score, fps = film(agent.behaviour(), agent.action_map, look_up("tests/Lengths-v0"), seed=seed)
     assert [frame[0, 0, 0] for frame in frames] == [0, 20, 40, 60, 80, 100]
     assert all(frame.shape == (48, 64, 3) and frame.dtype == np.uint8 for frame in frames)
     assert score == 15.0
@@ -138,7 +139,7 @@ def test_film_returns_a_frame_for_the_start_and_every_step(agent):
 
 
 def test_film_shows_the_first_evaluated_episode(pendulum):
-    frames, score, fps = film(pendulum.behaviour(), pendulum.action_map, "Pendulum-v1", 5)
+    frames, score, fps = film(pendulum.behaviour(), pendulum.action_map, look_up("Pendulum-v1", 5))
     assert score == pytest.approx(play(pendulum, 1, env="Pendulum-v1", limit=5).returns[0], rel=1e-5)
     assert len(frames) == 6 and fps == 30
     assert frames[0].std() > 0 and (frames[0] != frames[-1]).any()
@@ -224,5 +225,5 @@ def test_a_gif_has_every_frame_at_30_a_second(tmp_path):
 def test_a_new_agent_is_the_one_that_training_begins_with(trainer, config):
     observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)  # [K, S]
     with contextlib.closing(trainer(config)) as begins:
-        agents = begins.agent, new_agent(config)
+        agents = begins.agent, new_agent(config, begins.environment)
         np.testing.assert_array_equal(*(agent.behaviour().act(observations) for agent in agents))

@@ -215,9 +215,8 @@ def test_a_mistake_is_one_line_and_changes_nothing(run, monkeypatch, capfd, kind
 def test_an_exported_policy_scores_what_the_agent_scores(run, monkeypatch, capfd):
     assert call(monkeypatch, export, run) == 0
     policy = export.read_litert(run / "export" / "policy.tflite")
-    agent, config = export.load_agent(run, "best")
-    where = (config.env, 50, 1, True)
-    score = evaluation.evaluate(agent.behaviour(), agent.action_map, *where).returns[0]
+    agent, config, environment = export.load_agent(run, "best")
+    score = evaluation.evaluate(agent.behaviour(), agent.action_map, environment.limited_to(50), 1, True).returns[0]
     env = make_env(config.env, 50)
     observation, _ = env.reset(seed=evaluation.EVALUATION_SEED)
     total, over = 0.0, False

@@ -14,6 +14,7 @@ import PPOAgentTrainer as main_program
 from common import distributions, run_folder
 from common.config import PPOConfig
 from common.env_groups import GymnasiumGroup, ProcessGroup
+from common.environment import look_up
 from common.errors import DivergedError, NotFiniteError, UserError
 from common.networks import MAX_STD
 from PPOAgentTrainer import PPOAgentTrainer
@@ -54,7 +55,7 @@ def stepped(group, steps: int) -> tuple[list, list]:
 
 
 def test_one_that_raises_is_cut_and_built_anew_and_the_others_notice_nothing(fails_once):
-    group = GymnasiumGroup("tests/Raising-v0", 3, None)
+    group = GymnasiumGroup(look_up("tests/Raising-v0"), 3)
     observations, rest = stepped(group, 25)
     [(index, error, details)] = group.faults
     assert (index, error) == (0, "RuntimeError: the floor gave way")
@@ -79,7 +80,7 @@ def test_one_that_raises_is_cut_and_built_anew_and_the_others_notice_nothing(fai
     ],
 )
 def test_a_process_that_fails_ends_its_groups_episodes(fails_once, env_id, error):
-    group = ProcessGroup(env_id, 3, None, time_limit=2.0)
+    group = ProcessGroup(look_up(env_id), 3, time_limit=2.0)
     observations, rest = stepped(group, 25)
     [fault] = group.faults
     assert fault.error == error
@@ -93,7 +94,7 @@ def test_a_process_that_fails_ends_its_groups_episodes(fails_once, env_id, error
 
 
 def test_processes_step_as_this_process_does():
-    one, other = GymnasiumGroup("Pendulum-v1", 2, 5), ProcessGroup("Pendulum-v1", 2, 5)
+    one, other = GymnasiumGroup(look_up("Pendulum-v1", 5), 2), ProcessGroup(look_up("Pendulum-v1", 5), 2)
     for mine, theirs in zip(stepped(one, 12), stepped(other, 12)):
         np.testing.assert_array_equal(np.array(mine), np.array(theirs))
     one.close(), other.close()
@@ -126,7 +127,7 @@ def test_a_reset_that_raises_is_one_line(monkeypatch):
 
 
 def test_one_that_cannot_be_built_anew_ends_the_run_in_one_line(fails_once, monkeypatch):
-    group, reset, seen = GymnasiumGroup("tests/Raising-v0", 1, None), tiny_envs.Raising.reset, []
+    group, reset, seen = GymnasiumGroup(look_up("tests/Raising-v0"), 1), tiny_envs.Raising.reset, []
 
     def fall_the_second_time(self, **named):
         seen.append(self)
@@ -153,7 +154,7 @@ def test_a_process_that_fails_in_its_reset_is_one_line_within_the_time_limit(mon
     monkeypatch.setattr(tiny_envs.Raising, "reset", fall)
     began = time.monotonic()
     with pytest.raises(UserError, match="tests/Raising-v0 cannot be started, its reset failed"):
-        ProcessGroup("tests/Raising-v0", 2, None, time_limit=2.0).reset(0)
+        ProcessGroup(look_up("tests/Raising-v0"), 2, time_limit=2.0).reset(0)
     assert time.monotonic() - began < 20
     assert multiprocessing.active_children() == []
 
@@ -317,7 +318,7 @@ def test_a_spread_that_runs_away_is_reported_once():
 
 
 def test_a_process_ignores_the_signals_of_its_parent():
-    group = ProcessGroup("Pendulum-v1", 1, None)
+    group = ProcessGroup(look_up("Pendulum-v1"), 1)
     group.reset(0)
     process = group._envs.processes[0]
     os.kill(process.pid, signal.SIGINT)

@@ -8,6 +8,7 @@ from gymnasium.spaces import Box, Discrete
 
 from common.config import PPOConfig
 from common.env_groups import ProcessGroup
+from common.environment import look_up
 from common.errors import UserError
 from common.evaluation import evaluate, film
 from common.experience import Experience
@@ -40,7 +41,7 @@ class Idle:
 
 
 def collector(env_id, num_envs=3, steps=20, backend="gymnasium", seed=0):
-    envs = make_vector_env(env_id, num_envs, None, backend, groups=2)
+    envs = make_vector_env(look_up(env_id), num_envs, backend, groups=2)
     return Collector(envs, action_map(make_env(env_id).action_space), steps, seed)
 
 
@@ -59,7 +60,7 @@ def test_images_are_not_flattened_and_keep_their_dtype():
 
 
 def test_numbers_of_a_byte_become_float32():
-    envs = make_vector_env("CartPole-v1", 2, None, "gymnasium")
+    envs = make_vector_env(look_up("CartPole-v1"), 2, "gymnasium")
     envs.groups[0].reset = lambda seed: np.zeros((2, 128), np.uint8)
     assert envs.reset(0)[0].dtype == np.float32
 
@@ -81,11 +82,11 @@ def test_a_collector_of_images_goes_on_from_the_state_of_another(env_id):
 
 def test_images_are_evaluated_and_filmed():
     spaces = action_map(Discrete(3))
-    known = evaluate(Knowing(), spaces, "tests/Dot-v0", None, 4, deterministic=True)
+    known = evaluate(Knowing(), spaces, look_up("tests/Dot-v0"), 4, deterministic=True)
     assert known.returns.tolist() == [8.0] * 4
-    guessed = evaluate(Knowing(), spaces, "tests/Dot-v0", None, 60, deterministic=False)
+    guessed = evaluate(Knowing(), spaces, look_up("tests/Dot-v0"), 60, deterministic=False)
     assert 2 < guessed.returns.mean() < 3.4  # 8 / 3
-    frames, score, fps = film(Knowing(), spaces, "tests/Dot-v0", None)
+    frames, score, fps = film(Knowing(), spaces, look_up("tests/Dot-v0"))
     assert (score, fps, len(frames), frames[0].shape) == (8.0, 4, 9, (48, 48, 3))
 
 
@@ -114,7 +115,7 @@ def test_a_lost_life_terminates_but_the_game_goes_on(env_id, length, backend):
 
 
 def test_a_process_that_fails_ends_the_episode():
-    group = ProcessGroup("tests/Dying-v0", 1, None)
+    group = ProcessGroup(look_up("tests/Dying-v0"), 1)
     group.reset(0)
     steps = []
     for _ in range(22):
@@ -125,7 +126,7 @@ def test_a_process_that_fails_ends_the_episode():
 
 
 def test_validation_counts_whole_games():
-    envs = make_vector_env("tests/Lives-v0", 4, None, "gymnasium", groups=2)
+    envs = make_vector_env(look_up("tests/Lives-v0"), 4, "gymnasium", groups=2)
     assert validate(Idle(), action_map(Discrete(2)), envs, 0) == 1 + 2 + 3 + 4 + 5 + 6
     envs.close()
 
@@ -134,7 +135,7 @@ def experience(**changes):
     config = PPOConfig(
         env="tests/Lives-v0", backend="gymnasium", num_envs=2, steps_per_epoch=28, minibatch_size=28, **changes
     )
-    return Experience(config, action_map(Discrete(2)), 0)
+    return Experience(config, look_up(config.env), action_map(Discrete(2)), 0)
 
 
 def test_scores_are_those_of_whole_games_over_all_collections_of_an_epoch():

@@ -5,6 +5,7 @@ import pytest
 from tiny_envs import Target
 
 from common.config import PPOConfig
+from common.environment import look_up
 from common.evaluation import evaluate
 from PPOAgentTrainer import PPOAgentTrainer
 
@@ -12,7 +13,7 @@ from PPOAgentTrainer import PPOAgentTrainer
 def score(trainer):
     agent = trainer.agent
     return evaluate(
-        agent.behaviour(), agent.action_map, "tests/Target-v0", None, 100, deterministic=True
+        agent.behaviour(), agent.action_map, look_up("tests/Target-v0"), 100, deterministic=True
     ).returns.mean()
 
 
@@ -66,7 +67,9 @@ def test_finds_the_dot_in_images(shared_torso):
     trainer = PPOAgentTrainer(config)
     results = trainer.train()
     agent = trainer.agent
-    played = evaluate(agent.behaviour(), agent.action_map, "tests/Dot-v0", None, 50, deterministic=True).returns.mean()
+    played = evaluate(
+        agent.behaviour(), agent.action_map, look_up("tests/Dot-v0"), 50, deterministic=True
+    ).returns.mean()
     assert results["avg_reward_epochs"][0] < 4  # guessing scores 2.67
     assert played > 7.8  # knowing scores 8
     trainer.close()

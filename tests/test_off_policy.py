@@ -14,6 +14,7 @@ from programs import call
 import evaluate
 from common import evaluation, losses, networks, run_folder
 from common.config import PPOConfig
+from common.environment import look_up
 from common.errors import DivergedError, UserError
 from common.flat import FlatNetworks, flat
 from common.off_policy_config import OffPolicyConfig
@@ -601,7 +602,7 @@ def test_a_tiny_environment_is_learned():
         trainer = OffPolicyAgentTrainer(config.replace(**change))
         trainer.train()
         agent = trainer.agent
-        score = evaluation.evaluate(agent.behaviour(), agent.action_map, "tests/Target-v0", None, 50, True)
+        score = evaluation.evaluate(agent.behaviour(), agent.action_map, look_up("tests/Target-v0"), 50, True)
         trainer.close()
         assert score.returns.mean() > -0.1
 

@@ -8,6 +8,7 @@ from gymnasium.spaces import Box
 from common import env_wrappers
 from common.config import PPOConfig
 from common.env_wrappers import reward_design
+from common.environment import look_up
 
 Step = tuple[float, bool, bool]  # reward, terminated, truncated
 LIMIT = 4
@@ -197,12 +198,15 @@ def test_a_design_on_the_arrays_of_an_epoch_equals_its_wrapper_step_by_step(name
     ],
 )
 def test_a_settings_name_means_the_wrappers_design(name, wrapper):
-    config = PPOConfig(reward_design=name, max_episode_steps=2000)
-    assert reward_design(config) == wrapper(ScriptedEnv(SCRIPT)).design
+    config = PPOConfig(reward_design=name)
+    assert reward_design(config, look_up("BipedalWalker-v3", 2000)) == wrapper(ScriptedEnv(SCRIPT)).design
 
 
 def test_no_reward_has_no_sign():
-    assert reward_design(PPOConfig(reward_design="sign"))(np.array([0.0, -3, 7]), False, False, 1).tolist() == [
+    walker = look_up("BipedalWalker-v3")
+    assert reward_design(PPOConfig(reward_design="sign"), walker)(
+        np.array([0.0, -3, 7]), False, False, 1
+    ).tolist() == [
         0,
         -1,
         1,
@@ -210,13 +214,13 @@ def test_no_reward_has_no_sign():
 
 
 def test_lasting_to_the_limit_means_the_runs_own_limit():
-    design = reward_design(PPOConfig(reward_design="lasted_to_limit", max_episode_steps=50))
+    design = reward_design(PPOConfig(reward_design="lasted_to_limit"), look_up("BipedalWalker-v3", 50))
     assert [float(design(-3.0, False, True, steps)) for steps in (49, 50)] == [-1, 1]
 
 
 def test_lasting_to_the_limit_means_the_environments_own_limit_where_the_run_sets_none():
     # BipedalWalker-v3 is registered with a limit of 1,600 steps: running out of time there is a success
     assert gymnasium.spec("BipedalWalker-v3").max_episode_steps == 1600
-    design = reward_design(PPOConfig(env="BipedalWalker-v3", reward_design="lasted_to_limit", max_episode_steps=None))
+    design = reward_design(PPOConfig(reward_design="lasted_to_limit"), look_up("BipedalWalker-v3"))
     assert float(design(-3.0, False, True, 1600)) == 1
     assert float(design(-3.0, True, False, 1599)) == -1

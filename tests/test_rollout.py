@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.env_groups import BoxVectorEnv, EnvPoolGroup, GymnasiumGroup, Step
+from common.environment import look_up
 from common.errors import UserError
 from common.make_env import make_env
 from common.records import Timing, Trajectory
@@ -80,7 +81,7 @@ def collector(envs: VectorEnv, steps: int, seed: int = 0) -> Collector:
 
 def collect(*group_ids: str, steps: int, seed: int = 0) -> Trajectory:
     """One epoch of groups of one environment each."""
-    envs = VectorEnv([GymnasiumGroup(env_id, 1, None) for env_id in group_ids])
+    envs = VectorEnv([GymnasiumGroup(look_up(env_id), 1) for env_id in group_ids])
     trajectory = collector(envs, steps, seed).collect(RandomBehaviour(), Timing())
     envs.close()
     return trajectory
@@ -125,7 +126,7 @@ def test_an_epoch_lines_up_as_worked_by_hand():
 
 @pytest.mark.parametrize("cut", range(1, len(BY_HAND)))
 def test_an_epoch_cut_anywhere_goes_on_in_the_next(cut):
-    envs = VectorEnv([GymnasiumGroup(FROM_0, 1, None)])
+    envs = VectorEnv([GymnasiumGroup(look_up(FROM_0), 1)])
     one = collector(envs, cut)
     first = one.collect(RandomBehaviour(), Timing())
     assert_rows(first, BY_HAND[:cut], BY_HAND[cut, :2].tolist())
@@ -151,7 +152,7 @@ def test_the_policy_acts_on_the_observation_its_action_is_stored_with():
         def act(self, observations, noise):
             return np.stack([observations[:, 0] / 8, observations[:, 1] / 8], axis=1) + 0 * noise
 
-    envs = VectorEnv([GymnasiumGroup(env_id, 1, None) for env_id in (FROM_0, FROM_2)])
+    envs = VectorEnv([GymnasiumGroup(look_up(env_id), 1) for env_id in (FROM_0, FROM_2)])
     trajectory = collector(envs, 20).collect(Watching(), Timing())
     np.testing.assert_array_equal(trajectory.actions, trajectory.observations[:-1, :, :2] / 8)
     envs.close()
@@ -256,7 +257,7 @@ def test_the_seed_fixes_the_noise_and_epochs_differ():
     first, second, other = (collect(FROM_0, steps=10, seed=seed) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first.actions, second.actions)
     assert not np.isclose(first.actions, other.actions).any()
-    envs = VectorEnv([GymnasiumGroup(FROM_0, 1, None)])
+    envs = VectorEnv([GymnasiumGroup(look_up(FROM_0), 1)])
     one = collector(envs, 10)
     epochs = [one.collect(RandomBehaviour(), Timing()).actions for _ in range(2)]
     assert not np.isclose(epochs[0], epochs[1]).any()
@@ -265,7 +266,7 @@ def test_the_seed_fixes_the_noise_and_epochs_differ():
 
 def test_restart_throws_running_episodes_away():
     for steps in (2, 3):  # within episode 0, and right at its end
-        envs = VectorEnv([GymnasiumGroup(FROM_0, 1, None)])
+        envs = VectorEnv([GymnasiumGroup(look_up(FROM_0), 1)])
         one = collector(envs, steps)
         one.collect(RandomBehaviour(), Timing())
         one.restart()
@@ -278,7 +279,7 @@ def test_restart_throws_running_episodes_away():
 
 
 def test_an_epoch_is_not_changed_by_the_next():
-    envs = VectorEnv([GymnasiumGroup(FROM_0, 1, None), GymnasiumGroup(FROM_1, 1, None)])
+    envs = VectorEnv([GymnasiumGroup(look_up(FROM_0), 1), GymnasiumGroup(look_up(FROM_1), 1)])
     one = collector(envs, 5)
     first = one.collect(RandomBehaviour(), Timing())
     copies = [array.copy() for array in first]
@@ -293,7 +294,9 @@ def test_an_epoch_is_not_changed_by_the_next():
 
 def mixed_collector(steps: int) -> Collector:
     """Two groups of scripted environments, one of them of two."""
-    return collector(VectorEnv([GymnasiumGroup(FROM_0, 2, None), GymnasiumGroup(FROM_1, 1, None)]), steps, seed=3)
+    return collector(
+        VectorEnv([GymnasiumGroup(look_up(FROM_0), 2), GymnasiumGroup(look_up(FROM_1), 1)]), steps, seed=3
+    )
 
 
 @pytest.mark.parametrize("restart_after", [0, 1, 2])
@@ -359,7 +362,7 @@ def test_nan_in_the_very_first_observation_is_refused():
 
 def test_nan_in_the_observation_after_a_restart_is_refused():
     broken = register("NanAfterRestart", bad=(1, 0, "observation"))
-    envs = VectorEnv([GymnasiumGroup(broken, 1, None)])
+    envs = VectorEnv([GymnasiumGroup(look_up(broken), 1)])
     one = collector(envs, 2)
     one.collect(RandomBehaviour(), Timing())
     with pytest.raises(UserError, match=r"environment 0 returned NaN or infinity as .*observation"):
@@ -376,7 +379,7 @@ def test_a_walkers_time_limit_truncates_and_the_next_step_only_restarts(backend)
     if backend == "envpool":
         pytest.importorskip("envpool")
     limit = 7
-    envs = make_vector_env("BipedalWalker-v3", 4, limit, backend)
+    envs = make_vector_env(look_up("BipedalWalker-v3", limit), 4, backend)
     space = Box(-1, 1, (4,), np.float32)
     one = Collector(envs, BoxMap(space), 30, seed=0)
     first = one.collect(RandomBehaviour(), Timing())
@@ -424,7 +427,7 @@ def test_the_lean_vector_environment_steps_as_gymnasiums(env_id, limit):
 @pytest.mark.parametrize("env_id", ["BipedalWalker-v3", "Pendulum-v1"])
 def test_envpools_native_interface_steps_as_its_public_one(env_id):
     envpool = pytest.importorskip("envpool")
-    group = EnvPoolGroup(env_id, 3, 20, num_threads=1)
+    group = EnvPoolGroup(look_up(env_id, 20), 3, num_threads=1)
     public = envpool.make(env_id, env_type="gymnasium", num_envs=3, num_threads=1, max_episode_steps=20, seed=5)
     np.testing.assert_array_equal(group.reset(5), public.reset()[0])
     rng = np.random.default_rng(0)

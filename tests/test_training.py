@@ -19,6 +19,7 @@ from common import behaviour, distributions, evaluation, funcs, run_folder, sess
 from common.behaviour import NormalBehaviour
 from common.config import PPOConfig, RunOptions
 from common.env_wrappers import reward_design
+from common.environment import look_up
 from common.errors import UserError
 from common.hyperparameters import Hyperparameters
 from common.recorder import Recorder
@@ -293,7 +294,7 @@ def test_validation_scores_whole_deterministic_episodes(tiny, backend, env):
         pytest.importorskip("envpool")
     trainer = PPOAgentTrainer(tiny.replace(env=env, max_episode_steps=None))
     agent, seed = trainer.agent, 11
-    envs = make_vector_env(env, 5, None, backend, groups=2)
+    envs = make_vector_env(look_up(env), 5, backend, groups=2)
     score = validate(agent.behaviour(), agent.action_map, envs, seed)
     assert score == validate(agent.behaviour(), agent.action_map, envs, seed)
     assert score != validate(agent.behaviour(), agent.action_map, envs, seed + 1)
@@ -301,7 +302,7 @@ def test_validation_scores_whole_deterministic_episodes(tiny, backend, env):
     if backend == "gymnasium":
         seeds = [int(s) % 2**31 for s in np.random.SeedSequence(seed).generate_state(2)]  # of groups of 3 and 2
         returns = [
-            evaluation.evaluate(agent.behaviour(), agent.action_map, env, None, size, True, first).returns
+            evaluation.evaluate(agent.behaviour(), agent.action_map, look_up(env), size, True, first).returns
             for size, first in zip((3, 2), seeds)
         ]
         assert score == pytest.approx(np.concatenate(returns).mean())
@@ -310,7 +311,7 @@ def test_validation_scores_whole_deterministic_episodes(tiny, backend, env):
 
 def test_validation_counts_each_environments_first_episode_whole(tiny):
     agent = PPOAgentTrainer(tiny.replace(env="tests/Lengths-v0", max_episode_steps=None)).agent
-    envs = make_vector_env("tests/Lengths-v0", 10, None, "gymnasium", groups=3)
+    envs = make_vector_env(look_up("tests/Lengths-v0"), 10, "gymnasium", groups=3)
     first = [int(s) % 2**31 for s in np.random.SeedSequence(7).generate_state(3)]  # of groups of 4, 3 and 3
     lengths = [Lengths.length(seed + i) for seed, size in zip(first, (4, 3, 3)) for i in range(size)]
     assert len(set(lengths)) > 3
@@ -497,7 +498,11 @@ def test_no_setting_changed_nothing_changed(tiny, eager):
 def test_every_name_of_a_setting_does_something_of_its_own(tiny, eager):
     hints = typing.get_type_hints(PPOConfig)
     designs = typing.get_args(hints["reward_design"])
-    assert len({type(reward_design(tiny.replace(reward_design=name))) for name in designs}) == len(designs) == 8
+    assert (
+        len({type(reward_design(tiny.replace(reward_design=name), look_up(tiny.env))) for name in designs})
+        == len(designs)
+        == 8
+    )
     kinds = typing.get_args(hints["normalize_advantages"])
     ends = [outcome(tiny.replace(normalize_advantages=kind)) for kind in kinds]
     for i, one in enumerate(ends):
