@@ -14,10 +14,11 @@ import tensorflow as tf
 
 from common import arrays_file, distributions, funcs, losses, networks, objective
 from common.agent_state import Best, adams_state, load_adams
-from common.behaviour import CategoricalBehaviour, DenseHeads, NormalBehaviour, Normalizer
+from common.behaviour import CategoricalBehaviour, NormalBehaviour, Normalizer
 from common.config import PPOConfig
 from common.device import choose_device
 from common.errors import DivergedError
+from common.frozen_policy import dense_heads
 from common.funcs import RunningStatistics
 from common.hyperparameters import Hyperparameters
 from common.records import Batch
@@ -110,7 +111,7 @@ class Agent:
 
     def behaviour(self) -> NormalBehaviour | CategoricalBehaviour:
         """The present policy, mapping raw observations to actions: a frozen copy, but with images the live one."""
-        heads = self._heads_of_images if self.sees_images else DenseHeads(self.actor, self.normalizer())
+        heads = self._heads_of_images if self.sees_images else dense_heads(self.actor, self.normalizer())
         return NormalBehaviour(heads) if self.choices is None else CategoricalBehaviour(heads, self.choices)
 
     def _heads_of_images(self, images: np.ndarray) -> list[np.ndarray]:

@@ -17,13 +17,13 @@ import numpy as np
 
 from Agent import UPDATE_METRICS, Agent
 from common import checkpoint, funcs, session
+from common.behaviour import MAX_STD
 from common.command_line import one_line_errors, parse
 from common.config import PPOConfig
 from common.environment import look_up
 from common.errors import DivergedError
 from common.experience import Experience
 from common.hyperparameters import Hyperparameters, LiveHyperparameters
-from common.networks import MAX_STD
 from common.presets import PRESETS, preset_for
 from common.records import Batch, Timing
 from common.results import PPOResult, from_columns, results_dictionary, to_columns

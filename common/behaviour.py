@@ -1,25 +1,23 @@
-"""A frozen copy of an actor, evaluated in NumPy, that chooses actions while an epoch is collected.
+"""Policies that act, as plain arrays and names of activations: nothing here imports TensorFlow or Keras.
 
 For a batch of one to a few dozen observations the call into TensorFlow costs many times the
-arithmetic (LOG.md has the figures), and it holds a core that the environments could use. The copy
-agrees with the Keras actor to rounding; a test holds them together. Training never uses it: values
-and log-probabilities come from TensorFlow, in one batch, after collecting.
+arithmetic (LOG.md has the figures), and it holds a core that the environments could use. What is
+copied from a Keras actor by `common.frozen_policy` agrees with it to rounding; a test holds them
+together. Training never uses it: values and log-probabilities come from TensorFlow, in one batch,
+after collecting. Everything here can be pickled, so that worker processes can act too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import keras
 import numpy as np
-from scipy.special import log_ndtr
-
-from common.networks import MAX_STD, MIN_STD, StateIndependentStd
 
 OBSERVATION_CUT = 10.0  # standard deviations; what lies beyond would blow the networks up
-Activation = Callable[[np.ndarray], np.ndarray]
+MIN_STD = 1e-6  # keeps log-probabilities finite should softplus or exp underflow
+MAX_STD = 100.0  # beyond, an action is the toss of a coin; a bonus too strong would drive it to infinity
 
 _ZERO = np.zeros((), np.float32)  # a Python 0 would be converted at every call, which takes longer than the rest
-_ACTIVATIONS: dict[str, Activation] = {
+ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "linear": lambda x: x,
     "tanh": lambda x: np.tanh(x, out=x),
     "relu": lambda x: np.maximum(x, _ZERO, out=x),
@@ -27,17 +25,30 @@ _ACTIVATIONS: dict[str, Activation] = {
 }
 
 
-def _dense(layer: keras.layers.Dense) -> tuple[np.ndarray, np.ndarray, Activation]:
-    kernel, bias = layer.get_weights()
-    return kernel, bias, _ACTIVATIONS[layer.activation.__name__]
+@dataclass(frozen=True)
+class Dense:
+    """A layer of a network."""
+
+    kernel: np.ndarray  # [in, out]
+    bias: np.ndarray  # [out]
+    activation: str  # one of ACTIVATIONS
+
+    def __call__(self, features: np.ndarray) -> np.ndarray:
+        """features [n, in] → [n, out]."""
+        product = features.dot(self.kernel)  # [n, out]; `@` costs half as much again on a few numbers
+        product += self.bias
+        return ACTIVATIONS[self.activation](product)  # in place where it can be
 
 
-def _apply(layer: tuple[np.ndarray, np.ndarray, Activation], features: np.ndarray) -> np.ndarray:
-    """A Dense layer, features [n, in] → [n, out]; in place where it can be."""
-    kernel, bias, activation = layer
-    product = features.dot(kernel)  # [n, out]; `@` costs half as much again on a few numbers
-    product += bias
-    return activation(product)
+@dataclass(frozen=True)
+class Constant:
+    """A head that says the same whatever is observed."""
+
+    values: np.ndarray  # [out]
+
+    def __call__(self, _: np.ndarray) -> np.ndarray:
+        """features [n, in] → [out]."""
+        return self.values
 
 
 @dataclass(frozen=True)
@@ -60,39 +71,30 @@ class Normalizer:
 Heads = Callable[[np.ndarray], list[np.ndarray]]  # raw observations [n, ...] → what an actor says, each [n, ...]
 
 
+@dataclass(frozen=True)
 class DenseHeads:
-    """The heads of an actor that is dense layers only, made by `common.networks.policy_actor`.
+    """The heads of an actor that is dense layers only; `common.frozen_policy.dense_heads` copies them from Keras."""
 
-    Args:
-        actor: copied; later training does not change this object.
-        normalize: maps raw observations [n, S] to the actor's.
-    """
-
-    def __init__(self, actor: keras.Model, normalize: Normalizer) -> None:
-        self._normalize = normalize
-        self._hidden = [_dense(layer) for layer in actor.layers if layer.name.startswith("hidden_")]
-        self._heads = [self._head(actor.get_layer(name)) for name in actor.output_names]
-
-    @staticmethod
-    def _head(layer: keras.layers.Layer) -> Callable[[np.ndarray], np.ndarray]:
-        if isinstance(layer, StateIndependentStd):
-            std = np.clip(np.exp(layer.get_weights()[0]), MIN_STD, MAX_STD)  # [A]
-            return lambda _: std
-        copy = _dense(layer)
-        return lambda features: _apply(copy, features)
+    normalize: Normalizer  # maps raw observations [n, S] to the actor's
+    hidden: tuple[Dense, ...]
+    heads: tuple[Dense | Constant, ...]
 
     def __call__(self, observations: np.ndarray) -> list[np.ndarray]:
-        features = self._normalize(observations)  # [n, S]
-        for layer in self._hidden:
-            features = _apply(layer, features)  # [n, units]
-        return [head(features) for head in self._heads]
+        """Raw observations [n, S] → what each head says, [n, ...] or [...]."""
+        features = self.normalize(observations)  # [n, S]
+        for layer in self.hidden:
+            features = layer(features)  # [n, units]
+        return [head(features) for head in self.heads]
 
 
 class NormalBehaviour:
     """Acts as a Normal policy with these heads: means [n, A]; standard deviations [n, A], or [A] within bounds."""
 
+    noise = "drawn from the policy's Normal distribution"
+
     def __init__(self, heads: Heads) -> None:
         self._heads = heads
+        self.is_plain = isinstance(heads, DenseHeads)  # arrays alone, which a worker process can take over
 
     def mean_and_std(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """observations [n, S] → mean [n, A], standard deviation [n, A] or [A]."""
@@ -115,8 +117,11 @@ class CategoricalBehaviour:
         choices: of every number of an action.
     """
 
+    noise = "drawn from the policy's Categorical distribution"
+
     def __init__(self, heads: Heads, choices: tuple[int, ...]) -> None:
         self._heads = heads
+        self.is_plain = isinstance(heads, DenseHeads)
         self._cuts = np.cumsum(choices)[:-1]
 
     def logits(self, observations: np.ndarray) -> np.ndarray:
@@ -132,6 +137,8 @@ class CategoricalBehaviour:
         """
         scores = self.logits(observations)  # [n, Σ choices]
         if noise is not None:
+            from scipy.special import log_ndtr  # half of what a worker process would import
+
             scores = scores - np.log(-log_ndtr(noise.astype(np.float64)))  # [n, Σ choices]
         parts = np.split(scores, self._cuts, axis=1)
         return np.stack([part.argmax(axis=1) for part in parts], axis=1).astype(np.float32)  # [n, A]
@@ -141,27 +148,31 @@ class DeterministicBehaviour:
     """Acts as an actor made by `common.networks.deterministic_actor`, with or without noise.
 
     Args:
-        actor: tells the layers' activations.
-        weights: returns kernels and biases, layer by layer; asked now and by `refresh`.
+        activations: names of the layers' activations.
+        weights: kernels and biases, layer by layer.
         std: what noise is multiplied by, in units of half the action range.
     """
 
-    def __init__(self, actor: keras.Model, weights: Callable[[], list[np.ndarray]], std: float) -> None:
-        self._std, self._weights = std, weights
-        layers = [layer for layer in actor.layers if isinstance(layer, keras.layers.Dense)]
-        self._activations = [_ACTIVATIONS[layer.activation.__name__] for layer in layers]
-        self.refresh()
+    is_plain = True
 
-    def refresh(self) -> None:
-        """Copy the actor as it is now."""
-        weights = self._weights()
-        self._layers = list(zip(weights[::2], weights[1::2], self._activations))
+    def __init__(self, activations: Sequence[str], weights: Sequence[np.ndarray], std: float) -> None:
+        self._activations, self._std = tuple(activations), std
+        self.refresh(weights)
+
+    @property
+    def noise(self) -> str:
+        """What a sampled action adds, in words."""
+        return f"independent Gaussian noise with a standard deviation of {self._std:g} of half the action range"
+
+    def refresh(self, weights: Sequence[np.ndarray]) -> None:
+        """Act by these kernels and biases from here on."""
+        self._layers = tuple(map(Dense, weights[::2], weights[1::2], self._activations))
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions [n, A] in [−1, 1] for observations [n, S]: cut from μ + std·noise, or μ where noise is None."""
         features = np.asarray(observations, dtype=np.float32)  # [n, S]
         for layer in self._layers:
-            features = _apply(layer, features)  # [n, units]
+            features = layer(features)  # [n, units]
         if noise is None:
             return features
         features += self._std * noise

@@ -3,7 +3,7 @@
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from common.networks import MAX_STD, MIN_STD
+from common.behaviour import MAX_STD, MIN_STD
 
 tfd = tfp.distributions
 RULED_OUT = -1e9  # a logit whose probability is 0 and whose entropy is not NaN

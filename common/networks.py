@@ -9,9 +9,6 @@ import numpy as np
 from common.config import PPOConfig
 from common.errors import UserError
 
-MIN_STD = 1e-6  # keeps log-probabilities finite should softplus or exp underflow
-MAX_STD = 100.0  # beyond, an action is the toss of a coin; a bonus too strong would drive it to infinity
-
 
 def torso_sizes(hidden_sizes: tuple[int, ...], observation_size: int, action_size: int) -> tuple[int, ...]:
     """The sizes asked for, or where none are: 10·S, ceil(√(10·S · 10·A)), 10·A (the 2021 study's rule)."""

@@ -15,6 +15,7 @@ from common.behaviour import DeterministicBehaviour, Normalizer
 from common.device import choose_device
 from common.errors import DivergedError
 from common.flat import FlatNetworks, flat
+from common.frozen_policy import deterministic
 from common.off_policy_config import OffPolicyConfig
 from common.records import Transitions
 from common.replay import ReplayBuffer
@@ -94,9 +95,15 @@ class DDPGAgent:
     # -- acting --
 
     def behaviour(self, std: float | None = None) -> DeterministicBehaviour:
-        """A copy of the present policy that maps raw observations to actions; noise is multiplied by `std`."""
-        std = self.config.exploration_std if std is None else std
-        return DeterministicBehaviour(self._actor.networks[0], self._actor_weights, std)
+        """A copy of the present policy that maps raw observations to actions.
+
+        Args:
+            std: what noise is multiplied by; None takes the exploration noise of the end of training.
+        """
+        if std is None:
+            config = self.config
+            std = config.exploration_std if config.final_exploration_std is None else config.final_exploration_std
+        return deterministic(self._actor.networks[0], self.actor_weights(), std)
 
     def normalizer(self) -> Normalizer:
         """Observations are taken as they are."""
@@ -107,7 +114,8 @@ class DDPGAgent:
         actions = self.behaviour().act(observations)  # [K, A]
         return np.asarray(self.critics[0](np.concatenate([observations, actions], axis=1)))[:, 0]
 
-    def _actor_weights(self) -> list[np.ndarray]:
+    def actor_weights(self) -> list[np.ndarray]:
+        """The actor's kernels and biases of now, layer by layer."""
         return [stack[0] for stack in self._actor.stacks(self._actor.weights.numpy())]
 
     # -- learning --

@@ -142,7 +142,7 @@ class OffPolicyAgentTrainer:
                 self._draw()
                 if due := self.agent.updates_that_act(len(self._drawn[0])):
                     tables.extend(self._checked_learn(before, due))
-                    policy.refresh()
+                    policy.refresh(self.agent.actor_weights())
             timing.update += time.perf_counter() - began
 
         behaviour.random = self._acts_at_random()

@@ -1,6 +1,9 @@
 """The NumPy copy of an actor agrees with the Keras actor and the `tfp` policy, and stays as it was."""
 
 import itertools
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -171,3 +174,31 @@ def test_observing_afterwards_does_not_change_it():
     agent.observe(100 + some_observations(np.random.default_rng(7), 500))
     np.testing.assert_array_equal(behaviour.act(observations), before)
     assert not np.allclose(agent.behaviour().act(observations), before, atol=1e-3)
+
+
+# -- in other processes --
+
+
+def test_a_policy_goes_through_pickle():
+    rng = np.random.default_rng(8)
+    observations, noise = some_observations(rng, 10), rng.standard_normal((10, 3)).astype(np.float32)
+    for std in CHOICES["std"]:
+        behaviour = make_agent(std=std).behaviour()
+        copy = pickle.loads(pickle.dumps(behaviour))
+        assert behaviour.is_plain and copy.is_plain
+        np.testing.assert_array_equal(copy.act(observations, noise), behaviour.act(observations, noise))
+
+
+def test_acting_imports_no_tensorflow(tmp_path):
+    behaviour = make_agent().behaviour()
+    (tmp_path / "behaviour").write_bytes(pickle.dumps(behaviour))
+    act = (
+        "import pickle, sys, numpy; b = pickle.load(open(sys.argv[1], 'rb'));"
+        "print(b.act(numpy.zeros((2, 6))).tolist());"
+        "assert not {'tensorflow', 'keras', 'scipy'} & {name.split('.')[0] for name in sys.modules}"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", act, tmp_path / "behaviour"], capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.strip() == str(behaviour.act(np.zeros((2, 6))).tolist())

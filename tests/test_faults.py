@@ -12,11 +12,11 @@ import tiny_envs
 
 import PPOAgentTrainer as main_program
 from common import distributions, run_folder
+from common.behaviour import MAX_STD
 from common.config import PPOConfig
 from common.env_groups import GymnasiumGroup, ProcessGroup
 from common.environment import look_up
 from common.errors import DivergedError, NotFiniteError, UserError
-from common.networks import MAX_STD
 from PPOAgentTrainer import PPOAgentTrainer
 
 CONFIG = PPOConfig(

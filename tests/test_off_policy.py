@@ -264,7 +264,17 @@ def test_the_frozen_copy_acts_as_the_actor_and_refreshes():
         assert_allclose(behaviour.act(observations, unit), np.clip(expected + 0.3 * unit, -1, 1), atol=1e-6)
         agent.update(rows, noise)
         assert np.abs(behaviour.act(observations) - agent.actor(observations).numpy()).max() > 1e-4
-        behaviour.refresh()
+        behaviour.refresh(agent.actor_weights())
+
+
+@pytest.mark.parametrize("final, std", [(None, 0.3), (0.1, 0.1), (0.0, 0.0)])
+def test_an_agent_acts_with_the_noise_of_the_end_of_training(final, std):
+    agent = made(exploration_std=0.3, final_exploration_std=final)
+    observations = np.random.default_rng(0).standard_normal((5, S)).astype(np.float32)
+    noise = np.random.default_rng(1).uniform(-1, 1, (5, A)).astype(np.float32)
+    sampled, expected = (agent.behaviour(*given).act(observations, noise) for given in ((), (std,)))
+    np.testing.assert_array_equal(sampled, expected)
+    assert f"standard deviation of {std:g} of" in agent.behaviour().noise
 
 
 # -- the loop --

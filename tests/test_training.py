@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tiny_envs import Lengths, Schedule
 
 from Agent import UPDATE_METRICS, Agent
-from common import behaviour, distributions, evaluation, funcs, run_folder, session
+from common import behaviour, distributions, evaluation, frozen_policy, funcs, run_folder, session
 from common.behaviour import NormalBehaviour
 from common.config import PPOConfig, RunOptions
 from common.env_wrappers import reward_design
@@ -480,7 +480,7 @@ def change(one, other):
     "name", [field.name for field in dataclasses.fields(PPOConfig) if field.name not in ("score_window", "device")]
 )
 def test_every_setting_changes_what_is_learned(tiny, eager, monkeypatch, name):
-    for module in (distributions, behaviour):
+    for module in (distributions, behaviour, frozen_policy):
         monkeypatch.setattr(module, "MAX_STD", 1e9)  # a density of 1e-8 takes a spread as wide as 1e7
     assert name in ALTERNATIVES, f"give {name} an alternative here: a setting that nothing reads is a defect"
     value, needed = ALTERNATIVES[name]
