@@ -1,15 +1,28 @@
-"""Named arrays as .npz files: plain numbers, in which nothing could run."""
+"""Named arrays as .npz files: plain numbers, in which nothing could run.
 
+Files are read without trusting who made them: archives that are stored, not compressed, whose parts together are no
+larger than the file, and in which every header says exactly what follows it.
+"""
+
+import functools
 import io
+import math
+import os
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
+from common import files
 from common.errors import UserError
-from common.run_folder import replace_file
 
 Arrays = dict[str, np.ndarray]
+
+MOST_ARRAYS = 100_000  # in a file; a run has some hundred
+_DIRECTORY_ENTRY = b"PK\x01\x02"  # begins the line of each array in an archive's table of contents
+_PLAIN_KINDS = "biuf"  # booleans, whole numbers and floats
 
 
 def packed(arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -19,28 +32,86 @@ def packed(arrays: Mapping[str, np.ndarray]) -> bytes:
     return buffer.getvalue()
 
 
-def read(source: Path | io.BytesIO) -> Arrays:
-    """Every array of a file.
+def unpacked(content: bytes) -> Arrays:
+    """What `packed` packed; the arrays take no more memory than the content does.
 
     Raises:
-        ValueError: it is no such file, or holds something else than plain arrays.
-        OSError: it cannot be read.
+        ValueError: it is no such content, or holds something else than plain arrays.
+        MemoryError: there is no room for the arrays.
     """
+    if content.count(_DIRECTORY_ENTRY) > MOST_ARRAYS:  # counted before any of it is taken in
+        raise ValueError("it names too many arrays")
     try:
-        with np.load(source, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except OSError:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = archive.infolist()
+            _check_members(members, len(content))
+            return {member.filename.removesuffix(".npy"): _array(archive, member) for member in members}
+    except (MemoryError, ValueError):
         raise
-    except Exception as error:  # NumPy and zipfile raise some fifteen kinds on files that are not what they say
+    except Exception as error:  # zipfile and NumPy raise some fifteen kinds on files that are not what they say
         raise ValueError(type(error).__name__) from error
-    if not all(isinstance(array, np.ndarray) for array in arrays.values()):
-        raise ValueError("it holds something else than arrays")
-    return arrays
+
+
+def _check_members(members: list[zipfile.ZipInfo], size: int) -> None:
+    """Raises ValueError unless an archive of so many bytes is one of stored arrays with a name each."""
+    if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+        raise ValueError("its arrays are compressed")
+    if sum(member.file_size for member in members) > size:
+        raise ValueError("its arrays are larger than the file")
+    names = [member.filename for member in members]
+    if len({*names}) < len(names) or not all(name.endswith(".npy") for name in names):
+        raise ValueError("it holds something else than arrays with a name each")
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(member) as file:
+        shape, kind = _header(file)
+        if kind.kind not in _PLAIN_KINDS or not kind.itemsize:
+            raise ValueError("it holds something else than plain numbers")
+        if math.prod(shape) * kind.itemsize != member.file_size - file.tell():
+            raise ValueError("an array is not as large as it says")
+        file.seek(0)
+        try:
+            return np.lib.format.read_array(file, allow_pickle=False)
+        except ValueError:
+            raise ValueError("an array breaks off") from None
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and type of an array whose numbers follow."""
+    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    try:
+        shape, _, kind = read[np.lib.format.read_magic(file)](file)
+    except Exception as error:  # MemoryError, too: Python's parser raises it on brackets within brackets
+        raise ValueError(f"{type(error).__name__} in an array's header") from error
+    if kind.names is not None or kind.subdtype is not None or min(shape, default=0) < 0:
+        raise ValueError("it holds something else than plain numbers")
+    return shape, kind
+
+
+@functools.cache
+def largest_file() -> int:
+    """Bytes of the largest file that is taken in: half of this machine's memory, where it can be asked."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (AttributeError, OSError, ValueError):
+        return 4 * 2**30
+
+
+def read(path: Path, largest: int | None = None) -> Arrays:
+    """Every array of a file of at most `largest` bytes; None takes `largest_file`.
+
+    Raises:
+        UserError: a link or no plain file lies in its place, or it is larger.
+        ValueError: it is no such file, or holds something else than plain arrays.
+        OSError: it is missing or cannot be read.
+    """
+    return unpacked(files.read_bytes(path, largest_file() if largest is None else largest))
 
 
 def write_weights(path: Path, state: Mapping[str, np.ndarray]) -> None:
     """Write an agent's state, replacing the file whole or not at all, and making its folder where there is none."""
-    replace_file(path, packed(state))
+    files.replace_file(path, packed(state))
 
 
 def read_weights(path: Path, own: Mapping[str, np.ndarray], best: Mapping[str, np.ndarray]) -> Arrays:
@@ -53,15 +124,19 @@ def read_weights(path: Path, own: Mapping[str, np.ndarray], best: Mapping[str, n
     Raises:
         UserError: missing, damaged, or of an agent with other networks.
     """
+    expected = {name: np.shape(array) for name, array in own.items() if not name.startswith("best/")}
+    possible = expected | {f"best/{name}": np.shape(array) for name, array in best.items()}
+    largest = sum(16 * math.prod(shape) + 4096 for shape in possible.values()) + 4096  # twice that of doubles
     try:
-        state = read(path)
+        state = read(path, largest)
     except FileNotFoundError:
         raise UserError(f"no weights at {path}: expected a file that save_weights wrote") from None
+    except files.ForeignFileError:
+        raise
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read as weights ({error}): use another copy") from None
-    expected = {name: np.shape(array) for name, array in own.items() if not name.startswith("best/")}
     if any(name.startswith("best/") for name in state):
-        expected |= {f"best/{name}": np.shape(array) for name, array in best.items()}
+        expected = possible
     found = {name: array.shape for name, array in state.items()}
     if found != expected:
         wrong = min(name for name in found | expected if found.get(name) != expected.get(name))

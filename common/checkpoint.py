@@ -1,12 +1,14 @@
 """Atomic, checked generations of a run's state: named plain arrays, nothing in them that could run.
 
 A generation is a folder `checkpoints/00000050` with `state.npz` and a `manifest.json` that holds the
-format version, the generation and the checksum. It is written under another name, flushed to disk and
+format version, the generation and a checksum of all of it. It is written under another name, flushed to disk and
 renamed, so that it is there whole or not at all.
 """
 
+import contextlib
+import errno
+import functools
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -15,12 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
-from common import arrays_file
+from common import arrays_file, files
 from common.errors import UserError
 
-FORMAT = 1
+FORMAT = 2  # of format 1 the checksum was of the state alone
 STATE, MANIFEST = "state.npz", "manifest.json"
 UNFINISHED = ".unfinished-"
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)  # part of a generation is missing, or something else
 
 State = arrays_file.Arrays
 
@@ -30,7 +33,7 @@ class _DamagedError(Exception):
 
 
 def save(folder: Path, generation: int, state: Mapping[str, np.ndarray], keep: int) -> None:
-    """Write a generation and remove all but the newest `keep`.
+    """Write a generation; remove older ones while `keep` whole ones stay, and newer ones that are damaged.
 
     Raises:
         UserError: the disk is full or read-only; earlier generations stay whole.
@@ -39,40 +42,90 @@ def save(folder: Path, generation: int, state: Mapping[str, np.ndarray], keep: i
     final, unfinished = folder / f"{generation:08d}", folder / f"{UNFINISHED}{generation:08d}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(unfinished, ignore_errors=True)
+        files.check_plain(folder)
+        remove_unfinished(folder)
         unfinished.mkdir()
-        _write(unfinished / STATE, content)
-        _write(unfinished / MANIFEST, json.dumps(manifest(generation, content)).encode())
-        _flush_folder(unfinished)
+        files.write_new(unfinished / STATE, content)
+        files.write_new(unfinished / MANIFEST, json.dumps(manifest(generation, content)).encode())
+        files.flush_folder(unfinished)
         if final.exists():  # a damaged one of the same epoch, or this very state
-            shutil.rmtree(final)
+            os.rename(final, folder / f"{UNFINISHED}{generation:08d}-before")
         os.rename(unfinished, final)
-        _flush_folder(folder)
+        files.flush_folder(folder)
     except OSError as error:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise UserError(
             f"checkpoint {generation} could not be written to {folder} ({error.strerror}): "
             "the one before it is untouched; make room and resume the run"
         ) from None
-    for old in generations(folder)[keep:]:
-        shutil.rmtree(folder / f"{old:08d}", ignore_errors=True)
+    remove_unfinished(folder)
+    _prune(folder, generation, keep)
 
 
-def manifest(generation: int, content: bytes) -> dict[str, object]:
+def _prune(folder: Path, written: int, keep: int) -> None:
+    """Remove what is older than the newest `keep` whole generations; `written` was just made.
+
+    Damaged ones that are newer go too: they are of a time that the run went back from.
+    """
+    kept = 0
+    for number in generations(folder):
+        path = folder / f"{number:08d}"
+        if number > written:
+            superfluous = _is_whole(path, number) is False
+        else:
+            superfluous = kept >= keep
+            kept += number == written or (not superfluous and bool(_is_whole(path, number)))
+        if superfluous:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_whole(folder: Path, generation: int) -> bool | None:
+    """Whether a generation's checksum is right; None where that cannot be found out at present.
+
+    Files are read again only where they were written since the last time.
+    """
+    try:
+        found = [os.stat(folder / name) for name in (STATE, MANIFEST)]
+        return _checked(folder, generation, *((file.st_ino, file.st_mtime_ns, file.st_size) for file in found))
+    except (_DamagedError, FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, UserError, MemoryError):
+        return None
+
+
+@functools.lru_cache(maxsize=32)
+def _checked(folder: Path, generation: int, *_: tuple[int, int, int]) -> bool:
+    _read(folder, generation)
+    return True
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what saves that were cut off have left behind."""
+    with contextlib.suppress(FileNotFoundError):
+        for path in folder.iterdir():
+            if path.name.startswith(UNFINISHED):
+                shutil.rmtree(path, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    path.unlink()  # where it was no folder
+
+
+def manifest(generation: int, content: bytes, version: int = FORMAT) -> dict[str, object]:
     """What is written beside a generation's content."""
-    return {
-        "format": FORMAT,
-        "generation": generation,
-        "bytes": len(content),
-        "sha256": hashlib.sha256(content).hexdigest(),
-    }
+    said = {"format": version, "generation": generation, "bytes": len(content)}
+    digest = hashlib.sha256(json.dumps(said).encode() if version > 1 else b"")
+    digest.update(content)
+    return said | {"sha256": digest.hexdigest()}
 
 
 def generations(folder: Path) -> list[int]:
     """Numbers of the generations that are there, whole or damaged, newest first."""
     if not folder.is_dir():
         return []
-    return sorted((int(entry.name) for entry in folder.iterdir() if entry.name.isdecimal()), reverse=True)
+    return sorted((int(entry.name) for entry in folder.iterdir() if _is_number(entry.name)), reverse=True)
+
+
+def _is_number(name: str) -> bool:
+    return name.isdecimal() and name.isascii() and name == f"{int(name[:18]):08d}"
 
 
 def load_newest(folder: Path, warn: Callable[[str], None]) -> tuple[int, State]:
@@ -82,7 +135,7 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> tuple[int, State]:
         warn: told of every generation that had to be passed over.
 
     Raises:
-        UserError: there is none.
+        UserError: there is none, one was written by a newer version, or the disk or the memory fails at present.
     """
     numbers = generations(folder)
     if not numbers:
@@ -96,37 +149,53 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> tuple[int, State]:
 
 
 def _load(folder: Path, generation: int) -> State:
+    """Raises _DamagedError, or UserError for what is no fault of the file."""
     try:
-        written = json.loads((folder / MANIFEST).read_bytes())
-        version = written["format"]
-        content = (folder / STATE).read_bytes()
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _DamagedError(f"{type(error).__name__} while reading it") from None
-    if isinstance(version, int) and version > FORMAT:
-        raise UserError(f"{folder} has format {version}, this code reads up to {FORMAT}: update the code")
-    if written != manifest(generation, content):
-        raise _DamagedError("its checksum or number is wrong")
-    try:
-        return arrays_file.read(io.BytesIO(content))
-    except (OSError, ValueError) as error:
+        return arrays_file.unpacked(_read(folder, generation))
+    except ValueError as error:
         raise _DamagedError(f"{error} while opening it") from None
+    except MemoryError:
+        raise UserError(
+            f"there is not enough memory to load {folder}: end other programs and try again; nothing was changed"
+        ) from None
+    except OSError as error:
+        raise UserError(
+            f"{folder} cannot be read at present ({error.strerror}): try again, and if that does not help, move that "
+            "folder away to go back to the checkpoint before it; nothing was changed"
+        ) from None
 
 
-def _write(path: Path, content: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+def _read(folder: Path, generation: int) -> bytes:
+    """The content of a generation, whose checksum is right.
 
-
-def _flush_folder(folder: Path) -> None:
-    if os.name != "posix":  # elsewhere folders cannot be opened
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
+    Raises:
+        _DamagedError: it is not whole.
+        UserError: a newer version wrote it.
+        OSError: the disk fails.
+        MemoryError: it is larger than half of this machine's memory.
+    """
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        if folder.is_symlink():
+            raise _DamagedError("it is a link")
+        written = files.read_json(folder / MANIFEST)
+        size = os.stat(folder / STATE, follow_symlinks=False).st_size
+        if not isinstance(written, dict) or written.get("bytes") != size:
+            raise _DamagedError("its state is not as large as it was written")
+        if size > arrays_file.largest_file():
+            raise MemoryError
+        content = files.read_bytes(folder / STATE, size)
+    except OSError as error:
+        if error.errno in _GONE:
+            raise _DamagedError(f"{type(error).__name__} while reading it") from None
+        raise
+    except (ValueError, files.ForeignFileError) as error:
+        raise _DamagedError(f"{type(error).__name__} while reading it") from None
+    version = written.get("format")
+    if not isinstance(version, int) or written != manifest(generation, content, version):
+        raise _DamagedError("its checksum or number is wrong")
+    if version > FORMAT:
+        raise UserError(f"{folder} has format {version}, this code reads up to {FORMAT}: update the code")
+    return content
 
 
 def pack_json(content: object) -> np.ndarray:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from common import run_folder
+from common import files
 
 Curves = dict[str, np.ndarray]  # column of results.csv → [epochs]
 
@@ -67,4 +67,4 @@ def save_figure(figure: Figure, path: Path) -> None:
     """Replaces the file at once, so that a viewer never sees half a picture; the suffix sets the format."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format=path.suffix.lstrip(".") or "png", dpi=110)
-    run_folder.replace_file(path, buffer.getvalue())
+    files.replace_file(path, buffer.getvalue())

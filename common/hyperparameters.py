@@ -10,7 +10,7 @@ import numpy as np
 
 from common.config import PPOConfig
 from common.errors import UserError
-from common.run_folder import write_json
+from common.files import write_json
 
 FILE = "hyperparameters.json"
 

@@ -1,11 +1,9 @@
 """The folder a run leaves behind: its name, its config.json, its results.csv."""
 
-import contextlib
 import csv
 import dataclasses
 import importlib.metadata
 import json
-import os
 import platform
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +12,7 @@ import numpy as np
 
 from common.config import PPOConfig, TrainingConfig
 from common.errors import UserError
+from common.files import replace_file, write_json
 from common.off_policy_config import OffPolicyConfig
 from common.results import EpochResult, columns_of
 
@@ -52,24 +51,6 @@ def create(runs_folder: str, name: str | None, default_name: str) -> Path:
             f"cannot make a run folder in {base} ({error.strerror}): choose another --runs-folder"
         ) from None
     raise UserError(f"{base} holds too many runs named {default_name}: choose a --name")
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, and its folder where there is none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".tmp")
-    try:
-        unfinished.write_bytes(content)
-        os.replace(unfinished, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
-        raise
-
-
-def write_json(path: Path, content: object) -> None:
-    """Write a JSON file whole or not at all; NumPy's numbers become plain ones."""
-    replace_file(path, (json.dumps(content, indent=2, default=float) + "\n").encode())
 
 
 def write_config(folder: Path, config: TrainingConfig, preset: str) -> None:

@@ -1,16 +1,18 @@
 """Checkpoints are there whole or not at all, and nothing in them can run."""
 
 import builtins
+import errno
 import io
 import json
 import os
 import pickle
+import stat
 import zipfile
 
 import numpy as np
 import pytest
 
-from common import checkpoint
+from common import checkpoint, files
 from common.errors import UserError
 
 STATE = {
@@ -75,11 +77,112 @@ def test_none_at_all_is_refused(tmp_path):
 
 
 def test_a_newer_format_asks_for_newer_code(tmp_path):
-    checkpoint.save(tmp_path, 1, STATE, keep=3)
-    manifest = tmp_path / "00000001" / checkpoint.MANIFEST
-    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": checkpoint.FORMAT + 1}))
+    for generation in (1, 2):
+        checkpoint.save(tmp_path, generation, STATE, keep=3)
+    content = (tmp_path / "00000002" / checkpoint.STATE).read_bytes()
+    newer = checkpoint.manifest(2, content, checkpoint.FORMAT + 1)
+    (tmp_path / "00000002" / checkpoint.MANIFEST).write_text(json.dumps(newer))
     with pytest.raises(UserError, match="update the code"):
         checkpoint.load_newest(tmp_path, pytest.fail)
+
+
+def test_no_flipped_bit_of_a_manifest_is_taken_for_a_newer_format(tmp_path):
+    for generation in (1, 2):
+        checkpoint.save(tmp_path, generation, STATE, keep=3)
+    manifest = tmp_path / "00000002" / checkpoint.MANIFEST
+    whole = manifest.read_bytes()
+    loaded = set()
+    for bit in range(8 * len(whole)):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        manifest.write_bytes(flipped)
+        loaded.add(checkpoint.load_newest(tmp_path, lambda _: None)[0])
+    assert loaded <= {1, 2} and 1 in loaded
+
+
+def test_pruning_does_not_count_damaged_generations(tmp_path):
+    for generation in (1, 2, 3):
+        checkpoint.save(tmp_path, generation, STATE, keep=3)
+    for generation in (2, 3):
+        (tmp_path / f"{generation:08d}" / checkpoint.STATE).write_bytes(b"damaged")
+    assert checkpoint.load_newest(tmp_path, lambda _: None)[0] == 1
+    checkpoint.save(tmp_path, 2, STATE, keep=1)  # the run goes on from 1; 3 is damaged and newer
+    assert checkpoint.load_newest(tmp_path, pytest.fail)[0] == 2
+    assert checkpoint.generations(tmp_path) == [2]
+
+    for generation in (3, 4):
+        checkpoint.save(tmp_path, generation, STATE, keep=3)
+    (tmp_path / "00000004" / checkpoint.STATE).write_bytes(b"damaged")
+    (tmp_path / "00000003" / checkpoint.STATE).write_bytes(b"damaged")
+    checkpoint.save(tmp_path, 5, STATE, keep=2)
+    assert 2 in checkpoint.generations(tmp_path)  # the second whole one
+    (tmp_path / "00000005" / checkpoint.STATE).write_bytes(b"damaged")
+    assert checkpoint.load_newest(tmp_path, lambda _: None)[0] == 2
+
+
+def test_unfinished_folders_go_with_the_next_save(tmp_path):
+    checkpoint.save(tmp_path, 1, STATE, keep=3)
+    for name in (".unfinished-00000002", ".unfinished-00000007"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / checkpoint.STATE).write_bytes(b"half")
+    checkpoint.save(tmp_path, 2, STATE, keep=3)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["00000001", "00000002"]
+
+
+@pytest.mark.parametrize(
+    "fault", [OSError(5, "Input/output error"), OSError(24, "Too many open files"), MemoryError()], ids=str
+)
+def test_a_fault_that_passes_is_no_damage(tmp_path, monkeypatch, fault):
+    for generation in (1, 2):
+        checkpoint.save(tmp_path, generation, STATE, keep=3)
+
+    def failing(*_):
+        raise fault
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "read_bytes", failing)
+        with pytest.raises(UserError, match="try again") as error:
+            checkpoint.load_newest(tmp_path, pytest.fail)
+    assert "\n" not in str(error.value)
+    assert checkpoint.load_newest(tmp_path, pytest.fail)[0] == 2
+
+
+def test_folders_that_cannot_be_flushed_are_no_obstacle_and_full_disks_are(tmp_path, monkeypatch):
+    real = os.fsync
+
+    def without(number):
+        def fsync(descriptor):
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                raise OSError(number, os.strerror(number))
+            real(descriptor)
+
+        return fsync
+
+    for number in (errno.EINVAL, errno.ENOTSUP):
+        monkeypatch.setattr(os, "fsync", without(number))
+        checkpoint.save(tmp_path, number, STATE, keep=3)
+        assert checkpoint.load_newest(tmp_path, pytest.fail)[0] == number
+    monkeypatch.setattr(os, "fsync", without(errno.EIO))
+    with pytest.raises(UserError, match="could not be written"):
+        checkpoint.save(tmp_path, 200, STATE, keep=3)
+
+
+def test_everything_that_is_replaced_is_flushed_before_it_takes_its_place(tmp_path, monkeypatch):
+    done, fsync, replace = [], os.fsync, os.replace
+
+    def noted_fsync(descriptor):
+        done.append(("flushed", os.fstat(descriptor).st_ino))
+        fsync(descriptor)
+
+    def noted_replace(source, target):
+        done.append(("placed", os.stat(source).st_ino))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    files.replace_file(tmp_path / "config.json", b"{}")
+    new = (tmp_path / "config.json").stat().st_ino
+    assert done == [("flushed", new), ("placed", new), ("flushed", tmp_path.stat().st_ino)]
 
 
 class Executed:

@@ -1,0 +1,187 @@
+"""Files as a run needs them: written whole or not at all, and read without trusting who made them.
+
+A run folder may come from somebody else. Nothing here follows a link that lies in it, waits for a pipe or a device,
+or reads more than a bound that is known beforehand.
+"""
+
+import contextlib
+import errno
+import json
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from common.errors import UserError
+
+UNFINISHED = ".unfinished"  # in the name of a file until it is whole
+_LEFT_OVER = re.compile(rf"\..+-[0-9a-f]{{8}}{re.escape(UNFINISHED)}(\.\w+)?")
+_BINARY = getattr(os, "O_BINARY", 0)
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY  # O_EXCL follows no link
+LARGEST_JSON = 4 * 2**20  # bytes
+_NO_FOLDER_FLUSH = (
+    errno.EINVAL,
+    errno.ENOTSUP,
+    errno.EOPNOTSUPP,
+    errno.ENOSYS,
+    errno.EBADF,
+    errno.EACCES,
+    errno.EPERM,
+)
+_NO_FILE_FLUSH = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class ForeignFileError(UserError):
+    """What lies in a file's place is something else: a link, a pipe, a device, or far too large."""
+
+
+# -- writing --
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A new, empty file beside `path`, with the same ending; once the block is over it is flushed and takes its place.
+
+    Makes the folder where there is none. If the block raises, `path` stays as it was and the new file is removed.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}-{secrets.token_hex(4)}{UNFINISHED}{path.suffix}")
+    os.close(os.open(unfinished, _NEW, 0o666))
+    try:
+        yield unfinished
+        flush_file(unfinished)
+        os.replace(unfinished, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+        raise
+    flush_folder(path.parent)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, and its folder where there is none; a power cut leaves the old or the new."""
+    with replacing(path) as unfinished:
+        unfinished.write_bytes(content)
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write a JSON file whole or not at all; NumPy's numbers become plain ones."""
+    replace_file(path, (json.dumps(content, indent=2, default=float) + "\n").encode())
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file that is not there yet, and flush it to disk."""
+    with open(os.open(path, _NEW, 0o666), "wb") as file:
+        file.write(content)
+        file.flush()
+        _flush(file.fileno(), _NO_FILE_FLUSH)
+
+
+def flush_file(path: Path) -> None:
+    """What was written to a file is on the disk once this returns."""
+    descriptor = os.open(path, os.O_RDWR | _BINARY)
+    try:
+        _flush(descriptor, _NO_FILE_FLUSH)
+    finally:
+        os.close(descriptor)
+
+
+def flush_folder(folder: Path) -> None:
+    """Names made, replaced and removed in a folder are on the disk once this returns, where its disk can do that."""
+    if os.name != "posix":  # elsewhere folders cannot be opened
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        if error.errno in _NO_FOLDER_FLUSH:
+            return
+        raise
+    try:
+        _flush(descriptor, _NO_FOLDER_FLUSH)
+    finally:
+        os.close(descriptor)
+
+
+def _flush(descriptor: int, cannot: tuple[int, ...]) -> None:
+    """`os.fsync`, passed over where the file system has none (Google Drive, some network disks)."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in cannot:
+            raise
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what `replacing` left behind where a process was killed in the middle of it."""
+    for path in folder.iterdir():
+        if _LEFT_OVER.fullmatch(path.name):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+# -- reading --
+
+
+def read_bytes(path: Path, largest: int) -> bytes:
+    """The content of a regular file of at most `largest` bytes.
+
+    Raises:
+        ForeignFileError: it is a link, no regular file, or larger.
+        OSError: it is missing or cannot be read.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | _BINARY
+    if path.is_symlink():  # where there is no O_NOFOLLOW
+        raise _foreign(path, "a link")
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link put there just now; a socket
+            raise _foreign(path, "no plain file") from None
+        raise
+    with open(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(status.st_mode):
+            raise _foreign(path, "no plain file")
+        if status.st_size > largest:
+            raise ForeignFileError(
+                f"{path} has {status.st_size:,} bytes, at most {largest:,} are expected: use an undamaged copy"
+            )
+        return file.read(status.st_size)
+
+
+def read_json(path: Path, largest: int = LARGEST_JSON) -> object:
+    """What a JSON file holds.
+
+    Raises:
+        ForeignFileError: see `read_bytes`.
+        OSError: it is missing or cannot be read.
+        ValueError: it is no JSON, is nested too deeply, or holds a number of thousands of digits.
+    """
+    content = read_bytes(path, largest)
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def check_plain(folder: Path) -> None:
+    """Raises UserError if something in a run folder is neither a plain file nor a folder; what is missing is well."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    raise _foreign(Path(entry.path), "a link")
+                if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
+                    raise _foreign(Path(entry.path), "no plain file")
+    except (FileNotFoundError, NotADirectoryError):
+        return
+
+
+def _foreign(path: Path, what: str) -> ForeignFileError:
+    return ForeignFileError(
+        f"{path} is {what}: a run folder holds plain files and folders, put a copy in its place or remove it"
+    )
