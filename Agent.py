@@ -104,6 +104,12 @@ class Agent:
         """Raw observations [..., S] → what the networks read [..., S] float32; images stay as they are."""
         return observations if self.sees_images else self.normalizer()(observations)
 
+    @property
+    def lacks_statistics(self) -> bool:
+        """Whether observations will be normalised, but by statistics that are still empty."""
+        normalizes = self.config.normalize_observations and not self.sees_images
+        return normalizes and self.observation_statistics.count == 0
+
     def observe(self, observations: np.ndarray) -> None:
         """Merge raw observations [K, S] into the statistics that `normalize` uses."""
         if self.config.normalize_observations and not self.sees_images:
@@ -342,8 +348,11 @@ class Agent:
 
     def adopt_best(self) -> None:
         """Go back to the copy `keep_best` made; without one, stay."""
-        if self.best.parameters is not None:
-            self._load_policy_state(self.best.parameters)
+        self.best.adopt(self._policy_state, self._load_policy_state)
+
+    def leave_best(self) -> None:
+        """Undo `adopt_best`, so that training continues from what it had reached; otherwise change nothing."""
+        self.best.leave(self._load_policy_state)
 
     # -- state --
 
@@ -377,6 +386,10 @@ class Agent:
         load_adams(self._adams, state)
         self.kl_coefficient = float(state["kl_coefficient"])
         self.best.load_state(state)
+
+    def training_state(self) -> dict[str, np.ndarray]:
+        """`state()` as it would be had `adopt_best` not been called: what training continues from."""
+        return self.state() | self.best.replaced
 
     def save_weights(self, path: str | Path) -> None:
         """Write `state()` to an .npz file of plain arrays, replacing it whole or not at all."""

@@ -8,6 +8,7 @@
 The run leaves its traces in runs/NAME; `common.run_folder` says which.
 """
 
+import functools
 import math
 import sys
 import time
@@ -28,6 +29,7 @@ from common.presets import PRESETS, preset_for
 from common.records import Batch, Timing
 from common.results import PPOResult, from_columns, results_dictionary, to_columns
 from common.rollout import minibatch_rows, padded_rows
+from common.spaces import BoxMap
 from common.validation import Judge
 from common.vector_env import resolve_backend
 
@@ -73,33 +75,47 @@ class PPOAgentTrainer:
         self.live = LiveHyperparameters(config)
         self._skipped = 0  # updates in a row that were undone
         self._mean_std = 0.0  # of the policy after the last update
+        self._shape_noise = None  # white
+        if config.noise_color and isinstance(self.agent.action_map, BoxMap):
+            self._shape_noise = functools.partial(funcs.colored_noise, exponent=config.noise_color)
+        self.steps = 0  # in the environments, autoreset steps included
         self.epoch = 0
         self.results: list[PPOResult] = []
 
     def train(self, epochs: int | None = None, on_epoch: EpochCallback | None = None) -> dict[str, object]:
-        """Run epochs; calling again goes on where the last call ended.
+        """Run epochs; another call continues where the last one ended, even if that adopted the best parameters.
 
         Args:
-            epochs: how many more; None takes the config's. An annealed learning rate falls to 0 at
-                the end of all epochs asked for so far.
+            epochs: how many more; None takes the config's. Schedules run over the config's epochs however many calls
+                they are divided among, and stretch once a call goes beyond them.
             on_epoch: called after every epoch with its row.
 
         Returns:
             The results dictionary of everything trained so far; see `common.results`.
         """
         last = self.epoch + (self.config.epochs if epochs is None else epochs)
+        self.agent.leave_best()
         if self.experience.trajectory is None:
-            self._collect(Timing())
-            self.experience.scores()  # of a policy that no epoch has trained
+            self._collect_first()
         while self.epoch < last:
-            result = self._run_epoch(last)
+            result = self._run_epoch(max(last, self.config.epochs))
             self.results.append(result)
             if on_epoch is not None:
                 on_epoch(result)
         if self.config.adopt_best:
             self.agent.adopt_best()
-            self.experience.forget()  # the trajectory came from the last policy, not from the one adopted
         return results_dictionary(self.name, self.description, self.results, self.agent.best.metric, self.config)
+
+    def _collect_first(self) -> None:
+        """What the first update learns from; before it a trajectory that only fills the observations' statistics.
+
+        Without that one the first update would see raw observations and all later ones normalised ones.
+        """
+        if self.agent.lacks_statistics:
+            self._collect(Timing())
+            self._observe_trajectory()
+        self._collect(Timing())
+        self.experience.scores()  # of a policy that no epoch has trained
 
     def _run_epoch(self, last: int) -> PPOResult:
         """Train on the trajectory at hand, then collect the next, which scores this epoch. `last`: the final epoch."""
@@ -110,15 +126,16 @@ class PPOAgentTrainer:
             self._collect(timing)
         self.epoch += 1
         return PPOResult(
-            steps=self.epoch * self.config.steps_per_epoch + self.config.steps_per_update,
+            steps=self.steps,
             reward_std=float(self.reward_statistics.std) if self.config.scale_rewards else 1.0,
-            **self._judge(self.experience.scores(), self.epoch, last, timing),
+            **self._judge(self.experience.training_metrics(), self.experience.scores(), self.epoch, last, timing),
             **_means(metrics),
             **{f"hp_{name}": float(value) for name, value in self.live.values.items()},
         )
 
     def _collect(self, timing: Timing) -> None:
-        self.experience.collect(self.agent.behaviour(), self.epoch, timing)
+        self.experience.collect(self.agent.behaviour(), self.epoch, timing, shape_noise=self._shape_noise)
+        self.steps += self.config.steps_per_update
 
     def _checked_update(self, progress: float, timing: Timing) -> dict[str, float]:
         """`_update`; one that came to NaN or infinity is undone, and its metrics are NaN."""
@@ -173,14 +190,18 @@ class PPOAgentTrainer:
             kl_coefficient = self.agent.kl_coefficient
             self.agent.adapt_kl_coefficient(batch)
         # Only now: collecting and learning must have seen the same normalisation.
-        observations = self.experience.trajectory.observations[:-1]  # [T, N, ...]
-        self.agent.observe(observations.reshape(config.steps_per_update, *observations.shape[2:]))
+        self._observe_trajectory()
         timing.update += time.perf_counter() - began
         return metrics | {
             "explained_variance": explained_variance,
             "learning_rate": hyperparameters.learning_rate,
             "kl_coefficient": kl_coefficient,
         }
+
+    def _observe_trajectory(self) -> None:
+        """Merge the observations of the trajectory at hand into the statistics that normalise them."""
+        observations = self.experience.trajectory.observations[:-1]  # [T, N, ...]
+        self.agent.observe(observations.reshape(self.config.steps_per_update, *observations.shape[2:]))
 
     def _passes(self, batch: Batch, hyperparameters: Hyperparameters) -> dict[str, float]:
         """All passes over a batch, in shuffled minibatches."""
@@ -275,13 +296,14 @@ class PPOAgentTrainer:
         """Everything that changes, between two epochs: going on from it is going on as if never stopped."""
         return checkpoint.join(
             {
-                "agent": self.agent.state(),
+                "agent": self.agent.training_state(),
                 "experience": self.experience.state(),
                 "reward_statistics": self.reward_statistics.state(),
                 "advantage_statistics": self.advantage_statistics.state(),
                 "hyperparameters": self.live.state(),
                 "trainer": {
                     "epoch": np.int64(self.epoch),
+                    "steps": np.int64(self.steps),
                     "skipped": np.int64(self._skipped),
                     "shuffle": checkpoint.pack_generator(self._shuffle),
                 },
@@ -302,6 +324,8 @@ class PPOAgentTrainer:
         self.live.load_state(checkpoint.part(state, "hyperparameters"))
         trainer = checkpoint.part(state, "trainer")
         self.epoch = int(trainer["epoch"])
+        before = self.epoch * self.config.steps_per_epoch + self.config.steps_per_update
+        self.steps = int(trainer.get("steps", before))  # older versions did not count them
         self._skipped = int(trainer["skipped"])
         checkpoint.load_generator(self._shuffle, trainer["shuffle"])
         self.results = from_columns(checkpoint.part(state, "results"), PPOResult)

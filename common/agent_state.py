@@ -15,11 +15,13 @@ class Best:
     Attributes:
         metric: their score; −∞ before there are any.
         parameters: named arrays; None before there are any.
+        replaced: what training had reached where they were adopted; empty while they are not.
     """
 
     def __init__(self) -> None:
         self.metric = -np.inf
         self.parameters: State | None = None
+        self.replaced: State = {}
 
     def offer(self, metric: float, parameters: Callable[[], State]) -> bool:
         """Keep the present parameters if `metric` is at least the best so far; NaN never is."""
@@ -27,6 +29,18 @@ class Best:
             return False
         self.metric, self.parameters = float(metric), parameters()
         return True
+
+    def adopt(self, present: Callable[[], State], load: Callable[[State], None]) -> None:
+        """Load the best parameters in place of the present ones; without any, change nothing."""
+        if self.parameters is not None:
+            self.replaced = self.replaced or present()
+            load(self.parameters)
+
+    def leave(self, load: Callable[[State], None]) -> None:
+        """Load what `adopt` replaced, so that training continues from there."""
+        if self.replaced:
+            load(self.replaced)
+            self.replaced = {}
 
     def state(self) -> State:
         kept = self.parameters or {}
@@ -37,6 +51,7 @@ class Best:
         self.metric = float(state["best_metric"])
         kept = {name.removeprefix("best/"): array for name, array in state.items() if name.startswith("best/")}
         self.parameters = kept or None
+        self.replaced = {}
 
 
 def adams_state(adams: Adams) -> State:

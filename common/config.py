@@ -52,7 +52,8 @@ class TrainingConfig:
 
     # -- epoch --
     epochs: int = 100
-    """Rows of the table. PPO collects and trains once in each, and collects once more before the first."""
+    """Rows of the table, over which every schedule runs. PPO collects and trains once in each; before the first it
+    collects once more, and with normalize_observations twice, since the first time only fills the statistics."""
     steps_per_epoch: int = 16_384
     """Environment steps of an epoch, over all environments; a multiple of num_envs."""
     score_window: int = 100
@@ -70,13 +71,17 @@ class TrainingConfig:
     """NaN or infinity: stop the run, or skip, which collects the epoch anew or undoes the update."""
 
     # -- best parameters --
-    best_metric: MetricName = "mean_episode_reward"
-    """What an epoch's parameters are judged by: the shaped rewards of the epoch, or validation, the mean
-    unshaped reward of deterministic episodes of its own, played in the second half of the training."""
-    validate_every: int = 5
+    best_metric: MetricName = "validation"
+    """What an epoch's parameters are judged by. validation: the mean unshaped reward of separate deterministic
+    episodes, played in the second half of the training. The others measure the epoch's own shaped rewards and count
+    only once score_window episodes have finished: total_reward, their sum; mean_episode_reward, the mean over the
+    episodes that finished in the epoch, or over the last score_window where fewer did; reward_times_steps, that
+    mean times the mean length of the same episodes."""
+    validate_every: int = 10
     """Epochs between validations; only for best_metric validation."""
-    validation_episodes: int = 100
-    """Episodes of a validation, all of them at once."""
+    validation_episodes: int = 30
+    """Episodes of a validation, all of them at once. Where steps are slow, fewer of them or a larger validate_every
+    save time: by default it takes at most 15% as many steps as training with episodes of 1,000 steps."""
     adopt_best: bool = True
     """At the end take the best epoch's parameters; the 2021 code meant to, but kept the last."""
 
@@ -138,12 +143,19 @@ class PPOConfig(TrainingConfig):
     initial_std: float = 1.0
     """Standard deviation to start with, in units of half the action range; state_independent only."""
 
+    # -- exploration --
+    noise_color: float = 0.5
+    """Exponent β of the exploration noise's power spectrum 1/f^β in each environment: 0 is white noise (every step
+    independent), 1 pink, 2 red; the larger, the longer it pushes one way. Each step's noise stays standard normal,
+    so that log-probabilities are unchanged (Hollenstein et al. 2024). Only for continuous actions."""
+
     # -- scaling --
     normalize_observations: bool = True
-    """Shift and divide by cumulative mean and std, then cut to ±10."""
+    """Shift and divide by cumulative mean and std, then cut to ±10. The first trajectory only fills these statistics,
+    so that no update sees raw observations."""
     scale_rewards: bool = True
     """Divide by a cumulative std (+ 1e-4), without shifting; reward_std_of says by which."""
-    reward_std_of: Literal["rewards", "returns"] = "rewards"
+    reward_std_of: Literal["rewards", "returns"] = "returns"
     """What scale_rewards divides by the std of: all rewards, or the discounted sums of those still to come in their
     trajectory, which serves rewards that are all alike, such as -1 a step: they have no std of their own."""
     normalize_advantages: Literal["none", "minibatch", "epoch", "running_std"] = "minibatch"
@@ -174,7 +186,8 @@ class PPOConfig(TrainingConfig):
     learning_rate: float = 3e-4
     """Of Adam."""
     critic_learning_rate: float | None = None
-    """Of the critic's Adam, annealed as the actor's; None takes learning_rate for both."""
+    """Adam's step size for the critic, annealed as the actor's; None takes learning_rate for both. Only with networks
+    of their own: a shared_torso has one Adam."""
     anneal_learning_rate: bool = True
     """Lower it linearly to 0 over the epochs."""
     adam_epsilon: float = 1e-8
@@ -225,6 +238,11 @@ class PPOConfig(TrainingConfig):
                 if self.updates_per_epoch == 1
                 else f"minibatch_size {self.minibatch_size} is larger than the {self.steps_per_update} steps of an "
                 f"update: use --minibatch-size {self.steps_per_update} or less"
+            )
+        if self.shared_torso and self.critic_learning_rate is not None:
+            raise UserError(
+                f"critic_learning_rate {self.critic_learning_rate} has no effect with shared_torso, whose one Adam "
+                "takes learning_rate: leave --critic-learning-rate out, or use --no-shared-torso"
             )
         if not self.stop_target_gradient and self.value_target != "one_step":
             raise UserError("stop_target_gradient False needs the target inside the loss: add --value-target one_step")
@@ -296,6 +314,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "hidden_gain": (0, math.inf, "0 or more"),
     "mean_gain": (0, math.inf, "0 or more"),
     "initial_std": (1e-6, math.inf, "above 0"),
+    "noise_color": (0, 2, "0 to 2"),
     "reward_factor": (-math.inf, math.inf, "any"),
     "updates_per_epoch": (1, math.inf, "1 or more"),
     "value_coefficient": (0, math.inf, "0 or more"),

@@ -50,6 +50,7 @@ class Experience:
         self._reward_design = reward_design(config, environment)
         self._running_returns = np.zeros((2, config.num_envs))  # [2, N] of unfinished episodes
         self._recent = np.zeros((2, 0))  # [2, ≤ score_window] unshaped returns and steps of the last that ended
+        self._recent_shaped = np.zeros(0)  # [≤ score_window] shaped returns of the same
         self._total_episodes = 0  # ended since training began
         self._start_epoch()
         self.trajectory: Trajectory | None = None
@@ -95,7 +96,9 @@ class Experience:
         self._total_reward += float(self.shaped.sum())
         self._total_reward_orig += float(trajectory.rewards[trajectory.valid].sum())
         ended_now = np.stack([episodes.original_returns, episodes.lengths])  # [2, episodes]
-        self._recent = np.concatenate([self._recent, ended_now], axis=1)[:, -self._config.score_window :]
+        window = self._config.score_window
+        self._recent = np.concatenate([self._recent, ended_now], axis=1)[:, -window:]
+        self._recent_shaped = np.concatenate([self._recent_shaped, episodes.returns])[-window:]
         self._total_episodes += len(episodes.lengths)
 
     def _start_epoch(self) -> None:
@@ -136,9 +139,28 @@ class Experience:
         """Rewards by the config's design; all arrays of one shape, episodes' steps counted from 1."""
         return self._reward_design(rewards, terminated, truncated, episode_steps)
 
+    def training_metrics(self) -> dict[str, float]:
+        """What `best_metric` may name besides validation, of what was collected since the last call of `scores`.
+
+        NaN until `score_window` episodes have finished. Means are over the episodes that finished in the epoch, or
+        over the last `score_window` where fewer did; they are NaN where none did.
+        """
+        names = ("total_reward", "mean_episode_reward", "reward_times_steps")
+        if len(self._recent_shaped) < self._config.score_window:
+            return dict.fromkeys(names, float("nan"))
+        episodes = self._episodes_of_the_epoch()
+        returns, lengths = episodes.returns, episodes.lengths  # [E], [E]
+        if 0 < len(returns) < self._config.score_window:
+            returns, lengths = self._recent_shaped, self._recent[1]  # [score_window], [score_window]
+        mean, mean_steps = (float(column.mean()) if len(column) else float("nan") for column in (returns, lengths))
+        return dict(zip(names, (self._total_reward, mean, mean * mean_steps)))
+
+    def _episodes_of_the_epoch(self) -> Episodes:
+        return Episodes(*(np.concatenate(columns) for columns in zip(*self._episodes)))
+
     def scores(self) -> dict[str, float]:
         """The columns of `EpochResult` that say how well everything went that was collected since the last call."""
-        episodes = Episodes(*(np.concatenate(columns) for columns in zip(*self._episodes)))
+        episodes = self._episodes_of_the_epoch()
         mean = {
             name: float(column.mean()) if len(column) else float("nan")
             for name, column in zip(Episodes._fields, episodes)
@@ -171,6 +193,7 @@ class Experience:
                 "episodes": {
                     "running_returns": self._running_returns,
                     "recent": self._recent,
+                    "recent_shaped": self._recent_shaped,
                     "total": np.int64(self._total_episodes),
                 },
             }
@@ -192,12 +215,11 @@ class Experience:
         recent = np.array(state.get("episodes/recent", np.zeros((2, 0))), np.float64)  # [2, ≤ score_window]
         # Before their steps were kept, too, it was returns alone; the window fills anew.
         self._recent = recent if recent.ndim == 2 else np.zeros((2, 0))
+        self._recent_shaped = np.array(
+            state.get("episodes/recent_shaped", np.zeros(0)), np.float64
+        )  # [≤ score_window]
         self._total_episodes = int(state.get("episodes/total", 0))
         self._start_epoch()
-
-    def forget(self) -> None:
-        """Throw the last trajectory away."""
-        self.trajectory = None
 
     def close(self) -> None:
         """End the environments."""

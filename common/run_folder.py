@@ -73,6 +73,10 @@ def write_config(folder: Path, config: TrainingConfig, preset: str) -> None:
     )
 
 
+# What older versions did, which had no such settings; the defaults of now would make another run of theirs.
+_BEFORE = {"ppo": {"reward_std_of": "rewards", "noise_color": 0.0}}
+
+
 def read_config(folder: Path) -> tuple[str, TrainingConfig]:
     """The preset's name and the config of a run.
 
@@ -81,7 +85,8 @@ def read_config(folder: Path) -> tuple[str, TrainingConfig]:
     """
     try:
         content = json.loads((folder / CONFIG).read_text())
-        return str(content["preset"]), METHODS[content.get("method", "ppo")](**content["config"])
+        method = content.get("method", "ppo")
+        return str(content["preset"]), METHODS[method](**_BEFORE.get(method, {}) | content["config"])
     except UserError as error:
         raise UserError(f"{folder / CONFIG}: {error}") from None
     except FileNotFoundError:

@@ -37,20 +37,18 @@ class Judge:
     def __init__(self, config: TrainingConfig, environment: Environment, agent: Agent, seed: int) -> None:
         self._config, self._environment, self._agent, self._seed = config, environment, agent, seed
 
-    def __call__(self, scores: dict[str, float], epoch: int, last: int, timing: Timing) -> dict[str, float]:
+    def __call__(
+        self, metrics: dict[str, float], scores: dict[str, float], epoch: int, last: int, timing: Timing
+    ) -> dict[str, float]:
         """The columns of `EpochResult` that come of it, those of `scores` and `timing` included.
 
         Args:
+            metrics: see `Experience.training_metrics`.
             scores: see `Experience.scores`.
             epoch, last: the one that is over, and the one that will end the training.
             timing: a validation's seconds are added to it.
         """
-        metric = {
-            "total_reward": scores["total_reward"],
-            "mean_episode_reward": scores["avg_reward"],
-            "reward_times_steps": scores["avg_reward"] * scores["avg_steps"],
-            "validation": float("nan"),
-        }[self._config.best_metric]
+        metric = metrics.get(self._config.best_metric, float("nan"))
         if self._due(epoch, last):
             metric = self._validate(timing)
         columns = {"epoch": epoch, "metric": metric, "is_best": self._agent.keep_best(metric)}

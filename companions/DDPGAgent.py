@@ -276,8 +276,11 @@ class DDPGAgent:
 
     def adopt_best(self) -> None:
         """Go back to the copy `keep_best` made; without one, stay."""
-        if self.best.parameters is not None:
-            self._load_network_state(self.best.parameters)
+        self.best.adopt(self._network_state, self._load_network_state)
+
+    def leave_best(self) -> None:
+        """Undo `adopt_best`, so that training continues from what it had reached; otherwise change nothing."""
+        self.best.leave(self._load_network_state)
 
     # -- state --
 
@@ -314,6 +317,10 @@ class DDPGAgent:
         """Take over what `state` returned for an agent of the same configuration."""
         self.load_learned_state(state)
         self.best.load_state(state)
+
+    def training_state(self) -> dict[str, np.ndarray]:
+        """`state()` as it would be had `adopt_best` not been called: what training continues from."""
+        return self.state() | self.best.replaced
 
     def save_weights(self, path: str | Path) -> None:
         """Write `state()` to an .npz file of plain arrays, replacing it whole or not at all."""

@@ -102,19 +102,20 @@ class OffPolicyAgentTrainer:
         self.results: list[OffPolicyResult] = []
 
     def train(self, epochs: int | None = None, on_epoch: EpochCallback | None = None) -> dict[str, object]:
-        """Run epochs; calling again goes on where the last call ended.
+        """Run epochs; another call continues where the last one ended, even if that adopted the best parameters.
 
         Args:
-            epochs: how many more; None takes the config's. Exploration that falls reaches its end at
-                the end of all epochs asked for so far.
+            epochs: how many more; None takes the config's. Schedules run over the config's epochs however many calls
+                they are divided among, and stretch once a call goes beyond them.
             on_epoch: called after every epoch with its row.
 
         Returns:
             The results dictionary of everything trained so far; see `common.results`.
         """
         last = self.epoch + (self.config.epochs if epochs is None else epochs)
+        self.agent.leave_best()
         while self.epoch < last:
-            result = self._run_epoch(last)
+            result = self._run_epoch(max(last, self.config.epochs))
             self.results.append(result)
             if on_epoch is not None:
                 on_epoch(result)
@@ -152,6 +153,8 @@ class OffPolicyAgentTrainer:
             began = time.perf_counter()
             tables.extend(self._checked_learn(before, waiting))
             timing.update += time.perf_counter() - began
+        if self._diverged:
+            self._untrained %= config.train_every  # its updates are dropped, not owed to the next epoch
         self._skipped = self._skipped + 1 if self._diverged else 0
         self.epoch += 1
         return OffPolicyResult(
@@ -159,7 +162,7 @@ class OffPolicyAgentTrainer:
             updates=self.agent.updates,
             exploration_std=std,
             replay_filled=self.replay.size,
-            **self._judge(self.experience.scores(), self.epoch, last, timing),
+            **self._judge(self.experience.training_metrics(), self.experience.scores(), self.epoch, last, timing),
             **_means([] if self._diverged else tables),
         )
 
@@ -218,7 +221,7 @@ class OffPolicyAgentTrainer:
         """Everything that changes, between two epochs: going on from it is going on as if never stopped."""
         return checkpoint.join(
             {
-                "agent": self.agent.state(),
+                "agent": self.agent.training_state(),
                 "experience": self.experience.state(),
                 "replay": self.replay.state(),
                 "exploration": self._ornstein_uhlenbeck.state(),
