@@ -26,6 +26,8 @@ def tiny() -> PPOConfig:
         passes=2,
         minibatch_size=32,
         learning_rate=1e-2,
+        best_metric="mean_episode_reward",
+        score_window=1,
     )
 
 

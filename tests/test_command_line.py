@@ -17,7 +17,9 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from common import run_folder
-from common.command_line import one_line_errors
+from common.command_line import one_line_errors, parse
+from common.config import PPOConfig
+from common.presets import PRESETS, preset_for
 from common.results import PPOResult, columns_of
 from PPOAgentTrainer import PPOAgentTrainer
 
@@ -222,14 +224,12 @@ def test_evaluating_now_and_then_with_no_episodes(program, tmp_path):
         assert not list(tmp_path.iterdir())
 
 
-def test_the_environment_picks_its_preset(program, tmp_path):
+def test_an_environment_alone_starts_from_the_defaults_of_python(program, tmp_path):
     for env in (["--env", "Pendulum-v1"], ["--env=Pendulum-v1"]):
-        program("PPOAgentTrainer", *env, *SMALL, *QUIET, "--runs-folder", tmp_path)
-    program("PPOAgentTrainer", "--env", "tests/Target-v0", *SMALL, *QUIET, "--runs-folder", tmp_path)
-    presets = {p.name: json.loads((p / run_folder.CONFIG).read_text())["preset"] for p in tmp_path.iterdir()}
-    assert presets == {
-        "pendulum-seed0": "pendulum", "pendulum-seed0-2": "pendulum", "default-seed0": "default",
-    }  # fmt: skip
+        preset, config, _ = parse(env, "program", PRESETS, "bipedal-walker", preset_for)
+        assert (preset, config) == ("default", PPOConfig(env="Pendulum-v1"))
+    program("PPOAgentTrainer", "--env", "Pendulum-v1", *SMALL, *QUIET, "--runs-folder", tmp_path)
+    assert json.loads((tmp_path / "default-seed0" / run_folder.CONFIG).read_text())["preset"] == "default"
 
 
 # -- evaluate.py and plots on what is no run --

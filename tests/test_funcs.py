@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose
 
 from common import funcs
 from common.records import Episodes
@@ -384,3 +385,29 @@ def test_standardizing_counts_only_what_is_valid():
     samples, valid = np.array([1.0, 3.0, 100.0, 5.0]), np.array([True, True, False, True])
     found = funcs.standardize(samples, valid)
     assert found[valid] == pytest.approx(np.array([-2, 0, 2]) / np.sqrt(8 / 3))
+
+
+# -- coloured noise --
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 64, 101])
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0, 2.0])
+def test_coloured_noise_is_standard_normal_at_every_step(steps, exponent):
+    # A linear map of independent normal numbers: its rows' norms are the standard deviations.
+    rows = funcs.colored_noise(np.eye(steps), exponent)  # [T, T]
+    assert_allclose(np.linalg.norm(rows, axis=1), 1.0, rtol=1e-12)
+    white = np.random.default_rng(0).standard_normal((steps, 2, 3)).astype(np.float32)
+    colored = funcs.colored_noise(white, exponent)
+    assert (colored.shape, colored.dtype) == (white.shape, white.dtype)
+    assert_allclose(colored, np.einsum("ts,sna->tna", rows, white), rtol=1e-4, atol=1e-5)
+    if exponent == 0:
+        assert_allclose(colored, white, atol=1e-6)
+
+
+@pytest.mark.parametrize("exponent", [0.5, 1.0])
+def test_coloured_noise_has_the_power_of_its_colour(exponent):
+    white = np.random.default_rng(1).standard_normal((256, 4000))
+    power = np.square(np.abs(np.fft.rfft(funcs.colored_noise(white, exponent), axis=0))).mean(axis=1)  # [F]
+    for slow, fast in ((1, 4), (8, 32), (25, 100)):
+        assert power[slow] / power[fast] == pytest.approx((fast / slow) ** exponent, rel=0.15)
+    assert power[0] == pytest.approx(power[1], rel=0.15)

@@ -24,7 +24,7 @@ from companions import OffPolicyAgentTrainer as program
 from companions.DDPGAgent import UPDATE_METRICS, DDPGAgent
 from companions.exploration import OrnsteinUhlenbeck
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer, make_agent
-from companions.presets import PRESETS
+from companions.presets import PRESETS, preset_for
 from companions.TD3Agent import TD3Agent
 
 S, A, B = 3, 1, 16
@@ -32,7 +32,7 @@ SPACES = Box(-np.inf, np.inf, (S,)), Box(-2.0, 2.0, (A,))
 TINY = OffPolicyConfig(
     env="Pendulum-v1", max_episode_steps=20, num_envs=2, epochs=3, steps_per_epoch=42, hidden_sizes=(8,),
     warmup_steps=40, replay_size=100, batch_size=8, train_every=16, updates_per_train=3, learning_rate=1e-2,
-    best_metric="mean_episode_reward", adopt_best=False,
+    best_metric="mean_episode_reward", score_window=1, adopt_best=False,
 )  # fmt: skip
 # Where nothing else is said updates run step by step: a handful is done before a compiler is.
 compiled = pytest.mark.compiled
@@ -410,6 +410,45 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(case):
     whole.close(), again.close()
 
 
+def test_training_in_parts_is_training_in_one_go():
+    changes = dict(adopt_best=True, final_exploration_std=0.01, best_metric="validation", validate_every=1)
+    config = TINY.replace(epochs=4, validation_episodes=2, **changes)
+    parts, whole = OffPolicyAgentTrainer(config), OffPolicyAgentTrainer(config)
+    for epochs in (2, 1, 1):
+        parts.train(epochs)  # adopts the best of what there is
+    whole.train(4)
+    assert rows_of(parts) == rows_of(whole)
+    assert sum(not np.isnan(row.metric) for row in whole.results) == 2  # of the second half of all four epochs
+    for one, other in ((parts.state(), whole.state()), (parts.agent.state(), whole.agent.state())):
+        assert one.keys() == other.keys()
+        for name in one:
+            if name.removeprefix("results/") not in TIMING_COLUMNS:
+                assert np.array_equal(one[name], other[name], equal_nan=True), name
+    parts.close(), whole.close()
+
+
+def test_updates_of_an_epoch_that_was_undone_are_not_owed_to_the_next():
+    trainer, asked = OffPolicyAgentTrainer(TINY.replace(on_not_finite="skip", epochs=4, steps_per_epoch=420)), []
+    trainer.warn = lambda line: None
+    trainer.train(1)
+    sample = trainer.replay.sample
+
+    def watched(updates, *arguments, spoil):
+        asked.append(updates)
+        rows = sample(updates, *arguments)
+        rows[-1, 0] = np.nan if spoil else rows[-1, 0]
+        return rows
+
+    trainer.replay.sample = functools.partial(watched, spoil=True)
+    trainer.train(1)
+    assert sum(asked) <= 6  # of 75; the third update waits for a fourth, and it is the one that ends the epoch
+    asked.clear()
+    trainer.replay.sample = functools.partial(watched, spoil=False)
+    trainer.train(1)
+    assert max(asked) == 3 and len(asked) >= 24  # three updates every 16 of the epoch's 400 steps, and no more
+    trainer.close()
+
+
 def test_an_epoch_that_diverges_is_undone_or_ends_the_run():
     for choice in ("stop", "skip"):
         trainer, said = OffPolicyAgentTrainer(TINY.replace(on_not_finite=choice)), []
@@ -575,6 +614,10 @@ def test_settings_are_what_is_read_back(tmp_path):
     assert given == TINY.replace(hidden_sizes=(8, 8), seed=3, tau=0.5, twin_critics=True)
     run_folder.write_config(tmp_path, given, "td3")
     assert run_folder.read_config(tmp_path) == ("td3", given)
+
+
+def test_any_environment_starts_from_the_defaults():
+    assert PRESETS[preset_for("Pendulum-v1")] == PRESETS["td3"] == OffPolicyConfig()
 
 
 def test_presets_are_what_is_published():

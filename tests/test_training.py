@@ -38,6 +38,7 @@ SCHEDULE = dict(
     epochs=4,
     minibatch_size=Schedule.TRAJECTORY,
     passes=1,
+    normalize_observations=False,  # else a trajectory more comes before the first update
 )
 
 
@@ -156,6 +157,12 @@ def test_both_networks_see_every_sample_once_a_pass(tiny, eager, minibatch_size)
     assert len(set(orders)) == 6  # an order of its own for every pass of either network
 
 
+def test_one_adam_has_no_second_learning_rate(tiny):
+    with pytest.raises(UserError, match=r"critic_learning_rate 0\.1 has no effect with shared_torso") as caught:
+        tiny.replace(shared_torso=True, critic_learning_rate=0.1)
+    assert "\n" not in str(caught.value)
+
+
 # -- from the environment to the batch --
 
 
@@ -190,6 +197,7 @@ def test_timeouts_are_bootstrapped_unless_taken_for_an_end(tiny, eager):
 
 
 def test_the_discount_moves_to_its_final_value(tiny, eager, monkeypatch):
+    tiny = tiny.replace(reward_std_of="rewards")  # returns are sums of the same function
     discounts, advantages = [], funcs.generalized_advantages
 
     def watch(rewards, values, terminated, truncated, valid, gamma, gae_lambda):
@@ -226,7 +234,8 @@ def test_rewards_are_divided_by_the_std_of_all_of_them_and_not_shifted(tiny, eag
 def test_rewards_that_are_all_alike_are_divided_by_the_std_of_what_is_to_come(eager):
     config = PPOConfig(
         env="MountainCar-v0", max_episode_steps=40, backend="gymnasium", num_envs=2, steps_per_epoch=256, epochs=2,
-        minibatch_size=256, passes=1, hidden_sizes=(8,), gamma=0.9, reward_std_of="returns",
+        minibatch_size=256, passes=1, hidden_sizes=(8,), gamma=0.9,
+        normalize_observations=False, reward_std_of="returns", best_metric="mean_episode_reward",
     )  # fmt: skip
     trainer = PPOAgentTrainer(config)
     with watched(trainer) as updates:
@@ -337,6 +346,25 @@ def test_validation_judges_the_second_half_and_disturbs_nothing(tiny, eager):
         assert {k: v for k, v in one.items() if k not in differ} == {k: v for k, v in other.items() if k not in differ}
 
 
+@pytest.mark.parametrize("normalizes", [True, False])
+def test_the_first_update_sees_observations_normalised_as_all_others_do(tiny, eager, normalizes):
+    config = tiny.replace(epochs=2, passes=1, minibatch_size=64, normalize_observations=normalizes)
+    trainer = PPOAgentTrainer(config)
+    raw, observe = [], trainer.agent.observe
+    trainer.agent.observe = lambda observations: (raw.append(observations), observe(observations))[1]
+    with watched(trainer) as seen:
+        trainer.train()
+    first = seen[0][0].observations
+    if normalizes:
+        assert len(raw) == 3  # a trajectory from before the first update, and those of both updates
+        expected = np.clip((raw[1] - raw[0].mean(axis=0)) / (raw[0].std(axis=0) + 1e-8), -10, 10)
+        assert_allclose(first, expected, rtol=1e-4, atol=1e-4)
+    else:
+        assert_array_equal(first, raw[0])
+    assert [row.steps for row in trainer.results] == ([192, 256] if normalizes else [128, 192])
+    trainer.close()
+
+
 def test_observation_statistics_rest_while_an_epoch_is_collected(tiny, eager):
     trainer = PPOAgentTrainer(tiny)
     statistics, counts = trainer.agent.observation_statistics, []
@@ -348,7 +376,7 @@ def test_observation_statistics_rest_while_an_epoch_is_collected(tiny, eager):
 
     trainer.experience.envs.groups[0].recv = watch
     trainer.train(2)
-    assert counts == [0] * 32 + [64] * 32 + [128] * 32
+    assert counts == [0] * 32 + [64] * 32 + [128] * 32 + [192] * 32
 
 
 # -- repeatability --
@@ -426,7 +454,8 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "initial_std": (0.5, {}),
     "normalize_observations": (False, {}),
     "scale_rewards": (False, {}),
-    "reward_std_of": ("returns", {}),
+    "reward_std_of": ("rewards", {}),
+    "noise_color": (0.0, {}),
     "normalize_advantages": ("running_std", {}),
     "gamma": (0.9, {}),
     "final_gamma": (0.5, {}),
@@ -515,6 +544,7 @@ def test_lasting_to_the_limit_counts_whatever_the_limit(tiny, eager, limit):
     config = tiny.replace(
         reward_design="lasted_to_limit", max_episode_steps=limit, num_envs=1, steps_per_epoch=201,
         minibatch_size=201, passes=1, epochs=1, scale_rewards=False, gamma=0.0, normalize_advantages="none",
+        normalize_observations=False,
     )  # fmt: skip
     trainer = PPOAgentTrainer(config)
     with watched(trainer) as seen:
@@ -565,12 +595,58 @@ def test_train_again_goes_on(tiny, eager):
     expected = whole.train(3)
 
     assert called == [1, 2, 3]
-    assert [row.steps for row in halves.results] == [128, 192, 256]  # one trajectory more than epochs
+    assert [row.steps for row in halves.results] == [192, 256, 320]  # two trajectories more than epochs
     for key in STUDY_KEYS - {"processing_time_total", "processing_time_total_string"}:
         assert results[key] == expected[key], key
         if key.endswith("_epochs") and key != "max_epoch_metrics":
             assert len(results[key]) == 3
     assert same(halves.agent.state(), whole.agent.state())
+
+
+@pytest.mark.parametrize("changes", [{}, {"shared_torso": True}, {"objective": "kl_penalty", "final_gamma": 0.999}])
+def test_training_in_parts_is_training_in_one_go(tiny, eager, changes):
+    config = tiny.replace(epochs=6, best_metric="validation", validate_every=2, validation_episodes=2, **changes)
+    config = config.replace(anneal_learning_rate=True, anneal_clip_range=True, adopt_best=True)
+    parts, whole, loaded = (PPOAgentTrainer(config) for _ in range(3))
+    parts.train(2)
+    parts.train(3)  # adopts epoch 4's parameters
+    assert not same(parts.agent.state(), parts.agent.training_state())
+    loaded.load_state(parts.state())
+    parts.train(1)
+    whole.train(6)
+    loaded.train(1)
+    for trainer in (parts, loaded):
+        for one, other in zip(trainer.results, whole.results, strict=True):
+            one, other = dataclasses.asdict(one), dataclasses.asdict(other)
+            for name in one.keys() - set(TIMING_COLUMNS):
+                assert_array_equal(one[name], other[name], err_msg=name)
+        assert same(trainer.agent.state(), whole.agent.state())
+        states = [{k: v for k, v in t.state().items() if not k.startswith("results/")} for t in (trainer, whole)]
+        assert same(*states)
+        trainer.close()
+    whole.close()
+
+
+def test_adopting_the_best_twice_still_leaves_training_where_it_was(tiny, eager):
+    trainer = PPOAgentTrainer(tiny.replace(**SCHEDULE, best_metric="total_reward"))
+    policies = []
+    trainer.train(on_epoch=lambda _: policies.append(policy_of(trainer.agent)))
+    trainer.agent.adopt_best()
+    assert same(policy_of(trainer.agent), policies[0])
+    trainer.agent.leave_best()
+    assert same(policy_of(trainer.agent), policies[3])
+    trainer.close()
+
+
+def test_weights_that_are_read_after_training_are_what_training_continues_from(tiny, eager, tmp_path):
+    trainer = PPOAgentTrainer(tiny.replace(**SCHEDULE, best_metric="total_reward"))
+    trainer.agent.save_weights(tmp_path / "first.npz")
+    first = policy_of(trainer.agent)
+    trainer.train()
+    trainer.agent.read_weights(tmp_path / "first.npz")
+    trainer.agent.leave_best()
+    assert same(policy_of(trainer.agent), first)
+    trainer.close()
 
 
 def test_results_dictionary_has_the_keys_of_the_study_and_the_settings(tiny, eager):
@@ -607,6 +683,45 @@ def test_learning_rate_falls_to_zero_over_the_epochs(tiny, eager):
 
 
 # -- best parameters --
+
+
+def test_a_training_metric_counts_only_over_enough_episodes(tiny, eager):
+    # Episodes of 20 steps and a restart in two environments: 2 or 4 in each epoch of 64 steps.
+    trainer = PPOAgentTrainer(tiny.replace(epochs=5, score_window=10, best_metric="mean_episode_reward", passes=1))
+    returns, take = [], trainer.experience.training_metrics
+
+    def watch():
+        ended = trainer.experience._episodes_of_the_epoch()
+        returns.extend(ended.returns)
+        return take()
+
+    trainer.experience.training_metrics = watch
+    trainer.train()
+    before = trainer.results[0].total_episodes - trainer.results[0].episodes  # of the two trajectories before it
+    enough = [row.total_episodes >= 10 for row in trainer.results]
+    assert 0 < before < 10 and enough.count(False) >= 1 and enough.count(True) >= 2
+    assert [not np.isnan(row.metric) for row in trainer.results] == enough
+    assert [row.is_best for row in trainer.results[: enough.index(True)]] == [False] * enough.index(True)
+    assert max(row.episodes for row in trainer.results) < 10
+    assert trainer.results[-1].metric == pytest.approx(np.mean(returns[-10:]))
+    assert trainer.results[-1].metric != pytest.approx(trainer.results[-1].avg_reward)
+    state = {name: np.array(array) for name, array in trainer.state().items()}
+    resumed = PPOAgentTrainer(trainer.config)
+    resumed.load_state(state)
+    assert resumed.experience._recent_shaped.tolist() == pytest.approx(returns[-10:])
+    trainer.close(), resumed.close()
+
+
+def test_validation_by_default_costs_few_steps():
+    config = PPOConfig()
+    assert config.best_metric == "validation" and config.adopt_best
+    validations = sum(
+        epoch == config.epochs or (2 * epoch > config.epochs and epoch % config.validate_every == 0)
+        for epoch in range(1, config.epochs + 1)
+    )
+    steps = validations * config.validation_episodes * 1000  # of the longest episodes that most environments have
+    assert validations >= 4
+    assert steps <= 0.15 * config.epochs * config.steps_per_epoch
 
 
 @pytest.mark.parametrize("metric", Schedule.BEST_EPOCH)
@@ -656,6 +771,7 @@ def weights(tmp_path_factory):
     trainer = PPOAgentTrainer(config)
     with watched(trainer) as seen:
         trainer.train(2)
+    trainer.agent.keep_best(-1.0)
     path = tmp_path_factory.mktemp("weights") / "below" / "weights.npz"
     trainer.agent.save_weights(path)
     tf.config.run_functions_eagerly(False)
@@ -798,7 +914,8 @@ def test_an_epoch_without_a_finished_episode_says_so(tiny, eager, tmp_path, caps
 
 def test_episodes_run_on_from_epoch_to_epoch(tiny, eager):
     # 20 steps and an autoreset step: with 32 steps an epoch, episode ends fall on steps 19, 40, 61, 82.
-    trainer = PPOAgentTrainer(tiny.replace(epochs=2, num_envs=1, steps_per_epoch=32, minibatch_size=32, passes=1))
+    config = tiny.replace(epochs=2, num_envs=1, steps_per_epoch=32, minibatch_size=32, passes=1)
+    trainer = PPOAgentTrainer(config.replace(normalize_observations=False))
     trainer.train()
     assert [row.episodes for row in trainer.results] == [2, 1]  # epochs 32–63 and 64–95
     assert [row.avg_steps for row in trainer.results] == [20.0, 20.0]
