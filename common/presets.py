@@ -5,6 +5,9 @@ from common.config import PPOConfig
 
 # What the settings below were measured with, where the defaults say otherwise by now.
 MEASURED = PPOConfig(
+    epochs=100,
+    steps_per_epoch=16_384,
+    minibatch_size=1024,
     noise_color=0.0,
     reward_std_of="rewards",
     gamma=0.99,

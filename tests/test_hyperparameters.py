@@ -60,7 +60,7 @@ def test_wrong_values_are_refused_and_change_nothing(name, value, what):
 
 
 def test_what_nothing_reads_is_refused_and_what_is_read_is_not():
-    LiveHyperparameters(CONFIG.replace(shared_torso=True))["value_coefficient"] = 0.1
+    LiveHyperparameters(CONFIG.replace(shared_torso=True, critic_learning_rate=None))["value_coefficient"] = 0.1
     LiveHyperparameters(CONFIG.replace(objective="kl_penalty", value_loss="clipped"))["clip_range"] = 0.1
     assert "value_coefficient    0.5        no effect, since actor and critic" in repr(LiveHyperparameters(CONFIG))
     with pytest.raises(UserError, match="clip_range has no effect in this run, since nothing is clipped"):
