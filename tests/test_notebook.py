@@ -19,6 +19,7 @@ import pytest
 from IPython.display import DisplayHandle
 
 from common import evaluation, install, notebook, notebook_display, recorder, run_folder, session
+from common.config import PPOConfig
 from common.errors import StoppedError, UserError
 from common.results import TIMING_COLUMNS
 
@@ -219,7 +220,7 @@ def test_a_preset_or_an_environment_is_chosen():
     preset, config = notebook.choose("pendulum", epochs=3, seed=7)
     assert (preset, config.epochs, config.seed) == ("pendulum", 3, 7)
     assert notebook.choose("pendulum")[1].epochs == 60
-    assert notebook.choose("cartpole", "Pendulum-v1") == ("pendulum", notebook.PRESETS["pendulum"])
+    assert notebook.choose("cartpole", "Pendulum-v1") == ("default", PPOConfig(env="Pendulum-v1"))
     preset, config = notebook.choose("pendulum", "MountainCarContinuous-v0")
     assert (preset, config.env) == ("default", "MountainCarContinuous-v0")
     with pytest.raises(UserError, match="unknown preset 'walker'"):
