@@ -1,11 +1,14 @@
-"""How soon a program answers: what it imports before it has read its arguments, and how long that takes."""
+"""How soon a program answers: what it imports before it has read its arguments, and how long that takes; and to whom."""
 
+import errno
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from common.unread_output import UNREAD, ends_when_unread
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = {"tensorflow", "tensorflow_probability", "keras", "tf_keras", "tensorboard", "scipy", "envpool", "ale_py"}
@@ -66,3 +69,52 @@ def test_help_is_quick(program):
         return sum(after[2:4]) - sum(before[2:4])  # of children that have ended
 
     assert min(seconds() for _ in range(2)) < LONGEST
+
+
+@pytest.fixture
+def unread():
+    """The writing end of a pipe whose reader has closed it."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    yield writer
+    os.close(writer)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_help_that_nobody_reads_ends_without_a_word(program, unread):
+    done = subprocess.run(
+        [sys.executable, *PROGRAMS[program], "--help"], cwd=ROOT, stdout=unread, stderr=subprocess.PIPE
+    )
+    assert (done.returncode, done.stderr) == (UNREAD, b"")
+
+
+SHORT = """
+import sys
+from common.command_line import one_line_errors
+from common.errors import UserError
+with one_line_errors():
+    print("a line that waits in the buffer")
+    {then}
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "code", "error"),
+    [
+        ("pass", UNREAD, ""),
+        ("sys.exit()", UNREAD, ""),
+        ("print('more', flush=True)", UNREAD, ""),
+        ("sys.exit(3)", 3, ""),
+        ("raise UserError('wrong')", 2, "error: wrong\n"),
+    ],
+)
+def test_output_that_nobody_reads_hides_no_failure(then, code, error, unread):
+    done = subprocess.run(
+        [sys.executable, "-c", SHORT.format(then=then)], cwd=ROOT, stdout=unread, stderr=subprocess.PIPE, text=True
+    )
+    assert (done.returncode, done.stderr) == (code, error)
+
+
+def test_another_broken_pipe_is_not_taken_for_the_output(capfd):
+    with pytest.raises(BrokenPipeError, match="a worker"), ends_when_unread():
+        raise BrokenPipeError(errno.EPIPE, "a worker's pipe")
