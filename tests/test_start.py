@@ -1,4 +1,4 @@
-"""How soon a program answers: what it imports before it has read its arguments, and how long that takes; and to whom."""
+"""How soon a program answers, what it imports before it has read its arguments, and what if nobody reads on."""
 
 import errno
 import os
@@ -110,8 +110,9 @@ with one_line_errors():
 )
 def test_output_that_nobody_reads_hides_no_failure(then, code, error, unread):
     done = subprocess.run(
-        [sys.executable, "-c", SHORT.format(then=then)], cwd=ROOT, stdout=unread, stderr=subprocess.PIPE, text=True
-    )
+        [sys.executable, "-c", SHORT.format(then=then)], cwd=ROOT, stdout=unread, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": ""},
+    )  # fmt: skip
     assert (done.returncode, done.stderr) == (code, error)
 
 
