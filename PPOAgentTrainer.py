@@ -13,15 +13,15 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from Agent import UPDATE_METRICS, Agent
 from common import checkpoint, funcs, session
 from common.behaviour import MAX_STD
 from common.command_line import one_line_errors, parse
 from common.config import PPOConfig
-from common.environment import look_up
+from common.environment import Environment, look_up
 from common.errors import DivergedError
 from common.experience import Experience
 from common.hyperparameters import Hyperparameters, LiveHyperparameters
@@ -32,6 +32,9 @@ from common.rollout import minibatch_rows, padded_rows
 from common.spaces import BoxMap
 from common.validation import Judge
 from common.vector_env import resolve_backend
+
+if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
+    from Agent import Agent
 
 EpochCallback = Callable[[PPOResult], None]
 RUNAWAY_STD = 10.0  # half action ranges; a policy this wide tosses coins
@@ -57,7 +60,7 @@ class PPOAgentTrainer:
         self.environment = environment = look_up(config.env, config.max_episode_steps)
         self.config = config = config.replace(backend=resolve_backend(config.backend, environment))
         agent_seed, environment_seed, shuffle_seed, validation_seed = config.seeds()
-        self.agent = Agent(environment.observation_space, environment.action_space, config, agent_seed)
+        self.agent = _new_agent(environment, config, agent_seed)
         self.warn: Callable[[str], None] = print
         self.experience = Experience(
             config,
@@ -148,6 +151,8 @@ class PPOAgentTrainer:
                 raise
             what, fate = ("rest of the update", "left out") if self.config.recompute_targets else ("update", "undone")
             self.warn(f"warning: {error}; the {what} of epoch {self.epoch + 1} is {fate}")
+            from Agent import UPDATE_METRICS
+
             names = (*UPDATE_METRICS, "explained_variance", "learning_rate", "kl_coefficient")
             return dict.fromkeys(names, float("nan"))
         self._skipped = 0
@@ -334,6 +339,12 @@ class PPOAgentTrainer:
     def close(self) -> None:
         """End the environments."""
         self.experience.close()
+
+
+def _new_agent(environment: Environment, config: PPOConfig, seed: int) -> "Agent":
+    from Agent import Agent
+
+    return Agent(environment.observation_space, environment.action_space, config, seed)
 
 
 def _means(rows: list[dict[str, float]]) -> dict[str, float]:

@@ -1,6 +1,5 @@
 """Score and film a saved run: python evaluate.py runs/NAME"""
 
-import common.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated

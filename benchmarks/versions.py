@@ -28,6 +28,7 @@ SETS = {
     "Python 3.12, TensorFlow 2.19": ("3.12", "tensorflow==2.19.*"),
     "Python 3.11, newest": ("3.11", "tensorflow"),
     "Python 3.12, newest": ("3.12", "tensorflow"),
+    "Python 3.13, newest": ("3.13", "tensorflow"),
 }
 PACKAGES = ("tensorflow", "keras", "tensorflow-probability", "numpy", "gymnasium", "envpool")
 FIRST_RUN = "PPOAgentTrainer.py pendulum --epochs 3 --evaluation-episodes 2 --no-video --no-tensorboard"

@@ -17,6 +17,7 @@ import tyro
 from common import run_folder
 from common.config import RunOptions
 from common.errors import StoppedError, UserError
+from common.unread_output import ends_when_unread
 
 T = TypeVar("T")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -41,7 +42,8 @@ def file_fault(error: OSError) -> str | None:
 def one_line_errors() -> Iterator[None]:
     """A UserError becomes its one line on the error stream and exit code 2; a signal exits with 128 + its number."""
     try:
-        yield
+        with ends_when_unread():
+            yield
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None

@@ -1,26 +1,30 @@
 """A trained agent from its run folder, whichever method trained it."""
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from Agent import Agent
 from common import run_folder
 from common.config import TrainingConfig
 from common.environment import Environment, look_up
 from common.off_policy_config import OffPolicyConfig
-from companions.DDPGAgent import DDPGAgent
-from companions.OffPolicyAgentTrainer import make_agent as make_off_policy_agent
+
+if TYPE_CHECKING:
+    from Agent import Agent
+    from companions.DDPGAgent import DDPGAgent
 
 WhichWeights = Literal["best", "last"]
 
 
-def new_agent(config: TrainingConfig, environment: Environment) -> Agent | DDPGAgent:
+def new_agent(config: TrainingConfig, environment: Environment) -> "Agent | DDPGAgent":
     """The agent that a run of these settings begins with."""
-    make = make_off_policy_agent if isinstance(config, OffPolicyConfig) else Agent
+    if isinstance(config, OffPolicyConfig):
+        from companions.OffPolicyAgentTrainer import make_agent as make
+    else:
+        from Agent import Agent as make
     return make(environment.observation_space, environment.action_space, config, config.seeds()[0])
 
 
-def load_agent(run: Path, weights: WhichWeights) -> tuple[Agent | DDPGAgent, TrainingConfig, Environment]:
+def load_agent(run: Path, weights: WhichWeights) -> tuple["Agent | DDPGAgent", TrainingConfig, Environment]:
     """The agent that a run ended with ("best") or that of its last checkpoint, the run's settings and environment.
 
     Raises:

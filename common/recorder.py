@@ -3,15 +3,17 @@
 import math
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from common import plots, run_folder
-from common.board import Board
+from common import run_folder
 from common.config import RunOptions, TrainingConfig
 from common.results import EpochResult, to_columns
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _FIGURE_SHARE = 50  # the figure may take one part in so many of the run's time
 _ROW = "{:>5} {:>10} {:>9} {:>8} {:>8} {:>8} {:>8} {:>7} {:>6} {:>8}  {}"
@@ -71,7 +73,7 @@ class Terminal:
         self.say(_ROW.format(*_cells(result)))
         self._progress.update(self._task, advance=1)
 
-    def figure(self, figure: Figure) -> None:
+    def figure(self, figure: "Figure") -> None:
         """The five panels as they were just saved: a terminal shows none."""
 
 
@@ -99,7 +101,11 @@ class Recorder:
         self._folder, self._options, self._epochs = folder, options, epochs
         self._rows, self._kind = list(rows), kind
         self._results = run_folder.ResultsFile(folder, rows, kind)
-        self._board = Board(folder / run_folder.TENSORBOARD) if options.tensorboard else None
+        self._board = None
+        if options.tensorboard:
+            from common.board import Board  # and with it TensorFlow
+
+            self._board = Board(folder / run_folder.TENSORBOARD)
         self._figure_due = 0.0
         self._screen = screen or Terminal()
 
@@ -136,6 +142,8 @@ class Recorder:
 
         last: TensorBoard gets it, too, which would grow with every figure.
         """
+        from common import plots  # and with it matplotlib
+
         began = time.monotonic()
         figure = plots.five_panels({self._folder.name: to_columns(self._rows, self._kind)})
         plots.save_figure(figure, self._folder / run_folder.FIGURE)

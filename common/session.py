@@ -7,18 +7,20 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from filelock import FileLock, Timeout
 
 from common import checkpoint, evaluation, run_folder
-from common.board import Board
 from common.config import RunOptions, TrainingConfig
 from common.environment import Environment
 from common.errors import DivergedError, NotFiniteError, StoppedError, UserError
 from common.hyperparameters import LiveHyperparameters
 from common.recorder import Recorder, Terminal, evaluation_line
 from common.results import EpochResult
+
+if TYPE_CHECKING:
+    from common.board import Board
 
 CHECKPOINTS, LOCK = "checkpoints", "lock"
 DEFAULT_INTERVAL = 10  # epochs between checkpoints at least
@@ -191,13 +193,15 @@ def take_up(trainer: Trainer, folder: Path, number: int, state: checkpoint.State
 
 def _look_back(trainer: Trainer, folder: Path, options: RunOptions, screen: Terminal) -> None:
     """Score and film the trained agent."""
+    from common.board import Board  # and with it TensorFlow
+
     wanted = options.tensorboard and (options.evaluation_episodes or options.video)
     with Board(folder / run_folder.TENSORBOARD) if wanted else contextlib.nullcontext() as board:
         _score_and_film(trainer, folder, options, screen, board)
 
 
 def _score_and_film(
-    trainer: Trainer, folder: Path, options: RunOptions, screen: Terminal, board: Board | None
+    trainer: Trainer, folder: Path, options: RunOptions, screen: Terminal, board: "Board | None"
 ) -> None:
     agent, config = trainer.agent, trainer.config
     if options.evaluation_episodes:

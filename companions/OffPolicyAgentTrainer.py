@@ -7,11 +7,11 @@
 The run leaves its traces in runs/NAME, as PPO's does.
 """
 
-import common.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import gymnasium
 import numpy as np
@@ -29,10 +29,11 @@ from common.results import EpochResult, column, from_columns, results_dictionary
 from common.spaces import check_continuous
 from common.validation import Judge
 from common.vector_env import resolve_backend
-from companions.DDPGAgent import UPDATE_METRICS, DDPGAgent
 from companions.exploration import OrnsteinUhlenbeck
 from companions.presets import PRESETS, preset_for
-from companions.TD3Agent import TD3Agent
+
+if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
+    from companions.DDPGAgent import DDPGAgent
 
 NOTHING_DRAWN = (np.empty(0, np.float32), np.empty(0, np.float32))
 SKIPS_IN_A_ROW = 10  # epochs whose updates are undone before training stops anyway
@@ -56,8 +57,11 @@ EpochCallback = Callable[[OffPolicyResult], None]
 
 def make_agent(
     observation_space: gymnasium.spaces.Box, action_space: gymnasium.spaces.Box, config: OffPolicyConfig, seed: int
-) -> DDPGAgent:
+) -> "DDPGAgent":
     """DDPG's agent, or TD3's where one of its changes of the target is wanted."""
+    from companions.DDPGAgent import DDPGAgent
+    from companions.TD3Agent import TD3Agent
+
     kind = TD3Agent if config.twin_critics or config.target_smoothing else DDPGAgent
     return kind(observation_space, action_space, config, seed)
 
@@ -274,6 +278,8 @@ class _WarmUp:
 
 def _means(tables: list[np.ndarray]) -> dict[str, float]:
     """UPDATE_METRICS over an epoch's updates, of the actor's loss over those that it learned in; NaN without any."""
+    from companions.DDPGAgent import UPDATE_METRICS
+
     table = np.concatenate(tables) if tables else np.full((1, len(UPDATE_METRICS)), np.nan)  # [K, metrics]
     means = {}
     for name, values in zip(UPDATE_METRICS, table.T):

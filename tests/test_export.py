@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from programs import call
 
 from Agent import Agent
-from common import evaluation, export, run_folder
+from common import evaluation, export, policy_files, run_folder
 from common.config import PPOConfig
 from common.errors import UserError
 from common.make_env import make_env
@@ -41,9 +41,9 @@ def ppo_agent(space, **changes):
 
 def exported(agent, folder):
     """Both policies, read again, and what the export said of them."""
-    written = export.export(agent, folder)
-    saved_model, litert = export.read_saved_model(folder / "saved_model"), export.read_litert(folder / "policy.tflite")
-    return saved_model, litert, written
+    written = policy_files.export(agent, folder)
+    saved_model = policy_files.read_saved_model(folder / "saved_model")
+    return saved_model, policy_files.read_litert(folder / "policy.tflite"), written
 
 
 @pytest.mark.parametrize("space", SPACES)
@@ -66,7 +66,7 @@ def test_both_files_act_as_the_agent_in_every_space(tmp_path, space):
 
 
 def test_bounds_that_float32_does_not_have_are_rounded_inwards():
-    low, high = export._within(np.array([-0.1, -(2**31) - 1]), np.array([0.1, 2**31 - 1]))
+    low, high = policy_files._within(np.array([-0.1, -(2**31) - 1]), np.array([0.1, 2**31 - 1]))
     assert low.dtype == high.dtype == np.float32
     assert np.all(low.astype(float) >= [-0.1, -(2**31) - 1]) and np.all(high.astype(float) <= [0.1, 2**31 - 1])
     np.testing.assert_allclose(high, [0.1, 2**31 - 1], rtol=1e-6)
@@ -101,20 +101,21 @@ def test_td3(tmp_path):
 
 
 def test_a_file_that_acts_otherwise_is_not_left_behind(tmp_path, monkeypatch):
-    monkeypatch.setattr(export, "OBSERVATION_CUT", 1.0)  # as if somebody had changed one side alone
+    monkeypatch.setattr(policy_files, "OBSERVATION_CUT", 1.0)  # as if somebody had changed one side alone
     with pytest.raises(UserError, match="acts otherwise than the agent"):
-        export.export(ppo_agent(UNEVEN), tmp_path)
+        policy_files.export(ppo_agent(UNEVEN), tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 def test_nan_and_wrong_shapes_are_infinitely_far():
     agent = ppo_agent(UNEVEN)
-    observations = export.random_observations(agent, np.random.default_rng(0))
+    observations = policy_files.random_observations(agent, np.random.default_rng(0))
     right = lambda rows: agent.action_map(agent.behaviour().act(rows))  # noqa: E731
-    assert export.largest_difference(right, agent, observations) < 1e-6
-    assert export.largest_difference(lambda rows: right(rows) * np.float32(np.nan), agent, observations) == np.inf
-    assert export.largest_difference(lambda rows: right(rows)[:, :1], agent, observations) == np.inf
-    assert export.largest_difference(lambda rows: right(rows).astype(np.float64), agent, observations) == np.inf
+    difference = policy_files.largest_difference
+    assert difference(right, agent, observations) < 1e-6
+    assert difference(lambda rows: right(rows) * np.float32(np.nan), agent, observations) == np.inf
+    assert difference(lambda rows: right(rows)[:, :1], agent, observations) == np.inf
+    assert difference(lambda rows: right(rows).astype(np.float64), agent, observations) == np.inf
 
 
 # -- the program --
@@ -214,7 +215,7 @@ def test_a_mistake_is_one_line_and_changes_nothing(run, monkeypatch, capfd, kind
 
 def test_an_exported_policy_scores_what_the_agent_scores(run, monkeypatch, capfd):
     assert call(monkeypatch, export, run) == 0
-    policy = export.read_litert(run / "export" / "policy.tflite")
+    policy = policy_files.read_litert(run / "export" / "policy.tflite")
     agent, config, environment = export.load_agent(run, "best")
     score = evaluation.evaluate(agent.behaviour(), agent.action_map, environment.limited_to(50), 1, True).returns[0]
     env = make_env(config.env, 50)

@@ -1,0 +1,121 @@
+"""How soon a program answers, what it imports before it has read its arguments, and what if nobody reads on."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from common.unread_output import UNREAD, ends_when_unread
+
+ROOT = Path(__file__).resolve().parent.parent
+HEAVY = {"tensorflow", "tensorflow_probability", "keras", "tf_keras", "tensorboard", "scipy", "envpool", "ale_py"}
+PROGRAMS = {
+    "PPO": ["PPOAgentTrainer.py"],
+    "off-policy": ["-m", "companions.OffPolicyAgentTrainer"],
+    "evaluate": ["evaluate.py"],
+    "export": ["-m", "common.export"],
+    "plots": ["-m", "common.plots"],
+}
+MISTAKES = {
+    "a setting": ("PPO", ["--gama", "0.9"]),
+    "a value": ("PPO", ["pendulum", "--gamma", "2"]),
+    "a preset": ("PPO", ["bipedal-waker"]),
+    "an environment": ("PPO", ["--env", "Pendulun-v1"]),
+    "a setting off policy": ("off-policy", ["td3", "--tau", "2"]),
+    "an environment off policy": ("off-policy", ["--env", "Pendulun-v1"]),
+    "no run to evaluate": ("evaluate", ["no/such/run"]),
+    "no run to export": ("export", ["no/such/run"]),
+    "no run to plot": ("plots", ["no/such/run"]),
+}
+LONGEST = 1.5  # seconds of processor time, on machines that do other work as well
+
+
+def imported(*arguments):
+    """The exit code of a program, and the packages that it imported."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *arguments], cwd=ROOT, capture_output=True, text=True, encoding="utf-8"
+    )
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    packages = {line.rsplit("|", 1)[1].strip().split(".")[0] for line in lines}
+    assert "tyro" in packages
+    return done.returncode, packages
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_help_waits_for_nothing_heavy(program):
+    code, packages = imported(*PROGRAMS[program], "--help")
+    assert code == 0
+    assert not HEAVY & packages
+    assert program == "plots" or "matplotlib" not in packages
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_waits_for_nothing_heavy(mistake):
+    program, arguments = MISTAKES[mistake]
+    code, packages = imported(*PROGRAMS[program], *arguments)
+    assert code == 2
+    assert not HEAVY & packages
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_help_is_quick(program):
+    def seconds():
+        before = os.times()
+        subprocess.run([sys.executable, *PROGRAMS[program], "--help"], cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+        after = os.times()
+        return sum(after[2:4]) - sum(before[2:4])  # of children that have ended
+
+    assert min(seconds() for _ in range(2)) < LONGEST
+
+
+@pytest.fixture
+def unread():
+    """The writing end of a pipe whose reader has closed it."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    yield writer
+    os.close(writer)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_help_that_nobody_reads_ends_without_a_word(program, unread):
+    done = subprocess.run(
+        [sys.executable, *PROGRAMS[program], "--help"], cwd=ROOT, stdout=unread, stderr=subprocess.PIPE
+    )
+    assert (done.returncode, done.stderr) == (UNREAD, b"")
+
+
+SHORT = """
+import sys
+from common.command_line import one_line_errors
+from common.errors import UserError
+with one_line_errors():
+    print("a line that waits in the buffer")
+    {then}
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "code", "error"),
+    [
+        ("pass", UNREAD, ""),
+        ("sys.exit()", UNREAD, ""),
+        ("print('more', flush=True)", UNREAD, ""),
+        ("sys.exit(3)", 3, ""),
+        ("raise UserError('wrong')", 2, "error: wrong\n"),
+    ],
+)
+def test_output_that_nobody_reads_hides_no_failure(then, code, error, unread):
+    done = subprocess.run(
+        [sys.executable, "-c", SHORT.format(then=then)], cwd=ROOT, stdout=unread, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": ""},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (code, error)
+
+
+def test_another_broken_pipe_is_not_taken_for_the_output(capfd):
+    with pytest.raises(BrokenPipeError, match="a worker"), ends_when_unread():
+        raise BrokenPipeError(errno.EPIPE, "a worker's pipe")
