@@ -25,9 +25,11 @@ from common.environment import Environment, look_up
 from common.errors import DivergedError
 from common.experience import Experience
 from common.hyperparameters import Hyperparameters, LiveHyperparameters
+from common.make_env import MakeEnv
 from common.presets import PRESETS, preset_for
 from common.records import Batch, Timing
 from common.results import PPOResult, from_columns, results_dictionary, to_columns
+from common.reward_designs import RewardDesign
 from common.rollout import minibatch_rows, padded_rows
 from common.spaces import BoxMap
 from common.validation import Judge
@@ -47,6 +49,8 @@ class PPOAgentTrainer:
     Args:
         config: see `common.config` and `common.presets`.
         name, description: for the results dictionary and figures.
+        make_env: builds a new environment of one's own, in place of the one that the config names.
+        reward_design: what is rewarded in place of the design that the config names.
 
     Raises:
         UserError: the environment is unknown or not supported, or its backend is missing.
@@ -54,11 +58,24 @@ class PPOAgentTrainer:
 
     result_type = PPOResult
 
-    def __init__(self, config: PPOConfig, name: str = "ppo", description: str = "") -> None:
+    def __init__(
+        self,
+        config: PPOConfig,
+        name: str = "ppo",
+        description: str = "",
+        make_env: MakeEnv | None = None,
+        reward_design: RewardDesign | None = None,
+    ) -> None:
         self.name, self.description = name, description
         # A bad environment fails here, before any network is built.
-        self.environment = environment = look_up(config.env, config.max_episode_steps)
-        self.config = config = config.replace(backend=resolve_backend(config.backend, environment))
+        self.environment = environment = look_up(config.env, config.max_episode_steps, config.env_kwargs, make_env)
+        self.config = config = config.replace(
+            env=environment.id,
+            backend=resolve_backend(config.backend, environment),
+            reward_design=config.reward_design if reward_design is None else "function",
+        )
+        if config.backend != "processes":  # else a crash or an endless loop of its code would be this process's
+            environment.check()
         agent_seed, environment_seed, shuffle_seed, validation_seed = config.seeds()
         self.agent = _new_agent(environment, config, agent_seed)
         self.warn: Callable[[str], None] = print
@@ -70,6 +87,7 @@ class PPOAgentTrainer:
             lambda line: self.warn(line),
             config.restart_each_epoch,
             config.updates_per_epoch,
+            reward_design,
         )
         self._shuffle = np.random.default_rng(shuffle_seed)
         self._judge = Judge(config, environment, self.agent, validation_seed)

@@ -17,6 +17,7 @@ own vector environment, which needs no Python between frames.
 
 import importlib.util
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -67,26 +68,29 @@ def may_be_a_game(env_id: str) -> bool:
     return NAMES.fullmatch(env_id) is not None and importlib.util.find_spec("ale_py") is None
 
 
-def make_atari(game: str, max_episode_steps: int | None = None, render_mode: str | None = None) -> gymnasium.Env:
+def make_atari(
+    game: str,
+    max_episode_steps: int | None = None,
+    render_mode: str | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+) -> gymnasium.Env:
     """One game.
 
     Args:
         game: as `game_id` returns it.
         max_episode_steps: truncate after so many steps; None takes 27,000.
         render_mode: "rgb_array" to film it.
+        env_kwargs: more for ale-py, such as mode and difficulty.
 
     Raises:
         gymnasium.error.Error: there is no such game.
-        UserError: OpenCV is missing.
+        UserError: OpenCV is missing, or `env_kwargs` has what is settled here.
     """
-    env = gymnasium.make(
-        game,
-        frameskip=1,
-        repeat_action_probability=0.0,
-        max_num_frames_per_episode=0,  # steps are limited below
-        render_mode=render_mode,
-        disable_env_checker=True,
-    )
+    settled = {"frameskip": 1, "repeat_action_probability": 0.0, "max_num_frames_per_episode": 0}  # steps: see below
+    env_kwargs = env_kwargs or {}
+    if clash := sorted(set(env_kwargs) & {*settled, "obs_type"}):
+        raise UserError(f"env_kwargs names {', '.join(clash)}, which is settled for Atari games: leave it out")
+    env = gymnasium.make(game, render_mode=render_mode, disable_env_checker=True, **settled, **env_kwargs)
     try:
         env = gymnasium.wrappers.AtariPreprocessing(env, IDLE_FRAMES, FRAMES_A_STEP, SIZE)
     except gymnasium.error.DependencyNotInstalled as error:

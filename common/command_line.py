@@ -5,17 +5,18 @@ import dataclasses
 import difflib
 import errno
 import io
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar, get_origin
 
 import tyro
 
 from common import run_folder
-from common.config import RunOptions
+from common.config import RunOptions, json_object
 from common.errors import StoppedError, UserError
 from common.unread_output import ends_when_unread
 
@@ -113,6 +114,23 @@ def parse(
     return preset, parsed.config, parsed.options
 
 
+_SETTINGS = tyro.constructors.ConstructorRegistry()
+
+
+@_SETTINGS.primitive_rule
+def _json(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec | None:
+    """A dictionary is typed as one JSON object."""
+    if get_origin(info.type) is not dict:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="JSON",
+        instance_from_str=lambda texts: json_object("the value", texts[0]),
+        is_instance=lambda value: isinstance(value, dict),
+        str_from_instance=lambda value: [json.dumps(value)],
+    )
+
+
 def parse_settings(kind: type[T], **options: Any) -> T:
     """`tyro.cli` with its boxed error messages brought down to one line.
 
@@ -121,7 +139,7 @@ def parse_settings(kind: type[T], **options: Any) -> T:
     """
     complaint = io.StringIO()
     try:
-        with contextlib.redirect_stderr(complaint):
+        with contextlib.redirect_stderr(complaint), _SETTINGS:
             return tyro.cli(kind, **options)
     except SystemExit as stop:
         if not stop.code:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import math
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -22,6 +23,7 @@ RewardDesignName = Literal[
     "scaled",
     "sign",
     "fall_penalty",
+    "function",
 ]
 MetricName = Literal["total_reward", "mean_episode_reward", "reward_times_steps", "validation"]
 
@@ -32,13 +34,16 @@ class TrainingConfig:
 
     # -- environment --
     env: str = "BipedalWalker-v3"
-    """Gymnasium environment id."""
+    """Gymnasium environment id; module:id where importing the module registers it, from the current folder too."""
+    env_kwargs: dict[str, object] = dataclasses.field(default_factory=dict)
+    """Arguments for the environment's constructor, as a JSON object: '{"gravity": 3.7}'."""
     max_episode_steps: int | None = None
     """Steps after which an episode is truncated; None keeps the environment's own limit."""
     reward_design: RewardDesignName = "unchanged"
     """What is rewarded instead of the environment's own reward. ends_told_apart: at an episode's end −1 for a fall,
     else +1. fall_penalty: the same, told by the last reward alone. lasted_to_limit: at the end +1 after the full
-    2,000 steps, else −1. steps_at_end: at the end 0.005 a step; steps_added_at_end: that on top of the reward."""
+    2,000 steps, else −1. steps_at_end: at the end 0.005 a step; steps_added_at_end: that on top of the reward.
+    function: one that a Python program gave its trainer."""
     reward_factor: float = 0.1
     """What every reward is multiplied by; only for reward_design scaled."""
     backend: Literal["auto", "gymnasium", "envpool", "ale", "processes"] = "auto"
@@ -303,6 +308,7 @@ class RunOptions:
             raise UserError(f"name {self.name!r} is no folder name: use letters, digits, '-', '_' and '.'")
 
 
+_EXAMPLE = '{"gravity": 3.7}'
 _RANGES: dict[str, tuple[float, float, str]] = {
     "max_episode_steps": (1, math.inf, "1 or more"),
     "num_envs": (1, math.inf, "1 or more"),
@@ -383,10 +389,38 @@ def _plain(name: str, hint: object, value: object) -> object:
         if not isinstance(value, list | tuple):
             raise UserError(f"{name} is {value!r}: expected a tuple, one number a layer")
         return tuple(_plain(name, get_args(hint)[0], number) for number in value)
+    if get_origin(hint) is dict:
+        return json_object(name, value)
     kinds, expected = _KINDS[hint]
     if not isinstance(value, kinds) or (hint is not bool and isinstance(value, bool)):
         raise UserError(f"{name} is {value!r}: expected {expected}")
     return hint(value)
+
+
+def json_object(name: str, value: object) -> dict[str, object]:
+    """A setting that is a JSON object, from its text or from a dictionary of what JSON can hold.
+
+    Raises:
+        UserError: it is none.
+    """
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, default=_number_of_numpy, allow_nan=False)
+        parsed = json.loads(text, parse_constant=_refuse)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise UserError(f"{name} is {value!r:.80}: expected a JSON object like {_EXAMPLE} ({error})") from None
+    if not isinstance(parsed, dict):
+        raise UserError(f"{name} is {value!r:.80}: expected a JSON object like {_EXAMPLE}")
+    return parsed
+
+
+def _number_of_numpy(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be stored; give make_env a function that has it")
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _check_values(config: TrainingConfig) -> None:
@@ -396,6 +430,10 @@ def _check_values(config: TrainingConfig) -> None:
         if value is not None and not (low <= value <= high and math.isfinite(value)):
             expected = expected if math.isfinite(value) else f"a finite number, {expected}"
             raise UserError(f"{name} is {value}: expected {expected}")
+    for name in ("render_mode", "max_episode_steps", "id", "disable_env_checker"):
+        if name in config.env_kwargs:
+            hint = "use --max-episode-steps" if name == "max_episode_steps" else "it is set here where it is needed"
+            raise UserError(f"env_kwargs names {name}: leave it out, {hint}")
     for name in ("hidden_sizes", "filters", "kernel_sizes", "strides"):
         if any(number < 1 for number in getattr(config, name, ())):
             raise UserError(f"{name} is {getattr(config, name)}: expected 1 or more in each layer")

@@ -9,7 +9,6 @@ import functools
 import multiprocessing
 import signal
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
@@ -18,7 +17,8 @@ import numpy as np
 
 from common import atari
 from common.environment import Environment
-from common.errors import UserError
+from common.environment_check import cannot_start
+from common.user_code import describe, own_traceback
 
 
 class Step(NamedTuple):
@@ -81,8 +81,11 @@ class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
         life_lost, ended: [n] bool; the last step lost a life, by its info of that name; it ended the episode.
     """
 
-    def __init__(self, makers: list[Callable[[], gymnasium.Env]], seed: int, faults: list[Fault]) -> None:
+    def __init__(
+        self, makers: list[Callable[[], gymnasium.Env]], seed: int, faults: list[Fault], name: str = "the environment"
+    ) -> None:
         super().__init__(makers, copy=False)
+        self._name = name  # of the environment, in messages
         self._fault_seeds = np.random.default_rng(seed)
         self._faults = faults
         self.life_lost = np.zeros(self.num_envs, bool)  # [n]
@@ -107,28 +110,16 @@ class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
         return self._observations, self._rewards, self._terminations, self._truncations, {}
 
     def _build_anew(self, i: int, error: Exception) -> None:
-        self._faults.append(Fault(i, describe(error), traceback.format_exc()))
+        self._faults.append(Fault(i, describe(error), own_traceback(error)))
         with contextlib.suppress(Exception):
             self.envs[i].close()
         try:
             env = self.env_fns[i]()
             env.reset(seed=int(self._fault_seeds.integers(2**31)))  # the next step resets it again, so seeded
         except Exception as second:
-            raise cannot_start(self.envs[i].spec.id, second) from second
+            raise cannot_start(self._name, second) from second
         self.envs = (*self.envs[:i], env, *self.envs[i + 1 :])
         self._rewards[i], self._terminations[i], self._truncations[i] = 0.0, False, True
-
-
-def describe(error: BaseException) -> str:
-    """'ValueError: its message', in one line."""
-    return traceback.format_exception_only(error)[-1].strip().splitlines()[0]
-
-
-def cannot_start(env_id: str, error: BaseException) -> UserError:
-    """What to tell of an environment whose reset failed."""
-    return UserError(
-        f"{env_id} cannot be started, its reset failed ({describe(error)}): mend it or choose another --env"
-    )
 
 
 class GymnasiumGroup:
@@ -149,7 +140,7 @@ class GymnasiumGroup:
     def reset(self, seed: int | None) -> np.ndarray:
         if seed is not None or self._envs is None:
             self.close()
-            self._envs = BoxVectorEnv(self._makers, seed or 0, self.faults)
+            self._envs = BoxVectorEnv(self._makers, seed or 0, self.faults, self._env_id)
         try:
             return self._envs.reset(seed=seed)[0]
         except Exception as error:
@@ -348,7 +339,7 @@ class ProcessGroup:
         dead, silent, raised = [], [], []
         for i, (process, pipe) in enumerate(zip(self._envs.processes, self._envs.parent_pipes)):
             if pipe is None:
-                raised.append(Fault(i, describe(error), "".join(traceback.format_exception(error))))
+                raised.append(Fault(i, describe(error), own_traceback(error)))
             elif not process.is_alive():
                 dead.append(Fault(i, f"its process died (exit code {process.exitcode})", ""))
             elif not pipe.poll(0):

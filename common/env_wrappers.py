@@ -14,6 +14,7 @@ import gymnasium
 from common import reward_designs
 from common.config import TrainingConfig
 from common.environment import Environment
+from common.errors import UserError
 from common.reward_designs import RewardDesign
 
 
@@ -101,8 +102,24 @@ class FallPenaltyReward(ShapedReward):
         super().__init__(env, reward_designs.FallPenalty(fall_reward, success, failure))
 
 
-def reward_design(config: TrainingConfig, environment: Environment) -> RewardDesign:
-    """The design a config names, with the original's numbers; lasting to the limit means the limit in force."""
+def reward_design(
+    config: TrainingConfig, environment: Environment, function: RewardDesign | None = None
+) -> RewardDesign:
+    """The design a config names, with the original's numbers; lasting to the limit means the limit in force.
+
+    Args:
+        function: of a Python program, for the design of that name.
+
+    Raises:
+        UserError: a function is wanted, and there is none.
+    """
+    if config.reward_design == "function":
+        if function is None:
+            raise UserError(
+                "reward_design is function, which a Python program has to give: "
+                "PPOAgentTrainer(config, reward_design=the function), or choose another --reward-design"
+            )
+        return reward_designs.Function(function)
     if config.reward_design == "lasted_to_limit":
         limit = environment.max_episode_steps
         return reward_designs.LastedToLimit() if limit is None else reward_designs.LastedToLimit(max_steps=limit)

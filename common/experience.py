@@ -10,6 +10,7 @@ from common.env_wrappers import reward_design
 from common.environment import Environment
 from common.errors import NotFiniteError
 from common.records import Episodes, Timing, Trajectory
+from common.reward_designs import RewardDesign
 from common.rollout import Behaviour, Collector, OnRows, ShapeNoise
 from common.spaces import ActionMap
 from common.vector_env import make_vector_env
@@ -24,6 +25,7 @@ class Experience:
         warn: told of environments that failed.
         restart_each_epoch: the quirk of that name; see `PPOConfig`.
         collections_per_epoch: trajectories that make an epoch.
+        design: what is rewarded, where the config leaves that to a function.
 
     Attributes:
         trajectory: of the last epoch; None before the first.
@@ -39,6 +41,7 @@ class Experience:
         warn: Callable[[str], None] = print,
         restart_each_epoch: bool = False,
         collections_per_epoch: int = 1,
+        design: RewardDesign | None = None,
     ) -> None:
         self._config, self._warn, self._restart_each_epoch = config, warn, restart_each_epoch
         steps = config.steps_per_epoch // config.num_envs  # of an epoch in each environment
@@ -47,7 +50,7 @@ class Experience:
             self.envs, action_map, steps // collections_per_epoch, seed, config.environment_restarts, warn
         )
         self._restart_every = config.restart_environments_every or default_restart_interval(environment, steps)
-        self._reward_design = reward_design(config, environment)
+        self._reward_design = reward_design(config, environment, design)
         self._running_returns = np.zeros((2, config.num_envs))  # [2, N] of unfinished episodes
         self._recent = np.zeros((2, 0))  # [2, ≤ score_window] unshaped returns and steps of the last that ended
         self._recent_shaped = np.zeros(0)  # [≤ score_window] shaped returns of the same

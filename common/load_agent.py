@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from common import run_folder
 from common.config import TrainingConfig
 from common.environment import Environment, look_up
+from common.make_env import MakeEnv
 from common.off_policy_config import OffPolicyConfig
 
 if TYPE_CHECKING:
@@ -24,14 +25,19 @@ def new_agent(config: TrainingConfig, environment: Environment) -> "Agent | DDPG
     return make(environment.observation_space, environment.action_space, config, config.seeds()[0])
 
 
-def load_agent(run: Path, weights: WhichWeights) -> tuple["Agent | DDPGAgent", TrainingConfig, Environment]:
+def load_agent(
+    run: Path, weights: WhichWeights = "best", make_env: MakeEnv | None = None
+) -> tuple["Agent | DDPGAgent", TrainingConfig, Environment]:
     """The agent that a run ended with ("best") or that of its last checkpoint, the run's settings and environment.
+
+    Args:
+        make_env: builds the environment, where the run was trained with such a function.
 
     Raises:
         UserError: there is no run, its environment cannot be made, or its weights are missing or damaged.
     """
     _, config = run_folder.read_config(run)
-    environment = look_up(config.env, config.max_episode_steps)
+    environment = look_up(config.env, config.max_episode_steps, config.env_kwargs, make_env)
     agent = new_agent(config, environment)
     agent.read_weights(run / (run_folder.BEST_AGENT if weights == "best" else run_folder.WEIGHTS))
     return agent, config, environment

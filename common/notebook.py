@@ -66,7 +66,7 @@ def choose(preset: str, environment: str = "", epochs: int = 0, **settings: obje
         config = PRESETS[preset].replace(**settings, **({"epochs": epochs} if epochs else {}))
     except TypeError as error:
         raise UserError(f"{preset}: {error}") from None
-    look_up(config.env, config.max_episode_steps)
+    look_up(config.env, config.max_episode_steps, config.env_kwargs)
     return preset, config
 
 
@@ -296,7 +296,7 @@ def score(*runs: Path | None, episodes: int = 100) -> None:
     _trained(runs)
     shown = put({"text/plain": f"untrained: playing {episodes} episodes twice ..."})
     _, config = run_folder.read_config(runs[0])
-    environment = look_up(config.env, config.max_episode_steps)
+    environment = look_up(config.env, config.max_episode_steps, config.env_kwargs)
     rows = {"untrained": _evaluate(new_agent(config, environment), environment, episodes)}
     for run in dict.fromkeys(runs):
         shown.update({"text/plain": f"{run.name}: playing {episodes} episodes twice ..."}, raw=True)

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike as Array
 
+from common.errors import UserError
+from common.user_code import explain
+
 RewardDesign = Callable[[Array, Array, Array, Array], np.ndarray]
 """(rewards, terminated, truncated, steps), all of one shape → rewards of that shape, float64; `steps`: of the episode,
 the one that is rewarded included."""
@@ -92,6 +95,40 @@ class Sign:
 
     def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
         return np.sign(np.asarray(rewards, dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class Function:
+    """A design of the user's own, whose result is checked; it gets copies, so that it may change what it is given.
+
+    Raises:
+        UserError: when called: it failed, or returned another shape, or what is no number.
+    """
+
+    function: RewardDesign
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise UserError(
+                f"reward_design is {self.function!r:.80}: expected a function of "
+                "(rewards, terminated, truncated, steps)"
+            )
+
+    def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
+        shape, name = np.shape(rewards), getattr(self.function, "__name__", type(self.function).__name__)
+        copies = np.array(rewards, np.float64), np.array(terminated), np.array(truncated), np.array(steps)
+        try:
+            shaped = np.asarray(self.function(*copies), np.float64)
+        except Exception as error:
+            raise UserError(
+                f"reward_design {name} failed ({explain(error)}): expected a function of "
+                f"(rewards, terminated, truncated, steps), arrays of shape {shape}, that returns such an array"
+            ) from error
+        if shaped.shape != shape:
+            raise UserError(f"reward_design {name} returned rewards of shape {shaped.shape}: expected {shape}")
+        if not np.isfinite(shaped[np.isfinite(rewards)]).all():
+            raise UserError(f"reward_design {name} returned NaN or infinity: expected finite rewards")
+        return shaped
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """Between the agent's numbers and the environment's: flat observations, actions in [−1, 1] or counted from 0."""
 
-from typing import Protocol
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
@@ -45,37 +47,54 @@ class DiscreteMap:
         return (actions + self._start).astype(self._dtype).reshape(-1, *self._shape)
 
 
+WHOLE = 2.0**53  # up to here every whole number is a float64
+
+
 class BoxMap:
     """Maps policy actions in [−1, 1] to a Box by centre + scale of each dimension.
 
-    Actions outside [−1, 1] are clipped first. A dimension without two finite bounds passes through
-    unscaled and is clipped to the bound it has. Integer spaces take the nearest integer.
+    Actions outside [−1, 1] are clipped first. A dimension without two finite bounds keeps its unit and is clipped to
+    the bound it has; where that cuts into [−1, 1] it is shifted, so that [0, ∞) takes the policy's −1 for its 0.
+    Bounds as far as the number type reaches count as none. Integer spaces take the nearest integer.
     """
 
     def __init__(self, space: gymnasium.spaces.Box) -> None:
-        low = space.low.astype(np.float64).ravel()  # [A]
-        high = space.high.astype(np.float64).ravel()  # [A]
+        self._rounds = np.issubdtype(space.dtype, np.integer)
+        low, high = (_bounds(bound, space.dtype) for bound in (space.low, space.high))  # [A], [A]
         bounded = np.isfinite(low) & np.isfinite(high)  # [A]
-        self.centre = np.where(bounded, (np.where(bounded, high, 0) + np.where(bounded, low, 0)) / 2, 0.0)  # [A]
-        self.scale = np.where(bounded, (np.where(bounded, high, 0) - np.where(bounded, low, 0)) / 2, 1.0)  # [A]
-        self.low, self.high = low.astype(space.dtype), high.astype(space.dtype)  # [A]
+        shift = np.maximum(0.0, low + 1) + np.minimum(0.0, high - 1)  # [A]; of the infinite bound 0
+        with np.errstate(invalid="ignore"):  # ∞ − ∞, which is then not taken
+            self.centre = np.where(bounded, (high + low) / 2, shift)  # [A]
+            self.scale = np.where(bounded, (high - low) / 2, 1.0)  # [A]
+        self.low, self.high = space.low.ravel(), space.high.ravel()  # [A]
         self.shape, self.dtype = space.shape, space.dtype
         self.size = self.noise_size = len(low)
-        self._rounds = np.issubdtype(space.dtype, np.integer)
         self._identity = bool(np.all(self.centre == 0) and np.all(self.scale == 1))
 
     def __call__(self, actions: np.ndarray) -> np.ndarray:
         """[K, A] policy actions → [K, *space.shape] in the space's dtype."""
         mapped = actions if self._identity else self.centre + self.scale * actions  # [K, A]
         if self._rounds:
-            mapped = np.rint(mapped)
+            reach = np.iinfo(self.dtype)  # beyond it a cast would begin again at the other end
+            mapped = np.clip(np.rint(mapped), np.maximum(reach.min, -WHOLE), np.minimum(reach.max, WHOLE))
         mapped = np.maximum(mapped.astype(self.dtype, copy=False), self.low)
         np.minimum(mapped, self.high, out=mapped)
         return mapped if len(self.shape) == 1 else mapped.reshape(-1, *self.shape)
 
 
+def _bounds(bounds: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """[A] float64; infinite where a bound is as far as its type reaches, or float32."""
+    wide = bounds.astype(np.float64).ravel()  # [A]
+    reach = float(np.finfo(np.float32).max) / 2
+    if np.issubdtype(dtype, np.integer):
+        limits = np.iinfo(dtype)
+        reach = min(limits.max, WHOLE) if limits.bits >= 32 else np.inf
+    return np.where(np.abs(wide) >= reach, np.copysign(np.inf, wide), wide)
+
+
 DISCRETE = (gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.MultiBinary)
 VECTORS = (*DISCRETE, gymnasium.spaces.Box, gymnasium.spaces.Dict, gymnasium.spaces.Tuple)
+LARGEST = 100_000  # numbers of an observation; a trajectory of the default length then takes 6.5 GB
 
 
 def check_spaces(env_id: str, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
@@ -85,20 +104,106 @@ def check_spaces(env_id: str, observation_space: gymnasium.Space, action_space: 
             f"{env_id} has observations of type {type(observation_space).__name__}; supported are Box, Discrete, "
             "MultiDiscrete, MultiBinary, and Dict or Tuple of those: choose another --env"
         )
-    if observation_space.dtype == np.uint8 and len(observation_space.shape or ()) not in (0, 1, 3):
-        raise UserError(
-            f"{env_id} has image observations {observation_space.shape}; supported are images of height, width and "
-            "channels: choose another --env"
-        )
+    if image_layout(observation_space) is None:
+        _check_numbers(env_id, observation_space)
     if not isinstance(action_space, (gymnasium.spaces.Box, *DISCRETE)):
         raise UserError(
             f"{env_id} has actions of type {type(action_space).__name__}; supported are Box, Discrete, "
             "MultiDiscrete and MultiBinary: choose another --env"
         )
+    if not gymnasium.spaces.flatdim(action_space):
+        raise UserError(
+            f"{env_id} has actions of shape {action_space.shape}, which is no number: expected one or more"
+        )
+
+
+def _check_numbers(env_id: str, space: gymnasium.Space) -> None:
+    """Raises UserError where flattening would hide an image in a row of numbers, or the row is none or too long."""
+    for path, leaf in _leaves(space):
+        if _shows_pictures(leaf):
+            what = f"an image in its observations, at {path}" if path else "image observations"
+            advice = (
+                "keep the image or the numbers alone with gymnasium.wrappers.FilterObservation, or make it one row "
+                "of numbers with FlattenObservation"
+                if path
+                else "change it with a wrapper such as gymnasium.wrappers.TransformObservation"
+            )
+            raise UserError(
+                f"{env_id} has {what}, of shape {leaf.shape} and type {leaf.dtype}; supported are uint8 images of "
+                f"height, width and channels, or of height and width, without numbers beside them: {advice}"
+            )
+    size = gymnasium.spaces.flatdim(space)
+    if not 1 <= size <= LARGEST:
+        raise UserError(
+            f"{env_id} has observations of {size:,} numbers, a Discrete space counted as one for each value: "
+            f"expected 1 to {LARGEST:,}; describe it in fewer numbers with a wrapper"
+        )
+
+
+def _leaves(space: gymnasium.Space, path: str = "") -> Iterator[tuple[str, gymnasium.Space]]:
+    """The spaces within nested Dict and Tuple spaces, each with where it stands, like ['camera'][0]."""
+    if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
+        parts = space.spaces.items() if isinstance(space, gymnasium.spaces.Dict) else enumerate(space.spaces)
+        for key, part in parts:
+            yield from _leaves(part, f"{path}[{key!r}]")
+    else:
+        yield path, space
+
+
+def _shows_pictures(space: gymnasium.Space) -> bool:
+    """Whether a space is one of pictures: bytes from 0 to 255 in a plane, or other numbers in planes of 32 × 32."""
+    if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) < 2 or 0 in space.shape:
+        return False
+    if space.dtype == np.uint8:
+        return bool((space.low == 0).all() and (space.high == 255).all())
+    return len(space.shape) >= 3 and sorted(space.shape)[-2] >= 32
+
+
+def image_layout(space: gymnasium.Space) -> str | None:
+    """How the axes of images lie, "HWC", "CHW" or "HW"; None where observations are not images of that kind.
+
+    A Dict or Tuple with an image as its only part counts as that image. The channels are the last axis, but the first
+    where that is the shortest.
+    """
+    if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
+        leaves = list(_leaves(space))
+        return image_layout(leaves[0][1]) if len(leaves) == 1 else None
+    if not _shows_pictures(space) or space.dtype != np.uint8 or len(space.shape) > 3:
+        return None
+    if len(space.shape) == 2:
+        return "HW"
+    return "CHW" if space.shape[0] < min(space.shape[1:]) else "HWC"
+
+
+def as_numbers_or_image(env: gymnasium.Env) -> gymnasium.Env:
+    """Wrapped so that its observations are numbers [S], or an image [height, width, channels].
+
+    A Discrete number becomes one 1 among 0s; parts of a Dict or Tuple are laid side by side.
+    """
+    space, layout = env.observation_space, image_layout(env.observation_space)
+    if layout is None:
+        flat = isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1
+        return env if flat else gymnasium.wrappers.FlattenObservation(env)
+    if layout == "HWC" and isinstance(space, gymnasium.spaces.Box):
+        return env
+    [(_, leaf)] = _leaves(space)
+    shape = {"HWC": leaf.shape, "CHW": (*leaf.shape[1:], leaf.shape[0]), "HW": (*leaf.shape, 1)}[layout]
+    images = gymnasium.spaces.Box(0, 255, shape, np.uint8)
+    return gymnasium.wrappers.TransformObservation(env, functools.partial(_image, layout), images)
+
+
+def _image(layout: str, observation: Any) -> np.ndarray:
+    """An observation whose only part is an image → [height, width, channels]."""
+    while isinstance(observation, Mapping | tuple):
+        [observation] = observation.values() if isinstance(observation, Mapping) else observation
+    image = np.asarray(observation)  # [H, W, C], [C, H, W] or [H, W]
+    if layout == "HW":
+        return image[..., None]
+    return np.moveaxis(image, 0, -1) if layout == "CHW" else image
 
 
 def is_image(space: gymnasium.Space) -> bool:
-    """Whether observations are images [H, W, C] uint8."""
+    """Whether observations are images [H, W, C] uint8, as `as_numbers_or_image` leaves them."""
     return isinstance(space, gymnasium.spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
 
 

@@ -50,6 +50,10 @@ def resolve_backend(backend: str, environment: Environment) -> str:
     """
     if backend in ("gymnasium", "processes"):
         return backend
+    if environment.env_kwargs and backend != "auto":
+        raise UserError(f"backend {backend} takes no env_kwargs: use --backend gymnasium or processes")
+    if environment.env_kwargs:
+        return "gymnasium"
     if environment.atari_game is not None:
         return _resolve_atari(backend, environment.id)
     if backend == "ale":

@@ -22,10 +22,12 @@ from common.command_line import one_line_errors, parse
 from common.environment import look_up
 from common.errors import DivergedError
 from common.experience import Experience
+from common.make_env import MakeEnv
 from common.off_policy_config import OffPolicyConfig
 from common.records import Timing, Trajectory, Transitions
 from common.replay import ReplayBuffer
 from common.results import EpochResult, column, from_columns, results_dictionary, to_columns
+from common.reward_designs import RewardDesign
 from common.spaces import check_continuous
 from common.validation import Judge
 from common.vector_env import resolve_backend
@@ -72,6 +74,8 @@ class OffPolicyAgentTrainer:
     Args:
         config: see `common.off_policy_config` and `companions.presets`.
         name, description: for the results dictionary and figures.
+        make_env: builds a new environment of one's own, in place of the one that the config names.
+        reward_design: what is rewarded in place of the design that the config names.
 
     Raises:
         UserError: the environment is unknown or not supported, or its backend is missing.
@@ -80,17 +84,35 @@ class OffPolicyAgentTrainer:
     result_type = OffPolicyResult
     live = None  # no setting of its methods can be changed while a run goes on
 
-    def __init__(self, config: OffPolicyConfig, name: str = "td3", description: str = "") -> None:
+    def __init__(
+        self,
+        config: OffPolicyConfig,
+        name: str = "td3",
+        description: str = "",
+        make_env: MakeEnv | None = None,
+        reward_design: RewardDesign | None = None,
+    ) -> None:
         self.name, self.description = name, description
         # A bad environment fails here, before any network is built.
-        self.environment = environment = look_up(config.env, config.max_episode_steps)
-        check_continuous(config.env, environment.observation_space, environment.action_space)
-        self.config = config = config.replace(backend=resolve_backend(config.backend, environment))
+        self.environment = environment = look_up(config.env, config.max_episode_steps, config.env_kwargs, make_env)
+        check_continuous(environment.id, environment.observation_space, environment.action_space)
+        self.config = config = config.replace(
+            env=environment.id,
+            backend=resolve_backend(config.backend, environment),
+            reward_design=config.reward_design if reward_design is None else "function",
+        )
+        if config.backend != "processes":  # else a crash or an endless loop of its code would be this process's
+            environment.check()
         agent_seed, environment_seed, sample_seed, validation_seed = config.seeds()
         self.agent = make_agent(environment.observation_space, environment.action_space, config, agent_seed)
         self.warn: Callable[[str], None] = print
         self.experience = Experience(
-            config, environment, self.agent.action_map, environment_seed, lambda line: self.warn(line)
+            config,
+            environment,
+            self.agent.action_map,
+            environment_seed,
+            lambda line: self.warn(line),
+            design=reward_design,
         )
         self.replay = ReplayBuffer(config.replay_size, self.agent.observation_size, self.agent.action_size)
         self._rng = np.random.default_rng(sample_seed)  # of minibatches, smoothing noise and random actions

@@ -122,7 +122,10 @@ def test_a_reset_that_raises_is_one_line(monkeypatch):
         raise ValueError("no floor")
 
     monkeypatch.setattr(tiny_envs.Raising, "reset", fall)
-    with pytest.raises(UserError, match=r"cannot be started, its reset failed \(ValueError: no floor\)"):
+    with pytest.raises(
+        UserError,
+        match=r"cannot be started, its reset failed \(ValueError: no floor, at test_faults.py, line \d+, in fall\)",
+    ):
         PPOAgentTrainer(CONFIG)
 
 

@@ -1,14 +1,25 @@
 """From policy actions in [−1, 1] to the environment's Box, and which spaces are refused."""
 
+import re
+
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscrete, Sequence, Text
+from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscrete, Sequence, Text, Tuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from common.spaces import BoxMap, action_map, check_continuous, check_spaces, choices, is_image
+from common.spaces import (
+    BoxMap,
+    action_map,
+    as_numbers_or_image,
+    check_continuous,
+    check_spaces,
+    choices,
+    image_layout,
+    is_image,
+)
 
 fast = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 INF = np.inf
@@ -44,8 +55,28 @@ def test_each_dimension_has_its_own_bounds():
 
 
 def test_half_bounded_dimensions_are_clipped_to_the_bound_they_have_and_not_scaled():
-    space = box([0, -INF], [INF, 3])
-    assert mapped(space, [0.5, 0.5], [-0.5, 2.5], [7, -7], [7, 7]) == [[0.5, 0.5], [0, 2.5], [7, -7], [7, 3]]
+    space = box([-1, -INF], [INF, 3])
+    assert mapped(space, [0.5, 0.5], [-1.5, 2.5], [7, -7], [7, 7]) == [[0.5, 0.5], [-1, 2.5], [7, -7], [7, 3]]
+
+
+def test_a_half_bounded_dimension_is_shifted_where_its_bound_would_cut_the_policys_range():
+    # [0, ∞) → −1 is its 0; [10, ∞) → −1 is its 10; (−∞, −4] → 1 is its −4
+    space = box([0, 10, -INF], [INF, INF, -4])
+    assert mapped(space, [-1, -1, 1], [0.5, 1, 0], [-3, -3, 3]) == [[0, 10, -4], [1.5, 12, -5], [0, 10, -4]]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bounds_as_far_as_a_number_reaches_are_none(dtype):
+    largest = np.finfo(dtype).max
+    assert mapped(box([-largest], [largest], dtype), [0.5], [-40]) == [[0.5], [-40]]
+
+
+def test_integers_take_the_nearest_and_are_clipped_and_not_wrapped():
+    assert mapped(box([0], [255], np.uint8), [-1], [0.5], [1.5], [-1.5], [99]) == [[0], [191], [255], [0], [255]]
+    assert mapped(box([-2], [3], np.int64), [-1], [0.15], [1], [7], [-7]) == [[-2], [1], [3], [3], [-2]]
+    reach = np.iinfo(np.int64)
+    assert mapped(box([reach.min], [reach.max], np.int64), [0.4], [2.6], [-1e30]) == [[0], [3], [-(2**53)]]
+    assert mapped(box([0], [np.iinfo(np.uint32).max], np.uint32), [-1], [2]) == [[0], [3]]
 
 
 def test_unbounded_dimensions_pass_through():
@@ -129,10 +160,96 @@ def test_other_spaces_are_no_images(space):
     assert not is_image(space)
 
 
-@pytest.mark.parametrize("shape", [(84, 84), (4, 84, 84, 3)])
-def test_images_of_other_shapes_are_refused(shape):
-    with pytest.raises(UserError, match=r"Some-v0 has image observations .*--env"):
-        check_spaces("Some-v0", Box(0, 255, shape, np.uint8), Box(-1, 1, (2,)))
+def image(*shape: int) -> Box:
+    return Box(0, 255, shape, np.uint8)
+
+
+@pytest.mark.parametrize(
+    "space, layout",
+    [
+        (image(84, 84, 4), "HWC"),
+        (image(4, 84, 84), "CHW"),
+        (image(1, 12, 12), "CHW"),
+        (image(12, 12, 1), "HWC"),
+        (image(84, 96), "HW"),
+        (Dict(camera=image(12, 12, 3)), "HWC"),
+        (Tuple([Dict(camera=image(3, 12, 12))]), "CHW"),
+        (Box(0, 1, (6, 7), np.uint8), None),  # a board, and no picture
+        (Box(0, 2, (6, 7, 2), np.uint8), None),
+        (Box(0, 1, (8, 8, 3)), None),
+        (Discrete(3), None),
+    ],
+    ids=str,
+)
+def test_how_the_axes_of_images_lie(space, layout):
+    assert image_layout(space) == layout
+    check_spaces("Some-v0", space, Box(-1, 1, (2,)))
+
+
+@pytest.mark.parametrize(
+    "space, named",
+    [
+        (image(4, 84, 84, 3), "image observations, of shape (4, 84, 84, 3)"),
+        (Box(0, 1, (84, 84, 3)), "image observations, of shape (84, 84, 3) and type float32"),
+        (Dict(camera=image(12, 12, 3), speed=Box(-1, 1, (2,))), "an image in its observations, at ['camera']"),
+        (Tuple([Discrete(3), Dict(eye=image(64, 64))]), "an image in its observations, at [1]['eye']"),
+    ],
+    ids=str,
+)
+def test_images_that_no_network_would_see_as_such_are_refused(space, named):
+    with pytest.raises(UserError, match=re.escape(f"Some-v0 has {named}") + ".*wrappers") as refusal:
+        check_spaces("Some-v0", space, Box(-1, 1, (2,)))
+    assert "\n" not in str(refusal.value)
+
+
+def test_what_the_refusal_of_a_dict_with_an_image_advises_can_be_done():
+    both = Dict(camera=image(12, 12, 3), speed=Box(-1, 1, (2,)))
+    env = Shows(both)
+    for keys, shape in ((["camera"], (12, 12, 3)), (["speed"], (2,))):
+        alone = as_numbers_or_image(gymnasium.wrappers.FilterObservation(env, keys))
+        check_spaces("Some-v0", alone.observation_space, env.action_space)
+        assert alone.observation_space.shape == shape
+        assert alone.observation_space.contains(alone.reset(seed=0)[0])
+    row = gymnasium.wrappers.FlattenObservation(env)
+    check_spaces("Some-v0", row.observation_space, env.action_space)
+
+
+class Shows(gymnasium.Env):
+    """Shows samples of a space."""
+
+    action_space = Box(-1, 1, (1,))
+
+    def __init__(self, observation_space):
+        self.observation_space = observation_space
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        self.seen = self.observation_space.sample()
+        return self.seen, {}
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 6), (5, 6), (5, 6, 3)])
+def test_pixels_keep_their_places_whatever_the_layout(shape):
+    native = Shows(image(*shape))
+    env = as_numbers_or_image(native)
+    height, width, channels = env.observation_space.shape
+    assert (height, width) == (5, 6) and is_image(env.observation_space)
+    seen, original = env.reset(seed=0)[0], native.seen
+    for row, column, channel in np.ndindex(height, width, channels):
+        place = {(3, 5, 6): (channel, row, column), (5, 6): (row, column)}.get(shape, (row, column, channel))
+        assert seen[row, column, channel] == original[place]
+
+
+@pytest.mark.parametrize("space", [Box(-1, 1, (0,)), Discrete(10**6), Dict()], ids=str)
+def test_no_number_and_too_many_are_refused(space):
+    with pytest.raises(UserError, match=r"Some-v0 has observations of [\d,]+ numbers.*expected 1 to 100,000"):
+        check_spaces("Some-v0", space, Box(-1, 1, (2,)))
+
+
+def test_actions_without_a_number_are_refused():
+    with pytest.raises(UserError, match=r"Some-v0 has actions of shape \(0,\)"):
+        check_spaces("Some-v0", Box(-1, 1, (2,)), Box(-1, 1, (0,)))
 
 
 @pytest.mark.parametrize("space", [Discrete(4), MultiDiscrete([2, 3]), MultiBinary(3)], ids=str)

@@ -1,0 +1,62 @@
+"""Errors that a user's own code raised: told in one line that names the place in their file."""
+
+import sysconfig
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+_HERE = Path(__file__).resolve().parent
+_OURS = (str(_HERE), str(_HERE.parent / "companions"))
+_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_LONGEST = 300  # characters of an error's message
+
+
+def explain(error: BaseException) -> str:
+    """'ValueError: its message, at rocket.py, line 12, in reset'; one line, without a place if none is the user's."""
+    error, frames = _blamed(error)
+    place = ""
+    if isinstance(error, SyntaxError) and error.filename:
+        place = f", at {Path(error.filename).name}, line {error.lineno}"
+    elif frames:
+        last = frames[-1]
+        place = f", at {Path(last.filename).name}, line {last.lineno}"
+        place += f", in {last.name}" if last.name.isidentifier() else ""
+    return describe(error) + place
+
+
+def describe(error: BaseException) -> str:
+    """'ValueError: its message', in one line."""
+    message = error.msg if isinstance(error, SyntaxError) else str(error)
+    first = next((line.strip() for line in (message or "").splitlines() if line.strip()), "")
+    shown = first if len(first) <= _LONGEST else first[: _LONGEST - 1] + "…"
+    return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
+
+
+def own_traceback(error: BaseException) -> str:
+    """The part of a traceback that runs through the user's own files, or all of it where no part does."""
+    blamed, frames = _blamed(error)
+    if not frames:
+        return "".join(traceback.format_exception(error))
+    lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)]
+    return "".join(lines + traceback.format_exception_only(blamed))
+
+
+def _blamed(error: BaseException) -> tuple[BaseException, list[traceback.FrameSummary]]:
+    """The first error of a chain that has frames of the user's, and those frames; else the error and none."""
+    link, seen = error, set()
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        frames = _users_frames(link.__traceback__)
+        if frames or isinstance(link, SyntaxError):
+            return link, frames
+        link = link.__cause__ or link.__context__
+    return error, []
+
+
+def _users_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
+    return [frame for frame in traceback.extract_tb(trace) if _is_users(frame.filename)]
+
+
+def _is_users(filename: str) -> bool:
+    """Neither this project's, nor Python's, nor an installed package's."""
+    return not filename.startswith((*_OURS, *_INSTALLED, "<frozen"))

@@ -1,0 +1,491 @@
+"""An environment of one's own: the page's example as it stands, and what people get wrong with theirs, each in a line."""
+
+import importlib
+import json
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import tiny_envs
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Tuple
+from programs import call
+
+from common import run_folder, session
+from common.config import PPOConfig, RunOptions
+from common.env_groups import GymnasiumGroup, ProcessGroup
+from common.environment import look_up
+from common.errors import UserError
+from common.evaluation import evaluate, film
+from common.load_agent import load_agent
+from common.off_policy_config import OffPolicyConfig
+from common.vector_env import resolve_backend
+from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
+from PPOAgentTrainer import PPOAgentTrainer
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs" / "own-environment.md").read_text(encoding="utf-8")
+QUICK = ["--evaluation-episodes", "2", "--no-tensorboard", "--no-figure", "--no-video"]
+PPO = PPOConfig(
+    backend="gymnasium", num_envs=2, epochs=1, steps_per_epoch=32, passes=1, minibatch_size=32, hidden_sizes=(4,),
+)  # fmt: skip
+TD3 = OffPolicyConfig(
+    num_envs=2, epochs=1, steps_per_epoch=32, warmup_steps=8, train_every=8, batch_size=8, hidden_sizes=(4,),
+    best_metric="mean_episode_reward",
+)  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder, in which the programs are called; modules imported from it are forgotten."""
+    monkeypatch.chdir(tmp_path)
+    modules, registered, path = set(sys.modules), dict(gymnasium.registry), list(sys.path)
+    yield tmp_path
+    for name in set(sys.modules) - modules:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+    gymnasium.registry.clear()
+    gymnasium.registry.update(registered)
+    sys.path[:] = path
+
+
+def files_of_the_page():
+    return dict(re.findall(r"^```python file=(\S+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+
+
+def commands_of_the_page():
+    blocks = re.findall(r"^```bash\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    return [shlex.split(line) for block in blocks for line in block.splitlines()]
+
+
+# -- the page --
+
+
+def test_the_pages_commands_train_resume_evaluate_draw_and_export(folder, monkeypatch, capsys):
+    for name, text in files_of_the_page().items():
+        (folder / name).write_text(text)
+    for words in commands_of_the_page():
+        assert words[0] == "python"
+        module, arguments = (words[2], words[3:]) if words[1] == "-m" else (words[1].removesuffix(".py"), words[2:])
+        if "--name" in arguments and "moon" not in arguments:  # the first is trained as it stands
+            for flag, value in (("--epochs", "2"), ("--steps-per-epoch", "1024"), ("--warmup-steps", "500")):
+                if flag in arguments:
+                    arguments[arguments.index(flag) + 1] = value
+            arguments += QUICK
+        assert call(monkeypatch, importlib.import_module(module), *arguments) == 0, capsys.readouterr().err
+    moon, mars, td3 = (folder / "runs" / name for name in ("moon", "mars", "moon-td3"))
+    rewards = run_folder.read_results(moon)["avg_reward_orig"]
+    assert len(rewards) == 25 and rewards[0] < -8 and rewards[19] > 2
+    assert json.loads((moon / "evaluation.json").read_text())["deterministic"]["mean"] > 2
+    for file in (moon / "video.mp4", moon / "export" / "policy.tflite", folder / "moon.png"):
+        assert file.stat().st_size > 1000
+    settings = json.loads((mars / "config.json").read_text())["config"]
+    assert (settings["env"], settings["env_kwargs"]) == ("rocket:Rocket-v0", {"gravity": 3.7})
+    for run in (mars, td3):
+        assert len(run_folder.read_results(run)["epoch"]) == 2 and (run / "best_agent.npz").exists()
+
+
+def test_the_pages_python_program_trains_resumes_evaluates_and_exports(folder, monkeypatch, capsys):
+    for name, text in files_of_the_page().items():
+        for slow, quick in (
+            ("epochs=20, steps_per_epoch=4096", "epochs=2, steps_per_epoch=512"),
+            ("epochs=25", "epochs=3"),
+        ):
+            text = text.replace(slow, quick)
+        (folder / name).write_text(text)
+    monkeypatch.syspath_prepend(folder)
+    program = runpy.run_path("train_rocket.py", run_name="__main__")
+    run = folder / "runs" / "mars-python"
+    table = run_folder.read_results(run)
+    assert len(table["epoch"]) == 3
+    # What `hurry` makes of an episode: half of it less 0.05 a step, but at a timeout −5 for the last step.
+    landed = table["avg_reward_orig"] / 2 - 0.05 * table["avg_steps"]
+    assert np.all(np.abs(table["avg_reward"] - landed) < 5.1) and np.any(
+        table["avg_reward"] != table["avg_reward_orig"]
+    )
+    assert (run / "export" / "policy.tflite").exists() and (run / "video.mp4").exists()
+    assert "mean of 20 episodes: " in capsys.readouterr().out
+    assert program["environment"].max_episode_steps == 200
+    assert program["environment"].observation_space.shape == (3,)
+    import PPOAgentTrainer as program_of_ppo
+
+    assert call(monkeypatch, program_of_ppo, "--resume", run, "--epochs", "4") == 2
+    assert "make_rocket() was made by a function of a Python program" in one_line(capsys.readouterr().err)
+
+
+def test_a_module_in_the_current_folder_is_found_by_a_program_that_lies_elsewhere(folder):
+    (folder / "rocket.py").write_text(files_of_the_page()["rocket.py"])
+    words = ["--env", "rocket:Rocket", "--epochs", "1", "--steps-per-epoch", "64", "--minibatch-size", "64", *QUICK]
+    done = subprocess.run(
+        [sys.executable, ROOT / "PPOAgentTrainer.py", *words, "--name", "a"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert run_folder.read_config(folder / "runs" / "a", env="rocket:Rocket-v0")[1].env == "rocket:Rocket-v0"
+
+
+def one_line(error):
+    [line] = error.strip().splitlines()
+    assert line.startswith("error: ") and len(line) < 500
+    return line
+
+
+# -- what people get wrong --
+
+GOOD = """
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+
+class Mine(gymnasium.Env):
+    observation_space, action_space = Box(-1, 1, (2,)), Box(-1, 1, (1,))
+    def __init__(self, size=1, render_mode=None):
+        self.size, self.render_mode = size, render_mode
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+    def step(self, action):
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+
+gymnasium.register("Mine-v0", Mine, max_episode_steps=10)
+"""
+RESET, STEP = "return np.zeros(2, np.float32), {}", "return np.zeros(2, np.float32), 1.0, False, False, {}"
+LINE = {"reset": 12, "step": 14}
+WRONG = {  # what is typed, and changed in the module, and what the line says
+    "no such module": (["--env", "mien:Mine-v0"], {}, ["no module mien", "mien.py", "current folder"]),
+    "a path": (["--env", "./mine.py:Mine-v0"], {}, ["module's name", "mine"]),
+    "two colons": (["--env", "mine:Mine:v0"], {}, ["expected", "module:id"]),
+    "nothing after the colon": (["--env", "mine:"], {}, ["expected", "module:id"]),
+    "without its module": (["--env", "Mineral-v0"], {}, ["unknown environment", "module:id"]),
+    "another id": (["--env", "mine:Mime-v0"], {}, ["registers no 'Mime-v0'", "mine:Mine-v0"]),
+    "another version": (["--env", "mine:Mine-v3"], {}, ["registers no 'Mine-v3'", "mine:Mine-v0"]),
+    "a class that is not registered": (
+        ["--env", "mine:Mine"], {'gymnasium.register("Mine-v0", Mine, max_episode_steps=10)': ""},
+        ["class Mine", 'gymnasium.register("Mine-v0", Mine)', "--env mine:Mine-v0"],
+    ),
+    "nothing is registered": (
+        [], {'gymnasium.register("Mine-v0", Mine, max_episode_steps=10)': ""}, ["registers no environment", "register("],
+    ),
+    "a mistake in the syntax": ([], {"class Mine(": "class Mine)("}, ["mine", "SyntaxError", "mine.py, line 6"]),
+    "an import that is not there": ([], {"import numpy": "import nunpy"}, ["No module named 'nunpy'", "install"]),
+    "an error while importing": ([], {"class Mine(": "1 / 0\nclass Mine("}, ["ZeroDivisionError", "mine.py, line 6"]),
+    "a program in the module": ([], {"class Mine(": "raise SystemExit\nclass Mine("}, ["ended the program", "__main__"]),
+    "an error in the constructor": (
+        [], {"self.size, ": "1 / 0; self.size, "}, ["cannot be built", "ZeroDivisionError", "mine.py, line 9, in __init__"],
+    ),
+    "an argument that it does not take": (
+        ["--env-kwargs", '{"seize": 2}'], {}, ["cannot be built", "seize", "--env-kwargs"],
+    ),
+    "arguments that are no JSON": (["--env-kwargs", "size=2"], {}, ["size=2", "JSON object", '{"gravity": 3.7}']),
+    "arguments that are a list": (["--env-kwargs", "[2]"], {}, ["JSON object"]),
+    "arguments nested too deeply": (["--env-kwargs", "[" * 100_000], {}, ["JSON object"]),
+    "a number too long": (["--env-kwargs", '{"a": ' + "1" * 5000 + "}"], {}, ["JSON object"]),
+    "NaN for an argument": (["--env-kwargs", '{"size": NaN}'], {}, ["JSON object"]),
+    "an argument that is a setting": (
+        ["--env-kwargs", '{"max_episode_steps": 9}'], {}, ["--max-episode-steps"],
+    ),
+    "EnvPool with arguments": (
+        ["--env-kwargs", '{"size": 2}', "--backend", "envpool"], {}, ["envpool takes no env_kwargs", "gymnasium"],
+    ),
+    "no observation space": (
+        [], {"observation_space, action_space = Box(-1, 1, (2,)), Box(-1, 1, (1,))": "action_space = Box(-1, 1, (1,))"},
+        ["no observation_space", "self.observation_space"],
+    ),
+    "a space that is none": ([], {"Box(-1, 1, (1,))": "(1,)"}, ["(1,) as action_space", "Box"]),
+    "another class's child": ([], {"gymnasium.Env)": "object)", "super().reset(seed=seed)": "pass"}, ["gymnasium.Env"]),
+    "an error in reset": ([], {RESET: "1 / 0"}, ["reset failed", "ZeroDivisionError", "mine.py, line 12, in reset"]),
+    "reset without a seed": (
+        [], {"def reset(self, seed=None, options=None):\n        super().reset(seed=seed)": "def reset(self):\n        pass"},
+        ["reset failed", "reset(self, seed=None, options=None)"],
+    ),
+    "reset of the old interface": ([], {RESET: "return np.zeros(2)"}, ["reset returned", "(observation, info)"]),
+    "an error in step": ([], {STEP: "1 / 0"}, ["step failed", "ZeroDivisionError", "mine.py, line 14, in step"]),
+    "step of the old interface": (
+        [], {STEP: "return np.zeros(2), 1.0, False, {}"}, ["step returned", "terminated, truncated"],
+    ),
+    "step returns nothing": ([], {STEP: "pass"}, ["step", "terminated, truncated"]),
+    "an observation of another shape": ([], {RESET: "return np.zeros(3), {}"}, ["reset returned", "(3,)", "(2,)"]),
+    "of another shape in step": (
+        [], {STEP: "return np.zeros((2, 1)), 1.0, False, False, {}"}, ["step returned", "(2, 1)", "(2,)"],
+    ),
+    "an observation of texts": ([], {RESET: "return ['a', 'b'], {}"}, ["reset returned", "float32"]),
+    "no reward": ([], {STEP: STEP.replace("1.0", "None")}, ["reward None", "number"]),
+    "a reward of two numbers": ([], {STEP: STEP.replace("1.0", "np.zeros(2)")}, ["reward", "number"]),
+    "terminated is a number": ([], {STEP: STEP.replace("False", "0.5", 1)}, ["0.5 as terminated", "True or False"]),
+    "truncated is an info": ([], {STEP: STEP.replace("False, {}", "{}, {}")}, ["{} as truncated", "True or False"]),
+    "a longer limit than its own": (
+        ["--max-episode-steps", "30"],
+        {"Mine, max_episode_steps=10": "lambda **k: gymnasium.wrappers.TimeLimit(Mine(**k), 10)"},
+        ["max_episode_steps is 30", "--max-episode-steps 10"],
+    ),
+    "a reward design that only Python has": (["--reward-design", "function"], {}, ["Python", "--reward-design"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("program", ["PPOAgentTrainer", "companions.OffPolicyAgentTrainer"])
+@pytest.mark.parametrize("mistake", WRONG)
+def test_a_mistake_is_one_line_that_says_what_to_do(folder, monkeypatch, capsys, mistake, program):
+    typed, changes, words = WRONG[mistake]
+    text = GOOD
+    for before, after in changes.items():
+        assert before in text
+        text = text.replace(before, after)
+    (folder / "mine.py").write_text(text)
+    named = [] if "--env" in typed else ["--env", "mine:Mine-v0"]
+    assert call(monkeypatch, importlib.import_module(program), *named, *typed) == 2
+    line = one_line(capsys.readouterr().err)
+    for word in words:
+        assert word in line, line
+    assert not (folder / "runs").exists()
+
+
+def test_nothing_is_wrong_with_the_module_that_the_mistakes_are_made_in(folder):
+    (folder / "mine.py").write_text(GOOD)
+    for trainer in (PPOAgentTrainer, OffPolicyAgentTrainer):
+        config = (PPO if trainer is PPOAgentTrainer else TD3).replace(env="mine:Mine-v0", env_kwargs={"size": 2})
+        trained = trainer(config)
+        trained.train()
+        assert trained.environment.make().unwrapped.size == 2
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda: 3, "lambda() returned 3"),
+        (
+            lambda: 1 / 0,
+            r"lambda\(\) cannot be built \(ZeroDivisionError: division by zero, at test_own_environment.py",
+        ),
+        (tiny_envs.Target(), "make_env is .*expected a function or class"),
+        (lambda env=tiny_envs.Target(): env, "same environment twice"),
+        (lambda gravity: tiny_envs.Target(), r"lambda\(\) cannot be built \(TypeError: .*gravity"),
+    ],
+)
+def test_a_function_that_builds_no_new_environment_is_one_line(make, words):
+    with pytest.raises(UserError, match=words.replace("lambda() ", r"lambda\(\) ")) as refusal:
+        PPOAgentTrainer(PPO, make_env=make)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "design, words",
+    [
+        (3, "reward_design is 3"),
+        (lambda rewards: rewards, "reward_design <lambda> failed .*rewards, terminated, truncated, steps"),
+        (lambda rewards, *_: rewards.mean(), r"returned rewards of shape \(\): expected \(16, 2\)"),
+        (lambda rewards, *_: rewards / 0, "returned NaN or infinity"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_a_reward_design_that_does_not_work_is_one_line(design, words):
+    with pytest.raises(UserError, match=words):
+        PPOAgentTrainer(PPO.replace(env="tests/Plain-v0"), reward_design=design).train()
+
+
+# -- functions --
+
+
+@pytest.mark.parametrize("backend", ["gymnasium", "processes"])
+def test_functions_and_their_arguments_reach_every_environment(backend):
+    class Sized(tiny_envs.Plain):
+        """Known to no module, so that another process gets its code."""
+
+        def __init__(self, size):
+            self.size = size
+
+        def step(self, action):
+            return np.full(2, self.size, np.float32), float(self.size), False, False, {}
+
+    environment = look_up("", 3, {"size": 7}, lambda size: Sized(size))
+    group = (GymnasiumGroup if backend == "gymnasium" else ProcessGroup)(environment, 2)
+    try:
+        group.reset(0)
+        group.send(np.zeros((2, 1), np.float32))
+        assert group.recv().rewards.tolist() == [7, 7]
+    finally:
+        group.close()
+
+
+@pytest.mark.parametrize("trainer, config", [(PPOAgentTrainer, PPO), (OffPolicyAgentTrainer, TD3)])
+def test_a_reward_design_of_ones_own_is_learned_from_but_not_scored(trainer, config):
+    def negative_and_in_place(rewards, terminated, truncated, steps):
+        assert rewards.shape == terminated.shape == truncated.shape == steps.shape
+        rewards *= -2
+        return rewards
+
+    one = trainer(config, make_env=tiny_envs.Plain, reward_design=negative_and_in_place)
+    assert (one.config.env, one.config.reward_design) == ("Plain()", "function")
+    one.train()
+    assert one.results[0].total_reward == -2 * one.results[0].total_reward_orig < 0
+
+
+def test_a_function_is_never_mistaken_for_what_envpool_has():
+    plain, made = look_up("Pendulum-v1"), look_up("", None, None, lambda: gymnasium.make("Pendulum-v1"))
+    heavy = look_up("Pendulum-v1", None, {"g": 20.0})
+    assert plain.gymnasium_id == "Pendulum-v1"
+    assert made.gymnasium_id is heavy.gymnasium_id is None
+    assert resolve_backend("auto", made) == resolve_backend("auto", heavy) == "gymnasium"
+    assert heavy.make().unwrapped.g == 20.0
+    assert made.max_episode_steps == 200
+
+
+def test_a_run_of_a_function_resumes_from_python_to_the_same_bytes(folder):
+    def make_trainer(config):
+        return PPOAgentTrainer(config.replace(adopt_best=False), make_env=tiny_envs.Target)
+
+    quiet = {"evaluation_episodes": 0, "video": False, "tensorboard": False, "figure": False}
+    whole = session.run(make_trainer, "mine", PPO.replace(epochs=3), RunOptions(name="whole", **quiet))
+    trainer = make_trainer(PPO.replace(epochs=3))
+    trainer.train(2)
+    half = make_trainer(PPO.replace(epochs=3))
+    half.load_state(trainer.state())
+    half.train(1)
+    agent, _, environment = load_agent(whole, make_env=tiny_envs.Target)
+    for ours, theirs in zip(agent.actor.get_weights(), half.agent.actor.get_weights()):
+        np.testing.assert_array_equal(ours, theirs)
+    assert environment.id == "Target()"
+    with pytest.raises(UserError, match=r"Target\(\) was made by a function of a Python program"):
+        load_agent(whole)
+
+
+# -- spaces and what may be missing --
+
+
+class Shows(gymnasium.Env):
+    """Shows samples of a space and takes actions of another; without metadata, spec or a step limit."""
+
+    def __init__(self, observation_space, action_space):
+        self.observation_space, self.action_space = observation_space, action_space
+
+    def _observe(self):
+        sample = self.observation_space.sample()
+        return sample.tolist() if isinstance(sample, np.ndarray) and sample.dtype == np.float64 else sample
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        self.steps = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(np.asarray(action) if self.action_space.shape == () else action), action
+        self.steps += 1
+        return self._observe(), np.float64(1.0), self.steps == 4, False, {}
+
+
+INF = np.inf
+NUMBERS = Box(-1, 1, (2,))
+OBSERVATIONS = {
+    "float64": Box(-1, 1, (2,), np.float64),
+    "infinite bounds": Box(-INF, INF, (2,)),
+    "one-sided bounds": Box(np.array([0, -INF], np.float32), np.array([INF, 3], np.float32)),
+    "integers": Box(-3, 9, (2,), np.int64),
+    "a single number": Box(-1, 1, ()),
+    "a table": Box(-1, 1, (2, 3)),
+    "discrete from 5": Discrete(3, start=5),
+    "nested": Dict(
+        a=Tuple([Discrete(3), Box(-1, 1, (2,), np.float64)]), b=Dict(c=MultiBinary(2), d=Box(0, 9, (), int))
+    ),
+    "a grey image": Box(0, 255, (12, 14), np.uint8),
+    "channels first": Box(0, 255, (3, 12, 14), np.uint8),
+    "a dictionary with nothing but an image": Dict(camera=Box(0, 255, (12, 14, 3), np.uint8)),
+}
+ACTIONS = {
+    "float64": Box(-2, 2, (2,), np.float64),
+    "infinite bounds": Box(-INF, INF, (1,)),
+    "asymmetric bounds": Box(np.array([-1, 2], np.float32), np.array([3, 9], np.float32)),
+    "one-sided bounds": Box(np.array([0, -INF], np.float32), np.array([INF, -7], np.float32)),
+    "integers": Box(0, 255, (2,), np.uint8),
+    "a single number": Box(-1, 3, ()),
+    "a table": Box(-1, 3, (2, 2)),
+    "discrete from 5": Discrete(3, start=5),
+}
+CASES = [(name, space, Box(-1, 1, (1,))) for name, space in OBSERVATIONS.items()]
+CASES += [("actions: " + name, NUMBERS, space) for name, space in ACTIONS.items()]
+
+
+@pytest.mark.parametrize("method", ["ppo", "td3"])
+@pytest.mark.parametrize("observations, actions", [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_spaces_train_and_evaluate(observations, actions, method, eager, tmp_path):
+    def make():
+        return Shows(observations, actions)
+
+    if method == "td3" and (isinstance(actions, Discrete) or "uint8" in str(observations)):
+        with pytest.raises(UserError, match="PPOAgentTrainer"):
+            OffPolicyAgentTrainer(TD3, make_env=make)
+        return
+    images = {"kernel_sizes": (3,), "strides": (2,), "filters": (2,)}
+    trainer = (
+        PPOAgentTrainer(PPO.replace(**images), make_env=make)
+        if method == "ppo"
+        else OffPolicyAgentTrainer(TD3, make_env=make)
+    )
+    trainer.train()
+    assert trainer.results[0].avg_steps == 4 and trainer.environment.max_episode_steps is None
+    played = evaluate(trainer.agent.behaviour(), trainer.agent.action_map, trainer.environment, 3, deterministic=False)
+    assert played.returns.tolist() == [4, 4, 4]
+
+
+def test_without_pictures_the_film_is_left_out_in_a_line():
+    class NoMetadata(tiny_envs.Plain):
+        metadata = None
+
+    class NoRate(tiny_envs.Lengths):
+        metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+
+    class NoPicture(NoRate):
+        def render(self):
+            raise RuntimeError("no paint")
+
+    def films(make):
+        trainer = PPOAgentTrainer(PPO.replace(max_episode_steps=4), make_env=make)
+        return film(trainer.agent.behaviour(), trainer.agent.action_map, trainer.environment)
+
+    for make, words in (
+        (NoMetadata, "draws no pictures"),
+        (lambda: NoRate(), "draws no pictures"),
+        (NoPicture, "no paint"),
+    ):
+        with pytest.raises(UserError, match=words) as refusal:
+            films(make)
+        assert "\n" not in str(refusal.value)
+    assert films(NoRate)
+
+
+@pytest.mark.parametrize("program", ["PPOAgentTrainer", "companions.OffPolicyAgentTrainer"])
+def test_without_a_version_the_newest_is_taken_and_stored(program):
+    trainer = {"PPOAgentTrainer": PPOAgentTrainer, "companions.OffPolicyAgentTrainer": OffPolicyAgentTrainer}[program]
+    config = PPO.replace(env="CartPole") if trainer is PPOAgentTrainer else TD3.replace(env="Pendulum")
+    assert trainer(config).config.env == config.env + "-v1"
+
+
+def test_an_environment_without_a_step_limit_is_given_one(folder):
+    unlimited = GOOD.replace(", max_episode_steps=10", "")
+    (folder / "mine.py").write_text(unlimited)
+    for trainer, config in ((PPOAgentTrainer, PPO), (OffPolicyAgentTrainer, TD3)):
+        endless = trainer(config.replace(env="mine:Mine-v0"))
+        endless.train()
+        assert endless.environment.max_episode_steps is None and endless.results[0].episodes == 0
+        limited = trainer(config.replace(env="mine:Mine-v0", max_episode_steps=5))
+        limited.train()
+        assert limited.results[0].max_steps == 5
+
+
+def test_a_fault_in_the_middle_of_training_shows_the_users_own_lines_alone(folder):
+    (folder / "mine.py").write_text(
+        GOOD.replace(STEP, "self.age = getattr(self, 'age', 0) + 1; 1 / (self.age - 4); " + STEP)
+    )
+    trainer = PPOAgentTrainer(PPO.replace(env="mine:Mine-v0", environment_restarts=99))
+    warnings = []
+    trainer.warn = warnings.append
+    trainer.train()
+    told = warnings[0].splitlines()
+    assert "ZeroDivisionError: division by zero" in told[0]
+    assert len(told) <= 5 and "mine.py" in told[2] and "gymnasium" not in "".join(told)
