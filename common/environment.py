@@ -21,6 +21,7 @@ class Environment:
         action_space: of what `make` returns.
         native_observation_space: before flattening.
         render_modes: those that it can draw in.
+        render_fps: pictures a second that show its own pace.
         gymnasium_id: its versioned id where it is one of Gymnasium's own; EnvPool may carry it, too.
         atari_game: ale-py's id where it is an Atari game.
     """
@@ -31,6 +32,7 @@ class Environment:
     action_space: gymnasium.Space
     native_observation_space: gymnasium.Space
     render_modes: tuple[str, ...] = ()
+    render_fps: int = 30
     gymnasium_id: str | None = None
     atari_game: str | None = None
 
@@ -70,6 +72,7 @@ def look_up(env_id: str, max_episode_steps: int | None = None) -> Environment:
             action_space=env.action_space,
             native_observation_space=env.unwrapped.observation_space,
             render_modes=tuple(env.metadata.get("render_modes", ())),
+            render_fps=int(env.metadata.get("render_fps") or 30),
             gymnasium_id=_gymnasium_id(env),
             atari_game=atari.game_id(env_id),
         )
