@@ -90,7 +90,7 @@ class PPOAgentTrainer:
             reward_design,
         )
         self._shuffle = np.random.default_rng(shuffle_seed)
-        self._judge = Judge(config, environment, self.agent, validation_seed)
+        self._judge = Judge(config, environment, self.agent, validation_seed, lambda line: self.warn(line))
         self.reward_statistics = funcs.RunningStatistics()
         self.advantage_statistics = funcs.RunningStatistics()
         self.live = LiveHyperparameters(config)

@@ -2,15 +2,16 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
-from common import evaluation, run_folder
+from common import evaluation, film, run_folder
 from common.command_line import one_line_errors, parse_settings
+from common.environment import Environment
 from common.errors import UserError
+from common.files import write_json
 from common.load_agent import WhichWeights, load_agent
-from common.recorder import evaluation_line
 
 
 @dataclass(frozen=True)
@@ -20,29 +21,70 @@ class Arguments:
     run: Annotated[Path, tyro.conf.Positional]
     """Run folder, like runs/NAME."""
     weights: WhichWeights = "best"
-    """The agent the run ended with, by default the best epoch's, or that of the last checkpoint."""
+    """Which agent is evaluated: the one the run ended with, which by default is the best epoch's, or that of the last
+    checkpoint."""
     episodes: int = 100
-    """Episodes, deterministic and sampled each; 0 for none."""
+    """How many episodes are played with deterministic actions, and as many with sampled ones; 0 plays none."""
+    seed: int = evaluation.EVALUATION_SEED
+    """Seed of the first episode; each further episode has the next one. The default is far from training's seeds."""
+    max_episode_steps: tuple[int, ...] = ()
+    """Step limits of an episode, in environment steps. With several, such as 1600 2000, the episodes are played once
+    for each, and evaluation.json lists all of them under step_limits. By default the run's own limit holds."""
+    environment_restarts: int | None = None
+    """How often an episode is played again in which the environment fails. By default the run's own number holds."""
+    device: Literal["auto", "cpu", "gpu"] | None = None
+    """What TensorFlow computes on. By default the run's own choice holds; cpu serves a run from a machine with a
+    graphics card that is not there."""
     video: bool = True
-    """Film an episode."""
+    """Film the first deterministic episode, at the first of the step limits."""
     gif: bool = False
-    """Film it as a GIF of 30 frames a second in place of an MP4."""
+    """Film it as a GIF of 30 frames a second instead of an MP4."""
+    output: Path | None = None
+    """JSON file for the scores; the default is evaluation.json in the run folder, which is replaced."""
+
+    def __post_init__(self) -> None:
+        for name, number, least in (
+            ("episodes", self.episodes, 0),
+            ("seed", self.seed, 0),
+            ("environment_restarts", self.environment_restarts or 0, 0),
+            *(("max_episode_steps", limit, 1) for limit in self.max_episode_steps),
+        ):
+            if number < least:
+                raise UserError(f"{name} is {number}: expected {least} or more")
+
+
+def scores(arguments: Arguments, agent: object, environments: list[Environment], restarts: int) -> dict[str, object]:
+    """What evaluation.json holds, logged on the way: the scores at the first limit; with several also each one's."""
+    print(f"evaluating {arguments.episodes} episodes, deterministic and sampled ...", flush=True)
+    found = evaluation.evaluate_limits(
+        agent.behaviour(), agent.action_map, environments, arguments.episodes, arguments.seed, restarts
+    )
+    if len(found) == 1:
+        print("unshaped reward: " + evaluation.evaluation_line(found[0]))
+        return found[0]
+    for environment, summaries in zip(environments, found):
+        print(f"unshaped reward, {environment.max_episode_steps:,} steps: " + evaluation.evaluation_line(summaries))
+    by_limit = {str(environment.max_episode_steps): summaries for environment, summaries in zip(environments, found)}
+    return found[0] | {"step_limits": by_limit}
 
 
 def main() -> None:
     with one_line_errors():
         arguments = parse_settings(Arguments)
-        if arguments.episodes < 0:
-            raise UserError(f"episodes is {arguments.episodes}: expected 0 or more")
-        agent, _, environment = load_agent(arguments.run, arguments.weights)
-        behaviour = agent.behaviour()
+        agent, config, environment = load_agent(arguments.run, arguments.weights, device=arguments.device)
+        limits = dict.fromkeys(arguments.max_episode_steps or (None,))
+        environments = [environment.limited_to(limit) for limit in limits]
+        restarts = arguments.environment_restarts
+        restarts = config.environment_restarts if restarts is None else restarts
         if arguments.episodes:
-            print(f"evaluating {arguments.episodes} episodes, deterministic and sampled ...", flush=True)
-            summaries = evaluation.evaluate_both(behaviour, agent.action_map, environment, arguments.episodes)
-            run_folder.write_json(arguments.run / run_folder.EVALUATION, summaries)
-            print("unshaped reward: " + evaluation_line(summaries))
+            found = scores(arguments, agent, environments, restarts)
+            write_json(arguments.output or arguments.run / run_folder.EVALUATION, found)
         if arguments.video:
-            print(evaluation.film_into(arguments.run, behaviour, agent.action_map, environment, arguments.gif)[0])
+            line, _ = film.film_into(
+                arguments.run, agent.behaviour(), agent.action_map, environments[0], arguments.gif, arguments.seed,
+                restarts,
+            )  # fmt: skip
+            print(line)
 
 
 if __name__ == "__main__":

@@ -188,9 +188,11 @@ class EnvPoolGroup:
                 self._action_type = self._pool.action_space.dtype  # not always Gymnasium's
             return self._pool.reset()[0]
 
-    def send(self, actions: np.ndarray) -> None:
+    def send(self, actions: np.ndarray, which: np.ndarray | None = None) -> None:
+        """Start a step; `which` [k]: of these environments alone, whose results `recv` then returns in this order."""
         actions = np.ascontiguousarray(actions, dtype=self._action_type)
-        self._pool._send([self._ids, self._ids, actions])  # environments, players, actions
+        ids = self._ids if which is None else which.astype(np.int32)
+        self._pool._send([ids, ids, actions])  # environments, players, actions
 
     def recv(self) -> Step:
         state = self._pool._recv()

@@ -26,6 +26,7 @@ class Environment:
         action_space: of what `make` returns.
         native_observation_space: before flattening.
         render_modes: those that it can draw in.
+        render_fps: pictures a second that show its own pace.
         gymnasium_id: its versioned id where it is one of Gymnasium's own, as it is; EnvPool may carry it, too.
         atari_game: ale-py's id where it is an Atari game.
         env_kwargs: what its constructor is given.
@@ -39,6 +40,7 @@ class Environment:
     action_space: gymnasium.Space
     native_observation_space: gymnasium.Space
     render_modes: tuple[str, ...] = ()
+    render_fps: int = 30
     gymnasium_id: str | None = None
     atari_game: str | None = None
     env_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -116,6 +118,7 @@ def look_up(
             action_space=flat.action_space,
             native_observation_space=env.observation_space,
             render_modes=_render_modes(env, maker),
+            render_fps=int((env.metadata or {}).get("render_fps") or 30),
             gymnasium_id=gymnasium_id if not env_kwargs else None,
             atari_game=atari_game,
             env_kwargs=env_kwargs,

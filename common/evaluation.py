@@ -1,21 +1,19 @@
 """Evaluation apart from training: Gymnasium's own unshaped environment, seeds of its own, nothing learned."""
 
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-import imageio.v2 as imageio
 import numpy as np
-from PIL import Image
 
-from common import run_folder
 from common.behaviour import NormalBehaviour
 from common.environment import Environment
 from common.errors import UserError
+from common.playing import STEP_BOUND, Episode, Job, play_all
 from common.spaces import ActionMap
 
-GIF_FRAMES_PER_SECOND = 30
-SMALL_WIDTH = 320  # pixels
 EVALUATION_SEED = 1_000_003  # far from the small seeds people train with
+KINDS = ("deterministic", "sampled")
+Summaries = dict[str, dict[str, object]]  # kind → `Evaluation.summary`
 
 
 @dataclass(frozen=True)
@@ -24,9 +22,23 @@ class Evaluation:
 
     returns: np.ndarray  # [E] original rewards summed
     lengths: np.ndarray  # [E] steps
+    cut: int = 0  # episodes that were cut after STEP_BOUND steps
+    repeated: int = 0  # episodes that were played again, since the environment failed
+    faults: tuple[str, ...] = field(default=())  # of episodes that ended early all the same, a line each
+
+    @classmethod
+    def of(cls, episodes: Sequence[Episode]) -> "Evaluation":
+        """What came of these."""
+        return cls(
+            np.array([episode.score for episode in episodes]),
+            np.array([episode.steps for episode in episodes], np.int64),
+            sum(episode.cut for episode in episodes),
+            sum(episode.failures > 0 and episode.fault is None for episode in episodes),
+            tuple(episode.fault for episode in episodes if episode.fault is not None),
+        )
 
     def summary(self) -> dict[str, object]:
-        """Mean with a 95% bootstrap interval, spread, extremes, mean length, and every episode's score."""
+        """Mean with a 95% bootstrap interval, spread, extremes, mean length, every episode's score; `exceptions`."""
         from scipy.stats import bootstrap  # a tenth of what is imported before the first line
 
         low = high = float(self.returns.mean())
@@ -45,7 +57,22 @@ class Evaluation:
             "mean_steps": float(self.lengths.mean()),
             "episodes": len(self.returns),
             "returns": [round(float(score), 3) for score in self.returns],
-        }
+        } | self.exceptions()
+
+    def exceptions(self) -> dict[str, object]:
+        """How many episodes were cut, played again or failed; only what there was."""
+        exceptions = {}
+        if self.cut:
+            exceptions |= {"cut_episodes": self.cut, "cut_after_steps": STEP_BOUND}
+        if self.repeated:
+            exceptions["repeated_episodes"] = self.repeated
+        if self.faults:
+            exceptions |= {"failed_episodes": len(self.faults), "fault": self.faults[0]}
+        return exceptions
+
+    def remarks(self, episodes: str) -> list[str]:
+        """`exceptions` as sentences; `episodes` is what they were, such as "100 episodes"."""
+        return _remarks(episodes, self.exceptions())
 
 
 def evaluate(
@@ -55,118 +82,102 @@ def evaluate(
     episodes: int,
     deterministic: bool,
     seed: int = EVALUATION_SEED,
+    restarts: int = 0,
+    workers: int | None = None,
 ) -> Evaluation:
-    """Plays `episodes` whole episodes side by side, one environment each.
+    """Plays `episodes` whole episodes; see `common.playing.play_all`.
 
     Episode i starts from seed + i and is stepped until it ends, so short episodes weigh no more than
     long ones. No generator of training is touched.
+
+    Raises:
+        UserError: the environment cannot be started, or failed in every episode; the policy returned NaN.
     """
-    envs = [environment.make() for _ in range(episodes)]
-    observations = np.stack([env.reset(seed=seed + i)[0] for i, env in enumerate(envs)])  # [E, *shape]
-    noise = np.random.default_rng(seed)
-    returns, lengths = np.zeros(episodes), np.zeros(episodes, dtype=np.int64)  # [E], [E]
-    running = np.arange(episodes)
-    while len(running):
-        drawn = None if deterministic else noise.standard_normal((len(running), action_map.noise_size), np.float32)
-        actions = action_map(behaviour.act(observations[running], drawn))  # [n, *action]
-        still = []
-        for i, action in zip(running, actions):
-            observations[i], reward, terminated, truncated, _ = envs[i].step(action)
-            returns[i] += reward
-            lengths[i] += 1
-            if not (terminated or truncated):
-                still.append(i)
-        running = np.array(still, dtype=np.int64)
-    for env in envs:
-        env.close()
-    return Evaluation(returns, lengths)
+    [evaluation] = _evaluations(
+        behaviour, action_map, [Job(environment, deterministic, episodes, seed)], restarts, workers
+    )
+    return evaluation
+
+
+def _evaluations(
+    behaviour: NormalBehaviour, action_map: ActionMap, jobs: Sequence[Job], restarts: int, workers: int | None
+) -> list[Evaluation]:
+    evaluations = []
+    for job, episodes in zip(jobs, play_all(behaviour, action_map, jobs, restarts, workers)):
+        evaluation = Evaluation.of(episodes)
+        if len(evaluation.faults) == len(episodes):
+            raise UserError(
+                f"{job.environment.id} failed in every episode ({evaluation.faults[0]}): fix the environment"
+            )
+        evaluations.append(evaluation)
+    return evaluations
 
 
 def evaluate_both(
-    behaviour: NormalBehaviour, action_map: ActionMap, environment: Environment, episodes: int
-) -> dict[str, dict[str, object]]:
-    """Summaries of a deterministic and a sampled evaluation."""
-    return {
-        kind: evaluate(behaviour, action_map, environment, episodes, kind == "deterministic").summary()
-        for kind in ("deterministic", "sampled")
-    }
-
-
-def film(
     behaviour: NormalBehaviour,
     action_map: ActionMap,
     environment: Environment,
+    episodes: int,
     seed: int = EVALUATION_SEED,
-) -> tuple[list[np.ndarray], float, int]:
-    """One deterministic episode as frames [H, W, 3] uint8, its score, and its frames per second.
-
-    Raises:
-        UserError: the environment draws no pictures.
-    """
-    if "rgb_array" not in environment.render_modes:
-        raise UserError(f"{environment.id} draws no pictures (render mode rgb_array): it can be trained, not filmed")
-    env = environment.make(render_mode="rgb_array")
-    observation, _ = env.reset(seed=seed)
-    frames, score, over = [env.render()], 0.0, False
-    while not over:
-        action = action_map(behaviour.act(np.asarray(observation)[None]))[0]
-        observation, reward, terminated, truncated, _ = env.step(action)
-        frames.append(env.render())
-        score += float(reward)
-        over = terminated or truncated
-    fps = int(env.metadata.get("render_fps", 30))
-    env.close()
-    return frames, score, fps
+    restarts: int = 0,
+    workers: int | None = None,
+) -> Summaries:
+    """Summaries of a deterministic and a sampled evaluation; see `evaluate`."""
+    [summaries] = evaluate_limits(behaviour, action_map, [environment], episodes, seed, restarts, workers)
+    return summaries
 
 
-def save_video(frames: list[np.ndarray], fps: float, path: Path, ffmpeg: list[str] | None = None) -> Path:
-    """MP4 by imageio's own ffmpeg, or a GIF of 30 frames a second where `path` ends so.
-
-    Where ffmpeg is missing, an MP4 becomes a GIF of every second frame beside it, played as fast.
-
-    Args:
-        ffmpeg: arguments of its own.
-
-    Returns:
-        The file written.
-    """
-    if path.suffix == ".gif":
-        imageio.mimsave(path, frames, duration=1000 / GIF_FRAMES_PER_SECOND, loop=0)
-        return path
-    try:
-        with imageio.get_writer(path, fps=fps, macro_block_size=2, output_params=ffmpeg) as writer:
-            for frame in frames:
-                writer.append_data(frame)
-        return path
-    except (ImportError, OSError, ValueError, RuntimeError) as error:
-        path.unlink(missing_ok=True)
-        if isinstance(error.__context__, KeyboardInterrupt):  # which ended ffmpeg, too
-            raise error.__context__ from None
-        path = path.with_suffix(".gif")
-        imageio.mimsave(path, frames[::2], duration=2000 / fps, loop=0)
-        return path
-
-
-def film_into(
-    folder: Path,
+def evaluate_limits(
     behaviour: NormalBehaviour,
     action_map: ActionMap,
-    environment: Environment,
-    gif: bool = False,
-) -> tuple[str, tuple[list[np.ndarray], int] | None]:
-    """Film an episode into a run folder; returns a line that says what came of it, and its frames with their rate."""
-    try:
-        frames, score, fps = film(behaviour, action_map, environment)
-    except UserError as error:
-        return f"not filmed: {error}", None
-    path = (folder / run_folder.VIDEO).with_suffix(".gif" if gif else ".mp4")
-    return f"filmed an episode of {score:.1f}: {save_video(frames, fps, path)}", (frames, fps)
+    environments: Sequence[Environment],
+    episodes: int,
+    seed: int = EVALUATION_SEED,
+    restarts: int = 0,
+    workers: int | None = None,
+) -> list[Summaries]:
+    """`evaluate_both` in each of several environments, which differ in their step limits, all at once."""
+    jobs = [
+        Job(environment, kind == "deterministic", episodes, seed) for environment in environments for kind in KINDS
+    ]
+    evaluations = iter(_evaluations(behaviour, action_map, jobs, restarts, workers))
+    return [
+        {kind: next(evaluations).summary() | _circumstances(behaviour, environment, kind, seed) for kind in KINDS}
+        for environment in environments
+    ]
 
 
-def beginning(frames: list[np.ndarray], frame_rate: int, seconds: float, fps: float) -> tuple[list[np.ndarray], float]:
-    """A film's first seconds, small, at about `fps` frames a second; and at how many exactly."""
-    every = max(1, round(frame_rate / fps))
-    height = round(frames[0].shape[0] * SMALL_WIDTH / frames[0].shape[1] / 2) * 2
-    kept = frames[: int(seconds * frame_rate) : every]
-    size, filter_ = (SMALL_WIDTH, height), Image.Resampling.BILINEAR
-    return [np.asarray(Image.fromarray(frame).resize(size, filter_)) for frame in kept], frame_rate / every
+def _circumstances(behaviour: NormalBehaviour, environment: Environment, kind: str, seed: int) -> dict[str, object]:
+    """What must be known to repeat an evaluation."""
+    circumstances = {"seed": seed, "max_episode_steps": environment.max_episode_steps}
+    return circumstances if kind == "deterministic" else circumstances | {"noise": behaviour.noise}
+
+
+def evaluation_line(summaries: Summaries) -> str:
+    """'deterministic 301.2 [298.0, 303.9], sampled …', means with 95% intervals; then what was out of the ordinary."""
+    scores = ", ".join(f"{kind} {s['mean']:.1f} [{s['low']:.1f}, {s['high']:.1f}]" for kind, s in summaries.items())
+    return "; ".join([scores, *remarks(summaries)])
+
+
+def remarks(summaries: Summaries) -> list[str]:
+    """Sentences about episodes that did not end by themselves, or had to be played again."""
+    return [
+        sentence
+        for kind, summary in summaries.items()
+        for sentence in _remarks(f"{summary['episodes']} {kind} episodes", summary)
+    ]
+
+
+def _remarks(episodes: str, summary: dict[str, object]) -> list[str]:
+    sentences = []
+    if cut := summary.get("cut_episodes"):
+        sentences.append(
+            f"{cut} of {episodes} {'was' if cut == 1 else 'were'} cut after {summary['cut_after_steps']:,} steps"
+        )
+    if repeated := summary.get("repeated_episodes"):
+        sentences.append(
+            f"{repeated} of {episodes} {'was' if repeated == 1 else 'were'} played again after the environment failed"
+        )
+    if failed := summary.get("failed_episodes"):
+        sentences.append(f"{failed} of {episodes} ended early because the environment failed ({summary['fault']})")
+    return sentences

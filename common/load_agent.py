@@ -26,17 +26,20 @@ def new_agent(config: TrainingConfig, environment: Environment) -> "Agent | DDPG
 
 
 def load_agent(
-    run: Path, weights: WhichWeights = "best", make_env: MakeEnv | None = None
+    run: Path, weights: WhichWeights = "best", make_env: MakeEnv | None = None, device: str | None = None
 ) -> tuple["Agent | DDPGAgent", TrainingConfig, Environment]:
     """The agent that a run ended with ("best") or that of its last checkpoint, the run's settings and environment.
 
     Args:
         make_env: builds the environment, where the run was trained with such a function.
+        device: what TensorFlow computes on; None takes the run's own choice.
 
     Raises:
         UserError: there is no run, its environment cannot be made, or its weights are missing or damaged.
     """
     _, config = run_folder.read_config(run)
+    if device is not None:
+        config = config.replace(device=device)
     environment = look_up(config.env, config.max_episode_steps, config.env_kwargs, make_env)
     agent = new_agent(config, environment)
     agent.read_weights(run / (run_folder.BEST_AGENT if weights == "best" else run_folder.WEIGHTS))

@@ -15,7 +15,7 @@ from typing import Literal
 
 from IPython import get_ipython
 
-from common import evaluation, notebook_display, plots, presets, run_folder, session
+from common import evaluation, film, notebook_display, plots, presets, run_folder, session
 from common.command_line import file_fault
 from common.config import PPOConfig, RunOptions, TrainingConfig
 from common.environment import Environment, look_up
@@ -297,17 +297,24 @@ def score(*runs: Path | None, episodes: int = 100) -> None:
     shown = put({"text/plain": f"untrained: playing {episodes} episodes twice ..."})
     _, config = run_folder.read_config(runs[0])
     environment = look_up(config.env, config.max_episode_steps, config.env_kwargs)
-    rows = {"untrained": _evaluate(new_agent(config, environment), environment, episodes)}
+    rows = {"untrained": _evaluate(new_agent(config, environment), config, environment, episodes)}
     for run in dict.fromkeys(runs):
         shown.update({"text/plain": f"{run.name}: playing {episodes} episodes twice ..."}, raw=True)
-        agent, _, environment = load_agent(run, "best")
-        rows[run.name] = _evaluate(agent, environment, episodes)
+        agent, config, environment = load_agent(run, "best")
+        rows[run.name] = _evaluate(agent, config, environment, episodes)
         run_folder.write_json(run / run_folder.EVALUATION, rows[run.name])
     shown.update(notebook_display.table(rows), raw=True)
+    for name, summaries in rows.items():
+        for remark in evaluation.remarks(summaries):
+            print(f"{name}: {remark}")
 
 
-def _evaluate(agent: session.Agent, environment: Environment, episodes: int) -> dict[str, dict[str, object]]:
-    return evaluation.evaluate_both(agent.behaviour(), agent.action_map, environment, episodes)
+def _evaluate(
+    agent: session.Agent, config: TrainingConfig, environment: Environment, episodes: int
+) -> evaluation.Summaries:
+    return evaluation.evaluate_both(
+        agent.behaviour(), agent.action_map, environment, episodes, restarts=config.environment_restarts
+    )
 
 
 @_one_line()
@@ -319,9 +326,10 @@ def watch(run: Path | None) -> None:
     films = {}
     for caption, agent in (("untrained", new_agent(config, environment)), ("trained", trained)):
         try:
-            frames, reward, fps = evaluation.film(agent.behaviour(), agent.action_map, environment)
+            take = film.Take(agent.behaviour(), agent.action_map, environment)
+            opening = notebook_display.opening_of(take, take.frame_rate)
         except UserError as error:
             shown.update({"text/plain": f"not filmed: {error}"}, raw=True)
             return
-        films[f"{caption}: {reward:.1f} in {len(frames) - 1:,} steps"] = frames, fps
+        films[f"{caption}: {take.score:.1f} in {take.steps:,} steps"] = opening
     shown.update({"text/html": notebook_display.film_html(films), "text/plain": ", ".join(films)}, raw=True)

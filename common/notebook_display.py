@@ -4,7 +4,7 @@ import base64
 import io
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +12,8 @@ from IPython.display import DisplayHandle
 from matplotlib.figure import Figure
 from PIL import Image
 
-from common.evaluation import SMALL_WIDTH, beginning, save_video
 from common.figure_style import COLOURS, Curves, dress, epochs_below, stacked_panels
+from common.film import SMALL_WIDTH, Opening, save_video
 from common.recorder import Terminal
 from common.results import EpochResult
 
@@ -161,25 +161,32 @@ def after_changes(name: str, curves: Curves, changed: str, panels: Mapping[str, 
     return figure
 
 
-def film_html(films: Mapping[str, tuple[list[np.ndarray], int]]) -> str:
+def opening_of(film: Iterable[np.ndarray], frame_rate: float) -> Opening:
+    """What a page shows of a film of frames [H, W, 3] uint8, which is played to its end."""
+    opening = Opening(frame_rate, _FILM_SECONDS, _FILM_FPS)
+    for _ in opening.passing(film):
+        pass
+    return opening
+
+
+def film_html(films: Mapping[str, Opening]) -> str:
     """Films side by side, each under its caption, in the page itself.
 
     Args:
-        films: caption → frames [H, W, 3] uint8, frames per second.
+        films: caption → what is shown.
     """
     cells = "".join(
-        f'<figure style="margin:0 8px 0 0"><figcaption>{caption}</figcaption>{_film_tag(*film)}</figure>'
+        f'<figure style="margin:0 8px 0 0"><figcaption>{caption}</figcaption>{_film_tag(film)}</figure>'
         for caption, film in films.items()
     )
     return f'<div style="display:flex;flex-wrap:wrap">{cells}</div>'
 
 
-def _film_tag(frames: list[np.ndarray], fps: int) -> str:
-    """The film's beginning, small: as MP4, or where ffmpeg is missing as GIF."""
-    kept, rate = beginning(frames, fps, _FILM_SECONDS, _FILM_FPS)
+def _film_tag(opening: Opening) -> str:
+    """As MP4, or where ffmpeg is missing as GIF."""
     with tempfile.TemporaryDirectory() as folder:
         small = ["-crf", "30", "-preset", "slow", "-movflags", "+faststart"]
-        path = save_video(kept, rate, Path(folder) / "film.mp4", small)
+        path = save_video(opening.frames, opening.rate, Path(folder) / "film.mp4", small)
         data = base64.b64encode(path.read_bytes()).decode()
     if path.suffix == ".gif":
         return f'<img width="{SMALL_WIDTH}" src="data:image/gif;base64,{data}">'

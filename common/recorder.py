@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from common import run_folder
 from common.config import RunOptions, TrainingConfig
+from common.evaluation import evaluation_line
 from common.results import EpochResult, to_columns
 
 if TYPE_CHECKING:
@@ -158,11 +159,6 @@ class Recorder:
         if self._board is not None:
             self._board.scores("evaluation", summaries, epoch)
         self.say("       evaluation: " + evaluation_line(summaries))
-
-
-def evaluation_line(summaries: dict[str, dict[str, object]]) -> str:
-    """'deterministic 301.2 [298.0, 303.9], sampled …', means with 95% intervals."""
-    return ", ".join(f"{kind} {s['mean']:.1f} [{s['low']:.1f}, {s['high']:.1f}]" for kind, s in summaries.items())
 
 
 def _cells(row: EpochResult) -> tuple[str, ...]:

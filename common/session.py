@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from filelock import FileLock, Timeout
 
-from common import checkpoint, evaluation, run_folder
+from common import checkpoint, evaluation, film, run_folder
 from common.config import RunOptions, TrainingConfig
 from common.environment import Environment
 from common.errors import DivergedError, NotFiniteError, StoppedError, UserError
 from common.hyperparameters import LiveHyperparameters
-from common.recorder import Recorder, Terminal, evaluation_line
+from common.recorder import Recorder, Terminal
 from common.results import EpochResult
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 CHECKPOINTS, LOCK = "checkpoints", "lock"
 DEFAULT_INTERVAL = 10  # epochs between checkpoints at least
 LARGEST_SHARE = 0.01  # of the time since the last one, that a checkpoint may take
-FILM_SECONDS, FILM_FPS = 8.0, 12.5  # of the film in TensorBoard, less than a megabyte
 STOPPING = b"\nstopping at the end of this epoch, which is then saved; another Ctrl-C stops at once\n"
 
 
@@ -208,21 +207,25 @@ def _score_and_film(
         screen.say(f"evaluating {options.evaluation_episodes} episodes, deterministic and sampled ...")
         summaries = _evaluate(trainer, options.evaluation_episodes)
         run_folder.write_json(folder / run_folder.EVALUATION, summaries)
-        screen.say("unshaped reward: " + evaluation_line(summaries))
+        screen.say("unshaped reward: " + evaluation.evaluation_line(summaries))
         if board is not None:
             board.scores("final", summaries, config.epochs)  # of the agent that was adopted
     if options.video:
-        line, film = evaluation.film_into(
-            folder, agent.behaviour(), agent.action_map, trainer.environment, options.gif
-        )
+        line, opening = film.film_into(
+            folder, agent.behaviour(), agent.action_map, trainer.environment, options.gif,
+            restarts=config.environment_restarts,
+        )  # fmt: skip
         screen.say(line)
-        if board is not None and film is not None:
-            board.film(*evaluation.beginning(*film, seconds=FILM_SECONDS, fps=FILM_FPS), config.epochs)
+        if board is not None and opening is not None:
+            board.film(opening.frames, opening.rate, config.epochs)
 
 
 def _evaluate(trainer: Trainer, episodes: int) -> dict[str, dict[str, object]]:
     agent = trainer.agent
-    return evaluation.evaluate_both(agent.behaviour(), agent.action_map, trainer.environment, episodes)
+    return evaluation.evaluate_both(
+        agent.behaviour(), agent.action_map, trainer.environment, episodes,
+        restarts=trainer.config.environment_restarts,
+    )  # fmt: skip
 
 
 class _Saver:

@@ -22,14 +22,17 @@ class VectorEnv:
 
     def reset(self, seed: int | None = None) -> list[np.ndarray]:
         """Restarts every environment; `own_observations` of each group. Without a seed the generators go on."""
-        seeds = [None] * len(self.groups)
-        if seed is not None:
-            seeds = [int(s) % 2**31 for s in np.random.SeedSequence(seed).generate_state(len(self.groups))]
+        seeds = [None] * len(self.groups) if seed is None else group_seeds(seed, len(self.groups))
         return [own_observations(group.reset(s)) for group, s in zip(self.groups, seeds)]
 
     def close(self) -> None:
         for group in self.groups:
             group.close()
+
+
+def group_seeds(seed: int, groups: int) -> list[int]:
+    """Independent ones, of which a group's i-th environment takes the group's plus i."""
+    return [int(s) % 2**31 for s in np.random.SeedSequence(seed).generate_state(groups)]
 
 
 def own_observations(observations: np.ndarray) -> np.ndarray:

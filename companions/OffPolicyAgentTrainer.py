@@ -116,7 +116,7 @@ class OffPolicyAgentTrainer:
         )
         self.replay = ReplayBuffer(config.replay_size, self.agent.observation_size, self.agent.action_size)
         self._rng = np.random.default_rng(sample_seed)  # of minibatches, smoothing noise and random actions
-        self._judge = Judge(config, environment, self.agent, validation_seed)
+        self._judge = Judge(config, environment, self.agent, validation_seed, lambda line: self.warn(line))
         self._ornstein_uhlenbeck = OrnsteinUhlenbeck(
             config.ou_theta, config.ou_dt, (config.num_envs, self.agent.action_size)
         )

@@ -11,7 +11,8 @@ from common import atari
 from common.env_groups import AleGroup, GymnasiumGroup
 from common.environment import look_up
 from common.errors import UserError
-from common.evaluation import evaluate, film
+from common.evaluation import evaluate
+from common.film import Take
 from common.make_env import make_env
 from common.presets import preset_for
 from common.records import Timing
@@ -129,8 +130,9 @@ def test_a_policy_that_never_fires_still_plays_all_five_lives():
 
 
 def test_a_film_shows_the_game_at_its_pace():
-    frames, _, fps = film(Random(), ACTIONS, look_up(BREAKOUT, 5))
-    assert (len(frames), frames[0].shape, fps) == (6, (210, 160, 3), 15)
+    take = Take(Random(), ACTIONS, look_up(BREAKOUT, 5))
+    frames = list(take)
+    assert (len(frames), frames[0].shape, take.frame_rate) == (6, (210, 160, 3), 15)
     assert frames[0].std() > 0
 
 

@@ -415,6 +415,47 @@ def test_evaluate_scores_a_saved_run_as_the_run_did(walker):
     assert (folder / "video.mp4").stat().st_size > 0
 
 
+def test_evaluate_plays_several_step_limits_side_by_side(walker, program, tmp_path):
+    folder, _ = walker
+    before, output = (folder / "evaluation.json").read_text(), tmp_path / "scores.json"
+    asked = "--episodes", 2, "--seed", 5, "--no-video", "--output", output
+    code, out, error = program("evaluate", folder, "--max-episode-steps", 12, 25, *asked)
+    assert (code, error) == (0, "")
+    assert (folder / "evaluation.json").read_text() == before  # --output named another file
+    both = json.loads(output.read_text())
+    assert list(both) == ["deterministic", "sampled", "step_limits"] and list(both["step_limits"]) == ["12", "25"]
+    for limit in (12, 25):
+        summaries = both["step_limits"][str(limit)]
+        assert f"unshaped reward, {limit} steps: deterministic" in out
+        assert all(s["max_episode_steps"] == s["mean_steps"] == limit and s["seed"] == 5 for s in summaries.values())
+        assert summaries["sampled"]["noise"] == "drawn from the policy's Normal distribution"
+        assert program("evaluate", folder, "--max-episode-steps", limit, *asked)[0] == 0
+        assert json.loads(output.read_text()) == summaries  # as if it had been played alone
+    assert both["deterministic"] == both["step_limits"]["12"]["deterministic"]
+
+
+def test_evaluate_takes_another_device_than_the_run(walker, program, tmp_path):
+    folder, _ = walker
+    for name in (run_folder.CONFIG, run_folder.BEST_AGENT):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    content = (tmp_path / run_folder.CONFIG).read_text()
+    (tmp_path / run_folder.CONFIG).write_text(content.replace('"device": "auto"', '"device": "gpu"'))
+    for name, extra in (("evaluate", ("--episodes", 1, "--no-video")), ("common.export", ("--out", tmp_path / "out"))):
+        code, _, error = program(name, tmp_path, *extra)
+        assert "--device cpu" in one_error_line(code, error)
+        code, _, error = program(name, tmp_path, *extra, "--device", "cpu")
+        assert (code, error) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "setting, value",
+    [("--episodes", -1), ("--seed", -1), ("--max-episode-steps", 0), ("--environment-restarts", -1)],
+)
+def test_evaluate_refuses_numbers_that_mean_nothing(walker, program, setting, value):
+    code, _, error = program("evaluate", walker[0], f"{setting}={value}")
+    assert setting.strip("-").replace("-", "_") in one_error_line(code, error)
+
+
 def test_evaluate_takes_the_last_weights_too(walker, program):
     folder, _ = walker
     code, out, error = program("evaluate", folder, "--weights", "last", "--episodes", "1", "--no-video")

@@ -1,21 +1,22 @@
-"""Evaluation and film: apart from training, whole episodes, seeds of their own."""
+"""Evaluation: apart from training, whole episodes, seeds of their own."""
 
 import contextlib
 import json
 
-import imageio.v2 as imageio
 import numpy as np
 import pytest
-from tiny_envs import Lengths
+from gymnasium.spaces import Box
+from tiny_envs import Lengths, Unsound
 
-from common import evaluation, run_folder, session
+from common import evaluation, playing, run_folder, session
 from common.config import RunOptions
 from common.environment import look_up
-from common.evaluation import Evaluation, evaluate, evaluate_both, film, save_video
+from common.errors import UserError
+from common.evaluation import Evaluation, evaluate, evaluate_both, evaluation_line
 from common.load_agent import new_agent
 from common.presets import PENDULUM
-from common.recorder import evaluation_line
 from common.results import TIMING_COLUMNS
+from common.spaces import action_map
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from companions.presets import PENDULUM_TD3_FAST
 from PPOAgentTrainer import PPOAgentTrainer
@@ -93,7 +94,7 @@ def test_sampled_actions_differ_from_deterministic_ones(pendulum):
 
 def test_scores_do_not_depend_on_how_many_episodes_are_played(pendulum):
     few, many = (play(pendulum, n, env="Pendulum-v1", limit=30).returns for n in (2, 5))
-    np.testing.assert_allclose(few, many[:2], rtol=1e-4)
+    np.testing.assert_array_equal(few, many[:2])
 
 
 def test_rewards_are_the_environments_own(tiny):
@@ -126,97 +127,138 @@ def test_summary():
         assert summary["low"] == summary["mean"] == summary["high"] == 5.0
 
 
-# -- film --
+# -- in worker processes --
 
 
-def test_film_returns_a_frame_for_the_start_and_every_step(agent):
-    seed = 4  # 5 steps
-    frames, score, fps = film(agent.behaviour(), agent.action_map, look_up("tests/Lengths-v0"), seed=seed)
-    assert [frame[0, 0, 0] for frame in frames] == [0, 20, 40, 60, 80, 100]
-    assert all(frame.shape == (48, 64, 3) and frame.dtype == np.uint8 for frame in frames)
-    assert score == 15.0
-    assert fps == 20
+def walk(agent, env="tests/WanderingShort-v0", limit=None, episodes=21, **options):
+    """Both kinds at once, in batches of which the last is not full."""
+    return evaluate_both(agent.behaviour(), agent.action_map, look_up(env, limit), episodes, **options)
 
 
-def test_film_shows_the_first_evaluated_episode(pendulum):
-    frames, score, fps = film(pendulum.behaviour(), pendulum.action_map, look_up("Pendulum-v1", 5))
-    assert score == pytest.approx(play(pendulum, 1, env="Pendulum-v1", limit=5).returns[0], rel=1e-5)
-    assert len(frames) == 6 and fps == 30
-    assert frames[0].std() > 0 and (frames[0] != frames[-1]).any()
+def test_scores_do_not_depend_on_the_number_of_processes(agent, pendulum):
+    one, two, four = (walk(agent, workers=workers) for workers in (1, 2, 4))
+    assert one == two == four
+    assert one["deterministic"]["returns"] == one["sampled"]["returns"]  # its walks are the generator's own
+    one, two = (walk(pendulum, "Pendulum-v1", 30, workers=workers) for workers in (1, 2))
+    assert one == two and one["sampled"]["returns"] != one["deterministic"]["returns"]
 
 
-def some_frames(height=48, width=64):
-    return [np.full((height, width, 3), shade, np.uint8) for shade in range(0, 240, 24)]
+def test_many_episodes_are_played_by_as_many_processes_as_there_are_cores(agent, monkeypatch):
+    asked = []
+
+    def run(function, items, workers, deaths):
+        asked.append((len(items), workers))
+        return [function(item) for item in items]
+
+    monkeypatch.setattr(playing.worker_processes, "run_in_workers", run)
+    monkeypatch.setattr(playing.worker_processes, "cores", lambda: 3)
+    walk(agent, episodes=17)  # 3 batches of each kind
+    walk(agent, episodes=16)  # 2 of each: not worth the start
+    assert asked == [(6, 3)]
 
 
-@pytest.mark.parametrize("size", [(48, 64), (49, 65)])
-def test_video_is_an_mp4_that_reads_back(tmp_path, size):
-    path = save_video(some_frames(*size), 20, tmp_path / "video.mp4")
-    assert path == tmp_path / "video.mp4"
-    assert [p.name for p in tmp_path.iterdir()] == ["video.mp4"]
-    with imageio.get_reader(path) as reader:
-        assert reader.get_meta_data()["fps"] == 20
-        frames = [np.asarray(frame) for frame in reader]
-    assert len(frames) == 10
-    assert abs(frames[0].shape[0] - size[0]) <= 1 and abs(frames[0].shape[1] - size[1]) <= 1
-    np.testing.assert_allclose([frame.mean() for frame in frames], range(0, 240, 24), atol=6)
+@pytest.mark.parametrize("fault", ["pickle", "start"])
+def test_where_no_process_starts_this_one_plays(agent, monkeypatch, fault):
+    expected = walk(agent, workers=1)
+    environment = look_up("tests/WanderingShort-v0")
+    if fault == "pickle":
+        object.__setattr__(environment, "id", Name(environment.id))
+    else:
+        monkeypatch.setattr(playing.worker_processes, "run_in_workers", cannot_start)
+    found = evaluate_both(agent.behaviour(), agent.action_map, environment, 21, workers=2)
+    assert found == expected
 
 
-@pytest.mark.parametrize("fails", ["at once", "half-way"])
-def test_a_gif_is_written_where_ffmpeg_fails(tmp_path, monkeypatch, fails):
+class Name(str):
+    def __reduce__(self):
+        raise TypeError("not for pickling")
+
+
+def cannot_start(*_):
+    raise playing.worker_processes.CannotStartError("no more processes")
+
+
+# -- episodes that do not end by themselves --
+
+
+def test_a_walk_without_end_is_cut_and_told(agent, monkeypatch):
+    for module in (playing, evaluation):
+        monkeypatch.setattr(module, "STEP_BOUND", 9)
+    summaries = walk(agent, "tests/Wandering-v0", episodes=3)
+    for kind in evaluation.KINDS:
+        assert summaries[kind]["returns"] == [9.0] * 3
+        assert (summaries[kind]["cut_episodes"], summaries[kind]["cut_after_steps"]) == (3, 9)
+    line = evaluation_line(summaries)
+    assert line.endswith(
+        "; 3 of 3 deterministic episodes were cut after 9 steps; 3 of 3 sampled episodes were cut after 9 steps"
+    )
+    summaries = walk(agent, "tests/Wandering-v0", limit=12, episodes=3)  # a limit of its own holds
+    assert summaries["sampled"]["returns"] == [12.0] * 3 and "cut_episodes" not in summaries["sampled"]
+    assert ";" not in evaluation_line(summaries)
+
+
+def test_an_untrained_policy_does_not_walk_for_ever():
+    class Aside:  # of the cliff, into the wall
+        is_plain = True
+
+        def act(self, observations, noise=None):
+            return np.zeros((len(observations), 1), np.float32)
+
+    environment = look_up("CliffWalking-v1")
+    played = evaluate(Aside(), action_map(environment.action_space), environment, 2, deterministic=True)
+    assert played.lengths.tolist() == [evaluation.STEP_BOUND] * 2 and played.cut == 2
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_environment_that_fails_is_survived(agent, workers):
+    played = play(agent, 40, env="tests/Unsound-v0", seed=100, restarts=2, workers=workers)
+    np.testing.assert_array_equal(played.returns, np.where(np.arange(40) % 4 == 3, 5.0, 2.0))
+    assert len(played.faults) == 30 and played.repeated == 0
+    assert played.faults[:3] == (
+        "RuntimeError: the third step is loose",
+        "it returned NaN or infinity as reward in step 3",
+        "it returned NaN or infinity as observation in step 3",
+    )
+    assert played.remarks("40 episodes") == [
+        "30 of 40 episodes ended early because the environment failed (RuntimeError: the third step is loose)"
+    ]
+
+
+def test_an_episode_in_which_the_environment_failed_is_played_again(agent):
+    Unsound.played.clear()
+    played = play(agent, 8, env="tests/UnsoundOnce-v0", seed=100, restarts=1)
+    assert (played.returns.tolist(), played.repeated, played.faults) == ([5.0] * 8, 6, ())
+    assert played.remarks("8 episodes") == ["6 of 8 episodes were played again after the environment failed"]
+
+
+def test_an_environment_that_always_fails_is_one_line():
+    class Still:
+        def act(self, observations, noise=None):
+            return np.zeros((len(observations), 1), np.float32)
+
+    for env, words in (
+        ("tests/Raising-v0", "failed in every episode (RuntimeError: the floor gave way): fix the environment"),
+        ("tests/FaultyReset-v0", "cannot be started"),
+        ("tests/FaultyReward-v0", "it returned NaN or infinity as reward in step 40"),
+    ):
+        with pytest.raises(UserError) as refusal:
+            evaluate(Still(), action_map(Box(-1, 1, (1,))), look_up(env, 50), 3, True, restarts=1)
+        assert words in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_a_policy_of_nan_is_one_line(agent):
     class Broken:
-        def __enter__(self):
-            (tmp_path / "video.mp4").write_bytes(b"half")
-            return self
+        def act(self, observations, noise=None):
+            return np.full((len(observations), 1), np.nan, np.float32)
 
-        def __exit__(self, *_):
-            pass
-
-        def append_data(self, frame):
-            raise RuntimeError("no codec")
-
-    def get_writer(*_, **__):
-        if fails == "at once":
-            raise ImportError("no ffmpeg")
-        return Broken()
-
-    monkeypatch.setattr(evaluation.imageio, "get_writer", get_writer)
-    path = save_video(some_frames(), 20, tmp_path / "video.mp4")
-    assert path == tmp_path / "video.gif"
-    assert [p.name for p in tmp_path.iterdir()] == ["video.gif"]
-    frames = imageio.mimread(path)
-    assert [int(frame[..., 0].mean()) for frame in frames] == pytest.approx([0, 48, 96, 144, 192], abs=2)
-    with imageio.get_reader(path) as reader:
-        assert reader.get_meta_data()["duration"] == 100  # ms: every second frame of 20 a second
+    with pytest.raises(UserError, match="the policy returned NaN"):
+        evaluate(Broken(), agent.action_map, look_up("tests/Lengths-v0"), 2, True)
 
 
-def test_ctrl_c_while_a_film_is_written_stops(tmp_path, monkeypatch):
-    class Writer:
-        def __enter__(self):
-            (tmp_path / "video.mp4").write_bytes(b"half")
-            return self
-
-        def __exit__(self, *_):
-            raise OSError("ffmpeg heard the Ctrl-C, too")
-
-        def append_data(self, frame):
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(evaluation.imageio, "get_writer", lambda *_, **__: Writer())
-    with pytest.raises(KeyboardInterrupt):
-        save_video(some_frames(), 20, tmp_path / "video.mp4")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_gif_has_every_frame_at_30_a_second(tmp_path):
-    frames = some_frames()
-    path = save_video(frames, 50, tmp_path / "video.gif")
-    assert path.name == "video.gif"
-    film = imageio.mimread(path)
-    assert len(film) == len(frames)
-    assert imageio.get_reader(path).get_meta_data()["duration"] == pytest.approx(
-        1000 / 30, abs=5
-    )  # GIFs count in 1/100 s
+def test_sampled_noise_is_an_episodes_own(pendulum):
+    many = play(pendulum, 12, False, env="Pendulum-v1", limit=200)
+    later = play(pendulum, 3, False, env="Pendulum-v1", limit=200, seed=evaluation.EVALUATION_SEED + 8)
+    np.testing.assert_array_equal(many.returns[8:11], later.returns)
 
 
 @pytest.mark.parametrize(

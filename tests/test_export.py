@@ -225,3 +225,12 @@ def test_an_exported_policy_scores_what_the_agent_scores(run, monkeypatch, capfd
         observation, reward, terminated, truncated, _ = env.step(policy(observation[None])[0])
         total, over = total + reward, terminated or truncated
     assert total == pytest.approx(score, rel=1e-3)
+
+
+def test_both_files_are_scored(run, monkeypatch, capfd):
+    asked = "--episodes", 2, "--seed", 7, "--max-episode-steps", 30
+    assert call(monkeypatch, export, run, *asked) == 0
+    agent, _, environment = export.load_agent(run, "best")
+    played = evaluation.evaluate(agent.behaviour(), agent.action_map, environment.limited_to(30), 2, True, 7)
+    lines = [line for line in capfd.readouterr().out.splitlines() if "unshaped reward of 2 episodes" in line]
+    assert len(lines) == 2 and all(f"deterministic {played.returns.mean():.1f} [" in line for line in lines)

@@ -10,8 +10,9 @@ from common.config import PPOConfig
 from common.env_groups import ProcessGroup
 from common.environment import look_up
 from common.errors import UserError
-from common.evaluation import evaluate, film
+from common.evaluation import evaluate
 from common.experience import Experience
+from common.film import Take
 from common.make_env import make_env
 from common.off_policy_config import OffPolicyConfig
 from common.records import Timing
@@ -86,8 +87,9 @@ def test_images_are_evaluated_and_filmed():
     assert known.returns.tolist() == [8.0] * 4
     guessed = evaluate(Knowing(), spaces, look_up("tests/Dot-v0"), 60, deterministic=False)
     assert 2 < guessed.returns.mean() < 3.4  # 8 / 3
-    frames, score, fps = film(Knowing(), spaces, look_up("tests/Dot-v0"))
-    assert (score, fps, len(frames), frames[0].shape) == (8.0, 4, 9, (48, 48, 3))
+    take = Take(Knowing(), spaces, look_up("tests/Dot-v0"))
+    frames = list(take)
+    assert (take.score, take.frame_rate, len(frames), frames[0].shape) == (8.0, 4, 9, (48, 48, 3))
 
 
 def test_off_policy_methods_refuse_images_in_one_line():
@@ -126,9 +128,8 @@ def test_a_process_that_fails_ends_the_episode():
 
 
 def test_validation_counts_whole_games():
-    envs = make_vector_env(look_up("tests/Lives-v0"), 4, "gymnasium", groups=2)
-    assert validate(Idle(), action_map(Discrete(2)), envs, 0) == 1 + 2 + 3 + 4 + 5 + 6
-    envs.close()
+    validation = validate(Idle(), action_map(Discrete(2)), look_up("tests/Lives-v0"), "gymnasium", 4, 0)
+    assert validation.returns.tolist() == [1 + 2 + 3 + 4 + 5 + 6] * 4
 
 
 def experience(**changes):

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from IPython.display import DisplayHandle
 
-from common import evaluation, install, notebook, notebook_display, recorder, run_folder, session
+from common import film, install, notebook, notebook_display, recorder, run_folder, session
 from common.config import PPOConfig
 from common.errors import StoppedError, UserError
 from common.results import TIMING_COLUMNS
@@ -402,7 +402,8 @@ def test_what_draws_no_pictures_is_not_filmed(settings, tmp_path, monkeypatch, s
 
 def test_a_film_is_small_and_in_the_page():
     frames = [np.full((100, 200, 3), i, np.uint8) for i in range(60)]
-    page = notebook_display.film_html({"before": (frames, 50), "after": (frames, 50)})
+    opening = notebook_display.opening_of(frames, 50)
+    page = notebook_display.film_html({"before": opening, "after": opening})
     assert page.count("<figcaption>") == 2 and 'src="data:video/mp4;base64,' in page
     assert len(page) < 20_000
 
@@ -411,5 +412,6 @@ def test_without_ffmpeg_a_film_is_a_gif(monkeypatch):
     def missing(*_, **__):
         raise ImportError("no ffmpeg")
 
-    monkeypatch.setattr(evaluation.imageio, "get_writer", missing)
-    assert "data:image/gif;base64," in notebook_display.film_html({"it": ([np.zeros((8, 8, 3), np.uint8)] * 4, 30)})
+    monkeypatch.setattr(film.imageio, "get_writer", missing)
+    opening = notebook_display.opening_of([np.zeros((8, 8, 3), np.uint8)] * 4, 30)
+    assert "data:image/gif;base64," in notebook_display.film_html({"it": opening})

@@ -11,22 +11,25 @@ import warnings
 import numpy as np
 import pytest
 import tensorflow as tf
+from gymnasium.spaces import Discrete
 from numpy.testing import assert_allclose, assert_array_equal
 from tiny_envs import Lengths, Schedule
 
 from Agent import UPDATE_METRICS, Agent
-from common import behaviour, distributions, evaluation, frozen_policy, funcs, run_folder, session
+from common import behaviour, distributions, evaluation, frozen_policy, funcs, playing, run_folder, session, validation
 from common.behaviour import NormalBehaviour
 from common.config import PPOConfig, RunOptions
+from common.env_groups import EnvPoolGroup
 from common.env_wrappers import reward_design
 from common.environment import look_up
 from common.errors import UserError
 from common.hyperparameters import Hyperparameters
 from common.recorder import Recorder
+from common.records import Timing
 from common.results import TIMING_COLUMNS, PPOResult
 from common.rollout import minibatch_rows
+from common.spaces import action_map
 from common.validation import validate
-from common.vector_env import make_vector_env
 from PPOAgentTrainer import PPOAgentTrainer
 
 SILENT = RunOptions(evaluation_episodes=0, video=False, tensorboard=False, figure=False)
@@ -303,30 +306,81 @@ def test_validation_scores_whole_deterministic_episodes(tiny, backend, env):
         pytest.importorskip("envpool")
     trainer = PPOAgentTrainer(tiny.replace(env=env, max_episode_steps=None))
     agent, seed = trainer.agent, 11
-    envs = make_vector_env(look_up(env), 5, backend, groups=2)
-    score = validate(agent.behaviour(), agent.action_map, envs, seed)
-    assert score == validate(agent.behaviour(), agent.action_map, envs, seed)
-    assert score != validate(agent.behaviour(), agent.action_map, envs, seed + 1)
-    envs.close()
+    played = agent.behaviour(), agent.action_map, look_up(env), backend, 30  # in groups of 15
+    score = validate(*played, seed).returns
+    np.testing.assert_array_equal(score, validate(*played, seed).returns)
+    assert (score != validate(*played, seed + 1).returns).any()
     if backend == "gymnasium":
-        seeds = [int(s) % 2**31 for s in np.random.SeedSequence(seed).generate_state(2)]  # of groups of 3 and 2
+        seeds = [int(s) % 2**31 for s in np.random.SeedSequence(seed).generate_state(2)]
         returns = [
-            evaluation.evaluate(agent.behaviour(), agent.action_map, look_up(env), size, True, first).returns
-            for size, first in zip((3, 2), seeds)
+            evaluation.evaluate(agent.behaviour(), agent.action_map, look_up(env), 15, True, first).returns
+            for first in seeds
         ]
-        assert score == pytest.approx(np.concatenate(returns).mean())
+        assert score == pytest.approx(np.concatenate(returns))
     trainer.close()
 
 
 def test_validation_counts_each_environments_first_episode_whole(tiny):
     agent = PPOAgentTrainer(tiny.replace(env="tests/Lengths-v0", max_episode_steps=None)).agent
-    envs = make_vector_env(look_up("tests/Lengths-v0"), 10, "gymnasium", groups=3)
-    first = [int(s) % 2**31 for s in np.random.SeedSequence(7).generate_state(3)]  # of groups of 4, 3 and 3
-    lengths = [Lengths.length(seed + i) for seed, size in zip(first, (4, 3, 3)) for i in range(size)]
+    Lengths.seeds.clear()
+    validation = validate(agent.behaviour(), agent.action_map, look_up("tests/Lengths-v0"), "gymnasium", 60, 7)
+    first = [int(s) % 2**31 for s in np.random.SeedSequence(7).generate_state(3)]  # of groups of 20
+    seeds = [seed + i for seed in first for i in range(20)]
+    assert Lengths.seeds == seeds  # one reset each: an episode that is over is not stepped further
+    lengths = np.array([Lengths.length(seed) for seed in seeds])
     assert len(set(lengths)) > 3
-    expected = np.mean([length * (length + 1) / 2 for length in lengths])
-    assert validate(agent.behaviour(), agent.action_map, envs, 7) == pytest.approx(expected)
-    envs.close()
+    np.testing.assert_array_equal(validation.lengths, lengths)
+    np.testing.assert_array_equal(validation.returns, lengths * (lengths + 1) / 2)
+
+
+def test_validation_steps_what_envpool_still_plays(monkeypatch):
+    envpool = pytest.importorskip("envpool")
+    assert "CartPole-v1" in envpool.list_all_envs()
+    sent, send = [], EnvPoolGroup.send
+
+    def watched(group, actions, which=None):
+        sent.append(len(actions))
+        send(group, actions, which)
+
+    class Pushing:
+        is_plain = True
+
+        def act(self, observations, noise=None):
+            return (observations[:, 2] > 0.02).astype(np.float32)[:, None]  # after the pole, but late
+
+    monkeypatch.setattr(EnvPoolGroup, "send", watched)
+    environment = look_up("CartPole-v1")
+    ours = validate(Pushing(), action_map(Discrete(2)), environment, "envpool", 10, 3)
+    assert sum(sent) == ours.lengths.sum() < len(sent) * 10
+    assert len(set(ours.lengths)) > 3
+    np.testing.assert_array_equal(ours.returns, ours.lengths)  # CartPole pays 1 a step
+
+
+def test_a_validation_says_how_many_episodes_it_cut(tiny, monkeypatch):
+    monkeypatch.setattr(playing, "STEP_BOUND", 12)
+    monkeypatch.setattr(evaluation, "STEP_BOUND", 12)
+    config = tiny.replace(**VALIDATED | {"env": "tests/Wandering-v0", "max_episode_steps": None})
+    with contextlib.closing(PPOAgentTrainer(config.replace(validation_episodes=2))) as trainer:
+        trainer.warn = (said := []).append
+        timing = Timing()
+        trainer._judge._validate(timing)
+    assert said == ["warning: 2 of 2 validation episodes were cut after 12 steps"]
+
+
+@pytest.mark.parametrize("backend", ["gymnasium", "envpool"])
+def test_validation_ends_without_a_step_limit(monkeypatch, backend):
+    for module in (playing, evaluation, validation):
+        monkeypatch.setattr(module, "STEP_BOUND", 6)
+    if backend == "envpool":
+        pytest.importorskip("envpool")
+    endless = dataclasses.replace(look_up("CartPole-v1"), max_episode_steps=None)
+
+    class Idle:
+        def act(self, observations, noise=None):
+            return np.zeros((len(observations), 1), np.float32)
+
+    played = validate(Idle(), action_map(Discrete(2)), endless, backend, 3, 0)
+    assert played.lengths.tolist() == [6, 6, 6] and played.cut == 3
 
 
 def test_validation_judges_the_second_half_and_disturbs_nothing(tiny, eager):

@@ -207,6 +207,38 @@ class Raising(gymnasium.Env):
             return False
 
 
+class Unsound(gymnasium.Env):
+    """Five steps that pay 1 each; in the third one with seed 4k fails, with 4k + 1 or 4k + 2 returns NaN.
+
+    `repaired`: only in the first environment that plays the seed.
+    """
+
+    observation_space = Box(-1.0, 1.0, (2,))
+    action_space = Box(-1.0, 1.0, (1,))
+    played: set = set()  # noqa: RUF012  seeds
+
+    def __init__(self, render_mode=None, repaired=False):
+        self.render_mode, self.repaired = render_mode, repaired
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self._fault = (
+            "none" if self.repaired and seed in Unsound.played else ("error", "reward", "nan", "none")[seed % 4]
+        )
+        Unsound.played.add(seed)
+        self._steps = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        assert np.isfinite(action).all()
+        self._steps += 1
+        fault = self._fault if self._steps == 3 else "none"
+        if fault == "error":
+            raise RuntimeError("the third step is loose\nmind it")
+        observation = np.full(2, np.nan if fault == "nan" else 0.0, np.float32)
+        return observation, np.nan if fault == "reward" else 1.0, self._steps == 5, False, {}
+
+
 class Plain(gymnasium.Env):
     """Knows nothing of rendering, not even the argument."""
 
@@ -259,6 +291,33 @@ class Matching(gymnasium.Env):
         reward = float((action - [1, 0, 0] == self._answer).sum())
         self._steps += 1
         return self._observe(), reward, self._steps == 4, False, {}
+
+
+class Wandering(gymnasium.Env):
+    """A walk without a step limit that seldom ends: at one in `lasting` steps, of which each pays 1."""
+
+    observation_space = Box(-1.0, 1.0, (2,))
+    action_space = Box(-1.0, 1.0, (1,))
+
+    def __init__(self, render_mode=None, lasting=10**9):
+        self.render_mode, self.lasting = render_mode, lasting
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32), {}
+
+    def step(self, action):
+        over = bool(self.np_random.integers(self.lasting) == 0)
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32), 1.0, over, False, {}
+
+
+class Strolling(Wandering):
+    """One that can be filmed."""
+
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+
+    def render(self):
+        return np.zeros((48, 64, 3), np.uint8)
 
 
 class Wide(gymnasium.Env):
@@ -359,4 +418,9 @@ gymnasium.register("tests/Texts-v0", Odd, kwargs={"action_space": Text(3)})
 gymnasium.register("tests/Sequences-v0", Odd, kwargs={"observation_space": Sequence(Discrete(3))})
 gymnasium.register("tests/Matching-v0", Matching)
 gymnasium.register("tests/Plain-v0", Plain, max_episode_steps=10)
+gymnasium.register("tests/Unsound-v0", Unsound)
+gymnasium.register("tests/UnsoundOnce-v0", Unsound, kwargs={"repaired": True})
+gymnasium.register("tests/Wandering-v0", Wandering)
+gymnasium.register("tests/Strolling-v0", Strolling)
+gymnasium.register("tests/WanderingShort-v0", Wandering, kwargs={"lasting": 20})
 gymnasium.register("tests/Wide-v0", Wide, max_episode_steps=50)

@@ -1,0 +1,197 @@
+"""Films: an episode's frames, streamed into a file; their opening, kept small."""
+
+import tracemalloc
+
+import imageio.v2 as imageio
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+
+from common import film, run_folder
+from common.environment import look_up
+from common.errors import UserError
+from common.evaluation import evaluate
+from common.film import Opening, Take, film_into, save_video
+from common.spaces import action_map
+
+
+class Swinging:
+    """Pendulum's observation decides."""
+
+    is_plain = True
+
+    def act(self, observations, noise=None):
+        return np.sin(9 * observations[:, :1]).astype(np.float32)
+
+
+PENDULUM_ACTIONS = action_map(Box(-2.0, 2.0, (1,)))
+ACTIONS = action_map(Box(-1.0, 1.0, (1,)))
+
+
+class Still:
+    def act(self, observations, noise=None):
+        return np.zeros((len(observations), 1), np.float32)
+
+
+def take(env_id="tests/Lengths-v0", **options):
+    return Take(Still(), ACTIONS, look_up(env_id), **options)
+
+
+def test_a_take_has_a_frame_for_the_start_and_every_step():
+    one = take(seed=4)  # 5 steps
+    for _ in range(2):  # it can be played again
+        frames = list(one)
+        assert [frame[0, 0, 0] for frame in frames] == [0, 20, 40, 60, 80, 100]
+        assert all(frame.shape == (48, 64, 3) and frame.dtype == np.uint8 for frame in frames)
+        assert (one.score, one.steps, one.frame_rate, one.was_cut) == (15.0, 5, 20, False)
+
+
+def test_a_take_shows_the_first_evaluated_episode():
+    environment = look_up("Pendulum-v1", 40)
+    one = Take(Swinging(), PENDULUM_ACTIONS, environment)
+    frames = list(one)
+    assert one.score == evaluate(Swinging(), PENDULUM_ACTIONS, environment, 10, True).returns[0]
+    assert len(frames) == 41 and one.frame_rate == 30
+    assert frames[0].std() > 0 and (frames[0] != frames[-1]).any()
+
+
+def test_what_draws_no_pictures_has_no_take():
+    with pytest.raises(UserError, match="tests/Plain-v0 draws no pictures"):
+        take("tests/Plain-v0")
+
+
+def test_a_film_of_an_environment_without_a_limit_is_cut(tmp_path, monkeypatch):
+    monkeypatch.setattr(film, "STEP_BOUND", 7)
+    line, opening = film_into(tmp_path, Still(), ACTIONS, look_up("tests/Strolling-v0"))
+    assert line == f"filmed an episode of 7.0, cut after 7 steps: {tmp_path / run_folder.VIDEO}"
+    assert len(opening.frames) == 4  # every second one
+    line, opening = film_into(tmp_path, Still(), ACTIONS, look_up("tests/Strolling-v0", 9))
+    assert line == f"filmed an episode of 9.0: {tmp_path / run_folder.VIDEO}"  # its limit holds, not ours
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_an_environment_that_fails_once_is_filmed_again(tmp_path, monkeypatch, restarts):
+    steps, step = [], film.Take._drawn
+
+    def failing(one, env):
+        steps.append(1)
+        if len(steps) == 3:
+            raise RuntimeError("the lens broke\nin two")
+        return step(one, env)
+
+    monkeypatch.setattr(film.Take, "_drawn", failing)
+    line, opening = film_into(tmp_path, Still(), ACTIONS, look_up("tests/Lengths-v0"), restarts=restarts)
+    if restarts:
+        assert line.startswith("filmed an episode of ") and opening is not None
+        assert [path.name for path in tmp_path.iterdir()] == ["video.mp4"]
+    else:
+        assert line == "not filmed: tests/Lengths-v0 failed while it was filmed (RuntimeError: the lens broke)"
+        assert opening is None and not list(tmp_path.iterdir())
+
+
+# -- the file --
+
+
+def some_frames(height=48, width=64):
+    return [np.full((height, width, 3), shade, np.uint8) for shade in range(0, 240, 24)]
+
+
+@pytest.mark.parametrize("size", [(48, 64), (49, 65)])
+def test_video_is_an_mp4_that_reads_back(tmp_path, size):
+    path = save_video(iter(some_frames(*size)), 20, tmp_path / "video.mp4")
+    assert path == tmp_path / "video.mp4"
+    assert [p.name for p in tmp_path.iterdir()] == ["video.mp4"]
+    with imageio.get_reader(path) as reader:
+        assert reader.get_meta_data()["fps"] == 20
+        frames = [np.asarray(frame) for frame in reader]
+    assert len(frames) == 10
+    assert abs(frames[0].shape[0] - size[0]) <= 1 and abs(frames[0].shape[1] - size[1]) <= 1
+    np.testing.assert_allclose([frame.mean() for frame in frames], range(0, 240, 24), atol=6)
+
+
+class Broken:
+    """A writer that fails at its third frame, with half a film on disk."""
+
+    def __init__(self, path, error, error_at_exit=None):
+        self._error, self._error_at_exit, self._left = error, error_at_exit, 2
+        path.write_bytes(b"half")
+
+    def close(self):
+        if self._error_at_exit is not None:
+            raise self._error_at_exit
+
+    def append_data(self, frame):
+        self._left -= 1
+        if self._left < 0:
+            raise self._error
+
+
+@pytest.mark.parametrize("fails", ["at once", "half-way"])
+def test_a_gif_is_written_where_ffmpeg_fails(tmp_path, monkeypatch, fails):
+    def get_writer(path, **_):
+        if fails == "at once":
+            raise ImportError("no ffmpeg")
+        return Broken(path, RuntimeError("no codec"))
+
+    (tmp_path / "video.mp4").write_bytes(b"an earlier film")
+    monkeypatch.setattr(film.imageio, "get_writer", get_writer)
+    path = save_video(some_frames(), 20, tmp_path / "video.mp4")
+    assert path == tmp_path / "video.gif"
+    assert [p.name for p in tmp_path.iterdir()] == ["video.gif"]
+    frames = imageio.mimread(path)
+    assert [int(frame[..., 0].mean()) for frame in frames] == pytest.approx([0, 48, 96, 144, 192], abs=2)
+    with imageio.get_reader(path) as reader:
+        assert reader.get_meta_data()["duration"] == 100  # ms: every second frame of 20 a second
+
+
+def test_ctrl_c_while_a_film_is_written_leaves_the_earlier_one(tmp_path, monkeypatch):
+    (tmp_path / "video.mp4").write_bytes(b"an earlier film")
+    heard = OSError("ffmpeg heard the Ctrl-C, too")
+    monkeypatch.setattr(film.imageio, "get_writer", lambda path, **_: Broken(path, KeyboardInterrupt(), heard))
+    with pytest.raises(KeyboardInterrupt):
+        save_video(some_frames(), 20, tmp_path / "video.mp4")
+    assert [p.name for p in tmp_path.iterdir()] == ["video.mp4"]
+    assert (tmp_path / "video.mp4").read_bytes() == b"an earlier film"
+
+
+def test_a_gif_has_every_frame_at_30_a_second(tmp_path):
+    rng = np.random.default_rng(0)
+    frames = some_frames()
+    frames[3:3] = [frames[2]] * 2  # nothing moves
+    frames.append(frames[-1].copy())
+    frames[-1][10:20, 30:50] = rng.integers(0, 255, (1, 1, 3), np.uint8)  # a part moves
+    path = save_video(iter(frames), 50, tmp_path / "video.gif")
+    assert path.name == "video.gif"
+    shown = imageio.mimread(path)
+    assert len(shown) == len(frames)
+    for one, other in zip(shown, frames):
+        np.testing.assert_allclose(one[..., :3].astype(int), other.astype(int), atol=3)
+    assert imageio.get_reader(path).get_meta_data()["duration"] == pytest.approx(
+        1000 / 30, abs=5
+    )  # GIFs count in 1/100 s
+
+
+@pytest.mark.parametrize("suffix", ["mp4", "gif"])
+def test_a_long_film_takes_no_more_memory_than_a_short_one(tmp_path, suffix):
+    def peak(count):
+        tracemalloc.start()
+        frames = (np.full((100, 200, 3), i % 256, np.uint8) for i in range(count))  # 60 kB each
+        opening = Opening(50, seconds=0.2)
+        save_video(opening.passing(frames), 50, tmp_path / f"film.{suffix}")
+        size = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert len(opening.frames) == 3
+        return size
+
+    peak(12)
+    assert peak(150) < peak(15) + 1_000_000  # of 8 million that the others have
+
+
+def test_an_opening_is_short_and_small_and_starts_again(tmp_path):
+    opening = Opening(50, seconds=2, fps=12.5)
+    film_ = opening.passing([np.full((400, 600, 3), i, np.uint8) for i in range(200)])
+    for _ in range(2):
+        assert len(list(film_)) == 200
+        assert [frame[0, 0, 0] for frame in opening.frames] == list(range(0, 100, 4))
+        assert all(frame.shape == (214, 320, 3) for frame in opening.frames)
+        assert opening.rate == 12.5

@@ -1,0 +1,179 @@
+"""Worker processes: same results whatever their number, no TensorFlow, gone with their parent."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from common import worker_processes
+from common.errors import UserError
+from common.worker_processes import CannotStartError, run_in_workers
+
+POSIX = pytest.mark.skipif(os.name != "posix", reason="sends POSIX's signals")
+
+
+def test_results_come_in_the_items_order():
+    def late(item):
+        time.sleep(0.05 * (item == 0))
+        return item, os.getpid()
+
+    results = run_in_workers(late, range(7), 2)
+    assert [item for item, _ in results] == list(range(7))
+    processes = {process for _, process in results}
+    assert 1 <= len(processes) <= 2 and os.getpid() not in processes
+
+
+def test_workers_hold_no_tensorflow():
+    import tensorflow  # noqa: F401  this process does
+
+    from common.playing import play  # what they are used for
+
+    def modules(_, play=play):
+        return {name.split(".")[0] for name in sys.modules}
+
+    [found] = run_in_workers(modules, [0], 1)
+    assert "gymnasium" in found and not found & {"tensorflow", "keras", "imageio", "matplotlib"}
+
+
+def test_a_users_mistake_is_passed_on_in_its_one_line():
+    def mistaken(_):
+        raise UserError("nothing works: try something else")
+
+    with pytest.raises(UserError, match=r"^nothing works: try something else$"):
+        run_in_workers(mistaken, range(3), 2)
+
+
+def test_a_defect_shows_where_it_is():
+    def defective(item):
+        return 1 / item
+
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        run_in_workers(defective, [0], 1)
+
+
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_what_a_process_died_of_goes_to_a_new_one(tmp_path, allowed):
+    def deadly(item):
+        if item == 1 and not (tmp_path / "died").exists():
+            (tmp_path / "died").touch()
+            os._exit(7)
+        return item
+
+    if allowed:
+        assert run_in_workers(deadly, range(4), 2, deaths_allowed=1) == [0, 1, 2, 3]
+    else:
+        with pytest.raises(UserError, match="ended with exit code 7"):
+            run_in_workers(deadly, range(4), 2)
+
+
+class Stubborn:
+    """Can be pickled, but not read back."""
+
+    def __reduce__(self):
+        return _refuse, ()
+
+    def __call__(self, item):
+        return item
+
+
+def _refuse():
+    raise ModuleNotFoundError("no module named somewhere")
+
+
+def test_what_no_worker_can_take_over_is_told():
+    lock = threading.Lock()
+    for function in (lambda item: (lock, item), Stubborn()):
+        with pytest.raises(CannotStartError):
+            run_in_workers(function, range(2), 2)
+
+
+def test_no_process_can_be_started(monkeypatch):
+    def refuse(*_):
+        raise OSError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(worker_processes.multiprocessing.context.SpawnProcess, "_Popen", staticmethod(refuse))
+    with pytest.raises(CannotStartError, match="Resource temporarily unavailable"):
+        run_in_workers(str, range(2), 2)
+
+
+# -- the program that starts them --
+
+PROGRAM = """
+import os, sys, time
+from pathlib import Path
+from common.worker_processes import run_in_workers
+print("imported", flush=True)
+def function(item):
+    (Path(sys.argv[1]) / str(os.getpid())).touch()
+    time.sleep(float(sys.argv[2]))
+    return item
+print(run_in_workers(function, range(2), 2))
+"""
+
+
+def start(folder: Path, seconds: float) -> subprocess.Popen:
+    (folder / "program.py").write_text(PROGRAM)
+    (folder / "pids").mkdir()
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    return subprocess.Popen(
+        [sys.executable, folder / "program.py", folder / "pids", str(seconds)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True,
+    )  # fmt: skip
+
+
+def workers_of(folder: Path) -> list[int]:
+    """Once both are at work."""
+    for _ in range(600):
+        pids = [int(path.name) for path in (folder / "pids").iterdir()]
+        if len(pids) == 2:
+            return pids
+        time.sleep(0.1)
+    raise AssertionError("the workers did not begin")
+
+
+def gone(pids: list[int]) -> bool:
+    """Within ten seconds."""
+    for _ in range(100):
+        if not any(_lives(pid) for pid in pids):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_the_program_is_not_imported_again(tmp_path):
+    out, error = start(tmp_path, 0).communicate(timeout=60)
+    assert (out, error) == ("imported\n[0, 1]\n", "")
+
+
+@POSIX
+def test_ctrl_c_ends_the_workers_in_silence(tmp_path):
+    program = start(tmp_path, 60)
+    pids = workers_of(tmp_path)
+    os.killpg(program.pid, signal.SIGINT)  # as a terminal sends it, to all of them
+    _, error = program.communicate(timeout=20)
+    assert error.count("Traceback") == 1 and error.rstrip().endswith("KeyboardInterrupt")
+    assert gone(pids)
+
+
+@POSIX
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_their_parent(tmp_path, number):
+    program = start(tmp_path, 60)
+    pids = workers_of(tmp_path)
+    program.send_signal(number)
+    program.communicate(timeout=20)
+    assert gone(pids)
