@@ -11,6 +11,7 @@ from common import run_folder
 from common.behaviour import NormalBehaviour
 from common.environment import Environment
 from common.errors import UserError
+from common.files import replacing
 from common.spaces import ActionMap
 
 GIF_FRAMES_PER_SECOND = 30
@@ -131,19 +132,21 @@ def save_video(frames: list[np.ndarray], fps: float, path: Path, ffmpeg: list[st
         The file written.
     """
     if path.suffix == ".gif":
-        imageio.mimsave(path, frames, duration=1000 / GIF_FRAMES_PER_SECOND, loop=0)
+        with replacing(path) as unfinished:
+            imageio.mimsave(unfinished, frames, duration=1000 / GIF_FRAMES_PER_SECOND, loop=0)
         return path
     try:
-        with imageio.get_writer(path, fps=fps, macro_block_size=2, output_params=ffmpeg) as writer:
-            for frame in frames:
-                writer.append_data(frame)
+        with replacing(path) as unfinished:
+            with imageio.get_writer(unfinished, fps=fps, macro_block_size=2, output_params=ffmpeg) as writer:
+                for frame in frames:
+                    writer.append_data(frame)
         return path
     except (ImportError, OSError, ValueError, RuntimeError) as error:
-        path.unlink(missing_ok=True)
         if isinstance(error.__context__, KeyboardInterrupt):  # which ended ffmpeg, too
             raise error.__context__ from None
         path = path.with_suffix(".gif")
-        imageio.mimsave(path, frames[::2], duration=2000 / fps, loop=0)
+        with replacing(path) as unfinished:
+            imageio.mimsave(unfinished, frames[::2], duration=2000 / fps, loop=0)
         return path
 
 

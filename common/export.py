@@ -224,12 +224,18 @@ class _Arguments:
     """The agent the run ended with, by default the best epoch's, or that of the last checkpoint."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["--output"])] = None
     """Folder to write to; None takes RUN/export."""
+    env: str | None = None
+    """The run's environment, named again: only needed where a module is imported for it."""
+    env_kwargs: str | None = None
+    """Its arguments as JSON, named again: only needed where there are texts among them."""
 
 
 def main() -> None:
     with one_line_errors():
         arguments = parse_settings(_Arguments, prog="python -m common.export")
-        agent, config, _ = load_agent(arguments.run, arguments.weights)
+        agent, config, _ = load_agent(
+            arguments.run, arguments.weights, env=arguments.env, env_kwargs=arguments.env_kwargs
+        )
         if agent.sees_images:
             raise UserError(f"{config.env} shows images: export takes policies whose observations are numbers")
         for file in export(agent, arguments.out or arguments.run / "export"):
