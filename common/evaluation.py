@@ -136,10 +136,12 @@ def save_video(frames: list[np.ndarray], fps: float, path: Path, ffmpeg: list[st
             imageio.mimsave(unfinished, frames, duration=1000 / GIF_FRAMES_PER_SECOND, loop=0)
         return path
     try:
-        with replacing(path) as unfinished:
-            with imageio.get_writer(unfinished, fps=fps, macro_block_size=2, output_params=ffmpeg) as writer:
-                for frame in frames:
-                    writer.append_data(frame)
+        with (
+            replacing(path) as unfinished,
+            imageio.get_writer(unfinished, fps=fps, macro_block_size=2, output_params=ffmpeg) as writer,
+        ):
+            for frame in frames:
+                writer.append_data(frame)
         return path
     except (ImportError, OSError, ValueError, RuntimeError) as error:
         if isinstance(error.__context__, KeyboardInterrupt):  # which ended ffmpeg, too
