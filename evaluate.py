@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from common import evaluation, film, run_folder
+from common import evaluation, film, finished, run_folder
 from common.command_line import one_line_errors, parse_settings
 from common.environment import Environment
 from common.errors import UserError
@@ -41,6 +41,10 @@ class Arguments:
     """Film it as a GIF of 30 frames a second instead of an MP4."""
     output: Path | None = None
     """JSON file for the scores; the default is evaluation.json in the run folder, which is replaced."""
+    env: str | None = None
+    """The run's environment, named again: only needed where a module is imported for it."""
+    env_kwargs: str | None = None
+    """Its arguments as JSON, named again: only needed where there are texts among them."""
 
     def __post_init__(self) -> None:
         for name, number, least in (
@@ -71,19 +75,31 @@ def scores(arguments: Arguments, agent: object, environments: list[Environment],
 def main() -> None:
     with one_line_errors():
         arguments = parse_settings(Arguments)
-        agent, config, environment = load_agent(arguments.run, arguments.weights, device=arguments.device)
+        agent, config, environment = load_agent(
+            arguments.run,
+            arguments.weights,
+            env=arguments.env,
+            env_kwargs=arguments.env_kwargs,
+            device=arguments.device,
+        )
         limits = dict.fromkeys(arguments.max_episode_steps or (None,))
         environments = [environment.limited_to(limit) for limit in limits]
         restarts = arguments.environment_restarts
         restarts = config.environment_restarts if restarts is None else restarts
+        is_best = arguments.weights == "best"
         if arguments.episodes:
             found = scores(arguments, agent, environments, restarts)
-            write_json(arguments.output or arguments.run / run_folder.EVALUATION, found)
+            if is_best and arguments.output is None:
+                finished.note_evaluation(arguments.run, config.epochs, found)
+            else:
+                write_json(arguments.output or arguments.run / run_folder.EVALUATION, found)
         if arguments.video:
             line, _ = film.film_into(
                 arguments.run, agent.behaviour(), agent.action_map, environments[0], arguments.gif, arguments.seed,
                 restarts,
             )  # fmt: skip
+            if is_best:
+                finished.note_film(arguments.run, config.epochs)
             print(line)
 
 

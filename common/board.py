@@ -1,7 +1,10 @@
 """What `tensorboard --logdir runs` shows of a run: its table as curves, settings, scores, figure and film."""
 
+import contextlib
 import dataclasses
+import functools
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import imageio.v2 as imageio
@@ -13,17 +16,42 @@ from tensorboard.plugins.image import metadata as image_metadata
 from common.config import TrainingConfig
 from common.results import EpochResult
 
+Say = Callable[[str], None]
+
+
+def _while_it_can(method: Callable) -> Callable:
+    """The method does nothing once the log could not be written; the first time, that is told."""
+
+    @functools.wraps(method)
+    def write(self: "Board", *arguments: object) -> None:
+        if self._writer is None:
+            return
+        try:
+            method(self, *arguments)
+        except (tf.errors.OpError, OSError) as error:
+            self._give_up(error)
+
+    return write
+
 
 class Board:
     """Event files in a folder of a run; a context manager.
 
+    A log that cannot be written, since its disk is full or gone, stops nothing: the run continues without it.
+
     Args:
         folder: TensorBoard's, beside the run's table.
+        say: told of that.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._writer = tf.summary.create_file_writer(str(folder))
+    def __init__(self, folder: Path, say: Say = print) -> None:
+        self._folder, self._say = folder, say
+        self._writer: tf.summary.SummaryWriter | None = None
         self._write: tf.types.experimental.PolymorphicFunction | None = None
+        try:
+            self._writer = tf.summary.create_file_writer(str(folder))
+        except tf.errors.OpError as error:
+            self._give_up(error)
 
     def __enter__(self) -> "Board":
         return self
@@ -31,10 +59,20 @@ class Board:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _give_up(self, error: Exception) -> None:
+        writer, self._writer = self._writer, None
+        reason = error.strerror if isinstance(error, OSError) else type(error).__name__.removesuffix("Error")
+        self._say(f"warning: {self._folder} cannot be written ({reason}): the run continues without TensorBoard")
+        if writer is not None:
+            with contextlib.suppress(tf.errors.OpError):
+                writer.close()
+
+    @_while_it_can
     def close(self) -> None:
         """Write what is still held back."""
         self._writer.close()
 
+    @_while_it_can
     def settings(self, name: str, config: TrainingConfig) -> None:
         """A line of TensorBoard's table of hyperparameters; `name`: of the run."""
         values = dataclasses.asdict(config)
@@ -44,6 +82,7 @@ class Board:
         with self._writer.as_default():
             hparams.hparams(plain, trial_id=name)
 
+    @_while_it_can
     def row(self, row: EpochResult) -> None:
         """All numbers of an epoch in one compiled call: one by one they would cost a percent of the run."""
         fields = [field for field in dataclasses.fields(row) if "group" in field.metadata]
@@ -62,18 +101,21 @@ class Board:
             for i, tag in enumerate(tags):
                 tf.summary.scalar(tag, values[i], step=epoch)
 
+    @_while_it_can
     def scores(self, group: str, summaries: dict[str, dict[str, object]], epoch: int) -> None:
         """Means of an evaluation: kind → `Evaluation.summary`."""
         with self._writer.as_default():
             for kind, summary in summaries.items():
                 tf.summary.scalar(f"{group}/{kind}", summary["mean"], step=epoch)
 
+    @_while_it_can
     def figure(self, png: Path, epoch: int) -> None:
         """The five panels, as they were saved."""
         content = png.read_bytes()
         height, width = imageio.imread(content, format="png").shape[:2]
         self._image("figure", content, width, height, epoch)
 
+    @_while_it_can
     def film(self, frames: list[np.ndarray], fps: float, epoch: int) -> None:
         """Frames [H, W, 3] uint8 as a GIF, the one kind of film that TensorBoard plays."""
         content = io.BytesIO()

@@ -23,6 +23,7 @@ from common.errors import UserError
 FORMAT = 2  # of format 1 the checksum was of the state alone
 STATE, MANIFEST = "state.npz", "manifest.json"
 UNFINISHED = ".unfinished-"
+SETTINGS = "run/config"  # name of the array that holds config.json
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)  # part of a generation is missing, or something else
 
 State = arrays_file.Arrays
@@ -196,6 +197,16 @@ def _read(folder: Path, generation: int) -> bytes:
     if version > FORMAT:
         raise UserError(f"{folder} has format {version}, this code reads up to {FORMAT}: update the code")
     return content
+
+
+def settings_of(state: Mapping[str, np.ndarray]) -> object:
+    """The copy of config.json that a state holds, see `with_settings`; None in one of an older version."""
+    return unpack_json(state[SETTINGS]) if SETTINGS in state else None
+
+
+def with_settings(state: Mapping[str, np.ndarray], content: object) -> State:
+    """A state with a copy of config.json's content, so that a run does not depend on that file."""
+    return {**state, SETTINGS: pack_json(content)}
 
 
 def pack_json(content: object) -> np.ndarray:

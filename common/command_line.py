@@ -1,7 +1,6 @@
 """What every program here does with its arguments and with its user's mistakes."""
 
 import contextlib
-import dataclasses
 import difflib
 import errno
 import io
@@ -11,12 +10,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar, get_origin
+from typing import Annotated, Any, Generic, NoReturn, TypeVar, get_origin
 
 import tyro
 
 from common import run_folder
-from common.config import RunOptions, json_object
+from common.config import RunOptions, TrainingConfig, json_object
 from common.errors import StoppedError, UserError
 from common.unread_output import ends_when_unread
 
@@ -41,25 +40,40 @@ def file_fault(error: OSError) -> str | None:
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    """A UserError becomes its one line on the error stream and exit code 2; a signal exits with 128 + its number."""
+    """A UserError becomes its one line on the error stream and exit code 2; a signal exits with 128 + its number.
+
+    From now on both streams write characters that they have not got as their numbers.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError, OSError):  # a stand-in of a notebook or a test
+            stream.reconfigure(errors="backslashreplace")
     try:
         with ends_when_unread():
             yield
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+        _end(f"error: {one_line(str(error))}", 2)
     except StoppedError as stopped:
-        print(stopped, file=sys.stderr)
-        raise SystemExit(stopped.exit_code) from None
+        _end(str(stopped), stopped.exit_code)
+    except MemoryError as error:
+        _end(f"error: there is not enough memory ({one_line(str(error)) or 'none left'}): use smaller settings", 2)
     except OSError as error:
         line = file_fault(error)
         if line is None:
             raise
-        print(f"error: {line}", file=sys.stderr)
-        raise SystemExit(2) from None
+        _end(f"error: {one_line(line)}", 2)
     except KeyboardInterrupt:
-        print("\nstopped", file=sys.stderr)
-        raise SystemExit(130) from None
+        _end("\nstopped", 130)
+
+
+def one_line(text: str) -> str:
+    """What stands in a file or a name, in one line in which nothing moves the cursor."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+
+
+def _end(line: str, code: int) -> NoReturn:
+    with contextlib.suppress(OSError):  # a terminal that was closed
+        print(line, file=sys.stderr)
+    raise SystemExit(code) from None
 
 
 @dataclass(frozen=True)
@@ -73,8 +87,8 @@ def parse(
 ) -> tuple[str, T, RunOptions]:
     """[PRESET] [--setting value ...] → the preset's name, its config with the changes, and the options.
 
-    Without a preset, `--env ID` starts from `preset_for(ID)`; `--resume RUN` takes the run's own, of which only the
-    number of epochs may be changed.
+    Without a preset, `--env ID` starts from `preset_for(ID)`; `--resume RUN` takes the run's own, of which only
+    `config.MAY_CHANGE` may be changed.
 
     Args:
         presets: those the program knows, all configs of one method.
@@ -85,7 +99,8 @@ def parse(
     """
     resumed = _value_of("--resume", arguments)
     if resumed is not None:
-        preset, default = run_folder.read_config(Path(resumed))
+        env, env_kwargs = (_value_of(flag, arguments) for flag in ("--env", "--env-kwargs"))
+        preset, default = run_folder.read_config(Path(resumed), env, env_kwargs)
     elif arguments and not arguments[0].startswith("-"):
         preset, *arguments = arguments
         if preset not in presets:
@@ -168,12 +183,10 @@ def _value_of(flag: str, arguments: list[str]) -> str | None:
     return None
 
 
-def check_same_run(saved: T, asked: T, folder: Path) -> None:
-    """Raises UserError if a setting other than the number of epochs was changed."""
-    for field in dataclasses.fields(saved):
-        before, now = getattr(saved, field.name), getattr(asked, field.name)
-        if before != now and field.name != "epochs":
-            raise UserError(
-                f"{field.name} {now} would make {folder} another run, it has {before}: "
-                "resume without it, or start a new run"
-            )
+def check_same_run(saved: TrainingConfig, asked: TrainingConfig, folder: Path) -> None:
+    """Raises UserError if a setting was changed that a resumed run keeps."""
+    for name in asked.differences(saved):
+        raise UserError(
+            f"{name} {getattr(asked, name)} would make {folder} another run, it has {getattr(saved, name)}: "
+            "resume without it, or start a new run"
+        )

@@ -28,6 +28,10 @@ RewardDesignName = Literal[
 MetricName = Literal["total_reward", "mean_episode_reward", "reward_times_steps", "validation"]
 
 
+MAY_CHANGE = ("epochs", "environment_restarts", "on_not_finite", "device")
+"""What a resumed run may be given another value of; all else would make it another run."""
+
+
 @dataclass(frozen=True)
 class TrainingConfig:
     """What every method needs to know: where it trains, how long, what it does about faults, what it keeps."""
@@ -102,6 +106,15 @@ class TrainingConfig:
     def seeds(self) -> list[int]:
         """Independent ones, from `seed`: the agent's, the environments', what training draws', the validation's."""
         return [int(seed) for seed in np.random.SeedSequence(self.seed).generate_state(4)]
+
+    def differences(self, other: "TrainingConfig") -> list[str]:
+        """Names of the settings that make it another run than that of `other`."""
+        names = [field.name for field in dataclasses.fields(self) if field.name not in MAY_CHANGE]
+        return [name for name in names if getattr(self, name) != getattr(other, name)]
+
+    def changed_as(self, other: "TrainingConfig") -> Self:
+        """The same run with what may be changed as it is in `other`."""
+        return self.replace(**{name: getattr(other, name) for name in MAY_CHANGE})
 
     def replace(self, **changes: object) -> Self:
         """The same settings but for these.
@@ -272,7 +285,8 @@ class RunOptions:
     runs_folder: str = "runs"
     """Where run folders live."""
     resume: Path | None = None
-    """Go on with this run folder; of its settings only --epochs may be changed."""
+    """Continue the run of this folder. Of its settings, --epochs, --environment-restarts, --on-not-finite and --device
+    may be changed."""
     checkpoint_every: int = 0
     """Epochs between checkpoints; 0 for ten, or more where that would cost over a percent of the time.
     One is also written on Ctrl-C, on SIGTERM and at the end."""
@@ -393,7 +407,9 @@ def _plain(name: str, hint: object, value: object) -> object:
         return json_object(name, value)
     kinds, expected = _KINDS[hint]
     if not isinstance(value, kinds) or (hint is not bool and isinstance(value, bool)):
-        raise UserError(f"{name} is {value!r}: expected {expected}")
+        raise UserError(f"{name} is {value!r:.80}: expected {expected}")
+    if isinstance(value, Integral) and abs(value) >= 2**63:  # more than NumPy and TensorFlow can hold
+        raise UserError(f"{name} has {len(str(abs(value)))} digits: expected {expected} of 18 at most")
     return hint(value)
 
 

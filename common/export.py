@@ -60,6 +60,10 @@ class _Arguments:
     """Step limit of an episode, in environment steps. By default the run's own limit holds."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["--output"])] = None
     """Folder to write to; None takes RUN/export."""
+    env: str | None = None
+    """The run's environment, named again: only needed where a module is imported for it."""
+    env_kwargs: str | None = None
+    """Its arguments as JSON, named again: only needed where there are texts among them."""
 
     def __post_init__(self) -> None:
         for name, least in (("episodes", 0), ("seed", 0), ("max_episode_steps", 1)):
@@ -71,7 +75,13 @@ class _Arguments:
 def main() -> None:
     with one_line_errors():
         arguments = parse_settings(_Arguments, prog="python -m common.export")
-        agent, config, environment = load_agent(arguments.run, arguments.weights, device=arguments.device)
+        agent, config, environment = load_agent(
+            arguments.run,
+            arguments.weights,
+            env=arguments.env,
+            env_kwargs=arguments.env_kwargs,
+            device=arguments.device,
+        )
         if agent.sees_images:
             raise UserError(f"{config.env} shows images: export takes policies whose observations are numbers")
         from common.policy_files import export  # and with it TensorFlow

@@ -21,6 +21,7 @@ _LEFT_OVER = re.compile(rf"\..+-[0-9a-f]{{8}}{re.escape(UNFINISHED)}(\.\w+)?")
 _BINARY = getattr(os, "O_BINARY", 0)
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY  # O_EXCL follows no link
 LARGEST_JSON = 4 * 2**20  # bytes
+DEEPEST_JSON = 100  # lists within lists
 _NO_FOLDER_FLUSH = (
     errno.EINVAL,
     errno.ENOTSUP,
@@ -163,9 +164,17 @@ def read_json(path: Path, largest: int = LARGEST_JSON) -> object:
     """
     content = read_bytes(path, largest)
     try:
-        return json.loads(content)
+        value = json.loads(content)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > DEEPEST_JSON:
+            raise ValueError("it is nested too deeply")
+        inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
+        level = [item for items in inner for item in items]
+    return value
 
 
 def check_plain(folder: Path) -> None:

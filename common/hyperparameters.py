@@ -1,6 +1,6 @@
 """The few settings that may be changed while a run goes on, from Python or by editing a file in its folder."""
 
-import json
+import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from common import files
 from common.config import PPOConfig
 from common.errors import UserError
-from common.files import write_json
 
 FILE = "hyperparameters.json"
 
@@ -103,7 +103,7 @@ class LiveHyperparameters:
     def _checked(self, name: str, value: object) -> float | int:
         if name not in self.values:
             raise UserError(
-                f"{name!r} cannot be changed while a run goes on: expected one of {', '.join(self.values)}"
+                f"{name!r:.40} cannot be changed while a run goes on: expected one of {', '.join(self.values)}"
             )
         low, high = self.ranges[name]
         wanted = int if name == "passes" else float
@@ -121,16 +121,16 @@ class LiveHyperparameters:
     def watch(self, folder: Path) -> None:
         """Keep `hyperparameters.json` in a run folder in step; one that is there already is read by `poll`."""
         self._path = folder / FILE
-        if not self._path.exists():
+        if not os.path.lexists(self._path):
             self._write()
 
     def _write(self) -> None:
-        write_json(self._path, {"values": self.values, "ranges": {n: list(r) for n, r in self.ranges.items()}})
+        files.write_json(self._path, {"values": self.values, "ranges": {n: list(r) for n, r in self.ranges.items()}})
         self._read_at = self._written_at()
 
     def _written_at(self) -> tuple[int, int] | None:
         try:
-            status = self._path.stat()
+            status = self._path.lstat()
         except OSError:
             return None
         return status.st_mtime_ns, status.st_size
@@ -165,11 +165,13 @@ class LiveHyperparameters:
             return {}
         self._read_at = written
         try:
-            values = json.loads(self._path.read_text())["values"]
+            values = files.read_json(self._path)["values"]
             return {name: self._checked(name, value) for name, value in values.items()}
+        except files.ForeignFileError:
+            raise
         except UserError as error:
             raise UserError(f"{self._path}: {error}; the values stay as they are") from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
                 f'{self._path} cannot be read ({type(error).__name__}): expected {{"values": {{name: number}}}}; '
                 "the values stay as they are"

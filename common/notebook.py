@@ -15,7 +15,7 @@ from typing import Literal
 
 from IPython import get_ipython
 
-from common import evaluation, film, notebook_display, plots, presets, run_folder, session
+from common import evaluation, film, finished, notebook_display, plots, presets, run_folder, session
 from common.command_line import file_fault
 from common.config import PPOConfig, RunOptions, TrainingConfig
 from common.environment import Environment, look_up
@@ -94,7 +94,7 @@ def train(
     if saved is not None and saved.epochs < config.epochs:
         print(f"{folder} was meant for {saved.epochs} epochs: what is annealed goes on as if {config.epochs} had been")
     screen = Shown(stop_after)
-    if saved is not None and _is_whole(folder, config.epochs):
+    if saved is not None and finished.is_done(folder, finished.ADOPT, config.epochs):
         screen.refresh(f"{folder} has all its epochs")
         screen.figure(plots.draw("five", [folder], (), "range"))
         return folder
@@ -221,7 +221,7 @@ def _run(
     """
     where = {"name": folder.name, "runs_folder": str(folder.parent)} if saved is None else {"resume": folder}
     if saved is not None:
-        config = saved.replace(epochs=config.epochs)
+        config = saved.changed_as(config)
     options = RunOptions(**where, evaluation_episodes=0, video=False, figure=figure)
 
     def make(config: TrainingConfig) -> session.Trainer:
@@ -243,26 +243,19 @@ def place(runs_folder: str | Path, name: str, config: TrainingConfig) -> tuple[P
         if not folder.exists():
             return folder, None
         try:
-            _, saved = run_folder.read_config(folder)
+            _, saved = run_folder.read_config(folder, config.env, getattr(config, "env_kwargs", None))
         except UserError as error:
             if (folder / run_folder.CONFIG).exists():  # else it was cut off before it wrote its settings
                 print(f"left alone: {error}")
             continue
         backend = saved.backend if config.backend == "auto" else config.backend
-        if saved.epochs <= config.epochs and saved.replace(epochs=config.epochs) == config.replace(backend=backend):
+        if saved.epochs <= config.epochs and not saved.differences(config.replace(backend=backend)):
             return folder, saved
 
 
 def _name(preset: str, config: TrainingConfig, label: str) -> str:
     made_for_it = PRESETS[preset].env == config.env
     return f"{preset if made_for_it else config.env.replace('/', '-')}-seed{config.seed}" + (label and f"-{label}")
-
-
-def _is_whole(folder: Path, epochs: int) -> bool:
-    try:
-        return len(run_folder.read_results(folder)["epoch"]) >= epochs and (folder / run_folder.BEST_AGENT).exists()
-    except UserError:
-        return False
 
 
 def _trained(runs: tuple[Path | None, ...]) -> None:
@@ -288,21 +281,24 @@ def show_changes(run: Path, changed: str) -> None:
 
 
 @_one_line()
-def score(*runs: Path | None, episodes: int = 100) -> None:
+def score(*runs: Path | None, episodes: int = 100, environment: str | None = None) -> None:
     """A table of whole unshaped episodes: of the untrained agent, then of each run's best one.
 
     Each run's scores are also written to its evaluation.json.
+
+    Args:
+        environment: the runs' environment, named again: only needed where a module is imported for it.
     """
     _trained(runs)
     shown = put({"text/plain": f"untrained: playing {episodes} episodes twice ..."})
-    _, config = run_folder.read_config(runs[0])
-    environment = look_up(config.env, config.max_episode_steps, config.env_kwargs)
-    rows = {"untrained": _evaluate(new_agent(config, environment), config, environment, episodes)}
+    _, config = run_folder.read_config(runs[0], environment)
+    found = look_up(config.env, config.max_episode_steps, config.env_kwargs)
+    rows = {"untrained": _evaluate(new_agent(config, found), config, found, episodes)}
     for run in dict.fromkeys(runs):
         shown.update({"text/plain": f"{run.name}: playing {episodes} episodes twice ..."}, raw=True)
-        agent, config, environment = load_agent(run, "best")
-        rows[run.name] = _evaluate(agent, config, environment, episodes)
-        run_folder.write_json(run / run_folder.EVALUATION, rows[run.name])
+        agent, config, found = load_agent(run, "best", env=environment)
+        rows[run.name] = _evaluate(agent, config, found, episodes)
+        finished.note_evaluation(run, config.epochs, rows[run.name])
     shown.update(notebook_display.table(rows), raw=True)
     for name, summaries in rows.items():
         for remark in evaluation.remarks(summaries):
@@ -318,15 +314,19 @@ def _evaluate(
 
 
 @_one_line()
-def watch(run: Path | None) -> None:
-    """The same episode by the untrained agent and by a run's best one, side by side, if the environment draws it."""
+def watch(run: Path | None, environment: str | None = None) -> None:
+    """The same episode by the untrained agent and by a run's best one, side by side, if the environment draws it.
+
+    Args:
+        environment: the run's, named again: only needed where a module is imported for it.
+    """
     _trained((run,))
     shown = put({"text/plain": "filming ..."})
-    trained, config, environment = load_agent(run, "best")
+    trained, config, found = load_agent(run, "best", env=environment)
     films = {}
-    for caption, agent in (("untrained", new_agent(config, environment)), ("trained", trained)):
+    for caption, agent in (("untrained", new_agent(config, found)), ("trained", trained)):
         try:
-            take = film.Take(agent.behaviour(), agent.action_map, environment)
+            take = film.Take(agent.behaviour(), agent.action_map, found)
             opening = notebook_display.opening_of(take, take.frame_rate)
         except UserError as error:
             shown.update({"text/plain": f"not filmed: {error}"}, raw=True)

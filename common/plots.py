@@ -100,8 +100,18 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
     return figure
 
 
-def draw(kind: Kind, runs: list[Path], columns: tuple[str, ...], band: Band) -> Figure:
+def draw(
+    kind: Kind,
+    runs: list[Path],
+    columns: tuple[str, ...],
+    band: Band,
+    env: str | None = None,
+    env_kwargs: str | None = None,
+) -> Figure:
     """A figure of one kind of some runs.
+
+    Args:
+        env, env_kwargs: what was typed as the run's environment, for kind policy; see `run_folder.read_config`.
 
     Raises:
         UserError: no run, too many for this kind, or what it draws is not there.
@@ -111,7 +121,7 @@ def draw(kind: Kind, runs: list[Path], columns: tuple[str, ...], band: Band) -> 
     if kind in ("reward", "time", "policy") and len(runs) > 1:
         raise UserError(f"{len(runs)} runs given: --kind {kind} draws one, --kind five overlays several")
     if kind == "policy":
-        return _policy(runs[0])
+        return _policy(runs[0], env, env_kwargs)
     if kind == "seeds" and not columns:
         raise UserError("no columns given: --kind seeds draws a panel for each of --columns avg_reward_orig ...")
     curves = {name: run_folder.read_results(run) for name, run in _named(runs).items()}
@@ -141,10 +151,10 @@ def _arms(curves: dict[str, Curves]) -> dict[str, list[Curves]]:
     return arms
 
 
-def _policy(run: Path) -> Figure:
+def _policy(run: Path, env: str | None, env_kwargs: str | None) -> Figure:
     from common import load_agent, policy_figure  # TensorFlow, which the other kinds do without
 
-    agent, config, _ = load_agent.load_agent(run, "best")
+    agent, config, _ = load_agent.load_agent(run, "best", env=env, env_kwargs=env_kwargs)
     return policy_figure.policy_view(agent, policy_figure.grid_for(config.env, agent))
 
 
@@ -164,6 +174,10 @@ class _Arguments:
     """Of results.csv, for --kind seeds."""
     band: Band = "range"
     """For --kind seeds: from lowest to highest, or the middle half."""
+    env: str | None = None
+    """For --kind policy, the run's environment, named again: only needed where a module is imported for it."""
+    env_kwargs: str | None = None
+    """Its arguments as JSON, named again: only needed where there are texts among them."""
 
 
 def main() -> None:
@@ -171,7 +185,8 @@ def main() -> None:
         arguments = parse_settings(_Arguments, prog="python -m common.plots")
         if arguments.output.suffix not in (".png", ".svg", ".pdf"):
             raise UserError(f"output {arguments.output} is no picture name: end it in .png, .svg or .pdf")
-        figure = draw(arguments.kind, list(arguments.runs), arguments.columns, arguments.band)
+        environment = arguments.env, arguments.env_kwargs
+        figure = draw(arguments.kind, list(arguments.runs), arguments.columns, arguments.band, *environment)
         save_figure(figure, arguments.output)
         print(f"wrote {arguments.output}")
 

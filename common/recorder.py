@@ -1,9 +1,13 @@
 """What a run tells while it goes on: a row an epoch on the console and in results.csv, TensorBoard, the figure."""
 
+import errno
 import math
+import signal
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -20,16 +24,55 @@ _FIGURE_SHARE = 50  # the figure may take one part in so many of the run's time
 _ROW = "{:>5} {:>10} {:>9} {:>8} {:>8} {:>8} {:>8} {:>7} {:>6} {:>8}  {}"
 
 
+class _Output:
+    """A stream that may be closed on its other end while a run is written to it.
+
+    A terminal that was closed is written to no more.
+
+    Args:
+        no_reader: called where the reader of a pipe ended, as `head` does.
+    """
+
+    def __init__(self, stream: TextIO, no_reader: Callable[[], None]) -> None:
+        self._stream, self._no_reader, self._closed = stream, no_reader, False
+
+    def write(self, text: str) -> int:
+        self._if_open(lambda: self._stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._if_open(self._stream.flush)
+
+    def _if_open(self, operation: Callable[[], object]) -> None:
+        if self._closed:
+            return
+        try:
+            operation()
+        except BrokenPipeError:
+            self._closed = True
+            self._no_reader()
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            self._closed = True
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+
 class Terminal:
     """Where a run is watched unless it is told otherwise: a bar with the time left, and a row an epoch."""
 
     stop = 0  # number of the signal by which whoever watches asks the run to stop; 0 lets it go on
 
     def __init__(self) -> None:
-        self._console = Console(highlight=False)
+        self._console = Console(file=_Output(sys.stdout, self._no_reader), highlight=False)
         if not self._console.is_terminal:
             self._console.width = 120
         self._header_due = True
+
+    def _no_reader(self) -> None:
+        self.stop = getattr(signal, "SIGPIPE", signal.SIGTERM)
 
     def begin(self, epochs: int, done: int) -> None:
         """`epochs` in all, `done` of them by an earlier part of the run."""
@@ -102,13 +145,13 @@ class Recorder:
         self._folder, self._options, self._epochs = folder, options, epochs
         self._rows, self._kind = list(rows), kind
         self._results = run_folder.ResultsFile(folder, rows, kind)
+        self._screen = screen or Terminal()
         self._board = None
         if options.tensorboard:
             from common.board import Board  # and with it TensorFlow
 
-            self._board = Board(folder / run_folder.TENSORBOARD)
+            self._board = Board(folder / run_folder.TENSORBOARD, self.say)
         self._figure_due = 0.0
-        self._screen = screen or Terminal()
 
     def __enter__(self) -> "Recorder":
         self._screen.begin(self._epochs, len(self._rows))

@@ -9,22 +9,23 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
-from filelock import FileLock, Timeout
-
-from common import checkpoint, evaluation, film, run_folder
+from common import checkpoint, evaluation, files, film, finished, foreign_modules, run_folder
 from common.config import RunOptions, TrainingConfig
 from common.environment import Environment
 from common.errors import DivergedError, NotFiniteError, StoppedError, UserError
 from common.hyperparameters import LiveHyperparameters
+from common.one_process import LOCK, only_here  # noqa: F401  (LOCK: for whoever looks into a run folder)
 from common.recorder import Recorder, Terminal
 from common.results import EpochResult
 
 if TYPE_CHECKING:
     from common.board import Board
 
-CHECKPOINTS, LOCK = "checkpoints", "lock"
+CHECKPOINTS = run_folder.CHECKPOINTS
 DEFAULT_INTERVAL = 10  # epochs between checkpoints at least
 LARGEST_SHARE = 0.01  # of the time since the last one, that a checkpoint may take
+_SIGHUP = getattr(signal, "SIGHUP", None)  # Windows has none
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, *([] if _SIGHUP is None else [_SIGHUP]))
 STOPPING = b"\nstopping at the end of this epoch, which is then saved; another Ctrl-C stops at once\n"
 
 
@@ -86,6 +87,10 @@ def run(
         UserError: a setting does not work here, or the folder is taken, in use or damaged.
         StoppedError: a signal asked it to stop; a checkpoint was written.
     """
+    if options.resume is not None:
+        check_unfinished(options.resume, config, options)
+    else:
+        foreign_modules.refuse_runs(Path(options.runs_folder))
     trainer, screen = make_trainer(config), screen or Terminal()
     try:
         if options.resume is None:
@@ -93,24 +98,40 @@ def run(
         else:
             folder = options.resume
         trainer.name = folder.name
-        lock = FileLock(folder / LOCK)
-        try:
-            with lock.acquire(timeout=0):
+        with only_here(folder, screen.say):
+            files.remove_unfinished(folder)
+            checkpoint.remove_unfinished(folder / CHECKPOINTS)
+            if finished.is_done(folder, finished.ADOPT, trainer.config.epochs):
+                screen.say(f"{folder} is trained already: what is left is done now")
+                run_folder.write_config(folder, trainer.config, preset, resumed_after=trainer.config.epochs)
+                trainer.agent.read_weights(folder / run_folder.BEST_AGENT)
+            else:
                 _train(trainer, folder, preset, options, screen)
-                _look_back(trainer, folder, options, screen)
-        except Timeout:
-            raise UserError(f"another process is training in {folder}: wait for it or stop it first") from None
+            _look_back(trainer, folder, options, screen)
     finally:
         trainer.close()
     return folder
 
 
+def check_unfinished(folder: Path, config: TrainingConfig, options: RunOptions) -> None:
+    """Raises UserError if a run has all its epochs, and all that the options ask for after them."""
+    if not finished.missing(folder, config.epochs, options):
+        raise UserError(
+            f"{folder} has all its {config.epochs} epochs and what follows them: ask for more with --epochs, or score "
+            "and film it again with evaluate.py"
+        )
+
+
 def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions, screen: Terminal) -> None:
     config = trainer.config
     warnings: list[str] = []
-    if options.resume is not None:
-        _restore(trainer, folder, options, screen, warnings.append)
-    run_folder.write_config(folder, config, preset)
+    resumed = options.resume is not None
+    if resumed:
+        _restore(trainer, folder, screen, warnings.append)
+    content = run_folder.write_config(folder, config, preset, trainer.epoch if resumed else None)
+    aside = finished.set_aside(folder, config.epochs, trainer.epoch)
+    if aside is not None:
+        screen.say(f"what the shorter run ended with is now in {aside}")
     with (
         Recorder(folder, trainer.results, trainer.result_type, config.epochs, options, screen) as recorder,
         _Signals() as signals,
@@ -121,11 +142,11 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions, scr
             f"{preset}: {config.env}, {config.num_envs} environment{'s' if config.num_envs > 1 else ''} "
             f"on {config.backend}, seed {config.seed}, "
             f"{config.epochs} epochs of {config.steps_per_epoch:,} steps, in {folder}"
-            + (f", going on after epoch {trainer.epoch}" if options.resume else "")
+            + (f", going on after epoch {trainer.epoch}" if resumed else "")
         )
 
         recorder.settings(config)
-        saver = _Saver(trainer, folder, options)
+        saver = _Saver(trainer, folder, options, content)
 
         def on_epoch(result: EpochResult) -> None:
             recorder(result)
@@ -149,28 +170,38 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions, scr
             results = trainer.train(max(0, config.epochs - trainer.epoch), on_epoch)
         except (NotFiniteError, DivergedError) as error:
             trainer.agent.save_weights(folder / run_folder.WEIGHTS)
-            raise UserError(f"{error}; the last good weights are in {folder / run_folder.WEIGHTS}") from None
+            raise UserError(f"{error}; {_what_is_left(folder, config)}") from None
         share = saver.seconds / max(1e-9, time.perf_counter() - began)
         if options.figure and trainer.results:
             recorder.draw(last=True)
     trainer.agent.save_weights(folder / run_folder.BEST_AGENT)
+    finished.note(folder, finished.ADOPT, config.epochs, run_folder.BEST_AGENT)
     screen.say(
         f"trained for {results['processing_time_total_string']} ({share:.1%} of it for checkpoints); "
         f"table and weights are in {folder}"
     )
 
 
-def _restore(
-    trainer: Trainer, folder: Path, options: RunOptions, screen: Terminal, warn: Callable[[str], None]
-) -> None:
+def _what_is_left(folder: Path, config: TrainingConfig) -> str:
+    """What to do about a run that NaN or infinity ended."""
+    weights = f"the last good weights are in {folder / run_folder.WEIGHTS}"
+    if config.on_not_finite == "skip" or not checkpoint.generations(folder / CHECKPOINTS):
+        return f"{weights}; start a new run with other settings"
+    return f"{weights}; start a new run with other settings, or --resume {folder} --on-not-finite skip"
+
+
+def _restore(trainer: Trainer, folder: Path, screen: Terminal, warn: Callable[[str], None]) -> None:
     """Bring the trainer to the newest whole checkpoint."""
+    damage = run_folder.damage_of_config(folder)
+    if damage:
+        warn(f"{folder / run_folder.CONFIG} is damaged ({damage}), it is written again from a checkpoint")
     if not checkpoint.generations(folder / CHECKPOINTS):
         warn("the run was cut off before its first checkpoint, so it begins with its first epoch")
         return
     number, state = checkpoint.load_newest(folder / CHECKPOINTS, warn)
-    looked_back = not options.evaluation_episodes or (folder / run_folder.EVALUATION).exists()
-    if number >= trainer.config.epochs and (folder / run_folder.BEST_AGENT).exists() and looked_back:
-        raise UserError(f"{folder} has all its {number} epochs: ask for more than that with --epochs")
+    if number > trainer.config.epochs:
+        raise UserError(f"{folder} has {number} epochs already: ask for as many or more with --epochs")
+    run_folder.check_same_settings(folder, trainer.config, checkpoint.settings_of(state))
     screen.say(f"bringing {folder} back to where it was ...")  # environments repeat their actions, for a minute maybe
     take_up(trainer, folder / CHECKPOINTS, number, state)
 
@@ -183,7 +214,11 @@ def take_up(trainer: Trainer, folder: Path, number: int, state: checkpoint.State
     """
     try:
         trainer.load_state(state)
-    except (KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
+    except MemoryError:
+        raise UserError(
+            f"there is not enough memory to take up checkpoint {number} in {folder}: end other programs and try again"
+        ) from None
+    except (LookupError, ValueError, ArithmeticError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(
             f"checkpoint {number} in {folder} does not fit this run's settings ({type(error).__name__}): "
             "use the config.json that belongs to it"
@@ -191,33 +226,44 @@ def take_up(trainer: Trainer, folder: Path, number: int, state: checkpoint.State
 
 
 def _look_back(trainer: Trainer, folder: Path, options: RunOptions, screen: Terminal) -> None:
-    """Score and film the trained agent."""
+    """Score and film the trained agent, so far as that is not done."""
+    left = finished.missing(folder, trainer.config.epochs, options)
+    if not left:
+        return
+    with _board(folder, options, screen) as board:
+        if finished.EVALUATE in left:
+            _score(trainer, folder, options.evaluation_episodes, screen, board)
+        if finished.FILM in left:
+            _film(trainer, folder, options.gif, screen, board)
+
+
+def _board(folder: Path, options: RunOptions, screen: Terminal) -> contextlib.AbstractContextManager["Board | None"]:
+    if not options.tensorboard:
+        return contextlib.nullcontext()
     from common.board import Board  # and with it TensorFlow
 
-    wanted = options.tensorboard and (options.evaluation_episodes or options.video)
-    with Board(folder / run_folder.TENSORBOARD) if wanted else contextlib.nullcontext() as board:
-        _score_and_film(trainer, folder, options, screen, board)
+    return Board(folder / run_folder.TENSORBOARD, screen.say)
 
 
-def _score_and_film(
-    trainer: Trainer, folder: Path, options: RunOptions, screen: Terminal, board: "Board | None"
-) -> None:
-    agent, config = trainer.agent, trainer.config
-    if options.evaluation_episodes:
-        screen.say(f"evaluating {options.evaluation_episodes} episodes, deterministic and sampled ...")
-        summaries = _evaluate(trainer, options.evaluation_episodes)
-        run_folder.write_json(folder / run_folder.EVALUATION, summaries)
-        screen.say("unshaped reward: " + evaluation.evaluation_line(summaries))
-        if board is not None:
-            board.scores("final", summaries, config.epochs)  # of the agent that was adopted
-    if options.video:
-        line, opening = film.film_into(
-            folder, agent.behaviour(), agent.action_map, trainer.environment, options.gif,
-            restarts=config.environment_restarts,
-        )  # fmt: skip
-        screen.say(line)
-        if board is not None and opening is not None:
-            board.film(opening.frames, opening.rate, config.epochs)
+def _score(trainer: Trainer, folder: Path, episodes: int, screen: Terminal, board: "Board | None") -> None:
+    screen.say(f"evaluating {episodes} episodes, deterministic and sampled ...")
+    summaries = _evaluate(trainer, episodes)
+    finished.note_evaluation(folder, trainer.config.epochs, summaries)
+    screen.say("unshaped reward: " + evaluation.evaluation_line(summaries))
+    if board is not None:
+        board.scores("final", summaries, trainer.config.epochs)  # of the agent that was adopted
+
+
+def _film(trainer: Trainer, folder: Path, gif: bool, screen: Terminal, board: "Board | None") -> None:
+    agent, epochs = trainer.agent, trainer.config.epochs
+    line, opening = film.film_into(
+        folder, agent.behaviour(), agent.action_map, trainer.environment, gif,
+        restarts=trainer.config.environment_restarts,
+    )  # fmt: skip
+    finished.note_film(folder, epochs)
+    screen.say(line)
+    if board is not None and opening is not None:
+        board.film(opening.frames, opening.rate, epochs)
 
 
 def _evaluate(trainer: Trainer, episodes: int) -> dict[str, dict[str, object]]:
@@ -231,8 +277,9 @@ def _evaluate(trainer: Trainer, episodes: int) -> dict[str, dict[str, object]]:
 class _Saver:
     """Writes checkpoints, and the weights beside them, as often as the options say."""
 
-    def __init__(self, trainer: Trainer, folder: Path, options: RunOptions) -> None:
-        self._trainer, self._folder, self._options = trainer, folder, options
+    def __init__(self, trainer: Trainer, folder: Path, options: RunOptions, content: object = None) -> None:
+        """content: of config.json."""
+        self._trainer, self._folder, self._options, self._content = trainer, folder, options, content
         self.seconds = 0.0  # spent on it so far
         self._last_seconds = 0.0  # on the last one
         self._last_epoch, self._last_end = trainer.epoch, time.perf_counter()
@@ -246,7 +293,8 @@ class _Saver:
 
     def save(self, epoch: int) -> None:
         began = time.perf_counter()
-        checkpoint.save(self._folder / CHECKPOINTS, epoch, self._trainer.state(), self._options.keep_checkpoints)
+        state = checkpoint.with_settings(self._trainer.state(), self._content)
+        checkpoint.save(self._folder / CHECKPOINTS, epoch, state, self._options.keep_checkpoints)
         self._trainer.agent.save_weights(self._folder / run_folder.WEIGHTS)
         self._last_epoch, self._last_end = epoch, time.perf_counter()
         self._last_seconds = self._last_end - began
@@ -254,16 +302,19 @@ class _Saver:
 
 
 class _Signals:
-    """The first Ctrl-C or SIGTERM waits for the epoch's end, so that it can be saved; a second Ctrl-C does not."""
+    """The first Ctrl-C, SIGTERM or SIGHUP (a terminal that was closed) waits for the epoch's end, so that it can be
+    saved; a second Ctrl-C does not. A signal that is ignored, as SIGHUP is under nohup, stays ignored.
+    """
 
     def __init__(self) -> None:
         self.received = 0
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> "_Signals":
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _SIGNALS:
             try:
-                self._before[number] = signal.signal(number, self._note)
+                if number != _SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._note)
             except ValueError:  # not the main thread: signals are somebody else's
                 break
         return self

@@ -293,6 +293,7 @@ def test_other_settings_get_a_folder_of_their_own(settings, tmp_path, shown, eag
 def test_a_run_of_another_version_is_named(settings, tmp_path, shown, eager, capsys):
     folder = notebook.train("pendulum", settings.replace(epochs=1), tmp_path)
     written = (folder / run_folder.CONFIG).read_text()
+    shutil.rmtree(folder / run_folder.CHECKPOINTS)  # whose copy another version's run would have as well
     for other in (written.replace('"gamma"', '"gama"'), written.replace('"unchanged"', '"newer"')):
         (folder / run_folder.CONFIG).write_text(other)
         assert notebook.place(tmp_path, folder.name, settings)[0].name == "pendulum-seed0-2"

@@ -105,6 +105,7 @@ def test_a_damaged_checkpoint_falls_back_and_says_so(monkeypatch, tmp_path, caps
     assert program(monkeypatch, *SETTINGS, *QUIET, "--runs-folder", tmp_path, "--name", "run") == 0
     newest = tmp_path / "run" / session.CHECKPOINTS / "00000006" / checkpoint.STATE
     newest.write_bytes(newest.read_bytes()[:-100])
+    (tmp_path / "run" / run_folder.BEST_AGENT).unlink()
     assert program(monkeypatch, "--resume", tmp_path / "run", *QUIET) == 0
     assert "checkpoint 6 is damaged" in capsys.readouterr().out
     assert same(learned(tmp_path / "run"), whole)

@@ -1,0 +1,59 @@
+"""A run folder is written by one process at a time."""
+
+import contextlib
+import errno
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from filelock import FileLock, SoftFileLock, Timeout
+
+from common import files
+from common.errors import UserError
+
+LOCK, SOFT_LOCK = "lock", "lock-by-name"
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)
+
+
+@contextlib.contextmanager
+def only_here(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold a run folder's lock.
+
+    On a file system without locks (Google Drive, some network disks), a file that is there or not takes their place.
+
+    Args:
+        say: told of that.
+
+    Raises:
+        UserError: another process holds it.
+    """
+    files.check_plain(folder)
+    lock = FileLock(folder / LOCK)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # filelock may turn to a lock by name itself
+            lock.acquire(timeout=0)
+    except Timeout:
+        raise UserError(f"another process is training in {folder}: wait for it or stop it first") from None
+    except (OSError, NotImplementedError) as error:
+        if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
+            raise
+        lock = _by_name(folder)
+    if isinstance(lock, SoftFileLock):
+        say(f"{folder} is on a disk without locks: {Path(lock.lock_file).name} in it keeps other processes away")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _by_name(folder: Path) -> SoftFileLock:
+    lock = SoftFileLock(folder / SOFT_LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UserError(
+            f"another process seems to be training in {folder}: wait for it, or if there is none, "
+            f"remove {folder / SOFT_LOCK}"
+        ) from None
+    return lock
