@@ -1,0 +1,1 @@
+"""The rows of `benchmarks/faults.py`, and the negative controls that show that each of them can fail."""

@@ -1,0 +1,63 @@
+"""The rows of the table and their negative controls."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fault_table import damage, disks, hostile, kills, notebooks, power, processes, settings, signals
+from fault_table.tally import Tally
+
+
+@dataclass(frozen=True)
+class Row:
+    """Something that is done many times.
+
+    Attributes:
+        run: how often, a folder to work in and perhaps names of `broken.WAYS` → what came of it.
+        setting: of `Arguments`, that says how often.
+        controls: name of a way to break the program → how often.
+    """
+
+    run: Callable[..., Tally]
+    setting: str
+    controls: dict[str, int] = field(default_factory=dict)
+
+
+def _kills(program: str) -> Callable[[int, Path, str], Tally]:
+    return functools.partial(kills.kills, program)
+
+
+ROWS: dict[str, Row] = {
+    "kill -9 in every phase, PPO": Row(_kills("PPO"), "kills", {
+        "a save that does nothing": 4, "a loader that always refuses": 4, "a loader that takes the oldest": 6,
+        "settings not restored": 4, "generators not restored": 4, "a process left behind": 2,
+    }),
+    "kill -9 in every phase, PPO on EnvPool": Row(_kills("PPO on EnvPool"), "kills"),
+    "kill -9 in every phase, discrete PPO": Row(_kills("discrete PPO"), "kills"),
+    "kill -9 in every phase, TD3": Row(_kills("TD3"), "kills"),
+    "kill -9 in every phase, DDPG": Row(_kills("DDPG"), "kills"),
+    "kill -9 while a complete run is extended": Row(kills.extended, "kills", {"the shorter run's scores kept": 8}),
+    "kill -9 with environments in processes": Row(processes.programs_killed, "kills"),
+    "kill -9 of an environment's process": Row(processes.workers_killed, "worker_kills", {
+        "a process left behind": 1,
+    }),
+    "notebook cell stopped or its kernel killed": Row(notebooks.notebook_cells, "cells", {
+        "a save that does nothing": 2,
+    }),
+    "SIGHUP, SIGTERM and Ctrl-C": Row(signals.hang_ups, "signals", {"deaf to SIGHUP": 1}),
+    "disk full while training": Row(disks.full_disks, "disks", {"faults of the disk not told": 1}),
+    "power cut at a file operation": Row(power.power_cuts, "power_cuts", {
+        "fsync removed": 1, "folders not flushed": 1,
+    }),
+    "crash at a file operation of a save": Row(damage.crashes, "", {"a save that removes the older ones first": 1}),
+    "damaged checkpoints": Row(damage.corruptions, "corruptions", {
+        "a loader that always refuses": 100, "a loader that takes the oldest": 100, "no checksum": 100,
+    }),
+    "hostile run folder": Row(hostile.folders, "hostile", {"archives unpickled": 40, "links followed": 40}),
+    "link planted in a run folder": Row(hostile.links, "links", {"links followed": 35}),
+    "hostile config.json": Row(hostile.configs, "hostile", {"ranges not checked": 60}),
+    "hostile hyperparameters.json": Row(hostile.hyperparameters, "hostile", {"hyperparameters not checked": 60}),
+    "hostile archive, some unpack to terabytes": Row(hostile.archives, "hostile", {"archives unpickled": 24}),
+    "malformed setting": Row(settings.malformed, "settings", {"ranges not checked": 300}),
+}  # fmt: skip
