@@ -158,6 +158,8 @@ def test_a_checkpoint_of_format_1_loads_for_ever(monkeypatch, tmp_path, capsys):
     shutil.copytree(OLD, tmp_path / "run")
     generation, state = checkpoint.load_newest(tmp_path / "run" / session.CHECKPOINTS, pytest.fail)
     assert generation == 4
+    config = run_folder.read_config(OLD)[1]
+    assert (config.reward_std_of, config.noise_color) == ("rewards", 0)  # settings of later versions, as it ran
     assert len([name for name in state if name.startswith("agent/actor/")]) == 5
     before = (tmp_path / "run" / run_folder.RESULTS).read_text().splitlines()
     arguments = ["--epochs", 6, "--evaluation-episodes", 2, "--no-video", "--no-tensorboard", "--no-figure"]
