@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
 from common import checkpoint, evaluation, files, film, finished, foreign_modules, run_folder
-from common.config import RunOptions, TrainingConfig
+from common.config import MAY_CHANGE, RunOptions, TrainingConfig
 from common.environment import Environment
 from common.errors import DivergedError, NotFiniteError, StoppedError, UserError
 from common.hyperparameters import LiveHyperparameters
@@ -87,11 +88,33 @@ def run(
         UserError: a setting does not work here, or the folder is taken, in use or damaged.
         StoppedError: a signal asked it to stop; a checkpoint was written.
     """
-    if options.resume is not None:
-        check_unfinished(options.resume, config, options)
-    else:
+    if options.resume is None:
         foreign_modules.refuse_runs(Path(options.runs_folder))
-    trainer, screen = make_trainer(config), screen or Terminal()
+        return _run(make_trainer, preset, config, options, screen or Terminal())
+    check_unfinished(options.resume, config, options)
+    try:
+        return _run(make_trainer, preset, config, options, screen or Terminal())
+    except UserError as error:
+        kept = _kept_settings(str(error), config)
+        if not kept:
+            raise
+        raise UserError(f"{error}; a resumed run keeps its {kept[0]}, so another one takes a new run") from None
+
+
+def _kept_settings(advice: str, config: TrainingConfig) -> list[str]:
+    """The flags in a line that a resumed run cannot be given."""
+    flags = re.findall(r"--[a-z][a-z-]*[a-z]", advice)
+    return [flag for flag in flags if hasattr(config, name := flag[2:].replace("-", "_")) and name not in MAY_CHANGE]
+
+
+def _run(
+    make_trainer: Callable[[TrainingConfig], Trainer],
+    preset: str,
+    config: TrainingConfig,
+    options: RunOptions,
+    screen: Terminal,
+) -> Path:
+    trainer = make_trainer(config)
     try:
         if options.resume is None:
             folder = run_folder.create(options.runs_folder, options.name, f"{preset}-seed{config.seed}")

@@ -14,6 +14,7 @@ import evaluate
 import PPOAgentTrainer as main_program
 from common import checkpoint, evaluation, finished, notebook, run_folder, session
 from common.config import PPOConfig, RunOptions
+from common.errors import UserError
 from common.recorder import Recorder
 
 SETTINGS = (  # noqa: SIM905  (as it is typed)
@@ -202,6 +203,27 @@ def test_what_changes_nothing_that_is_learned_may_be_changed(monkeypatch, run, c
     }
     assert program(monkeypatch, "--resume", run, *TAIL, "--epochs", 4) == 0
     assert len(json.loads((run / run_folder.CONFIG).read_text())["resumed"]) == 2
+
+
+def test_advice_that_a_resumed_run_cannot_follow_says_so(monkeypatch, run, capsys):
+    advice = {
+        "use --backend gymnasium": True,
+        "allow more with --environment-restarts": False,
+        "use --device cpu": False,
+        "use --weights last": False,
+    }
+    for line, needs_a_new_run in advice.items():
+
+        def refuse(*_, line=line, **__):
+            raise UserError(line)
+
+        monkeypatch.setattr(main_program, "PPOAgentTrainer", refuse)
+        assert program(monkeypatch, "--resume", run, *TAIL, "--epochs", 3) == 2
+        error = capsys.readouterr().err
+        assert line in error and error.count("\n") == 1
+        assert ("takes a new run" in error) == needs_a_new_run
+    assert program(monkeypatch, "pendulum", *TAIL, "--runs-folder", run.parent) == 2
+    assert "takes a new run" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut short", "a setting that is none", "no number"])

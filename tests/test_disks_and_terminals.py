@@ -1,0 +1,315 @@
+"""Disks without locks, full or failing; terminals that were closed; signals. One line each, and nothing is lost."""
+
+import errno
+import io
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from filelock import FileLock
+from programs import call
+
+import PPOAgentTrainer as main_program
+from common import arrays_file, board, checkpoint, files, finished, one_process, recorder, run_folder, session
+from common.board import Board
+from common.command_line import one_line, one_line_errors
+from common.config import PPOConfig, RunOptions
+from common.errors import UserError
+from common.recorder import Recorder, Terminal
+from common.results import PPOResult
+
+ROOT = Path(main_program.__file__).parent
+SETTINGS = (  # noqa: SIM905  (as it is typed)
+    "pendulum --backend gymnasium --epochs 3 --num-envs 2 --steps-per-epoch 64 --minibatch-size 64 --passes 1 "
+    "--hidden-sizes 4 --evaluation-episodes 0 --no-video --no-figure --checkpoint-every 1"
+).split()
+RESUME = SETTINGS[-5:]
+pytestmark = pytest.mark.usefixtures("eager")
+
+
+def program(monkeypatch, *arguments) -> int:
+    return call(monkeypatch, main_program, *arguments)
+
+
+def learned(folder: Path) -> list:
+    table = run_folder.read_results(folder)
+    with np.load(folder / run_folder.BEST_AGENT) as file:
+        return [table["loss_critic"].tolist(), {name: file[name].tolist() for name in file.files}]
+
+
+# -- locks --
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS])
+def test_without_locks_a_file_takes_their_place_and_that_is_told(monkeypatch, tmp_path, number):
+    import fcntl
+
+    def without(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", without)
+    said = []
+    with one_process.only_here(tmp_path, said.append):
+        [line] = said
+        assert "disk without locks" in line
+        with pytest.raises(UserError, match="another process") as error, one_process.only_here(tmp_path, said.append):
+            pass
+        assert "\n" not in str(error.value)
+    with one_process.only_here(tmp_path, said.append):  # and once it is over it is free again
+        pass
+
+
+def test_a_lock_of_another_process_is_told(tmp_path):
+    refused = pytest.raises(UserError, match="another process is training")
+    with FileLock(tmp_path / one_process.LOCK), refused, one_process.only_here(tmp_path, print):
+        pass
+
+
+def test_a_whole_run_where_there_are_neither_locks_nor_folders_to_flush(monkeypatch, tmp_path, capsys):
+    import fcntl
+
+    fsync = os.fsync
+
+    def without(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    def files_alone(descriptor):
+        if os.path.isdir(f"/dev/fd/{descriptor}"):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        fsync(descriptor)
+
+    monkeypatch.setattr(fcntl, "flock", without)
+    monkeypatch.setattr(os, "fsync", files_alone)
+    arguments = [*SETTINGS, "--no-tensorboard", "--runs-folder", tmp_path, "--name", "run"]
+    assert program(monkeypatch, *arguments) == 0
+    assert "disk without locks" in capsys.readouterr().out
+    assert program(monkeypatch, "--resume", tmp_path / "run", *RESUME, "--no-tensorboard", "--epochs", 4) == 0
+
+
+# -- disks that are full or fail --
+
+
+class FailingFile:
+    """A table whose disk gives up after so many rows."""
+
+    def __init__(self, file, rows, number):
+        self._file, self._rows, self._number = file, rows, number
+
+    def write(self, content):
+        if self._rows == 0:
+            raise OSError(self._number, os.strerror(self._number))
+        self._rows -= 1
+        return self._file.write(content)
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_a_table_that_cannot_be_written_is_one_line_and_the_run_resumes(monkeypatch, tmp_path, capfd, number):
+    quiet = "--no-tensorboard"
+    assert program(monkeypatch, *SETTINGS, quiet, "--runs-folder", tmp_path, "--name", "whole") == 0
+    begin = run_folder.ResultsFile.__init__
+
+    def failing(self, *arguments):
+        begin(self, *arguments)
+        self._file = FailingFile(self._file, 2, number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_folder.ResultsFile, "__init__", failing)
+        assert program(patch, *SETTINGS, quiet, "--runs-folder", tmp_path, "--name", "run") == 2
+    error = capfd.readouterr().err
+    assert error.count("\n") == 1 and "results.csv cannot be written" in error
+    assert f"--resume {tmp_path / 'run'}" in error
+    assert program(monkeypatch, "--resume", tmp_path / "run", *RESUME, quiet) == 0
+    assert learned(tmp_path / "run") == learned(tmp_path / "whole")
+
+
+def test_a_full_tensorboard_does_not_stop_the_run(monkeypatch, tmp_path, capfd):
+    """A limit for files stands for a full disk: the table is below it, TensorBoard's log above."""
+    script = f"""
+import resource, signal, sys
+sys.path.insert(0, ".")
+import PPOAgentTrainer
+from common import checkpoint, recorder
+
+class Board(recorder.Board):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+
+recorder.Board = Board
+checkpoint.save = lambda *_: None  # larger than the limit
+sys.argv = ["PPOAgentTrainer.py", *{SETTINGS!r}, "--epochs", "40", "--runs-folder", {str(tmp_path)!r}, "--name", "run"]
+PPOAgentTrainer.main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.stdout.count("the run continues without TensorBoard") == 1, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr and run_folder.read_results(tmp_path / "run")["epoch"][-1] == 40
+
+
+@pytest.mark.parametrize("where", ["create_file_writer", "scalar"])
+def test_a_board_that_fails_is_given_up_once(monkeypatch, tmp_path, where):
+    def full(*_, **__):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    monkeypatch.setattr(board.tf.summary, where, full)
+    said = []
+    with Board(tmp_path / "tensorboard", said.append) as made:
+        for epoch in (1, 2):
+            made.scores("final", {"deterministic": {"mean": 1.0}}, epoch)
+    [line] = said
+    assert "the run continues without TensorBoard" in line and "\n" not in line
+
+
+def test_an_evaluation_on_a_full_disk_is_done_when_there_is_room(monkeypatch, tmp_path):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device", "evaluation.json")
+
+    arguments = [*SETTINGS, "--no-tensorboard", "--runs-folder", tmp_path, "--name", "run"]
+    again = ["--evaluation-episodes", 1, "--no-video", "--no-figure", "--no-tensorboard"]
+    with monkeypatch.context() as patch:
+        patch.setattr(finished, "note_evaluation", full)
+        assert program(patch, *arguments, *again) == 2
+    assert program(monkeypatch, "--resume", tmp_path / "run", *again) == 0
+    assert finished.is_done(tmp_path / "run", finished.EVALUATE, 3)
+
+
+def test_leftovers_of_a_kill_are_removed_when_the_run_resumes(monkeypatch, tmp_path):
+    quiet = "--no-tensorboard"
+    assert program(monkeypatch, *SETTINGS, quiet, "--runs-folder", tmp_path, "--name", "run") == 0
+    run, left = tmp_path / "run", []
+    for path in (run / run_folder.CONFIG, run / run_folder.VIDEO):
+        with pytest.raises(KeyboardInterrupt), files.replacing(path) as unfinished:
+            left.append(unfinished.name)
+            raise KeyboardInterrupt
+    for name in left:
+        (run / name).write_bytes(b"half")
+    (run / run_folder.CHECKPOINTS / ".unfinished-00000009").mkdir()
+    (run / ".mine").write_text("stays")
+    assert program(monkeypatch, "--resume", run, *RESUME, quiet, "--epochs", 4) == 0
+    assert [path.name for path in run.iterdir() if path.name.startswith(".")] == [".mine"]
+    assert not [path for path in (run / run_folder.CHECKPOINTS).iterdir() if path.name.startswith(".")]
+
+
+def test_too_little_memory_is_one_line(monkeypatch, tmp_path, capsys):
+    quiet = "--no-tensorboard"
+    assert program(monkeypatch, *SETTINGS, quiet, "--runs-folder", tmp_path, "--name", "run") == 0
+
+    def none(_):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(arrays_file, "unpacked", none)
+        assert program(patch, "--resume", tmp_path / "run", *RESUME, quiet, "--epochs", 4) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "not enough memory" in error and "try again" in error
+    assert checkpoint.generations(tmp_path / "run" / run_folder.CHECKPOINTS)[0] == 3
+    with pytest.raises(SystemExit) as stop, one_line_errors():
+        np.empty(2**60, np.float64)
+    assert stop.value.code == 2 and "not enough memory" in capsys.readouterr().err
+
+
+# -- terminals and signals --
+
+
+class Closed(io.StringIO):
+    """A stream whose other end goes away after so many writes."""
+
+    def __init__(self, writes, number):
+        super().__init__()
+        self._writes, self._number = writes, number
+
+    def write(self, text):
+        if self._writes == 0:
+            raise OSError(self._number, os.strerror(self._number))
+        self._writes -= 1
+        return super().write(text)
+
+
+def test_a_terminal_that_was_closed_stops_nothing(monkeypatch):
+    stream = Closed(1, errno.EIO)
+    monkeypatch.setattr(recorder.sys, "stdout", stream)
+    terminal = Terminal()
+    for line in ("first", "second", "third"):
+        terminal.say(line)
+    assert stream.getvalue() == "first\n" and terminal.stop == 0
+
+
+def test_a_pipe_without_a_reader_ends_the_run_in_good_order(monkeypatch, tmp_path):
+    monkeypatch.setattr(recorder.sys, "stdout", Closed(1, errno.EPIPE))
+    arguments = [*SETTINGS, "--no-tensorboard", "--runs-folder", tmp_path, "--name", "run"]
+    assert program(monkeypatch, *arguments) == 128 + signal.SIGPIPE
+    assert checkpoint.generations(tmp_path / "run" / run_folder.CHECKPOINTS) == [1]
+
+
+def test_other_faults_of_a_terminal_are_not_hidden(monkeypatch):
+    monkeypatch.setattr(recorder.sys, "stdout", Closed(0, errno.EBADF))
+    with pytest.raises(OSError, match="Bad file"):
+        Terminal().say("line")
+
+
+def test_a_terminal_that_hangs_up_saves_and_the_resumed_run_is_the_same(monkeypatch, tmp_path, capfd):
+    quiet = "--no-tensorboard"
+    assert program(monkeypatch, *SETTINGS, quiet, "--runs-folder", tmp_path, "--name", "whole") == 0
+    write = Recorder.__call__
+
+    def hang_up(self, row):
+        write(self, row)
+        if row.epoch == 2:
+            os.kill(os.getpid(), signal.SIGHUP)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "__call__", hang_up)
+        assert program(patch, *SETTINGS, quiet, "--runs-folder", tmp_path, "--name", "run") == 128 + signal.SIGHUP
+    assert checkpoint.generations(tmp_path / "run" / run_folder.CHECKPOINTS)[0] == 2
+    assert program(monkeypatch, "--resume", tmp_path / "run", *RESUME, quiet) == 0
+    assert learned(tmp_path / "run") == learned(tmp_path / "whole")
+
+
+def test_under_nohup_a_terminal_that_hangs_up_is_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with session._Signals() as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signals.received == 0
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("text", ["a\nb", "\x1b[2J", "\udcff", "\u202e", "\r"])
+def test_one_line_is_one_line(text):
+    shown = one_line(text)
+    assert shown.isprintable() and shown.encode()
+
+
+def test_errors_can_be_written_to_any_terminal(monkeypatch):
+    error = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stderr", error)
+    with pytest.raises(SystemExit), one_line_errors():
+        raise UserError("expected σ → \udcff")
+    error.flush()
+    assert error.buffer.getvalue() == b"error: expected \\u03c3 \\u2192 \\udcff\n"
+
+
+def test_a_config_of_hundreds_of_digits_is_one_line():
+    for name in ("epochs", "seed", "learning_rate", "gamma", "max_episode_steps"):
+        for number in (10**400, -(10**400), 2**63):
+            with pytest.raises(UserError, match=name) as error:
+                PPOConfig().replace(**{name: number})
+            assert len(str(error.value)) < 200
+
+
+def test_a_table_of_a_run_is_flushed_at_its_end(monkeypatch, tmp_path):
+    flushed = []
+    monkeypatch.setattr(files, "flush_file", flushed.append)
+    with Recorder(tmp_path, [], PPOResult, 1, RunOptions(tensorboard=False, figure=False)):
+        pass
+    assert tmp_path / run_folder.RESULTS in flushed
