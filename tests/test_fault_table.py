@@ -244,10 +244,10 @@ def watched(tmp_path):
     outside.mkdir()
     inside.mkdir()
     (outside / "secret").write_text("secret")
-    return guard.Guard(outside, [inside]), outside, inside
+    return guard.Guard(outside, [inside], tmp_path.parent), outside, inside
 
 
-def test_a_guard_hears_what_reaches_outside(watched):
+def test_a_guard_hears_what_reaches_outside(watched, tmp_path):
     guarded, outside, inside = watched
     (inside / "link").symlink_to(outside / "secret")
     (inside / "folder").symlink_to(outside)
@@ -257,6 +257,7 @@ def test_a_guard_hears_what_reaches_outside(watched):
         lambda: (inside / "folder" / "new").write_text("x"),
         lambda: (outside / "new").unlink(),
         lambda: (inside / "folder" / "made").mkdir(),
+        lambda: (outside.parent / "beside").write_text("x"),
     )
     for deed in deeds:
         with guarded.watching() as violations:
@@ -265,6 +266,8 @@ def test_a_guard_hears_what_reaches_outside(watched):
     with guarded.watching() as violations:
         (inside / "own").write_text("x")
         (inside / "own").unlink()
+        (tmp_path.parent / "temporary").write_text("x")
+        (tmp_path.parent / "temporary").unlink()
     assert not violations
 
 

@@ -33,11 +33,14 @@ class Guard:
     Args:
         outside: what a hostile folder's links point to; may be neither changed nor read.
         allowed: folders that may be written to.
+        temporary: one more, but for the folder that `outside` is in.
     """
 
-    def __init__(self, outside: Path, allowed: list[Path]) -> None:
+    def __init__(self, outside: Path, allowed: list[Path], temporary: Path | None = None) -> None:
         self._outside = os.path.realpath(outside)
-        self._allowed = tuple(os.path.realpath(path) + os.sep for path in allowed)
+        self._work = os.path.dirname(self._outside) + os.sep
+        self._allowed = (*(os.path.realpath(path) + os.sep for path in allowed), "/dev/", "/proc/self/")
+        self._temporary = () if temporary is None else (os.path.realpath(temporary) + os.sep,)
         self._armed = False
         self.violations: list[str] = []
         sys.addaudithook(self._hear)
@@ -70,8 +73,9 @@ class Guard:
             self.violations.append(f"{event} {arguments[0]}")
 
     def _changes(self, event: str, path: str) -> None:
-        if not (path + os.sep).startswith((*self._allowed, "/dev/", "/proc/self/")):
-            self.violations.append(f"{event} {path}")
+        path += os.sep
+        if not (path.startswith(self._allowed) or (path.startswith(self._temporary) and self._work not in path)):
+            self.violations.append(f"{event} {path[:-1]}")
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[list[str]]:

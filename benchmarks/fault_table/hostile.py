@@ -59,7 +59,7 @@ class Yard:
         if fault:
             raise RuntimeError(f"the run that hostile ones are made of failed: {fault}")
         temporary = Path(os.environ.get("TMPDIR", "/tmp"))
-        self.guard = guards.Guard(self.outside, [self.runs, self.out, temporary])
+        self.guard = guards.Guard(self.outside, [self.runs, self.out], temporary)
         guards.limit_memory()
 
     def copy(self, name: str) -> Path:
