@@ -10,13 +10,13 @@ from PIL import GifImagePlugin, Image, ImageChops
 
 from common import run_folder
 from common.behaviour import NormalBehaviour
-from common.env_groups import describe
 from common.environment import Environment
 from common.errors import UserError
 from common.evaluation import EVALUATION_SEED
 from common.files import replacing
 from common.playing import ROWS, empty_observations
 from common.spaces import ActionMap
+from common.user_code import explain
 
 STEP_BOUND = 2_000  # steps of a film where the environment has no limit
 GIF_FRAMES_PER_SECOND = 30
@@ -59,7 +59,7 @@ class Take:
         except UserError:
             raise
         except Exception as error:  # somebody else's code: whatever it raises is a fault of the environment
-            raise UserError(f"{self._environment.id} failed while it was filmed ({describe(error)})") from error
+            raise UserError(f"{self._environment.id} failed while it was filmed ({explain(error)})") from error
 
     def _frames(self, env: object) -> Iterator[np.ndarray]:
         rows = ROWS if getattr(self._behaviour, "is_plain", False) else 1  # as the evaluation plays it

@@ -14,10 +14,11 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from common import worker_processes
-from common.env_groups import cannot_start, describe
+from common.env_groups import cannot_start
 from common.environment import Environment
 from common.errors import UserError
 from common.spaces import ActionMap, is_image
+from common.user_code import explain
 
 STEP_BOUND = 10_000  # steps of an episode where the environment has no limit
 ROWS = 8  # episodes that are played side by side, always as a batch of so many
@@ -60,11 +61,8 @@ class _Player:
     action_map: ActionMap
     jobs: tuple[Job, ...]
     restarts: int
-    registered: tuple[gymnasium.envs.registration.EnvSpec, ...]
 
     def __call__(self, batch: _Batch) -> list[Episode]:
-        for spec in self.registered:
-            gymnasium.registry.setdefault(spec.id, spec)
         job = self.jobs[batch.job]
         seeds = range(job.seed + batch.first, job.seed + batch.first + batch.count)
         rows = ROWS if getattr(self.behaviour, "is_plain", False) else None
@@ -94,7 +92,7 @@ def play_all(
         for size in [ROWS if plain else job.episodes]
         for first in range(0, job.episodes, size)
     ]
-    player = _Player(behaviour, action_map, tuple(jobs), restarts, _registered(jobs))
+    player = _Player(behaviour, action_map, tuple(jobs), restarts)
     if workers is None:
         workers = worker_processes.cores() if len(batches) >= WORTHWHILE else 1
     played = _play_batches(player, batches, workers if plain else 1)
@@ -109,16 +107,6 @@ def _play_batches(player: _Player, batches: list[_Batch], workers: int) -> list[
         with contextlib.suppress(worker_processes.CannotStartError):
             return worker_processes.run_in_workers(player, batches, workers, player.restarts)
     return [player(batch) for batch in batches]
-
-
-def _registered(jobs: Sequence[Job]) -> tuple[gymnasium.envs.registration.EnvSpec, ...]:
-    """What this process knows under the environments' names: a program may have registered some of its own."""
-    names = {job.environment.id.rpartition(":")[2].rpartition("-v")[0] or job.environment.id for job in jobs}
-    return tuple(
-        spec
-        for id, spec in gymnasium.registry.items()
-        if (id.rpartition("-v")[0] or id) in names and not str(spec.entry_point).startswith("gymnasium.")
-    )
 
 
 def empty_observations(environment: Environment, rows: int) -> np.ndarray:
@@ -213,7 +201,7 @@ class _Table:
             if episode.failures <= self._restarts:
                 self._begin(i)
             else:
-                self._end(episode, fault=str(error) if isinstance(error, _NotFiniteNumberError) else describe(error))
+                self._end(episode, fault=str(error) if isinstance(error, _NotFiniteNumberError) else explain(error))
             return
         episode.score += float(reward)
         episode.steps += 1
