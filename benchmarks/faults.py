@@ -23,7 +23,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import common.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
 from fault_table import record as records
 from fault_table.rows import ROWS
 from fault_table.tally import Tally

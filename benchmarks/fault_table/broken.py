@@ -53,15 +53,17 @@ def _other_config() -> None:
     replace("common.run_folder", "read_config", other)
 
 
-def _old_scores() -> None:
-    def keep(real: Callable) -> Callable:
-        def write(path: object, content: object) -> None:
-            if path.name != "evaluation.json" or not path.exists():
-                real(path, content)
+def _done_for_any_number() -> None:
+    import json
 
-        return write
+    def ignoring(real: Callable) -> Callable:
+        def is_done(folder: object, stage: str, epochs: int) -> bool:
+            file = folder / "finished.json"
+            return file.exists() and real(folder, stage, json.loads(file.read_text())["epochs"])
 
-    replace("common.run_folder", "write_json", keep)
+        return is_done
+
+    replace("common.finished", "is_done", ignoring)
 
 
 def _no_fsync() -> None:
@@ -146,7 +148,8 @@ WAYS: dict[str, Callable[[], None]] = {
     "no checksum": _no_checksum,
     "settings not restored": _other_config,
     "generators not restored": _does_nothing("common.checkpoint", "load_generator"),
-    "the shorter run's scores kept": _old_scores,
+    "done for one number of epochs, done for all": _done_for_any_number,
+    "the shorter run's files left in place": _does_nothing("common.finished", "set_aside"),
     "fsync removed": _no_fsync,
     "folders not flushed": _no_folder_fsync,
     "deaf to SIGHUP": _deaf,

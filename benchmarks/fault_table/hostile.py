@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import common.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
 import numpy as np
 import tensorflow as tf
 

@@ -99,7 +99,7 @@ def _kill_one_run(job: Job, kills: int, folder: Path, tally: Tally, rng: random.
             if killed_in(child, phase, job.profile, rng):
                 fallen.append(child.announced.phase)
             faults += progress_faults(child, before, newest(folder))
-            faults += ended_faults(child)
+            faults += ended_faults(child) + passing_faults(job, folder)
             if left := child.left_behind():
                 faults.append(f"{len(left)} of its processes live on")
             done = child.process.returncode >= 0
@@ -111,8 +111,11 @@ def _kill_one_run(job: Job, kills: int, folder: Path, tally: Tally, rng: random.
             child.finish()
             faults += progress_faults(child, before, newest(folder)) + ended_faults(child)
     faults += outcome_faults(folder, job.whole)
+    note = f"{job.program} killed while {', '.join(fallen)}: {'; '.join(faults)}"
     for phase in fallen:
-        tally.count(not faults, f"{job.program} killed while {', '.join(fallen)}: {'; '.join(faults)}", phase)
+        tally.count(not faults, note, phase)
+    if faults and not fallen:  # it went wrong by itself
+        tally.count(False, note)
 
 
 def killed_in(child: programs.Child, phase: str, profile: dict[str, tuple[int, float]], rng: random.Random) -> bool:
@@ -142,6 +145,19 @@ def progress_faults(child: programs.Child, before: int, after: int) -> list[str]
     if after < max(before, due):
         faults.append(f"its newest checkpoint is {after}, that of epoch {max(before, due)} was written")
     return faults
+
+
+def passing_faults(job: Job, folder: Path) -> list[str]:
+    """Files of a shorter run that pass for those of the longer one that it has become."""
+    if job.original is None or newest(folder) <= programs.EPOCHS:
+        return []
+    names = (run_folder.BEST_AGENT, run_folder.EVALUATION, run_folder.VIDEO)
+    same = [name for name in names if (folder / name).exists() and _same_file(folder / name, job.original / name)]
+    return [f"{name} of the shorter run passes for the longer one's" for name in same]
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    return one.read_bytes() == other.read_bytes()
 
 
 def ended_faults(child: programs.Child) -> list[str]:

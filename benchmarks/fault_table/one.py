@@ -12,7 +12,6 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent), str(HERE.parent)]
 
-import common.quiet_start  # noqa: E402, F401  isort: skip  (before anything else imports TensorFlow)
 from fault_table.rows import ROWS  # noqa: E402
 
 
@@ -26,7 +25,7 @@ def end_with(parent: int) -> None:
 def main() -> None:
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     name, tries, work, *broken = sys.argv[1:]
-    tally = ROWS[name].run(int(tries), Path(work), *broken)
+    tally = ROWS[name].function()(int(tries), Path(work), *broken)
     (Path(work) / "tally.json").write_text(json.dumps(dataclasses.asdict(tally)))
 
 

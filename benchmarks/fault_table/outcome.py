@@ -54,8 +54,8 @@ def without_times(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def lasting(state: checkpoint.State) -> checkpoint.State:
-    """A checkpoint's state without what depends on the time of day."""
-    times = {f"results/{name}" for name in TIMING_COLUMNS}
+    """A checkpoint's state without what depends on the time of day: config.json's copy has the start in it."""
+    times = {checkpoint.SETTINGS, *(f"results/{name}" for name in TIMING_COLUMNS)}
     return {name: np.asarray(array) for name, array in state.items() if name not in times}
 
 

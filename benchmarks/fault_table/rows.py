@@ -1,11 +1,10 @@
 """The rows of the table and their negative controls."""
 
 import functools
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from fault_table import damage, disks, hostile, kills, notebooks, power, processes, settings, signals
 from fault_table.tally import Tally
 
 
@@ -14,50 +13,57 @@ class Row:
     """Something that is done many times.
 
     Attributes:
-        run: how often, a folder to work in and perhaps names of `broken.WAYS` → what came of it.
+        where: module and function of this package, which is called with the number of tries, a folder to work in and
+            perhaps names of `broken.WAYS`.
         setting: of `Arguments`, that says how often.
         controls: name of a way to break the program → how often.
+        program: of `programs.PROGRAMS`, where the function does it to any of them.
     """
 
-    run: Callable[..., Tally]
+    where: str
     setting: str
     controls: dict[str, int] = field(default_factory=dict)
+    program: str = ""
 
-
-def _kills(program: str) -> Callable[[int, Path, str], Tally]:
-    return functools.partial(kills.kills, program)
+    def function(self) -> Callable[..., Tally]:
+        """What does it; what it needs is imported only now."""
+        module, _, name = self.where.partition(".")
+        found = getattr(importlib.import_module(f"fault_table.{module}"), name)
+        return functools.partial(found, self.program) if self.program else found
 
 
 ROWS: dict[str, Row] = {
-    "kill -9 in every phase, PPO": Row(_kills("PPO"), "kills", {
+    "kill -9 in every phase, PPO": Row("kills.kills", "kills", {
         "a save that does nothing": 4, "a loader that always refuses": 4, "a loader that takes the oldest": 6,
         "settings not restored": 4, "generators not restored": 4, "a process left behind": 2,
+    }, "PPO"),
+    "kill -9 in every phase, PPO on EnvPool": Row("kills.kills", "kills", program="PPO on EnvPool"),
+    "kill -9 in every phase, discrete PPO": Row("kills.kills", "kills", program="discrete PPO"),
+    "kill -9 in every phase, TD3": Row("kills.kills", "kills", program="TD3"),
+    "kill -9 in every phase, DDPG": Row("kills.kills", "kills", program="DDPG"),
+    "kill -9 while a complete run is extended": Row("kills.extended", "kills", {
+        "done for one number of epochs, done for all": 2, "the shorter run's files left in place": 8,
     }),
-    "kill -9 in every phase, PPO on EnvPool": Row(_kills("PPO on EnvPool"), "kills"),
-    "kill -9 in every phase, discrete PPO": Row(_kills("discrete PPO"), "kills"),
-    "kill -9 in every phase, TD3": Row(_kills("TD3"), "kills"),
-    "kill -9 in every phase, DDPG": Row(_kills("DDPG"), "kills"),
-    "kill -9 while a complete run is extended": Row(kills.extended, "kills", {"the shorter run's scores kept": 8}),
-    "kill -9 with environments in processes": Row(processes.programs_killed, "kills"),
-    "kill -9 of an environment's process": Row(processes.workers_killed, "worker_kills", {
+    "kill -9 with environments in processes": Row("processes.programs_killed", "kills"),
+    "kill -9 of an environment's process": Row("processes.workers_killed", "worker_kills", {
         "a process left behind": 1,
     }),
-    "notebook cell stopped or its kernel killed": Row(notebooks.notebook_cells, "cells", {
+    "notebook cell stopped or its kernel killed": Row("notebooks.notebook_cells", "cells", {
         "a save that does nothing": 2,
     }),
-    "SIGHUP, SIGTERM and Ctrl-C": Row(signals.hang_ups, "signals", {"deaf to SIGHUP": 1}),
-    "disk full while training": Row(disks.full_disks, "disks", {"faults of the disk not told": 1}),
-    "power cut at a file operation": Row(power.power_cuts, "power_cuts", {
+    "SIGHUP, SIGTERM and Ctrl-C": Row("signals.hang_ups", "signals", {"deaf to SIGHUP": 1}),
+    "disk full while training": Row("disks.full_disks", "disks", {"faults of the disk not told": 1}),
+    "power cut at a file operation": Row("power.power_cuts", "power_cuts", {
         "fsync removed": 1, "folders not flushed": 1,
     }),
-    "crash at a file operation of a save": Row(damage.crashes, "", {"a save that removes the older ones first": 1}),
-    "damaged checkpoints": Row(damage.corruptions, "corruptions", {
+    "crash at a file operation of a save": Row("damage.crashes", "", {"a save that removes the older ones first": 1}),
+    "damaged checkpoints": Row("damage.corruptions", "corruptions", {
         "a loader that always refuses": 100, "a loader that takes the oldest": 100, "no checksum": 100,
     }),
-    "hostile run folder": Row(hostile.folders, "hostile", {"archives unpickled": 40, "links followed": 40}),
-    "link planted in a run folder": Row(hostile.links, "links", {"links followed": 35}),
-    "hostile config.json": Row(hostile.configs, "hostile", {"ranges not checked": 60}),
-    "hostile hyperparameters.json": Row(hostile.hyperparameters, "hostile", {"hyperparameters not checked": 60}),
-    "hostile archive, some unpack to terabytes": Row(hostile.archives, "hostile", {"archives unpickled": 24}),
-    "malformed setting": Row(settings.malformed, "settings", {"ranges not checked": 300}),
+    "hostile run folder": Row("hostile.folders", "hostile", {"archives unpickled": 40, "links followed": 40}),
+    "link planted in a run folder": Row("hostile.links", "links", {"links followed": 35}),
+    "hostile config.json": Row("hostile.configs", "hostile", {"ranges not checked": 60}),
+    "hostile hyperparameters.json": Row("hostile.hyperparameters", "hostile", {"hyperparameters not checked": 60}),
+    "hostile archive, some unpack to terabytes": Row("hostile.archives", "hostile", {"archives unpickled": 24}),
+    "malformed setting": Row("settings.malformed", "settings", {"ranges not checked": 300}),
 }  # fmt: skip
