@@ -58,7 +58,7 @@ def commands() -> list[str]:
 
 def typed(command: str, folder: Path, seconds: float | None) -> tuple[str, str]:
     """How a command ended in a shell in `folder`, and everything it wrote."""
-    with tempfile.TemporaryFile("w+") as screen:
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as screen:
         shell = subprocess.Popen(
             ["bash", "-c", command], cwd=folder, stdout=screen, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
             start_new_session=True,

@@ -138,7 +138,7 @@ def busy_cores(seconds: float = 0.5) -> float | None:
 
 def _busy_ticks() -> int:
     """Of all cores since the system started: user, nice, system, irq, softirq, steal."""
-    ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    ticks = [int(word) for word in Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0].split()[1:9]]
     return sum(ticks[:3]) + sum(ticks[5:])
 
 
@@ -207,7 +207,7 @@ def table(settings: tuple[Setting, ...], runs: dict[Job, list[dict]]) -> str:
 def machine() -> dict[str, object]:
     """When and on what this runs."""
     information = Path("/proc/cpuinfo")
-    lines = information.read_text().splitlines() if information.exists() else []
+    lines = information.read_text(encoding="utf-8").splitlines() if information.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

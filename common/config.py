@@ -4,6 +4,8 @@ import dataclasses
 import functools
 import json
 import math
+import os
+import re
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
@@ -318,9 +320,26 @@ class RunOptions:
             raise UserError("evaluate_every needs episodes: set --evaluation-episodes to 1 or more")
         if self.resume is not None and self.name is not None:
             raise UserError("--name and --resume exclude each other: a resumed run keeps its folder")
-        if self.name is not None and (not self.name or self.name in (".", "..") or set(self.name) & set("/\\\0")):
+        if self.name is not None and not is_folder_name(self.name, windows=os.name == "nt"):
             raise UserError(f"name {self.name!r} is no folder name: use letters, digits, '-', '_' and '.'")
 
+
+def is_folder_name(name: str, windows: bool) -> bool:
+    """Whether a folder can have this name and be found by it again."""
+    if not name or name in (".", "..") or set(name) & set("/\\\0"):
+        return False
+    if not windows:
+        return True
+    # A colon would begin a stream of a file, dots and spaces at the end are dropped, CON, NUL and others are devices.
+    return (
+        not set(name) & set('<>:"|?*')
+        and min(name) >= " "
+        and name[-1] not in ". "
+        and not _WINDOWS_DEVICE.fullmatch(name.split(".")[0].rstrip())
+    )
+
+
+_WINDOWS_DEVICE = re.compile(r"(?i)con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]")
 
 _EXAMPLE = '{"gravity": 3.7}'
 _RANGES: dict[str, tuple[float, float, str]] = {

@@ -11,7 +11,8 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from common.errors import UserError
@@ -20,6 +21,7 @@ UNFINISHED = ".unfinished"  # in the name of a file until it is whole
 _LEFT_OVER = re.compile(rf"\..+-[0-9a-f]{{8}}{re.escape(UNFINISHED)}(\.\w+)?")
 _BINARY = getattr(os, "O_BINARY", 0)
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY  # O_EXCL follows no link
+_PAUSES = (0.01, 0.03, 0.1, 0.3, 1.0) if os.name == "nt" else ()  # seconds; virus scanners read every new file
 LARGEST_JSON = 4 * 2**20  # bytes
 DEEPEST_JSON = 100  # lists within lists
 _NO_FOLDER_FLUSH = (
@@ -53,12 +55,22 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield unfinished
         flush_file(unfinished)
-        os.replace(unfinished, path)
+        patiently(os.replace, unfinished, path)
     except BaseException:
         with contextlib.suppress(OSError):
             unfinished.unlink()
         raise
     flush_folder(path.parent)
+
+
+def patiently(move: Callable[[Path, Path], None], source: Path, target: Path) -> None:
+    """`os.replace` or `os.rename`; Windows refuses it while another program reads the file, so there it is retried."""
+    for seconds in _PAUSES:
+        try:
+            return move(source, target)
+        except PermissionError:
+            time.sleep(seconds)
+    move(source, target)
 
 
 def replace_file(path: Path, content: bytes) -> None:

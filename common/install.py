@@ -59,7 +59,7 @@ def install_missing(envpool: bool = False, run: Callable = subprocess.run) -> No
 
 def read_requirements(path: Path) -> list[Requirement]:
     """The packages that a requirements file names itself; comments and other files it includes are left out."""
-    lines = (line.split("#")[0].strip() for line in path.read_text().splitlines())
+    lines = (line.split("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines())
     return [Requirement(line) for line in lines if line and not line.startswith("-")]
 
 

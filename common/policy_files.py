@@ -112,7 +112,8 @@ def read_litert(file: Path) -> Policy:
     """The policy of a LiteRT file, as whoever gets it would load it."""
     with held_back_errors(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the interpreter will move to a package of its own
-        interpreter = tf.lite.Interpreter(model_path=str(file))
+        # Not `model_path`: the file would stay mapped, and Windows renames no mapped file.
+        interpreter = tf.lite.Interpreter(model_content=file.read_bytes())
         interpreter.allocate_tensors()
         run = interpreter.get_signature_runner()
     return lambda observations: run(observations=observations)["actions"]

@@ -49,6 +49,7 @@ def resident_megabytes() -> Callable[[], float]:
 
     def measure() -> float:
         gc.collect()
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+        pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
     return measure

@@ -386,7 +386,7 @@ def test_a_run_leaves_its_traces(walker):
     assert written["config"]["env"] == "BipedalWalker-v3" and written["config"]["max_episode_steps"] == 30
     assert written["versions"]["tensorflow"][0].isdigit()
     assert run_folder.read_config(folder)[1].steps_per_epoch == 64
-    with open(folder / "results.csv", newline="") as file:
+    with open(folder / "results.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["epoch"] for row in rows] == ["1", "2"]
     assert list(rows[0]) == columns_of(PPOResult)

@@ -366,7 +366,8 @@ def module(tmp_path, monkeypatch):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(
             f"open({str(made)!r}, 'w')\nimport gymnasium\n"
-            "gymnasium.register('Theirs-v0', 'gymnasium.envs.classic_control:PendulumEnv', max_episode_steps=9)\n"
+            "gymnasium.register('Theirs-v0', 'gymnasium.envs.classic_control:PendulumEnv', max_episode_steps=9)\n",
+            encoding="utf-8",
         )
         config = {"preset": "pendulum", "config": vars(CONFIG) | {"env": env, "hidden_sizes": [4]}}
         (run / run_folder.CONFIG).write_text(json.dumps(config))

@@ -116,7 +116,7 @@ def test_a_requirement_for_another_system_is_none():
 
 def pip(code, commands):
     def run(command, **_):
-        constraints = Path(command[command.index("--constraint") + 1]).read_text()
+        constraints = Path(command[command.index("--constraint") + 1]).read_text(encoding="utf-8")
         commands.append((command[command.index("--constraint") + 2 :], constraints))
         return subprocess.CompletedProcess(command, code, "", "no such package")
 

@@ -83,7 +83,7 @@ def test_killed_at_any_moment_and_resumed_until_done(monkeypatch, tmp_path, whol
     process.kill()
     process.wait()
     assert not (folder / run_folder.EVALUATION).exists()
-    with open(folder / run_folder.RESULTS, "a") as file:
+    with open(folder / run_folder.RESULTS, "a", encoding="utf-8") as file:
         file.write("3,torn ro")  # a row the kill cut short
     assert program(monkeypatch, "--resume", folder, *QUIET) in (0, 2)  # 2: it was done before the kill
     assert same(learned(folder), whole)

@@ -47,7 +47,7 @@ SCHEDULE = dict(
 
 def without_timing(folder):
     """results.csv without the columns that differ from run to run."""
-    with open(folder / run_folder.RESULTS, newline="") as file:
+    with open(folder / run_folder.RESULTS, encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     return [{k: v for k, v in row.items() if k not in TIMING_COLUMNS} for row in rows]
 

@@ -112,7 +112,7 @@ def peak_memory() -> int:
 
 def limit_memory() -> None:
     """Of this process, from now on."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
     limit = pages * os.sysconf("SC_PAGE_SIZE") + ADDRESS_SPACE
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
 

@@ -53,7 +53,7 @@ def _kill_a_worker(child: programs.Child, rng: random.Random) -> bool:
 
 def _parent(number: int) -> int:
     with contextlib.suppress(OSError):
-        return int(Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1])
+        return int(Path(f"/proc/{number}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
     return 0
 
 

@@ -96,8 +96,8 @@ class Child:
         self._pipe = work / f"pipe-{self.mark}"
         os.mkfifo(self._pipe)
         self._reader, self._rest = os.open(self._pipe, os.O_RDONLY | os.O_NONBLOCK), b""
-        self._stdout = open(work / f"out-{self.mark}", "w+")  # noqa: SIM115  closed by __exit__
-        self._stderr = open(work / f"err-{self.mark}", "w+")  # noqa: SIM115
+        self._stdout = open(work / f"out-{self.mark}", "w+", encoding="utf-8")  # noqa: SIM115  closed by __exit__
+        self._stderr = open(work / f"err-{self.mark}", "w+", encoding="utf-8")  # noqa: SIM115
         tracing = {} if trace is None else {"FAULT_TRACE": str(trace), "FAULT_TRACED": str(traced)}
         self.environment = {"FAULT_PIPE": str(self._pipe), "FAULT_BROKEN": broken, "FAULT_MARK": self.mark, **tracing}
         self.began = time.monotonic()

@@ -1,0 +1,85 @@
+"""What differs between systems and can be tried on this one: consoles, file names, files that others read."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from common import files
+from common.config import is_folder_name
+
+ROOT = Path(__file__).resolve().parent.parent
+CONSOLES = {
+    "cp1252": {"PYTHONIOENCODING": "cp1252"},
+    "cp437": {"PYTHONIOENCODING": "cp437"},
+    "C locale": {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"},
+}
+PROGRAMS = [
+    ["PPOAgentTrainer.py"],
+    ["-m", "companions.OffPolicyAgentTrainer"],
+    ["evaluate.py"],
+    ["-m", "common.export"],
+    ["-m", "common.plots"],
+]
+SMALL = [
+    "pendulum", "--backend", "gymnasium", "--num-envs", "2", "--epochs", "2", "--steps-per-epoch", "64",
+    "--passes", "1", "--minibatch-size", "64", "--max-episode-steps", "20", "--hidden-sizes", "8",
+    "--evaluation-episodes", "2", "--no-video", "--no-tensorboard",
+]  # fmt: skip
+
+
+def typed(console, *arguments):
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)], cwd=ROOT, capture_output=True, env=os.environ | CONSOLES[console]
+    )
+
+
+@pytest.mark.parametrize("console", CONSOLES)
+@pytest.mark.parametrize("program", PROGRAMS, ids=" ".join)
+def test_help_on_a_console_that_has_not_got_every_letter(console, program):
+    done = typed(console, *program, "--help")
+    assert done.returncode == 0 and not done.stderr
+    assert len(done.stdout.splitlines()) > 5
+
+
+@pytest.mark.parametrize("console", ["cp1252", "C locale"])
+def test_a_run_on_a_console_that_has_not_got_every_letter(console, tmp_path):
+    name = "größe-σ" if console == "cp1252" else "plain"
+    done = typed(console, "PPOAgentTrainer.py", *SMALL, "--runs-folder", tmp_path, "--name", name)
+    assert done.returncode == 0, done.stderr
+    assert b"\n    2 " in done.stdout.replace(b"\r\n", b"\n")
+    table = (tmp_path / name / "results.csv").read_bytes()
+    assert table.count(b"\n") == 3 and b"\r" not in table
+
+
+def test_on_windows_more_names_are_no_names_of_folders():
+    devices = ["CON", "nul.txt", "COM1", "lpt9.a.b"]
+    for name in ["a:b", "a?", "a*", "<a>", "a|b", 'a"', "a\tb", "end.", "end ", *devices]:
+        assert is_folder_name(name, windows=False)
+        assert not is_folder_name(name, windows=True)
+    for name in ["run-1", "größe-σ", "con-1", "a.b", "console", "com10"]:
+        assert is_folder_name(name, windows=False) and is_folder_name(name, windows=True)
+    for name in ["", ".", "..", "a/b", "a\\b", "a\0b"]:
+        assert not is_folder_name(name, windows=False) and not is_folder_name(name, windows=True)
+
+
+def test_a_file_that_another_program_reads_is_moved_once_it_is_free(tmp_path, monkeypatch):
+    (tmp_path / "a").write_bytes(b"new")
+    (tmp_path / "b").write_bytes(b"old")
+    refusals = []
+
+    def move(source, target):  # as Windows does
+        if len(refusals) < 2:
+            refusals.append(1)
+            raise PermissionError(13, "it is in use")
+        os.replace(source, target)
+
+    monkeypatch.setattr(files, "_PAUSES", (0.0, 0.0, 0.0))
+    files.patiently(move, tmp_path / "a", tmp_path / "b")
+    assert len(refusals) == 2 and (tmp_path / "b").read_bytes() == b"new"
+    monkeypatch.setattr(files, "_PAUSES", (0.0,))
+    refusals.clear()
+    with pytest.raises(PermissionError):
+        files.patiently(move, tmp_path / "b", tmp_path / "a")
