@@ -89,11 +89,15 @@ def main() -> None:
         is_best = arguments.weights == "best"
         if arguments.episodes:
             found = scores(arguments, agent, environments, restarts)
-            if is_best and arguments.output is None:
+            if arguments.output is not None:
+                write_json(arguments.output, found)
+            elif is_best:
                 finished.note_evaluation(arguments.run, config.epochs, found)
             else:
-                write_json(arguments.output or arguments.run / run_folder.EVALUATION, found)
+                finished.forget(arguments.run, finished.EVALUATE)
+                write_json(arguments.run / run_folder.EVALUATION, found)
         if arguments.video:
+            finished.forget(arguments.run, finished.FILM)
             line, _ = film.film_into(
                 arguments.run, agent.behaviour(), agent.action_map, environments[0], arguments.gif, arguments.seed,
                 restarts,

@@ -160,6 +160,26 @@ def _write_mp4(film: Iterable[np.ndarray], fps: float, path: Path, ffmpeg: list[
     with contextlib.closing(imageio.get_writer(path, fps=fps, macro_block_size=2, output_params=ffmpeg)) as writer:
         for frame in film:
             writer.append_data(frame)
+    _check_whole(path)
+
+
+def _check_whole(film: Path) -> None:
+    """Raises OSError for an MP4 that breaks off: ffmpeg ends without a word where its disk is full.
+
+    An MP4 is a row of boxes, each with its size and its kind; the one with the table of frames is written last.
+    """
+    kinds, place, size = set(), 0, film.stat().st_size
+    with open(film, "rb") as file:
+        while place < size:
+            file.seek(place)
+            header = file.read(16)
+            length, kind = int.from_bytes(header[:4]), header[4:8]
+            if length == 1:  # of a box above 4 GB
+                length = int.from_bytes(header[8:])
+            kinds.add(kind)
+            place += max(8, length)
+    if place != size or b"moov" not in kinds:
+        raise OSError(f"{film} breaks off")
 
 
 def _write_gif(film: Iterable[np.ndarray], duration: float, path: Path) -> None:

@@ -48,6 +48,13 @@ def note_evaluation(folder: Path, epochs: int, summaries: dict[str, dict[str, ob
         note(folder, EVALUATE, epochs, run_folder.EVALUATION)
 
 
+def forget(folder: Path, stage: str) -> None:
+    """A stage's file is about to be replaced by that of another agent than the best."""
+    recorded, done = _read(folder)
+    if stage in done:
+        files.write_json(folder / FILE, {"epochs": recorded, "stages": {s: f for s, f in done.items() if s != stage}})
+
+
 def note_film(folder: Path, epochs: int) -> None:
     """That the best agent was filmed, or cannot be, if its training is done."""
     films = [folder / name for name in (run_folder.VIDEO, "video.gif") if (folder / name).is_file()]

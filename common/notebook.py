@@ -9,7 +9,7 @@ import itertools
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -281,22 +281,28 @@ def show_changes(run: Path, changed: str) -> None:
 
 
 @_one_line()
-def score(*runs: Path | None, episodes: int = 100, environment: str | None = None) -> None:
+def score(
+    *runs: Path | None,
+    episodes: int = 100,
+    environment: str | None = None,
+    env_kwargs: Mapping[str, object] | None = None,
+) -> None:
     """A table of whole unshaped episodes: of the untrained agent, then of each run's best one.
 
     Each run's scores are also written to its evaluation.json.
 
     Args:
         environment: the runs' environment, named again: only needed where a module is imported for it.
+        env_kwargs: its arguments, named again: only needed where there are texts among them.
     """
     _trained(runs)
     shown = put({"text/plain": f"untrained: playing {episodes} episodes twice ..."})
-    _, config = run_folder.read_config(runs[0], environment)
+    _, config = run_folder.read_config(runs[0], environment, env_kwargs)
     found = look_up(config.env, config.max_episode_steps, config.env_kwargs)
     rows = {"untrained": _evaluate(new_agent(config, found), config, found, episodes)}
     for run in dict.fromkeys(runs):
         shown.update({"text/plain": f"{run.name}: playing {episodes} episodes twice ..."}, raw=True)
-        agent, config, found = load_agent(run, "best", env=environment)
+        agent, config, found = load_agent(run, "best", env=environment, env_kwargs=env_kwargs)
         rows[run.name] = _evaluate(agent, config, found, episodes)
         finished.note_evaluation(run, config.epochs, rows[run.name])
     shown.update(notebook_display.table(rows), raw=True)
@@ -314,15 +320,16 @@ def _evaluate(
 
 
 @_one_line()
-def watch(run: Path | None, environment: str | None = None) -> None:
+def watch(run: Path | None, environment: str | None = None, env_kwargs: Mapping[str, object] | None = None) -> None:
     """The same episode by the untrained agent and by a run's best one, side by side, if the environment draws it.
 
     Args:
         environment: the run's, named again: only needed where a module is imported for it.
+        env_kwargs: its arguments, named again: only needed where there are texts among them.
     """
     _trained((run,))
     shown = put({"text/plain": "filming ..."})
-    trained, config, found = load_agent(run, "best", env=environment)
+    trained, config, found = load_agent(run, "best", env=environment, env_kwargs=env_kwargs)
     films = {}
     for caption, agent in (("untrained", new_agent(config, found)), ("trained", trained)):
         try:

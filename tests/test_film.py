@@ -127,6 +127,37 @@ class Broken:
             raise self._error
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
+def test_a_film_that_breaks_off_is_not_taken_for_one(tmp_path, share):
+    path = save_video(some_frames(), 20, tmp_path / "video.mp4")
+    film._check_whole(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(OSError, match="breaks off"):
+        film._check_whole(path)
+
+
+def test_ffmpeg_that_ends_without_a_word_leaves_no_half_film(tmp_path, monkeypatch):
+    real = imageio.get_writer
+
+    class Cut:
+        """Its disk is full once all frames are written."""
+
+        def __init__(self, path, **options):
+            self._path, self._writer = path, real(path, **options)
+
+        def __enter__(self):
+            return self._writer
+
+        def __exit__(self, *_):
+            self._writer.close()
+            self._path.write_bytes(self._path.read_bytes()[:-100])
+
+    monkeypatch.setattr(imageio, "get_writer", Cut)
+    assert save_video(some_frames(), 20, tmp_path / "video.mp4").suffix == ".gif"
+    assert [path.name for path in tmp_path.iterdir()] == ["video.gif"]
+
+
 @pytest.mark.parametrize("fails", ["at once", "half-way"])
 def test_a_gif_is_written_where_ffmpeg_fails(tmp_path, monkeypatch, fails):
     def get_writer(path, **_):

@@ -131,6 +131,13 @@ def test_a_longer_run_does_not_take_over_what_the_shorter_one_ended_with(monkeyp
     assert program(monkeypatch, "--resume", run, *TAIL) == 2
 
 
+def test_scores_and_film_of_another_agent_do_not_pass_for_the_best_ones(monkeypatch, run):
+    assert call(monkeypatch, evaluate, run, "--episodes", 1, "--weights", "last") == 0
+    assert finished.missing(run, 2, RunOptions()) == [finished.EVALUATE, finished.FILM]
+    assert call(monkeypatch, evaluate, run, "--episodes", 1) == 0
+    assert finished.missing(run, 2, RunOptions()) == []
+
+
 def test_a_run_that_is_extended_again_before_it_wrote_a_checkpoint(monkeypatch, run):
     shorter = contents(run)
     with monkeypatch.context() as patch:
