@@ -28,7 +28,7 @@ SETTINGS = (  # noqa: SIM905  (as it is typed)
     "pendulum --backend gymnasium --epochs 3 --num-envs 2 --steps-per-epoch 64 --minibatch-size 64 --passes 1 "
     "--hidden-sizes 4 --evaluation-episodes 0 --no-video --no-figure --checkpoint-every 1"
 ).split()
-RESUME = SETTINGS[-5:]
+RESUME = SETTINGS[-6:]
 pytestmark = pytest.mark.usefixtures("eager")
 
 
@@ -136,15 +136,15 @@ def test_a_full_tensorboard_does_not_stop_the_run(monkeypatch, tmp_path, capfd):
 import resource, signal, sys
 sys.path.insert(0, ".")
 import PPOAgentTrainer
-from common import checkpoint, recorder
+from common import board, checkpoint
 
-class Board(recorder.Board):
+class Board(board.Board):
     def __init__(self, *arguments):
         super().__init__(*arguments)
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
 
-recorder.Board = Board
+board.Board = Board
 checkpoint.save = lambda *_: None  # larger than the limit
 sys.argv = ["PPOAgentTrainer.py", *{SETTINGS!r}, "--epochs", "40", "--runs-folder", {str(tmp_path)!r}, "--name", "run"]
 PPOAgentTrainer.main()

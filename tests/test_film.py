@@ -146,10 +146,16 @@ def test_ffmpeg_that_ends_without_a_word_leaves_no_half_film(tmp_path, monkeypat
         def __init__(self, path, **options):
             self._path, self._writer = path, real(path, **options)
 
+        def __getattr__(self, name):
+            return getattr(self._writer, name)
+
         def __enter__(self):
             return self._writer
 
         def __exit__(self, *_):
+            self.close()
+
+        def close(self):
             self._writer.close()
             self._path.write_bytes(self._path.read_bytes()[:-100])
 
