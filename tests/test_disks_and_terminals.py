@@ -212,7 +212,7 @@ def test_too_little_memory_is_one_line(monkeypatch, tmp_path, capsys):
     assert error.count("\n") == 1 and "not enough memory" in error and "try again" in error
     assert checkpoint.generations(tmp_path / "run" / run_folder.CHECKPOINTS)[0] == 3
     with pytest.raises(SystemExit) as stop, one_line_errors():
-        np.empty(2**60, np.float64)
+        np.empty(2**58, np.uint8)
     assert stop.value.code == 2 and "not enough memory" in capsys.readouterr().err
 
 
