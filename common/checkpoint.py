@@ -42,7 +42,7 @@ def save(folder: Path, generation: int, state: Mapping[str, np.ndarray], keep: i
     content = arrays_file.packed(state)
     final, unfinished = folder / f"{generation:08d}", folder / f"{UNFINISHED}{generation:08d}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        files.make_folder(folder)
         files.check_plain(folder)
         remove_unfinished(folder)
         unfinished.mkdir()

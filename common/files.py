@@ -49,7 +49,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
     Makes the folder where there is none. If the block raises, `path` stays as it was and the new file is removed.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     unfinished = path.with_name(f".{path.name}-{secrets.token_hex(4)}{UNFINISHED}{path.suffix}")
     os.close(os.open(unfinished, _NEW, 0o666))
     try:
@@ -90,6 +90,14 @@ def write_new(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         _flush(file.fileno(), _NO_FILE_FLUSH)
+
+
+def make_folder(folder: Path) -> None:
+    """A folder and those above it, where they are not there yet; a power cut does not undo it once this returns."""
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in made:
+        flush_folder(path.parent)
 
 
 def flush_file(path: Path) -> None:

@@ -45,11 +45,12 @@ def create(runs_folder: str, name: str | None, default_name: str) -> Path:
     if name is not None and (base / name).exists():
         raise UserError(f"{base / name} already holds a run: choose another --name or remove that folder")
     try:
-        base.mkdir(parents=True, exist_ok=True)
+        files.make_folder(base)
         for attempt in range(1, 10_000):
             folder = base / (name or (default_name if attempt == 1 else f"{default_name}-{attempt}"))
             try:
                 folder.mkdir()
+                files.flush_folder(base)
                 return folder
             except FileExistsError:
                 if name is not None:

@@ -235,6 +235,27 @@ def test_a_replacement_may_be_empty_or_torn_while_it_is_not_flushed(tmp_path):
     assert (("a", b"old"),) not in left
 
 
+A_RUN = """
+import numpy as np
+from common import checkpoint, files, run_folder
+run = run_folder.create(str(folder / "runs"), "run", "run")
+files.write_json(run / "config.json", {})
+checkpoint.save(run / "checkpoints", 1, {"a": np.zeros(3)}, keep=1)
+"""
+
+
+@pytest.mark.parametrize("survival", power.SURVIVALS)
+def test_a_run_folder_and_its_first_checkpoint_survive_with_the_folders_they_are_in(tmp_path, survival):
+    disk = power.Disk()
+    for step in a_record(tmp_path, A_RUN):
+        disk.play(step)
+    disk.survivor(survival, random.Random(0), disk_trace.contents(tmp_path / "trace.json"), tmp_path / "left")
+    run = tmp_path / "left" / "runs" / "run"
+    assert (run / "config.json").read_bytes() == b"{}\n"
+    generation, state = checkpoint.load_newest(run / "checkpoints", pytest.fail)
+    assert generation == 1 and state["a"].shape == (3,)
+
+
 # -- hostile folders --
 
 
