@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete, Tuple
 
 from common.errors import UserError
 from common.spaces import action_map
-from common.user_code import explain
+from common.user_code import explain, is_users
 
 RESET = "expected the pair (observation, info), info being a dictionary"
 STEP = "expected (observation, reward, terminated, truncated, info)"
@@ -40,7 +40,7 @@ def check_environment(name: str, env: gymnasium.Env) -> None:
     try:
         returned = env.step(action)
     except Exception as error:
-        if "values to unpack" in str(error):  # Gymnasium's wrapper takes the five apart
+        if "unpack" in str(error) and not is_users(error):  # Gymnasium's wrapper takes the five apart
             raise UserError(f"{name}: step returned another number of values: {STEP}") from error
         raise UserError(f"{name}: step failed with the action {action!r} ({explain(error)}): fix its step") from error
     if not isinstance(returned, tuple) or len(returned) != 5 or not isinstance(returned[4], Mapping):

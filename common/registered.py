@@ -106,8 +106,8 @@ def unknown(env_id: str) -> UserError:
     hint = f"did you mean {', '.join(near)}?" if near else "see gymnasium.pprint_registry() for the names"
     if not near and atari.may_be_a_game(env_id):
         hint = f"if it is an Atari game, {atari.INSTALL}"
-    elif not near:
-        hint += "; one of your own is named module:id"
+    else:
+        hint += " (one of your own is named module:id)"
     return UserError(f"unknown environment {env_id!r}: {hint}")
 
 

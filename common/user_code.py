@@ -32,6 +32,11 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
 
 
+def is_users(error: BaseException) -> bool:
+    """Whether the user's own code was running when an error was raised, and not what called it."""
+    return bool(_blamed(error)[1])
+
+
 def own_traceback(error: BaseException) -> str:
     """The part of a traceback that runs through the user's own files, or all of it where no part does."""
     blamed, frames = _blamed(error)
