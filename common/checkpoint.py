@@ -105,7 +105,8 @@ def remove_unfinished(folder: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         for path in folder.iterdir():
             if path.name.startswith(UNFINISHED):
-                shutil.rmtree(path, ignore_errors=True)
+                if not path.is_symlink():  # which `rmtree` would open before it refuses it
+                    shutil.rmtree(path, ignore_errors=True)
                 with contextlib.suppress(OSError):
                     path.unlink()  # where it was no folder
 

@@ -292,6 +292,14 @@ def test_a_guard_hears_what_reaches_outside(watched, tmp_path):
     assert not violations
 
 
+def test_a_link_in_place_of_an_unfinished_checkpoint_is_removed_unopened(watched):
+    guarded, outside, inside = watched
+    (inside / f"{checkpoint.UNFINISHED}00000003").symlink_to(outside)
+    with guarded.watching() as violations:
+        checkpoint.remove_unfinished(inside)
+    assert not violations and not list(inside.iterdir()) and (outside / "secret").exists()
+
+
 def test_a_guard_hears_code_that_is_unpickled(watched, tmp_path):
     import pickle
 
