@@ -60,7 +60,7 @@ class Guard:
             writes = isinstance(arguments[2], int) and arguments[2] & _WRITES
             if writes:
                 self._changes(event, path)
-            elif path.startswith(self._outside + os.sep):
+            elif (path + os.sep).startswith(self._outside + os.sep):
                 self.violations.append(f"read {path}")
         elif event in _CHANGES:
             for i in _CHANGES[event]:

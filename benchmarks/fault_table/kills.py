@@ -94,8 +94,8 @@ def _kill_one_run(job: Job, kills: int, folder: Path, tally: Tally, rng: random.
     faults: list[str] = []
     done = False
     for phase in phases_of(kills, tally.phases, rng):
-        before = newest(folder) if folder.exists() else 0
-        with programs.Child(job.command(folder), folder.parent, job.broken) as child:
+        command, before = job.command(folder), newest(folder)
+        with programs.Child(command, folder.parent, job.broken) as child:
             if killed_in(child, phase, job.profile, rng):
                 fallen.append(child.announced.phase)
             faults += progress_faults(child, before, newest(folder))
@@ -106,11 +106,11 @@ def _kill_one_run(job: Job, kills: int, folder: Path, tally: Tally, rng: random.
         if done or faults:
             break
     if not done and not faults:
-        before = newest(folder)
-        with programs.Child(job.command(folder), folder.parent, job.broken) as child:
+        command, before = job.command(folder), newest(folder)
+        with programs.Child(command, folder.parent, job.broken) as child:
             child.finish()
             faults += progress_faults(child, before, newest(folder)) + ended_faults(child)
-    faults += outcome_faults(folder, job.whole)
+    faults = faults or outcome_faults(folder, job.whole)
     note = f"{job.program} killed while {', '.join(fallen)}: {'; '.join(faults)}"
     for phase in fallen:
         tally.count(not faults, note, phase)
