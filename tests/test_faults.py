@@ -200,7 +200,7 @@ def test_processes_end_with_a_parent_that_is_killed_and_hold_no_lock(tmp_path, e
         time.sleep(0.5)  # so that those that hang do
         parent.kill()
         parent.wait()
-        with open(lock) as file:
+        with open(lock, encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises where another process still holds it
         deadline = time.monotonic() + 5
         while any(map(is_there, processes)) and time.monotonic() < deadline:
@@ -211,7 +211,7 @@ def test_processes_end_with_a_parent_that_is_killed_and_hold_no_lock(tmp_path, e
 def is_there(process: int) -> bool:
     """Whether a process runs; one that ended but was not waited for does not."""
     try:
-        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         pass
     if Path("/proc/self").exists():
@@ -227,7 +227,7 @@ def test_processes_load_no_tensorflow():
     group = ProcessGroup(look_up("Pendulum-v1"), 1)
     group.reset(0)
     maps = Path(f"/proc/{group._envs[0].processes[0].pid}/maps")
-    loaded = maps.read_text() if maps.exists() else ""
+    loaded = maps.read_text(encoding="utf-8") if maps.exists() else ""
     group.close()
     assert "tensorflow" not in loaded
 
