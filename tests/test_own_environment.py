@@ -21,7 +21,8 @@ from common.config import PPOConfig, RunOptions
 from common.env_groups import GymnasiumGroup, ProcessGroup
 from common.environment import look_up
 from common.errors import UserError
-from common.evaluation import evaluate, film
+from common.evaluation import evaluate
+from common.film import Take
 from common.load_agent import load_agent
 from common.off_policy_config import OffPolicyConfig
 from common.vector_env import resolve_backend
@@ -445,7 +446,7 @@ def test_without_pictures_the_film_is_left_out_in_a_line():
 
     def films(make):
         trainer = PPOAgentTrainer(PPO.replace(max_episode_steps=4), make_env=make)
-        return film(trainer.agent.behaviour(), trainer.agent.action_map, trainer.environment)
+        return list(Take(trainer.agent.behaviour(), trainer.agent.action_map, trainer.environment))
 
     for make, words in (
         (NoMetadata, "draws no pictures"),
