@@ -276,8 +276,11 @@ class PPOAgentTrainer:
         advantages = funcs.generalized_advantages(
             rewards, values, terminated, truncated, valid, gamma, config.gae_lambda
         )  # [T, N]
-        targets, discounts = advantages + values[:-1], gamma * ~terminated  # [T, N]
-        if config.value_target == "one_step":
+        learned, discounts = self._normalized(advantages, valid), gamma * ~terminated  # [T, N]
+        targets = advantages + values[:-1]  # [T, N]
+        if config.value_target == "normalized_advantage":
+            targets = learned + values[:-1]  # [T, N]
+        elif config.value_target == "one_step":
             targets = rewards + discounts * values[1:]  # [T, N]
         explained_variance = funcs.explained_variance(values[:-1][valid], targets[valid])
         following = observations[1:].reshape(steps, num_envs, -1)[:, :, :0]  # [T, N, 0]
@@ -294,7 +297,7 @@ class PPOAgentTrainer:
             observations=flat(observations[:-1]),
             actions=flat(trajectory.actions),
             log_probs=flat(log_probs.reshape(steps, num_envs)),
-            advantages=flat(self._normalized(advantages, valid)),
+            advantages=flat(learned),
             value_targets=flat(targets),
             weights=flat(valid),
             heads=flat(heads.reshape(steps, num_envs, -1)),

@@ -196,8 +196,9 @@ class PPOConfig(TrainingConfig):
     """0: one-step advantages, 1: Monte-Carlo ones."""
     truncation_is_terminal: bool = False
     """Quirk of 2021: give a timeout no future value."""
-    value_target: Literal["advantage", "one_step"] = "advantage"
-    """What the critic learns: advantage + old value, or reward + γ · old value of the next state."""
+    value_target: Literal["advantage", "normalized_advantage", "one_step"] = "advantage"
+    """What the critic learns: advantage + old value; the same with advantages as normalize_advantages made them, a
+    quirk of the study's later revision; or reward + γ · old value of the next state."""
     recompute_targets: bool = False
     """Take values, targets and advantages anew before each pass."""
     stop_target_gradient: bool = True
@@ -268,6 +269,11 @@ class PPOConfig(TrainingConfig):
             raise UserError(
                 f"critic_learning_rate {self.critic_learning_rate} has no effect with shared_torso, whose one Adam "
                 "takes learning_rate: leave --critic-learning-rate out, or use --no-shared-torso"
+            )
+        if self.value_target == "normalized_advantage" and self.normalize_advantages not in ("epoch", "running_std"):
+            raise UserError(
+                f"value_target normalized_advantage needs advantages that are normalized before the update, they are "
+                f"{self.normalize_advantages}: add --normalize-advantages running_std or epoch"
             )
         if not self.stop_target_gradient and self.value_target != "one_step":
             raise UserError("stop_target_gradient False needs the target inside the loss: add --value-target one_step")

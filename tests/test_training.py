@@ -4,6 +4,7 @@ import contextlib
 import csv
 import dataclasses
 import functools
+import itertools
 import re
 import typing
 import warnings
@@ -24,6 +25,7 @@ from common.env_wrappers import reward_design
 from common.environment import look_up
 from common.errors import UserError
 from common.hyperparameters import Hyperparameters
+from common.presets import PRESETS
 from common.recorder import Recorder
 from common.records import Timing
 from common.results import TIMING_COLUMNS, PPOResult
@@ -232,6 +234,44 @@ def test_rewards_are_divided_by_the_std_of_all_of_them_and_not_shifted(tiny, eag
         assert result.reward_std == pytest.approx(so_far.std(), rel=1e-3)
         assert (batch.value_targets[counts] < 0).all()
     assert len(so_far) > 100
+
+
+def test_the_later_revision_divides_advantages_by_their_std_in_the_critics_targets_too(tiny, eager):
+    revised, published = PRESETS["bipedal-walker-2021-revised"], PRESETS["bipedal-walker-2021"]
+    switches = ("reward_design", "normalize_advantages", "value_target")
+    assert [getattr(revised, name) for name in switches] == ["fall_penalty", "running_std", "normalized_advantage"]
+    assert revised.replace(**{name: getattr(published, name) for name in switches}) == published
+
+    config = tiny.replace(
+        normalize_advantages="running_std", value_target="normalized_advantage", scale_rewards=False, gamma=0.9,
+        gae_lambda=0.8, normalize_observations=False, learning_rate=0.0, epochs=2, adopt_best=False, passes=1,
+    )  # fmt: skip
+    trainer = PPOAgentTrainer(config)
+    collected, collect = [], trainer.experience.collector.collect
+    trainer.experience.collector.collect = lambda *arguments: collected.append(collect(*arguments)) or collected[-1]
+    with watched(trainer) as seen:
+        trainer.train()
+    so_far = []
+    for trajectory, (batch, *_) in zip(collected, seen):
+        values = np.array(trainer.agent.critic(trajectory.observations.reshape(66, 3))).reshape(33, 2)
+        advantages = np.zeros((33, 2))  # by hand, from the last step to the first
+        for t, n in itertools.product(reversed(range(32)), range(2)):
+            delta = trajectory.rewards[t, n] + 0.9 * values[t + 1, n] - values[t, n]  # Pendulum never terminates
+            follows = 0.0 if trajectory.truncated[t, n] or not trajectory.valid[t, n] else 0.9 * 0.8
+            advantages[t, n] = delta + follows * advantages[t + 1, n]
+        counts = trajectory.valid
+        so_far.extend(advantages[:32][counts])
+        divided = advantages[:32] / (np.std(so_far) + 1e-4)  # [T, N], the mean stays
+        found = (column[:64].reshape(32, 2) for column in (batch.advantages, batch.value_targets))
+        for column, expected in zip(found, (divided, divided + values[:32])):
+            assert_allclose(column[counts], expected[counts], rtol=1e-3, atol=1e-4)
+    assert np.std(so_far) > 2  # so that a critic of undivided targets would differ
+
+
+def test_targets_of_normalized_advantages_need_some_that_are(tiny):
+    for kind in ("none", "minibatch"):
+        with pytest.raises(UserError, match=f"they are {kind}: add --normalize-advantages running_std"):
+            tiny.replace(value_target="normalized_advantage", normalize_advantages=kind)
 
 
 def test_rewards_that_are_all_alike_are_divided_by_the_std_of_what_is_to_come(eager):
