@@ -315,7 +315,7 @@ class Agent:
         policy = self._distribution(heads)
         old = None if self.config.objective == "clip" else self._distribution(batch.heads)
         loss, metrics = objective.policy_loss(self.config, policy, old, batch, coefficients)
-        return loss, metrics | {"mean_std": self._mean_std(policy, batch.weights)}
+        return loss, metrics | {"mean_std": self._mean_std(policy, batch.actor_weights)}
 
     def _mean_std(self, policy: distributions.tfd.Distribution, weights: tf.Tensor) -> tf.Tensor:
         """NaN where actions are not numbers on a line."""

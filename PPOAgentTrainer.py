@@ -301,6 +301,7 @@ class PPOAgentTrainer:
             values=flat(values[:-1]),
             next_observations=flat(following),
             discounts=flat(discounts),
+            actor_weights=flat(valid & ~trajectory.replaced),
         )
         return batch, explained_variance
 

@@ -7,7 +7,9 @@ is a whole game, of 27,000 steps (30 minutes of play) at most.
 Two things are done about lives, in training and in evaluation alike:
 
 - The first step of a life presses FIRE in place of the action where the game has that button: without it Breakout
-  serves no ball, and a policy that never fires would stand there for the rest of the game.
+  serves no ball, and a policy that never fires would stand there for the rest of the game. The actor does not learn
+  from that step, whose action was not its own. The critic does: whatever the policy chooses, FIRE is what follows from
+  that state, so its value is that of FIRE.
 - The step that loses a life reports it. Training takes that for a termination, so that nothing is bootstrapped across
   it, but the game goes on with the next step; see `common.env_groups.Step`.
 
@@ -30,7 +32,6 @@ STACKED = 4
 SIZE = 84  # pixels, of both sides
 IDLE_FRAMES = 30  # at most, after a restart
 STEP_LIMIT = 27_000
-LONG_GAME = 2_500  # steps; few games last longer, so a resumed run need not wait for ten of the limit's length
 NAMES = re.compile(r"(?:ALE/)?([A-Z]\w*?)(?:NoFrameskip|Deterministic)?(?:-v[045])?")
 INSTALL = "run 'pip install -r requirements/atari.txt'"
 MISSING = f"Atari needs packages that are missing: {INSTALL}"
@@ -107,7 +108,9 @@ def _channels_last(frames: np.ndarray) -> np.ndarray:
 
 
 class Lives(gymnasium.Wrapper):
-    """Presses FIRE in the first step of each life; `info["life_lost"]` says that the step lost one."""
+    """Presses FIRE in the first step of each life, which `info["action_replaced"]` says; `info["life_lost"]` says
+    that the step lost one.
+    """
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
@@ -121,12 +124,14 @@ class Lives(gymnasium.Wrapper):
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        if self._first and self._fire is not None:
+        replaced = self._first and self._fire is not None
+        if replaced:
             action = self._fire
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._first = info["lives"] < self._lives
         self._lives = info["lives"]
-        return observation, reward, terminated, truncated, {**info, "life_lost": self._first}
+        info = {**info, "life_lost": self._first, "action_replaced": replaced}
+        return observation, reward, terminated, truncated, info
 
 
 def fire(meanings: list[str]) -> int | None:

@@ -72,12 +72,17 @@ class TrainingConfig:
     seed: int = 0
     """Fixes weights, environments, actions and minibatches."""
     restart_environments_every: int = 0
-    """Epochs between restarts of all environments from a new seed, so that a resumed run need not
-    repeat more than that; 0 takes what holds ten episodes of full length, and ten epochs at least."""
+    """Epochs after which an environment is built again, a few at a time. Only for environments that a resumed run can
+    bring back by no less than all actions since they were built, such as EnvPool's LunarLander; others never are. 0 is
+    what holds ten episodes of full length, and ten epochs at least."""
 
     # -- faults --
     environment_restarts: int = 3
-    """How often an environment that fails is built anew, its episode cut; the next failure ends the run."""
+    """How often an environment that fails is replaced by a new one; its episode then does not count. The next failure
+    ends the run."""
+    environment_time_limit: float = 60.0
+    """Seconds that building an environment, a reset or a step may take in a process of its own (--backend processes).
+    A process that takes longer has failed; see environment_restarts."""
     on_not_finite: Literal["stop", "skip"] = "stop"
     """NaN or infinity: stop the run, or skip, which collects the epoch anew or undoes the update."""
 
@@ -372,6 +377,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "entropy_coefficient": (0, math.inf, "0 or more"),
     "max_gradient_norm": (1e-45, math.inf, "above 0"),
     "environment_restarts": (0, math.inf, "0 or more"),
+    "environment_time_limit": (1e-3, math.inf, "above 0"),
     "exploration_std": (0, math.inf, "0 or more"),
     "final_exploration_std": (0, math.inf, "0 or more"),
     "ou_theta": (0, math.inf, "0 or more"),

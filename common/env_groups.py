@@ -1,4 +1,4 @@
-"""Groups of environments that are stepped together: in this process, in processes of their own, in EnvPool, in ale-py.
+"""Groups of environments that are stepped together: in this process, in EnvPool, in ale-py; see also `process_group`.
 
 All restart an ended environment on its next step (next-step autoreset): that step ignores its action
 and returns the reset observation.
@@ -6,11 +6,9 @@ and returns the reset observation.
 
 import contextlib
 import functools
-import multiprocessing
-import signal
-import time
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
@@ -18,6 +16,7 @@ import numpy as np
 from common import atari
 from common.environment import Environment
 from common.environment_check import cannot_start
+from common.episodes import AS_IN_FORMAT_1, Past, SeededEpisodes, episode_seed
 from common.user_code import describe, own_traceback
 
 
@@ -33,10 +32,12 @@ class Step(NamedTuple):
     terminated: np.ndarray  # [n] bool: the task ended, or a life of it
     truncated: np.ndarray  # [n] bool: the time was up
     ended: np.ndarray  # [n] bool: the episode is over, the next step restarts it
+    failed: np.ndarray | None = None  # [n] bool: the environment failed, so this was no step; None: in none
+    replaced: np.ndarray | None = None  # [n] bool: another action was taken than the one sent; None: in none
 
 
 class Fault(NamedTuple):
-    """An environment that failed in the last step and was built anew."""
+    """An environment that failed in the last step."""
 
     index: int  # in its group
     error: str  # one line
@@ -46,16 +47,31 @@ class Fault(NamedTuple):
 class Group(Protocol):
     """Environments that are stepped together. `send` starts a step, `recv` waits for its result.
 
-    An environment that fails in a step seems to have stood still in it and to be truncated by it: its observation
-    is the one before, its reward 0. It is built anew, and the next step resets it like any other. `faults` lists
-    the failures of the last step until somebody empties it.
+    An environment that fails in a step seems to have stood still in it: its observation is the one before, its
+    reward 0, its episode over, but neither terminated nor truncated. The next step begins another episode in a new
+    environment. `faults` lists the failures of the last step until somebody empties it.
+
+    What `recv` returns is valid until the next `send`.
+
+    Attributes:
+        parts: slices of environments that can only be brought back together.
     """
 
     num_envs: int
     faults: list[Fault]
+    parts: list[slice]
 
     def reset(self, seed: int | None) -> np.ndarray:
-        """First observations [n, *shape] of new episodes; a seed fixes everything from here on, None goes on.
+        """Begin an episode in every environment; a seed decides it and all that follow. Observations [n, *shape]."""
+
+    def bring_back(self, pasts: Mapping[int, Past]) -> np.ndarray:
+        """Bring some environments to where they were; `reset` with the seed of that time must have been before.
+
+        Args:
+            pasts: by the environment's index in the group; of a part all or none.
+
+        Returns:
+            Their last observations [len(pasts), *shape].
 
         Raises:
             UserError: an environment cannot be started.
@@ -68,90 +84,111 @@ class Group(Protocol):
         """What came of the step that was started last."""
 
     def close(self) -> None:
-        """End processes and threads; `reset` with a seed begins anew."""
+        """End processes and threads; `reset` with a seed begins again."""
 
 
 class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
     """`SyncVectorEnv` for Box spaces and next-step autoreset, without infos.
 
     Where there is one environment its general `step` takes 12% longer than this one with the walker (LOG.md).
-    An environment that raises is built anew; see `Group`.
+    An environment that raises begins another episode; see `Group`.
+
+    Args:
+        name: of the environment, for messages.
+        faults: new ones are appended to it.
 
     Attributes:
-        life_lost, ended: [n] bool; the last step lost a life, by its info of that name; it ended the episode.
+        life_lost, replaced, failed, ended: [n] bool; the last step lost a life, or took another action than it was
+            given, by its info; the environment failed in it; it ended the episode.
     """
 
-    def __init__(
-        self, makers: list[Callable[[], gymnasium.Env]], seed: int, faults: list[Fault], name: str = "the environment"
-    ) -> None:
+    def __init__(self, makers: list[Callable[[], SeededEpisodes]], name: str, faults: list[Fault]) -> None:
         super().__init__(makers, copy=False)
-        self._name = name  # of the environment, in messages
-        self._fault_seeds = np.random.default_rng(seed)
-        self._faults = faults
-        self.life_lost = np.zeros(self.num_envs, bool)  # [n]
+        self._name, self._faults = name, faults
+        self.life_lost, self.replaced, self.failed = (np.zeros(self.num_envs, bool) for _ in range(3))  # [n] each
         self.ended = self._autoreset_envs  # [n]
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
         """As `SyncVectorEnv.step`; the arrays it returns are used again by the next step."""
+        failed_before, self.failed = self.failed, np.zeros(self.num_envs, bool)  # [n]
         for i, env in enumerate(self.envs):
             info = {}
             try:
                 if self._autoreset_envs[i]:
-                    self._observations[i], _ = env.reset()
                     self._rewards[i], self._terminations[i], self._truncations[i] = 0.0, False, False
+                    self._observations[i], _ = env.reset()
                 else:
                     (self._observations[i], self._rewards[i], self._terminations[i], self._truncations[i], info) = (
                         env.step(actions[i])
                     )
             except Exception as error:  # somebody else's code: whatever it raises is a fault of the environment
-                self._build_anew(i, error)
+                if failed_before[i]:
+                    raise cannot_start(self._name, error) from error
+                self._note_fault(i, error)
             self.life_lost[i] = info.get("life_lost", False)
-        self.ended = self._autoreset_envs = self._terminations | self._truncations
+            self.replaced[i] = info.get("action_replaced", False)
+        self.ended = self._autoreset_envs = self._terminations | self._truncations | self.failed
         return self._observations, self._rewards, self._terminations, self._truncations, {}
 
-    def _build_anew(self, i: int, error: Exception) -> None:
+    def _note_fault(self, i: int, error: Exception) -> None:
         self._faults.append(Fault(i, describe(error), own_traceback(error)))
-        with contextlib.suppress(Exception):
-            self.envs[i].close()
-        try:
-            env = self.env_fns[i]()
-            env.reset(seed=int(self._fault_seeds.integers(2**31)))  # the next step resets it again, so seeded
-        except Exception as second:
-            raise cannot_start(self._name, second) from second
-        self.envs = (*self.envs[:i], env, *self.envs[i + 1 :])
-        self._rewards[i], self._terminations[i], self._truncations[i] = 0.0, False, True
+        self.envs[i].give_up()
+        self._rewards[i], self._terminations[i], self._truncations[i] = 0.0, False, False
+        self.failed[i] = True
+
+    def bring_back(self, i: int, past: Past) -> np.ndarray:
+        """The last observation of an environment that was brought back."""
+        self.envs[i].past = past
+        self._observations[i], _ = self.envs[i].reset()
+        self._autoreset_envs[i] = self.failed[i] = False  # if the episode is over, the environment knows it
+        return self._observations[i]
 
 
 class GymnasiumGroup:
     """Gymnasium's vector environment: steps in this thread, when its result is asked for.
 
-    A given seed always builds new environments: what BipedalWalker does after a seeded reset still
-    depends on the world it had before.
+    Args:
+        rebuild: see `SeededEpisodes`.
     """
 
-    def __init__(self, environment: Environment, num_envs: int) -> None:
+    def __init__(self, environment: Environment, num_envs: int, rebuild: bool = False) -> None:
         self.num_envs = num_envs
         self.faults: list[Fault] = []
-        self._env_id = environment.id
-        self._makers = [environment.make] * num_envs
+        self.parts = [slice(i, i + 1) for i in range(num_envs)]
+        self._environment, self._rebuild = environment, rebuild
         self._envs: BoxVectorEnv | None = None
         self._actions: np.ndarray | None = None
 
     def reset(self, seed: int | None) -> np.ndarray:
         if seed is not None or self._envs is None:
             self.close()
-            self._envs = BoxVectorEnv(self._makers, seed or 0, self.faults, self._env_id)
+            known = self._environment
+            spaces = known.observation_space, known.action_space
+            makers = [
+                functools.partial(SeededEpisodes, known.make, *spaces, seed or 0, i, self._rebuild)
+                for i in range(self.num_envs)
+            ]
+            self._envs = BoxVectorEnv(makers, known.id, self.faults)
         try:
-            return self._envs.reset(seed=seed)[0]
+            return self._envs.reset()[0]
         except Exception as error:
-            raise cannot_start(self._env_id, error) from error
+            raise cannot_start(self._environment.id, error) from error
+
+    def bring_back(self, pasts: Mapping[int, Past]) -> np.ndarray:
+        try:
+            return np.stack([self._envs.bring_back(i, past) for i, past in pasts.items()])  # [k, *shape]
+        except Exception as error:
+            raise cannot_start(self._environment.id, error) from error
 
     def send(self, actions: np.ndarray) -> None:
         self._actions = actions
 
     def recv(self) -> Step:
-        observations, rewards, terminated, truncated, _ = self._envs.step(self._actions)
-        return Step(observations, rewards, terminated | self._envs.life_lost, truncated, self._envs.ended)
+        envs = self._envs
+        observations, rewards, terminated, truncated, _ = envs.step(self._actions)
+        return Step(
+            observations, rewards, terminated | envs.life_lost, truncated, envs.ended, envs.failed, envs.replaced
+        )
 
     def close(self) -> None:
         if self._envs is not None:
@@ -160,67 +197,127 @@ class GymnasiumGroup:
 
 
 class EnvPoolGroup:
-    """EnvPool: steps in threads of its own from `send` on. A given seed always builds a new pool.
+    """EnvPool: steps in threads of its own from `send` on. A given seed always builds new pools.
 
     Stepping goes through EnvPool's native `_send` and `_recv`: its Python layer around them costs 5% of
     an epoch (LOG.md). `tests/test_rollout.py` holds both ways together.
+
+    EnvPool seeds environments when it builds them and never again. Where they draw random numbers in resets alone,
+    as many resets and the actions of the running episode bring one back.
+
+    Args:
+        num_parts: how many pools; each can be built again for itself.
     """
 
-    def __init__(self, environment: Environment, num_envs: int, num_threads: int) -> None:
+    def __init__(self, environment: Environment, num_envs: int, num_threads: int, num_parts: int = 1) -> None:
         self.num_envs = num_envs
         self.faults: list[Fault] = []  # compiled environments raise nothing
-        self._ids = np.arange(num_envs, dtype=np.int32)
-        self._options = {"env_type": "gymnasium", "num_envs": num_envs, "num_threads": num_threads}
+        bounds = np.linspace(0, num_envs, min(num_parts, num_envs) + 1).astype(int).tolist()
+        self.parts = [slice(first, last) for first, last in pairwise(bounds)]
+        self._ids = [np.arange(part.stop - part.start, dtype=np.int32) for part in self.parts]
+        self._options = {"env_type": "gymnasium", "num_threads": num_threads}
         if environment.max_episode_steps is not None:  # EnvPool's own are not always Gymnasium's
             self._options["max_episode_steps"] = environment.max_episode_steps
         self._env_id = environment.gymnasium_id
-        self._pool = None
+        self._pools = []
+        self._seed = 0
 
     def reset(self, seed: int | None) -> np.ndarray:
+        if seed is not None or not self._pools:
+            self.close()
+            self._seed = seed or 0
+            self._pools = [self._build(part, 0) for part in self.parts]
+            keys = self._pools[0]._state_keys
+            self._wanted = [keys.index(key) for key in ("obs", "reward", "done", "trunc")]
+            self._action_type = self._pools[0].action_space.dtype  # not always Gymnasium's
+        with quiet_gymnasium():
+            return np.concatenate([pool.reset()[0] for pool in self._pools])  # [n, S]
+
+    def _build(self, part: slice, restart: int) -> Any:
         import envpool
 
-        with _quiet_gymnasium():  # it warns about a space that nobody reads here
-            if seed is not None or self._pool is None:
-                self.close()
-                self._pool = envpool.make(self._env_id, seed=seed or 0, **self._options)
-                keys = self._pool._state_keys
-                self._wanted = [keys.index(key) for key in ("obs", "reward", "done", "trunc")]
-                self._action_type = self._pool.action_space.dtype  # not always Gymnasium's
-            return self._pool.reset()[0]
+        seed = self._seed + part.start if restart == 0 else episode_seed(self._seed, part.start, restart, 0)
+        with quiet_gymnasium():  # it warns about a space that nobody reads here
+            return envpool.make(self._env_id, num_envs=part.stop - part.start, seed=seed % 2**31, **self._options)
+
+    def bring_back(self, pasts: Mapping[int, Past]) -> np.ndarray:
+        observations = {}
+        for number, part in enumerate(self.parts):
+            if part.start in pasts:
+                members = [pasts[i] for i in range(part.start, part.stop)]
+                observations |= zip(range(part.start, part.stop), self._bring_part_back(number, members))
+        return np.stack([observations[i] for i in pasts])  # [k, S]
+
+    def _bring_part_back(self, number: int, pasts: list[Past]) -> np.ndarray:
+        """`pasts`: of all environments of a pool, in their order; one `restart` for all."""
+        self._pools[number].close()
+        pool = self._pools[number] = self._build(self.parts[number], pasts[0].restart)
+        ids, resets = self._ids[number], np.array([past.episode for past in pasts])  # [n], [n]
+        steps = np.array([len(past.actions) for past in pasts])  # [n]
+        with quiet_gymnasium():
+            observations = pool.reset()[0].copy()  # [n, S]
+            for k in range(resets.max()):
+                which = ids[resets > k]
+                observations[which] = pool.reset(which)[0]
+        for t in range(steps.max()):
+            which = ids[steps > t]
+            actions = np.stack([pasts[i].actions[t] for i in which]).astype(self._action_type)
+            pool._send([which, which, actions])
+            state = pool._recv()
+            observations[state[0]] = state[self._wanted[0]]
+        return observations
 
     def send(self, actions: np.ndarray, which: np.ndarray | None = None) -> None:
-        """Start a step; `which` [k]: of these environments alone, whose results `recv` then returns in this order."""
+        """Start a step; `which` [k]: of these environments of a group of one pool alone, in whose order `recv` then
+        returns their results.
+        """
         actions = np.ascontiguousarray(actions, dtype=self._action_type)
-        ids = self._ids if which is None else which.astype(np.int32)
-        self._pool._send([ids, ids, actions])  # environments, players, actions
+        if which is not None:
+            ids = which.astype(np.int32)
+            self._pools[0]._send([ids, ids, actions])
+            return
+        for pool, ids, part in zip(self._pools, self._ids, self.parts):
+            pool._send([ids, ids, actions[part]])  # environments, players, actions
 
     def recv(self) -> Step:
-        state = self._pool._recv()
-        observations, rewards, done, truncated = (state[i] for i in self._wanted)  # [n, S], [n], [n], [n]
+        states = [pool._recv() for pool in self._pools]
+        observations, rewards, done, truncated = (
+            states[0][i] if len(states) == 1 else np.concatenate([state[i] for state in states]) for i in self._wanted
+        )  # [n, S], [n], [n], [n]
         return Step(observations, rewards, done & ~truncated, truncated, done | truncated)
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
+        for pool in self._pools:
+            pool.close()
+        self._pools = []
 
 
 class AleGroup:
-    """ale-py's vector environment: steps in threads of its own from `send` on. A given seed always builds a new one.
+    """ale-py's vector environment: steps in threads of its own from `send` on. A given seed always builds new ones.
 
     Its own FIRE comes only after a restart, and its own report of lost lives hides a time limit in the same step, so
     both are done here, as `atari.Lives` does them. Its images are Gymnasium's to the pixel, except that where the time
     limit ends a game the newest frame is the maximum of that step's third frame and the step before.
+
+    Seeding an emulator takes as long as building it, so only every fiftieth game of an environment begins with a seed
+    of its own. Only a game that is alone in its vector environment can be seeded then, and brought back.
+
+    Args:
+        alone: a vector environment for every game.
     """
 
-    def __init__(self, environment: Environment, num_envs: int, num_threads: int) -> None:
+    GAMES_A_SEED = 50
+
+    def __init__(self, environment: Environment, num_envs: int, num_threads: int, alone: bool = False) -> None:
         from ale_py import AtariVectorEnv
 
         self.num_envs = num_envs
         self.faults: list[Fault] = []  # compiled environments raise nothing
+        self.parts = [slice(i, i + 1) for i in range(num_envs)] if alone else [slice(0, num_envs)]
+        self._alone = alone
         self._make, self._rom = AtariVectorEnv, gymnasium.spec(environment.atari_game).kwargs["game"]
         self._options = {
-            "num_threads": num_threads,
+            "num_threads": 1 if alone else num_threads,
             "max_num_frames_per_episode": atari.FRAMES_A_STEP * environment.max_episode_steps,
             "repeat_action_probability": 0.0,
             "img_height": atari.SIZE,
@@ -235,145 +332,116 @@ class AleGroup:
             "autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP,
         }
         self._images = np.empty((num_envs, atari.SIZE, atari.SIZE, atari.STACKED), np.uint8)  # [n, H, W, C]
-        self._envs = None
+        self._envs: list[Any] = []  # of a part each
+        self._restarted: dict[int, tuple[np.ndarray, dict[str, Any]]] = {}  # parts that `send` gave a new seed
+        self._seed = 0
 
     def reset(self, seed: int | None) -> np.ndarray:
-        seeds = None
-        if seed is not None or self._envs is None:
+        if seed is not None or not self._envs:
             self.close()
-            self._envs = self._make(self._rom, self.num_envs, **self._options)
-            self._fire = atari.fire([action.name for action in self._envs.ale.get_action_set()])
-            seeds = ((seed or 0) + np.arange(self.num_envs)) % 2**31  # [n]
-        stacks, info = self._envs.reset(seed=seeds)
-        self._lives = info["lives"]  # [n]
-        self._ended = np.zeros(self.num_envs, bool)  # [n]
-        self._first = ~self._ended  # [n] whose next step is a life's first
-        return self._lay_out(stacks)
+            self._seed = seed or 0
+            self._games = np.full(self.num_envs, -1)  # [n] that were begun before the running one
+            self._restarts = np.zeros(self.num_envs, int)  # [n]
+            self._lives = np.zeros(self.num_envs, int)  # [n]
+            self._ended, self._first, self._replaced = (np.zeros(self.num_envs, bool) for _ in range(3))  # [n] each
+            self._envs = [None] * len(self.parts)
+        for number in range(len(self.parts)):
+            self._begin(number, *self._next_game(number))
+        return self._images
+
+    def _next_game(self, number: int) -> tuple[np.ndarray, dict[str, Any]]:
+        """The next game of a part, with a seed of its own or without; its stacks [n, C, H, W] and its info."""
+        part = self.parts[number]
+        self._games[part] += 1
+        seeds, games, restart = None, int(self._games[part.start]), int(self._restarts[part.start])
+        if self._envs[number] is None or self._needs_seed(number):
+            seeds = (self._seed + np.arange(part.start, part.stop)) % 2**31  # [n]
+            if self._alone and (restart > 0 or games > 0):
+                seeds = np.array([episode_seed(self._seed, part.start, restart, games)])  # [1]
+            envs = self._envs[number] = self._make(self._rom, len(seeds), **self._options)
+            self._fire = atari.fire([action.name for action in envs.ale.get_action_set()])
+        return self._envs[number].reset(seed=seeds)
+
+    def _needs_seed(self, number: int) -> bool:
+        """Whether a part's present game is one of those that are seeded."""
+        part = self.parts[number]
+        seeded = self._restarts[part.start] != AS_IN_FORMAT_1
+        return self._alone and seeded and self._games[part.start] % self.GAMES_A_SEED == 0
+
+    def _begin(self, number: int, stacks: np.ndarray, info: dict[str, Any]) -> None:
+        part = self.parts[number]
+        self._lives[part], self._ended[part], self._first[part] = info["lives"], False, True
+        self._lay_out(part, stacks)
+
+    def bring_back(self, pasts: Mapping[int, Past]) -> np.ndarray:
+        if not self._alone:
+            raise ValueError("only games that are alone can be brought back")
+        for i, past in pasts.items():
+            self._envs[i], self._restarts[i] = None, past.restart
+            self._games[i] = past.episode // self.GAMES_A_SEED * self.GAMES_A_SEED - 1
+            while self._games[i] < past.episode:
+                game = self._next_game(i)
+            self._begin(i, *game)
+        for t in range(max(len(past.actions) for past in pasts.values())):
+            playing = [i for i, past in pasts.items() if t < len(past.actions)]
+            for i in playing:
+                self._send(i, np.asarray(pasts[i].actions[t]).reshape(1))
+            for i in playing:
+                self._recv(i)
+        return self._images[list(pasts)]  # [k, H, W, C]
 
     def send(self, actions: np.ndarray) -> None:
-        if self._fire is not None and self._first.any():
-            actions = np.where(self._first, self._fire, actions)  # [n]
-        self._envs.send(actions.astype(np.int64, copy=False))
+        for number, part in enumerate(self.parts):
+            self._send(number, actions[part])
+
+    def _send(self, number: int, actions: np.ndarray) -> None:
+        part = self.parts[number]
+        ended = self._ended[part]  # [n]
+        self._games[part] += ended
+        if ended[0] and self._needs_seed(number):
+            self._games[part] -= 1
+            self._restarted[number] = self._next_game(number)
+            return
+        self._replaced[part] = False
+        if self._fire is not None:
+            self._replaced[part] = self._first[part] & ~ended
+            actions = np.where(self._first[part], self._fire, actions)  # [n]
+        self._envs[number].send(actions.astype(np.int64, copy=False))
 
     def recv(self) -> Step:
         """The next step; its observations are overwritten by the one after."""
-        stacks, rewards, over, truncated, info = self._envs.recv()  # [n, C, H, W], [n], [n], [n]
-        lives, restarted = info["lives"], self._ended  # [n], [n]
-        lost = (lives < self._lives) & ~restarted  # [n]
-        self._lives, self._ended, self._first = lives, over | truncated, lost | restarted
-        return Step(self._lay_out(stacks), rewards, over | lost, truncated, self._ended)
+        columns = [self._recv(number) for number in range(len(self.parts))]
+        rewards, terminated, truncated = (np.concatenate(column) for column in zip(*columns))  # [n] each
+        return Step(self._images, rewards, terminated, truncated, self._ended.copy(), replaced=self._replaced.copy())
 
-    def _lay_out(self, stacks: np.ndarray) -> np.ndarray:
+    def _recv(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rewards, terminated and truncated of a part, [n] each."""
+        part = self.parts[number]
+        if number in self._restarted:
+            self._begin(number, *self._restarted.pop(number))
+            self._replaced[part] = False
+            return np.zeros(1), np.zeros(1, bool), np.zeros(1, bool)
+        stacks, rewards, over, truncated, info = self._envs[number].recv()  # [n, C, H, W], [n], [n], [n]
+        lives, restarted = info["lives"], self._ended[part].copy()  # [n], [n]
+        lost = (lives < self._lives[part]) & ~restarted  # [n]
+        self._lives[part], self._ended[part], self._first[part] = lives, over | truncated, lost | restarted
+        self._lay_out(part, stacks)
+        return rewards, over | lost, truncated
+
+    def _lay_out(self, part: slice, stacks: np.ndarray) -> None:
         """[n, C, H, W] → [n, H, W, C]: OpenCV takes a quarter of the time of NumPy's plane by plane (LOG.md)."""
         import cv2
 
-        for stack, image in zip(stacks, self._images):
+        for stack, image in zip(stacks, self._images[part]):
             cv2.merge(list(stack), image)
-        return self._images
 
     def close(self) -> None:
-        self._envs = None  # its threads end with it
-
-
-class ProcessGroup:
-    """Gymnasium's asynchronous vector environment: a process for each environment.
-
-    A process that dies, or does not answer within `time_limit` seconds, ends the episodes of the whole group: all
-    of them are built anew.
-    """
-
-    def __init__(self, environment: Environment, num_envs: int, time_limit: float = 60.0) -> None:
-        self.num_envs = num_envs
-        self.faults: list[Fault] = []
-        self._env_id, self._time_limit = environment.id, time_limit
-        self._makers = [functools.partial(_make_in_process, environment)] * num_envs
-        self._envs: gymnasium.vector.AsyncVectorEnv | None = None
-
-    def reset(self, seed: int | None) -> np.ndarray:
-        if seed is not None or self._envs is None:
-            self.close()
-            self._fault_seeds = np.random.default_rng(seed)
-            self._start(seed)
-        else:
-            self._reset_all(None)
-        return self._observations
-
-    def _start(self, seed: int | None) -> None:
-        self._envs = gymnasium.vector.AsyncVectorEnv(self._makers, copy=False)
-        self._reset_all(seed)
-        self._failed = False
-
-    def _reset_all(self, seed: int | None) -> None:
-        try:
-            with _quiet_gymnasium():
-                self._envs.reset_async(seed=seed)
-                self._observations, _ = self._envs.reset_wait(self._time_limit)  # [n, *shape], shared
-        except Exception as error:
-            self._kill()
-            raise cannot_start(self._env_id, error) from error
-
-    def send(self, actions: np.ndarray) -> None:
-        self._before = self._observations.copy()  # [n, *shape]; those that do not fail write theirs all the same
-        if self._failed:
-            return  # this step resets, like any after an episode's end
-        with contextlib.suppress(OSError):  # of a dead process; `recv` finds out which
-            self._envs.step_async(actions)
-
-    def recv(self) -> Step:
-        nothing, never = np.zeros(self.num_envs), np.zeros(self.num_envs, bool)
-        if self._failed:
-            self._start(int(self._fault_seeds.integers(2**31)))
-            return Step(self._observations, nothing, never, never, never)
-        try:
-            with _quiet_gymnasium():
-                observations, rewards, terminated, truncated, info = self._envs.step_wait(self._time_limit)
-        except Exception as error:
-            self.faults += self._who_failed(error)
-            self._kill()
-            self._failed, self._observations = True, self._before
-            return Step(self._before, nothing, never, ~never, ~never)
-        ended = terminated | truncated  # [n]
-        return Step(observations, rewards, terminated | info.get("life_lost", never), truncated, ended)
-
-    def _who_failed(self, error: Exception) -> list[Fault]:
-        """The processes that are dead or silent; else the one whose error it is, which Gymnasium has closed."""
-        time.sleep(0.1)  # so that a process that is dying is dead
-        dead, silent, raised = [], [], []
-        for i, (process, pipe) in enumerate(zip(self._envs.processes, self._envs.parent_pipes)):
-            if pipe is None:
-                raised.append(Fault(i, describe(error), own_traceback(error)))
-            elif not process.is_alive():
-                dead.append(Fault(i, f"its process died (exit code {process.exitcode})", ""))
-            elif not pipe.poll(0):
-                silent.append(Fault(i, f"its process did not answer within {self._time_limit:g} s", ""))
-        return raised or dead or silent or [Fault(0, describe(error), "")]
-
-    def _kill(self) -> None:
-        """Ends the processes without asking them anything, since one of them may hang."""
-        for process in self._envs.processes:
-            process.kill()
-            process.join()
-        for pipe in self._envs.parent_pipes:
-            if pipe is not None:
-                pipe.close()
-        self._envs.closed = True
-        self._envs = None
-
-    def close(self) -> None:
-        if self._envs is not None:
-            self._kill()
-
-
-def _make_in_process(environment: Environment) -> gymnasium.Env:
-    """`Environment.make`; a worker process leaves Ctrl-C and SIGTERM to the process that trains."""
-    if multiprocessing.parent_process() is not None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    return environment.make()
+        self._envs = []  # their threads end with them
+        self._restarted.clear()
 
 
 @contextlib.contextmanager
-def _quiet_gymnasium() -> Iterator[None]:
+def quiet_gymnasium() -> Iterator[None]:
     """Gymnasium's own warnings and errors are kept back: ours say the same in fewer words."""
     level = gymnasium.logger.min_level
     gymnasium.logger.min_level = gymnasium.logger.ERROR + 1

@@ -55,7 +55,9 @@ def check_environment(name: str, env: gymnasium.Env) -> None:
 
 
 def cannot_start(name: str, error: BaseException) -> UserError:
-    """What to tell of an environment whose reset failed."""
+    """What to tell of an environment whose reset failed, or that could not be built."""
+    if isinstance(error, UserError):
+        return error
     return UserError(_reset_failed(name, error))
 
 

@@ -4,16 +4,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from common import atari, checkpoint, funcs
+from common import checkpoint, funcs
 from common.config import TrainingConfig
 from common.env_wrappers import reward_design
 from common.environment import Environment
 from common.errors import NotFiniteError
 from common.records import Episodes, Timing, Trajectory
+from common.repeatable import Way, way_of
 from common.reward_designs import RewardDesign
 from common.rollout import Behaviour, Collector, OnRows, ShapeNoise
 from common.spaces import ActionMap
-from common.vector_env import make_vector_env
+from common.vector_env import find_way, make_vector_env
 
 
 class Experience:
@@ -44,11 +45,10 @@ class Experience:
         design: RewardDesign | None = None,
     ) -> None:
         self._config, self._warn, self._restart_each_epoch = config, warn, restart_each_epoch
+        self._environment, self._action_map, self._seed = environment, action_map, seed
         steps = config.steps_per_epoch // config.num_envs  # of an epoch in each environment
-        self.envs = make_vector_env(environment, config.num_envs, config.backend)
-        self.collector = Collector(
-            self.envs, action_map, steps // collections_per_epoch, seed, config.environment_restarts, warn
-        )
+        self._steps = steps // collections_per_epoch
+        self._build(find_way(environment, config.backend, action_map, config.environment_time_limit))
         self._restart_every = config.restart_environments_every or default_restart_interval(environment, steps)
         self._reward_design = reward_design(config, environment, design)
         self._running_returns = np.zeros((2, config.num_envs))  # [2, N] of unfinished episodes
@@ -58,6 +58,17 @@ class Experience:
         self._start_epoch()
         self.trajectory: Trajectory | None = None
         self.shaped: np.ndarray | None = None
+
+    def _build(self, way: Way) -> None:
+        """Environments that can be brought back in a way, and their collector."""
+        config = self._config
+        self._way = way
+        self.envs = make_vector_env(
+            self._environment, config.num_envs, config.backend, way=way, time_limit=config.environment_time_limit
+        )
+        self.collector = Collector(
+            self.envs, self._action_map, self._steps, self._seed, config.environment_restarts, self._warn, way
+        )
 
     def collect(
         self,
@@ -71,19 +82,18 @@ class Experience:
         """The next trajectory; `scores` tells what became of all of an epoch's.
 
         Args:
-            epoch: how many are over; some begin with a restart of all environments.
+            epoch: how many are over.
             on_rows, rows_per_call, shape_noise: see `Collector.collect`.
 
         Raises:
             NotFiniteError: an environment or the policy returned NaN or infinity.
             UserError: environments failed more often than they may.
         """
-        first = not self._episodes  # of the epoch
-        if self.collector.must_restart or (first and epoch % self._restart_every == 0 and epoch > 0):
-            self._restart(epoch)
-        elif self._restart_each_epoch and (epoch > 0 or self.trajectory is not None):
+        if self._restart_each_epoch and (epoch > 0 or self.trajectory is not None):
             self.collector.restart()
             self._running_returns[:] = 0.0
+        elif self._way == "history":
+            self._restart_some(epoch)
         trajectory = self._collect_finite(
             epoch, lambda: self.collector.collect(behaviour, timing, on_rows, rows_per_call, shape_noise)
         )
@@ -93,7 +103,12 @@ class Experience:
             ended = ended.copy()  # [T, N]
             ended[-1] |= trajectory.valid[-1]
         episodes, self._running_returns = funcs.finished_episodes(
-            self.shaped, trajectory.rewards, ended, trajectory.episode_steps, self._running_returns
+            self.shaped,
+            trajectory.rewards,
+            ended,
+            trajectory.episode_steps,
+            self._running_returns,
+            trajectory.ended & ~trajectory.valid,
         )
         self._episodes.append(episodes)
         self._total_reward += float(self.shaped.sum())
@@ -108,6 +123,16 @@ class Experience:
         """Nothing is collected of it."""
         self._episodes: list[Episodes] = []  # a trajectory each
         self._total_reward = self._total_reward_orig = 0.0
+
+    def _restart_some(self, epoch: int) -> None:
+        """Build those environments again whose turn it is at this epoch, or whose history cannot be repeated."""
+        restarted = self.collector.restart_lost()  # [N]
+        if not self._episodes and epoch > 0:  # before the epoch's first trajectory
+            every, count = self._restart_every, len(self.envs.parts)
+            turns = (every * (i + 1) // count for i in range(count))
+            due = [i for i, turn in enumerate(turns) if (epoch - turn) % every == 0 and epoch >= turn]
+            restarted |= self.collector.restart_parts(due)
+        self._running_returns[:, restarted] = 0.0
 
     def _restart(self, epoch: int, attempt: int = 0) -> None:
         when = [epoch, attempt, len(self._episodes)]  # zeros at the end do not count
@@ -125,7 +150,7 @@ class Experience:
                 attempt += 1
                 if self._config.on_not_finite == "stop" or attempt > self._config.environment_restarts:
                     raise
-                self._warn(f"warning: {error}; the epoch is collected anew")
+                self._warn(f"warning: {error}; the epoch is collected again")
                 self._restart(epoch, attempt)
 
     def _take_up(self, trajectory: Trajectory) -> None:
@@ -208,11 +233,18 @@ class Experience:
         Raises:
             UserError: the environments do not repeat what they did.
         """
-        self.collector.load_state(checkpoint.part(state, "collector"))
+        collector = checkpoint.part(state, "collector")
+        way = way_of(collector) if "way" in collector else "history"  # of format 1, for as long as its episodes last
+        if way != self._way:
+            self.close()
+            self._build(way)
+        self.collector.load_state(collector)
         trajectory = checkpoint.part(state, "trajectory")
         if trajectory:
             if "ended" not in trajectory:  # written before lives were told from episodes
                 trajectory["ended"] = trajectory["terminated"] | trajectory["truncated"]  # [T, N]
+            if "replaced" not in trajectory:  # written before replaced actions were noted
+                trajectory["replaced"] = np.zeros_like(trajectory["valid"])  # [T, N]
             self._take_up(Trajectory(**trajectory))
         self._running_returns = state["episodes/running_returns"].copy()
         recent = np.array(state.get("episodes/recent", np.zeros((2, 0))), np.float64)  # [2, ≤ score_window]
@@ -232,10 +264,8 @@ class Experience:
 def default_restart_interval(environment: Environment, steps: int) -> int:
     """Epochs that hold ten episodes of full length in each environment, and ten epochs at least.
 
-    A resumed run repeats the steps since the last restart, so the interval bounds the wait; ten
-    episodes keep the share that is cut small.
+    Only for environments that are brought back by all actions since they were built: the interval bounds how many
+    these are; ten episodes keep the share that is cut small.
     """
     limit = environment.max_episode_steps or 1000
-    if environment.atari_game is not None:
-        limit = min(limit, atari.LONG_GAME)
     return max(10, -(-10 * limit // steps))

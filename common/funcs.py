@@ -73,7 +73,12 @@ def episode_steps(valid: np.ndarray, carry: np.ndarray) -> np.ndarray:
 
 
 def finished_episodes(
-    rewards: np.ndarray, original_rewards: np.ndarray, ended: np.ndarray, lengths: np.ndarray, carry: np.ndarray
+    rewards: np.ndarray,
+    original_rewards: np.ndarray,
+    ended: np.ndarray,
+    lengths: np.ndarray,
+    carry: np.ndarray,
+    failed: np.ndarray | None = None,
 ) -> tuple[Episodes, np.ndarray]:
     """Sums over the episodes that ended, and what the running ones carry into the next epoch.
 
@@ -82,18 +87,21 @@ def finished_episodes(
         ended: [T, N] bool.
         lengths: [T, N] steps of the episode so far.
         carry: [2, N] shaped and original reward gathered before this epoch.
+        failed: [T, N] bool; an episode that ended in such a step does not count. None: none did.
 
     Returns:
         The finished episodes in the order in which they ended, and the new carry [2, N].
     """
     sums = np.cumsum(np.stack([rewards, original_rewards]), axis=1, dtype=np.float64)  # [2, T, N]
     start = -np.array(carry, dtype=np.float64)  # [2, N]: what to subtract from a running sum
+    finished = ended if failed is None else ended & ~failed  # [T, N]
     returns = []
     for t, n in np.argwhere(ended):
-        returns.append(sums[:, t, n] - start[:, n])
+        if finished[t, n]:
+            returns.append(sums[:, t, n] - start[:, n])
         start[:, n] = sums[:, t, n]
     table = np.array(returns, dtype=np.float64).reshape(-1, 2)  # [E, 2]
-    return Episodes(table[:, 0], table[:, 1], lengths[ended]), sums[:, -1] - start
+    return Episodes(table[:, 0], table[:, 1], lengths[finished]), sums[:, -1] - start
 
 
 def explained_variance(predicted: np.ndarray, target: np.ndarray) -> float:

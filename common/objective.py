@@ -37,7 +37,7 @@ def policy_loss(
         policy: at the batch's observations, [B, A].
         old_policy: the one that acted; only for a KL penalty.
     """
-    weights, advantages = batch.weights, batch.advantages  # [B]
+    weights, advantages = batch.actor_weights, batch.advantages  # [B]
     if config.normalize_advantages == "minibatch":
         advantages = losses.standardize(advantages, weights)  # [B]
     log_probs = log_prob(config, policy, batch.actions)  # [B]

@@ -15,7 +15,8 @@ class Trajectory(NamedTuple):
     """One epoch of experience as the environments gave it: nothing scaled, nothing bootstrapped.
 
     Environments restart on the step after an episode's end (next-step autoreset). That step ignores
-    its action, so it is not `valid`; its observation is the ended episode's true final one.
+    its action, so it is not `valid`; its observation is the ended episode's true final one. A step in which an
+    environment failed is not `valid` either; it ends its episode, which does not count as finished.
     """
 
     observations: np.ndarray  # [T+1, N, S] float32 or uint8; row T is where the epoch stopped
@@ -24,8 +25,9 @@ class Trajectory(NamedTuple):
     terminated: np.ndarray  # [T, N] bool: the task ended, or a life of it: nothing that follows is to count
     truncated: np.ndarray  # [T, N] bool: the time was up, the task would have gone on
     ended: np.ndarray  # [T, N] bool: the episode is over; terminated or truncated, but not where only a life was lost
-    valid: np.ndarray  # [T, N] bool: False on autoreset steps
+    valid: np.ndarray  # [T, N] bool: False on autoreset steps and where the environment failed
     episode_steps: np.ndarray  # [T, N] int64: steps of the episode so far, this one included
+    replaced: np.ndarray  # [T, N] bool: the environment took another action than this one
 
 
 class Episodes(NamedTuple):
@@ -49,6 +51,7 @@ class Batch(NamedTuple):
     values: np.ndarray  # [M] float32, by the critic as it was; only a clipped value loss reads it
     next_observations: np.ndarray  # [M, S] float32; [M, 0] but where gradients flow through the target
     discounts: np.ndarray  # [M] float32, γ, or 0 where nothing follows; only there, too
+    actor_weights: np.ndarray  # [M] float32, as `weights`, but 0 also where the action was not the policy's
 
 
 class Transitions(NamedTuple):

@@ -1,7 +1,7 @@
 """Collecting an epoch, and cutting it into minibatches."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -12,8 +12,9 @@ from common.checkpoint import load_generator, pack_generator
 from common.env_groups import Group
 from common.errors import NotFiniteError, UserError
 from common.records import Timing, Trajectory
+from common.repeatable import Record, Way
 from common.spaces import ActionMap
-from common.vector_env import VectorEnv, own_observations
+from common.vector_env import VectorEnv
 
 OnRows = Callable[[slice, Trajectory], None]
 ShapeNoise = Callable[[np.ndarray], np.ndarray]
@@ -35,8 +36,9 @@ class Collector:
         action_map: from policy actions to the environments'.
         steps: T, steps of an epoch in each environment.
         seed: of the environments and of the exploration noise.
-        restarts: how many failing environments may be built anew.
-        warn: told of each, with its traceback.
+        restarts: how many failing environments may be replaced by new ones.
+        warn: called with a line about each, and its traceback.
+        way: how the environments are brought back; see `common.repeatable`.
     """
 
     def __init__(
@@ -47,9 +49,11 @@ class Collector:
         seed: int,
         restarts: int = 0,
         warn: Callable[[str], None] = print,
+        way: Way = "episodes",
     ) -> None:
         self.envs = envs
         self.warn = warn
+        self._record = Record(envs.num_envs, way)
         self._restarts = restarts
         self._faults = 0  # since training began
         self._action_map = action_map
@@ -60,17 +64,41 @@ class Collector:
         self.restart(int(env_seed))
 
     def restart(self, seed: int | None = None) -> None:
-        """Throw the running episodes away and start new ones; without a seed the generators go on."""
-        if seed is not None:
-            self._seed, self._since_seed, self.must_restart = seed, [], False
+        """Throw the running episodes away and begin new ones; a seed decides all that follow."""
+        if seed is None and self._record.way == "history":
+            self.restart_parts(range(len(self.envs.parts)))
+            return
+        if seed is None:
+            self._record.begin_episodes()
         else:
-            self._since_seed.append(None)
-        self._reset(seed)
-
-    def _reset(self, seed: int | None) -> None:
+            self._seed = seed
+            self._record.clear()
         self._observations = self.envs.reset(seed)  # [n, *shape] a group
-        self._ended = np.zeros(self.envs.num_envs, dtype=bool)  # [N] by the step before
-        self._episode_steps = np.zeros(self.envs.num_envs, dtype=np.int64)  # [N] so far
+        self._ended, self._lost = np.zeros((2, self.envs.num_envs), bool)  # [N] each; see `restart_lost`
+        self._episode_steps = np.zeros(self.envs.num_envs, np.int64)  # [N] so far
+
+    def restart_parts(self, numbers: Iterable[int]) -> np.ndarray:
+        """Build some of `VectorEnv.parts` again, whose running episodes are thrown away; which they are, [N] bool."""
+        which = np.zeros(self.envs.num_envs, bool)  # [N]
+        for number in numbers:
+            group, columns = self.envs.parts[number]
+            self._record.restart(columns)
+            which[columns] = True
+            self._bring_back(group, range(columns.start, columns.stop))
+        self._ended[which] = self._lost[which] = False
+        self._episode_steps[which] = 0
+        return which
+
+    def restart_lost(self) -> np.ndarray:
+        """Build those again whose history holds a failure, which cannot be repeated; which they are, [N] bool."""
+        lost = self._lost
+        return self.restart_parts(i for i, (_, columns) in enumerate(self.envs.parts) if lost[columns].any())
+
+    def _bring_back(self, group: int, columns: Iterable[int]) -> None:
+        """To what the record says of some environments of a group."""
+        first = self.envs.columns[group].start
+        pasts = {n - first: self._record.past(n, self._action_map, bool(self._ended[n])) for n in columns}
+        self._observations[group][list(pasts)] = self.envs.groups[group].bring_back(pasts)
 
     def collect(
         self,
@@ -105,7 +133,11 @@ class Collector:
         ended = np.empty((steps, num_envs), bool)  # [T, N]
         valid = np.empty((steps, num_envs), bool)  # [T, N]
         episode_steps = np.empty((steps, num_envs), np.int64)  # [T, N]
-        trajectory = Trajectory(observations, actions, rewards, terminated, truncated, ended, valid, episode_steps)
+        replaced = np.zeros((steps, num_envs), bool)  # [T, N]
+        trajectory = Trajectory(
+            observations, actions, rewards, terminated, truncated, ended, valid, episode_steps, replaced
+        )
+        failed, ended_before = np.zeros((steps, num_envs), bool), self._ended  # [T, N], [N]
         done = 0  # rows that are complete
         groups = list(zip(self.envs.groups, self.envs.columns))
         clock = time.perf_counter
@@ -124,7 +156,10 @@ class Collector:
                         terminated[t - 1, columns] = received.terminated
                         truncated[t - 1, columns] = received.truncated
                         ended[t - 1, columns] = received.ended
+                        if received.replaced is not None:
+                            replaced[t - 1, columns] = received.replaced
                         if group.faults:
+                            failed[t - 1, columns] = received.failed
                             self._note_faults(group, columns.start, t - 1)
                     arrived = clock()
                     timing.environment += arrived - began
@@ -137,21 +172,23 @@ class Collector:
                         timing.policy += clock() - arrived
                 if on_rows is not None and t > 0 and (t % rows_per_call == 0 or t == steps):
                     rows = slice(done, t)
-                    self._complete(trajectory, rows)
+                    self._complete(trajectory, failed, rows)
                     on_rows(rows, trajectory)
                     done = t
 
-        self._observations = [observations[-1, columns] for _, columns in groups]
-        self._since_seed.append(actions)
-        self._complete(trajectory, slice(done, steps))
+        self._observations = [observations[-1, columns].copy() for _, columns in groups]
+        self._complete(trajectory, failed, slice(done, steps))
+        self._record.add(actions, np.concatenate([ended_before[None], ended[:-1]]))
+        self._lost |= failed.any(axis=0) & (self._record.way == "history")
         return trajectory
 
-    def _complete(self, trajectory: Trajectory, rows: slice) -> None:
-        """Fill in what follows from the ends of episodes, and look for numbers that are none."""
+    def _complete(self, trajectory: Trajectory, failed: np.ndarray, rows: slice) -> None:
+        """Fill in what follows from the ends of episodes and from failures [T, N]; check for NaN and infinity."""
         if rows.start == rows.stop:
             return
         ended = trajectory.ended[rows]  # [K, N]
-        trajectory.valid[rows] = ~np.concatenate([self._ended[None], ended[:-1]])  # [K, N]
+        resets = np.concatenate([self._ended[None], ended[:-1]])  # [K, N]
+        trajectory.valid[rows] = ~(resets | failed[rows])  # [K, N]
         trajectory.episode_steps[rows] = funcs.episode_steps(trajectory.valid[rows], self._episode_steps)  # [K, N]
         self._ended = ended[-1]
         self._episode_steps = trajectory.episode_steps[rows.stop - 1].copy()
@@ -159,9 +196,10 @@ class Collector:
         _check_finite(trajectory.rewards[rows, :, None], "reward", first=rows.start)
 
     def _note_faults(self, group: Group, first_env: int, t: int) -> None:
-        """Tells of environments that failed in step t and were built anew.
+        """Warns of environments that failed in step t.
 
-        What they do cannot be repeated, so `must_restart`: the next epoch has to begin with a seeded restart.
+        Raises:
+            UserError: that was one too many.
         """
         for index, error, details in group.faults:
             self._faults += 1
@@ -170,64 +208,65 @@ class Collector:
                 if details:
                     self.warn(details.rstrip())
                 raise UserError(
-                    f"{what}; environments were built anew {self._restarts} times before: mend it, "
+                    f"{what}; {self._restarts} were replaced by new ones before: fix it, "
                     "or allow more with --environment-restarts"
                 )
             self.warn(
-                f"warning: {what}; built anew, its episode counts as truncated ({self._faults} of {self._restarts})"
-                + ("\n" + details.rstrip() if details else "")
+                f"warning: {what}; a new one takes its place, its episode does not count "
+                f"({self._faults} of {self._restarts})" + ("\n" + details.rstrip() if details else "")
             )
         group.faults.clear()
-        self.must_restart = True
 
     # -- state --
 
     def state(self) -> dict[str, np.ndarray]:
-        """What brings the environments back to where they are: the last seed and every action since."""
-        if self.must_restart:
-            return {"faults": np.int64(self._faults), "noise": pack_generator(self._noise)}
-        history = [np.zeros(0, np.float32) if actions is None else actions for actions in self._since_seed]
-        state = {f"history/{i:05d}": actions for i, actions in enumerate(history)}
+        """What brings the environments back to where they are."""
+        state = self._record.state()
         state |= {f"observations/{i}": observations for i, observations in enumerate(self._observations)}
         return state | {
             "seed": np.int64(self._seed),
             "ended": self._ended,
+            "lost": self._lost,
             "episode_steps": self._episode_steps,
             "noise": pack_generator(self._noise),
             "faults": np.int64(self._faults),
         }
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Repeat every action since the last seed; environments cannot be copied, but they repeat exactly.
+        """Bring the environments back; they cannot be copied, but they repeat exactly.
 
         Raises:
-            UserError: they did not, so this is not the machine or the version the run was begun on.
+            UserError: they did not, so this is not the machine or the version that the run began on.
         """
         self._faults = int(state["faults"])
         load_generator(self._noise, state["noise"])
-        if "seed" not in state:
-            self.must_restart = True
+        if "way" not in state and not _format_1_goes_on(state):
+            self.restart(int(np.random.SeedSequence([self._seed, self._faults]).generate_state(1)[0]))
             return
         self.restart(int(state["seed"]))
-        groups = list(zip(self.envs.groups, self.envs.columns))
-        for name in sorted(name for name in state if name.startswith("history/")):
-            if not state[name].size:
-                self.restart()
-                continue
-            actions = state[name]  # [T, N, A]
-            for step in actions:
-                for group, columns in groups:
-                    group.send(self._action_map(step[columns]))
-                observations = [group.recv().observations for group, _ in groups]
-            self._observations = [own_observations(o) for o in observations]  # [n, *shape] a group
-            self._since_seed.append(actions)
-        if not all(np.array_equal(o, state[f"observations/{i}"]) for i, o in enumerate(self._observations)):
-            raise UserError(
-                "the environments did not repeat what they did before the run was cut off: resume it on the kind of "
-                "machine and with the versions that its config.json names, or train anew in another folder"
-            )
         self._ended = state["ended"].copy()
+        self._lost = state.get("lost", np.zeros(self.envs.num_envs, bool)).copy()
         self._episode_steps = state["episode_steps"].copy()
+        if "way" in state:
+            self._record.load_state(state)
+        else:
+            actions = [state[name] for name in sorted(state) if name.startswith("history/")]
+            self._record.load_format_1(actions, in_pools=self.envs.in_pools)
+        for i, columns in enumerate(self.envs.columns):
+            self._bring_back(i, range(columns.start, columns.stop))
+            known = self._lost[columns] | self._ended[columns]  # [n] of which the record says nothing
+            stored = state[f"observations/{i}"]
+            if not np.array_equal(self._observations[i][~known], stored[~known]):
+                raise UserError(
+                    "the environments did not repeat what they did before the run was cut off: resume it on the kind "
+                    "of machine and with the versions that its config.json names, or train again in another folder"
+                )
+            self._observations[i] = stored.copy()
+
+
+def _format_1_goes_on(state: Mapping[str, np.ndarray]) -> bool:
+    """Whether an old checkpoint's episodes go on; not after a failure, nor where each epoch begins new ones."""
+    return "seed" in state and all(state[name].size for name in state if name.startswith("history/"))
 
 
 def _not_finite(observations: np.ndarray, first_env: int, t: int) -> str:
@@ -242,7 +281,7 @@ def _environment_fault(n: int, what: str, step: int) -> str:
     where = f"step {step} of the epoch" if step >= 0 else "a reset"
     return (
         f"environment {n} returned NaN or infinity as {what} at {where}: "
-        "mend the environment, or collect such epochs anew with --on-not-finite skip"
+        "fix the environment, or collect such epochs again with --on-not-finite skip"
     )
 
 

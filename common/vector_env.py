@@ -1,27 +1,42 @@
 """N environments at once, in groups that take turns: one steps while the policy thinks for the other."""
 
+import contextlib
 import os
 
 import gymnasium
 import numpy as np
 
 from common import atari
-from common.env_groups import AleGroup, EnvPoolGroup, Group, GymnasiumGroup, ProcessGroup
+from common.env_groups import AleGroup, EnvPoolGroup, Group, GymnasiumGroup
 from common.environment import Environment
 from common.errors import UserError
+from common.process_group import ProcessGroup
+from common.repeatable import Way, works
+from common.spaces import ActionMap
 
 
 class VectorEnv:
-    """Groups of environments side by side: group g owns the columns `columns[g]` of every [T, N] array."""
+    """Groups of environments side by side: group g owns the columns `columns[g]` of every [T, N] array.
+
+    Attributes:
+        parts: group and columns of those that can only be brought back together; see `Group.parts`.
+        in_pools: whether EnvPool or ale-py step them.
+    """
 
     def __init__(self, groups: list[Group]) -> None:
         self.groups = groups
         ends = np.cumsum([group.num_envs for group in groups])
         self.columns = [slice(int(end) - group.num_envs, int(end)) for group, end in zip(groups, ends)]
         self.num_envs = int(ends[-1])
+        self.parts = [
+            (i, slice(columns.start + part.start, columns.start + part.stop))
+            for i, (group, columns) in enumerate(zip(groups, self.columns))
+            for part in group.parts
+        ]
+        self.in_pools = isinstance(groups[0], EnvPoolGroup | AleGroup)
 
     def reset(self, seed: int | None = None) -> list[np.ndarray]:
-        """Restarts every environment; `own_observations` of each group. Without a seed the generators go on."""
+        """Restarts every environment; `own_observations` of each group. Without a seed new episodes begin."""
         seeds = [None] * len(self.groups) if seed is None else group_seeds(seed, len(self.groups))
         return [own_observations(group.reset(s)) for group, s in zip(self.groups, seeds)]
 
@@ -88,7 +103,18 @@ def _resolve_atari(backend: str, env_id: str) -> str:
     raise UserError(f"{env_id}: this ale-py has no vector environment: use --backend gymnasium")
 
 
-def make_vector_env(environment: Environment, num_envs: int, backend: str, groups: int | None = None) -> VectorEnv:
+PROBED = 4  # environments
+PARTS = 8  # of environments that are built again now and then; one at a time, so that few are cut together
+
+
+def make_vector_env(
+    environment: Environment,
+    num_envs: int,
+    backend: str,
+    groups: int | None = None,
+    way: Way | None = None,
+    time_limit: float = 60.0,
+) -> VectorEnv:
     """`num_envs` environments.
 
     Args:
@@ -96,15 +122,42 @@ def make_vector_env(environment: Environment, num_envs: int, backend: str, group
         groups: how many, of sizes as equal as can be; None makes two that take turns, but one on
             Gymnasium, whose environments step in this thread anyway, and one of Atari games, since a second call
             of the network takes longer than their frames.
+        way: how they shall be brought back; None where they need not be.
+        time_limit: seconds, of a process's answer.
     """
     if groups is None:
         groups = 1 if backend in ("gymnasium", "ale") else 2
     sizes = [len(part) for part in np.array_split(np.arange(num_envs), min(groups, num_envs))]
     if backend == "gymnasium":
-        return VectorEnv([GymnasiumGroup(environment, size) for size in sizes])
+        return VectorEnv([GymnasiumGroup(environment, size, way == "rebuilt") for size in sizes])
     if backend == "processes":
-        return VectorEnv([ProcessGroup(environment, size) for size in sizes])
+        return VectorEnv([ProcessGroup(environment, size, way == "rebuilt", time_limit) for size in sizes])
     threads = max(1, (os.cpu_count() or 1) // len(sizes))
     if backend == "ale":
-        return VectorEnv([AleGroup(environment, size, min(threads, size)) for size in sizes])
-    return VectorEnv([EnvPoolGroup(environment, size, min(threads, size)) for size in sizes])
+        alone = way is not None
+        return VectorEnv([AleGroup(environment, size, min(threads, size), alone) for size in sizes])
+    parts = -(-PARTS // len(sizes)) if way == "history" else 1
+    return VectorEnv([EnvPoolGroup(environment, size, min(threads, size), parts) for size in sizes])
+
+
+def find_way(environment: Environment, backend: str, action_map: ActionMap, time_limit: float = 60.0) -> Way:
+    """How such environments are brought back, found out by doing it with a few of them.
+
+    Raises:
+        UserError: an environment cannot be started.
+    """
+    if backend == "ale":
+        return "resets"
+
+    way: Way = "resets" if backend == "envpool" else "rebuilt" if _keeps_a_world(environment) else "episodes"
+
+    def make() -> Group:
+        return make_vector_env(environment, PROBED, backend, 1, way, time_limit).groups[0]
+
+    return way if works(make, way, action_map, environment.action_space) else "history"
+
+
+def _keeps_a_world(environment: Environment) -> bool:
+    """Whether it has a Box2D world from the start, and so uses it again for every episode, as BipedalWalker does."""
+    with contextlib.closing(environment.make()) as env:
+        return any(type(value).__name__ == "b2World" for value in vars(env.unwrapped).values())

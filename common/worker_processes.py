@@ -112,7 +112,7 @@ class _Worker:
         self.connection, theirs = context.Pipe()
         self._process = context.Process(target=_work, args=(theirs,), name="worker")
         try:
-            with _without_program(), _interrupts_held_back():
+            with without_program(), interrupts_held_back():
                 self._process.start()
             self.connection.send_bytes(self._content)
         except (OSError, ValueError) as error:
@@ -147,7 +147,7 @@ class _Worker:
 
 
 @contextlib.contextmanager
-def _without_program() -> Iterator[None]:
+def without_program() -> Iterator[None]:
     """Hides the running program from `multiprocessing`, which would import it again in every process it spawns."""
     program = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
@@ -158,7 +158,7 @@ def _without_program() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _interrupts_held_back() -> Iterator[None]:
+def interrupts_held_back() -> Iterator[None]:
     """Processes started meanwhile never hear a Ctrl-C, which is their parent's to answer."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows; there `_work` ignores it as soon as it begins
         yield

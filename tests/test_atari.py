@@ -46,7 +46,9 @@ class Idle(Random):
 
 
 def collector(steps, num_envs=2, limit=None, backend="ale", seed=0):
-    return Collector(make_vector_env(look_up(BREAKOUT, limit), num_envs, backend), ACTIONS, steps, seed)
+    way = "resets" if backend == "ale" else "episodes"
+    envs = make_vector_env(look_up(BREAKOUT, limit), num_envs, backend, way=way)
+    return Collector(envs, ACTIONS, steps, seed, way=way)
 
 
 # -- names --
@@ -143,18 +145,21 @@ def test_both_ways_of_stepping_show_the_same(monkeypatch):
     monkeypatch.setattr(atari, "IDLE_FRAMES", 0)  # else each draws its own number of them
     ale, ours = AleGroup(look_up(BREAKOUT), 2, num_threads=2), GymnasiumGroup(look_up(BREAKOUT), 2)
     np.testing.assert_array_equal(ale.reset(0), ours.reset(0))
-    rng, ends, lost = np.random.default_rng(0), 0, 0
+    rng, ends, lost, replaced = np.random.default_rng(0), 0, 0, 0
     for _ in range(250):
         actions = rng.integers(0, 4, 2)
         ale.send(actions)
         ours.send(actions)
         step = ale.recv()
         for name, column in ours.recv()._asdict().items():
-            np.testing.assert_array_equal(column, getattr(step, name), err_msg=name)
+            theirs = getattr(step, name)
+            np.testing.assert_array_equal(column, np.zeros(2, bool) if theirs is None else theirs, err_msg=name)
+        replaced += int(step.replaced.sum())
         ends += step.ended.sum()
         lost += step.terminated.sum()
     assert ends >= 1
     assert lost >= 5
+    assert replaced >= lost  # the first step of each life
     ale.close()
     ours.close()
 
@@ -249,6 +254,22 @@ def test_a_collector_goes_on_from_the_state_of_another(backend):
     for name, array in expected._asdict().items():
         np.testing.assert_array_equal(array, getattr(found, name), err_msg=name)
     assert expected.terminated.any()
+    first.envs.close()
+    second.envs.close()
+
+
+def test_games_are_brought_back_whichever_of_them_was_seeded(monkeypatch):
+    monkeypatch.setattr(AleGroup, "GAMES_A_SEED", 3)
+    first, second = collector(7, limit=10), collector(7, limit=10)
+    seen = []
+    for _ in range(8):  # a game and its restart are eleven steps
+        state = first.state()
+        expected = first.collect(Random(), Timing())
+        second.load_state(state)
+        for name, array in second.collect(Random(), Timing())._asdict().items():
+            np.testing.assert_array_equal(array, getattr(expected, name), err_msg=name)
+        seen.append(state["episodes"].tolist())
+    assert seen == [[n, n] for n in (0, 0, 1, 1, 2, 3, 3, 4)]
     first.envs.close()
     second.envs.close()
 

@@ -56,6 +56,7 @@ def train_a_little(agent: Agent, seed: int = 1) -> None:
         values=np.zeros(64, np.float32),
         next_observations=np.zeros((64, 0), np.float32),
         discounts=np.ones(64, np.float32),
+        actor_weights=np.ones(64, np.float32),
     )
     rows = rng.permutation(64).reshape(2, 32).astype(np.int32)
     once = Hyperparameters.of(agent.config)._replace(learning_rate=0.01, critic_learning_rate=0.01, passes=1)

@@ -1,22 +1,27 @@
 """Environments that raise, die or hang; numbers that are none; a spread that runs away."""
 
+import dataclasses
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
+from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 import tiny_envs
 
 import PPOAgentTrainer as main_program
-from common import distributions, run_folder
+from common import distributions, experience, run_folder
 from common.behaviour import MAX_STD
 from common.config import PPOConfig
-from common.env_groups import GymnasiumGroup, ProcessGroup
+from common.env_groups import GymnasiumGroup
 from common.environment import look_up
 from common.errors import DivergedError, NotFiniteError, UserError
+from common.process_group import ProcessGroup
 from PPOAgentTrainer import PPOAgentTrainer
 
 CONFIG = PPOConfig(
@@ -26,8 +31,15 @@ CONFIG = PPOConfig(
 
 
 @pytest.fixture
-def fails_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(tiny_envs.Raising, "marks", tmp_path)
+def no_probe(monkeypatch):
+    """It would meet the faults before the training does."""
+    monkeypatch.setattr(experience, "find_way", lambda *_: "episodes")
+
+
+@pytest.fixture
+def fails_once(no_probe, tmp_path, monkeypatch):
+    for name in ("Raising", "Dying", "Hanging"):
+        monkeypatch.setitem(gymnasium.registry[f"tests/{name}-v0"].kwargs, "marks", tmp_path)
 
 
 def trained(config: PPOConfig, epochs: int = 3) -> tuple[PPOAgentTrainer, list[str]]:
@@ -54,20 +66,28 @@ def stepped(group, steps: int) -> tuple[list, list]:
 # -- an environment that fails --
 
 
-def test_one_that_raises_is_cut_and_built_anew_and_the_others_notice_nothing(fails_once):
-    group = GymnasiumGroup(look_up("tests/Raising-v0"), 3)
+def assert_one_failed_and_the_others_noticed_nothing(group, error):
     observations, rest = stepped(group, 25)
-    [(index, error, details)] = group.faults
-    assert (index, error) == (0, "RuntimeError: the floor gave way")
-    assert "in step" in details
-    assert "and so did the roof" in details
-    first = [int(row[0, 0]) for row in observations]
-    assert first == [*range(20), 19, 0, 1, 2, 3, 4]  # stood still in the step in which it failed, then was reset
-    assert [int(row[1, 0]) for row in observations] == list(range(26))
-    rewards, terminated, truncated = (np.array([step[i][0] for step in rest]) for i in range(3))
+    [fault] = group.faults
+    assert fault.error == error
+    for i in range(3):
+        first = [*range(20), 19, 0, 1, 2, 3, 4]  # stood still in the step in which it failed, then was reset
+        assert [int(row[i, 0]) for row in observations] == (first if i == fault.index else list(range(26)))
+    rewards, terminated, truncated, ended, failed = (
+        np.array([step[column][fault.index] for step in rest]) for column in range(5)
+    )
     assert list(rewards) == [1.0] * 19 + [0.0, 0.0] + [1.0] * 4
     assert not terminated.any()
-    assert list(np.flatnonzero(truncated)) == [19]
+    assert not truncated.any()
+    assert list(np.flatnonzero(ended)) == list(np.flatnonzero(failed)) == [19]
+    return fault
+
+
+def test_one_that_raises_is_replaced_and_the_others_notice_nothing(fails_once):
+    group = GymnasiumGroup(look_up("tests/Raising-v0"), 3)
+    fault = assert_one_failed_and_the_others_noticed_nothing(group, "RuntimeError: the floor gave way")
+    assert "in step" in fault.details
+    assert "and so did the roof" in fault.details
     group.close()
 
 
@@ -79,16 +99,10 @@ def test_one_that_raises_is_cut_and_built_anew_and_the_others_notice_nothing(fai
         ("tests/Hanging-v0", "its process did not answer within 2 s"),
     ],
 )
-def test_a_process_that_fails_ends_its_groups_episodes(fails_once, env_id, error):
+def test_a_process_that_fails_is_replaced_and_the_others_notice_nothing(fails_once, env_id, error):
     group = ProcessGroup(look_up(env_id), 3, time_limit=2.0)
-    observations, rest = stepped(group, 25)
-    [fault] = group.faults
-    assert fault.error == error
-    for i in range(3):
-        assert [int(row[i, 0]) for row in observations] == [*range(20), 19, 0, 1, 2, 3, 4]
-    assert [list(np.flatnonzero(step[2])) for step in rest] == [[]] * 19 + [[0, 1, 2]] + [[]] * 5
-    assert not any(step[1].any() for step in rest)
-    processes = group._envs.processes
+    assert_one_failed_and_the_others_noticed_nothing(group, error)
+    processes = [env.processes[0] for env in group._envs]
     group.close()
     assert not any(process.is_alive() for process in processes)
 
@@ -100,7 +114,7 @@ def test_processes_step_as_this_process_does():
     one.close(), other.close()
 
 
-def test_training_goes_on_with_a_new_environment_and_says_which_failed_where(fails_once):
+def test_training_continues_with_a_new_environment_and_says_which_failed_where(fails_once):
     trainer, said = trained(CONFIG)
     assert trainer.epoch == 3
     [line] = said
@@ -110,26 +124,25 @@ def test_training_goes_on_with_a_new_environment_and_says_which_failed_where(fai
 
 
 @pytest.mark.parametrize("backend", ["gymnasium", "processes"])
-def test_one_that_fails_for_ever_ends_the_run(backend):
+def test_one_that_fails_for_ever_ends_the_run(no_probe, backend):
     config = CONFIG.replace(backend=backend, num_envs=1, steps_per_epoch=60, minibatch_size=20)
-    with pytest.raises(UserError, match=r"^environment 0 failed .*built anew 3 times before: mend it, or") as error:
+    with pytest.raises(
+        UserError, match=r"^environment 0 failed .*; 3 were replaced by new ones before: fix it, or"
+    ) as error:
         trained(config, epochs=20)
     assert "\n" not in str(error.value)
 
 
-def test_a_reset_that_raises_is_one_line(monkeypatch):
-    def fall(*_, **__):
-        raise ValueError("no floor")
-
-    monkeypatch.setattr(tiny_envs.Raising, "reset", fall)
+@pytest.mark.parametrize("backend", ["gymnasium", "processes"])
+def test_a_reset_that_raises_is_one_line(backend):
     with pytest.raises(
-        UserError,
-        match=r"cannot be started, its reset failed \(ValueError: no floor, at test_faults.py, line \d+, in fall\)",
-    ):
-        PPOAgentTrainer(CONFIG)
+        UserError, match=r"cannot be started, its reset failed .RuntimeError: the floor gave way"
+    ) as line:
+        PPOAgentTrainer(CONFIG.replace(env="tests/RaisingInReset-v0", backend=backend))
+    assert "\n" not in str(line.value)
 
 
-def test_one_that_cannot_be_built_anew_ends_the_run_in_one_line(fails_once, monkeypatch):
+def test_one_that_cannot_be_built_again_ends_the_run_in_one_line(fails_once, monkeypatch):
     group, reset, seen = GymnasiumGroup(look_up("tests/Raising-v0"), 1), tiny_envs.Raising.reset, []
 
     def fall_the_second_time(self, **named):
@@ -145,29 +158,88 @@ def test_one_that_cannot_be_built_anew_ends_the_run_in_one_line(fails_once, monk
         stepped(group, 25)
 
 
-@pytest.mark.parametrize("how", ["die", "hang", "raise"])
-def test_a_process_that_fails_in_its_reset_is_one_line_within_the_time_limit(monkeypatch, how):
-    def fall(*_, **__):
-        if how == "die":
-            os._exit(7)
-        if how == "hang":
-            time.sleep(3600)
-        raise ValueError("no floor")
-
-    monkeypatch.setattr(tiny_envs.Raising, "reset", fall)
+@pytest.mark.parametrize("where", ["InReset", "WhenBuilt"])
+@pytest.mark.parametrize("how", ["Dying", "Hanging", "Raising"])
+def test_a_process_that_does_not_start_is_one_line_within_the_time_limit(how, where):
+    environment = dataclasses.replace(look_up("tests/Raising-v0"), id=f"tests/{how}{where}-v0")
     began = time.monotonic()
-    with pytest.raises(UserError, match="tests/Raising-v0 cannot be started, its reset failed"):
-        ProcessGroup(look_up("tests/Raising-v0"), 2, time_limit=2.0).reset(0)
+    with pytest.raises(UserError, match="cannot be started, its reset failed") as line:
+        ProcessGroup(environment, 2, time_limit=2.0).reset(0)
+    assert "\n" not in str(line.value)
     assert time.monotonic() - began < 20
     assert multiprocessing.active_children() == []
 
 
-def test_a_run_resumed_after_a_fault_is_the_run_that_was_not_stopped(tmp_path, monkeypatch):
+PARENT = """
+import sys, time
+sys.path[:0] = {paths!r}
+import numpy as np, tiny_envs
+from common.environment import look_up
+from common.process_group import ProcessGroup
+lock = open({lock!r}, "w")
+import fcntl; fcntl.flock(lock, fcntl.LOCK_EX)
+group = ProcessGroup(look_up({env_id!r}), 2)
+group.reset(0)
+print(*(env.processes[0].pid for env in group._envs), flush=True)
+while True:
+    group.send(np.zeros((2, 1), np.float32))
+    group.recv()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="processes are killed in another way here")
+@pytest.mark.parametrize("env_id", ["Pendulum-v1", "tests/Hanging-v0"])
+def test_processes_end_with_a_parent_that_is_killed_and_hold_no_lock(tmp_path, env_id):
+    import fcntl
+
+    lock, here = tmp_path / "lock", Path(__file__).parent
+    program = PARENT.format(paths=[str(here), str(here.parent)], lock=str(lock), env_id=env_id)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        processes = [int(number) for number in parent.stdout.readline().split()]
+        assert len(processes) == 2
+        time.sleep(0.5)  # so that those that hang do
+        parent.kill()
+        parent.wait()
+        with open(lock) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises where another process still holds it
+        deadline = time.monotonic() + 5
+        while any(map(is_there, processes)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not any(map(is_there, processes))
+
+
+def is_there(process: int) -> bool:
+    """Whether a process runs; one that ended but was not waited for does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        pass
+    if Path("/proc/self").exists():
+        return False
+    try:
+        os.kill(process, 0)
+        return True
+    except OSError:
+        return False
+
+
+def test_processes_load_no_tensorflow():
+    group = ProcessGroup(look_up("Pendulum-v1"), 1)
+    group.reset(0)
+    maps = Path(f"/proc/{group._envs[0].processes[0].pid}/maps")
+    loaded = maps.read_text() if maps.exists() else ""
+    group.close()
+    assert "tensorflow" not in loaded
+
+
+@pytest.mark.parametrize("way", ["episodes", "history"])
+def test_a_run_resumed_after_a_fault_is_the_run_that_was_not_stopped(tmp_path, monkeypatch, way):
+    monkeypatch.setattr(experience, "find_way", lambda *_: way)
     rows = []
     for stopped in (False, True):
         marks = tmp_path / str(stopped)
         marks.mkdir()
-        monkeypatch.setattr(tiny_envs.Raising, "marks", marks)
+        monkeypatch.setitem(gymnasium.registry["tests/Raising-v0"].kwargs, "marks", marks)
         trainer = PPOAgentTrainer(CONFIG.replace(adopt_best=False))
         trainer.warn = lambda line: None
         trainer.train(1)
@@ -323,7 +395,7 @@ def test_a_spread_that_runs_away_is_reported_once():
 def test_a_process_ignores_the_signals_of_its_parent():
     group = ProcessGroup(look_up("Pendulum-v1"), 1)
     group.reset(0)
-    process = group._envs.processes[0]
+    process = group._envs[0].processes[0]
     os.kill(process.pid, signal.SIGINT)
     for _ in range(3):
         group.send(np.zeros((1, 1), np.float32))

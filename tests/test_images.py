@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
+from common import experience as experience_module
 from common.config import PPOConfig
-from common.env_groups import ProcessGroup
 from common.environment import look_up
 from common.errors import UserError
 from common.evaluation import evaluate
@@ -15,6 +15,7 @@ from common.experience import Experience
 from common.film import Take
 from common.make_env import make_env
 from common.off_policy_config import OffPolicyConfig
+from common.process_group import ProcessGroup
 from common.records import Timing
 from common.rollout import Collector
 from common.spaces import action_map
@@ -134,7 +135,14 @@ def test_validation_counts_whole_games():
 
 def experience(**changes):
     config = PPOConfig(
-        env="tests/Lives-v0", backend="gymnasium", num_envs=2, steps_per_epoch=28, minibatch_size=28, **changes
+        **{
+            "env": "tests/Lives-v0",
+            "backend": "gymnasium",
+            "num_envs": 2,
+            "steps_per_epoch": 28,
+            "minibatch_size": 8,
+            **changes,
+        }
     )
     return Experience(config, look_up(config.env), action_map(Discrete(2)), 0)
 
@@ -168,7 +176,8 @@ def test_the_score_is_the_mean_of_the_last_episodes_and_survives_a_checkpoint():
     for each in (one, two):
         each.collect(Idle(), 1, Timing())
     assert one.scores() == two.scores()
-    old = {name: array for name, array in one.state().items() if not name.endswith(("recent", "total", "/ended"))}
+    newer = ("recent", "total", "/ended", "/replaced")
+    old = {name: array for name, array in one.state().items() if not name.endswith(newer)}
     two.load_state({**old, "collector/ended": one.state()["collector/ended"]})
     np.testing.assert_array_equal(
         two.trajectory.ended, one.trajectory.terminated | one.trajectory.truncated
@@ -183,13 +192,32 @@ def test_the_score_is_the_mean_of_the_last_episodes_and_survives_a_checkpoint():
     two.close()
 
 
-def test_environments_restart_once_in_an_epoch_of_several_collections():
-    one, seeds = experience(restart_environments_every=2), []
-    restart = one.collector.restart
-    one.collector.restart = lambda seed=None: (seeds.append(seed), restart(seed))
-    for epoch in range(5):
-        for _ in range(3):
+def test_environments_without_a_better_way_restart_a_few_at_a_time(monkeypatch):
+    monkeypatch.setattr(experience_module, "find_way", lambda *_: "history")
+    one, restarted = experience(num_envs=4, steps_per_epoch=56, restart_environments_every=6), []
+    restart = one.collector.restart_parts
+    one.collector.restart_parts = lambda numbers: restarted.append(list(numbers)) or restart(restarted[-1])
+    due = []
+    for epoch in range(13):
+        restarted.clear()
+        for _ in range(3):  # collections of an epoch
             one.collect(Idle(), epoch, Timing())
+        due.append([number for numbers in restarted for number in numbers])
         one.scores()
-    assert len(seeds) == len(set(seeds)) == 2  # epochs 2 and 4
+    # every sixth epoch, but the first time after 1, 3, 4 and 6
+    assert due == [[], [0], [], [1], [2], [], [3], [0], [], [1], [2], [], [3]]
+    one.close()
+
+
+def test_an_episode_that_a_restart_cuts_counts_nowhere(monkeypatch):
+    monkeypatch.setattr(experience_module, "find_way", lambda *_: "history")
+    one = experience(steps_per_epoch=8, restart_environments_every=2)
+    one.collect(Idle(), 0, Timing())  # four steps of a game of six
+    assert one._running_returns[1].tolist() == [1 + 2 + 3 + 4] * 2
+    one.scores()
+    one.collect(Idle(), 1, Timing())  # the turn of the first environment
+    scores = one.scores()
+    assert scores["episodes"] == 1  # of the second environment
+    assert scores["avg_reward_orig"] == 1 + 2 + 3 + 4 + 5 + 6
+    assert one.trajectory.episode_steps[:, 0].tolist() == [1, 2, 3, 4]
     one.close()

@@ -21,12 +21,28 @@ BASE = PPOConfig(
     minibatch_size=32,
     passes=2,
     hidden_sizes=(8,),
-    restart_environments_every=3,
+    restart_environments_every=4,
 )
+WAYS = {  # how environments are brought back; see `common.repeatable`
+    "a new environment an episode": "rebuilt",
+    "one environment": "rebuilt",
+    "seeded episodes": "episodes",
+    "processes": "episodes",
+    "as many resets": "resets",
+    "all actions": "history",
+    "quirks": "rebuilt",
+    "quirk and all actions": "history",
+}
 CASES = {
-    "gymnasium": BASE,
+    "a new environment an episode": BASE,
     "one environment": BASE.replace(num_envs=1),
-    "envpool": BASE.replace(backend="envpool", num_envs=4),
+    "seeded episodes": BASE.replace(env="Pendulum-v1"),
+    "processes": BASE.replace(env="Pendulum-v1", backend="processes"),
+    "as many resets": BASE.replace(backend="envpool", num_envs=4),
+    "all actions": BASE.replace(env="LunarLanderContinuous-v3", backend="envpool", num_envs=16, steps_per_epoch=320),
+    "quirk and all actions": BASE.replace(
+        env="LunarLanderContinuous-v3", backend="envpool", num_envs=4, restart_each_epoch=True
+    ),
     "quirks": BASE.replace(restart_each_epoch=True, normalize_advantages="running_std", std="softplus_head"),
 }
 
@@ -40,58 +56,77 @@ def same(a: dict[str, np.ndarray], b: dict[str, np.ndarray], but: tuple[str, ...
     return a.keys() == b.keys() and all(np.array_equal(a[key], b[key], equal_nan=True) for key in keys)
 
 
-def cut_off(config: PPOConfig, after: int) -> checkpoint.State:
-    """The state of a run stopped after so many epochs, as a checkpoint on disk would hold it."""
-    trainer = PPOAgentTrainer(config)
+def copied(trainer: PPOAgentTrainer) -> checkpoint.State:
+    """Its state, as a checkpoint on disk would hold it."""
+    return {name: np.array(array) for name, array in trainer.state().items()}
 
-    class Stop(Exception):
-        pass
 
-    def stop(result):
-        if result.epoch == after:
-            raise Stop
-
-    with pytest.raises(Stop):
-        trainer.train(on_epoch=stop)
-    state = {name: np.array(array) for name, array in trainer.state().items()}
-    trainer.close()
-    return state
+def trained_with_states(config: PPOConfig) -> tuple[PPOAgentTrainer, dict[int, checkpoint.State]]:
+    """A whole run, and its states after every epoch."""
+    whole, states = PPOAgentTrainer(config), {}
+    whole.train(on_epoch=lambda row: states.update({row.epoch: copied(whole)}))
+    return whole, states
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_resumed_run_equals_uninterrupted_one(case: str) -> None:
-    if case == "envpool":
+    config = CASES[case]
+    if config.backend == "envpool":
         pytest.importorskip("envpool")
-    whole = PPOAgentTrainer(CASES[case])
-    whole.train()
-    # 2: before the first restart of the environments, 3: at it, 5: after it with history to repeat.
-    for after in (2, 3, 4, 5):
-        resumed = PPOAgentTrainer(CASES[case])
-        resumed.load_state(cut_off(CASES[case], after))
+    whole, states = trained_with_states(config)
+    assert whole.experience._way == WAYS[case]
+    # With a history, parts of the environments are built again after epochs 1 to 4 by turns, and again from 5 on.
+    for after in (1, 4, 6):
+        resumed = PPOAgentTrainer(config)
+        resumed.load_state(states[after])
         assert resumed.epoch == after
         resumed.train(EPOCHS - after)
         assert repr(rows(resumed)) == repr(rows(whole))
         assert same(
             resumed.state(), whole.state(), but=("trainer/seconds", *(f"results/{name}" for name in TIMING_COLUMNS))
         )
+        resumed.close()
+    whole.close()
+
+
+@pytest.mark.parametrize("case", ["a new environment an episode", "as many resets"])
+def test_a_checkpoint_holds_the_actions_of_running_episodes_alone(case: str) -> None:
+    if case == "as many resets":
+        pytest.importorskip("envpool")
+    config = CASES[case]
+    trainer = PPOAgentTrainer(config)
+    trainer.train(3)
+    state = checkpoint.part(trainer.state(), "experience/collector")
+    assert (state["steps"] <= config.max_episode_steps).all()
+    assert state["actions"].shape == (state["steps"].sum(), 4)
+    running = ~state["ended"]
+    np.testing.assert_array_equal(state["steps"][running], state["episode_steps"][running])
+    assert (state["episodes"] >= 3 * config.steps_per_epoch // config.num_envs // 41 - 1).all()
+    trainer.close()
 
 
 def test_cut_off_twice(tmp_path) -> None:
-    whole = PPOAgentTrainer(BASE)
-    whole.train()
-    twice = PPOAgentTrainer(BASE)
-    first = PPOAgentTrainer(BASE)
-    first.load_state(cut_off(BASE, 2))
-    states = {}
-    first.train(EPOCHS - 2, lambda row: states.update({row.epoch: first.state()}))
-    checkpoint.save(tmp_path, 4, states[4], keep=1)
+    config = CASES["seeded episodes"]
+    whole, states = trained_with_states(config)
+    twice = PPOAgentTrainer(config)
+    first = PPOAgentTrainer(config)
+    first.load_state(states[2])
+    again = {}
+    first.train(EPOCHS - 2, lambda row: again.update({row.epoch: first.state()}))
+    checkpoint.save(tmp_path, 4, again[4], keep=1)
     twice.load_state(checkpoint.load_newest(tmp_path, pytest.fail)[1])
     twice.train(EPOCHS - 4)
     assert repr(rows(twice)) == repr(rows(whole))
+    for trainer in (whole, first, twice):
+        trainer.close()
 
 
 def test_environments_that_do_not_repeat_are_noticed() -> None:
-    state = cut_off(BASE, 2)
+    trainer = PPOAgentTrainer(CASES["seeded episodes"])
+    trainer.train(2)
+    state = copied(trainer)
     state["experience/collector/observations/0"] = state["experience/collector/observations/0"] + 1
-    with pytest.raises(UserError, match="did not repeat"):
-        PPOAgentTrainer(BASE).load_state(state)
+    with pytest.raises(UserError, match="did not repeat") as refusal:
+        trainer.load_state(state)
+    assert "\n" not in str(refusal.value)
+    trainer.close()

@@ -16,6 +16,7 @@ from common.environment import look_up
 from common.errors import UserError
 from common.make_env import make_env
 from common.records import Timing, Trajectory
+from common.repeatable import Way
 from common.rollout import Collector, minibatch_rows, padded_rows
 from common.spaces import BoxMap
 from common.vector_env import VectorEnv, make_vector_env
@@ -75,8 +76,8 @@ class RandomBehaviour:
         return noise
 
 
-def collector(envs: VectorEnv, steps: int, seed: int = 0) -> Collector:
-    return Collector(envs, BoxMap(ACTIONS), steps, seed)
+def collector(envs: VectorEnv, steps: int, seed: int = 0, way: Way = "episodes") -> Collector:
+    return Collector(envs, BoxMap(ACTIONS), steps, seed, way=way)
 
 
 def collect(*group_ids: str, steps: int, seed: int = 0) -> Trajectory:
@@ -170,6 +171,7 @@ def test_records_have_the_documented_shapes_and_types():
         "ended": ((7, 3), bool),
         "valid": ((7, 3), bool),
         "episode_steps": ((7, 3), np.int64),
+        "replaced": ((7, 3), bool),
     }
 
 
@@ -191,6 +193,7 @@ class LoggingGroup:
         self.number, self.num_envs, self.log = number, num_envs, log
         self.t = 0
         self.faults = []
+        self.parts = [slice(0, num_envs)]
         self.seeds: list[int | None] = []
 
     def _observations(self) -> np.ndarray:
@@ -293,10 +296,9 @@ def test_an_epoch_is_not_changed_by_the_next():
 
 
 def mixed_collector(steps: int) -> Collector:
-    """Two groups of scripted environments, one of them of two."""
-    return collector(
-        VectorEnv([GymnasiumGroup(look_up(FROM_0), 2), GymnasiumGroup(look_up(FROM_1), 1)]), steps, seed=3
-    )
+    """Two groups of scripted environments, one of them of two; they know how many episodes there were."""
+    groups = [GymnasiumGroup(look_up(FROM_0), 2), GymnasiumGroup(look_up(FROM_1), 1)]
+    return collector(VectorEnv(groups), steps, seed=3, way="history")
 
 
 @pytest.mark.parametrize("restart_after", [0, 1, 2])
@@ -408,7 +410,7 @@ def test_a_walkers_time_limit_truncates_and_the_next_step_only_restarts(backend)
 @pytest.mark.parametrize("env_id, limit", [("BipedalWalker-v3", 60), ("Pendulum-v1", 9)])
 def test_the_lean_vector_environment_steps_as_gymnasiums(env_id, limit):
     makers = [functools.partial(make_env, env_id, limit)] * 3
-    lean, full = BoxVectorEnv(makers, 0, []), SyncVectorEnv(makers)
+    lean, full = BoxVectorEnv(makers, env_id, []), SyncVectorEnv(makers)
     np.testing.assert_array_equal(lean.reset(seed=4)[0], full.reset(seed=4)[0])
     rng = np.random.default_rng(0)
     ends = 0

@@ -167,41 +167,50 @@ class Faulty(gymnasium.Env):
 class Raising(gymnasium.Env):
     """An episode's step number is its observation; fails in its first episode's step 20, in the way `how` says.
 
-    A new one fails again only if `again`. How: "raise" an error, "die" (the process), "hang".
+    Args:
+        how: "raise" an error, "die" (the process), "hang".
+        where: "step" 20, its "reset", or when it is built, "init".
+        marks: folder in which one that failed leaves a file, so that no other does, over all processes; None lets
+            each fail whenever it comes there.
     """
 
     observation_space = Box(-np.inf, np.inf, (1,))
     action_space = Box(-1.0, 1.0, (1,))
-    marks: Path | None = None  # folder in which those that failed leave a file, over all processes
 
-    def __init__(self, render_mode=None, how="raise", again=False):
+    def __init__(self, render_mode=None, how="raise", where="step", marks=None):
         self.render_mode = render_mode
-        self.how, self.again = how, again
+        self.how, self.where, self.marks = how, where, marks
+        if where == "init":
+            self._fail()
 
     def _observe(self):
         return np.array([self._steps], np.float32)
 
     def reset(self, seed=None, options=None):
         super().reset(seed=seed)
+        if self.where == "reset":
+            self._fail()
         self._steps = 0
         return self._observe(), {}
 
     def step(self, action):
         self._steps += 1
-        if self._steps == 20 and self._fails():
-            if self.how == "raise":
-                raise RuntimeError("the floor gave way\nand so did the roof")
-            if self.how == "die":
-                os._exit(7)
-            time.sleep(3600)
+        if self._steps == 20 and self.where == "step" and self._is_the_first():
+            self._fail()
         return self._observe(), 1.0, False, self._steps == 30, {}
 
-    def _fails(self):
-        """Only one of all environments, and only once, unless `again`."""
-        if self.again or Raising.marks is None:
+    def _fail(self):
+        if self.how == "raise":
+            raise RuntimeError("the floor gave way\nand so did the roof")
+        if self.how == "die":
+            os._exit(7)
+        time.sleep(3600)
+
+    def _is_the_first(self):
+        if self.marks is None:
             return True
         try:
-            (Raising.marks / "failed").touch(exist_ok=False)
+            (Path(self.marks) / "failed").touch(exist_ok=False)
             return True
         except FileExistsError:
             return False
@@ -411,9 +420,10 @@ gymnasium.register("tests/Faulty-v0", Faulty)
 gymnasium.register("tests/FaultyStrict-v0", Faulty, kwargs={"strict": True})
 gymnasium.register("tests/FaultyReward-v0", Faulty, kwargs={"what": "reward"})
 gymnasium.register("tests/FaultyReset-v0", Faulty, kwargs={"fault_at": 0})
-gymnasium.register("tests/Raising-v0", Raising)
-gymnasium.register("tests/Dying-v0", Raising, kwargs={"how": "die"})
-gymnasium.register("tests/Hanging-v0", Raising, kwargs={"how": "hang"})
+for name, how in (("Raising", "raise"), ("Dying", "die"), ("Hanging", "hang")):
+    gymnasium.register(f"tests/{name}-v0", Raising, kwargs={"how": how})
+    gymnasium.register(f"tests/{name}InReset-v0", Raising, kwargs={"how": how, "where": "reset"})
+    gymnasium.register(f"tests/{name}WhenBuilt-v0", Raising, kwargs={"how": how, "where": "init"})
 gymnasium.register("tests/Texts-v0", Odd, kwargs={"action_space": Text(3)})
 gymnasium.register("tests/Sequences-v0", Odd, kwargs={"observation_space": Sequence(Discrete(3))})
 gymnasium.register("tests/Matching-v0", Matching)
