@@ -30,7 +30,7 @@ RewardDesignName = Literal[
 MetricName = Literal["total_reward", "mean_episode_reward", "reward_times_steps", "validation"]
 
 
-MAY_CHANGE = ("epochs", "environment_restarts", "on_not_finite", "device")
+MAY_CHANGE = ("epochs", "environment_restarts", "environment_time_limit", "on_not_finite", "device")
 """What a resumed run may be given another value of; all else would make it another run."""
 
 
@@ -84,7 +84,7 @@ class TrainingConfig:
     """Seconds that building an environment, a reset or a step may take in a process of its own (--backend processes).
     A process that takes longer has failed; see environment_restarts."""
     on_not_finite: Literal["stop", "skip"] = "stop"
-    """NaN or infinity: stop the run, or skip, which collects the epoch anew or undoes the update."""
+    """NaN or infinity: stop the run, or skip, which collects the epoch again or undoes the update."""
 
     # -- best parameters --
     best_metric: MetricName = "validation"
@@ -298,8 +298,8 @@ class RunOptions:
     runs_folder: str = "runs"
     """Where run folders live."""
     resume: Path | None = None
-    """Continue the run of this folder. Of its settings, --epochs, --environment-restarts, --on-not-finite and --device
-    may be changed."""
+    """Continue the run of this folder. Of its settings, --epochs, --environment-restarts, --environment-time-limit,
+    --on-not-finite and --device may be changed."""
     checkpoint_every: int = 0
     """Epochs between checkpoints; 0 for ten, or more where that would cost over a percent of the time.
     One is also written on Ctrl-C, on SIGTERM and at the end."""

@@ -50,8 +50,8 @@ BIPEDAL_WALKER_2021 = MEASURED.replace(
     adopt_best=False,
 )
 
-# The study's later revision: advantages are divided by their cumulative standard deviation, in the critic's targets too,
-# and an episode's end is rewarded by what the environment's last reward says of it (its EnvWrapper_05).
+# The study's later revision: advantages are divided by their cumulative standard deviation, in the critic's targets
+# too, and an episode's end is rewarded by what the environment's last reward says of it (its EnvWrapper_05).
 BIPEDAL_WALKER_2021_REVISED = BIPEDAL_WALKER_2021.replace(
     reward_design="fall_penalty",
     normalize_advantages="running_std",

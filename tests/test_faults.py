@@ -163,7 +163,7 @@ def test_one_that_cannot_be_built_again_ends_the_run_in_one_line(fails_once, mon
 def test_a_process_that_does_not_start_is_one_line_within_the_time_limit(how, where):
     environment = dataclasses.replace(look_up("tests/Raising-v0"), id=f"tests/{how}{where}-v0")
     began = time.monotonic()
-    with pytest.raises(UserError, match="cannot be started, its reset failed") as line:
+    with pytest.raises(UserError, match="cannot be (started, its reset failed|built)") as line:
         ProcessGroup(environment, 2, time_limit=2.0).reset(0)
     assert "\n" not in str(line.value)
     assert time.monotonic() - began < 20
@@ -259,7 +259,9 @@ def test_a_run_resumed_after_a_fault_is_the_run_that_was_not_stopped(tmp_path, m
 
 
 def test_an_epoch_with_nan_is_collected_anew_or_ends_the_run():
-    config = CONFIG.replace(env="tests/FaultyReward-v0", num_envs=1, steps_per_epoch=30, minibatch_size=10)
+    config = CONFIG.replace(
+        env="tests/FaultyReward-v0", num_envs=1, steps_per_epoch=30, minibatch_size=10, best_metric="total_reward"
+    )
     with pytest.raises(
         NotFiniteError, match="environment 0 returned NaN or infinity as reward at step 9 of the epoch"
     ):

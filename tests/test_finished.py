@@ -193,7 +193,8 @@ def test_the_notebook_does_not_err_either(monkeypatch, run, tmp_path):
 def test_what_changes_nothing_that_is_learned_may_be_changed(monkeypatch, run, capsys):
     assert program(monkeypatch, "--resume", run, *TAIL, "--epochs", 3, "--gamma", "0.5") == 2
     assert "gamma 0.5 would make" in capsys.readouterr().err
-    changes = ["--environment-restarts", 9, "--on-not-finite", "skip", "--device", "cpu"]
+    changes = ["--environment-restarts", 9, "--environment-time-limit", 5]
+    changes += ["--on-not-finite", "skip", "--device", "cpu"]
     first = json.loads((run / run_folder.CONFIG).read_text())
     assert program(monkeypatch, "--resume", run, *TAIL, "--epochs", 3, *changes) == 0
     config = run_folder.read_config(run)[1]
@@ -205,6 +206,7 @@ def test_what_changes_nothing_that_is_learned_may_be_changed(monkeypatch, run, c
     assert entry["changed"] == {
         "epochs": [2, 3],
         "environment_restarts": [3, 9],
+        "environment_time_limit": [60.0, 5.0],
         "on_not_finite": ["stop", "skip"],
         "device": ["auto", "cpu"],
     }

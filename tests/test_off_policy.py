@@ -508,7 +508,8 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "epochs": (4, {"final_exploration_std": 1.0}),
     "steps_per_epoch": (84, {}),
     "seed": (1, {}),
-    "restart_environments_every": (1, {}),
+    "restart_environments_every": (1, {"env": "tests/Schedule-v0", "num_envs": 1, "max_episode_steps": None,
+                                       "steps_per_epoch": 24, "warmup_steps": 4}),  # it remembers how old it is
     "hidden_sizes": ((9,), {}),
     "activation": ("tanh", {}),
     "exploration": ("ornstein_uhlenbeck", {"exploration_std": 0.5}),
@@ -550,7 +551,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
 }  # fmt: skip
 
 
-NOT_LEARNED = ("score_window", "device")  # tested in test_images.py and test_device.py
+NOT_LEARNED = ("score_window", "device", "environment_time_limit")  # tested where they act
 
 
 @functools.cache
