@@ -163,7 +163,7 @@ def test_one_that_cannot_be_built_again_ends_the_run_in_one_line(fails_once, mon
 def test_a_process_that_does_not_start_is_one_line_within_the_time_limit(how, where):
     environment = dataclasses.replace(look_up("tests/Raising-v0"), id=f"tests/{how}{where}-v0")
     began = time.monotonic()
-    with pytest.raises(UserError, match="cannot be (started, its reset failed|built)") as line:
+    with pytest.raises(UserError, match=r"cannot be (started, its reset failed|built)") as line:
         ProcessGroup(environment, 2, time_limit=2.0).reset(0)
     assert "\n" not in str(line.value)
     assert time.monotonic() - began < 20

@@ -34,6 +34,7 @@ PAGE = (ROOT / "docs" / "own-environment.md").read_text(encoding="utf-8")
 QUICK = ["--evaluation-episodes", "2", "--no-tensorboard", "--no-figure", "--no-video"]
 PPO = PPOConfig(
     backend="gymnasium", num_envs=2, epochs=1, steps_per_epoch=32, passes=1, minibatch_size=32, hidden_sizes=(4,),
+    best_metric="mean_episode_reward",
 )  # fmt: skip
 TD3 = OffPolicyConfig(
     num_envs=2, epochs=1, steps_per_epoch=32, warmup_steps=8, train_every=8, batch_size=8, hidden_sizes=(4,),
