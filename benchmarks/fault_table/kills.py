@@ -2,6 +2,8 @@
 
 import random
 import shutil
+import signal
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +16,9 @@ from fault_table.tally import Tally
 
 EARLY = ("import", "starting", "collecting", "updating", "saving", "restoring")
 LATE = ("evaluating", "filming")
+OF_A_CONTROL = ("collecting", "updating", *LATE)  # after the first checkpoints, so that what is broken is needed
 ALL_DONE = "all its"  # "RUN has all its N epochs", of a run that was killed after its last step
+IMPORT_SECONDS = 2.0
 EVERY = 2  # epochs between checkpoints, as programs.OPTIONS has it
 
 
@@ -93,10 +97,12 @@ def _kill_one_run(job: Job, kills: int, folder: Path, tally: Tally, rng: random.
     fallen: list[str] = []
     faults: list[str] = []
     done = False
-    for phase in phases_of(kills, tally.phases, rng):
+    for phase in OF_A_CONTROL[:kills] if job.broken else phases_of(kills, tally.phases, rng):
         command, before = job.command(folder), newest(folder)
         with programs.Child(command, folder.parent, job.broken) as child:
-            if killed_in(child, phase, job.profile, rng):
+            often, seconds = job.profile.get(phase, (1, IMPORT_SECONDS))
+            nth = often // 3 if job.broken else rng.randint(1, max(1, often // 5))
+            if killed_in(child, phase, max(1, nth), rng.uniform(0, seconds)):
                 fallen.append(child.announced.phase)
             faults += progress_faults(child, before, newest(folder))
             faults += ended_faults(child) + passing_faults(job, folder)
@@ -118,18 +124,18 @@ def _kill_one_run(job: Job, kills: int, folder: Path, tally: Tally, rng: random.
         tally.count(False, note)
 
 
-def killed_in(child: programs.Child, phase: str, profile: dict[str, tuple[int, float]], rng: random.Random) -> bool:
-    """Kill a program at a random moment of a phase; False if it ended before. Kills fall elsewhere now and then."""
-    often, seconds = profile.get(phase, (1, 2.0 if phase == "import" else 0.05))
-    reached = phase == "import" or child.reaches(phase, rng.randint(1, max(1, often // 5)))
-    if reached:
-        deadline = rng.uniform(0, seconds)
+def killed_in(child: programs.Child, phase: str, nth: int, seconds: float) -> bool:
+    """Kill a program so long after it enters a phase for the nth time; False if it ended before.
+
+    The phase may be over by then: what counts is the one that it announced last.
+    """
+    if phase == "import" or child.reaches(phase, nth):
         try:
-            child.process.wait(deadline)
-        except programs.subprocess.TimeoutExpired:
+            child.process.wait(seconds)
+        except subprocess.TimeoutExpired:
             child.kill()
     child.finish()
-    return child.process.returncode == -9
+    return child.process.returncode == -signal.SIGKILL
 
 
 def progress_faults(child: programs.Child, before: int, after: int) -> list[str]:

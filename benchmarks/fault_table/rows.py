@@ -34,15 +34,15 @@ class Row:
 
 ROWS: dict[str, Row] = {
     "kill -9 in every phase, PPO": Row("kills.kills", "kills", {
-        "a save that does nothing": 4, "a loader that always refuses": 4, "a loader that takes the oldest": 6,
-        "settings not restored": 4, "generators not restored": 4, "a process left behind": 2,
+        "a save that does nothing": 2, "a loader that always refuses": 2, "a loader that takes the oldest": 2,
+        "settings not restored": 2, "generators not restored": 2, "a process left behind": 1,
     }, "PPO"),
     "kill -9 in every phase, PPO on EnvPool": Row("kills.kills", "kills", program="PPO on EnvPool"),
     "kill -9 in every phase, discrete PPO": Row("kills.kills", "kills", program="discrete PPO"),
     "kill -9 in every phase, TD3": Row("kills.kills", "kills", program="TD3"),
     "kill -9 in every phase, DDPG": Row("kills.kills", "kills", program="DDPG"),
     "kill -9 while a complete run is extended": Row("kills.extended", "kills", {
-        "done for one number of epochs, done for all": 2, "the shorter run's files left in place": 8,
+        "done for one number of epochs, done for all": 1, "the shorter run's files left in place": 2,
     }),
     "kill -9 with environments in processes": Row("processes.programs_killed", "kills"),
     "kill -9 of an environment's process": Row("processes.workers_killed", "worker_kills", {
