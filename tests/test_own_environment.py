@@ -12,6 +12,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+import tensorflow as tf
 import tiny_envs
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Tuple
 from programs import call
@@ -79,7 +80,9 @@ def test_the_pages_commands_train_resume_evaluate_draw_and_export(folder, monkey
                 if flag in arguments:
                     arguments[arguments.index(flag) + 1] = value
             arguments += QUICK
+            tf.config.run_functions_eagerly(True)  # faster than compiling, for a handful of steps
         assert call(monkeypatch, importlib.import_module(module), *arguments) == 0, capsys.readouterr().err
+        tf.config.run_functions_eagerly(False)
     moon, mars, td3 = (folder / "runs" / name for name in ("moon", "mars", "moon-td3"))
     rewards = run_folder.read_results(moon)["avg_reward_orig"]
     assert len(rewards) == 25 and rewards[0] < -8 and rewards[19] > 2
@@ -246,7 +249,7 @@ def test_a_mistake_is_one_line_that_says_what_to_do(folder, monkeypatch, capsys,
     assert not (folder / "runs").exists()
 
 
-def test_nothing_is_wrong_with_the_module_that_the_mistakes_are_made_in(folder):
+def test_nothing_is_wrong_with_the_module_that_the_mistakes_are_made_in(folder, eager):
     (folder / "mine.py").write_text(GOOD)
     for trainer in (PPOAgentTrainer, OffPolicyAgentTrainer):
         config = (PPO if trainer is PPOAgentTrainer else TD3).replace(env="mine:Mine-v0", env_kwargs={"size": 2})
@@ -286,8 +289,8 @@ def test_a_function_that_builds_no_new_environment_is_one_line(make, words):
         (lambda rewards, *_: rewards / 0, "returned NaN or infinity"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:divide by zero")
-def test_a_reward_design_that_does_not_work_is_one_line(design, words):
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+def test_a_reward_design_that_does_not_work_is_one_line(design, words, eager):
     with pytest.raises(UserError, match=words):
         PPOAgentTrainer(PPO.replace(env="tests/Plain-v0"), reward_design=design).train()
 
@@ -317,7 +320,7 @@ def test_functions_and_their_arguments_reach_every_environment(backend):
 
 
 @pytest.mark.parametrize("trainer, config", [(PPOAgentTrainer, PPO), (OffPolicyAgentTrainer, TD3)])
-def test_a_reward_design_of_ones_own_is_learned_from_but_not_scored(trainer, config):
+def test_a_reward_design_of_ones_own_is_learned_from_but_not_scored(trainer, config, eager):
     def negative_and_in_place(rewards, terminated, truncated, steps):
         assert rewards.shape == terminated.shape == truncated.shape == steps.shape
         rewards *= -2
@@ -339,7 +342,7 @@ def test_a_function_is_never_mistaken_for_what_envpool_has():
     assert made.max_episode_steps == 200
 
 
-def test_a_run_of_a_function_resumes_from_python_to_the_same_bytes(folder):
+def test_a_run_of_a_function_resumes_from_python_to_the_same_bytes(folder, eager):
     def make_trainer(config):
         return PPOAgentTrainer(config, make_env=tiny_envs.Target)
 
@@ -467,7 +470,7 @@ def test_without_a_version_the_newest_is_taken_and_stored(program):
     assert trainer(config).config.env == config.env + "-v1"
 
 
-def test_an_environment_without_a_step_limit_is_given_one(folder):
+def test_an_environment_without_a_step_limit_is_given_one(folder, eager):
     unlimited = GOOD.replace(", max_episode_steps=10", "")
     (folder / "mine.py").write_text(unlimited)
     for trainer, config in ((PPOAgentTrainer, PPO), (OffPolicyAgentTrainer, TD3)):
@@ -479,7 +482,7 @@ def test_an_environment_without_a_step_limit_is_given_one(folder):
         assert limited.results[0].max_steps == 5
 
 
-def test_a_fault_in_the_middle_of_training_shows_the_users_own_lines_alone(folder):
+def test_a_fault_in_the_middle_of_training_shows_the_users_own_lines_alone(folder, eager):
     (folder / "mine.py").write_text(
         GOOD.replace(STEP, "self.age = getattr(self, 'age', 0) + 1; 1 / (self.age - 4); " + STEP)
     )
