@@ -236,7 +236,7 @@ class EnvPoolGroup:
     def _build(self, part: slice, restart: int) -> Any:
         import envpool
 
-        seed = self._seed + part.start if restart == 0 else episode_seed(self._seed, part.start, restart, 0)
+        seed = self._seed + part.start if restart <= 0 else episode_seed(self._seed, part.start, restart, 0)
         with quiet_gymnasium():  # it warns about a space that nobody reads here
             return envpool.make(self._env_id, num_envs=part.stop - part.start, seed=seed % 2**31, **self._options)
 

@@ -186,7 +186,6 @@ BREAKOUT = MEASURED.replace(
     epochs=1000,
     steps_per_epoch=10_240,
     updates_per_epoch=10,
-    restart_environments_every=20,
     reward_design="sign",
     shared_torso=True,
     hidden_sizes=(512,),

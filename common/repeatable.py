@@ -101,11 +101,11 @@ class Record:
             chunk[longest - len(own) :, n] = own
         self._chunks = [chunk] if longest else []
 
-    def load_format_1(self, actions: list[np.ndarray], in_pools: bool) -> None:
+    def load_format_1(self, actions: list[np.ndarray]) -> None:
         """Take over every action [T, N, A] since all environments were seeded together."""
         self.clear()
         self.way = "history"
-        self._restarts[:] = 0 if in_pools else AS_IN_FORMAT_1
+        self._restarts[:] = AS_IN_FORMAT_1
         self._chunks = list(actions)
         self._steps[:] = sum(map(len, actions))
 

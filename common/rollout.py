@@ -251,7 +251,7 @@ class Collector:
             self._record.load_state(state)
         else:
             actions = [state[name] for name in sorted(state) if name.startswith("history/")]
-            self._record.load_format_1(actions, in_pools=self.envs.in_pools)
+            self._record.load_format_1(actions)
         for i, columns in enumerate(self.envs.columns):
             self._bring_back(i, range(columns.start, columns.stop))
             known = self._lost[columns] | self._ended[columns]  # [n] of which the record says nothing

@@ -20,7 +20,6 @@ class VectorEnv:
 
     Attributes:
         parts: group and columns of those that can only be brought back together; see `Group.parts`.
-        in_pools: whether EnvPool or ale-py step them.
     """
 
     def __init__(self, groups: list[Group]) -> None:
@@ -33,7 +32,6 @@ class VectorEnv:
             for i, (group, columns) in enumerate(zip(groups, self.columns))
             for part in group.parts
         ]
-        self.in_pools = isinstance(groups[0], EnvPoolGroup | AleGroup)
 
     def reset(self, seed: int | None = None) -> list[np.ndarray]:
         """Restarts every environment; `own_observations` of each group. Without a seed new episodes begin."""

@@ -76,16 +76,17 @@ def test_the_pages_commands_train_resume_evaluate_draw_and_export(folder, monkey
         assert words[0] == "python"
         module, arguments = (words[2], words[3:]) if words[1] == "-m" else (words[1].removesuffix(".py"), words[2:])
         if "--name" in arguments and "moon" not in arguments:  # the first is trained as it stands
-            for flag, value in (("--epochs", "2"), ("--steps-per-epoch", "1024"), ("--warmup-steps", "500")):
+            for flag, value in (("--epochs", "2"), ("--steps-per-epoch", "512"), ("--warmup-steps", "500")):
                 if flag in arguments:
                     arguments[arguments.index(flag) + 1] = value
             arguments += QUICK
-            tf.config.run_functions_eagerly(True)  # faster than compiling, for a handful of steps
-        assert call(monkeypatch, importlib.import_module(module), *arguments) == 0, capsys.readouterr().err
+            tf.config.run_functions_eagerly("companions" not in module)  # faster than compiling a handful of steps
+        code = call(monkeypatch, importlib.import_module(module), *arguments)
         tf.config.run_functions_eagerly(False)
+        assert code == 0, capsys.readouterr().err
     moon, mars, td3 = (folder / "runs" / name for name in ("moon", "mars", "moon-td3"))
     rewards = run_folder.read_results(moon)["avg_reward_orig"]
-    assert len(rewards) == 25 and rewards[0] < -8 and rewards[19] > 2
+    assert len(rewards) == 25 and rewards[19] > max(2, rewards[0] + 3)
     assert json.loads((moon / "evaluation.json").read_text())["deterministic"]["mean"] > 2
     for file in (moon / "video.mp4", moon / "export" / "policy.tflite", folder / "moon.png"):
         assert file.stat().st_size > 1000
@@ -97,7 +98,7 @@ def test_the_pages_commands_train_resume_evaluate_draw_and_export(folder, monkey
 
 def test_the_pages_python_program_trains_resumes_evaluates_and_exports(folder, monkeypatch, capsys):
     for name, text in files_of_the_page().items():
-        text = text.replace("epochs=20, steps_per_epoch=4096", "epochs=2, steps_per_epoch=512")
+        text = text.replace("epochs=20, steps_per_epoch=4096", "epochs=2, steps_per_epoch=2048")
         text = text.replace("epochs=25", "epochs=3")
         (folder / name).write_text(text)
     monkeypatch.syspath_prepend(folder)
