@@ -41,7 +41,7 @@ class TrainingConfig:
     # -- environment --
     env: str = "BipedalWalker-v3"
     """Gymnasium environment id; module:id where importing the module registers it, from the current folder too."""
-    env_kwargs: dict[str, object] = dataclasses.field(default_factory=dict)
+    env_kwargs: dict[str, object] = dataclasses.field(default_factory=dict, hash=False)  # the rest can be hashed
     """Arguments for the environment's constructor, as a JSON object: '{"gravity": 3.7}'."""
     max_episode_steps: int | None = None
     """Steps after which an episode is truncated; None keeps the environment's own limit."""

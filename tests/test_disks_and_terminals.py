@@ -255,8 +255,10 @@ def test_other_faults_of_a_terminal_are_not_hidden(monkeypatch):
         Terminal().say("line")
 
 
-def test_a_terminal_that_hangs_up_saves_and_the_resumed_run_is_the_same(monkeypatch, tmp_path, capfd):
+def test_a_terminal_that_hangs_up_saves_and_the_resumed_run_is_the_same(monkeypatch, tmp_path, capfd, request):
     quiet = "--no-tensorboard"
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so in a run
+    request.addfinalizer(lambda: signal.signal(signal.SIGHUP, before))
     assert program(monkeypatch, *SETTINGS, quiet, "--runs-folder", tmp_path, "--name", "whole") == 0
     write = Recorder.__call__
 

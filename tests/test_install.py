@@ -22,7 +22,7 @@ COLAB = {  # version, requirements
     "gymnasium": ("1.2.0", BOX2D),
     **{
         name: ("99.0", [])
-        for name in ("numpy", "scipy", "matplotlib", "imageio", "imageio-ffmpeg", "rich", "filelock")
+        for name in ("numpy", "scipy", "matplotlib", "imageio", "imageio-ffmpeg", "rich", "filelock", "cloudpickle")
     },
 }
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from IPython.display import DisplayHandle
 
-from common import film, install, notebook, notebook_display, recorder, run_folder, session
+from common import film, install, notebook, notebook_display, plots, recorder, run_folder, session
 from common.config import PPOConfig
 from common.errors import StoppedError, UserError
 from common.results import TIMING_COLUMNS
@@ -233,9 +233,9 @@ def test_a_preset_or_an_environment_is_chosen():
 
 def test_stopped_and_called_again_it_is_the_run_that_was_not(settings, tmp_path, monkeypatch, shown, eager):
     whole = notebook.train("pendulum", settings, tmp_path, "whole")
-    drawn, five_panels = [], recorder.plots.five_panels
+    drawn, five_panels = [], plots.five_panels
     monkeypatch.setattr(
-        recorder.plots,
+        plots,
         "five_panels",
         lambda runs: drawn.append(len(runs["pendulum-seed0"]["epoch"])) or five_panels(runs),
     )

@@ -353,10 +353,12 @@ def test_warming_up_is_random_or_the_policys():
     actions = {}
     for kind in ("random", "policy"):
         config = TINY.replace(warmup_actions=kind, warmup_steps=2000, steps_per_epoch=1008, exploration_std=0.01)
-        actions[kind] = remembered(config.replace(replay_size=2000))[1].actions
+        trainer, memory = remembered(config.replace(replay_size=2000))
+        actions[kind] = memory.actions  # [K, A]
     assert np.abs(actions["random"].mean()) < 0.1
     assert actions["random"].std() == pytest.approx(1 / np.sqrt(3), abs=0.05)  # of the uniform on [−1, 1]
-    assert actions["policy"].std() < 0.5
+    chosen = trainer.agent.behaviour().act(memory.observations)  # [K, A], by the policy that nothing trained yet
+    assert_allclose(actions["policy"], chosen, atol=0.06)  # six standard deviations of the noise
 
 
 def test_exploration_falls_over_the_epochs():
@@ -503,6 +505,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "max_episode_steps": (10, {}),
     "reward_design": ("scaled", {}),
     "reward_factor": (5.0, {"reward_design": "scaled"}),
+    "env_kwargs": ({"g": 3.0}, {}),  # Pendulum's gravity
     "backend": ("envpool", {}),
     "num_envs": (3, {}),
     "epochs": (4, {"final_exploration_std": 1.0}),

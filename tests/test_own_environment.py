@@ -19,13 +19,14 @@ from programs import call
 
 from common import run_folder, session
 from common.config import PPOConfig, RunOptions
-from common.env_groups import GymnasiumGroup, ProcessGroup
+from common.env_groups import GymnasiumGroup
 from common.environment import look_up
 from common.errors import UserError
 from common.evaluation import evaluate
 from common.film import Take
 from common.load_agent import load_agent
 from common.off_policy_config import OffPolicyConfig
+from common.process_group import ProcessGroup
 from common.vector_env import resolve_backend
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from PPOAgentTrainer import PPOAgentTrainer

@@ -518,6 +518,7 @@ ONE_STEP = {"value_target": "one_step"}
 # For each field another value, and what has to be set for it to matter.
 ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "reward_factor": (5.0, {"reward_design": "scaled", "scale_rewards": False}),
+    "env_kwargs": ({"g": 3.0}, {}),  # Pendulum's gravity
     "updates_per_epoch": (2, {}),
     "shared_torso": (True, {}),
     "filters": ((4, 3), SEEN),
@@ -1023,7 +1024,9 @@ def test_an_environment_that_returns_nan_is_named(tiny, eager):
     for env, what in (("tests/Faulty-v0", "observation"), ("tests/FaultyReward-v0", "reward")):
         config = tiny.replace(env=env, max_episode_steps=None, epochs=3, passes=1, minibatch_size=64)
         trainer = PPOAgentTrainer(config)
-        trainer.experience.envs.groups[0]._envs.envs[0].unwrapped.fault_at = -1  # only the second of the two is faulty
+        trainer.experience.envs.groups[0]._envs.envs[
+            0
+        ]._env.unwrapped.fault_at = -1  # only the second of the two is faulty
         with pytest.raises(UserError) as caught:
             trainer.train()
         told = re.fullmatch(rf"environment 1\b.*\b{what}\b.*\bstep (\d+)\b.*", str(caught.value))

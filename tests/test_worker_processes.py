@@ -123,6 +123,7 @@ def start(folder: Path, seconds: float) -> subprocess.Popen:
     return subprocess.Popen(
         [sys.executable, folder / "program.py", folder / "pids", str(seconds)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background ignore it
     )  # fmt: skip
 
 
