@@ -14,7 +14,7 @@ from common import files
 Curves = dict[str, np.ndarray]  # column of results.csv → [epochs]
 
 # Okabe & Ito's palette, told apart by colour-blind readers too.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
 
 
 def thousands(value: float, _: int) -> str:
