@@ -624,12 +624,9 @@ def test_no_setting_changed_nothing_changed(tiny, eager):
 
 def test_every_name_of_a_setting_does_something_of_its_own(tiny, eager):
     hints = typing.get_type_hints(PPOConfig)
-    designs = typing.get_args(hints["reward_design"])
-    assert (
-        len({type(reward_design(tiny.replace(reward_design=name), look_up(tiny.env))) for name in designs})
-        == len(designs)
-        == 8
-    )
+    designs = set(typing.get_args(hints["reward_design"])) - {"function"}  # which a program has to give
+    kinds = {type(reward_design(tiny.replace(reward_design=name), look_up(tiny.env))) for name in designs}
+    assert len(kinds) == len(designs) == 8
     kinds = typing.get_args(hints["normalize_advantages"])
     ends = [outcome(tiny.replace(normalize_advantages=kind)) for kind in kinds]
     for i, one in enumerate(ends):
