@@ -19,6 +19,7 @@ LATE = ("evaluating", "filming")
 OF_A_CONTROL = ("collecting", "updating", *LATE)  # after the first checkpoints, so that what is broken is needed
 ALL_DONE = "all its"  # "RUN has all its N epochs", of a run that was killed after its last step
 IMPORT_SECONDS = 2.0
+RESTORING_SECONDS = 0.02  # at the least; the run that nothing happens to has no such phase to be measured
 EVERY = 2  # epochs between checkpoints, as programs.OPTIONS has it
 
 
@@ -100,7 +101,8 @@ def _kill_one_run(job: Job, kills: int, folder: Path, tally: Tally, rng: random.
     for phase in OF_A_CONTROL[:kills] if job.broken else phases_of(kills, tally.phases, rng):
         command, before = job.command(folder), newest(folder)
         with programs.Child(command, folder.parent, job.broken) as child:
-            often, seconds = job.profile.get(phase, (1, IMPORT_SECONDS))
+            unknown = RESTORING_SECONDS if phase == "restoring" else IMPORT_SECONDS
+            often, seconds = job.profile.get(phase, (1, unknown))
             nth = often // 3 if job.broken else rng.randint(1, max(1, often // 5))
             if killed_in(child, phase, max(1, nth), rng.uniform(0, seconds)):
                 fallen.append(child.announced.phase)
