@@ -132,15 +132,23 @@ def way_of(state: Mapping[str, np.ndarray]) -> Way:
 BEGINNINGS = (70, 150, 250)  # steps before which all begin an episode, so that long ones are no exception
 MIDDLES = (110, 190, 290)  # steps after which episodes are under way
 AFTER = 40  # steps in which environments that were brought back must do the same
-PATIENCE = 5.0  # seconds; environments that take longer are judged by fewer steps
+PATIENCE = 5.0  # seconds for the steps that are to be repeated, without building and resets
+PATIENCE_TO_REPEAT = 20.0  # seconds for building environments again and repeating those steps
 
 
-def works(make: Callable[[], Group], way: Way, action_map: ActionMap, space: gymnasium.Space) -> bool:
-    """Whether environments that are brought back in some way do what they did before.
+def proven_way(
+    make: Callable[[], Group], way: Way, action_map: ActionMap, space: gymnasium.Space, patient: bool = False
+) -> Way:
+    """`way` if environments that are brought back so do what they did before, "history" if they do not.
+
+    Nothing is proven where environments are slow or fail. Then the answer is a way that is right by construction, as
+    it begins with an environment that was just built. That is "rebuilt", whose episodes are those of "episodes" if the
+    proof would have succeeded; but where building environments is what takes so long, it is "history".
 
     Args:
         make: a group of a few environments for this way.
         action_map: to `space`.
+        patient: wait for slow environments, so that the answer depends on no clock.
 
     Raises:
         UserError: an environment cannot be started.
@@ -148,7 +156,7 @@ def works(make: Callable[[], Group], way: Way, action_map: ActionMap, space: gym
     with contextlib.closing(make()) as group:
         record, ended = Record(group.num_envs, way), np.zeros(group.num_envs, bool)  # [n]
         actions = _held_actions(max(MIDDLES) + AFTER, group.num_envs, action_map, space)  # [T, n, A]
-        steps, pasts, began = [], {}, time.monotonic()
+        steps, pasts, seconds = [], {}, 0.0
         group.reset(0)
         for t, action in enumerate(actions):
             if t in BEGINNINGS:
@@ -157,22 +165,27 @@ def works(make: Callable[[], Group], way: Way, action_map: ActionMap, space: gym
                 ended = np.zeros(group.num_envs, bool)  # [n]
             if t in BEGINNINGS + MIDDLES:
                 pasts[t] = {i: record.past(i, action_map, bool(ended[i])) for i in range(group.num_envs)}
+            began = time.monotonic()
             steps.append(_step(group, action_map(action)))
+            seconds += time.monotonic() - began
             record.add(action[None], ended[None])
             ended = steps[-1].ended
-            if group.faults or time.monotonic() - began > PATIENCE:
-                break
+            if group.faults or (not patient and seconds > PATIENCE):
+                return "rebuilt"
+    began = time.monotonic()
     with contextlib.closing(make()) as group:
         group.reset(0)
         for cut, past in pasts.items():
             group.bring_back(past)
-            for t in range(cut, min(cut + AFTER, len(steps))):
+            for t in range(cut, cut + AFTER):
                 step = _step(group, action_map(actions[t]))
-                if group.faults or time.monotonic() - began > 2 * PATIENCE:
-                    return True
+                if group.faults:
+                    return "rebuilt"
                 if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(step[:5], steps[t][:5])):
-                    return False
-    return True
+                    return "history"
+                if not patient and time.monotonic() - began > PATIENCE_TO_REPEAT:
+                    return "rebuilt" if way == "rebuilt" else "history"
+    return way
 
 
 def _held_actions(steps: int, num_envs: int, action_map: ActionMap, space: gymnasium.Space) -> np.ndarray:

@@ -11,7 +11,7 @@ from common.env_groups import AleGroup, EnvPoolGroup, Group, GymnasiumGroup
 from common.environment import Environment
 from common.errors import UserError
 from common.process_group import ProcessGroup
-from common.repeatable import Way, works
+from common.repeatable import Way, proven_way
 from common.spaces import ActionMap
 
 
@@ -152,7 +152,8 @@ def find_way(environment: Environment, backend: str, action_map: ActionMap, time
     def make() -> Group:
         return make_vector_env(environment, PROBED, backend, 1, way, time_limit).groups[0]
 
-    return way if works(make, way, action_map, environment.action_space) else "history"
+    # Compiled environments are fast, and nothing but the probe says which of their ways is right.
+    return proven_way(make, way, action_map, environment.action_space, patient=backend == "envpool")
 
 
 def _keeps_a_world(environment: Environment) -> bool:

@@ -1,0 +1,110 @@
+"""The probe that finds how environments are brought back, and what it answers where it finds nothing."""
+
+import itertools
+import types
+
+import gymnasium
+import pytest
+import tiny_envs
+
+from common import repeatable
+from common.environment import look_up
+from common.repeatable import Way
+from common.spaces import action_map
+from common.vector_env import PROBED, find_way
+
+
+def found(env_id: str, backend: str = "gymnasium") -> Way:
+    environment = look_up(env_id)
+    return find_way(environment, backend, action_map(environment.action_space))
+
+
+class Clock:
+    """Shows what `seconds` was set to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seconds = 0.0
+        monkeypatch.setattr(repeatable, "time", types.SimpleNamespace(monotonic=lambda: self.seconds))
+
+
+class Counted(gymnasium.Wrapper):
+    """Takes time on a clock: so many seconds to be built and for each step."""
+
+    clock: Clock
+    seconds = dict(build=0.0, step=0.0)  # noqa: RUF012
+    counts = dict(build=0, step=0)  # noqa: RUF012
+
+    def __init__(self, render_mode=None, env=tiny_envs.Lengths):
+        super().__init__(env())
+        self._take("build")
+
+    def step(self, action):
+        self._take("step")
+        return self.env.step(action)
+
+    def _take(self, what: str) -> None:
+        Counted.counts[what] += 1
+        Counted.clock.seconds += Counted.seconds[what]
+
+
+gymnasium.register("tests/Counted-v0", Counted)
+gymnasium.register("tests/CountedSchedule-v0", Counted, kwargs={"env": tiny_envs.Schedule})
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The class; its clock stands still where nothing else is said."""
+    monkeypatch.setattr(Counted, "clock", Clock(monkeypatch), raising=False)
+    monkeypatch.setattr(Counted, "seconds", dict(build=0.0, step=0.0))
+    monkeypatch.setattr(Counted, "counts", dict(build=0, step=0))
+    return Counted
+
+
+@pytest.mark.parametrize(
+    ("env_id", "backend", "way"),
+    [
+        ("BipedalWalker-v3", "envpool", "resets"),
+        ("LunarLander-v3", "envpool", "history"),
+        ("CartPole-v1", "gymnasium", "episodes"),
+        ("BipedalWalker-v3", "gymnasium", "rebuilt"),
+        ("tests/Schedule-v0", "gymnasium", "history"),  # what it pays depends on the episodes before
+    ],
+)
+def test_what_the_probe_finds(monkeypatch, env_id, backend, way):
+    if backend == "envpool":
+        pytest.importorskip("envpool")
+    Clock(monkeypatch)
+    assert found(env_id, backend) == way
+
+
+@pytest.mark.parametrize(("env_id", "way"), [("BipedalWalker-v3", "resets"), ("LunarLander-v3", "history")])
+def test_what_the_probe_finds_of_compiled_environments_depends_on_no_clock(monkeypatch, env_id, way):
+    pytest.importorskip("envpool")
+    hurried = types.SimpleNamespace(monotonic=itertools.count(step=1000).__next__)
+    monkeypatch.setattr(repeatable, "time", hurried)
+    assert found(env_id, "envpool") == way
+
+
+@pytest.mark.parametrize("env_id", ["tests/Counted-v0", "tests/CountedSchedule-v0"])
+def test_slow_environments_are_built_for_every_episode(counted, env_id):
+    """Also what cannot be brought back by its running episode is right then; few steps are taken to find out."""
+    counted.seconds["step"] = 0.1
+    assert found(env_id) == "rebuilt"
+    assert counted.counts["step"] <= repeatable.PATIENCE / 0.1 + 2 * PROBED
+    assert counted.counts["build"] <= 3 * PROBED
+
+
+def test_environments_that_are_slow_to_build_are_built_seldom(counted):
+    counted.seconds["build"] = 3.0
+    assert found("tests/Counted-v0") == "history"
+    assert counted.counts["build"] <= 6 * PROBED
+
+
+def test_environments_that_are_not_too_slow_are_judged(counted):
+    counted.seconds.update(build=0.2, step=0.002)
+    assert found("tests/Counted-v0") == "episodes"
+    assert found("tests/CountedSchedule-v0") == "history"
+
+
+def test_environments_that_fail_are_built_for_every_episode():
+    assert found("tests/Raising-v0") == "rebuilt"
