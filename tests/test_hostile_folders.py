@@ -20,7 +20,7 @@ from programs import call
 
 import evaluate
 import PPOAgentTrainer as main_program
-from common import arrays_file, checkpoint, export, files, finished, one_process, plots, run_folder, session
+from common import arrays_file, checkpoint, export, files, finished, foreign_modules, one_process, plots, run_folder, session
 from common.config import PPOConfig
 from common.errors import UserError
 from common.hyperparameters import FILE as HYPERPARAMETERS
@@ -356,6 +356,7 @@ def test_tables_are_drawn_or_refused(tmp_path, table):
 @pytest.fixture
 def module(tmp_path, monkeypatch):
     """A runs folder on the import path with a run whose environment comes with a module; where that lies."""
+    monkeypatch.setattr(foreign_modules._refusal, "folders", set())  # those of earlier tests may hold this one's
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
     made = tmp_path / "imported"
@@ -400,8 +401,9 @@ def test_a_module_of_a_stored_environment_is_imported_only_if_it_is_named_again(
         assert not imported.exists()
     for program, *arguments in ways(run, "--env", env):
         call(monkeypatch, program, *arguments)  # its weights are no weights; resuming begins at the first epoch
-        assert f"--env {env}" not in capsys.readouterr().err
-        assert imported.exists()
+        error = capsys.readouterr().err
+        assert f"--env {env}" not in error, error
+        assert imported.exists(), error
 
 
 @pytest.mark.parametrize("where", ["runs/theirs/evil.py", "runs/evil.py", "runs/theirs/__init__.py"])
