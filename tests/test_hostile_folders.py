@@ -20,7 +20,18 @@ from programs import call
 
 import evaluate
 import PPOAgentTrainer as main_program
-from common import arrays_file, checkpoint, export, files, finished, foreign_modules, one_process, plots, run_folder, session
+from common import (
+    arrays_file,
+    checkpoint,
+    export,
+    files,
+    finished,
+    foreign_modules,
+    one_process,
+    plots,
+    run_folder,
+    session,
+)
 from common.config import PPOConfig
 from common.errors import UserError
 from common.hyperparameters import FILE as HYPERPARAMETERS
