@@ -1,6 +1,7 @@
 """An episode on film. Its frames go into the file one by one, so a long film takes no more memory than a short one."""
 
 import contextlib
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -14,12 +15,15 @@ from common.environment import Environment
 from common.errors import UserError
 from common.evaluation import EVALUATION_SEED
 from common.files import replacing
-from common.playing import ROWS, empty_observations
+from common.playing import ROWS, empty_observations, one_blas_thread
 from common.spaces import ActionMap
 from common.user_code import explain
 
 STEP_BOUND = 2_000  # steps of a film where the environment has no limit
 GIF_FRAMES_PER_SECOND = 30
+MP4_FRAMES_PER_SECOND = 30  # at most: a frame of the walker takes as long as 30 of its steps
+# One thread writes the same bytes on any machine, and leaves a core to what draws the frames.
+FFMPEG = ["-preset", "veryfast", "-threads", "1"]
 OPENING_SECONDS, OPENING_FPS = 8.0, 12.5  # of the film in TensorBoard, less than a megabyte
 SMALL_WIDTH = 320  # pixels
 
@@ -31,6 +35,7 @@ class Take:
 
     Args:
         seed: of the episode, 0 or more.
+        most_frames: draw at most so many a second, by leaving out equally many between two; None draws every step.
 
     Attributes:
         frame_rate: frames a second at which the film shows the environment's own pace.
@@ -42,14 +47,21 @@ class Take:
     """
 
     def __init__(
-        self, behaviour: NormalBehaviour, action_map: ActionMap, environment: Environment, seed: int = EVALUATION_SEED
+        self,
+        behaviour: NormalBehaviour,
+        action_map: ActionMap,
+        environment: Environment,
+        seed: int = EVALUATION_SEED,
+        most_frames: float | None = None,
     ) -> None:
         if "rgb_array" not in environment.render_modes:
             raise UserError(
                 f"{environment.id} draws no pictures (render mode rgb_array): it can be trained, not filmed"
             )
         self._behaviour, self._action_map, self._environment = behaviour, action_map, environment
-        self._seed, self.frame_rate = seed, environment.render_fps
+        self._seed = seed
+        self._every = 1 if most_frames is None else math.ceil(environment.render_fps / most_frames)
+        self.frame_rate = environment.render_fps / self._every
 
     def __iter__(self) -> Iterator[np.ndarray]:
         self.score, self.steps, self.was_cut = 0.0, 0, False
@@ -68,13 +80,15 @@ class Take:
         yield self._drawn(env)
         over = False
         while not (over or self.was_cut):
-            action = self._action_map(self._behaviour.act(observations)[:1])[0]
+            with one_blas_thread():
+                action = self._action_map(self._behaviour.act(observations)[:1])[0]
             observations[0], reward, terminated, truncated, _ = env.step(action)
             self.score += float(reward)
             self.steps += 1
             over = terminated or truncated
             self.was_cut = not over and self._environment.max_episode_steps is None and self.steps == STEP_BOUND
-            yield self._drawn(env)
+            if self.steps % self._every == 0 or over or self.was_cut:
+                yield self._drawn(env)
 
     def _drawn(self, env: object) -> np.ndarray:
         frame = np.asarray(env.render())  # [H, W, 3]
@@ -128,12 +142,12 @@ class _Passing:
 def save_video(film: Iterable[np.ndarray], fps: float, path: Path, ffmpeg: list[str] | None = None) -> Path:
     """MP4 by imageio's own ffmpeg, or a GIF of 30 frames a second where `path` ends so; whole or not at all.
 
-    Where ffmpeg is missing or fails, an MP4 becomes a GIF of every second frame beside it, played as fast.
+    Where ffmpeg is missing or fails, an MP4 becomes a GIF beside it, played as fast.
 
     Args:
         film: frames [H, W, 3] uint8; iterated over again if ffmpeg fails.
         fps: frames a second.
-        ffmpeg: arguments of its own.
+        ffmpeg: arguments besides FFMPEG.
 
     Returns:
         The file written.
@@ -150,14 +164,15 @@ def save_video(film: Iterable[np.ndarray], fps: float, path: Path, ffmpeg: list[
         if isinstance(error.__context__, KeyboardInterrupt):  # which ended ffmpeg, too
             raise error.__context__ from None
     with replacing(path.with_suffix(".gif")) as unfinished:
-        _write_gif((frame for i, frame in enumerate(film) if i % 2 == 0), 2000 / fps, unfinished)
+        _write_gif(film, 1000 / fps, unfinished)
     path.unlink(missing_ok=True)  # an earlier film
     return path.with_suffix(".gif")
 
 
 def _write_mp4(film: Iterable[np.ndarray], fps: float, path: Path, ffmpeg: list[str] | None) -> None:
     # As its own context manager it would leave ffmpeg running, and writing, if a frame could not be had.
-    with contextlib.closing(imageio.get_writer(path, fps=fps, macro_block_size=2, output_params=ffmpeg)) as writer:
+    options = FFMPEG + (ffmpeg or [])
+    with contextlib.closing(imageio.get_writer(path, fps=fps, macro_block_size=2, output_params=options)) as writer:
         for frame in film:
             writer.append_data(frame)
     _check_whole(path)
@@ -222,7 +237,7 @@ def film_into(
     """
     path = (folder / run_folder.VIDEO).with_suffix(".gif" if gif else ".mp4")
     try:
-        take = Take(behaviour, action_map, environment, seed)
+        take = Take(behaviour, action_map, environment, seed, None if gif else MP4_FRAMES_PER_SECOND)
         opening = Opening(take.frame_rate)
         path = _save_in_spite_of_failures(opening.passing(take), take.frame_rate, path, restarts)
     except UserError as error:

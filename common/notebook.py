@@ -333,7 +333,7 @@ def watch(run: Path | None, environment: str | None = None, env_kwargs: Mapping[
     films = {}
     for caption, agent in (("untrained", new_agent(config, found)), ("trained", trained)):
         try:
-            take = film.Take(agent.behaviour(), agent.action_map, found)
+            take = film.Take(agent.behaviour(), agent.action_map, found, most_frames=film.MP4_FRAMES_PER_SECOND)
             opening = notebook_display.opening_of(take, take.frame_rate)
         except UserError as error:
             shown.update({"text/plain": f"not filmed: {error}"}, raw=True)

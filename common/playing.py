@@ -236,6 +236,11 @@ def _threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+def one_blas_thread() -> contextlib.AbstractContextManager:
+    """Products in this thread alone while it is open: a policy's are small, and cores have environments to step."""
+    return _threads().limit(limits=1, user_api="blas")
+
+
 def play(
     behaviour: object,
     action_map: ActionMap,
@@ -257,7 +262,7 @@ def play(
     """
     noise_size = 0 if deterministic else action_map.noise_size
     table = _Table(environment, seeds, rows or len(seeds), noise_size, restarts)
-    with contextlib.closing(table), _threads().limit(limits=1, user_api="blas"):  # cores have environments to step
+    with contextlib.closing(table), one_blas_thread():
         while table.running:
             asked = slice(None) if rows else table.running
             chosen = behaviour.act(table.observations[asked], None if deterministic else table.noise(asked))  # [n, A]

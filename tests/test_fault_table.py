@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import resume  # noqa: E402
 from fault_table import (  # noqa: E402
     broken,
     child,
@@ -412,3 +413,31 @@ def test_every_row_has_the_commit_and_the_page_shows_all(tmp_path):
 def test_the_table_of_this_commit_can_be_printed():
     recorded = json.loads((ROOT / "benchmarks" / "results" / "faults.json").read_text())
     assert record.table(recorded).startswith("| fault")
+
+
+# -- benchmarks/resume.py --
+
+
+def test_what_a_resume_changed_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(resume, "WATCHED", 1)
+    whole, other = ROOT / "tests" / "data" / "run-of-format-1", tmp_path / "run"
+    shutil.copytree(whole, other)
+    assert resume.compare(whole, other, 3) == []
+    file = other / "checkpoints" / "00000004" / "state.npz"
+    state = dict(np.load(file))
+    name = next(key for key, array in state.items() if array.dtype == np.float32 and array.size)
+    state[name] = np.nextafter(state[name], np.float32(np.inf))
+    np.savez(file, **state)
+    table = (other / "results.csv").read_text().splitlines()
+    cells = table[-1].split(",")
+    cells[table[0].split(",").index("steps")] += "0"
+    (other / "results.csv").write_text("\n".join([*table[:-1], ",".join(cells)]) + "\n")
+    assert resume.compare(whole, other, 3) == sorted([name, "steps"])
+
+
+def test_a_folder_is_cut_back_to_an_epoch(tmp_path):
+    shutil.copytree(ROOT / "tests" / "data" / "run-of-format-1", tmp_path / "whole")
+    shutil.copytree(tmp_path / "whole" / "checkpoints" / "00000004", tmp_path / "whole" / "checkpoints" / "00000002")
+    resume.cut_back(tmp_path / "whole", 2, tmp_path / "cut")
+    assert checkpoint.generations(tmp_path / "cut" / "checkpoints") == [2]
+    assert checkpoint.generations(tmp_path / "whole" / "checkpoints") == [4, 2]
