@@ -200,6 +200,28 @@ def _read(folder: Path, generation: int) -> bytes:
     return content
 
 
+def check_fits(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray]) -> None:
+    """That a state can be loaded where `own` was the state before: arrays of equal names have equal types and shapes.
+
+    What grows during a run may have any shape: arrays that are empty in `own`, and packed JSON. The best parameters
+    are compared with the present ones.
+
+    Raises:
+        ValueError: an array has another type or shape.
+    """
+    for name, array in state.items():
+        pattern = own.get(name, own.get(name.replace("/best/", "/", 1)))
+        if pattern is not None:
+            check_array(name, array, np.shape(pattern), np.asarray(pattern).dtype)
+
+
+def check_array(name: str, array: np.ndarray, shape: tuple[int, ...], dtype: np.dtype | type) -> None:
+    """Raises ValueError unless an array has this type, and this shape where it holds anything but packed JSON."""
+    grows = 0 in shape or (dtype == np.uint8 and len(shape) == 1)
+    if array.dtype != dtype or not (grows or np.shape(array) == shape):
+        raise ValueError(f"{name} is {array.dtype} {np.shape(array)}, expected {np.dtype(dtype)} {shape}")
+
+
 def settings_of(state: Mapping[str, np.ndarray]) -> object:
     """The copy of config.json that a state holds, see `with_settings`; None in one of an older version."""
     return unpack_json(state[SETTINGS]) if SETTINGS in state else None

@@ -13,7 +13,7 @@ from common.records import Episodes, Timing, Trajectory
 from common.repeatable import Way, way_of
 from common.reward_designs import RewardDesign
 from common.rollout import Behaviour, Collector, OnRows, ShapeNoise
-from common.spaces import ActionMap
+from common.spaces import ActionMap, is_image
 from common.vector_env import find_way, make_vector_env
 
 
@@ -153,6 +153,23 @@ class Experience:
                 self._warn(f"warning: {error}; the epoch is collected again")
                 self._restart(epoch, attempt)
 
+    def _check(self, trajectory: checkpoint.State) -> None:
+        """Raises ValueError unless its arrays are what `collect` would make."""
+        steps, count = self._steps, self._config.num_envs
+        observation, bits = (
+            self._environment.observation_space,
+            ("terminated", "truncated", "ended", "valid", "replaced"),
+        )
+        images = is_image(observation)
+        shapes = {
+            "observations": ((steps + 1, count, *observation.shape), np.uint8 if images else np.float32),
+            "actions": ((steps, count, self._action_map.size), np.float32),
+            "rewards": ((steps, count), np.float64),
+            "episode_steps": ((steps, count), np.int64),
+        } | {name: ((steps, count), np.bool_) for name in bits}
+        for name, (shape, dtype) in shapes.items():
+            checkpoint.check_array(name, trajectory[name], shape, np.dtype(dtype))
+
     def _take_up(self, trajectory: Trajectory) -> None:
         """Make a trajectory the last one."""
         self.trajectory = trajectory
@@ -234,6 +251,9 @@ class Experience:
             UserError: the environments do not repeat what they did.
         """
         collector = checkpoint.part(state, "collector")
+        most = (self._config.epochs + 1) * self._config.steps_per_epoch  # a forged number would be counted up to
+        if np.max(collector.get("episodes", 0)) > most:
+            raise ValueError(f"{self._environment.id} cannot have begun more than {most:,} episodes")
         way = way_of(collector) if "way" in collector else "history"  # of format 1, for as long as its episodes last
         if way != self._way:
             self.close()
@@ -245,14 +265,13 @@ class Experience:
                 trajectory["ended"] = trajectory["terminated"] | trajectory["truncated"]  # [T, N]
             if "replaced" not in trajectory:  # written before replaced actions were noted
                 trajectory["replaced"] = np.zeros_like(trajectory["valid"])  # [T, N]
+            self._check(trajectory)
             self._take_up(Trajectory(**trajectory))
         self._running_returns = state["episodes/running_returns"].copy()
-        recent = np.array(state.get("episodes/recent", np.zeros((2, 0))), np.float64)  # [2, ≤ score_window]
-        # Before their steps were kept, too, it was returns alone; the window fills anew.
-        self._recent = recent if recent.ndim == 2 else np.zeros((2, 0))
-        self._recent_shaped = np.array(
-            state.get("episodes/recent_shaped", np.zeros(0)), np.float64
-        )  # [≤ score_window]
+        recent = np.array(state.get("episodes/recent", np.zeros((2, 0))))  # [2, ≤ score_window]
+        # Before their steps were kept, too, it was returns alone; the window fills again.
+        self._recent = recent if recent.shape[:-1] == (2,) else np.zeros((2, 0))
+        self._recent_shaped = np.ravel(state.get("episodes/recent_shaped", np.zeros(0)))  # [≤ score_window]
         self._total_episodes = int(state.get("episodes/total", 0))
         self._start_epoch()
 

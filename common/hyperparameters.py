@@ -204,10 +204,18 @@ class LiveHyperparameters:
             return state | {f"asked/{name}": np.float64(value) for name, value in self._asked.items()}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Take over what `state` returned; a checkpoint of a version without it changes nothing."""
-        for name in self.values:
-            kind = int if name == "passes" else float
-            if name in state:
-                self.values[name] = kind(state[name])
-            if f"asked/{name}" in state:
-                self._asked[name] = kind(state[f"asked/{name}"])
+        """Take over what `state` returned; a checkpoint of a version without it changes nothing.
+
+        Raises:
+            ValueError: a value is out of its range.
+        """
+        for values, prefix in ((self.values, ""), (self._asked, "asked/")):
+            for name in self.values:
+                if f"{prefix}{name}" in state:
+                    values[name] = self._stored(name, float(state[f"{prefix}{name}"]))
+
+    def _stored(self, name: str, value: float) -> float | int:
+        low, high = self.ranges[name]
+        if not low <= value <= high:
+            raise ValueError(f"{name} is {value}")
+        return int(value) if name == "passes" else value

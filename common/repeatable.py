@@ -32,10 +32,11 @@ class Record:
 
     Args:
         way: see above.
+        action_size: A, numbers of an action.
     """
 
-    def __init__(self, num_envs: int, way: Way) -> None:
-        self.way, self._num_envs = way, num_envs
+    def __init__(self, num_envs: int, way: Way, action_size: int) -> None:
+        self.way, self._num_envs, self._action_size = way, num_envs, action_size
         self.clear()
 
     def clear(self) -> None:
@@ -75,7 +76,7 @@ class Record:
     def _actions(self, n: int) -> np.ndarray:
         """Of one environment, [L, A]."""
         if not self._chunks:
-            return np.zeros((0, 1), np.float32)
+            return np.zeros((0, self._action_size), np.float32)
         column = np.concatenate([chunk[:, n] for chunk in self._chunks])  # [K, A]
         return column[len(column) - self._steps[n] :]
 
@@ -90,13 +91,19 @@ class Record:
         }
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Take over what `state` returned."""
+        """Take over what `state` returned.
+
+        Raises:
+            ValueError: its numbers do not fit each other.
+        """
+        if min(state["episodes"].min(), state["steps"].min()) < 0 or state["steps"].sum() != len(state["actions"]):
+            raise ValueError("the steps of environments do not fit their actions")
         self.way = way_of(state)
         self._restarts, self._episodes, self._steps = (
             np.array(state[name], int) for name in ("restarts", "episodes", "steps")
         )
         actions, longest = state["actions"], int(self._steps.max())  # [ΣL, A]
-        chunk = np.zeros((longest, self._num_envs, actions.shape[1]), np.float32)  # [K, N, A]
+        chunk = np.zeros((longest, self._num_envs, self._action_size), np.float32)  # [K, N, A]
         for n, own in enumerate(np.split(actions, np.cumsum(self._steps)[:-1])):
             chunk[longest - len(own) :, n] = own
         self._chunks = [chunk] if longest else []
@@ -154,7 +161,7 @@ def proven_way(
         UserError: an environment cannot be started.
     """
     with contextlib.closing(make()) as group:
-        record, ended = Record(group.num_envs, way), np.zeros(group.num_envs, bool)  # [n]
+        record, ended = Record(group.num_envs, way, action_map.size), np.zeros(group.num_envs, bool)  # [n]
         actions = _held_actions(max(MIDDLES) + AFTER, group.num_envs, action_map, space)  # [T, n, A]
         steps, pasts, seconds = [], {}, 0.0
         group.reset(0)

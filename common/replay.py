@@ -64,7 +64,13 @@ class ReplayBuffer:
         return {"rows": self._rows[: self.size], "position": np.int64(self._position)}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Take over what `state` returned for a buffer of the same capacity."""
-        self.size = len(state["rows"])
-        self._rows[: self.size] = state["rows"]
-        self._position = int(state["position"])
+        """Take over what `state` returned for a buffer of the same capacity.
+
+        Raises:
+            ValueError: it is not of such a buffer.
+        """
+        size, position = len(state["rows"]), int(state["position"])
+        if not 0 <= position < self.capacity or (size < self.capacity and position != size):
+            raise ValueError(f"the next of {size} transitions cannot be number {position}")
+        self._rows[:size] = state["rows"]
+        self.size, self._position = size, position

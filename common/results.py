@@ -84,7 +84,13 @@ def to_columns(rows: list[EpochResult], kind: type[EpochResult]) -> dict[str, np
 
 
 def from_columns(columns: Mapping[str, np.ndarray], kind: type[EpochResult]) -> list[EpochResult]:
-    """What `to_columns` took apart. Columns that the version that wrote them did not have are NaN, 0 or False."""
+    """What `to_columns` took apart. Columns that the version that wrote them did not have are NaN, 0 or False.
+
+    Raises:
+        ValueError: a time is no number.
+    """
+    if not np.isfinite(columns["seconds"]).all():
+        raise ValueError("the seconds of an epoch are NaN or infinity")
     fields = dataclasses.fields(kind)
     epochs = len(columns["epoch"])
     missing = {field.name: np.full(epochs, np.nan if field.type is float else 0) for field in fields}

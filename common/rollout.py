@@ -53,7 +53,7 @@ class Collector:
     ) -> None:
         self.envs = envs
         self.warn = warn
-        self._record = Record(envs.num_envs, way)
+        self._record = Record(envs.num_envs, way, action_map.size)
         self._restarts = restarts
         self._faults = 0  # since training began
         self._action_map = action_map

@@ -236,6 +236,7 @@ def take_up(trainer: Trainer, folder: Path, number: int, state: checkpoint.State
         UserError: it is of a trainer with other settings.
     """
     try:
+        checkpoint.check_fits(state, trainer.state())
         trainer.load_state(state)
     except MemoryError:
         raise UserError(

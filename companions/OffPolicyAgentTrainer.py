@@ -276,6 +276,8 @@ class OffPolicyAgentTrainer:
         self.epoch = int(trainer["epoch"])
         self.steps = int(trainer["steps"])
         self._untrained = int(trainer["untrained"])
+        if not 0 <= self._untrained < max(self.config.train_every, self.config.steps_per_epoch):
+            raise ValueError(f"{self._untrained} steps cannot wait for their updates")
         self._skipped = int(trainer["skipped"])
         checkpoint.load_generator(self._rng, trainer["rng"])
         self.results = from_columns(checkpoint.part(state, "results"), OffPolicyResult)

@@ -111,6 +111,8 @@ def test_kills_are_spread_over_all_phases():
         assert chosen.index("restoring") > 0
     few = kills.phases_of(2, dict.fromkeys(child.EVERY_PHASE, 1) | {"saving": 0, "filming": 0}, rng)
     assert few == ["saving", "filming"]
+    last = kills.phases_of(2, dict.fromkeys(child.EVERY_PHASE, 1) | {"restoring": 0, "filming": 0}, rng)
+    assert last == ["collecting", "restoring", "filming"]  # there must be a checkpoint
 
 
 def test_the_phase_is_the_one_announced_last():

@@ -1,12 +1,16 @@
 """A run that was cut off and resumed is the run that was not."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from common import checkpoint
+from common import checkpoint, session
 from common.config import PPOConfig
 from common.errors import UserError
+from common.off_policy_config import OffPolicyConfig
 from common.results import TIMING_COLUMNS
+from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from PPOAgentTrainer import PPOAgentTrainer
 
 EPOCHS = 7
@@ -130,3 +134,42 @@ def test_environments_that_do_not_repeat_are_noticed() -> None:
         trainer.load_state(state)
     assert "\n" not in str(refusal.value)
     trainer.close()
+
+
+FORGED = {  # name of an array → a value that it cannot have
+    "hyperparameters/passes": np.float64(1e300),
+    "results/seconds": np.full(2, np.nan),
+    "experience/collector/episodes": np.full(2, 2**62),  # which would be counted up to
+    "experience/collector/steps": np.full(2, 3),
+    "trainer/untrained": np.int64(2**62),
+    "replay/position": np.int64(-1),
+}
+
+
+@pytest.mark.parametrize("method", ["PPO", "TD3"])
+def test_arrays_that_do_not_fit_are_refused_in_one_line(method: str, tmp_path: Path) -> None:
+    small = dict(env="Pendulum-v1", max_episode_steps=20, backend="gymnasium", num_envs=2, hidden_sizes=(8,), epochs=9)
+    if method == "PPO":
+        make, config = PPOAgentTrainer, PPOConfig(**small, steps_per_epoch=64, minibatch_size=32)
+    else:
+        make = OffPolicyAgentTrainer
+        config = OffPolicyConfig(**small, steps_per_epoch=64, batch_size=8, warmup_steps=32, train_every=8)
+    trainer, other = make(config), make(config)
+    trainer.train(2)
+    state = copied(trainer)
+    strange = {name: np.full((3, 3, 3), 2, array.dtype) for name, array in state.items()}
+    texts = {name: np.full(array.shape, "x") for name, array in state.items()}
+    forged = {name: array for name, array in FORGED.items() if name in state}
+    harmless = {"experience/episodes/recent", "experience/episodes/recent_shaped"}  # a window that fills again
+    for wrong in (strange, texts, forged):
+        for name in wrong.keys() - harmless:
+            with pytest.raises(UserError, match="does not fit") as refusal:
+                session.take_up(other, tmp_path, 2, state | {name: wrong[name]})
+                pytest.fail(f"{name} was taken")
+            assert "\n" not in str(refusal.value)
+    other.close()
+    other = make(config)
+    session.take_up(other, tmp_path, 2, state)
+    other.train(1)
+    trainer.close()
+    other.close()

@@ -132,6 +132,11 @@ def _accepts_anything() -> None:
     replace("common.config", "_check_values", lambda real: lambda config: None)
 
 
+def _trusts_everybody() -> None:
+    replace("common.run_folder", "_check_trusted", lambda real: lambda *_: None)
+    replace("common.foreign_modules", "refuse", lambda real: lambda folder: None)
+
+
 def _traceback() -> None:
     def raising(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
@@ -159,6 +164,7 @@ WAYS: dict[str, Callable[[], None]] = {
     "links followed": _follows_links,
     "ranges not checked": _accepts_anything,
     "faults of the disk not told": _traceback,
+    "modules it names imported": _trusts_everybody,
 }
 
 

@@ -15,6 +15,7 @@ from fault_table.outcome import Outcome, differences, outcome
 from fault_table.tally import Tally
 
 EARLY = ("import", "starting", "collecting", "updating", "saving", "restoring")
+TRAINING = ("collecting", "updating", "saving")
 LATE = ("evaluating", "filming")
 OF_A_CONTROL = ("collecting", "updating", *LATE)  # after the first checkpoints, so that what is broken is needed
 ALL_DONE = "all its"  # "RUN has all its N epochs", of a run that was killed after its last step
@@ -87,9 +88,11 @@ def _kill_runs(job: Job, wanted: int, work: Path) -> Tally:
 def phases_of(kills: int, fallen: dict[str, int], rng: random.Random) -> list[str]:
     """The phases in which one run is to be killed: those with the fewest kills so far, in an order that can happen."""
     chosen = sorted(EVERY_PHASE, key=lambda phase: (fallen.get(phase, 0), rng.random()))[:kills]
-    early = [phase for phase in EARLY if phase in chosen]
+    early = [phase for phase in EARLY if phase in chosen and phase != "restoring"]
     rng.shuffle(early)
-    early.sort(key=lambda phase: phase == "restoring")  # which needs a checkpoint
+    if "restoring" in chosen:  # needs a checkpoint, and so a kill in training before it, be it one more
+        training = next((phase for phase in early if phase in TRAINING), "collecting")
+        early = [phase for phase in early if phase != training] + [training, "restoring"]
     return early + [phase for phase in LATE if phase in chosen]
 
 
@@ -98,12 +101,14 @@ def _kill_one_run(job: Job, kills: int, folder: Path, tally: Tally, rng: random.
     fallen: list[str] = []
     faults: list[str] = []
     done = False
-    for phase in OF_A_CONTROL[:kills] if job.broken else phases_of(kills, tally.phases, rng):
+    phases = OF_A_CONTROL[:kills] if job.broken else phases_of(kills, tally.phases, rng)
+    for phase, following in zip(phases, (*phases[1:], "")):
         command, before = job.command(folder), newest(folder)
         with programs.Child(command, folder.parent, job.broken) as child:
             unknown = RESTORING_SECONDS if phase == "restoring" else IMPORT_SECONDS
             often, seconds = job.profile.get(phase, (1, unknown))
-            nth = often // 3 if job.broken else rng.randint(1, max(1, often // 5))
+            after_a_checkpoint = job.broken or following == "restoring"
+            nth = often // 3 if after_a_checkpoint else rng.randint(1, max(1, often // 5))
             if killed_in(child, phase, max(1, nth), rng.uniform(0, seconds)):
                 fallen.append(child.announced.phase)
             faults += progress_faults(child, before, newest(folder))
