@@ -1,5 +1,6 @@
 """Score and film a saved run: python evaluate.py runs/NAME"""
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -72,6 +73,17 @@ def scores(arguments: Arguments, agent: object, environments: list[Environment],
     return found[0] | {"step_limits": by_limit}
 
 
+def write_scores(arguments: Arguments, found: dict[str, object], epochs: int) -> None:
+    """Where they were asked for, or into the run folder."""
+    if arguments.output is not None:
+        write_json(arguments.output, found)
+    elif arguments.weights == "best":
+        finished.note_evaluation(arguments.run, epochs, found)
+    else:
+        finished.forget(arguments.run, finished.EVALUATE)
+        write_json(arguments.run / run_folder.EVALUATION, found)
+
+
 def main() -> None:
     with one_line_errors():
         arguments = parse_settings(Arguments)
@@ -87,24 +99,20 @@ def main() -> None:
         restarts = arguments.environment_restarts
         restarts = config.environment_restarts if restarts is None else restarts
         is_best = arguments.weights == "best"
-        if arguments.episodes:
-            found = scores(arguments, agent, environments, restarts)
-            if arguments.output is not None:
-                write_json(arguments.output, found)
-            elif is_best:
-                finished.note_evaluation(arguments.run, config.epochs, found)
-            else:
-                finished.forget(arguments.run, finished.EVALUATE)
-                write_json(arguments.run / run_folder.EVALUATION, found)
-        if arguments.video:
-            finished.forget(arguments.run, finished.FILM)
-            line, _ = film.film_into(
-                arguments.run, agent.behaviour(), agent.action_map, environments[0], arguments.gif, arguments.seed,
-                restarts,
-            )  # fmt: skip
-            if is_best:
-                finished.note_film(arguments.run, config.epochs)
-            print(line)
+        with contextlib.ExitStack() as ended:
+            if arguments.video:
+                finished.forget(arguments.run, finished.FILM)
+                filmed = ended.enter_context(film.filming(
+                    arguments.run, agent.behaviour(), agent.action_map, environments[0], arguments.gif, arguments.seed,
+                    restarts, beside=2 * len(environments) * arguments.episodes,
+                ))  # fmt: skip
+            if arguments.episodes:
+                write_scores(arguments, scores(arguments, agent, environments, restarts), config.epochs)
+            if arguments.video:
+                line, _ = filmed()
+                if is_best:
+                    finished.note_film(arguments.run, config.epochs)
+                print(line)
 
 
 if __name__ == "__main__":

@@ -134,10 +134,14 @@ def _flush(descriptor: int, cannot: tuple[int, ...]) -> None:
             raise
 
 
-def remove_unfinished(folder: Path) -> None:
-    """Remove what `replacing` left behind where a process was killed in the middle of it."""
+def remove_unfinished(folder: Path, beginning: str = "") -> None:
+    """Remove what `replacing` left behind where a process was killed in the middle of it.
+
+    Args:
+        beginning: of the names of the files that were to be replaced.
+    """
     for path in folder.iterdir():
-        if _LEFT_OVER.fullmatch(path.name):
+        if _LEFT_OVER.fullmatch(path.name) and path.name.startswith(f".{beginning}"):
             with contextlib.suppress(OSError):
                 path.unlink()
 

@@ -1,27 +1,28 @@
 """An episode on film. Its frames go into the file one by one, so a long film takes no more memory than a short one."""
 
 import contextlib
+import functools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import imageio.v2 as imageio
 import numpy as np
 from PIL import GifImagePlugin, Image, ImageChops
 
-from common import run_folder
+from common import run_folder, worker_processes
 from common.behaviour import NormalBehaviour
 from common.environment import Environment
 from common.errors import UserError
 from common.evaluation import EVALUATION_SEED
-from common.files import replacing
-from common.playing import ROWS, empty_observations, one_blas_thread
+from common.files import remove_unfinished, replacing
+from common.playing import ROWS, empty_observations, one_blas_thread, takes_workers
 from common.spaces import ActionMap
 from common.user_code import explain
 
 STEP_BOUND = 2_000  # steps of a film where the environment has no limit
 GIF_FRAMES_PER_SECOND = 30
-MP4_FRAMES_PER_SECOND = 30  # at most: a frame of the walker takes as long as 30 of its steps
+MP4_FRAMES_PER_SECOND = 20  # at most: a frame of the walker takes as long as 30 of its steps
 # One thread writes the same bytes on any machine, and leaves a core to what draws the frames.
 FFMPEG = ["-preset", "veryfast", "-threads", "1"]
 OPENING_SECONDS, OPENING_FPS = 8.0, 12.5  # of the film in TensorBoard, less than a megabyte
@@ -244,6 +245,44 @@ def film_into(
         return f"not filmed: {error}", None
     cut = f", cut after {take.steps:,} steps" if take.was_cut else ""
     return f"filmed an episode of {take.score:.1f}{cut}: {path}", opening
+
+
+@contextlib.contextmanager
+def filming(
+    folder: Path,
+    behaviour: NormalBehaviour,
+    action_map: ActionMap,
+    environment: Environment,
+    gif: bool = False,
+    seed: int = EVALUATION_SEED,
+    restarts: int = 0,
+    beside: int = 0,
+) -> Iterator[Callable[[], tuple[str, Opening | None]]]:
+    """`film_into`, in a process of its own where so many episodes are evaluated at the same time that it pays.
+
+    Args:
+        beside: how many episodes.
+
+    Yields:
+        What waits for the film and returns what `film_into` does.
+    """
+    here = functools.partial(film_into, folder, behaviour, action_map, environment, gif, seed, restarts)
+    if not takes_workers(behaviour, beside):
+        yield here
+        return
+    try:
+        with worker_processes.meanwhile(here) as there:
+
+            def filmed() -> tuple[str, Opening | None]:
+                try:
+                    return there()
+                except worker_processes.CannotStartError:
+                    return here()
+
+            yield filmed
+    except BaseException:  # the process was ended, and left what it had written so far
+        remove_unfinished(folder, Path(run_folder.VIDEO).stem)
+        raise
 
 
 def _save_in_spite_of_failures(film: Iterable[np.ndarray], fps: float, path: Path, restarts: int) -> Path:

@@ -86,20 +86,39 @@ def play_all(
         UserError: an environment cannot be started, or the policy returned NaN.
     """
     plain = getattr(behaviour, "is_plain", False)
+    if not plain:
+        workers = 1
+    elif workers is None:
+        worth_it = takes_workers(behaviour, sum(job.episodes for job in jobs))
+        workers = worker_processes.cores() if worth_it else 1
     batches = [
-        _Batch(number, first, min(size, job.episodes - first))
+        _Batch(number, first, size)
         for number, job in enumerate(jobs)
-        for size in [ROWS if plain else job.episodes]
-        for first in range(0, job.episodes, size)
+        for first, size in _cuts(job.episodes, ROWS if plain else job.episodes, workers)
     ]
-    player = _Player(behaviour, action_map, tuple(jobs), restarts)
-    if workers is None:
-        workers = worker_processes.cores() if len(batches) >= WORTHWHILE else 1
-    played = _play_batches(player, batches, workers if plain else 1)
+    batches.sort(key=lambda batch: -batch.count)  # small ones last, so that workers end together
+    played = _play_batches(_Player(behaviour, action_map, tuple(jobs), restarts), batches, workers)
     episodes: list[list[Episode]] = [[] for _ in jobs]
-    for batch, those in zip(batches, played):
+    for batch, those in sorted(zip(batches, played), key=lambda pair: pair[0].first):
         episodes[batch.job] += those
     return episodes
+
+
+def _cuts(episodes: int, largest: int, workers: int) -> list[tuple[int, int]]:
+    """First episode and size of batches; in the end each is half of a worker's share of what is left, or two."""
+    cuts, first = [], 0
+    while first < episodes:
+        left = episodes - first
+        size = min(largest, left if workers == 1 else max(2, left // (2 * workers)), left)
+        cuts.append((first, size))
+        first += size
+    return cuts
+
+
+def takes_workers(behaviour: object, episodes: int) -> bool:
+    """Whether `play_all` would by itself play so many episodes in worker processes."""
+    batches = -(-episodes // ROWS)
+    return getattr(behaviour, "is_plain", False) and batches >= WORTHWHILE and worker_processes.cores() > 1
 
 
 def _play_batches(player: _Player, batches: list[_Batch], workers: int) -> list[list[Episode]]:

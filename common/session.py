@@ -254,11 +254,14 @@ def _look_back(trainer: Trainer, folder: Path, options: RunOptions, screen: Term
     left = finished.missing(folder, trainer.config.epochs, options)
     if not left:
         return
-    with _board(folder, options, screen) as board:
-        if finished.EVALUATE in left:
-            _score(trainer, folder, options.evaluation_episodes, screen, board)
+    episodes = options.evaluation_episodes if finished.EVALUATE in left else 0
+    with _board(folder, options, screen) as board, contextlib.ExitStack() as ended:
         if finished.FILM in left:
-            _film(trainer, folder, options.gif, screen, board)
+            filmed = ended.enter_context(_filming(trainer, folder, options.gif, episodes))
+        if finished.EVALUATE in left:
+            _score(trainer, folder, episodes, screen, board)
+        if finished.FILM in left:
+            _film(filmed, trainer, folder, screen, board)
 
 
 def _board(folder: Path, options: RunOptions, screen: Terminal) -> contextlib.AbstractContextManager["Board | None"]:
@@ -278,12 +281,26 @@ def _score(trainer: Trainer, folder: Path, episodes: int, screen: Terminal, boar
         board.scores("final", summaries, trainer.config.epochs)  # of the agent that was adopted
 
 
-def _film(trainer: Trainer, folder: Path, gif: bool, screen: Terminal, board: "Board | None") -> None:
-    agent, epochs = trainer.agent, trainer.config.epochs
-    line, opening = film.film_into(
+def _filming(
+    trainer: Trainer, folder: Path, gif: bool, episodes: int
+) -> contextlib.AbstractContextManager[Callable[[], tuple[str, film.Opening | None]]]:
+    """See `film.filming`; `episodes` are evaluated meanwhile, deterministic and sampled."""
+    agent = trainer.agent
+    return film.filming(
         folder, agent.behaviour(), agent.action_map, trainer.environment, gif,
-        restarts=trainer.config.environment_restarts,
+        restarts=trainer.config.environment_restarts, beside=2 * episodes,
     )  # fmt: skip
+
+
+def _film(
+    filmed: Callable[[], tuple[str, film.Opening | None]],
+    trainer: Trainer,
+    folder: Path,
+    screen: Terminal,
+    board: "Board | None",
+) -> None:
+    epochs = trainer.config.epochs
+    line, opening = filmed()
     finished.note_film(folder, epochs)
     screen.say(line)
     if board is not None and opening is not None:

@@ -63,6 +63,50 @@ def run_in_workers(
         return _distribute(team, items, deaths_allowed)
 
 
+@contextlib.contextmanager
+def meanwhile(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
+    """Computes `function()` in a worker process while other things are done.
+
+    Args:
+        function: see `run_in_workers`.
+
+    Yields:
+        What waits for the result and returns it. It raises CannotStartError if no worker could be started, take the
+        function over or live until its end, and UserError as the function raised it.
+    """
+    with contextlib.ExitStack() as ended:
+        try:
+            worker = _Worker(cloudpickle.dumps(lambda _: function()))
+            ended.callback(worker.end)
+            worker.start()
+            worker.give(0, [None])
+        except Exception as error:  # whatever the function refers to decides what cloudpickle raises
+            problem = f"{type(error).__name__}: {error}"
+            worker = None
+
+        def result() -> Result:
+            if worker is None:
+                raise CannotStartError(problem)
+            return _received(worker)
+
+        yield result
+
+
+def _received(worker: "_Worker") -> Any:
+    """The result of a worker's only item."""
+    try:
+        kind, value = worker.receive()
+        if kind == "ready":
+            kind, value = worker.receive()
+    except (EOFError, OSError):
+        raise CannotStartError(f"a worker process ended with code {worker.exit_code()}") from None
+    if kind == "cannot":
+        raise CannotStartError(value)
+    if kind == "raised":
+        raise value
+    return value
+
+
 def _distribute(team: list["_Worker"], items: Sequence[Item], deaths_allowed: int) -> list[Result]:
     """Gives each worker an item at a time, until all are done."""
     results: list[Any] = [None] * len(items)
@@ -193,7 +237,7 @@ def _work(connection: Connection) -> None:
 def _outcome(function: Callable[[Item], Result], item: Item) -> tuple[str, Any]:
     try:
         return "done", function(item)
-    except UserError as error:
+    except (UserError, OSError) as error:
         return "raised", error
     except Exception:
         return "raised", RuntimeError("in a worker process:\n" + traceback.format_exc())

@@ -152,9 +152,9 @@ def test_many_episodes_are_played_by_as_many_processes_as_there_are_cores(agent,
 
     monkeypatch.setattr(playing.worker_processes, "run_in_workers", run)
     monkeypatch.setattr(playing.worker_processes, "cores", lambda: 3)
-    walk(agent, episodes=17)  # 3 batches of each kind
+    walk(agent, episodes=17)  # 9 batches of 2 or less of each kind
     walk(agent, episodes=16)  # 2 of each: not worth the start
-    assert asked == [(6, 3)]
+    assert asked == [(18, 3)]
 
 
 @pytest.mark.parametrize("fault", ["pickle", "start"])

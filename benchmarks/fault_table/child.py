@@ -29,7 +29,7 @@ PHASES = {  # phase → the functions in which it is spent
     "updating": [("Agent", "Agent.update"), ("companions.DDPGAgent", "DDPGAgent.update")],
     "saving": [("common.checkpoint", "save")],
     "evaluating": [("common.evaluation", "evaluate_both")],
-    "filming": [("common.film", "film_into")],
+    "filming": [("common.session", "_film")],
 }
 BETWEEN = "between"  # none of the above
 EVERY_PHASE = ("import", "starting", *PHASES)  # those before main, and in it before the first of the above

@@ -18,7 +18,8 @@ from fault_table.child import BETWEEN, HERE
 ROOT = HERE.parent.parent
 EPOCHS = 14
 PATIENCE = 300.0  # seconds after which a program counts as hanging
-OPTIONS = "--checkpoint-every 2 --evaluation-episodes 4 --no-figure"
+OPTIONS = "--checkpoint-every 2 --no-figure --evaluation-episodes"
+FEW, MANY = 4, 18  # episodes; many are evaluated by worker processes, and filmed by another at the same time
 SMALL = "--num-envs 2 --steps-per-epoch 256 --max-episode-steps 50 --hidden-sizes 16 --seed 3"
 OFF_POLICY = f"--env Pendulum-v1 --batch-size 16 --warmup-steps 300 --train-every 4 {SMALL}"
 PPO, COMPANIONS = "PPOAgentTrainer", "companions.OffPolicyAgentTrainer"
@@ -32,17 +33,21 @@ PROGRAMS = {  # name → module and settings
 }
 
 
+def _options(program: str) -> list[str]:
+    return [*OPTIONS.split(), str(MANY if program == "PPO on EnvPool" else FEW)]
+
+
 def first_command(program: str, folder: Path, epochs: int = EPOCHS) -> list[str]:
     """Module and arguments that begin a run in a folder."""
     module, settings = PROGRAMS[program]
     where = ["--runs-folder", str(folder.parent), "--name", folder.name]
-    return [module, *settings.split(), "--epochs", str(epochs), *OPTIONS.split(), *where]
+    return [module, *settings.split(), "--epochs", str(epochs), *_options(program), *where]
 
 
 def resume_command(program: str, folder: Path, epochs: int | None = None) -> list[str]:
     """Module and arguments that go on with it, to more epochs if asked."""
     more = [] if epochs is None else ["--epochs", str(epochs)]
-    return [PROGRAMS[program][0], "--resume", str(folder), *more, *OPTIONS.split()]
+    return [PROGRAMS[program][0], "--resume", str(folder), *more, *_options(program)]
 
 
 @dataclass
