@@ -223,8 +223,15 @@ def check_array(name: str, array: np.ndarray, shape: tuple[int, ...], dtype: np.
 
 
 def settings_of(state: Mapping[str, np.ndarray]) -> object:
-    """The copy of config.json that a state holds, see `with_settings`; None in one of an older version."""
-    return unpack_json(state[SETTINGS]) if SETTINGS in state else None
+    """The copy of config.json that a state holds, see `with_settings`.
+
+    Returns:
+        None for a state of an older version, and where the copy cannot be read.
+    """
+    try:
+        return unpack_json(state[SETTINGS])
+    except (KeyError, ValueError, RecursionError):
+        return None
 
 
 def with_settings(state: Mapping[str, np.ndarray], content: object) -> State:

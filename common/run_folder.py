@@ -178,7 +178,7 @@ def check_same_settings(folder: Path, config: TrainingConfig, saved: object) -> 
     """Raises UserError if a run's settings are not those that its checkpoint was written with.
 
     Args:
-        saved: config.json's content as the checkpoint holds it; None in one of an older version.
+        saved: config.json's content as the checkpoint holds it, see `checkpoint.settings_of`.
     """
     if saved is None:
         return

@@ -136,6 +136,11 @@ def test_environments_that_do_not_repeat_are_noticed() -> None:
     trainer.close()
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"[" * 100_000, bytes(range(128, 256))])
+def test_a_copy_of_the_settings_that_cannot_be_read_counts_as_none(content: bytes) -> None:
+    assert checkpoint.settings_of({checkpoint.SETTINGS: np.frombuffer(content, np.uint8)}) is None
+
+
 FORGED = {  # name of an array → a value that it cannot have
     "hyperparameters/passes": np.float64(1e300),
     "results/seconds": np.full(2, np.nan),
