@@ -124,9 +124,9 @@ def read_weights(path: Path, own: Mapping[str, np.ndarray], best: Mapping[str, n
     Raises:
         UserError: missing, damaged, or of an agent with other networks.
     """
-    expected = {name: np.shape(array) for name, array in own.items() if not name.startswith("best/")}
-    possible = expected | {f"best/{name}": np.shape(array) for name, array in best.items()}
-    largest = sum(16 * math.prod(shape) + 4096 for shape in possible.values()) + 4096  # twice that of doubles
+    expected = {name: _kind(array) for name, array in own.items() if not name.startswith("best/")}
+    possible = expected | {f"best/{name}": _kind(array) for name, array in best.items()}
+    largest = sum(16 * math.prod(shape) + 4096 for shape, _ in possible.values()) + 4096  # twice that of doubles
     try:
         state = read(path, largest)
     except FileNotFoundError:
@@ -137,8 +137,13 @@ def read_weights(path: Path, own: Mapping[str, np.ndarray], best: Mapping[str, n
         raise UserError(f"{path} cannot be read as weights ({error}): use another copy") from None
     if any(name.startswith("best/") for name in state):
         expected = possible
-    found = {name: array.shape for name, array in state.items()}
+    found = {name: _kind(array) for name, array in state.items()}
     if found != expected:
         wrong = min(name for name in found | expected if found.get(name) != expected.get(name))
         raise UserError(f"{path} holds other networks (differs at {wrong}): use the run's own config")
     return state
+
+
+def _kind(array: np.ndarray) -> tuple[tuple[int, ...], str]:
+    """Shape, and whether it holds floating point numbers, whole numbers, …"""
+    return np.shape(array), np.asarray(array).dtype.kind

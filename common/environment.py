@@ -1,6 +1,6 @@
 """What is known of an environment, found out once by building it."""
 
-import contextlib
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from common.environment_check import check_environment
 from common.errors import UserError
 from common.make_env import MakeEnv, make_env, make_native_env, step_limit, takes_render_mode
 from common.spaces import as_numbers_or_image
+from common.user_code import closed
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Environment:
         """
         if self.gymnasium_id is None and self.atari_game is None:
             env = make_native_env(self.id, self.max_episode_steps, None, self.env_kwargs, self.maker)
-            with contextlib.closing(env):
+            with closed(env):
                 check_environment(self.id, env)
 
 
@@ -104,7 +105,7 @@ def look_up(
         )
     env_kwargs = env_kwargs or {}
     env = make_native_env(env_id, max_episode_steps, None, env_kwargs, maker)
-    with contextlib.closing(env):
+    with closed(env):
         gymnasium_id = None if maker is not None else _gymnasium_id(env)
         atari_game = None if maker is not None else atari.game_id(env_id)
         if maker is not None:
@@ -118,12 +119,12 @@ def look_up(
             action_space=flat.action_space,
             native_observation_space=env.observation_space,
             render_modes=_render_modes(env, maker),
-            render_fps=int((env.metadata or {}).get("render_fps") or 30),
+            render_fps=max(1, round((env.metadata or {}).get("render_fps") or 30)),
             gymnasium_id=gymnasium_id if not env_kwargs else None,
             atari_game=atari_game,
             env_kwargs=env_kwargs,
             maker=maker,
-            spec=None if gymnasium_id is not None or ":" in env_id else spec,
+            spec=None if spec is None or ":" in env_id else _sendable(spec),
         )
 
 
@@ -145,10 +146,19 @@ def name_of(maker: MakeEnv) -> str:
 
 def _check_new(name: str, env: gymnasium.Env, maker: Callable, env_kwargs: Mapping[str, Any]) -> None:
     """Raises UserError where a function returns one environment again and again: several are stepped at once."""
-    other = maker(**env_kwargs)
+    other = make_native_env(name, None, None, env_kwargs, maker)
     if other.unwrapped is env.unwrapped:
         raise UserError(f"{name} returned the same environment twice: expected a new one from each call")
-    other.close()
+    with closed(other):
+        pass
+
+
+def _sendable(spec: gymnasium.envs.registration.EnvSpec) -> gymnasium.envs.registration.EnvSpec:
+    """With the class itself where it is named as one of the running program, which is another in other processes."""
+    if isinstance(spec.entry_point, str) and spec.entry_point.startswith("__main__:"):
+        spec = copy.copy(spec)
+        spec.entry_point = gymnasium.envs.registration.load_env_creator(spec.entry_point)
+    return spec
 
 
 def _full_id(env_id: str, spec: gymnasium.envs.registration.EnvSpec) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
+READ = ("life_lost", "action_replaced")  # what is read of an info; others may not even be sendable between processes
 AS_IN_FORMAT_1 = -1  # a `restart` after which only the first episode was seeded, as in old checkpoints
 
 
@@ -64,21 +65,27 @@ class SeededEpisodes(gymnasium.Env):
         """The first observation of the next episode, or the last one of `past`; a seed given here is not used."""
         past, self.past = self.past, None
         if past is not None:
-            return self._bring_back(past), {}
+            return self._as_declared(self._bring_back(past)), {}
         self._episode += 1
         self._over = False
-        return self._begin(), {}
+        return self._as_declared(self._begin()), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """A step; after `past` was over it begins the next episode, as vector environments do."""
         if self._over:
             return self.reset()[0], 0.0, False, False, {}
-        return self._env.step(action)
+        observation, reward, terminated, truncated, info = self._env.step(action)
+        if isinstance(reward, np.ndarray):
+            reward = reward.item()
+        return observation, reward, terminated, truncated, {name: info[name] for name in READ if name in info}
 
     def give_up(self) -> None:
         """After the environment failed: the next reset builds another one for the next episode."""
-        with contextlib.suppress(Exception):  # it is broken, so closing it may fail, too
-            self._close()
+        self._close()
+
+    def _as_declared(self, observation: np.ndarray) -> np.ndarray:
+        """In the type of the observation space, which vector environments insist on after a reset."""
+        return np.asarray(observation, self.observation_space.dtype)
 
     def _begin(self) -> np.ndarray:
         if self._rebuild:
@@ -109,7 +116,8 @@ class SeededEpisodes(gymnasium.Env):
     def _close(self) -> None:
         if self._env is not None:
             env, self._env = self._env, None
-            env.close()
+            with contextlib.suppress(Exception):  # what is done with cannot fail any more
+                env.close()
 
     def close(self) -> None:
         self._close()

@@ -18,7 +18,7 @@ from common.evaluation import EVALUATION_SEED
 from common.files import remove_unfinished, replacing
 from common.playing import ROWS, empty_observations, one_blas_thread, takes_workers
 from common.spaces import ActionMap
-from common.user_code import explain
+from common.user_code import closed, explain
 
 STEP_BOUND = 2_000  # steps of a film where the environment has no limit
 GIF_FRAMES_PER_SECOND = 30
@@ -67,7 +67,7 @@ class Take:
     def __iter__(self) -> Iterator[np.ndarray]:
         self.score, self.steps, self.was_cut = 0.0, 0, False
         try:
-            with contextlib.closing(self._environment.make(render_mode="rgb_array")) as env:
+            with closed(self._environment.make(render_mode="rgb_array")) as env:
                 yield from self._frames(env)
         except UserError:
             raise
@@ -84,7 +84,7 @@ class Take:
             with one_blas_thread():
                 action = self._action_map(self._behaviour.act(observations)[:1])[0]
             observations[0], reward, terminated, truncated, _ = env.step(action)
-            self.score += float(reward)
+            self.score += float(np.asarray(reward).item())
             self.steps += 1
             over = terminated or truncated
             self.was_cut = not over and self._environment.max_episode_steps is None and self.steps == STEP_BOUND
@@ -93,7 +93,7 @@ class Take:
 
     def _drawn(self, env: object) -> np.ndarray:
         frame = np.asarray(env.render())  # [H, W, 3]
-        if frame.dtype != np.uint8 or frame.ndim != 3:
+        if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] not in (3, 4):
             raise UserError(f"{self._environment.id} draws no pictures of [height, width, 3] bytes")
         return frame
 
@@ -278,6 +278,9 @@ def filming(
                     return there()
                 except worker_processes.CannotStartError:
                     return here()
+                except UserError as error:  # drawing crashed the process, as it would crash this one
+                    remove_unfinished(folder, Path(run_folder.VIDEO).stem)
+                    return f"not filmed: {error}", None
 
             yield filmed
     except BaseException:  # the process was ended, and left what it had written so far

@@ -15,7 +15,7 @@ from typing import Literal
 
 from IPython import get_ipython
 
-from common import evaluation, film, finished, notebook_display, plots, presets, run_folder, session
+from common import checkpoint, evaluation, film, finished, notebook_display, plots, presets, run_folder, session
 from common.command_line import file_fault
 from common.config import PPOConfig, RunOptions, TrainingConfig
 from common.environment import Environment, look_up
@@ -66,8 +66,8 @@ def choose(preset: str, environment: str = "", epochs: int = 0, **settings: obje
         config = PRESETS[preset].replace(**settings, **({"epochs": epochs} if epochs else {}))
     except TypeError as error:
         raise UserError(f"{preset}: {error}") from None
-    look_up(config.env, config.max_episode_steps, config.env_kwargs)
-    return preset, config
+    environment = look_up(config.env, config.max_episode_steps, config.env_kwargs).id  # with its version
+    return preset, config.replace(env=environment)
 
 
 @_one_line("stopped at once: run this cell again to go on from the last checkpoint")
@@ -96,6 +96,13 @@ def train(
     screen = Shown(stop_after)
     if saved is not None and finished.is_done(folder, finished.ADOPT, config.epochs):
         screen.refresh(f"{folder} has all its epochs")
+        screen.figure(plots.draw("five", [folder], (), "range"))
+        return folder
+    if (
+        stop_after is not None
+        and max(checkpoint.generations(folder / run_folder.CHECKPOINTS), default=0) >= stop_after
+    ):
+        screen.refresh(f"{folder} has its first {stop_after} epochs")
         screen.figure(plots.draw("five", [folder], (), "range"))
         return folder
     try:

@@ -213,6 +213,8 @@ class _Table:
         try:
             observation, reward, terminated, truncated, _ = episode.env.step(action)
             self._observe(i, observation, f"step {episode.steps + 1}")
+            if isinstance(reward, np.ndarray):
+                reward = reward.item()
             if not np.isfinite(reward):
                 raise _NotFiniteNumberError(f"it returned NaN or infinity as reward in step {episode.steps + 1}")
         except Exception as error:

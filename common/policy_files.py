@@ -18,6 +18,7 @@ import tensorflow as tf
 from Agent import Agent
 from common.behaviour import OBSERVATION_CUT, Normalizer
 from common.errors import UserError
+from common.files import flush_file, flush_folder
 from common.quiet_start import held_back_errors
 from common.spaces import BoxMap
 from companions.DDPGAgent import DDPGAgent
@@ -169,6 +170,8 @@ def export(agent: Agent | DDPGAgent, folder: Path) -> list[Written]:
     _check_free(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for left_over in folder.glob("unfinished-*"):  # of an export that was killed
+            shutil.rmtree(left_over, ignore_errors=True)
         unfinished = Path(tempfile.mkdtemp(prefix="unfinished-", dir=folder))
     except OSError as error:
         raise UserError(f"cannot make {folder} ({error.strerror}): choose another --out") from None
@@ -185,9 +188,14 @@ def export(agent: Agent | DDPGAgent, folder: Path) -> list[Written]:
                     "nothing was exported; load the agent itself with evaluate.py"
                 )
             written.append(Written(folder / name, _size(unfinished / name), difference))
-        shutil.rmtree(folder / SAVED_MODEL, ignore_errors=True)
+        for path in unfinished.rglob("*"):
+            if path.is_file():
+                flush_file(path)
+        if (folder / SAVED_MODEL).exists():
+            (folder / SAVED_MODEL).replace(unfinished / "before")
         for name in (SAVED_MODEL, LITERT):
             (unfinished / name).replace(folder / name)
+        flush_folder(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return written

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -27,6 +27,7 @@ from common.worker_processes import interrupts_held_back, without_program
 START_METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 PRELOADED = ["numpy", "gymnasium", "common.process_group"]
 PR_SET_PDEATHSIG = 1
+PATIENCE = 5.0  # seconds for an exception on its way from a process
 
 
 class ProcessGroup:
@@ -150,12 +151,24 @@ class _Process(gymnasium.vector.AsyncVectorEnv):
     def what_failed(self, error: Exception, time_limit: float) -> tuple[str, str]:
         """One line, and its traceback where there is one."""
         process, [pipe] = self.processes[0], self.parent_pipes
-        if pipe is None:  # Gymnasium closed it after the environment raised
+        # Gymnasium closed the pipe after the environment raised, or could not read what it returned.
+        if pipe is None or not isinstance(error, multiprocessing.TimeoutError | EOFError | OSError):
             return describe(error), own_traceback(error)
         process.join(0.1)  # so that a process that is dying is dead
         if not process.is_alive():
             return f"its process died (exit code {process.exitcode})", ""
         return f"its process did not answer within {time_limit:g} s", ""
+
+    def _raise_if_errors(self, successes: Sequence[bool]) -> None:
+        """As Gymnasium's, which would wait for ever for an exception that cannot be pickled."""
+        deadline = time.monotonic() + PATIENCE
+        while not all(successes) and self.error_queue.empty():
+            if time.monotonic() > deadline:
+                self.parent_pipes[0].close()
+                self.parent_pipes[0] = None
+                raise RuntimeError("it raised an exception that cannot be sent to another process")
+            time.sleep(0.01)
+        super()._raise_if_errors(successes)
 
     def kill(self) -> None:
         """End the process without asking it anything, since it may hang."""

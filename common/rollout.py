@@ -98,6 +98,9 @@ class Collector:
         """To what the record says of some environments of a group."""
         first = self.envs.columns[group].start
         pasts = {n - first: self._record.past(n, self._action_map, bool(self._ended[n])) for n in columns}
+        for n in np.flatnonzero(self._lost):  # whose actions end with a failure, and which begin again anyway
+            if n - first in pasts:
+                pasts[n - first] = pasts[n - first]._replace(actions=pasts[n - first].actions[:0])
         self._observations[group][list(pasts)] = self.envs.groups[group].bring_back(pasts)
 
     def collect(

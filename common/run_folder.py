@@ -85,7 +85,11 @@ def write_config(
             for name, value in settings.items()
             if name in before["config"] and before["config"][name] != value
         }
-        resumed = [*before.get("resumed", []), {"after_epoch": resumed_after, **now, "changed": changed}]
+        earlier = before.get("resumed")
+        resumed = [
+            *(earlier if isinstance(earlier, list) else []),
+            {"after_epoch": resumed_after, **now, "changed": changed},
+        ]
         content |= {name: before[name] for name in now if name in before} | {"resumed": resumed}
     write_json(folder / CONFIG, content)
     return content
@@ -171,7 +175,10 @@ def _config_of(content: object) -> TrainingConfig:
     """Raises one of _FAULTS where it is no config.json's content."""
     str(content["preset"])
     method = content.get("method", "ppo")
-    return METHODS[method](**_BEFORE.get(method, {}) | content["config"])
+    settings = _BEFORE.get(method, {}) | content["config"]
+    if settings.get("shared_torso"):  # a rate of the critic's own had no effect, and was not refused
+        settings["critic_learning_rate"] = None
+    return METHODS[method](**settings)
 
 
 def check_same_settings(folder: Path, config: TrainingConfig, saved: object) -> None:

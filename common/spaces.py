@@ -59,7 +59,7 @@ class BoxMap:
     """
 
     def __init__(self, space: gymnasium.spaces.Box) -> None:
-        self._rounds = np.issubdtype(space.dtype, np.integer)
+        self._rounds = space.dtype.kind in "iub"
         low, high = (_bounds(bound, space.dtype) for bound in (space.low, space.high))  # [A], [A]
         bounded = np.isfinite(low) & np.isfinite(high)  # [A]
         shift = np.maximum(0.0, low + 1) + np.minimum(0.0, high - 1)  # [A]; of the infinite bound 0
@@ -75,7 +75,9 @@ class BoxMap:
         """[K, A] policy actions → [K, *space.shape] in the space's dtype."""
         mapped = actions if self._identity else self.centre + self.scale * actions  # [K, A]
         if self._rounds:
-            reach = np.iinfo(self.dtype)  # beyond it a cast would begin again at the other end
+            reach = np.iinfo(
+                np.uint8 if self.dtype == np.bool_ else self.dtype
+            )  # beyond it a cast would begin again at the other end
             mapped = np.clip(np.rint(mapped), np.maximum(reach.min, -WHOLE), np.minimum(reach.max, WHOLE))
         mapped = np.maximum(mapped.astype(self.dtype, copy=False), self.low)
         np.minimum(mapped, self.high, out=mapped)

@@ -1,14 +1,28 @@
 """Errors that a user's own code raised: told in one line that names the place in their file."""
 
+import contextlib
 import sysconfig
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+
+import gymnasium
 
 _HERE = Path(__file__).resolve().parent
 _OURS = (str(_HERE), str(_HERE.parent / "companions"))
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _LONGEST = 300  # characters of an error's message
+
+
+@contextlib.contextmanager
+def closed(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
+    """Closes an environment in the end; one that fails at that is done with all the same."""
+    try:
+        yield env
+    finally:
+        with contextlib.suppress(Exception):
+            env.close()
 
 
 def explain(error: BaseException) -> str:

@@ -1,6 +1,5 @@
 """N environments at once, in groups that take turns: one steps while the policy thinks for the other."""
 
-import contextlib
 import os
 
 import gymnasium
@@ -13,6 +12,7 @@ from common.errors import UserError
 from common.process_group import ProcessGroup
 from common.repeatable import Way, proven_way
 from common.spaces import ActionMap
+from common.user_code import closed
 
 
 class VectorEnv:
@@ -158,5 +158,5 @@ def find_way(environment: Environment, backend: str, action_map: ActionMap, time
 
 def _keeps_a_world(environment: Environment) -> bool:
     """Whether it has a Box2D world from the start, and so uses it again for every episode, as BipedalWalker does."""
-    with contextlib.closing(environment.make()) as env:
+    with closed(environment.make()) as env:
         return any(type(value).__name__ == "b2World" for value in vars(env.unwrapped).values())

@@ -71,8 +71,8 @@ def meanwhile(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
         function: see `run_in_workers`.
 
     Yields:
-        What waits for the result and returns it. It raises CannotStartError if no worker could be started, take the
-        function over or live until its end, and UserError as the function raised it.
+        What waits for the result and returns it. It raises CannotStartError if no worker could be started or take the
+        function over, UserError if it died of the function, and what the function raised.
     """
     with contextlib.ExitStack() as ended:
         try:
@@ -96,12 +96,14 @@ def _received(worker: "_Worker") -> Any:
     """The result of a worker's only item."""
     try:
         kind, value = worker.receive()
-        if kind == "ready":
-            kind, value = worker.receive()
     except (EOFError, OSError):
         raise CannotStartError(f"a worker process ended with code {worker.exit_code()}") from None
     if kind == "cannot":
         raise CannotStartError(value)
+    try:
+        kind, value = worker.receive()
+    except (EOFError, OSError):
+        raise UserError(f"its process ended with exit code {worker.exit_code()}") from None
     if kind == "raised":
         raise value
     return value
@@ -203,11 +205,11 @@ def without_program() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupts_held_back() -> Iterator[None]:
-    """Processes started meanwhile never hear a Ctrl-C, which is their parent's to answer."""
+    """Processes started meanwhile never hear a Ctrl-C or a closed terminal, which are their parent's to answer."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows; there `_work` ignores it as soon as it begins
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         yield
     finally:

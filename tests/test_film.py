@@ -309,16 +309,23 @@ def test_what_fails_meanwhile_ends_the_film_and_leaves_nothing_of_it(tmp_path, t
     assert not list(tmp_path.iterdir())
 
 
-def test_a_film_whose_process_dies_is_made_here(tmp_path, two_cores):
+def test_what_kills_the_process_that_films_does_not_kill_this_one(tmp_path, two_cores):
     class Deadly(Plain):
         def act(self, observations, noise=None):
-            if multiprocessing.parent_process() is not None:
-                os._exit(3)
-            return super().act(observations, noise)
+            os._exit(3)
 
     with film.filming(tmp_path, Deadly(), PENDULUM_ACTIONS, look_up("Pendulum-v1", 9), beside=200) as filmed:
+        assert filmed() == ("not filmed: its process ended with exit code 3", None)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_film_is_made_here_where_no_process_starts(tmp_path, two_cores, monkeypatch):
+    def start(_):
+        raise film.worker_processes.CannotStartError("no more processes")
+
+    monkeypatch.setattr(film.worker_processes._Worker, "start", start)
+    with film_of(tmp_path, 200) as filmed:
         assert filmed()[0].startswith("filmed an episode of ")
-    assert (tmp_path / run_folder.VIDEO).exists()
 
 
 def test_a_full_disk_is_no_traceback_of_the_process_that_films(tmp_path, two_cores):
