@@ -77,6 +77,7 @@ class SeededEpisodes(gymnasium.Env):
         observation, reward, terminated, truncated, info = self._env.step(action)
         if isinstance(reward, np.ndarray):
             reward = reward.item()
+        observation = self._as_declared(observation)
         return observation, reward, terminated, truncated, {name: info[name] for name in READ if name in info}
 
     def give_up(self) -> None:
@@ -84,7 +85,7 @@ class SeededEpisodes(gymnasium.Env):
         self._close()
 
     def _as_declared(self, observation: np.ndarray) -> np.ndarray:
-        """In the type of the observation space, which vector environments insist on after a reset."""
+        """In the type of the observation space, which vector environments insist on."""
         return np.asarray(observation, self.observation_space.dtype)
 
     def _begin(self) -> np.ndarray:

@@ -15,7 +15,7 @@ from typing import Literal
 
 from IPython import get_ipython
 
-from common import checkpoint, evaluation, film, finished, notebook_display, plots, presets, run_folder, session
+from common import evaluation, film, finished, notebook_display, plots, presets, run_folder, session
 from common.command_line import file_fault
 from common.config import PPOConfig, RunOptions, TrainingConfig
 from common.environment import Environment, look_up
@@ -96,13 +96,6 @@ def train(
     screen = Shown(stop_after)
     if saved is not None and finished.is_done(folder, finished.ADOPT, config.epochs):
         screen.refresh(f"{folder} has all its epochs")
-        screen.figure(plots.draw("five", [folder], (), "range"))
-        return folder
-    if (
-        stop_after is not None
-        and max(checkpoint.generations(folder / run_folder.CHECKPOINTS), default=0) >= stop_after
-    ):
-        screen.refresh(f"{folder} has its first {stop_after} epochs")
         screen.figure(plots.draw("five", [folder], (), "range"))
         return folder
     try:

@@ -223,6 +223,7 @@ def test_a_preset_or_an_environment_is_chosen():
     assert notebook.choose("cartpole", "Pendulum-v1") == ("default", PPOConfig(env="Pendulum-v1"))
     preset, config = notebook.choose("pendulum", "MountainCarContinuous-v0")
     assert (preset, config.env) == ("default", "MountainCarContinuous-v0")
+    assert notebook.choose("cartpole", "CartPole")[1].env == "CartPole-v1"  # as the run's settings name it
     with pytest.raises(UserError, match="unknown preset 'walker'"):
         notebook.choose("walker")
     with pytest.raises(UserError, match="gama"):

@@ -27,6 +27,7 @@ from common.film import Take
 from common.load_agent import load_agent
 from common.off_policy_config import OffPolicyConfig
 from common.process_group import ProcessGroup
+from common.spaces import action_map
 from common.vector_env import resolve_backend
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from PPOAgentTrainer import PPOAgentTrainer
@@ -495,3 +496,120 @@ def test_a_fault_in_the_middle_of_training_shows_the_users_own_lines_alone(folde
     told = warnings[0].splitlines()
     assert "ZeroDivisionError: division by zero" in told[0]
     assert len(told) <= 6 and "mine.py" in told[2] and "gymnasium" not in "".join(told)
+
+
+# -- what environments do that nobody thought of --
+
+
+class Awkward(gymnasium.Env):
+    """A reward of one number in an array, no info at all times, observations of another type, no way to close it."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 0.5}  # noqa: RUF012
+
+    def __init__(self, render_mode=None):
+        self.observation_space, self.action_space = Box(0, 255, (3,), np.uint8), Box(-1.0, 1.0, (1,))
+        self.render_mode, self._steps = render_mode, 0
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self._steps = 0
+        return np.zeros(3), {}
+
+    def step(self, action):
+        self._steps += 1
+        over = self._steps == 6
+        return np.full(3, float(self._steps)), -(action**2), over, False, {"cannot be pickled": lambda: 0}
+
+    def render(self):
+        return np.full((16, 16, 4), self._steps, np.uint8)
+
+    def close(self):
+        raise AttributeError("there is no window")
+
+
+@pytest.mark.parametrize("backend", ["gymnasium", "processes"])
+def test_an_awkward_environment_is_trained_scored_and_filmed(tmp_path, backend):
+    trainer = PPOAgentTrainer(PPO.replace(backend=backend), make_env=Awkward)
+    trainer.train()
+    assert trainer.results[0].episodes > 0 and trainer.state()["experience/collector/faults"] == 0
+    trainer.close()
+    behaviour, actions = trainer.agent.behaviour(), trainer.agent.action_map
+    scores = evaluate(behaviour, actions, trainer.environment, 2, True)
+    assert scores.lengths.tolist() == [6, 6] and not scores.faults
+    take = Take(behaviour, actions, trainer.environment)
+    assert len(list(take)) == 7 and take.frame_rate == 1 and take.score == scores.returns[0]
+
+
+class Grey(Awkward):
+    def render(self):
+        return np.zeros((16, 16, 1), np.uint8)
+
+
+def test_pictures_of_one_channel_are_refused_in_one_line():
+    with pytest.raises(UserError, match="draws no pictures of"):
+        list(Take(None, None, look_up("", maker=Grey)))
+
+
+@pytest.mark.parametrize("backend", ["gymnasium", "processes"])
+def test_an_info_that_is_none_is_a_fault_of_the_environment(backend):
+    class Bare(Awkward):
+        def step(self, action):
+            return *super().step(action)[:4], None
+
+    group = (GymnasiumGroup if backend == "gymnasium" else ProcessGroup)(look_up("", maker=Bare), 1)
+    group.reset(0)
+    group.send(np.zeros((1, 1), np.float32))
+    assert group.recv().failed.tolist() == [True]
+    [fault] = group.faults
+    assert "NoneType" in fault.error
+    group.close()
+
+
+def test_an_exception_that_cannot_be_pickled_is_a_fault_and_no_hang(monkeypatch):
+    class CrashError(Exception):
+        def __reduce__(self):
+            raise TypeError("it holds a lock")
+
+    class Crashing(Awkward):
+        def step(self, action):
+            raise CrashError("the simulator is gone")
+
+    monkeypatch.setattr("common.process_group.PATIENCE", 1.0)
+    group = ProcessGroup(look_up("", maker=Crashing), 1)
+    group.reset(0)
+    group.send(np.zeros((1, 1), np.float32))
+    assert group.recv().failed.tolist() == [True]
+    assert "cannot be sent to another process" in group.faults[0].error
+    group.close()
+
+
+def test_a_second_environment_that_cannot_be_built_is_one_line():
+    built = []
+
+    def make():
+        if built:
+            raise OSError("address already in use")
+        built.append(1)
+        return Awkward()
+
+    with pytest.raises(UserError, match="address already in use") as refusal:
+        look_up("", maker=make)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "entry_point", ["gymnasium.envs.classic_control:CartPoleEnv", "__main__:Mine"], ids=["gymnasium's", "main"]
+)
+def test_what_a_program_registers_is_known_to_its_processes(folder, monkeypatch, entry_point):
+    monkeypatch.setattr(sys.modules["__main__"], "Mine", tiny_envs.Plain, raising=False)
+    gymnasium.register("Short-v0", entry_point, max_episode_steps=9)
+    environment = look_up("Short-v0")
+    group = ProcessGroup(environment, 1)
+    assert group.reset(0).shape == (1, *environment.observation_space.shape)
+    group.close()
+
+
+def test_an_action_of_booleans_can_be_false_and_true():
+    to_environment = action_map(Box(0, 1, (2,), dtype=np.bool_))
+    actions = to_environment(np.array([[-0.6, 0.6], [0.2, -0.2]], np.float32))
+    assert actions.dtype == np.bool_ and actions.tolist() == [[False, True], [True, False]]

@@ -59,9 +59,8 @@ class Cell(programs.Child):
                 break
             if reply["parent_header"].get("msg_id") == self._request:
                 content = reply["content"]
-                self.status = (
-                    content["status"] if content["status"] == "ok" else f"{content['ename']}: {content['evalue']}"
-                )
+                failed = content["status"] == "error"
+                self.status = f"{content['ename']}: {content['evalue']}" if failed else content["status"]
         return bool(self.status)
 
     def interrupt(self) -> None:
@@ -136,4 +135,7 @@ def _interrupt(
             return f"the stopped cell ended with {cell.status}"
         cell.run()
         cell.finish()
+        if cell.status == "aborted":  # the kernel was still dropping what waited behind the stopped cell
+            cell.run()
+            cell.finish()
         return "" if cell.status == "ok" else cell.status
