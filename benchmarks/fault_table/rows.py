@@ -62,7 +62,7 @@ ROWS: dict[str, Row] = {
     }),
     "hostile run folder": Row("hostile.folders", "hostile", {"archives unpickled": 40, "links followed": 40}),
     "link planted in a run folder": Row("hostile.links", "links", {"links followed": 35}),
-    "hostile config.json": Row("hostile.configs", "hostile", {"modules it names imported": 60}),
+    "hostile config.json": Row("hostile.configs", "hostile", {"modules it names imported": 100}),
     "hostile hyperparameters.json": Row("hostile.hyperparameters", "hostile", {"hyperparameters not checked": 60}),
     "hostile archive, some unpack to terabytes": Row("hostile.archives", "hostile", {"archives unpickled": 24}),
     "malformed setting": Row("settings.malformed", "settings", {"ranges not checked": 300}),
