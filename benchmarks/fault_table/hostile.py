@@ -110,8 +110,8 @@ def _bad_archive(folder: Path, yard: Yard, rng: random.Random) -> str:
 def _as_checkpoint(generation: Path, content: bytes) -> None:
     """Hostile content with a right checksum."""
     with contextlib.suppress(OSError):  # another trick took its place
-        (generation / checkpoint.STATE).write_bytes(content)
-        (generation / checkpoint.MANIFEST).write_text(json.dumps(checkpoint.manifest(2, content)))
+        _put(generation / checkpoint.STATE, content)
+        _put(generation / checkpoint.MANIFEST, json.dumps(checkpoint.manifest(2, content)).encode())
 
 
 def _put(path: Path, content: bytes) -> None:
