@@ -64,6 +64,7 @@ class Yard:
         guards.limit_memory()
 
     def copy(self, name: str) -> Path:
+        """A new run folder; only with a name without hyphens can a module in it be named."""
         folder = self.runs / name
         shutil.copytree(self.original, folder)
         return folder
@@ -262,7 +263,7 @@ def folders(wanted: int, work: Path, broken: str = "") -> Tally:
     tally, rng, yard = Tally(), random.Random(9), Yard(work)
     ways.apply(broken)
     for attempt in range(wanted):
-        folder = yard.copy(f"hostile-{attempt}")
+        folder = yard.copy(f"hostile_{attempt}")
         tricks = [trick(folder, yard, rng) for trick in rng.sample(TRICKS, rng.randint(1, 4))]
         faults = yard.try_everything(folder, film=attempt % 25 == 0)
         tally.count(not faults, f"{', '.join(tricks)}: {'; '.join(faults)}")
@@ -277,7 +278,7 @@ def links(wanted: int, work: Path, broken: str = "") -> Tally:
     names = (*PLAIN, *TREES, *INSIDE, *UNFINISHED)
     for attempt in range(wanted):
         name = names[attempt % len(names)]
-        folder = yard.copy(f"linked-{attempt}")
+        folder = yard.copy(f"linked_{attempt}")
         trick = plant_link(folder / name, yard, rng)
         faults = yard.try_everything(folder)
         tally.count(not faults, f"{name}, {trick}: {'; '.join(faults)}")
@@ -294,7 +295,7 @@ def _one_trick(tricks: tuple[Callable, ...], wanted: int, work: Path, broken: st
     tally, rng, yard = Tally(), random.Random(11), Yard(work)
     ways.apply(broken)
     for attempt in range(wanted):
-        folder = yard.copy(f"config-{attempt}")
+        folder = yard.copy(f"config_{attempt}")
         trick = rng.choice(tricks)(folder, yard, rng)
         faults = []
         for name, main, arguments in (
@@ -315,7 +316,7 @@ def hyperparameters(wanted: int, work: Path, broken: str = "") -> Tally:
     ways.apply(broken)
     config = PPOConfig(env="Pendulum-v1")
     for attempt in range(wanted):
-        folder = yard.copy(f"live-{attempt}")
+        folder = yard.copy(f"live_{attempt}")
         trick = _bad_hyperparameters(folder, yard, rng)
         live = LiveHyperparameters(config)
         before, fault = dict(live.values), ""
