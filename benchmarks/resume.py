@@ -104,13 +104,15 @@ def main() -> None:
         arguments = parse_settings(Arguments)
         with tempfile.TemporaryDirectory() as work:
             whole = arguments.run or Path(work) / "whole"
+            if not arguments.at or min(arguments.at) < 1:
+                raise UserError(f"--at is {arguments.at}: expected epochs from 1")
             if arguments.run is None:
                 train(arguments, whole)
-            epochs = checkpoint.generations(whole / run_folder.CHECKPOINTS)
-            if not epochs or max(arguments.at) + WATCHED > max(epochs) or min(arguments.at) < 1:
-                raise UserError(
-                    f"--at is {arguments.at}: expected epochs from 1 to {max(epochs, default=0) - WATCHED}"
-                )
+            last = max(checkpoint.generations(whole / run_folder.CHECKPOINTS), default=0)
+            if not last:
+                raise UserError(f"{whole} holds no checkpoints: expected a run that this benchmark has trained")
+            if max(arguments.at) > last - WATCHED:
+                raise UserError(f"--at is {arguments.at}: expected epochs from 1 to {last - WATCHED}")
             found = []
             for epoch in arguments.at:
                 folder = Path(work) / f"after-{epoch}"
