@@ -29,6 +29,7 @@ from common.errors import UserError
 TRAIN = [sys.executable, "PPOAgentTrainer.py"]
 KEEP = ["--checkpoint-every", "1", "--keep-checkpoints", "100000", "--no-video", "--no-tensorboard", "--no-figure",
         "--evaluation-episodes", "0"]  # fmt: skip
+KEPT = 3  # checkpoints that a run has by default; with all of them saving would take longer
 WATCHED = 2  # epochs after each resume
 PATIENCE = 600.0  # seconds
 
@@ -39,7 +40,7 @@ class Arguments:
 
     preset: str = "bipedal-walker"
     """What is trained."""
-    at: tuple[int, ...] = (1, 9, 23, 40, 58, 71, 79, 80, 95, 100)
+    at: tuple[int, ...] = (1, 23, 40, 58, 71, 80, 100)
     """The epochs after which it is resumed."""
     seed: int = 0
     """Of the run."""
@@ -57,7 +58,7 @@ def cut_back(whole: Path, epoch: int, folder: Path) -> None:
     """A run folder as it was when the checkpoint of an epoch had been written."""
     shutil.copytree(whole, folder, ignore=shutil.ignore_patterns(run_folder.BEST_AGENT, "finished.json"))
     for generation in checkpoint.generations(folder / run_folder.CHECKPOINTS):
-        if generation > epoch:
+        if not epoch - KEPT < generation <= epoch:
             shutil.rmtree(checkpoint_of(folder, generation))
 
 
@@ -71,7 +72,10 @@ def resume(folder: Path, epoch: int) -> float:
     began = time.time()
     with open(folder.parent / "screen.txt", "w+", encoding="utf-8") as screen:
         process = subprocess.Popen(
-            [*TRAIN, "--resume", str(folder), *KEEP], cwd=ROOT, stdout=screen, stderr=subprocess.STDOUT
+            [*TRAIN, "--resume", str(folder), *KEEP, "--keep-checkpoints", str(KEPT)],
+            cwd=ROOT,
+            stdout=screen,
+            stderr=subprocess.STDOUT,
         )
         try:
             while not last.exists() and process.poll() is None and time.time() - began < PATIENCE:
