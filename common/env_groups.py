@@ -241,31 +241,21 @@ class EnvPoolGroup:
             return envpool.make(self._env_id, num_envs=part.stop - part.start, seed=seed % 2**31, **self._options)
 
     def bring_back(self, pasts: Mapping[int, Past]) -> np.ndarray:
-        observations = {}
-        for number, part in enumerate(self.parts):
-            if part.start in pasts:
-                members = [pasts[i] for i in range(part.start, part.stop)]
-                observations |= zip(range(part.start, part.stop), self._bring_part_back(number, members))
-        return np.stack([observations[i] for i in pasts])  # [k, S]
+        numbers = [number for number, part in enumerate(self.parts) if part.start in pasts]
+        members = [[pasts[i] for i in range(part.start, part.stop)] for part in (self.parts[n] for n in numbers)]
+        pools = [self._rebuild(number, past[0].restart) for number, past in zip(numbers, members)]
+        observations = _repeat(pools, members, self._wanted[0], self._action_type)
+        back = {}
+        for number, seen in zip(numbers, observations):
+            part = self.parts[number]
+            back |= zip(range(part.start, part.stop), seen)
+        return np.stack([back[i] for i in pasts])  # [k, S]
 
-    def _bring_part_back(self, number: int, pasts: list[Past]) -> np.ndarray:
-        """`pasts`: of all environments of a pool, in their order; one `restart` for all."""
+    def _rebuild(self, number: int, restart: int) -> Any:
+        """Close a pool and build it again; one `restart` for all its environments."""
         self._pools[number].close()
-        pool = self._pools[number] = self._build(self.parts[number], pasts[0].restart)
-        ids, resets = self._ids[number], np.array([past.episode for past in pasts])  # [n], [n]
-        steps = np.array([len(past.actions) for past in pasts])  # [n]
-        with quiet_gymnasium():
-            observations = pool.reset()[0].copy()  # [n, S]
-            for k in range(resets.max()):
-                which = ids[resets > k]
-                observations[which] = pool.reset(which)[0]
-        for t in range(steps.max()):
-            which = ids[steps > t]
-            actions = np.stack([pasts[i].actions[t] for i in which]).astype(self._action_type)
-            pool._send([which, which, actions])
-            state = pool._recv()
-            observations[state[0]] = state[self._wanted[0]]
-        return observations
+        self._pools[number] = self._build(self.parts[number], restart)
+        return self._pools[number]
 
     def send(self, actions: np.ndarray, which: np.ndarray | None = None) -> None:
         """Start a step; `which` [k]: of these environments of a group of one pool alone, in whose order `recv` then
@@ -290,6 +280,53 @@ class EnvPoolGroup:
         for pool in self._pools:
             pool.close()
         self._pools = []
+
+
+def _repeat(pools: list[Any], pasts: list[list[Past]], key: int, action_type: np.dtype) -> list[np.ndarray]:
+    """Reset new pools as often, and step them with the same actions, as their environments have been.
+
+    All pools work at the same time: each gets its call before the first answer is waited for.
+
+    Args:
+        pasts: of all environments of each pool, in their order.
+        key: where a pool's answer has the observations.
+
+    Returns:
+        The last observations of each pool, [n, S].
+    """
+    with quiet_gymnasium():
+        observations = [pool.reset()[0].copy() for pool in pools]  # [n, S] each
+
+    def receive(called: list[int]) -> None:
+        for p in called:
+            answer = pools[p]._recv()
+            observations[p][answer[0]] = answer[key]
+
+    resets = [np.array([past.episode for past in of_pool]) for of_pool in pasts]  # [n] each
+    for k in range(max(of_pool.max() for of_pool in resets)):
+        called = [p for p, of_pool in enumerate(resets) if of_pool.max() > k]
+        for p in called:
+            pools[p]._reset(np.flatnonzero(resets[p] > k).astype(np.int32))
+        receive(called)
+    calls = [_calls(of_pool, action_type) for of_pool in pasts]
+    for t in range(max(len(of_pool) for of_pool in calls)):
+        called = [p for p, of_pool in enumerate(calls) if len(of_pool) > t]
+        for p in called:
+            pools[p]._send(calls[p][t])
+        receive(called)
+    return observations
+
+
+def _calls(pasts: list[Past], action_type: np.dtype) -> list[list[np.ndarray]]:
+    """What a pool is sent to repeat its running episodes: environments [k], players [k] and actions [k, A] a step."""
+    steps = np.array([len(past.actions) for past in pasts])  # [n]
+    order = np.argsort(-steps, kind="stable").astype(np.int32)  # [n]; the longest first
+    longest = pasts[order[0]].actions
+    actions = np.zeros((len(longest), len(pasts), *longest.shape[1:]), action_type)  # [T, n, A]
+    for column, i in enumerate(order):
+        actions[: steps[i], column] = pasts[i].actions
+    running = [int((steps > t).sum()) for t in range(len(longest))]
+    return [[order[:k], order[:k], row[:k]] for k, row in zip(running, actions)]
 
 
 class AleGroup:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import numpy as np
@@ -9,7 +10,7 @@ from threadpoolctl import ThreadpoolController
 
 from common import funcs
 from common.checkpoint import load_generator, pack_generator
-from common.env_groups import Group
+from common.env_groups import Group, quiet_gymnasium
 from common.errors import NotFiniteError, UserError
 from common.records import Timing, Trajectory
 from common.repeatable import Record, Way
@@ -84,7 +85,7 @@ class Collector:
             group, columns = self.envs.parts[number]
             self._record.restart(columns)
             which[columns] = True
-            self._bring_back(group, range(columns.start, columns.stop))
+            self._bring_back(group, columns)
         self._ended[which] = self._lost[which] = False
         self._episode_steps[which] = 0
         return which
@@ -94,10 +95,11 @@ class Collector:
         lost = self._lost
         return self.restart_parts(i for i, (_, columns) in enumerate(self.envs.parts) if lost[columns].any())
 
-    def _bring_back(self, group: int, columns: Iterable[int]) -> None:
+    def _bring_back(self, group: int, columns: slice) -> None:
         """To what the record says of some environments of a group."""
         first = self.envs.columns[group].start
-        pasts = {n - first: self._record.past(n, self._action_map, bool(self._ended[n])) for n in columns}
+        numbers = range(columns.start, columns.stop)
+        pasts = {n - first: self._record.past(n, self._action_map, bool(self._ended[n])) for n in numbers}
         for n in np.flatnonzero(self._lost):  # whose actions end with a failure, and which begin again anyway
             if n - first in pasts:
                 pasts[n - first] = pasts[n - first]._replace(actions=pasts[n - first].actions[:0])
@@ -255,8 +257,9 @@ class Collector:
         else:
             actions = [state[name] for name in sorted(state) if name.startswith("history/")]
             self._record.load_format_1(actions)
+        with quiet_gymnasium(), ThreadPoolExecutor(len(self.envs.groups)) as threads:  # a core each
+            list(threads.map(self._bring_back, range(len(self.envs.groups)), self.envs.columns))
         for i, columns in enumerate(self.envs.columns):
-            self._bring_back(i, range(columns.start, columns.stop))
             known = self._lost[columns] | self._ended[columns]  # [n] of which the record says nothing
             stored = state[f"observations/{i}"]
             if not np.array_equal(self._observations[i][~known], stored[~known]):
