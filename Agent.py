@@ -6,23 +6,25 @@ An Agent knows weights and nothing of time: epochs, environments and schedules a
 from collections.abc import Mapping
 from pathlib import Path
 
-import common.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
+import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
 import gymnasium
 import keras
 import numpy as np
 import tensorflow as tf
 
-from common import arrays_file, distributions, funcs, losses, networks, objective
-from common.agent_state import Best, adams_state, load_adams
-from common.behaviour import CategoricalBehaviour, NormalBehaviour, Normalizer
-from common.config import PPOConfig
-from common.device import choose_device
+from common import arrays_file, funcs
+from common.envs.spaces import action_map, choices
 from common.errors import DivergedError
-from common.frozen_policy import dense_heads
 from common.funcs import RunningStatistics
-from common.hyperparameters import Hyperparameters
+from common.learning import distributions, networks
+from common.learning.device import choose_device
+from common.learning.frozen_policy import dense_heads
+from common.learning.snapshots import Best, adams_state, load_adams
 from common.records import Batch
-from common.spaces import action_map, choices
+from common.rollout.policies import CategoricalBehaviour, NormalBehaviour, Normalizer
+from ppo import architecture, losses
+from ppo.config import PPOConfig
+from ppo.live_settings import Hyperparameters
 
 UPDATE_METRICS = (
     "loss_actor",
@@ -61,10 +63,10 @@ class Agent:
         self.observation_size = int(np.prod(observation_space.shape))
         self.action_size = self.action_map.size
         self.choices = None if isinstance(action_space, gymnasium.spaces.Box) else choices(action_space)
-        torso = networks.torso_for(observation_space.shape, self.action_size, config)
+        torso = architecture.torso_for(observation_space.shape, self.action_size, config)
         self.sees_images = bool(torso.convolutions)
         choose_device(config.device, self.sees_images)
-        heads = networks.heads_for(self.action_size, self.choices, config)
+        heads = architecture.heads_for(self.action_size, self.choices, config)
         actor_seed, critic_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
         if config.shared_torso:
             self.network, self.actor, self.critic = networks.actor_and_critic_of_one_torso(torso, heads, actor_seed)
@@ -169,7 +171,7 @@ class Agent:
             values = self.critic(observations)  # [M + N, 1]
             heads = tf.concat(self.actor(observations[:count]), axis=1)  # [M, X]
         kept = heads[:, :0] if self.config.objective == "clip" else heads  # only a KL penalty reads them
-        return values[:, 0], objective.log_prob(self.config, self._distribution(heads), actions), kept
+        return values[:, 0], losses.log_prob(self.config, self._distribution(heads), actions), kept
 
     # -- learning --
 
@@ -192,7 +194,7 @@ class Agent:
             DivergedError: a loss, a gradient or a weight became NaN or infinite; the agent is as it was before.
         """
         rates = np.array([hyperparameters.learning_rate, hyperparameters.critic_learning_rate], np.float32)
-        coefficients = objective.Coefficients(
+        coefficients = losses.Coefficients(
             hyperparameters.clip_range,
             hyperparameters.value_coefficient,
             hyperparameters.entropy_coefficient,
@@ -258,7 +260,7 @@ class Agent:
         for adam, rate in zip(self._adams.values(), tf.unstack(rates)):
             adam.learning_rate = rate
         batch = Batch(*(tf.convert_to_tensor(column) for column in batch))
-        coefficients = objective.Coefficients(*tf.unstack(coefficients))
+        coefficients = losses.Coefficients(*tf.unstack(coefficients))
         steps, limit = actor_rows.shape[0], self.config.max_kl
 
         def one_step(
@@ -288,7 +290,7 @@ class Agent:
             variable.assign(tf.where(sound, variable.value, value))
         return table, taken, finite_weights
 
-    def _joint_step(self, batch: Batch, coefficients: objective.Coefficients) -> dict[str, tf.Tensor]:
+    def _joint_step(self, batch: Batch, coefficients: losses.Coefficients) -> dict[str, tf.Tensor]:
         """Both losses through one torso: equation 9 of arXiv:1707.06347."""
         with tf.GradientTape() as tape:
             *heads, values = self.network(batch.observations)  # [B, ...], [B, 1]
@@ -298,23 +300,23 @@ class Agent:
         norm = self._descend(tape, loss, "network", "adam")
         return metrics | {"loss_critic": loss_value, "gradient_norm_actor": norm, "gradient_norm_critic": norm}
 
-    def _actor_step(self, batch: Batch, coefficients: objective.Coefficients) -> dict[str, tf.Tensor]:
+    def _actor_step(self, batch: Batch, coefficients: losses.Coefficients) -> dict[str, tf.Tensor]:
         with tf.GradientTape() as tape:
             heads = tf.concat(self.actor(batch.observations), axis=1)  # [B, X]
             loss, metrics = self._policy_loss(heads, batch, coefficients)
         return metrics | {"gradient_norm_actor": self._descend(tape, loss, "actor", "actor_adam")}
 
-    def _critic_step(self, batch: Batch, coefficients: objective.Coefficients) -> dict[str, tf.Tensor]:
+    def _critic_step(self, batch: Batch, coefficients: losses.Coefficients) -> dict[str, tf.Tensor]:
         with tf.GradientTape() as tape:
             loss = self._value_loss(self.critic(batch.observations), batch, coefficients)
         return {"loss_critic": loss, "gradient_norm_critic": self._descend(tape, loss, "critic", "critic_adam")}
 
     def _policy_loss(
-        self, heads: tf.Tensor, batch: Batch, coefficients: objective.Coefficients
+        self, heads: tf.Tensor, batch: Batch, coefficients: losses.Coefficients
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         policy = self._distribution(heads)
         old = None if self.config.objective == "clip" else self._distribution(batch.heads)
-        loss, metrics = objective.policy_loss(self.config, policy, old, batch, coefficients)
+        loss, metrics = losses.policy_loss(self.config, policy, old, batch, coefficients)
         return loss, metrics | {"mean_std": self._mean_std(policy, batch.actor_weights)}
 
     def _mean_std(self, policy: distributions.tfd.Distribution, weights: tf.Tensor) -> tf.Tensor:
@@ -323,12 +325,12 @@ class Agent:
             return tf.constant(np.nan)
         return losses.weighted_mean(tf.reduce_mean(policy.stddev(), axis=-1), weights)
 
-    def _value_loss(self, values: tf.Tensor, batch: Batch, coefficients: objective.Coefficients) -> tf.Tensor:
+    def _value_loss(self, values: tf.Tensor, batch: Batch, coefficients: losses.Coefficients) -> tf.Tensor:
         """values: [B, 1]."""
         next_values = None
         if not self.config.stop_target_gradient:
             next_values = self.critic(batch.next_observations)[:, 0]  # [B]
-        return objective.value_loss(self.config, values[:, 0], next_values, batch, coefficients)
+        return losses.value_loss(self.config, values[:, 0], next_values, batch, coefficients)
 
     def _descend(self, tape: tf.GradientTape, loss: tf.Tensor, network: str, adam: str) -> tf.Tensor:
         """One Adam step; returns the gradient's global norm before clipping."""

@@ -5,7 +5,7 @@
     python PPOAgentTrainer.py --env Some-v0        any environment
     python PPOAgentTrainer.py --help               every setting
 
-The run leaves its traces in runs/NAME; `common.run_folder` says which.
+The run leaves its traces in runs/NAME; `common.runs.run_folder` says which.
 """
 
 import functools
@@ -17,23 +17,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from common import checkpoint, funcs, session
-from common.behaviour import MAX_STD
-from common.command_line import one_line_errors, parse
-from common.config import PPOConfig
-from common.environment import Environment, look_up
+from common import funcs
+from common.env_wrappers import RewardDesign
+from common.envs.environment import Environment, look_up
+from common.envs.make_env import MakeEnv
+from common.envs.spaces import BoxMap
+from common.envs.vector_env import resolve_backend
 from common.errors import DivergedError
-from common.experience import Experience
-from common.hyperparameters import Hyperparameters, LiveHyperparameters
-from common.make_env import MakeEnv
-from common.presets import PRESETS, preset_for
 from common.records import Batch, Timing
-from common.results import PPOResult, from_columns, results_dictionary, to_columns
-from common.reward_designs import RewardDesign
-from common.rollout import minibatch_rows, padded_rows
-from common.spaces import BoxMap
-from common.validation import Judge
-from common.vector_env import resolve_backend
+from common.results import from_columns, results_dictionary, to_columns
+from common.rollout.experience import Experience
+from common.rollout.policies import MAX_STD
+from common.rollout.validation import Judge
+from common.runs import session
+from common.runs.command_line import one_line_errors, parse
+from common.state import State, join_parts, load_generator, pack_generator, part_of
+from ppo.batch import minibatch_rows, padded_rows
+from ppo.config import PPOConfig
+from ppo.live_settings import Hyperparameters, LiveHyperparameters
+from ppo.presets import PRESETS, preset_for
+from ppo.results import PPOResult
 
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
     from Agent import Agent
@@ -47,7 +50,7 @@ class PPOAgentTrainer:
     """Trains an `Agent` by proximal policy optimisation.
 
     Args:
-        config: see `common.config` and `common.presets`.
+        config: see `common.config` and `ppo.presets`.
         name, description: for the results dictionary and figures.
         make_env: builds a new environment of one's own, in place of the one that the config names.
         reward_design: what is rewarded in place of the design that the config names.
@@ -319,9 +322,9 @@ class PPOAgentTrainer:
 
     # -- state --
 
-    def state(self) -> checkpoint.State:
+    def state(self) -> State:
         """Everything that changes, between two epochs: going on from it is going on as if never stopped."""
-        return checkpoint.join(
+        return join_parts(
             {
                 "agent": self.agent.training_state(),
                 "experience": self.experience.state(),
@@ -332,30 +335,30 @@ class PPOAgentTrainer:
                     "epoch": np.int64(self.epoch),
                     "steps": np.int64(self.steps),
                     "skipped": np.int64(self._skipped),
-                    "shuffle": checkpoint.pack_generator(self._shuffle),
+                    "shuffle": pack_generator(self._shuffle),
                 },
                 "results": to_columns(self.results, PPOResult),
             }
         )
 
-    def load_state(self, state: checkpoint.State) -> None:
+    def load_state(self, state: State) -> None:
         """Take over what `state` returned for a trainer of the same configuration.
 
         Raises:
             UserError: the environments do not repeat what they did.
         """
-        self.agent.load_state(checkpoint.part(state, "agent"))
-        self.experience.load_state(checkpoint.part(state, "experience"))
-        self.reward_statistics.load_state(checkpoint.part(state, "reward_statistics"))
-        self.advantage_statistics.load_state(checkpoint.part(state, "advantage_statistics"))
-        self.live.load_state(checkpoint.part(state, "hyperparameters"))
-        trainer = checkpoint.part(state, "trainer")
+        self.agent.load_state(part_of(state, "agent"))
+        self.experience.load_state(part_of(state, "experience"))
+        self.reward_statistics.load_state(part_of(state, "reward_statistics"))
+        self.advantage_statistics.load_state(part_of(state, "advantage_statistics"))
+        self.live.load_state(part_of(state, "hyperparameters"))
+        trainer = part_of(state, "trainer")
         self.epoch = int(trainer["epoch"])
         before = self.epoch * self.config.steps_per_epoch + self.config.steps_per_update
         self.steps = int(trainer.get("steps", before))  # older versions did not count them
         self._skipped = int(trainer["skipped"])
-        checkpoint.load_generator(self._shuffle, trainer["shuffle"])
-        self.results = from_columns(checkpoint.part(state, "results"), PPOResult)
+        load_generator(self._shuffle, trainer["shuffle"])
+        self.results = from_columns(part_of(state, "results"), PPOResult)
         self._mean_std = self.results[-1].mean_std if self.results else 0.0
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ class Job:
 
 def ours(job: Job, seed: int, lap: Lap) -> None:
     """The preset `breakout`."""
-    from common.presets import PRESETS
+    from ppo.presets import PRESETS
     from PPOAgentTrainer import PPOAgentTrainer
 
     config = PRESETS["breakout"].replace(
@@ -93,8 +93,8 @@ def stepping(job: Job, seed: int, lap: Lap) -> None:
     """Our environments alone, under random actions drawn ahead."""
     import numpy as np
 
-    from common.environment import look_up
-    from common.vector_env import make_vector_env
+    from common.envs.environment import look_up
+    from common.envs.vector_env import make_vector_env
 
     envs = make_vector_env(look_up("ALE/Breakout-v5"), NUM_ENVS, "ale")
     envs.reset(seed)

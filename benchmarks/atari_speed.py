@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from atari_contestants import CONTESTANTS, Job
 from speed import RaceArguments, run_race
 
-from common.command_line import one_line_errors, parse_settings
+from common.runs.command_line import one_line_errors, parse_settings
 
 OURS, SB3, SB3_SUBPROCESSES, STEPPING = CONTESTANTS
 

@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from speed import RESULTS, ROOT, machine
 
-from common import run_folder
-from common.command_line import one_line_errors, parse_settings
 from common.errors import UserError
+from common.runs import run_folder
+from common.runs.command_line import one_line_errors, parse_settings
 
 PAGES = ("README.md", "companions/README.md")
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv*", "runs", "__pycache__", ".*_cache")

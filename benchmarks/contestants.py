@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from common.config import PPOConfig
+    from ppo.config import PPOConfig
 
 BEGAN = time.perf_counter()
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -72,7 +72,7 @@ class Job:
 
 def ours(job: Job, seed: int, lap: Lap) -> None:
     """Our PPO with the network and the settings that `stable_baselines3` has here."""
-    from common.config import PPOConfig
+    from ppo.config import PPOConfig
 
     config = PPOConfig(
         hidden_sizes=(64, 64),
@@ -92,7 +92,7 @@ def ours(job: Job, seed: int, lap: Lap) -> None:
 
 def ours_2021(job: Job, seed: int, lap: Lap) -> None:
     """Our PPO with the corrected preset of the 2021 study."""
-    from common.presets import BIPEDAL_WALKER_2021_CORRECTED
+    from ppo.presets import BIPEDAL_WALKER_2021_CORRECTED
 
     _train_ours(BIPEDAL_WALKER_2021_CORRECTED, job, seed, lap)
 
@@ -125,7 +125,7 @@ def stable_baselines3(job: Job, seed: int, lap: Lap, subprocesses: bool = False,
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
-    from common.make_env import make_env
+    from common.envs.make_env import make_env
 
     class Laps(BaseCallback):
         """An epoch ends with its rollout, as ours does."""
@@ -181,7 +181,7 @@ def stepping(job: Job, seed: int, lap: Lap) -> None:
         )
         envs.reset()
     else:
-        from common.make_env import make_env
+        from common.envs.make_env import make_env
 
         envs = gymnasium.vector.SyncVectorEnv(
             [lambda: make_env(ENV_ID, MAX_EPISODE_STEPS) for _ in range(job.num_envs)], copy=False

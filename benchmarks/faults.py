@@ -28,8 +28,8 @@ from fault_table.rows import ROWS
 from fault_table.tally import Tally
 from speed import RESULTS, machine
 
-from common.command_line import one_line_errors, parse_settings
 from common.errors import UserError
+from common.runs.command_line import one_line_errors, parse_settings
 
 ONE_ROW = Path(__file__).resolve().parent / "fault_table" / "one.py"
 

@@ -42,7 +42,7 @@ class Job:
 
 
 def ours(job: Job, _: int, lap: Lap) -> None:
-    from common.off_policy_config import OffPolicyConfig
+    from companions.config import OffPolicyConfig
     from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 
     config = OffPolicyConfig(
@@ -68,11 +68,11 @@ def ours_updates(job: Job, seed: int, lap: Lap) -> None:
     """Updates alone, in calls of `train_every`, on a buffer full of noise; sampling included."""
     import numpy as np
 
-    from common.make_env import make_env
-    from common.off_policy_config import OffPolicyConfig
+    from common.envs.make_env import make_env
     from common.records import Transitions
-    from common.replay import ReplayBuffer
+    from companions.config import OffPolicyConfig
     from companions.OffPolicyAgentTrainer import make_agent
+    from companions.replay import ReplayBuffer
 
     env = make_env(job.env)
     config = OffPolicyConfig(env=job.env, hidden_sizes=tuple(job.units), batch_size=job.batch_size)
@@ -93,11 +93,11 @@ def ours_updates(job: Job, seed: int, lap: Lap) -> None:
 
 def products(job: Job, _: int, lap: Lap) -> None:
     """The matrix products of as many TD3 updates and nothing else, by the fastest of TensorFlow, XLA and NumPy."""
-    import common.quiet_start  # noqa: F401  isort: skip
+    import common.learning.quiet_start  # noqa: F401  isort: skip
     import numpy as np
     import tensorflow as tf
 
-    from common.make_env import make_env
+    from common.envs.make_env import make_env
 
     env = make_env(job.env)
     observations, actions = env.observation_space.shape[0], env.action_space.shape[0]
@@ -172,7 +172,7 @@ def sbx(job: Job, seed: int, lap: Lap) -> None:
 def _train_peer(algorithm: Callable, options: dict, job: Job, seed: int, lap: Lap) -> None:
     from stable_baselines3.common.callbacks import BaseCallback
 
-    from common.make_env import make_env
+    from common.envs.make_env import make_env
 
     class Laps(BaseCallback):
         def _on_step(self) -> bool:

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from off_policy_contestants import CONTESTANTS, Job
 from speed import RaceArguments, run_race
 
-from common.command_line import one_line_errors, parse_settings
+from common.runs.command_line import one_line_errors, parse_settings
 
 OURS, OUR_UPDATES, PRODUCTS, SB3, SBX = CONTESTANTS
 WALKER, PENDULUM = ("BipedalWalker-v3", (256, 256), 256), ("Pendulum-v1", (32, 32), 32)

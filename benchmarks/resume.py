@@ -22,9 +22,10 @@ from fault_table import record
 from fault_table.outcome import differences, lasting, without_times
 from speed import RESULTS, ROOT, machine
 
-from common import arrays_file, checkpoint, run_folder
-from common.command_line import one_line_errors, parse_settings
+from common import arrays_file
 from common.errors import UserError
+from common.runs import checkpoint, run_folder
+from common.runs.command_line import one_line_errors, parse_settings
 
 TRAIN = [sys.executable, "PPOAgentTrainer.py"]
 KEEP = ["--checkpoint-every", "1", "--keep-checkpoints", "100000", "--no-video", "--no-tensorboard", "--no-figure",

@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from fault_table.outcome import Outcome, differences
 from speed import ROOT
 
-from common import checkpoint
-from common.command_line import one_line_errors, parse_settings
 from common.errors import UserError
 from common.results import TIMING_COLUMNS
+from common.runs import checkpoint
+from common.runs.command_line import one_line_errors, parse_settings
 
 SMALL = "--seed 3 --hidden-sizes 16 --evaluation-episodes 4 --no-tensorboard --no-figure --checkpoint-every 2"
 PPO = f"PPOAgentTrainer.py {{}} {SMALL} --epochs 4 --num-envs 2 --steps-per-epoch 256 --max-episode-steps 60"

@@ -27,9 +27,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from contestants import CONTESTANTS, Job
 
-from common.command_line import one_line_errors, parse_settings
 from common.errors import UserError
 from common.funcs import format_seconds
+from common.runs.command_line import one_line_errors, parse_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"

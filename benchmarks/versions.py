@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from speed import RESULTS, ROOT, machine
 
-from common import run_folder
-from common.command_line import one_line_errors, parse_settings
 from common.errors import UserError
+from common.runs import run_folder
+from common.runs.command_line import one_line_errors, parse_settings
 
 SETS = {
     "Python 3.11, TensorFlow 2.18": ("3.11", "tensorflow==2.18.*"),

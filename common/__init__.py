@@ -1,5 +1,5 @@
 """The pieces every method shares; nothing here knows an Agent or a Trainer by name but `load_agent`, which the
-commands `python -m common.plots` and `python -m common.export` open finished runs with.
+commands `python -m programs plot` and `python -m programs export` open finished runs with.
 """
 
 import os

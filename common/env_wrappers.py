@@ -1,21 +1,152 @@
-"""The reward designs as `gymnasium.Wrapper` subclasses, for one environment stepped by hand.
+"""Reward designs, for arrays of any shape, and the same designs as `gymnasium.Wrapper` subclasses.
 
-Training applies the same designs to a whole epoch's arrays at once; a test holds the two together.
+Training applies a design to a whole epoch's arrays at once; a wrapper applies it to one environment stepped by hand.
 The original's names: EnvWrapper_plain → UnchangedReward, EnvWrapper_01 → LastedToLimitReward,
 EnvWrapper_02 → StepsAtEndReward, EnvWrapper_03 → StepsAddedAtEndReward, EnvWrapper_04 → ScaledReward,
 EnvWrapper_05 → FallPenaltyReward; EndsToldApartReward is the correction of EnvWrapper_01.
 SignReward is new.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
+import numpy as np
+from numpy.typing import ArrayLike as Array
 
-from common import reward_designs
-from common.config import TrainingConfig
-from common.environment import Environment
 from common.errors import UserError
-from common.reward_designs import RewardDesign
+from common.user_code import explain
+
+RewardDesign = Callable[[Array, Array, Array, Array], np.ndarray]
+"""(rewards, terminated, truncated, steps), all of one shape → rewards of that shape, float64; `steps`: of the episode,
+the one that is rewarded included."""
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """The environment's own reward."""
+
+    def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
+        return np.asarray(rewards, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class LastedToLimit:
+    """The original's choice: at the end +1 if the episode lasted to the limit, −1 if not.
+
+    It calls reaching the far end early a failure; `EndsToldApart` is the correction.
+    """
+
+    max_steps: int = 2000
+    success: float = 1.0
+    failure: float = -1.0
+
+    def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
+        end = np.where(np.asarray(steps) >= self.max_steps, self.success, self.failure)
+        return np.where(np.logical_or(terminated, truncated), end, rewards)
+
+
+@dataclass(frozen=True)
+class EndsToldApart:
+    """At the end −1 for a fall, +1 for the far end, +1 for running out of time.
+
+    A fall is a terminated episode whose last original reward is at most `fall_reward`.
+    """
+
+    goal: float = 1.0
+    timeout: float = 1.0
+    fall: float = -1.0
+    fall_reward: float = -100.0
+
+    def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
+        end = np.where(np.less_equal(rewards, self.fall_reward), self.fall, self.goal)
+        return np.where(terminated, end, np.where(truncated, self.timeout, rewards))
+
+
+@dataclass(frozen=True)
+class StepsAtEnd:
+    """The original reward during the episode; at its end `per_step` · steps in its place."""
+
+    per_step: float = 0.005
+
+    def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
+        return np.where(np.logical_or(terminated, truncated), self.per_step * np.asarray(steps), rewards)
+
+
+@dataclass(frozen=True)
+class StepsAddedAtEnd:
+    """The original reward, and at the end `per_step` · steps on top of it."""
+
+    per_step: float = 0.005
+
+    def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
+        return rewards + np.where(np.logical_or(terminated, truncated), self.per_step * np.asarray(steps), 0.0)
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Every reward times `factor`."""
+
+    factor: float = 0.1
+
+    def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
+        return np.asarray(rewards, dtype=np.float64) * self.factor
+
+
+@dataclass(frozen=True)
+class Sign:
+    """−1, 0 or +1, the reward's sign: games that count in ones and in thousands become alike (Mnih et al. 2015)."""
+
+    def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
+        return np.sign(np.asarray(rewards, dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class Function:
+    """A design of the user's own, whose result is checked; it gets copies, so that it may change what it is given.
+
+    Raises:
+        UserError: when called: it failed, or returned another shape, or what is no number.
+    """
+
+    function: RewardDesign
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise UserError(
+                f"reward_design is {self.function!r:.80}: expected a function of "
+                "(rewards, terminated, truncated, steps)"
+            )
+
+    def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
+        shape, name = np.shape(rewards), getattr(self.function, "__name__", type(self.function).__name__)
+        copies = np.array(rewards, np.float64), np.array(terminated), np.array(truncated), np.array(steps)
+        try:
+            shaped = np.asarray(self.function(*copies), np.float64)
+        except Exception as error:
+            raise UserError(
+                f"reward_design {name} failed ({explain(error)}): expected a function of "
+                f"(rewards, terminated, truncated, steps), arrays of shape {shape}, that returns such an array"
+            ) from error
+        if shaped.shape != shape:
+            raise UserError(f"reward_design {name} returned rewards of shape {shaped.shape}: expected {shape}")
+        if not np.isfinite(shaped[np.isfinite(rewards)]).all():
+            raise UserError(f"reward_design {name} returned NaN or infinity: expected finite rewards")
+        return shaped
+
+
+@dataclass(frozen=True)
+class FallPenalty:
+    """At the end −1 where the original reward says it fell, +1 otherwise."""
+
+    fall_reward: float = -100.0
+    success: float = 1.0
+    failure: float = -1.0
+
+    def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
+        end = np.where(np.less_equal(rewards, self.fall_reward), self.failure, self.success)
+        return np.where(np.logical_or(terminated, truncated), end, rewards)
 
 
 class ShapedReward(gymnasium.Wrapper):
@@ -41,14 +172,14 @@ class UnchangedReward(ShapedReward):
     """The environment's own reward."""
 
     def __init__(self, env: gymnasium.Env) -> None:
-        super().__init__(env, reward_designs.Unchanged())
+        super().__init__(env, Unchanged())
 
 
 class LastedToLimitReward(ShapedReward):
     """At the end `success` if the episode lasted `max_steps`, else `failure`."""
 
     def __init__(self, env: gymnasium.Env, max_steps: int = 2000, success: float = 1.0, failure: float = -1.0) -> None:
-        super().__init__(env, reward_designs.LastedToLimit(max_steps, success, failure))
+        super().__init__(env, LastedToLimit(max_steps, success, failure))
 
 
 class EndsToldApartReward(ShapedReward):
@@ -62,35 +193,35 @@ class EndsToldApartReward(ShapedReward):
         fall: float = -1.0,
         fall_reward: float = -100.0,
     ) -> None:
-        super().__init__(env, reward_designs.EndsToldApart(goal, timeout, fall, fall_reward))
+        super().__init__(env, EndsToldApart(goal, timeout, fall, fall_reward))
 
 
 class StepsAtEndReward(ShapedReward):
     """At the end `per_step` · steps in place of the original reward."""
 
     def __init__(self, env: gymnasium.Env, per_step: float = 0.005) -> None:
-        super().__init__(env, reward_designs.StepsAtEnd(per_step))
+        super().__init__(env, StepsAtEnd(per_step))
 
 
 class StepsAddedAtEndReward(ShapedReward):
     """At the end `per_step` · steps on top of the original reward."""
 
     def __init__(self, env: gymnasium.Env, per_step: float = 0.005) -> None:
-        super().__init__(env, reward_designs.StepsAddedAtEnd(per_step))
+        super().__init__(env, StepsAddedAtEnd(per_step))
 
 
 class ScaledReward(ShapedReward):
     """Every reward times `factor`."""
 
     def __init__(self, env: gymnasium.Env, factor: float = 0.1) -> None:
-        super().__init__(env, reward_designs.Scaled(factor))
+        super().__init__(env, Scaled(factor))
 
 
 class SignReward(ShapedReward):
     """The reward's sign."""
 
     def __init__(self, env: gymnasium.Env) -> None:
-        super().__init__(env, reward_designs.Sign())
+        super().__init__(env, Sign())
 
 
 class FallPenaltyReward(ShapedReward):
@@ -99,37 +230,39 @@ class FallPenaltyReward(ShapedReward):
     def __init__(
         self, env: gymnasium.Env, fall_reward: float = -100.0, success: float = 1.0, failure: float = -1.0
     ) -> None:
-        super().__init__(env, reward_designs.FallPenalty(fall_reward, success, failure))
+        super().__init__(env, FallPenalty(fall_reward, success, failure))
 
 
 def reward_design(
-    config: TrainingConfig, environment: Environment, function: RewardDesign | None = None
+    name: str, reward_factor: float, step_limit: int | None, function: RewardDesign | None = None
 ) -> RewardDesign:
-    """The design a config names, with the original's numbers; lasting to the limit means the limit in force.
+    """The design of a name, with the original's numbers; lasting to the limit means the limit in force.
 
     Args:
-        function: of a Python program, for the design of that name.
+        name: one of `common.config.RewardDesignName`.
+        reward_factor: for "scaled".
+        step_limit: of the environment; None where it has none.
+        function: of a Python program, for "function".
 
     Raises:
         UserError: a function is wanted, and there is none.
     """
-    if config.reward_design == "function":
+    if name == "function":
         if function is None:
             raise UserError(
                 "reward_design is function, which a Python program has to give: "
                 "PPOAgentTrainer(config, reward_design=the function), or choose another --reward-design"
             )
-        return reward_designs.Function(function)
-    if config.reward_design == "lasted_to_limit":
-        limit = environment.max_episode_steps
-        return reward_designs.LastedToLimit() if limit is None else reward_designs.LastedToLimit(max_steps=limit)
+        return Function(function)
+    if name == "lasted_to_limit":
+        return LastedToLimit() if step_limit is None else LastedToLimit(max_steps=step_limit)
     designs: dict[str, RewardDesign] = {
-        "unchanged": reward_designs.Unchanged(),
-        "ends_told_apart": reward_designs.EndsToldApart(),
-        "steps_at_end": reward_designs.StepsAtEnd(),
-        "steps_added_at_end": reward_designs.StepsAddedAtEnd(),
-        "scaled": reward_designs.Scaled(config.reward_factor),
-        "sign": reward_designs.Sign(),
-        "fall_penalty": reward_designs.FallPenalty(),
+        "unchanged": Unchanged(),
+        "ends_told_apart": EndsToldApart(),
+        "steps_at_end": StepsAtEnd(),
+        "steps_added_at_end": StepsAddedAtEnd(),
+        "scaled": Scaled(reward_factor),
+        "sign": Sign(),
+        "fall_penalty": FallPenalty(),
     }
-    return designs[config.reward_design]
+    return designs[name]

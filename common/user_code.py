@@ -10,7 +10,7 @@ from types import TracebackType
 import gymnasium
 
 _HERE = Path(__file__).resolve().parent
-_OURS = (str(_HERE), str(_HERE.parent / "companions"))
+_OURS = tuple(str(_HERE.parent / name) for name in ("common", "ppo", "companions", "programs"))
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _LONGEST = 300  # characters of an error's message
 

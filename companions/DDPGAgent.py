@@ -3,23 +3,25 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import common.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
+import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
 import gymnasium
 import keras
 import numpy as np
 import tensorflow as tf
 
-from common import arrays_file, losses, networks
-from common.agent_state import Best, adams_state, load_adams
-from common.behaviour import DeterministicBehaviour, Normalizer
-from common.device import choose_device
+from common import arrays_file
+from common.envs.spaces import action_map
 from common.errors import DivergedError
-from common.flat import FlatNetworks, flat
-from common.frozen_policy import deterministic
-from common.off_policy_config import OffPolicyConfig
+from common.learning import networks
+from common.learning.device import choose_device
+from common.learning.frozen_policy import deterministic
+from common.learning.snapshots import Best, adams_state, load_adams
 from common.records import Transitions
-from common.replay import ReplayBuffer
-from common.spaces import action_map
+from common.rollout.policies import DeterministicBehaviour, Normalizer
+from companions import losses
+from companions.config import OffPolicyConfig
+from companions.replay import ReplayBuffer
+from companions.stacked_networks import FlatNetworks, flat
 
 UPDATE_METRICS = ("loss_critic", "loss_actor", "mean_value", "mean_target")
 

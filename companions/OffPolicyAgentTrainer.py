@@ -10,48 +10,37 @@ The run leaves its traces in runs/NAME, as PPO's does.
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import gymnasium
 import numpy as np
 
-from common import checkpoint, funcs, session
-from common.behaviour import DeterministicBehaviour
-from common.command_line import one_line_errors, parse
-from common.environment import look_up
+from common import funcs
+from common.env_wrappers import RewardDesign
+from common.envs.environment import look_up
+from common.envs.make_env import MakeEnv
+from common.envs.spaces import check_continuous
+from common.envs.vector_env import resolve_backend
 from common.errors import DivergedError
-from common.experience import Experience
-from common.make_env import MakeEnv
-from common.off_policy_config import OffPolicyConfig
 from common.records import Timing, Trajectory, Transitions
-from common.replay import ReplayBuffer
-from common.results import EpochResult, column, from_columns, results_dictionary, to_columns
-from common.reward_designs import RewardDesign
-from common.spaces import check_continuous
-from common.validation import Judge
-from common.vector_env import resolve_backend
+from common.results import from_columns, results_dictionary, to_columns
+from common.rollout.experience import Experience
+from common.rollout.policies import DeterministicBehaviour
+from common.rollout.validation import Judge
+from common.runs import session
+from common.runs.command_line import one_line_errors, parse
+from common.state import State, join_parts, load_generator, pack_generator, part_of
+from companions.config import OffPolicyConfig
 from companions.exploration import OrnsteinUhlenbeck
 from companions.presets import PRESETS, preset_for
+from companions.replay import ReplayBuffer
+from companions.results import OffPolicyResult
 
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
     from companions.DDPGAgent import DDPGAgent
 
 NOTHING_DRAWN = (np.empty(0, np.float32), np.empty(0, np.float32))
 SKIPS_IN_A_ROW = 10  # epochs whose updates are undone before training stops anyway
-
-
-@dataclass(frozen=True, kw_only=True)
-class OffPolicyResult(EpochResult):
-    """An epoch of DDPG or TD3; losses and values are means over its updates, NaN where there was none."""
-
-    mean_value: float = column("losses")  # of the first critic
-    mean_target: float = column("losses")  # of what the critics learn
-    updates: int = column("policy")  # of the critics, since training began
-    exploration_std: float = column("policy")  # in units of half the action range
-    replay_filled: int = column("policy")  # transitions
-
-    SHOWN = {"Q": ("mean_value", ".1f"), "noise": ("exploration_std", ".2f")}  # noqa: RUF012
 
 
 EpochCallback = Callable[[OffPolicyResult], None]
@@ -72,7 +61,7 @@ class OffPolicyAgentTrainer:
     """Trains a deterministic policy while it explores.
 
     Args:
-        config: see `common.off_policy_config` and `companions.presets`.
+        config: see `companions.config` and `companions.presets`.
         name, description: for the results dictionary and figures.
         make_env: builds a new environment of one's own, in place of the one that the config names.
         reward_design: what is rewarded in place of the design that the config names.
@@ -243,9 +232,9 @@ class OffPolicyAgentTrainer:
 
     # -- state --
 
-    def state(self) -> checkpoint.State:
+    def state(self) -> State:
         """Everything that changes, between two epochs: going on from it is going on as if never stopped."""
-        return checkpoint.join(
+        return join_parts(
             {
                 "agent": self.agent.training_state(),
                 "experience": self.experience.state(),
@@ -256,31 +245,31 @@ class OffPolicyAgentTrainer:
                     "steps": np.int64(self.steps),
                     "untrained": np.int64(self._untrained),
                     "skipped": np.int64(self._skipped),
-                    "rng": checkpoint.pack_generator(self._rng),
+                    "rng": pack_generator(self._rng),
                 },
                 "results": to_columns(self.results, OffPolicyResult),
             }
         )
 
-    def load_state(self, state: checkpoint.State) -> None:
+    def load_state(self, state: State) -> None:
         """Take over what `state` returned for a trainer of the same configuration.
 
         Raises:
             UserError: the environments do not repeat what they did.
         """
-        self.agent.load_state(checkpoint.part(state, "agent"))
-        self.experience.load_state(checkpoint.part(state, "experience"))
-        self.replay.load_state(checkpoint.part(state, "replay"))
-        self._ornstein_uhlenbeck.load_state(checkpoint.part(state, "exploration"))
-        trainer = checkpoint.part(state, "trainer")
+        self.agent.load_state(part_of(state, "agent"))
+        self.experience.load_state(part_of(state, "experience"))
+        self.replay.load_state(part_of(state, "replay"))
+        self._ornstein_uhlenbeck.load_state(part_of(state, "exploration"))
+        trainer = part_of(state, "trainer")
         self.epoch = int(trainer["epoch"])
         self.steps = int(trainer["steps"])
         self._untrained = int(trainer["untrained"])
         if not 0 <= self._untrained < max(self.config.train_every, self.config.steps_per_epoch):
             raise ValueError(f"{self._untrained} steps cannot wait for their updates")
         self._skipped = int(trainer["skipped"])
-        checkpoint.load_generator(self._rng, trainer["rng"])
-        self.results = from_columns(checkpoint.part(state, "results"), OffPolicyResult)
+        load_generator(self._rng, trainer["rng"])
+        self.results = from_columns(part_of(state, "results"), OffPolicyResult)
 
     def close(self) -> None:
         """End the environments."""

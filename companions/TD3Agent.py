@@ -7,9 +7,9 @@ Fujimoto, van Hoof & Meger 2018, arXiv:1802.09477. The delayed updates of actor 
 import gymnasium
 import tensorflow as tf
 
-from common import losses
-from common.off_policy_config import OffPolicyConfig
 from common.records import Transitions
+from companions import losses
+from companions.config import OffPolicyConfig
 from companions.DDPGAgent import DDPGAgent
 
 

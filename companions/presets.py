@@ -1,6 +1,6 @@
 """Named settings of DDPG and TD3, each with its source."""
 
-from common.off_policy_config import OffPolicyConfig
+from companions.config import OffPolicyConfig
 
 # The published Pendulum system: 500 episodes of 200 steps, an update every ten steps, small networks, quirks on.
 PENDULUM_TD3 = OffPolicyConfig(

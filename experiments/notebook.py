@@ -21,8 +21,8 @@ import nbformat
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from common.command_line import one_line_errors, parse_settings  # noqa: E402
 from common.errors import UserError  # noqa: E402
+from common.runs.command_line import one_line_errors, parse_settings  # noqa: E402
 
 NOTEBOOK, README = ROOT / "training.ipynb", ROOT / "README.md"
 ADDRESS = re.compile(r'^REPOSITORY = "(https://github\.com/[\w.-]+/[\w.-]+)"', re.MULTILINE)

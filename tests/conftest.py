@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tiny_envs  # noqa: F401  registers the environments
 
-from common.config import PPOConfig
+from ppo.config import PPOConfig
 
 
 @pytest.fixture

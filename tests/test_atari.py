@@ -7,18 +7,19 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from common import atari
-from common.env_groups import AleGroup, GymnasiumGroup
-from common.environment import look_up
+from common.envs import atari
+from common.envs.ale_group import AleGroup
+from common.envs.environment import look_up
+from common.envs.gymnasium_group import GymnasiumGroup
+from common.envs.make_env import make_env
+from common.envs.spaces import action_map
+from common.envs.vector_env import make_vector_env, resolve_backend
 from common.errors import UserError
-from common.evaluation import evaluate
-from common.film import Take
-from common.make_env import make_env
-from common.presets import preset_for
 from common.records import Timing
-from common.rollout import Collector
-from common.spaces import action_map
-from common.vector_env import make_vector_env, resolve_backend
+from common.rollout.collector import Collector
+from common.rollout.evaluation import evaluate
+from common.runs.film import Take
+from ppo.presets import preset_for
 
 pytest.importorskip("ale_py")
 pytest.importorskip("cv2")

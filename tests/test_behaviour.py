@@ -11,10 +11,10 @@ import pytest
 from gymnasium.spaces import Box
 
 from Agent import Agent
-from common.config import PPOConfig
 from common.funcs import RunningStatistics
-from common.hyperparameters import Hyperparameters
 from common.records import Batch
+from ppo.config import PPOConfig
+from ppo.live_settings import Hyperparameters
 
 CHOICES = {
     "std": ("state_independent", "softplus_head"),

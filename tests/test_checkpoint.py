@@ -12,8 +12,10 @@ import zipfile
 import numpy as np
 import pytest
 
-from common import checkpoint, files
+from common import files
 from common.errors import UserError
+from common.runs import checkpoint
+from common.state import join_parts, load_generator, pack_generator, part_of
 
 STATE = {
     "weights/0": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -248,14 +250,14 @@ def test_a_fault_while_saving_leaves_the_one_before_whole(tmp_path, monkeypatch,
 def test_generators_go_on_where_they_were():
     generator = np.random.default_rng(5)
     generator.random(7)
-    packed = checkpoint.pack_generator(generator)
+    packed = pack_generator(generator)
     expected = generator.random(5)
     other = np.random.default_rng(0)
-    checkpoint.load_generator(other, packed)
+    load_generator(other, packed)
     assert np.array_equal(other.random(5), expected)
 
 
 def test_parts_come_apart_as_they_were_joined():
     parts = {"agent": {"a/0": np.ones(2)}, "agents": {"a": np.zeros(1)}}
-    joined = checkpoint.join(parts)
-    assert {name: list(checkpoint.part(joined, name)) for name in parts} == {"agent": ["a/0"], "agents": ["a"]}
+    joined = join_parts(parts)
+    assert {name: list(part_of(joined, name)) for name in parts} == {"agent": ["a/0"], "agents": ["a"]}

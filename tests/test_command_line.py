@@ -16,12 +16,14 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from common import run_folder
-from common.command_line import one_line_errors, parse
-from common.config import PPOConfig
-from common.presets import PRESETS, preset_for
-from common.results import PPOResult, columns_of
+from common.results import columns_of
+from common.runs import run_folder
+from common.runs.command_line import one_line_errors, parse
+from ppo.config import PPOConfig
+from ppo.presets import PRESETS, preset_for
+from ppo.results import PPOResult
 from PPOAgentTrainer import PPOAgentTrainer
+from programs import methods
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = [
@@ -179,7 +181,7 @@ def test_envpool_missing(program, tmp_path, monkeypatch):
     code, _, _ = program("PPOAgentTrainer", *arguments, "--backend", "auto")  # auto does without
     assert code == 0
     [folder] = tmp_path.iterdir()
-    assert run_folder.read_config(folder)[1].backend == "gymnasium"
+    assert methods.read_config(folder)[1].backend == "gymnasium"
 
 
 def test_mistakes_in_a_process_of_their_own(tmp_path):
@@ -193,7 +195,7 @@ def test_mistakes_in_a_process_of_their_own(tmp_path):
     assert "Humanoid-v5" in one_error_line(ended.returncode, ended.stderr)
     assert not (tmp_path / "runs").exists()
 
-    ended = typed("-m", "common.plots", str(tmp_path), "--output", str(tmp_path / "figure.png"))
+    ended = typed("-m", "programs.plot", str(tmp_path), "--output", str(tmp_path / "figure.png"))
     assert str(tmp_path) in one_error_line(ended.returncode, ended.stderr)
     assert not (tmp_path / "figure.png").exists()
 
@@ -282,14 +284,14 @@ def test_evaluate_with_wrong_arguments(program, tmp_path):
 def test_plots_on_what_is_no_run(program, tmp_path, contents):
     if contents is not None:
         (tmp_path / run_folder.RESULTS).write_text(contents)
-    code, _, error = program("common.plots", tmp_path, "--output", tmp_path / "figure.png")
+    code, _, error = program("programs.plot", tmp_path, "--output", tmp_path / "figure.png")
     assert str(tmp_path) in one_error_line(code, error)
     assert not (tmp_path / "figure.png").exists()
 
 
 def test_plots_with_wrong_arguments(program, tmp_path):
     for arguments in ([], [tmp_path, "--output", "figure.bmp"], [tmp_path, "--colour", "red"]):
-        code, _, error = program("common.plots", *arguments)
+        code, _, error = program("programs.plot", *arguments)
         one_error_line(code, error)
 
 
@@ -385,7 +387,7 @@ def test_a_run_leaves_its_traces(walker):
     assert written["preset"] == "bipedal-walker"
     assert written["config"]["env"] == "BipedalWalker-v3" and written["config"]["max_episode_steps"] == 30
     assert written["versions"]["tensorflow"][0].isdigit()
-    assert run_folder.read_config(folder)[1].steps_per_epoch == 64
+    assert methods.read_config(folder)[1].steps_per_epoch == 64
     with open(folder / "results.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["epoch"] for row in rows] == ["1", "2"]
@@ -440,7 +442,10 @@ def test_evaluate_takes_another_device_than_the_run(walker, program, tmp_path):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     content = (tmp_path / run_folder.CONFIG).read_text()
     (tmp_path / run_folder.CONFIG).write_text(content.replace('"device": "auto"', '"device": "gpu"'))
-    for name, extra in (("evaluate", ("--episodes", 1, "--no-video")), ("common.export", ("--out", tmp_path / "out"))):
+    for name, extra in (
+        ("evaluate", ("--episodes", 1, "--no-video")),
+        ("programs.export", ("--out", tmp_path / "out")),
+    ):
         code, _, error = program(name, tmp_path, *extra)
         assert "--device cpu" in one_error_line(code, error)
         code, _, error = program(name, tmp_path, *extra, "--device", "cpu")
@@ -479,7 +484,7 @@ def test_plots_overlay_two_runs(walker, program, tmp_path, suffix):
     other.mkdir()
     (other / "results.csv").write_bytes((folder / "results.csv").read_bytes())
     output = tmp_path / f"overlay.{suffix}"
-    code, out, error = program("common.plots", folder, other, "--output", output)
+    code, out, error = program("programs.plot", folder, other, "--output", output)
     assert (code, error) == (0, "")
     assert str(output) in out
     assert output.stat().st_size > 1000
@@ -487,28 +492,29 @@ def test_plots_overlay_two_runs(walker, program, tmp_path, suffix):
 
 def test_plots_in_a_process_of_their_own(walker, tmp_path):
     folder, _ = walker
-    ended = typed("-m", "common.plots", str(folder), "--output", str(tmp_path / "figure.png"))
+    ended = typed("-m", "programs.plot", str(folder), "--output", str(tmp_path / "figure.png"))
     assert (ended.returncode, ended.stderr) == (0, "")
     assert imageio.imread(tmp_path / "figure.png").std() > 0
 
 
 def test_runs_of_one_name_in_two_places_are_both_drawn(walker, program, tmp_path, monkeypatch):
-    from common import plots
+    from common.figures import five_panels
+    from programs import plot
 
     folder, _ = walker
     twin = tmp_path / folder.name
     twin.mkdir()
     (twin / "results.csv").write_bytes((folder / "results.csv").read_bytes())
-    drawn, draw = [], plots.five_panels
-    monkeypatch.setattr(plots, "five_panels", lambda runs: drawn.append(len(runs)) or draw(runs))
-    code, _, _ = program("common.plots", folder, twin, "--output", tmp_path / "figure.png")
+    drawn, draw = [], five_panels.five_panels
+    monkeypatch.setattr(plot, "five_panels", lambda runs: drawn.append(len(runs)) or draw(runs))
+    code, _, _ = program("programs.plot", folder, twin, "--output", tmp_path / "figure.png")
     assert (code, drawn) == (0, [2])
 
 
 def test_a_picture_in_a_folder_that_is_not_there(walker, program, tmp_path):
     folder, _ = walker
     output = tmp_path / "pictures" / "figure.png"
-    code, _, error = program("common.plots", folder, "--output", output)
+    code, _, error = program("programs.plot", folder, "--output", output)
     if code:  # either made or told
         assert str(output) in one_error_line(code, error)
     else:

@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from common import device
 from common.errors import UserError
-from common.presets import PRESETS
+from common.learning import device
 from companions.presets import PRESETS as COMPANIONS
+from ppo.presets import PRESETS
 
 CARD = "PhysicalDevice(name='/physical_device:GPU:0', device_type='GPU')"
 
@@ -92,6 +92,9 @@ def test_agents_choose(monkeypatch):
 
 def test_looking_for_cards_says_nothing():
     """In a process of its own: what C++ writes goes past Python."""
-    code = "from common.device import choose_device; choose_device('auto', True); import keras; keras.ops.ones(3) + 1"
+    code = (
+        "from common.learning.device import choose_device; choose_device('auto', True); import keras; "
+        "keras.ops.ones(3) + 1"
+    )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")

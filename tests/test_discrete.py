@@ -10,13 +10,14 @@ from scipy.special import log_softmax
 from scipy.stats import chisquare
 
 from Agent import UPDATE_METRICS, Agent
-from common import distributions, evaluation
-from common.config import PPOConfig
-from common.environment import look_up
+from common.envs.environment import look_up
+from common.envs.make_env import make_env
 from common.errors import UserError
-from common.make_env import make_env
+from common.learning import distributions
 from common.records import Timing
-from common.rollout import minibatch_rows
+from common.rollout import evaluation
+from ppo.batch import minibatch_rows
+from ppo.config import PPOConfig
 from PPOAgentTrainer import PPOAgentTrainer
 
 CHOICES = (3, 2, 4)

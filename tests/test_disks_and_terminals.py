@@ -12,16 +12,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from filelock import FileLock
-from programs import call
+from run_program import call
 
 import PPOAgentTrainer as main_program
-from common import arrays_file, board, checkpoint, files, finished, one_process, recorder, run_folder, session
-from common.board import Board
-from common.command_line import one_line, one_line_errors
-from common.config import PPOConfig, RunOptions
+from common import arrays_file, files
 from common.errors import UserError
-from common.recorder import Recorder, Terminal
-from common.results import PPOResult
+from common.runs import board, checkpoint, finished, one_process, recorder, run_folder, session
+from common.runs.board import Board
+from common.runs.command_line import one_line, one_line_errors
+from common.runs.options import RunOptions
+from common.runs.recorder import Recorder, Terminal
+from ppo.config import PPOConfig
+from ppo.results import PPOResult
 
 ROOT = Path(main_program.__file__).parent
 SETTINGS = (  # noqa: SIM905  (as it is typed)

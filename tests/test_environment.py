@@ -3,7 +3,7 @@
 import gymnasium
 import numpy as np
 
-from common.environment import look_up
+from common.envs.environment import look_up
 
 
 def test_a_walkers_record():

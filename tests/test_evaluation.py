@@ -8,18 +8,19 @@ import pytest
 from gymnasium.spaces import Box
 from tiny_envs import Lengths, Unsound
 
-from common import evaluation, playing, run_folder, session
-from common.config import RunOptions
-from common.environment import look_up
+from common.envs.environment import look_up
+from common.envs.spaces import action_map
 from common.errors import UserError
-from common.evaluation import Evaluation, evaluate, evaluate_both, evaluation_line
-from common.load_agent import new_agent
-from common.presets import PENDULUM
 from common.results import TIMING_COLUMNS
-from common.spaces import action_map
+from common.rollout import evaluation, playing
+from common.rollout.evaluation import Evaluation, evaluate, evaluate_both, evaluation_line
+from common.runs import run_folder, session
+from common.runs.options import RunOptions
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from companions.presets import PENDULUM_TD3_FAST
+from ppo.presets import PENDULUM
 from PPOAgentTrainer import PPOAgentTrainer
+from programs.methods import new_agent
 
 
 @pytest.fixture

@@ -6,15 +6,17 @@ import sys
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
-from programs import call
+from run_program import call
 
 from Agent import Agent
-from common import evaluation, export, policy_files, run_folder
-from common.config import PPOConfig
+from common.envs.make_env import make_env
 from common.errors import UserError
-from common.make_env import make_env
-from common.off_policy_config import OffPolicyConfig
+from common.rollout import evaluation
+from common.runs import run_folder
+from companions.config import OffPolicyConfig
 from companions.TD3Agent import TD3Agent
+from ppo.config import PPOConfig
+from programs import export, policy_files
 
 OBSERVATIONS = Box(-np.inf, np.inf, (3,))
 CONFIG = PPOConfig(env="Pendulum-v1", hidden_sizes=(8, 8), mean_gain=1.0)

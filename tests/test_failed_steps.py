@@ -7,11 +7,14 @@ import tensorflow as tf
 import tiny_envs
 from numpy.testing import assert_allclose, assert_array_equal
 
-from common import distributions, experience, funcs, objective
-from common.config import PPOConfig
-from common.off_policy_config import OffPolicyConfig
+from common import funcs
+from common.learning import distributions
 from common.records import Batch, Timing
+from common.rollout import experience
+from companions.config import OffPolicyConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
+from ppo import losses
+from ppo.config import PPOConfig
 from PPOAgentTrainer import PPOAgentTrainer
 
 FAILS = 19  # the step of environment 0 that fails, counted from 0; the next one only restarts it
@@ -173,7 +176,7 @@ def spoiled(batch: Batch) -> Batch:
     ids=lambda changes: changes["objective"],
 )
 def test_the_actor_ignores_a_replaced_action(changes):
-    config, coefficients = PPOConfig(**changes), objective.Coefficients(0.2, 0.5, 0.3, 0.7)
+    config, coefficients = PPOConfig(**changes), losses.Coefficients(0.2, 0.5, 0.3, 0.7)
     heads = tf.constant(np.random.default_rng(1).uniform(0.2, 0.6, (4, 4)), tf.float32)  # [B, 2A]
     acted = distributions.normal_policy(*tf.split(heads + 0.1, 2, axis=1))
     found = []
@@ -182,7 +185,7 @@ def test_the_actor_ignores_a_replaced_action(changes):
             tape.watch(heads)
             policy = distributions.normal_policy(*tf.split(heads, 2, axis=1))
             old = None if config.objective == "clip" else acted
-            loss, metrics = objective.policy_loss(config, policy, old, batch, coefficients)
+            loss, metrics = losses.policy_loss(config, policy, old, batch, coefficients)
         gradient = tape.gradient(loss, heads).numpy()  # [B, 2A]
         assert (gradient[2] == 0).all()
         assert (gradient[[0, 1, 3]] != 0).any(axis=1).all()
@@ -192,10 +195,10 @@ def test_the_actor_ignores_a_replaced_action(changes):
 
 @pytest.mark.parametrize("value_loss", ["squared", "clipped", "smooth_l1"])
 def test_the_critic_learns_from_a_replaced_action(value_loss):
-    config, coefficients = PPOConfig(value_loss=value_loss), objective.Coefficients(0.2, 0.5, 0.3, 0.7)
+    config, coefficients = PPOConfig(value_loss=value_loss), losses.Coefficients(0.2, 0.5, 0.3, 0.7)
     values = tf.constant([0.1, 0.2, 0.3, 0.4])
     one, other = (
-        float(objective.value_loss(config, values, None, batch, coefficients))
+        float(losses.value_loss(config, values, None, batch, coefficients))
         for batch in (batch_of_four(), spoiled(batch_of_four()))
     )
     assert other > one + 1

@@ -30,7 +30,7 @@ from fault_table import (  # noqa: E402
 )
 from fault_table.tally import Tally  # noqa: E402
 
-from common import checkpoint  # noqa: E402
+from common.runs import checkpoint  # noqa: E402
 
 HERE = {"date": "2026-11-22T00:00:00", "cpu": "a processor", "cores": 2, "system": "Linux"}
 

@@ -15,13 +15,15 @@ import pytest
 import tiny_envs
 
 import PPOAgentTrainer as main_program
-from common import distributions, experience, run_folder
-from common.behaviour import MAX_STD
-from common.config import PPOConfig
-from common.env_groups import GymnasiumGroup
-from common.environment import look_up
+from common.envs.environment import look_up
+from common.envs.gymnasium_group import GymnasiumGroup
+from common.envs.process_group import ProcessGroup
 from common.errors import DivergedError, NotFiniteError, UserError
-from common.process_group import ProcessGroup
+from common.learning import distributions
+from common.rollout import experience
+from common.rollout.policies import MAX_STD
+from common.runs import run_folder
+from ppo.config import PPOConfig
 from PPOAgentTrainer import PPOAgentTrainer
 
 CONFIG = PPOConfig(

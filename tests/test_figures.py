@@ -6,15 +6,20 @@ import imageio.v2 as imageio
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
-from programs import call
+from run_program import call
 
 from Agent import Agent
-from common import curve_figures, plots, policy_figure, run_folder
-from common.config import PPOConfig
 from common.errors import UserError
-from common.off_policy_config import OffPolicyConfig
-from common.results import PPOResult, columns_of
+from common.figures import curves as curve_figures
+from common.figures import policy_view
+from common.figures.five_panels import five_panels, near_best_epochs
+from common.results import columns_of
+from common.runs import run_folder
+from companions.config import OffPolicyConfig
 from companions.TD3Agent import TD3Agent
+from ppo.config import PPOConfig
+from ppo.results import PPOResult
+from programs import plot
 
 CONFIG = PPOConfig(env="Pendulum-v1", hidden_sizes=(8,))
 WALKER = Path(__file__).resolve().parent.parent / "experiments" / "results" / "walker"
@@ -61,23 +66,23 @@ def judged(total_reward, avg_reward, avg_steps):
 def test_epochs_near_their_best_on_all_three_curves_worked_by_hand():
     # Of a range of 100, 5 below the best is near. Epochs 2 and 3 stand side by side, and 3 is the better.
     run = judged([0, 96, 98, 50, 100, 97], [0, 95, 100, 100, 94, 96], [0, 100, 100, 100, 100, 99])
-    assert plots.near_best_epochs(run).tolist() == [2, 5]
-    assert plots.near_best_epochs(run, most=1).tolist() == [2]
+    assert near_best_epochs(run).tolist() == [2, 5]
+    assert near_best_epochs(run, most=1).tolist() == [2]
     # None is near on all three: the last misses 20 of 100 steps at most, the others more.
     run = judged([0, 100, 60, 95], [0, 90, 60, 100], [100, 0, 70, 80])
-    assert plots.near_best_epochs(run).tolist() == [3]
+    assert near_best_epochs(run).tolist() == [3]
     # No episode has ended in the best epoch, or in any.
     run = judged([0, 90, 100], [0, 90, np.nan], [0, 50, np.nan])
-    assert plots.near_best_epochs(run).tolist() == [1]
-    assert plots.near_best_epochs(judged([1, 2], [np.nan] * 2, [np.nan] * 2)).tolist() == []
-    assert plots.near_best_epochs(judged([5, 5], [1, 1], [9, 9])).tolist() == [0]
+    assert near_best_epochs(run).tolist() == [1]
+    assert near_best_epochs(judged([1, 2], [np.nan] * 2, [np.nan] * 2)).tolist() == []
+    assert near_best_epochs(judged([5, 5], [1, 1], [9, 9])).tolist() == [0]
 
 
 @pytest.mark.parametrize("run", sorted(WALKER.glob("*-seed*")), ids=lambda run: run.name)
 def test_recorded_walkers_have_dashed_lines_through_all_panels_and_green_circles_on_three(run):
     curves = run_folder.read_results(run)
-    figure = drawn(plots.five_panels({run.name: curves}))
-    marked = curves["epoch"][plots.near_best_epochs(curves)].tolist()
+    figure = drawn(five_panels({run.name: curves}))
+    marked = curves["epoch"][near_best_epochs(curves)].tolist()
     assert 1 <= len(marked) <= 8
     for i, axis in enumerate(figure.axes):
         assert [line.get_xdata()[0] for line in axis.lines if line.get_linestyle() == "--"] == marked
@@ -167,7 +172,7 @@ def ppo(observations, actions):
 
 def test_the_pendulum_is_seen_over_angle_and_velocity():
     agent = ppo(3, Box(-2.0, 2.0, (1,)))
-    figure = drawn(policy_figure.policy_view(agent, policy_figure.grid_for("Pendulum-v1", agent)))
+    figure = drawn(policy_view.policy_view(agent, policy_view.grid_for("Pendulum-v1", agent)))
     action, value, action_bar, value_bar = figure.axes
     assert "rad" in action.get_xlabel() and "rad/s" in value.get_ylabel()
     assert action_bar.get_ylabel() == "Torque (N·m)" and "Value" in value_bar.get_ylabel()
@@ -182,9 +187,9 @@ def test_the_pendulum_is_seen_over_angle_and_velocity():
 
 def test_td3s_value_is_its_first_critics():
     agent = TD3Agent(Box(-1.0, 1.0, (3,)), Box(-2.0, 2.0, (1,)), OffPolicyConfig(hidden_sizes=(8,)), seed=0)
-    drawn(policy_figure.policy_view(agent, policy_figure.PENDULUM))
+    drawn(policy_view.policy_view(agent, policy_view.PENDULUM))
     observations = np.zeros((1, 3), np.float32)
-    actions, values = policy_figure.actions_and_values(agent, observations)
+    actions, values = policy_view.actions_and_values(agent, observations)
     expected = agent.critics[0](np.concatenate([observations, actions / 2], axis=1).astype(np.float32))
     assert values[0] == pytest.approx(float(expected[0, 0]), abs=1e-6)
 
@@ -194,11 +199,11 @@ def test_td3s_value_is_its_first_critics():
 def test_other_environments_of_few_numbers(size, panels, actions):
     agent = ppo(size, actions)
     agent.observe(np.random.default_rng(0).normal(5, 2, (100, size)))
-    grid = policy_figure.grid_for("Some-v0", agent)
+    grid = policy_view.grid_for("Some-v0", agent)
     assert all(4 < values.mean() < 6 for _, values in grid.axes)  # about what was seen
-    assert len(drawn(policy_figure.policy_view(agent, grid)).axes) == panels
+    assert len(drawn(policy_view.policy_view(agent, grid)).axes) == panels
     with pytest.raises(UserError, match="3 numbers"):
-        policy_figure.grid_for("Some-v0", ppo(3, actions))
+        policy_view.grid_for("Some-v0", ppo(3, actions))
 
 
 # -- the program --
@@ -209,7 +214,7 @@ def test_every_kind_is_written(kind, tmp_path, monkeypatch, capsys):
     run = write_run(tmp_path / "run-seed0", curves())
     for suffix in ("png", "svg"):
         picture = tmp_path / f"picture.{suffix}"
-        assert call(monkeypatch, plots, run, "--kind", kind, "--out", picture) == 0
+        assert call(monkeypatch, plot, run, "--kind", kind, "--out", picture) == 0
         assert capsys.readouterr().out == f"wrote {picture}\n"
     assert imageio.imread(tmp_path / "picture.png").std() > 0
     assert (tmp_path / "picture.svg").read_text().lstrip().startswith("<?xml")
@@ -218,10 +223,10 @@ def test_every_kind_is_written(kind, tmp_path, monkeypatch, capsys):
 def test_real_seeds_are_grouped_by_name(tmp_path, monkeypatch):
     seen = []
     over_seeds = curve_figures.over_seeds
-    monkeypatch.setattr(curve_figures, "over_seeds", lambda *a: seen.append(a) or over_seeds(*a))
+    monkeypatch.setattr(curves, "over_seeds", lambda *a: seen.append(a) or over_seeds(*a))
     runs = sorted(WALKER.glob("*-seed?"))
     columns = ["--columns", "avg_steps", "mean_std"]
-    assert call(monkeypatch, plots, *runs, "--kind", "seeds", *columns, "--out", tmp_path / "seeds.png") == 0
+    assert call(monkeypatch, plot, *runs, "--kind", "seeds", *columns, "--out", tmp_path / "seeds.png") == 0
     [(arms, panels, band)] = seen
     assert {arm: len(seeds) for arm, seeds in arms.items()} == {"envpool": 3, "gymnasium": 3}
     assert [column for column, _ in panels] == ["avg_steps", "mean_std"] and band == "range"
@@ -231,7 +236,7 @@ def test_a_runs_policy(tmp_path, monkeypatch):
     agent = ppo(3, Box(-2.0, 2.0, (1,)))
     run_folder.write_config(tmp_path, CONFIG, "preset")
     agent.save_weights(tmp_path / run_folder.BEST_AGENT)
-    assert call(monkeypatch, plots, tmp_path, "--kind", "policy", "--out", tmp_path / "policy.png") == 0
+    assert call(monkeypatch, plot, tmp_path, "--kind", "policy", "--out", tmp_path / "policy.png") == 0
     assert (tmp_path / "policy.png").stat().st_size > 10_000
 
 
@@ -246,14 +251,14 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch, capsys):
         ([run, "--kind", "seeds", "--band", "wide"], "wide"),
         ([run, "--kind", "seeds", "--columns"], "no columns given"),
     ):
-        assert call(monkeypatch, plots, *arguments, "--out", tmp_path / "picture.png") == 2
+        assert call(monkeypatch, plot, *arguments, "--out", tmp_path / "picture.png") == 2
         error = capsys.readouterr().err
         assert error.startswith("error: ") and error.count("\n") == 1 and word in error, error
         assert not (tmp_path / "picture.png").exists()
     (tmp_path / "folder.png").mkdir()
     (tmp_path / "file").touch()
     for name in ("folder.png", "file/picture.png"):
-        assert call(monkeypatch, plots, run, "--out", tmp_path / name) == 2
+        assert call(monkeypatch, plot, run, "--out", tmp_path / name) == 2
         error = capsys.readouterr().err
         assert error.startswith("error: ") and error.count("\n") == 1 and str(tmp_path) in error, error
     assert not list(tmp_path.glob("*.tmp"))

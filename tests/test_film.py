@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
-from common import film, run_folder
-from common.environment import look_up
+from common.envs.environment import look_up
+from common.envs.spaces import action_map
 from common.errors import UserError
-from common.evaluation import evaluate
-from common.film import Opening, Take, film_into, save_video
-from common.spaces import action_map
+from common.rollout.evaluation import evaluate
+from common.runs import film, run_folder
+from common.runs.film import Opening, Take, film_into, save_video
 
 
 class Swinging:

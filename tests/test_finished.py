@@ -8,14 +8,16 @@ import imageio.v2 as imageio
 import numpy as np
 import pytest
 import tensorflow as tf
-from programs import call
+from run_program import call
 
-import evaluate
 import PPOAgentTrainer as main_program
-from common import checkpoint, evaluation, finished, notebook, run_folder, session
-from common.config import PPOConfig, RunOptions
 from common.errors import UserError
-from common.recorder import Recorder
+from common.rollout import evaluation
+from common.runs import checkpoint, finished, run_folder, session
+from common.runs.options import RunOptions
+from common.runs.recorder import Recorder
+from ppo.config import PPOConfig
+from programs import evaluate, methods, notebook
 
 SETTINGS = (  # noqa: SIM905  (as it is typed)
     "pendulum --backend gymnasium --epochs 2 --num-envs 2 --steps-per-epoch 64 --minibatch-size 64 --passes 1 "
@@ -145,7 +147,7 @@ def test_a_run_that_is_extended_again_before_it_wrote_a_checkpoint(monkeypatch, 
         assert program(patch, "--resume", run, "--epochs", 4, *TAIL) == 130
     assert program(monkeypatch, "--resume", run, "--epochs", 3, *TAIL) == 0
     assert contents(run / "after-2-epochs") == shorter
-    assert run_folder.read_config(run)[1].epochs == 3
+    assert methods.read_config(run)[1].epochs == 3
     assert finished.missing(run, 3, RunOptions()) == []
 
 
@@ -170,11 +172,11 @@ def test_what_an_older_version_left_is_not_taken_for_the_longer_run(monkeypatch,
 def test_fewer_epochs_than_there_are_is_refused(monkeypatch, run, capsys):
     assert program(monkeypatch, "--resume", run, "--epochs", 1, *TAIL) == 2
     assert "has 2 epochs already" in capsys.readouterr().err
-    assert run_folder.read_config(run)[1].epochs == 2
+    assert methods.read_config(run)[1].epochs == 2
 
 
 def test_the_notebook_does_not_err_either(monkeypatch, run, tmp_path):
-    _, config = run_folder.read_config(run)
+    _, config = methods.read_config(run)
     run = run.rename(tmp_path / "pendulum-seed0")
     longer = config.replace(epochs=4)
     with monkeypatch.context() as patch:
@@ -197,7 +199,7 @@ def test_what_changes_nothing_that_is_learned_may_be_changed(monkeypatch, run, c
     changes += ["--on-not-finite", "skip", "--device", "cpu"]
     first = json.loads((run / run_folder.CONFIG).read_text())
     assert program(monkeypatch, "--resume", run, *TAIL, "--epochs", 3, *changes) == 0
-    config = run_folder.read_config(run)[1]
+    config = methods.read_config(run)[1]
     assert (config.environment_restarts, config.on_not_finite, config.device) == (9, "skip", "cpu")
     written = json.loads((run / run_folder.CONFIG).read_text())
     assert [written[key] for key in ("started", "versions")] == [first[key] for key in ("started", "versions")]
@@ -251,7 +253,7 @@ def test_checkpoints_hold_the_configuration(monkeypatch, run, capsys, damage):
                 "no number": text.replace('"num_envs": 2', '"num_envs": "two"'),
             }[damage]
         )
-    assert run_folder.read_config(run) == (before["preset"], PPOConfig(**before["config"]))
+    assert methods.read_config(run) == (before["preset"], PPOConfig(**before["config"]))
     assert program(monkeypatch, "--resume", run, *TAIL, "--epochs", 3) == 0
     assert "is written again from a checkpoint" in capsys.readouterr().out
     after = json.loads(path.read_text())

@@ -16,26 +16,16 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from programs import call
+from run_program import call
 
-import evaluate
 import PPOAgentTrainer as main_program
-from common import (
-    arrays_file,
-    checkpoint,
-    export,
-    files,
-    finished,
-    foreign_modules,
-    one_process,
-    plots,
-    run_folder,
-    session,
-)
-from common.config import PPOConfig
+from common import arrays_file, files
 from common.errors import UserError
-from common.hyperparameters import FILE as HYPERPARAMETERS
-from common.hyperparameters import LiveHyperparameters
+from common.runs import checkpoint, finished, foreign_modules, one_process, run_folder, session
+from ppo.config import PPOConfig
+from ppo.live_settings import FILE as HYPERPARAMETERS
+from ppo.live_settings import LiveHyperparameters
+from programs import evaluate, export, methods, plot
 
 CONFIG = PPOConfig(env="Pendulum-v1", backend="gymnasium", num_envs=1, steps_per_epoch=8, minibatch_size=8, epochs=2)
 SECONDS = 20  # a folder is read in a moment, or refused
@@ -201,7 +191,7 @@ def uses(run: Path) -> list:
     live = LiveHyperparameters(CONFIG)
     return [
         lambda: live.watch(run),
-        lambda: run_folder.read_config(run),
+        lambda: methods.read_config(run),
         lambda: run_folder.read_results(run),
         lambda: checkpoint.load_newest(run / run_folder.CHECKPOINTS, lambda _: None),
         lambda: arrays_file.read_weights(run / run_folder.BEST_AGENT, {"numbers": np.zeros(3)}, {}),
@@ -344,7 +334,7 @@ def test_a_file_larger_than_the_memory_is_not_read(tmp_path):
     for read in (
         lambda: arrays_file.read_weights(tmp_path / run_folder.BEST_AGENT, {"a": np.zeros(2)}, {}),
         lambda: run_folder.read_results(tmp_path),
-        lambda: run_folder.read_config(tmp_path),
+        lambda: methods.read_config(tmp_path),
     ):
         with pytest.raises(UserError, match=r"1,099,511,627,776 bytes, at most"):
             read()
@@ -358,7 +348,7 @@ TINY = "epoch,steps,total_reward,avg_reward,avg_steps\n"
 )
 def test_tables_are_drawn_or_refused(tmp_path, table):
     (tmp_path / run_folder.RESULTS).write_bytes(table)
-    in_one_line(lambda: plots.draw("five", [tmp_path], (), "range").canvas.draw())
+    in_one_line(lambda: plot.draw("five", [tmp_path], (), "range").canvas.draw())
 
 
 # -- modules --
@@ -397,7 +387,7 @@ def ways(run: Path, *typed: str) -> list[tuple]:
     return [
         (evaluate, run, *typed),
         (export, run, *typed),
-        (plots, run, "--kind", "policy", "--output", run.parent.parent / "figure.png", *typed),
+        (plot, run, "--kind", "policy", "--output", run.parent.parent / "figure.png", *typed),
         (main_program, "--resume", run, *typed),
     ]
 

@@ -5,13 +5,13 @@ import os
 
 import numpy as np
 import pytest
-from programs import call
+from run_program import call
 
 import PPOAgentTrainer as program
-from common import run_folder
-from common.config import PPOConfig
 from common.errors import UserError
-from common.hyperparameters import FILE, Hyperparameters, LiveHyperparameters
+from common.runs import run_folder
+from ppo.config import PPOConfig
+from ppo.live_settings import FILE, Hyperparameters, LiveHyperparameters
 from PPOAgentTrainer import PPOAgentTrainer
 
 CONFIG = PPOConfig(learning_rate=4e-4, critic_learning_rate=8e-4, passes=3, clip_range=0.2)

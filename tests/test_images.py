@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from common import experience as experience_module
-from common.config import PPOConfig
-from common.environment import look_up
+from common.envs.environment import look_up
+from common.envs.make_env import make_env
+from common.envs.process_group import ProcessGroup
+from common.envs.spaces import action_map
+from common.envs.vector_env import make_vector_env
 from common.errors import UserError
-from common.evaluation import evaluate
-from common.experience import Experience
-from common.film import Take
-from common.make_env import make_env
-from common.off_policy_config import OffPolicyConfig
-from common.process_group import ProcessGroup
 from common.records import Timing
-from common.rollout import Collector
-from common.spaces import action_map
-from common.validation import validate
-from common.vector_env import make_vector_env
+from common.rollout import experience as experience_module
+from common.rollout.collector import Collector
+from common.rollout.evaluation import evaluate
+from common.rollout.experience import Experience
+from common.rollout.validation import validate
+from common.runs.film import Take
+from companions.config import OffPolicyConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
+from ppo.config import PPOConfig
 
 
 class Knowing:

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from packaging.requirements import Requirement
 
-from common import install
 from common.errors import UserError
+from programs import install
 
 NEEDED = install.read_requirements(install.ROOT / "requirements.txt")
 TFP = ['tensorflow>=2.16; extra == "tf"', 'tf-keras>=2.16; extra == "tf"', "absl-py"]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from tiny_envs import Target
 
-from common.config import PPOConfig
-from common.environment import look_up
-from common.evaluation import evaluate
+from common.envs.environment import look_up
+from common.rollout.evaluation import evaluate
+from ppo.config import PPOConfig
 from PPOAgentTrainer import PPOAgentTrainer
 
 

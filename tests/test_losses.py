@@ -6,7 +6,7 @@ import tensorflow as tf
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from common import losses
+from ppo import losses
 
 fast = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 EPSILON = 0.2

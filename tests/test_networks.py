@@ -6,8 +6,9 @@ import pytest
 from gymnasium.spaces import Box
 
 from Agent import Agent
-from common import networks
-from common.presets import BIPEDAL_WALKER_2021
+from common.learning import networks
+from ppo import architecture
+from ppo.presets import BIPEDAL_WALKER_2021
 
 
 def walker_agent(seed: int = 0, **changes: object) -> Agent:
@@ -26,15 +27,15 @@ def dense_layers(network: keras.Model) -> list[keras.layers.Dense]:
 
 def test_the_2021_rule_gives_240_98_40_for_24_observations_and_4_actions():
     # 10·24 = 240; √(240 · 40) = √9600 = 97.98 → 98; 10·4 = 40
-    assert networks.torso_sizes((), 24, 4) == (240, 98, 40)
+    assert architecture.torso_sizes((), 24, 4) == (240, 98, 40)
     # 10·3 = 30; √(30 · 10) = 17.3 → 18; 10·1 = 10
-    assert networks.torso_sizes((), 3, 1) == (30, 18, 10)
+    assert architecture.torso_sizes((), 3, 1) == (30, 18, 10)
     # 10·4 = 40; √(40 · 10) = 20 exactly; 10·1 = 10
-    assert networks.torso_sizes((), 4, 1) == (40, 20, 10)
+    assert architecture.torso_sizes((), 4, 1) == (40, 20, 10)
 
 
 def test_asked_for_sizes_are_taken():
-    assert networks.torso_sizes((64, 32), 24, 4) == (64, 32)
+    assert architecture.torso_sizes((64, 32), 24, 4) == (64, 32)
 
 
 def test_parameter_counts_are_those_of_the_2021_study():

@@ -18,10 +18,12 @@ import numpy as np
 import pytest
 from IPython.display import DisplayHandle
 
-from common import film, install, notebook, notebook_display, plots, recorder, run_folder, session
-from common.config import PPOConfig
 from common.errors import StoppedError, UserError
+from common.figures.five_panels import five_panels
 from common.results import TIMING_COLUMNS
+from common.runs import film, recorder, run_folder, session
+from ppo.config import PPOConfig
+from programs import install, notebook, notebook_display, plot
 
 ROOT = Path(__file__).resolve().parent.parent
 specification = importlib.util.spec_from_file_location("stored_notebook", ROOT / "experiments" / "notebook.py")
@@ -158,7 +160,8 @@ def test_drive_is_colabs(get_the_code):
 
 def test_the_code_is_cloned_where_it_does_not_lie(get_the_code, tmp_path):
     published = tmp_path / "published"
-    shutil.copytree(ROOT / "common", published / "common", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("common", "ppo", "companions", "programs"):
+        shutil.copytree(ROOT / folder, published / folder, ignore=shutil.ignore_patterns("__pycache__"))
     (published / "PPOAgentTrainer.py").touch()
     who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
     for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
@@ -234,9 +237,9 @@ def test_a_preset_or_an_environment_is_chosen():
 
 def test_stopped_and_called_again_it_is_the_run_that_was_not(settings, tmp_path, monkeypatch, shown, eager):
     whole = notebook.train("pendulum", settings, tmp_path, "whole")
-    drawn, five_panels = [], plots.five_panels
+    drawn = []
     monkeypatch.setattr(
-        plots,
+        plot,
         "five_panels",
         lambda runs: drawn.append(len(runs["pendulum-seed0"]["epoch"])) or five_panels(runs),
     )

@@ -9,23 +9,26 @@ import pytest
 import tensorflow as tf
 from gymnasium.spaces import Box
 from numpy.testing import assert_allclose, assert_array_equal
-from programs import call
+from run_program import call
 
-import evaluate
-from common import evaluation, losses, networks, run_folder
-from common.config import PPOConfig
-from common.environment import look_up
+from common.envs.environment import look_up
 from common.errors import DivergedError, UserError
-from common.flat import FlatNetworks, flat
-from common.off_policy_config import OffPolicyConfig
+from common.learning import networks
 from common.records import Transitions
 from common.results import TIMING_COLUMNS
+from common.rollout import evaluation
+from common.runs import run_folder
 from companions import OffPolicyAgentTrainer as program
+from companions import losses
+from companions.config import OffPolicyConfig
 from companions.DDPGAgent import UPDATE_METRICS, DDPGAgent
 from companions.exploration import OrnsteinUhlenbeck
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer, make_agent
 from companions.presets import PRESETS, preset_for
+from companions.stacked_networks import FlatNetworks, flat
 from companions.TD3Agent import TD3Agent
+from ppo.config import PPOConfig
+from programs import evaluate, methods
 
 S, A, B = 3, 1, 16
 SPACES = Box(-np.inf, np.inf, (S,)), Box(-2.0, 2.0, (A,))
@@ -617,7 +620,7 @@ def test_settings_are_what_is_read_back(tmp_path):
     )
     assert given == TINY.replace(hidden_sizes=(8, 8), seed=3, tau=0.5, twin_critics=True)
     run_folder.write_config(tmp_path, given, "td3")
-    assert run_folder.read_config(tmp_path) == ("td3", given)
+    assert methods.read_config(tmp_path) == ("td3", given)
 
 
 def test_any_environment_starts_from_the_defaults():
@@ -681,7 +684,7 @@ def test_a_run_leaves_its_traces_and_is_scored_again(monkeypatch, tmp_path, caps
     folder = tmp_path / "run"
     names = {path.name for path in folder.iterdir()}
     assert names >= {"config.json", "results.csv", "tensorboard", "figure.png", "best_agent.npz", "evaluation.json"}
-    preset, config = run_folder.read_config(folder)
+    preset, config = methods.read_config(folder)
     assert (preset, config.epochs) == ("pendulum-td3", 4)
     assert isinstance(config, OffPolicyConfig)
     assert len(run_folder.read_results(folder)["mean_value"]) == 4

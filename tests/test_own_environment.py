@@ -15,22 +15,24 @@ import pytest
 import tensorflow as tf
 import tiny_envs
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Tuple
-from programs import call
+from run_program import call
 
-from common import run_folder, session
-from common.config import PPOConfig, RunOptions
-from common.env_groups import GymnasiumGroup
-from common.environment import look_up
+from common.envs.environment import look_up
+from common.envs.gymnasium_group import GymnasiumGroup
+from common.envs.process_group import ProcessGroup
+from common.envs.spaces import action_map
+from common.envs.vector_env import resolve_backend
 from common.errors import UserError
-from common.evaluation import evaluate
-from common.film import Take
-from common.load_agent import load_agent
-from common.off_policy_config import OffPolicyConfig
-from common.process_group import ProcessGroup
-from common.spaces import action_map
-from common.vector_env import resolve_backend
+from common.rollout.evaluation import evaluate
+from common.runs import run_folder, session
+from common.runs.film import Take
+from common.runs.options import RunOptions
+from companions.config import OffPolicyConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
+from ppo.config import PPOConfig
 from PPOAgentTrainer import PPOAgentTrainer
+from programs import methods
+from programs.methods import load_agent
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "own-environment.md").read_text(encoding="utf-8")
@@ -133,7 +135,7 @@ def test_a_module_in_the_current_folder_is_found_by_a_program_that_lies_elsewher
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert run_folder.read_config(folder / "runs" / "a", env="rocket:Rocket-v0")[1].env == "rocket:Rocket-v0"
+    assert methods.read_config(folder / "runs" / "a", env="rocket:Rocket-v0")[1].env == "rocket:Rocket-v0"
 
 
 def one_line(error):
@@ -357,7 +359,7 @@ def test_a_run_of_a_function_resumes_from_python_to_the_same_bytes(folder, eager
     agents = [load_agent(run, make_env=tiny_envs.Target)[0] for run in (whole, half)]
     for ours, theirs in zip(*(agent.actor.get_weights() for agent in agents)):
         np.testing.assert_array_equal(ours, theirs)
-    assert run_folder.read_config(half)[1].env == "Target()"
+    assert methods.read_config(half)[1].env == "Target()"
     with pytest.raises(UserError, match=r"Target\(\) was made by a function of a Python program"):
         load_agent(whole)
 
@@ -574,7 +576,7 @@ def test_an_exception_that_cannot_be_pickled_is_a_fault_and_no_hang(monkeypatch)
         def step(self, action):
             raise CrashError("the simulator is gone")
 
-    monkeypatch.setattr("common.process_group.PATIENCE", 1.0)
+    monkeypatch.setattr("common.envs.process_group.PATIENCE", 1.0)
     group = ProcessGroup(look_up("", maker=Crashing), 1)
     group.reset(0)
     group.send(np.zeros((1, 1), np.float32))

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from common import presets, run_folder
-from common.command_line import parse
+from common.runs import run_folder
+from common.runs.command_line import parse
 from companions import presets as companions
+from ppo import presets
+from programs import methods
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "companions/README.md")
@@ -98,7 +100,7 @@ def test_recorded_runs_have_the_settings_that_their_study_asks_for():
                 if (folder / run_folder.CONFIG).exists():
                     typed = [*arguments, "--seed", str(seed)]
                     _, asked, _ = parse(typed, "study", method.PRESETS, next(iter(method.PRESETS)), method.preset_for)
-                    assert without_what_is_not_read(run_folder.read_config(folder)[1], asked) == asked, folder
+                    assert without_what_is_not_read(methods.read_config(folder)[1], asked) == asked, folder
                     checked += 1
     assert checked > 50
 

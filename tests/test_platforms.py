@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from common import files
-from common.config import is_folder_name
+from common.runs.options import is_folder_name
 
 ROOT = Path(__file__).resolve().parent.parent
 CONSOLES = {
@@ -20,8 +20,8 @@ PROGRAMS = [
     ["PPOAgentTrainer.py"],
     ["-m", "companions.OffPolicyAgentTrainer"],
     ["evaluate.py"],
-    ["-m", "common.export"],
-    ["-m", "common.plots"],
+    ["-m", "programs.export"],
+    ["-m", "programs.plot"],
 ]
 SMALL = [
     "pendulum", "--backend", "gymnasium", "--num-envs", "2", "--epochs", "2", "--steps-per-epoch", "64",

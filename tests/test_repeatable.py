@@ -7,11 +7,11 @@ import gymnasium
 import pytest
 import tiny_envs
 
-from common import repeatable
-from common.environment import look_up
-from common.repeatable import Way
-from common.spaces import action_map
-from common.vector_env import PROBED, find_way
+from common.envs.environment import look_up
+from common.envs.seeded_episodes import Way
+from common.envs.spaces import action_map
+from common.rollout import repeatable
+from common.rollout.repeatable import PROBED, find_way
 
 
 def found(env_id: str, backend: str = "gymnasium") -> Way:

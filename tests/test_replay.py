@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.records import Transitions
-from common.replay import ReplayBuffer
+from companions.replay import ReplayBuffer
 
 S, A = 3, 2
 

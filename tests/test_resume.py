@@ -5,12 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common import checkpoint, session
-from common.config import PPOConfig
 from common.errors import UserError
-from common.off_policy_config import OffPolicyConfig
 from common.results import TIMING_COLUMNS
+from common.runs import checkpoint, session
+from common.state import State, part_of
+from companions.config import OffPolicyConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
+from ppo.config import PPOConfig
 from PPOAgentTrainer import PPOAgentTrainer
 
 EPOCHS = 7
@@ -27,7 +28,7 @@ BASE = PPOConfig(
     hidden_sizes=(8,),
     restart_environments_every=4,
 )
-WAYS = {  # how environments are brought back; see `common.repeatable`
+WAYS = {  # how environments are brought back; see `common.rollout.repeatable`
     "a new environment an episode": "rebuilt",
     "one environment": "rebuilt",
     "seeded episodes": "episodes",
@@ -60,12 +61,12 @@ def same(a: dict[str, np.ndarray], b: dict[str, np.ndarray], but: tuple[str, ...
     return a.keys() == b.keys() and all(np.array_equal(a[key], b[key], equal_nan=True) for key in keys)
 
 
-def copied(trainer: PPOAgentTrainer) -> checkpoint.State:
+def copied(trainer: PPOAgentTrainer) -> State:
     """Its state, as a checkpoint on disk would hold it."""
     return {name: np.array(array) for name, array in trainer.state().items()}
 
 
-def trained_with_states(config: PPOConfig) -> tuple[PPOAgentTrainer, dict[int, checkpoint.State]]:
+def trained_with_states(config: PPOConfig) -> tuple[PPOAgentTrainer, dict[int, State]]:
     """A whole run, and its states after every epoch."""
     whole, states = PPOAgentTrainer(config), {}
     whole.train(on_epoch=lambda row: states.update({row.epoch: copied(whole)}))
@@ -100,7 +101,7 @@ def test_a_checkpoint_holds_the_actions_of_running_episodes_alone(case: str) -> 
     config = CASES[case]
     trainer = PPOAgentTrainer(config)
     trainer.train(3)
-    state = checkpoint.part(trainer.state(), "experience/collector")
+    state = part_of(trainer.state(), "experience/collector")
     assert (state["steps"] <= config.max_episode_steps).all()
     assert state["actions"].shape == (state["steps"].sum(), 4)
     running = ~state["ended"]

@@ -6,9 +6,9 @@ import pytest
 from gymnasium.spaces import Box
 
 from common import env_wrappers
-from common.config import PPOConfig
 from common.env_wrappers import reward_design
-from common.environment import look_up
+from common.envs.environment import look_up
+from ppo.config import PPOConfig
 
 Step = tuple[float, bool, bool]  # reward, terminated, truncated
 LIMIT = 4

@@ -11,15 +11,18 @@ from gymnasium.vector import SyncVectorEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.env_groups import BoxVectorEnv, EnvPoolGroup, GymnasiumGroup, Step
-from common.environment import look_up
+from common.envs.environment import look_up
+from common.envs.envpool_group import EnvPoolGroup
+from common.envs.groups import Step
+from common.envs.gymnasium_group import BoxVectorEnv, GymnasiumGroup
+from common.envs.make_env import make_env
+from common.envs.seeded_episodes import Way
+from common.envs.spaces import BoxMap
+from common.envs.vector_env import VectorEnv, make_vector_env
 from common.errors import UserError
-from common.make_env import make_env
 from common.records import Timing, Trajectory
-from common.repeatable import Way
-from common.rollout import Collector, minibatch_rows, padded_rows
-from common.spaces import BoxMap
-from common.vector_env import VectorEnv, make_vector_env
+from common.rollout.collector import Collector
+from ppo.batch import minibatch_rows, padded_rows
 
 fast = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 

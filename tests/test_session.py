@@ -11,14 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from filelock import FileLock
-from programs import call
+from run_program import call
 
 import PPOAgentTrainer
-from common import checkpoint, run_folder, session
-from common.config import RunOptions
-from common.recorder import Recorder
 from common.results import TIMING_COLUMNS
+from common.runs import checkpoint, run_folder, session
+from common.runs.options import RunOptions
+from common.runs.recorder import Recorder
 from companions import OffPolicyAgentTrainer
+from programs import methods
 
 ROOT = Path(PPOAgentTrainer.__file__).parent
 SETTINGS = (  # noqa: SIM905  (as it is typed)
@@ -125,7 +126,7 @@ def test_more_epochs_go_on_and_other_settings_are_refused(monkeypatch, tmp_path,
     assert "exclude each other" in capsys.readouterr().err
     assert program(monkeypatch, "--resume", run, *QUIET, "--epochs", "8") == 0
     assert run_folder.read_results(run)["epoch"].tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert run_folder.read_config(run)[1].epochs == 8
+    assert methods.read_config(run)[1].epochs == 8
 
 
 def test_a_second_process_is_refused(monkeypatch, tmp_path, capsys):
@@ -158,7 +159,7 @@ def test_a_checkpoint_of_format_1_loads_for_ever(monkeypatch, tmp_path, capsys):
     shutil.copytree(OLD, tmp_path / "run")
     generation, state = checkpoint.load_newest(tmp_path / "run" / session.CHECKPOINTS, pytest.fail)
     assert generation == 4
-    config = run_folder.read_config(OLD)[1]
+    config = methods.read_config(OLD)[1]
     assert (config.reward_std_of, config.noise_color) == ("rewards", 0)  # settings of later versions, as it ran
     assert len([name for name in state if name.startswith("agent/actor/")]) == 5
     before = (tmp_path / "run" / run_folder.RESULTS).read_text().splitlines()

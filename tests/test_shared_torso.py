@@ -8,11 +8,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from Agent import Agent
 from common import funcs
-from common.config import PPOConfig
 from common.errors import UserError
-from common.hyperparameters import Hyperparameters
-from common.presets import PRESETS
 from common.records import Timing
+from ppo.config import PPOConfig
+from ppo.live_settings import Hyperparameters
+from ppo.presets import PRESETS
 from PPOAgentTrainer import PPOAgentTrainer
 
 SMALL = PPOConfig(

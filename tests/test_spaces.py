@@ -9,8 +9,7 @@ from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import UserError
-from common.spaces import (
+from common.envs.spaces import (
     BoxMap,
     action_map,
     as_numbers_or_image,
@@ -20,6 +19,7 @@ from common.spaces import (
     image_layout,
     is_image,
 )
+from common.errors import UserError
 
 fast = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 INF = np.inf

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from common.unread_output import UNREAD, ends_when_unread
+from common.runs.unread_output import UNREAD, ends_when_unread
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = {"tensorflow", "tensorflow_probability", "keras", "tf_keras", "tensorboard", "scipy", "envpool", "ale_py"}
@@ -16,8 +16,8 @@ PROGRAMS = {
     "PPO": ["PPOAgentTrainer.py"],
     "off-policy": ["-m", "companions.OffPolicyAgentTrainer"],
     "evaluate": ["evaluate.py"],
-    "export": ["-m", "common.export"],
-    "plots": ["-m", "common.plots"],
+    "export": ["-m", "programs.export"],
+    "plots": ["-m", "programs.plot"],
 }
 MISTAKES = {
     "a setting": ("PPO", ["--gama", "0.9"]),

@@ -17,21 +17,26 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tiny_envs import Lengths, Schedule
 
 from Agent import UPDATE_METRICS, Agent
-from common import behaviour, distributions, evaluation, frozen_policy, funcs, playing, run_folder, session, validation
-from common.behaviour import NormalBehaviour
-from common.config import PPOConfig, RunOptions
-from common.env_groups import EnvPoolGroup
+from common import funcs
 from common.env_wrappers import reward_design
-from common.environment import look_up
+from common.envs.environment import look_up
+from common.envs.envpool_group import EnvPoolGroup
+from common.envs.spaces import action_map
 from common.errors import UserError
-from common.hyperparameters import Hyperparameters
-from common.presets import PRESETS
-from common.recorder import Recorder
+from common.learning import distributions, frozen_policy
 from common.records import Timing
-from common.results import TIMING_COLUMNS, PPOResult
-from common.rollout import minibatch_rows
-from common.spaces import action_map
-from common.validation import validate
+from common.results import TIMING_COLUMNS
+from common.rollout import evaluation, playing, policies, validation
+from common.rollout.policies import NormalBehaviour
+from common.rollout.validation import validate
+from common.runs import run_folder, session
+from common.runs.options import RunOptions
+from common.runs.recorder import Recorder
+from ppo.batch import minibatch_rows
+from ppo.config import PPOConfig
+from ppo.live_settings import Hyperparameters
+from ppo.presets import PRESETS
+from ppo.results import PPOResult
 from PPOAgentTrainer import PPOAgentTrainer
 
 SILENT = RunOptions(evaluation_episodes=0, video=False, tensorboard=False, figure=False)
@@ -607,7 +612,7 @@ def change(one, other):
     "name", [field.name for field in dataclasses.fields(PPOConfig) if field.name not in NOT_LEARNED]
 )
 def test_every_setting_changes_what_is_learned(tiny, eager, monkeypatch, name):
-    for module in (distributions, behaviour, frozen_policy):
+    for module in (distributions, policies, frozen_policy):
         monkeypatch.setattr(module, "MAX_STD", 1e9)  # a density of 1e-8 takes a spread as wide as 1e7
     assert name in ALTERNATIVES, f"give {name} an alternative here: a setting that nothing reads is a defect"
     value, needed = ALTERNATIVES[name]

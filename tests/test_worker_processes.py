@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from common import worker_processes
+from common.envs import worker_processes
+from common.envs.worker_processes import CannotStartError, run_in_workers
 from common.errors import UserError
-from common.worker_processes import CannotStartError, run_in_workers
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="sends POSIX's signals")
 
@@ -31,7 +31,7 @@ def test_results_come_in_the_items_order():
 def test_workers_hold_no_tensorflow():
     import tensorflow  # noqa: F401  this process does
 
-    from common.playing import play  # what they are used for
+    from common.rollout.playing import play  # what they are used for
 
     def modules(_, play=play):
         return {name.split(".")[0] for name in sys.modules}

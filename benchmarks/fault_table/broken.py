@@ -22,11 +22,11 @@ def _refuse() -> None:
     def refuse(*_: object, **__: object) -> None:
         raise UserError("no checkpoint is whole")
 
-    replace("common.checkpoint", "load_newest", lambda real: refuse)
+    replace("common.runs.checkpoint", "load_newest", lambda real: refuse)
 
 
 def _oldest() -> None:
-    replace("common.checkpoint", "generations", lambda real: lambda folder: real(folder)[::-1])
+    replace("common.runs.checkpoint", "generations", lambda real: lambda folder: real(folder)[::-1])
 
 
 def _no_checksum() -> None:
@@ -50,7 +50,7 @@ def _other_config() -> None:
 
         return read
 
-    replace("common.run_folder", "read_config", other)
+    replace("common.runs.run_folder", "read_config", other)
 
 
 def _done_for_any_number() -> None:
@@ -63,7 +63,7 @@ def _done_for_any_number() -> None:
 
         return is_done
 
-    replace("common.finished", "is_done", ignoring)
+    replace("common.runs.finished", "is_done", ignoring)
 
 
 def _no_fsync() -> None:
@@ -92,7 +92,7 @@ def _removes_first() -> None:
 
         return written
 
-    replace("common.checkpoint", "save", save)
+    replace("common.runs.checkpoint", "save", save)
 
 
 def _deaf() -> None:
@@ -125,7 +125,7 @@ def _follows_links() -> None:
 
 
 def _takes_any_hyperparameter() -> None:
-    replace("common.hyperparameters", "LiveHyperparameters._checked", lambda real: lambda self, name, value: value)
+    replace("ppo.live_settings", "LiveHyperparameters._checked", lambda real: lambda self, name, value: value)
 
 
 def _accepts_anything() -> None:
@@ -133,28 +133,28 @@ def _accepts_anything() -> None:
 
 
 def _trusts_everybody() -> None:
-    replace("common.run_folder", "_check_trusted", lambda real: lambda *_: None)
-    replace("common.foreign_modules", "_Refusal.find_spec", lambda real: lambda *_: None)
+    replace("common.runs.run_folder", "_check_trusted", lambda real: lambda *_: None)
+    replace("common.runs.foreign_modules", "_Refusal.find_spec", lambda real: lambda *_: None)
 
 
 def _traceback() -> None:
     def raising(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    replace("common.command_line", "file_fault", lambda real: lambda error: None)
-    replace("common.checkpoint", "save", lambda real: raising)
+    replace("common.runs.command_line", "file_fault", lambda real: lambda error: None)
+    replace("common.runs.checkpoint", "save", lambda real: raising)
 
 
 WAYS: dict[str, Callable[[], None]] = {
-    "a save that does nothing": _does_nothing("common.checkpoint", "save"),
+    "a save that does nothing": _does_nothing("common.runs.checkpoint", "save"),
     "a save that removes the older ones first": _removes_first,
     "a loader that always refuses": _refuse,
     "a loader that takes the oldest": _oldest,
     "no checksum": _no_checksum,
     "settings not restored": _other_config,
-    "generators not restored": _does_nothing("common.checkpoint", "load_generator"),
+    "generators not restored": _does_nothing("common.runs.checkpoint", "load_generator"),
     "done for one number of epochs, done for all": _done_for_any_number,
-    "the shorter run's files left in place": _does_nothing("common.finished", "set_aside"),
+    "the shorter run's files left in place": _does_nothing("common.runs.finished", "set_aside"),
     "fsync removed": _no_fsync,
     "folders not flushed": _no_folder_fsync,
     "deaf to SIGHUP": _deaf,

@@ -24,12 +24,12 @@ sys.path[:0] = [str(HERE.parent.parent), str(HERE.parent)]  # the project's modu
 from fault_table import disk_trace  # noqa: E402
 
 PHASES = {  # phase → the functions in which it is spent
-    "restoring": [("common.checkpoint", "load_newest"), ("common.session", "take_up")],
-    "collecting": [("common.experience", "Experience.collect")],
+    "restoring": [("common.runs.checkpoint", "load_newest"), ("common.runs.session", "take_up")],
+    "collecting": [("common.rollout.experience", "Experience.collect")],
     "updating": [("Agent", "Agent.update"), ("companions.DDPGAgent", "DDPGAgent.update")],
-    "saving": [("common.checkpoint", "save")],
-    "evaluating": [("common.evaluation", "evaluate_both")],
-    "filming": [("common.session", "_film")],
+    "saving": [("common.runs.checkpoint", "save")],
+    "evaluating": [("common.rollout.evaluation", "evaluate_both")],
+    "filming": [("common.runs.session", "_film")],
 }
 BETWEEN = "between"  # none of the above
 EVERY_PHASE = ("import", "starting", *PHASES)  # those before main, and in it before the first of the above
@@ -82,8 +82,12 @@ class Announcer:
         for phase, functions in PHASES.items():
             for module, path in functions:
                 replace(module, path, lambda real, phase=phase: self._announced(phase, real))
-        replace("common.recorder", "Recorder.__call__", lambda real: self._then("row", real, lambda row: row.epoch))
-        replace("common.checkpoint", "save", lambda real: self._then("saved", real, lambda generation: generation))
+        replace(
+            "common.runs.recorder", "Recorder.__call__", lambda real: self._then("row", real, lambda row: row.epoch)
+        )
+        replace(
+            "common.runs.checkpoint", "save", lambda real: self._then("saved", real, lambda generation: generation)
+        )
 
     def _announced(self, phase: str, real: Callable) -> Callable:
         @functools.wraps(real)

@@ -11,8 +11,9 @@ from unittest import mock
 
 import numpy as np
 
-from common import checkpoint
 from common.errors import UserError
+from common.runs import checkpoint
+from common.state import State, pack_json
 from fault_table import broken as ways
 from fault_table.outcome import equal
 from fault_table.tally import Tally
@@ -48,7 +49,7 @@ def crash_at(number: int) -> Iterator[None]:
         yield
 
 
-def state_of(number: int) -> checkpoint.State:
+def state_of(number: int) -> State:
     """What generation `number` holds in these rows: several types, one number that is none."""
     rng = np.random.default_rng(number)
     return {
@@ -57,7 +58,7 @@ def state_of(number: int) -> checkpoint.State:
         "counts": rng.integers(0, 9, (3, 4), dtype=np.int32),
         "epoch": np.int64(number),
         "nothing": np.full(3, np.nan),
-        "name": checkpoint.pack_json({"epoch": number}),
+        "name": pack_json({"epoch": number}),
     }
 
 

@@ -10,21 +10,22 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import common.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
+import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
 import numpy as np
 import tensorflow as tf
 
-import evaluate
 import PPOAgentTrainer
-from common import arrays_file, checkpoint, export, plots, run_folder, session
-from common.config import PPOConfig
+from common import arrays_file
 from common.errors import UserError
-from common.hyperparameters import FILE as HYPERPARAMETERS
-from common.hyperparameters import LiveHyperparameters
+from common.runs import checkpoint, run_folder, session
 from fault_table import broken as ways
 from fault_table import guard as guards
 from fault_table import payloads
 from fault_table.tally import Tally
+from ppo.config import PPOConfig
+from ppo.live_settings import FILE as HYPERPARAMETERS
+from ppo.live_settings import LiveHyperparameters
+from programs import evaluate, export, plot
 
 TINY = (
     "pendulum --backend gymnasium --num-envs 1 --steps-per-epoch 32 --max-episode-steps 16 --minibatch-size 32 "
@@ -75,7 +76,7 @@ class Yard:
         programs: tuple[tuple[str, Callable[[], None], list], ...] = (
             ("resume", PPOAgentTrainer.main, ["--resume", folder, *RESUMED.split()]),
             ("evaluate", evaluate.main, [folder, "--episodes", "1", *video]),
-            ("plot", plots.main, [folder, "--output", self.out / "figure.png"]),
+            ("plot", plot.main, [folder, "--output", self.out / "figure.png"]),
             ("export", export.main, [folder]),
         )
         faults = []

@@ -7,8 +7,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from common import checkpoint, run_folder, session
 from common.errors import UserError
+from common.runs import checkpoint, run_folder, session
 from fault_table import programs
 from fault_table.child import EVERY_PHASE
 from fault_table.outcome import Outcome, differences, outcome

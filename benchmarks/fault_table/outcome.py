@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from common import checkpoint, run_folder, session
 from common.results import TIMING_COLUMNS
+from common.runs import checkpoint, run_folder, session
+from common.state import State
 
 Outcome = dict[str, np.ndarray]
 
@@ -53,7 +54,7 @@ def without_times(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: column for name, column in columns.items() if name not in TIMING_COLUMNS}
 
 
-def lasting(state: checkpoint.State) -> checkpoint.State:
+def lasting(state: State) -> State:
     """A checkpoint's state without what depends on the time of day: config.json's copy has the start in it."""
     times = {checkpoint.SETTINGS, *(f"results/{name}" for name in TIMING_COLUMNS)}
     return {name: np.asarray(array) for name, array in state.items() if name not in times}

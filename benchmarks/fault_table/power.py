@@ -10,11 +10,13 @@ import random
 import shutil
 from pathlib import Path
 
-from common import checkpoint, run_folder, session
 from common.errors import UserError
+from common.runs import checkpoint, run_folder, session
+from common.state import State
 from fault_table import disk_trace, programs
 from fault_table.outcome import equal, outcome
 from fault_table.tally import Tally
+from programs import methods
 
 Listing = dict[str, int]  # name → identity of a file or folder
 SURVIVALS = ("oldest entries, no data", "newest entries, no data", "newest entries, torn data", "anything")
@@ -124,7 +126,7 @@ def _look_at_all(
             saved = int(step["note"].split()[1])
             disk.written(contents, work / f"seen-{i}")
             states[saved] = checkpoint.load_newest(work / f"seen-{i}" / "run" / session.CHECKPOINTS, _silent)[1]
-            config = run_folder.read_config(work / f"seen-{i}" / "run")
+            config = methods.read_config(work / f"seen-{i}" / "run")
     disk, saved = Disk(), 0
     for i, step in enumerate(steps):
         disk.play(step)
@@ -142,10 +144,10 @@ def _look_at_all(
     return kept
 
 
-def _fault(folder: Path, saved: int, states: dict[int, checkpoint.State], config: object) -> str:
+def _fault(folder: Path, saved: int, states: dict[int, State], config: object) -> str:
     """What is wrong with what is left of a run whose checkpoint `saved` had been written; 0: none had."""
     try:
-        found = run_folder.read_config(folder)
+        found = methods.read_config(folder)
     except UserError as error:
         if saved:
             return f"settings: {error}"

@@ -6,8 +6,8 @@ import random
 import signal
 from pathlib import Path
 
-from common import run_folder
 from common.errors import UserError
+from common.runs import run_folder
 from fault_table import kills, programs
 from fault_table.tally import Tally
 

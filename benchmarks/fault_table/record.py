@@ -5,7 +5,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from common.run_folder import write_json
+from common.runs.run_folder import write_json
 from fault_table.child import EVERY_PHASE
 from fault_table.tally import Tally
 

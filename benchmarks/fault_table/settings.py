@@ -9,12 +9,12 @@ from typing import get_args, get_type_hints
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from common.command_line import parse
-from common.config import PPOConfig
 from common.errors import UserError
-from common.presets import PRESETS, preset_for
+from common.runs.command_line import parse
 from fault_table import broken as ways
 from fault_table.tally import Tally
+from ppo.config import PPOConfig
+from ppo.presets import PRESETS, preset_for
 
 CHOICES = ("backend", "entropy", "std", "reward_design")
 WORDS = {word for name in CHOICES for word in get_args(get_type_hints(PPOConfig)[name])}  # which hypothesis finds

@@ -1,0 +1,123 @@
+"""Whether an environment of one's own does what its spaces say: one reset and one step, before anything is trained.
+
+What would break in the middle of the training, or be misread without an error, is refused here in one line.
+"""
+
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete, Tuple
+
+from common.envs.spaces import action_map
+from common.errors import UserError
+from common.user_code import explain, is_users
+
+RESET = "expected the pair (observation, info), info being a dictionary"
+STEP = "expected (observation, reward, terminated, truncated, info)"
+
+
+def check_environment(name: str, env: gymnasium.Env) -> None:
+    """Reset an environment and take a step with the middle of its actions.
+
+    Args:
+        env: with its own observations, before any are flattened.
+
+    Raises:
+        UserError: one of the two fails, or returns what Gymnasium's interface or the spaces do not allow.
+    """
+    try:
+        returned = env.reset(seed=0)
+    except Exception as error:
+        raise UserError(_reset_failed(name, error)) from error
+    if not isinstance(returned, tuple) or len(returned) != 2 or not isinstance(returned[1], Mapping):
+        raise UserError(f"{name}: reset returned {_kind(returned)}: {RESET}")
+    _check_observation(name, "reset", env.observation_space, returned[0])
+    to_environment = action_map(env.action_space)
+    [action] = to_environment(np.zeros((1, to_environment.size), np.float32))  # [*action]
+    try:
+        returned = env.step(action)
+    except Exception as error:
+        if "unpack" in str(error) and not is_users(error):  # Gymnasium's wrapper takes the five apart
+            raise UserError(f"{name}: step returned another number of values: {STEP}") from error
+        raise UserError(f"{name}: step failed with the action {action!r} ({explain(error)}): fix its step") from error
+    if not isinstance(returned, tuple) or len(returned) != 5 or not isinstance(returned[4], Mapping):
+        raise UserError(f"{name}: step returned {_kind(returned)}: {STEP}, info being a dictionary")
+    observation, reward, terminated, truncated, _ = returned
+    _check_observation(name, "step", env.observation_space, observation)
+    if not isinstance(reward, Real | np.bool_) and not (isinstance(reward, np.ndarray) and _is_number(reward)):
+        raise UserError(f"{name}: step returned the reward {reward!r}: expected a number")
+    for what, flag in (("terminated", terminated), ("truncated", truncated)):
+        if not isinstance(flag, bool | np.bool_) and not (isinstance(flag, Integral) and flag in (0, 1)):
+            raise UserError(f"{name}: step returned {flag!r} as {what}: expected True or False")
+
+
+def cannot_start(name: str, error: BaseException) -> UserError:
+    """What to tell of an environment whose reset failed, or that could not be built."""
+    if isinstance(error, UserError):
+        return error
+    return UserError(_reset_failed(name, error))
+
+
+def _reset_failed(name: str, error: BaseException) -> str:
+    advice = "fix its reset or choose another --env"
+    if isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
+        advice = "define it as reset(self, seed=None, options=None)"
+    return f"{name} cannot be started, its reset failed ({explain(error)}): {advice}"
+
+
+def _check_observation(name: str, method: str, space: gymnasium.Space, value: Any) -> None:
+    wrong = mismatch(space, value)
+    if wrong is not None:
+        raise UserError(f"{name}: {method} returned an observation{wrong}: make the two agree")
+
+
+def mismatch(space: gymnasium.Space, value: Any) -> str | None:
+    """How a value differs from what a space holds; None where it can be taken. Bounds may be passed."""
+    if isinstance(space, Dict):
+        return _mismatch_of_parts(space, value, Mapping, dict(space.spaces))
+    if isinstance(space, Tuple):
+        return _mismatch_of_parts(space, value, tuple | list, dict(enumerate(space.spaces)))
+    if not isinstance(space, Box | MultiDiscrete | MultiBinary):
+        return None if space.contains(value) else f" {value!r}, but observation_space says {space}"
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of unequal lengths
+        return f" of unequal parts, but observation_space says shape {space.shape}"
+    if array.shape != space.shape:
+        return f" of shape {array.shape}, but observation_space says {space.shape}"
+    if array.dtype.kind not in "biuf":
+        return f" of {array.dtype} ({_kind(value)}), but observation_space says {space.dtype}"
+    if array.dtype.kind == "f" and np.issubdtype(space.dtype, np.integer) and (array != np.floor(array)).any():
+        return f" of fractions ({array.dtype}), but observation_space says {space.dtype}"
+    if not isinstance(space, Box) and not space.contains(array.astype(space.dtype)):
+        return f" {value!r}, but observation_space says {space}"
+    return None
+
+
+def _mismatch_of_parts(
+    space: gymnasium.Space, value: Any, kind: type, parts: Mapping[Any, gymnasium.Space]
+) -> str | None:
+    if not isinstance(value, kind):
+        return f" of type {type(value).__name__}, but observation_space says {type(space).__name__}"
+    named = value if isinstance(value, Mapping) else dict(enumerate(value))
+    for key, part in parts.items():
+        if key not in named:
+            return f" without {key!r}, which observation_space has"
+        wrong = mismatch(part, named[key])
+        if wrong is not None:
+            return f"[{key!r}]{wrong}"
+    return None
+
+
+def _is_number(array: np.ndarray) -> bool:
+    return array.size == 1 and array.dtype.kind in "biuf"
+
+
+def _kind(value: Any) -> str:
+    """'a tuple of 4', 'an ndarray'."""
+    name = type(value).__name__
+    article = "an" if name[0].lower() in "aeiou" or name == "ndarray" else "a"
+    return f"{article} {name}" + (f" of {len(value)}" if isinstance(value, tuple | list) else "")

@@ -1,0 +1,144 @@
+"""Environments of EnvPool, stepped in its own threads."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from common.envs.environment import Environment
+from common.envs.groups import Fault, Step, quiet_gymnasium
+from common.envs.seeded_episodes import Past, episode_seed
+
+
+class EnvPoolGroup:
+    """EnvPool: steps in threads of its own from `send` on. A given seed always builds new pools.
+
+    Stepping goes through EnvPool's native `_send` and `_recv`: its Python layer around them costs 5% of
+    an epoch (LOG.md). `tests/test_rollout.py` holds both ways together.
+
+    EnvPool seeds environments when it builds them and never again. Where they draw random numbers in resets alone,
+    as many resets and the actions of the running episode bring one back.
+
+    Args:
+        num_parts: how many pools; each can be built again for itself.
+    """
+
+    def __init__(self, environment: Environment, num_envs: int, num_threads: int, num_parts: int = 1) -> None:
+        self.num_envs = num_envs
+        self.faults: list[Fault] = []  # compiled environments raise nothing
+        bounds = np.linspace(0, num_envs, min(num_parts, num_envs) + 1).astype(int).tolist()
+        self.parts = [slice(first, last) for first, last in pairwise(bounds)]
+        self._ids = [np.arange(part.stop - part.start, dtype=np.int32) for part in self.parts]
+        self._options = {"env_type": "gymnasium", "num_threads": num_threads}
+        if environment.max_episode_steps is not None:  # EnvPool's own are not always Gymnasium's
+            self._options["max_episode_steps"] = environment.max_episode_steps
+        self._env_id = environment.gymnasium_id
+        self._pools = []
+        self._seed = 0
+
+    def reset(self, seed: int | None) -> np.ndarray:
+        if seed is not None or not self._pools:
+            self.close()
+            self._seed = seed or 0
+            self._pools = [self._build(part, 0) for part in self.parts]
+            keys = self._pools[0]._state_keys
+            self._wanted = [keys.index(key) for key in ("obs", "reward", "done", "trunc")]
+            self._action_type = self._pools[0].action_space.dtype  # not always Gymnasium's
+        with quiet_gymnasium():
+            return np.concatenate([pool.reset()[0] for pool in self._pools])  # [n, S]
+
+    def _build(self, part: slice, restart: int) -> Any:
+        import envpool
+
+        seed = self._seed + part.start if restart <= 0 else episode_seed(self._seed, part.start, restart, 0)
+        with quiet_gymnasium():  # it warns about a space that nobody reads here
+            return envpool.make(self._env_id, num_envs=part.stop - part.start, seed=seed % 2**31, **self._options)
+
+    def bring_back(self, pasts: Mapping[int, Past]) -> np.ndarray:
+        numbers = [number for number, part in enumerate(self.parts) if part.start in pasts]
+        members = [[pasts[i] for i in range(part.start, part.stop)] for part in (self.parts[n] for n in numbers)]
+        pools = [self._rebuild(number, past[0].restart) for number, past in zip(numbers, members)]
+        observations = _repeat(pools, members, self._wanted[0], self._action_type)
+        back = {}
+        for number, seen in zip(numbers, observations):
+            part = self.parts[number]
+            back |= zip(range(part.start, part.stop), seen)
+        return np.stack([back[i] for i in pasts])  # [k, S]
+
+    def _rebuild(self, number: int, restart: int) -> Any:
+        """Close a pool and build it again; one `restart` for all its environments."""
+        self._pools[number].close()
+        self._pools[number] = self._build(self.parts[number], restart)
+        return self._pools[number]
+
+    def send(self, actions: np.ndarray, which: np.ndarray | None = None) -> None:
+        """Start a step; `which` [k]: of these environments of a group of one pool alone, in whose order `recv` then
+        returns their results.
+        """
+        actions = np.ascontiguousarray(actions, dtype=self._action_type)
+        if which is not None:
+            ids = which.astype(np.int32)
+            self._pools[0]._send([ids, ids, actions])
+            return
+        for pool, ids, part in zip(self._pools, self._ids, self.parts):
+            pool._send([ids, ids, actions[part]])  # environments, players, actions
+
+    def recv(self) -> Step:
+        states = [pool._recv() for pool in self._pools]
+        observations, rewards, done, truncated = (
+            states[0][i] if len(states) == 1 else np.concatenate([state[i] for state in states]) for i in self._wanted
+        )  # [n, S], [n], [n], [n]
+        return Step(observations, rewards, done & ~truncated, truncated, done | truncated)
+
+    def close(self) -> None:
+        for pool in self._pools:
+            pool.close()
+        self._pools = []
+
+
+def _repeat(pools: list[Any], pasts: list[list[Past]], key: int, action_type: np.dtype) -> list[np.ndarray]:
+    """Reset new pools as often, and step them with the same actions, as their environments have been.
+
+    All pools work at the same time: each gets its call before the first answer is waited for.
+
+    Args:
+        pasts: of all environments of each pool, in their order.
+        key: where a pool's answer has the observations.
+
+    Returns:
+        The last observations of each pool, [n, S].
+    """
+    with quiet_gymnasium():
+        observations = [pool.reset()[0].copy() for pool in pools]  # [n, S] each
+
+    def receive(called: list[int]) -> None:
+        for p in called:
+            answer = pools[p]._recv()
+            observations[p][answer[0]] = answer[key]
+
+    resets = [np.array([past.episode for past in of_pool]) for of_pool in pasts]  # [n] each
+    for k in range(max(of_pool.max() for of_pool in resets)):
+        called = [p for p, of_pool in enumerate(resets) if of_pool.max() > k]
+        for p in called:
+            pools[p]._reset(np.flatnonzero(resets[p] > k).astype(np.int32))
+        receive(called)
+    calls = [_calls(of_pool, action_type) for of_pool in pasts]
+    for t in range(max(len(of_pool) for of_pool in calls)):
+        called = [p for p, of_pool in enumerate(calls) if len(of_pool) > t]
+        for p in called:
+            pools[p]._send(calls[p][t])
+        receive(called)
+    return observations
+
+
+def _calls(pasts: list[Past], action_type: np.dtype) -> list[list[np.ndarray]]:
+    """What a pool is sent to repeat its running episodes: environments [k], players [k] and actions [k, A] a step."""
+    steps = np.array([len(past.actions) for past in pasts])  # [n]
+    order = np.argsort(-steps, kind="stable").astype(np.int32)  # [n]; the longest first
+    longest = pasts[order[0]].actions
+    actions = np.zeros((len(longest), len(pasts), *longest.shape[1:]), action_type)  # [T, n, A]
+    for column, i in enumerate(order):
+        actions[: steps[i], column] = pasts[i].actions
+    running = [int((steps > t).sum()) for t in range(len(longest))]
+    return [[order[:k], order[:k], row[:k]] for k, row in zip(running, actions)]

@@ -1,0 +1,133 @@
+"""From what is typed after --env to an environment of Gymnasium's registry: own modules, and hints at near names."""
+
+import difflib
+import importlib
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import gymnasium
+
+from common.envs import atari
+from common.errors import UserError
+from common.user_code import explain
+
+
+def make_registered(
+    env_id: str, max_episode_steps: int | None, render_mode: str | None, env_kwargs: Mapping[str, Any]
+) -> gymnasium.Env:
+    """`gymnasium.make`, whose errors become one line.
+
+    Args:
+        env_id: a registered id, or `module:id` where importing the module, from the current folder too, registers it.
+        max_episode_steps: truncate after so many steps; None keeps the environment's own limit.
+        render_mode: "rgb_array" to film it.
+        env_kwargs: for its constructor.
+
+    Raises:
+        UserError: the module or the id is unknown, a package is missing, or the constructor failed.
+    """
+    module, name = _split(env_id)
+    if module is not None:
+        _import(module, env_id)
+    rendering = {} if render_mode is None else {"render_mode": render_mode}  # not every one takes it
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "out of date" notices are ours to settle, not the user's
+            return gymnasium.make(
+                name, max_episode_steps=max_episode_steps, disable_env_checker=True, **rendering, **env_kwargs
+            )
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise UserError(f"{env_id} needs a package that is missing: {error}") from error
+    except Exception as error:
+        if isinstance(error, gymnasium.error.Error) and not _is_registered(name):
+            raise (unknown(name) if module is None else _not_registered_by(module, name)) from error
+        raise constructor_failed(env_id, error, env_kwargs) from error
+
+
+def constructor_failed(name: str, error: Exception, env_kwargs: Mapping[str, Any]) -> UserError:
+    """What to tell of an environment that cannot be built."""
+    advice = "fix it or choose another --env"
+    if isinstance(error, ImportError):
+        advice = "install the package it needs"
+    elif isinstance(error, TypeError) and env_kwargs and "argument" in str(error):
+        advice = f"compare --env-kwargs ({', '.join(env_kwargs)}) with what it takes"
+    return UserError(f"{name} cannot be built ({explain(error)}): {advice}")
+
+
+def _split(env_id: str) -> tuple[str | None, str]:
+    """'module:id' → module and id; a plain id has no module."""
+    parts = env_id.split(":")
+    if len(parts) > 2 or not all(parts):
+        raise UserError(f"unknown environment {env_id!r}: expected an id, or module:id, like my_module:Mine-v0")
+    return (None, env_id) if len(parts) == 1 else (parts[0], parts[1])
+
+
+def _import(module: str, env_id: str) -> None:
+    """Import a module that registers environments.
+
+    Raises:
+        UserError: it cannot be found, or its own code fails.
+    """
+    if not all(part.isidentifier() for part in module.split(".")):
+        file = module.replace("/", ".").replace("\\", ".").removesuffix(".py").strip(".")
+        raise UserError(
+            f"env is {env_id!r}: expected a module's name before the colon, without folder and .py: {file}"
+        )
+    if os.getcwd() not in sys.path:  # scripts have their own folder there, and not the one they are called in
+        sys.path.append(os.getcwd())
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module + ".").startswith(error.name + "."):
+            raise UserError(
+                f"unknown environment {env_id!r}: no module {module}; expected {module.replace('.', '/')}.py in "
+                "the current folder, or an installed package"
+            ) from error
+        raise UserError(f"importing {module} failed ({explain(error)}): install what it needs") from error
+    except Exception as error:
+        raise UserError(f"importing {module} failed ({explain(error)}): fix it") from error
+    except SystemExit as error:
+        raise UserError(
+            f"importing {module} ended the program: put what it runs below if __name__ == '__main__'"
+        ) from error
+
+
+def _is_registered(name: str) -> bool:
+    """Whether `gymnasium.make` finds it, with a version or as the newest of its versions."""
+    return name in gymnasium.registry or any(id.rpartition("-v")[0] == name for id in gymnasium.registry)
+
+
+def unknown(env_id: str) -> UserError:
+    """What to tell of an id that nothing has registered."""
+    near = difflib.get_close_matches(env_id, gymnasium.registry, n=3, cutoff=0.5)
+    hint = f"did you mean {', '.join(near)}?" if near else "see gymnasium.pprint_registry() for the names"
+    if not near and atari.may_be_a_game(env_id):
+        hint = f"if it is an Atari game, {atari.INSTALL}"
+    else:
+        hint += " (one of your own is named module:id)"
+    return UserError(f"unknown environment {env_id!r}: {hint}")
+
+
+def _not_registered_by(module: str, name: str) -> UserError:
+    """What to tell of an id that a module of the user's should have registered."""
+    own = list(_registered_by(module))
+    if own:
+        return UserError(f"{module} registers no {name!r}: use {' or '.join(f'{module}:{id}' for id in own[:5])}")
+    if isinstance(getattr(sys.modules[module], name, None), type):
+        return UserError(
+            f"{module} has the class {name}, but registers no environment: add the line "
+            f'gymnasium.register("{name}-v0", {name}) to it and use --env {module}:{name}-v0'
+        )
+    return UserError(f'{module} registers no environment: add a line like gymnasium.register("Mine-v0", Mine) to it')
+
+
+def _registered_by(module: str) -> Iterator[str]:
+    """Ids whose class or function is in a module or in a part of it."""
+    for id, spec in gymnasium.registry.items():
+        entry = spec.entry_point
+        home = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
+        if (home + ".").startswith(module + "."):
+            yield id

@@ -1,0 +1,129 @@
+"""An environment whose every episode begins with a seed of its own, so that each can be repeated alone."""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import gymnasium
+import numpy as np
+
+pass
+
+READ = ("life_lost", "action_replaced")  # what is read of an info; others may not even be sendable between processes
+AS_IN_FORMAT_1 = -1  # a `restart` after which only the first episode was seeded, as in old checkpoints
+
+
+class Past(NamedTuple):
+    """What brings one environment back to where it was: a known start, and the actions since."""
+
+    restart: int = 0  # how often it was built again from a seed of its own, at the start of an epoch
+    episode: int = 0  # the episode in which the actions begin, counted from 0 since that restart
+    actions: np.ndarray = np.zeros((0,))  # [L, *action] as the environment takes them, autoreset steps included
+    over: bool = False  # the episode has ended, so the next step begins another one
+
+
+def episode_seed(seed: int, index: int, restart: int, episode: int) -> int:
+    """Independent seeds of episodes, from a run's seed, the environment's index, and the numbers in `Past`."""
+    return int(np.random.SeedSequence([seed, index, restart, episode]).generate_state(1)[0]) % 2**31
+
+
+class SeededEpisodes(gymnasium.Env):
+    """One environment, built at its first reset; `reset` without a seed begins the next episode.
+
+    Args:
+        make: builds one.
+        observation_space, action_space: of what it builds.
+        seed, index: see `episode_seed`.
+        rebuild: build the environment again for every episode. Box2D needs it: what its world does after a reset
+            depends on the bodies it held before.
+
+        past: what the first reset brings back; None begins the first episode.
+
+    Attributes:
+        past: where it is set, the next reset brings this back, in an environment that is built for it.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], gymnasium.Env],
+        observation_space: gymnasium.Space,
+        action_space: gymnasium.Space,
+        seed: int = 0,
+        index: int = 0,
+        rebuild: bool = False,
+        past: Past | None = None,
+    ) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+        self.metadata, self.render_mode = {}, None
+        self._make, self._seed, self._index, self._rebuild = make, seed, index, rebuild
+        self._env: gymnasium.Env | None = None
+        self._restart = self._episode = 0
+        self._over = False
+        self.past: Past | None = past or Past()
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """The first observation of the next episode, or the last one of `past`; a seed given here is not used."""
+        past, self.past = self.past, None
+        if past is not None:
+            return self._as_declared(self._bring_back(past)), {}
+        self._episode += 1
+        self._over = False
+        return self._as_declared(self._begin()), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """A step; after `past` was over it begins the next episode, as vector environments do."""
+        if self._over:
+            return self.reset()[0], 0.0, False, False, {}
+        observation, reward, terminated, truncated, info = self._env.step(action)
+        if isinstance(reward, np.ndarray):
+            reward = reward.item()
+        observation = self._as_declared(observation)
+        return observation, reward, terminated, truncated, {name: info[name] for name in READ if name in info}
+
+    def give_up(self) -> None:
+        """After the environment failed: the next reset builds another one for the next episode."""
+        self._close()
+
+    def _as_declared(self, observation: np.ndarray) -> np.ndarray:
+        """In the type of the observation space, which vector environments insist on."""
+        return np.asarray(observation, self.observation_space.dtype)
+
+    def _begin(self) -> np.ndarray:
+        if self._rebuild:
+            self._close()
+        if self._env is None:
+            self._env = self._make()
+        return self._env.reset(seed=self._episode_seed())[0]
+
+    def _episode_seed(self) -> int | None:
+        if self._restart == AS_IN_FORMAT_1:
+            return None if self._episode else (self._seed + self._index) % 2**31
+        return episode_seed(self._seed, self._index, self._restart, self._episode)
+
+    def _bring_back(self, past: Past) -> np.ndarray:
+        self._close()
+        self._restart, self._episode = past.restart, past.episode
+        observation, over = self._begin(), False
+        for action in past.actions:
+            if over:
+                self._episode += 1
+                observation, over = self._begin(), False
+            else:
+                observation, _, terminated, truncated, _ = self._env.step(action)
+                over = terminated or truncated
+        self._over = over or past.over
+        return observation
+
+    def _close(self) -> None:
+        if self._env is not None:
+            env, self._env = self._env, None
+            with contextlib.suppress(Exception):  # what is done with cannot fail any more
+                env.close()
+
+    def close(self) -> None:
+        self._close()
+
+
+Way = Literal["episodes", "rebuilt", "resets", "history"]

@@ -1,0 +1,138 @@
+"""N environments at once, in groups that take turns: one steps while the policy thinks for the other."""
+
+import os
+
+import gymnasium
+import numpy as np
+
+from common.envs import atari
+from common.envs.ale_group import AleGroup
+from common.envs.environment import Environment
+from common.envs.envpool_group import EnvPoolGroup
+from common.envs.groups import Group
+from common.envs.gymnasium_group import GymnasiumGroup
+from common.envs.process_group import ProcessGroup
+from common.envs.seeded_episodes import Way
+from common.errors import UserError
+
+
+class VectorEnv:
+    """Groups of environments side by side: group g owns the columns `columns[g]` of every [T, N] array.
+
+    Attributes:
+        parts: group and columns of those that can only be brought back together; see `Group.parts`.
+    """
+
+    def __init__(self, groups: list[Group]) -> None:
+        self.groups = groups
+        ends = np.cumsum([group.num_envs for group in groups])
+        self.columns = [slice(int(end) - group.num_envs, int(end)) for group, end in zip(groups, ends)]
+        self.num_envs = int(ends[-1])
+        self.parts = [
+            (i, slice(columns.start + part.start, columns.start + part.stop))
+            for i, (group, columns) in enumerate(zip(groups, self.columns))
+            for part in group.parts
+        ]
+
+    def reset(self, seed: int | None = None) -> list[np.ndarray]:
+        """Restarts every environment; `own_observations` of each group. Without a seed new episodes begin."""
+        seeds = [None] * len(self.groups) if seed is None else group_seeds(seed, len(self.groups))
+        return [own_observations(group.reset(s)) for group, s in zip(self.groups, seeds)]
+
+    def close(self) -> None:
+        for group in self.groups:
+            group.close()
+
+
+def group_seeds(seed: int, groups: int) -> list[int]:
+    """Independent ones, of which a group's i-th environment takes the group's plus i."""
+    return [int(s) % 2**31 for s in np.random.SeedSequence(seed).generate_state(groups)]
+
+
+def own_observations(observations: np.ndarray) -> np.ndarray:
+    """A copy [n, *shape] that no group writes to: images stay uint8, all other numbers become float32."""
+    image = observations.dtype == np.uint8 and observations.ndim == 4
+    return np.array(observations, np.uint8 if image else np.float32)
+
+
+def resolve_backend(backend: str, environment: Environment) -> str:
+    """What "auto" stands for: "ale" for Atari, "envpool" for what EnvPool carries, where those are installed.
+
+    Else it is "gymnasium".
+
+    EnvPool's observations are taken as they are, so they must need no flattening.
+
+    Raises:
+        UserError: the backend that was asked for by name is missing, or does not carry the environment.
+    """
+    if backend in ("gymnasium", "processes"):
+        return backend
+    if environment.env_kwargs and backend != "auto":
+        raise UserError(f"backend {backend} takes no env_kwargs: use --backend gymnasium or processes")
+    if environment.env_kwargs:
+        return "gymnasium"
+    if environment.atari_game is not None:
+        return _resolve_atari(backend, environment.id)
+    if backend == "ale":
+        raise UserError(f"backend ale steps Atari games, and {environment.id} is none: use --backend auto")
+    try:
+        import envpool
+    except ImportError:
+        if backend == "auto":
+            return "gymnasium"
+        raise UserError(
+            "EnvPool is not installed: run 'pip install -r requirements/fast.txt' or use --backend gymnasium"
+        ) from None
+    space = environment.native_observation_space
+    flat = isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1
+    if environment.gymnasium_id in envpool.list_all_envs() and flat:
+        return "envpool"
+    if backend == "auto":
+        return "gymnasium"
+    raise UserError(f"EnvPool does not carry {environment.id}, or not with flat observations: use --backend gymnasium")
+
+
+def _resolve_atari(backend: str, env_id: str) -> str:
+    if backend == "envpool":
+        raise UserError(f"{env_id} is prepared here in another way than in EnvPool: use --backend ale")
+    if atari.has_vector_environment():
+        return "ale"
+    if backend == "auto":
+        return "gymnasium"
+    raise UserError(f"{env_id}: this ale-py has no vector environment: use --backend gymnasium")
+
+
+PARTS = 8  # of environments that are built again now and then; one at a time, so that few are cut together
+
+
+def make_vector_env(
+    environment: Environment,
+    num_envs: int,
+    backend: str,
+    groups: int | None = None,
+    way: Way | None = None,
+    time_limit: float = 60.0,
+) -> VectorEnv:
+    """`num_envs` environments.
+
+    Args:
+        backend: as `resolve_backend` returns it.
+        groups: how many, of sizes as equal as can be; None makes two that take turns, but one on
+            Gymnasium, whose environments step in this thread anyway, and one of Atari games, since a second call
+            of the network takes longer than their frames.
+        way: how they shall be brought back; None where they need not be.
+        time_limit: seconds, of a process's answer.
+    """
+    if groups is None:
+        groups = 1 if backend in ("gymnasium", "ale") else 2
+    sizes = [len(part) for part in np.array_split(np.arange(num_envs), min(groups, num_envs))]
+    if backend == "gymnasium":
+        return VectorEnv([GymnasiumGroup(environment, size, way == "rebuilt") for size in sizes])
+    if backend == "processes":
+        return VectorEnv([ProcessGroup(environment, size, way == "rebuilt", time_limit) for size in sizes])
+    threads = max(1, (os.cpu_count() or 1) // len(sizes))
+    if backend == "ale":
+        alone = way is not None
+        return VectorEnv([AleGroup(environment, size, min(threads, size), alone) for size in sizes])
+    parts = -(-PARTS // len(sizes)) if way == "history" else 1
+    return VectorEnv([EnvPoolGroup(environment, size, min(threads, size), parts) for size in sizes])

@@ -1,0 +1,192 @@
+"""Figures of what results.csv holds, beside the five panels: reward, seeds, diagnostics, time."""
+
+import warnings
+from typing import Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from common.errors import UserError
+from common.figures.style import (
+    COLOURS,
+    EMPTY_EPOCHS,
+    Curves,
+    differ,
+    dress,
+    epochs_below,
+    shade_empty_epochs,
+    stacked_panels,
+    thousands,
+)
+
+Band = Literal["range", "interquartile"]
+BANDS: dict[Band, tuple[float, float]] = {"range": (0, 100), "interquartile": (25, 75)}  # percentiles over seeds
+
+LABELS = {
+    "total_reward": "Reward\nper epoch",
+    "total_reward_orig": "Reward per epoch,\nunshaped",
+    "avg_reward": "Reward\nper episode",
+    "avg_reward_orig": "Reward per episode,\nunshaped",
+    "avg_steps": "Steps\nper episode",
+    "max_steps": "Steps of the\nlongest episode",
+    "loss_actor": "Actor loss",
+    "loss_critic": "Critic loss",
+    "approximate_kl": "KL (nats)",
+    "clip_fraction": "Clipped\n(share of samples)",
+    "entropy": "Entropy (nats)",
+    "mean_std": "σ (half\naction ranges)",
+    "explained_variance": "Explained\nvariance (share)",
+    "mean_value": "Q (discounted\nreward)",
+    "mean_target": "Target of Q\n(discounted reward)",
+    "exploration_std": "Noise σ (half\naction ranges)",
+    "steps_per_second": "Steps per second",
+}
+_DIAGNOSTICS = (
+    "approximate_kl", "clip_fraction", "entropy", "mean_std", "explained_variance", "mean_value", "mean_target",
+)  # fmt: skip
+_STAGES, _VALIDATION = ("seconds_environment", "seconds_policy", "seconds_update"), "seconds_validation"
+
+
+def reward_and_steps(name: str, curves: Curves) -> Figure:
+    """Reward per epoch with the environment's own, and steps per episode with the longest, of one run."""
+    figure, (reward, steps) = stacked_panels(2, 2.6)
+    epochs = curves["epoch"]
+    lone = {"marker": "."} if len(epochs) == 1 else {}
+    shaped = {"color": COLOURS[0], "linewidth": 1.6, **lone}
+    other = {"color": COLOURS[1], "linewidth": 0.9, **lone}
+    reward.plot(epochs, curves["total_reward"], label="trained on", **shaped)
+    if differ(curves["total_reward"], curves["total_reward_orig"]):
+        reward.plot(epochs, curves["total_reward_orig"], label="unshaped", **other)
+        reward.legend(frameon=False, fontsize="small")
+    steps.plot(epochs, curves["avg_steps"], label="mean", **shaped)
+    if not np.all(np.isnan(curves.get("max_steps", np.array([np.nan])))):
+        steps.plot(epochs, curves["max_steps"], label="longest episode", **other)
+        steps.legend(frameon=False, fontsize="small")
+    empty = shade_empty_epochs([steps], {name: curves})
+    dress(reward, "Reward per epoch\n(sum over all steps)")
+    dress(steps, "Steps per episode\n(of those that finished)")
+    epochs_below(steps, epochs[0])
+    figure.suptitle(f"{name} ({EMPTY_EPOCHS})" if empty else name, fontsize="medium")
+    figure.align_ylabels()
+    return figure
+
+
+def over_seeds(arms: dict[str, list[Curves]], panels: tuple[tuple[str, str], ...], band: Band = "range") -> Figure:
+    """Median over seeds with a band, a panel for each column.
+
+    Args:
+        arms: setting → the curves of its seeds.
+        panels: column of results.csv, label.
+        band: from lowest to highest, or the middle half of the seeds.
+
+    Raises:
+        UserError: seeds of one setting have epochs of different lengths, or a run lacks a column.
+    """
+    figure, axes = stacked_panels(len(panels), 2)
+    for i, (arm, curves) in enumerate(arms.items()):
+        for axis, (column, _) in zip(axes, panels):
+            _draw_seeds(axis, arm, curves, column, COLOURS[i % len(COLOURS)], band)
+    for axis, (_, label) in zip(axes, panels):
+        dress(axis, label)
+    words = {"range": "lowest to highest seed", "interquartile": "middle half of the seeds"}[band]
+    several = any(len(curves) > 1 for curves in arms.values())
+    figure.legend(
+        *axes[0].get_legend_handles_labels(), fontsize="small",
+        title=f"line: median over seeds; band: {words}" if several else None,
+        title_fontsize="small", ncols=3, frameon=False, loc="outside upper center",
+    )  # fmt: skip
+    axes[-1].set_xlabel("Environment steps")
+    axes[-1].xaxis.set_major_formatter(thousands)
+    figure.align_ylabels()
+    return figure
+
+
+def _draw_seeds(axis: Axes, arm: str, curves: list[Curves], column: str, colour: str, band: Band) -> None:
+    """Median and band of a column, as far as all seeds have come."""
+    epochs = min(len(curve["steps"]) for curve in curves)
+    steps = curves[0]["steps"][:epochs]  # [epochs]
+    if any(not np.array_equal(curve["steps"][:epochs], steps) for curve in curves):
+        raise UserError(f"the runs of {arm} have epochs of different lengths: draw them with --kind five")
+    if any(column not in curve for curve in curves):
+        raise UserError(f"a run of {arm} has no column {column}: expected one of {', '.join(curves[0])}")
+    table = _last_known(np.array([curve[column][:epochs] for curve in curves]))  # [seeds, epochs]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # epochs before the first episode of any run are gaps
+        low, middle, high = np.nanpercentile(table, (BANDS[band][0], 50, BANDS[band][1]), axis=0)  # each [epochs]
+    lone = {"marker": "."} if epochs == 1 else {}
+    seeds = "1 seed" if len(curves) == 1 else f"{len(curves)} seeds"
+    axis.plot(steps, middle, color=colour, label=f"{arm} ({seeds})", **lone)
+    axis.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def _last_known(table: np.ndarray) -> np.ndarray:
+    """[seeds, epochs] with each NaN replaced by the seed's number before: no episode ended, so there is no news."""
+    epochs = np.where(np.isnan(table), 0, np.arange(table.shape[1]))  # [seeds, epochs]
+    return np.take_along_axis(table, np.maximum.accumulate(epochs, axis=1), axis=1)  # [seeds, epochs]
+
+
+def diagnostics(runs: dict[str, Curves]) -> Figure:
+    """How learning goes: KL, clipped share, entropy, σ, explained variance; of off-policy runs Q and its target.
+
+    Columns that no run has numbers for are left out.
+
+    Raises:
+        UserError: none of them is there.
+    """
+    columns = [name for name in _DIAGNOSTICS if any(_has_numbers(curves, name) for curves in runs.values())]
+    if not columns:
+        raise UserError(f"{', '.join(runs)} has none of the columns {', '.join(_DIAGNOSTICS)}: draw --kind five")
+    figure, axes = stacked_panels(len(columns), 1.7)
+    for axis, column in zip(axes, columns):
+        for i, (name, curves) in enumerate(runs.items()):
+            if _has_numbers(curves, column):
+                lone = {"marker": "."} if len(curves["epoch"]) == 1 else {}
+                axis.plot(
+                    curves["epoch"], curves[column], color=COLOURS[i % len(COLOURS)], linewidth=1.4, label=name, **lone
+                )
+        dress(axis, LABELS[column])
+    epochs_below(axes[-1], min(curves["epoch"][0] for curves in runs.values()))
+    figure.legend(
+        *axes[0].get_legend_handles_labels(), fontsize="small", ncols=3, frameon=False, loc="outside upper center"
+    )
+    figure.align_ylabels()
+    return figure
+
+
+def _has_numbers(curves: Curves, column: str) -> bool:
+    return column in curves and not np.all(np.isnan(curves[column]))
+
+
+def time_per_stage(name: str, curves: Curves) -> Figure:
+    """Seconds of every epoch by stage, one upon the other, with each stage's share of the whole run.
+
+    Validation, which some epochs have and which would dwarf the others, has a panel of its own.
+    """
+    epochs = curves["epoch"]
+    edges = np.append(epochs - 0.5, epochs[-1] + 0.5)  # [epochs + 1]
+    seconds = {stage: np.nan_to_num(curves[stage]) for stage in (*_STAGES, _VALIDATION)}  # each [epochs]
+    whole = max(sum(spent.sum() for spent in seconds.values()), 1e-12)
+    validated = seconds[_VALIDATION].any()
+    figure, axes = stacked_panels(2 if validated else 1, 2.4)
+    below = np.zeros(len(epochs))
+    for colour, (stage, spent) in zip(COLOURS, seconds.items()):
+        axis, floor = (axes[-1], np.zeros(len(epochs))) if stage == _VALIDATION else (axes[0], below)
+        if spent.any():
+            label = f"{stage.removeprefix('seconds_')} ({spent.sum() / whole:.0%})"
+            axis.stairs(floor + spent, edges, baseline=floor, fill=True, color=colour, label=label)
+        below = floor + spent
+    dress(axes[0], "Seconds of training\nper epoch")
+    if validated:
+        dress(axes[-1], "Seconds of validation\nper epoch")
+    for axis in axes:
+        axis.set_ylim(bottom=0)
+    epochs_below(axes[-1], edges[0])
+    axes[-1].set_xlim(right=edges[-1])
+    bars = [bar for axis in axes for bar in axis.get_legend_handles_labels()[0]]
+    figure.legend(
+        handles=bars, title=f"{name}: {whole / 60:.1f} minutes", fontsize="small", ncols=4, frameon=False,
+        loc="outside upper center",
+    )  # fmt: skip
+    figure.align_ylabels()
+    return figure

@@ -1,0 +1,89 @@
+"""The five panels: reward, steps and losses over epochs, with the best epochs marked."""
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from common.figures.style import (
+    COLOURS,
+    EMPTY_EPOCHS,
+    Curves,
+    differ,
+    dress,
+    epochs_below,
+    shade_empty_epochs,
+    stacked_panels,
+)
+
+_MARK = "#2E9E2E"
+
+
+_PANELS = (
+    ("total_reward", "total_reward_orig", "Reward per epoch"),
+    ("avg_reward", "avg_reward_orig", "Mean reward\nper episode"),
+    ("avg_steps", None, "Mean steps\nper episode"),
+    ("loss_actor", None, "Actor loss"),
+    ("loss_critic", None, "Critic loss"),
+)
+
+
+_JUDGED = ("total_reward", "avg_reward", "avg_steps")
+
+
+def near_best_epochs(curves: Curves, share: float = 0.05, most: int = 8) -> np.ndarray:
+    """Epochs on which reward per epoch, reward and steps per episode are all near their best.
+
+    Near is within `share` of the curve's range below its maximum; if no epoch is that near on all three, it is as far
+    as the nearest one is. Of neighbouring epochs the one with the highest reward stands for all; the `most` best of
+    those are returned, in order.
+
+    Returns:
+        [≤ most] indices into the curves.
+    """
+    missing = np.zeros(len(curves["epoch"]))  # [epochs] share of a curve's range, of the curve that misses most
+    for name in _JUDGED:
+        curve = curves[name]
+        if np.all(np.isnan(curve)):
+            return np.array([], dtype=int)
+        best, worst = np.nanmax(curve), np.nanmin(curve)
+        missing = np.maximum(missing, (best - curve) / max(best - worst, 1e-300))  # NaN stays NaN
+    with np.errstate(invalid="ignore"):
+        near = missing <= max(share, np.nanmin(missing))  # [epochs]
+    stretches = np.split(np.flatnonzero(near), np.flatnonzero(np.diff(np.flatnonzero(near)) > 1) + 1)
+    reward = curves["total_reward"]
+    peaks = [stretch[np.argmax(reward[stretch])] for stretch in stretches if len(stretch)]
+    return np.sort(sorted(peaks, key=lambda i: -reward[i])[:most]).astype(int)
+
+
+def five_panels(runs: dict[str, Curves]) -> Figure:
+    """Reward per epoch, reward and steps per episode, both losses; several runs overlaid.
+
+    Solid lines are shaped rewards, thin ones the environment's own where they differ. Dashed lines and green circles
+    mark the epochs of `near_best_epochs`; grey bands, epochs in which no episode finished.
+    """
+    figure, axes = stacked_panels(len(_PANELS), 2)
+    for run, (name, curves) in enumerate(runs.items()):
+        colour = COLOURS[run % len(COLOURS)]
+        epochs = curves["epoch"]
+        marked = near_best_epochs(curves)
+        for axis, (column, original, _) in zip(axes, _PANELS):
+            lone = dict(marker=".") if len(epochs) == 1 else {}
+            axis.plot(epochs, curves[column], color=colour, linewidth=1.6, label=name, **lone)
+            if original is not None and differ(curves[column], curves[original]):
+                axis.plot(epochs, curves[original], color=colour, linewidth=0.8, alpha=0.6, label=f"{name}, unshaped")
+            for epoch in epochs[marked]:
+                axis.axvline(epoch, color=colour, linestyle="--", linewidth=0.8, alpha=0.6, zorder=0)
+            if column in _JUDGED:
+                axis.plot(
+                    epochs[marked], curves[column][marked], "o", color="none", markeredgecolor=_MARK,
+                    markersize=9, markeredgewidth=1.8,
+                )  # fmt: skip
+    if shade_empty_epochs(axes[1:3], runs):
+        axes[1].annotate(EMPTY_EPOCHS, (0.01, 0.93), xycoords="axes fraction", fontsize="x-small", va="top")
+    for axis, (_, _, label) in zip(axes, _PANELS):
+        dress(axis, label)
+    epochs_below(axes[-1], min(curves["epoch"][0] for curves in runs.values()))
+    figure.legend(
+        *axes[0].get_legend_handles_labels(), fontsize="small", ncols=2, frameon=False, loc="outside upper center"
+    )
+    figure.align_ylabels(axes)
+    return figure

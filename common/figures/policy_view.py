@@ -1,0 +1,139 @@
+"""What a policy does and what its critic thinks, over all observations of one or two dimensions."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+
+from common.errors import UserError
+from common.figures.style import COLOURS, dress
+
+
+class Viewed(Protocol):
+    """What is read of an agent, of any method."""
+
+    config: Any
+    action_map: Any
+    action_size: int
+    observation_size: int
+    choices: tuple[int, ...] | None  # of each number of an action; None where actions are numbers on a line
+
+    def behaviour(self) -> Any: ...
+
+    def normalizer(self) -> Any: ...
+
+    def values(self, observations: np.ndarray) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What a policy is looked at over: one axis or two, and the observation at each point.
+
+    Attributes:
+        axes: label and [points] values of each; the first goes to the right, the second up.
+        observation: values of each axis [K] → raw observations [K, S].
+        action: label of what is done.
+    """
+
+    axes: tuple[tuple[str, np.ndarray], ...]
+    observation: Callable[..., np.ndarray]
+    action: str = "Action"
+
+
+PENDULUM = Grid(
+    (
+        ("Angle from upright (rad)", np.linspace(-np.pi, np.pi, 181)),
+        ("Angular velocity (rad/s)", np.linspace(-8, 8, 161)),
+    ),
+    lambda angle, velocity: np.stack([np.cos(angle), np.sin(angle), velocity], axis=1),
+    "Torque (N·m)",
+)
+
+
+def grid_for(env_id: str, agent: Viewed) -> Grid:
+    """The pendulum's, or for observations of one or two numbers, all that were seen in training.
+
+    Raises:
+        UserError: observations have more dimensions than a picture.
+    """
+    if env_id.startswith("Pendulum-"):
+        return PENDULUM
+    size = agent.observation_size
+    if size > 2:
+        raise UserError(
+            f"{env_id} has observations of {size} numbers: a policy is drawn over one or two, or Pendulum's"
+        )
+    centre, spread = np.zeros(size), np.ones(size)  # [S], [S]
+    normalizer = agent.normalizer()
+    if normalizer.shift is not None:
+        centre, spread = normalizer.shift, 1 / normalizer.scale
+    axes = tuple(
+        (f"Observation, number {i}", np.linspace(centre[i] - 3 * spread[i], centre[i] + 3 * spread[i], 161))
+        for i in range(size)
+    )
+    return Grid(axes, lambda *values: np.stack(values, axis=1))
+
+
+def policy_view(agent: Viewed, grid: Grid, number: int = 0) -> Figure:
+    """The deterministic action and its value: two heat maps, or over one dimension two lines.
+
+    Args:
+        number: which of the numbers that make an action is drawn.
+    """
+    points = np.meshgrid(*(values for _, values in grid.axes))  # each [second, first], or [first]
+    observations = grid.observation(*(axis.ravel() for axis in points)).astype(np.float32)  # [K, S]
+    actions, values = actions_and_values(agent, observations)  # [K, A], [K]
+    shape = points[0].shape
+    several = f", number {number} of {actions.shape[1]}" if actions.shape[1] > 1 else ""
+    pictures = (grid.action + several, actions[:, number]), (_value_label(agent), values)
+    figure = Figure(figsize=(9, 3.9), layout="constrained")
+    for i, (axis, (label, picture)) in enumerate(zip(figure.subplots(1, 2), pictures)):
+        axis.set_xlabel(grid.axes[0][0])
+        if len(shape) == 1:
+            axis.plot(grid.axes[0][1], picture, color=COLOURS[i])
+            dress(axis, label)
+        else:
+            colours = _action_colours(agent, number) if i == 0 else {"cmap": "viridis"}
+            _heat_map(figure, axis, grid, picture.reshape(shape), label, colours)
+    return figure
+
+
+def actions_and_values(agent: Viewed, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Raw observations [K, S] → environment actions of the deterministic policy [K, A], their values [K]."""
+    chosen = agent.behaviour().act(observations)  # [K, A], the policy's numbers
+    actions = np.asarray(agent.action_map(chosen), np.float64).reshape(len(chosen), -1)  # [K, A]
+    return actions, agent.values(observations)
+
+
+def _value_label(agent: Viewed) -> str:
+    scaled = getattr(agent.config, "scale_rewards", False)  # a setting of PPO's alone
+    return "Value (discounted scaled reward)" if scaled else "Value (discounted reward)"
+
+
+def _action_colours(agent: Viewed, number: int) -> dict[str, object]:
+    """A colour for each choice; for numbers on a line two that part in the middle of their bounds."""
+    if agent.choices is not None:
+        first = float(agent.action_map(np.zeros((1, agent.action_size), np.float32)).ravel()[number])
+        count = agent.choices[number]
+        colours = [COLOURS[i % len(COLOURS)] for i in range(count)]
+        return {"cmap": ListedColormap(colours), "vmin": first - 0.5, "vmax": first + count - 0.5}
+    low, high = float(agent.action_map.low[number]), float(agent.action_map.high[number])
+    return {"cmap": "PuOr"} | ({"vmin": low, "vmax": high} if np.isfinite([low, high]).all() else {})
+
+
+def _heat_map(
+    figure: Figure, axis: Axes, grid: Grid, picture: np.ndarray, label: str, colours: dict[str, object]
+) -> None:
+    """picture: [second, first]."""
+    (right, first), (up, second) = grid.axes
+    mesh = axis.pcolormesh(first, second, picture, shading="nearest", rasterized=True, **colours)
+    bar = figure.colorbar(mesh, ax=axis, label=label)
+    if isinstance(colours["cmap"], ListedColormap):
+        bar.set_ticks(np.arange(colours["vmin"] + 0.5, colours["vmax"]))
+    axis.set_ylabel(up)
+    if "(rad)" in right:
+        axis.set_xticks([-np.pi, -np.pi / 2, 0, np.pi / 2, np.pi], ["−π", "−π/2", "0", "π/2", "π"])

@@ -1,0 +1,1 @@
+"""What learning agents share: networks, distributions, the device, copies of parameters."""

@@ -1,0 +1,54 @@
+"""Policies: what a network's heads say about actions, as `tfp` distributions built outside Keras."""
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from common.rollout.policies import MAX_STD, MIN_STD
+
+tfd = tfp.distributions
+RULED_OUT = -1e9  # a logit whose probability is 0 and whose entropy is not NaN
+
+
+def normal_policy(mean: tf.Tensor, std: tf.Tensor) -> tfd.Normal:
+    """A Normal per action dimension, [B, A]; sum its log-probabilities over A for an action's."""
+    return tfd.Normal(mean, tf.clip_by_value(std, MIN_STD, MAX_STD))
+
+
+def categorical_policy(logits: tf.Tensor, choices: tuple[int, ...]) -> tfd.Categorical:
+    """A Categorical per number of an action, [B, A]; those with fewer choices have the rest ruled out.
+
+    logits: [B, Σ choices], one number's after the other's.
+    """
+    most = max(choices)
+    parts = [
+        tf.pad(part, [(0, 0), (0, most - count)], constant_values=RULED_OUT)
+        for part, count in zip(tf.split(logits, choices, axis=1), choices)
+    ]
+    return tfd.Categorical(tf.stack(parts, axis=1))  # [B, A, most]
+
+
+def kl_divergence(old: tfd.Distribution, new: tfd.Distribution) -> tf.Tensor:
+    """KL(π_old ‖ π) in closed form, in nats, summed over the action dimensions, [B]."""
+    return tf.reduce_sum(tfd.kl_divergence(old, new), axis=-1)  # [B]
+
+
+def log_prob(policy: tfd.Distribution, actions: tf.Tensor, saturating: bool = False) -> tf.Tensor:
+    """log π(a|s), [B]. `saturating` is the 2021 study's Σ log(p + 1e-8), which cannot fall below A·log 1e-8."""
+    if saturating:
+        return tf.reduce_sum(tf.math.log(policy.prob(actions) + 1e-8), axis=-1)  # [B]
+    return tf.reduce_sum(policy.log_prob(actions), axis=-1)  # [B]
+
+
+def entropy(policy: tfd.Distribution) -> tf.Tensor:
+    """Closed-form entropy in nats, summed over the action dimensions, [B]."""
+    return tf.reduce_sum(policy.entropy(), axis=-1)  # [B]
+
+
+def density_surrogate(policy: tfd.Distribution, actions: tf.Tensor) -> tf.Tensor:
+    """Σ −p·log(p + 1e-8) at the stored actions' densities, [B]: the 2021 study's "entropy".
+
+    At most 1/e a dimension, and negative without limit for densities above 1: on average it widens σ
+    only while σ < e^1.25/√(2π) = 1.39.
+    """
+    density = policy.prob(actions)  # [B, A]
+    return tf.reduce_sum(-density * tf.math.log(density + 1e-8), axis=-1)  # [B]

@@ -1,0 +1,49 @@
+"""Copies Keras actors into the plain arrays that `common.rollout.policies` acts with."""
+
+import keras
+import numpy as np
+
+from common.learning.networks import StateIndependentStd
+from common.rollout.policies import (
+    ACTIVATIONS,
+    MAX_STD,
+    MIN_STD,
+    Constant,
+    Dense,
+    DenseHeads,
+    DeterministicBehaviour,
+    Normalizer,
+)
+
+
+def dense_heads(actor: keras.Model, normalize: Normalizer) -> DenseHeads:
+    """The heads of an actor made by `networks.policy_actor`; later training does not change the copy."""
+    hidden = tuple(_dense(layer) for layer in actor.layers if layer.name.startswith("hidden_"))
+    return DenseHeads(normalize, hidden, tuple(_head(actor.get_layer(name)) for name in actor.output_names))
+
+
+def deterministic(actor: keras.Model, weights: list[np.ndarray], std: float) -> DeterministicBehaviour:
+    """A policy with the activations of an actor made by `common.learning.networks.deterministic_actor`.
+
+    Args:
+        weights: kernels and biases, layer by layer.
+        std: see `DeterministicBehaviour`.
+    """
+    layers = [layer for layer in actor.layers if isinstance(layer, keras.layers.Dense)]
+    return DeterministicBehaviour([_activation(layer) for layer in layers], weights, std)
+
+
+def _dense(layer: keras.layers.Dense) -> Dense:
+    return Dense(*layer.get_weights(), _activation(layer))
+
+
+def _activation(layer: keras.layers.Dense) -> str:
+    name = layer.activation.__name__
+    assert name in ACTIVATIONS, f"{name} is missing in common.rollout.policies"
+    return name
+
+
+def _head(layer: keras.layers.Layer) -> Dense | Constant:
+    if isinstance(layer, StateIndependentStd):
+        return Constant(np.clip(np.exp(layer.get_weights()[0]), MIN_STD, MAX_STD))  # [A]
+    return _dense(layer)

@@ -1,0 +1,169 @@
+"""Torsos and heads, as Keras functional models."""
+
+import math
+from dataclasses import dataclass
+
+import keras
+import numpy as np
+
+
+class StateIndependentStd(keras.layers.Layer):
+    """A learned standard deviation per action, the same in every state; kept as its logarithm."""
+
+    def __init__(self, action_size: int, initial_std: float, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.log_std = self.add_weight(
+            shape=(action_size,), initializer=keras.initializers.Constant(math.log(initial_std)), name="log_std"
+        )
+
+    def call(self, features: keras.KerasTensor) -> keras.KerasTensor:
+        """features [B, units] → standard deviations [B, A]."""
+        return keras.ops.zeros_like(features[:, :1]) + keras.ops.exp(self.log_std)  # [B, A]
+
+
+class Orthogonal:
+    """Orthogonal kernels, each with a seed of its own drawn from one."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def __call__(self, gain: float) -> keras.initializers.Initializer:
+        return keras.initializers.Orthogonal(gain, seed=int(self._rng.integers(2**31)))
+
+
+class Glorot:
+    """Glorot-uniform kernels (Keras's default), each with a seed of its own drawn from one."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def __call__(self, _: float) -> keras.initializers.Initializer:
+        return keras.initializers.GlorotUniform(seed=int(self._rng.integers(2**31)))
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A layer of filters over an image, without padding."""
+
+    filters: int
+    kernel_size: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class Torso:
+    """Hidden layers: convolutions first where observations are images, then dense ones.
+
+    Args:
+        observation_shape: (S,), or (height, width, channels) of images with values 0 to 255.
+        sizes: units of the dense layers.
+        gain: of the orthogonal kernels.
+        convolutions: of images.
+    """
+
+    observation_shape: tuple[int, ...]
+    sizes: tuple[int, ...]
+    activation: str
+    gain: float = 1.0
+    convolutions: tuple[Convolution, ...] = ()
+
+    def inputs(self) -> keras.KerasTensor:
+        """A placeholder of observations [B, *observation_shape]."""
+        return keras.Input(self.observation_shape)
+
+    def __call__(self, inputs: keras.KerasTensor, kernel: Orthogonal | Glorot) -> keras.KerasTensor:
+        """observations [B, *observation_shape] → features [B, units]."""
+        features = inputs  # [B, S] or [B, H, W, C]
+        if self.convolutions:
+            features = keras.layers.Rescaling(1 / 255)(features)
+            for i, layer in enumerate(self.convolutions):
+                features = keras.layers.Conv2D(
+                    layer.filters, layer.kernel_size, layer.stride, activation=self.activation,
+                    kernel_initializer=kernel(self.gain), name=f"convolution_{i}",
+                )(features)  # [B, h, w, filters]  # fmt: skip
+            features = keras.layers.Flatten()(features)
+        for i, units in enumerate(self.sizes):
+            layer = keras.layers.Dense(
+                units, self.activation, kernel_initializer=kernel(self.gain), name=f"hidden_{i}"
+            )
+            features = layer(features)  # [B, units]
+        return features
+
+
+@dataclass(frozen=True)
+class NormalHeads:
+    """Mean [B, A] and standard deviation [B, A] of a Normal policy."""
+
+    action_size: int
+    mean_activation: str
+    mean_gain: float
+    std: str
+    initial_std: float
+
+    def __call__(self, features: keras.KerasTensor, kernel: Orthogonal) -> list[keras.KerasTensor]:
+        mean = keras.layers.Dense(
+            self.action_size, self.mean_activation, kernel_initializer=kernel(self.mean_gain), name="mean"
+        )
+        if self.std == "state_independent":
+            spread = StateIndependentStd(self.action_size, self.initial_std, name="std")
+        else:
+            spread = keras.layers.Dense(self.action_size, "softplus", kernel_initializer=kernel(1.0), name="std")
+        return [mean(features), spread(features)]
+
+
+@dataclass(frozen=True)
+class CategoricalHead:
+    """Logits [B, `logits`] of a policy over discrete actions."""
+
+    logits: int
+    gain: float
+
+    def __call__(self, features: keras.KerasTensor, kernel: Orthogonal) -> list[keras.KerasTensor]:
+        return [keras.layers.Dense(self.logits, kernel_initializer=kernel(self.gain), name="logits")(features)]
+
+
+def _value(features: keras.KerasTensor, kernel: Orthogonal | Glorot) -> keras.KerasTensor:
+    return keras.layers.Dense(1, kernel_initializer=kernel(1.0), name="value")(features)  # [B, 1]
+
+
+def policy_actor(torso: Torso, heads: NormalHeads | CategoricalHead, seed: int) -> keras.Model:
+    """observations → logits [B, Σ choices], or means and standard deviations, each [B, A]."""
+    kernel, inputs = Orthogonal(seed), torso.inputs()
+    return keras.Model(inputs, heads(torso(inputs, kernel), kernel), name="actor")
+
+
+def value_critic(torso: Torso, seed: int) -> keras.Model:
+    """observations → value [B, 1]."""
+    kernel, inputs = Orthogonal(seed), torso.inputs()
+    return keras.Model(inputs, _value(torso(inputs, kernel), kernel), name="critic")
+
+
+def actor_and_critic_of_one_torso(
+    torso: Torso, heads: NormalHeads | CategoricalHead, seed: int
+) -> tuple[keras.Model, keras.Model, keras.Model]:
+    """The whole network, observations → [*heads, value]; and its two halves, which share the torso's layers."""
+    kernel, inputs = Orthogonal(seed), torso.inputs()
+    features = torso(inputs, kernel)  # [B, units]
+    outputs, value = heads(features, kernel), _value(features, kernel)
+    actor, critic = keras.Model(inputs, outputs, name="actor"), keras.Model(inputs, value, name="critic")
+    return keras.Model(inputs, [*outputs, value], name="network"), actor, critic
+
+
+def deterministic_actor(
+    observation_size: int, action_size: int, sizes: tuple[int, ...], activation: str, seed: int
+) -> keras.Model:
+    """observations [B, S] → actions [B, A] in [−1, 1]."""
+    kernel, torso = Glorot(seed), Torso((observation_size,), sizes, activation)
+    inputs = torso.inputs()
+    features = torso(inputs, kernel)  # [B, units]
+    action = keras.layers.Dense(action_size, "tanh", kernel_initializer=kernel(1.0), name="mean")
+    return keras.Model(inputs, action(features), name="actor")
+
+
+def action_critic(
+    observation_size: int, action_size: int, sizes: tuple[int, ...], activation: str, seed: int
+) -> keras.Model:
+    """observations and actions side by side [B, S + A] → value [B, 1]."""
+    kernel, torso = Glorot(seed), Torso((observation_size + action_size,), sizes, activation)
+    inputs = torso.inputs()
+    return keras.Model(inputs, _value(torso(inputs, kernel), kernel), name="critic")

@@ -1,0 +1,1 @@
+"""Playing in environments: collecting trajectories, repeating them, validating and evaluating. No TensorFlow."""

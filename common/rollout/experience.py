@@ -1,0 +1,293 @@
+"""What an epoch in the environments came to: its trajectory, its shaped rewards, the episodes that ended in it."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from common import funcs
+from common.config import TrainingConfig
+from common.env_wrappers import RewardDesign, reward_design
+from common.envs.environment import Environment
+from common.envs.seeded_episodes import Way
+from common.envs.spaces import ActionMap, is_image
+from common.envs.vector_env import make_vector_env
+from common.errors import NotFiniteError
+from common.records import Episodes, Timing, Trajectory
+from common.rollout.collector import Behaviour, Collector, OnRows, ShapeNoise
+from common.rollout.repeatable import find_way, way_of
+from common.state import State, check_array, join_parts, part_of
+
+
+class Experience:
+    """The environments of a run, stepped an epoch at a time.
+
+    Args:
+        action_map: from policy actions to the environments'.
+        seed: of the environments and of the exploration noise.
+        warn: told of environments that failed.
+        restart_each_epoch: the quirk of that name; see `PPOConfig`.
+        collections_per_epoch: trajectories that make an epoch.
+        design: what is rewarded, where the config leaves that to a function.
+
+    Attributes:
+        trajectory: of the last epoch; None before the first.
+        shaped: [T, N] its rewards by the config's design; 0 where not valid.
+    """
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        environment: Environment,
+        action_map: ActionMap,
+        seed: int,
+        warn: Callable[[str], None] = print,
+        restart_each_epoch: bool = False,
+        collections_per_epoch: int = 1,
+        design: RewardDesign | None = None,
+    ) -> None:
+        self._config, self._warn, self._restart_each_epoch = config, warn, restart_each_epoch
+        self._environment, self._action_map, self._seed = environment, action_map, seed
+        steps = config.steps_per_epoch // config.num_envs  # of an epoch in each environment
+        self._steps = steps // collections_per_epoch
+        self._build(find_way(environment, config.backend, action_map, config.environment_time_limit))
+        self._restart_every = config.restart_environments_every or default_restart_interval(environment, steps)
+        self._reward_design = reward_design(
+            config.reward_design, config.reward_factor, environment.max_episode_steps, design
+        )
+        self._running_returns = np.zeros((2, config.num_envs))  # [2, N] of unfinished episodes
+        self._recent = np.zeros((2, 0))  # [2, ≤ score_window] unshaped returns and steps of the last that ended
+        self._recent_shaped = np.zeros(0)  # [≤ score_window] shaped returns of the same
+        self._total_episodes = 0  # ended since training began
+        self._start_epoch()
+        self.trajectory: Trajectory | None = None
+        self.shaped: np.ndarray | None = None
+
+    def _build(self, way: Way) -> None:
+        """Environments that can be brought back in a way, and their collector."""
+        config = self._config
+        self._way = way
+        self.envs = make_vector_env(
+            self._environment, config.num_envs, config.backend, way=way, time_limit=config.environment_time_limit
+        )
+        self.collector = Collector(
+            self.envs, self._action_map, self._steps, self._seed, config.environment_restarts, self._warn, way
+        )
+
+    def collect(
+        self,
+        behaviour: Behaviour,
+        epoch: int,
+        timing: Timing,
+        on_rows: OnRows | None = None,
+        rows_per_call: int = 1,
+        shape_noise: ShapeNoise | None = None,
+    ) -> None:
+        """The next trajectory; `scores` tells what became of all of an epoch's.
+
+        Args:
+            epoch: how many are over.
+            on_rows, rows_per_call, shape_noise: see `Collector.collect`.
+
+        Raises:
+            NotFiniteError: an environment or the policy returned NaN or infinity.
+            UserError: environments failed more often than they may.
+        """
+        if self._restart_each_epoch and (epoch > 0 or self.trajectory is not None):
+            self.collector.restart()
+            self._running_returns[:] = 0.0
+        elif self._way == "history":
+            self._restart_some(epoch)
+        trajectory = self._collect_finite(
+            epoch, lambda: self.collector.collect(behaviour, timing, on_rows, rows_per_call, shape_noise)
+        )
+        self._take_up(trajectory)
+        ended = trajectory.ended  # [T, N]
+        if self._restart_each_epoch:  # the quirk: what is cut counts as whole
+            ended = ended.copy()  # [T, N]
+            ended[-1] |= trajectory.valid[-1]
+        episodes, self._running_returns = funcs.finished_episodes(
+            self.shaped,
+            trajectory.rewards,
+            ended,
+            trajectory.episode_steps,
+            self._running_returns,
+            trajectory.ended & ~trajectory.valid,
+        )
+        self._episodes.append(episodes)
+        self._total_reward += float(self.shaped.sum())
+        self._total_reward_orig += float(trajectory.rewards[trajectory.valid].sum())
+        ended_now = np.stack([episodes.original_returns, episodes.lengths])  # [2, episodes]
+        window = self._config.score_window
+        self._recent = np.concatenate([self._recent, ended_now], axis=1)[:, -window:]
+        self._recent_shaped = np.concatenate([self._recent_shaped, episodes.returns])[-window:]
+        self._total_episodes += len(episodes.lengths)
+
+    def _start_epoch(self) -> None:
+        """Nothing is collected of it."""
+        self._episodes: list[Episodes] = []  # a trajectory each
+        self._total_reward = self._total_reward_orig = 0.0
+
+    def _restart_some(self, epoch: int) -> None:
+        """Build those environments again whose turn it is at this epoch, or whose history cannot be repeated."""
+        restarted = self.collector.restart_lost()  # [N]
+        if not self._episodes and epoch > 0:  # before the epoch's first trajectory
+            every, count = self._restart_every, len(self.envs.parts)
+            turns = (every * (i + 1) // count for i in range(count))
+            due = [i for i, turn in enumerate(turns) if (epoch - turn) % every == 0 and epoch >= turn]
+            restarted |= self.collector.restart_parts(due)
+        self._running_returns[:, restarted] = 0.0
+
+    def _restart(self, epoch: int, attempt: int = 0) -> None:
+        when = [epoch, attempt, len(self._episodes)]  # zeros at the end do not count
+        seed = np.random.SeedSequence([self._config.seed, *when]).generate_state(1)[0]
+        self.collector.restart(int(seed))
+        self._running_returns[:] = 0.0
+
+    def _collect_finite(self, epoch: int, collect: Callable[[], Trajectory]) -> Trajectory:
+        """A trajectory without NaN or infinity, in as many attempts as the config allows."""
+        attempt = 0
+        while True:
+            try:
+                return collect()
+            except NotFiniteError as error:
+                attempt += 1
+                if self._config.on_not_finite == "stop" or attempt > self._config.environment_restarts:
+                    raise
+                self._warn(f"warning: {error}; the epoch is collected again")
+                self._restart(epoch, attempt)
+
+    def _check(self, trajectory: State) -> None:
+        """Raises ValueError unless its arrays are what `collect` would make."""
+        steps, count = self._steps, self._config.num_envs
+        observation, bits = (
+            self._environment.observation_space,
+            ("terminated", "truncated", "ended", "valid", "replaced"),
+        )
+        images = is_image(observation)
+        shapes = {
+            "observations": ((steps + 1, count, *observation.shape), np.uint8 if images else np.float32),
+            "actions": ((steps, count, self._action_map.size), np.float32),
+            "rewards": ((steps, count), np.float64),
+            "episode_steps": ((steps, count), np.int64),
+        } | {name: ((steps, count), np.bool_) for name in bits}
+        for name, (shape, dtype) in shapes.items():
+            check_array(name, trajectory[name], shape, np.dtype(dtype))
+
+    def _take_up(self, trajectory: Trajectory) -> None:
+        """Make a trajectory the last one."""
+        self.trajectory = trajectory
+        shaped = self.shape(
+            trajectory.rewards, trajectory.terminated, trajectory.truncated, trajectory.episode_steps
+        )  # [T, N]
+        self.shaped = np.where(trajectory.valid, shaped, 0.0)  # [T, N]
+
+    def shape(
+        self, rewards: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, episode_steps: np.ndarray
+    ) -> np.ndarray:
+        """Rewards by the config's design; all arrays of one shape, episodes' steps counted from 1."""
+        return self._reward_design(rewards, terminated, truncated, episode_steps)
+
+    def training_metrics(self) -> dict[str, float]:
+        """What `best_metric` may name besides validation, of what was collected since the last call of `scores`.
+
+        NaN until `score_window` episodes have finished. Means are over the episodes that finished in the epoch, or
+        over the last `score_window` where fewer did; they are NaN where none did.
+        """
+        names = ("total_reward", "mean_episode_reward", "reward_times_steps")
+        if len(self._recent_shaped) < self._config.score_window:
+            return dict.fromkeys(names, float("nan"))
+        episodes = self._episodes_of_the_epoch()
+        returns, lengths = episodes.returns, episodes.lengths  # [E], [E]
+        if 0 < len(returns) < self._config.score_window:
+            returns, lengths = self._recent_shaped, self._recent[1]  # [score_window], [score_window]
+        mean, mean_steps = (float(column.mean()) if len(column) else float("nan") for column in (returns, lengths))
+        return dict(zip(names, (self._total_reward, mean, mean * mean_steps)))
+
+    def _episodes_of_the_epoch(self) -> Episodes:
+        return Episodes(*(np.concatenate(columns) for columns in zip(*self._episodes)))
+
+    def scores(self) -> dict[str, float]:
+        """The columns of `EpochResult` that say how well everything went that was collected since the last call."""
+        episodes = self._episodes_of_the_epoch()
+        mean = {
+            name: float(column.mean()) if len(column) else float("nan")
+            for name, column in zip(Episodes._fields, episodes)
+        }
+        enough = self._recent.shape[1] == self._config.score_window
+        score, score_steps = (float(row.mean()) if enough else float("nan") for row in self._recent)
+        columns = {
+            "total_reward": self._total_reward,
+            "total_reward_orig": self._total_reward_orig,
+            "avg_reward": mean["returns"],
+            "avg_reward_orig": mean["original_returns"],
+            "avg_steps": mean["lengths"],
+            "max_steps": float(episodes.lengths.max()) if len(episodes.lengths) else float("nan"),
+            "episodes": len(episodes.lengths),
+            "score": score,
+            "score_steps": score_steps,
+            "total_episodes": self._total_episodes,
+        }
+        self._start_epoch()
+        return columns
+
+    # -- state --
+
+    def state(self) -> State:
+        """Everything that changes, between two epochs: right after `scores`."""
+        return join_parts(
+            {
+                "collector": self.collector.state(),
+                "trajectory": {} if self.trajectory is None else self.trajectory._asdict(),
+                "episodes": {
+                    "running_returns": self._running_returns,
+                    "recent": self._recent,
+                    "recent_shaped": self._recent_shaped,
+                    "total": np.int64(self._total_episodes),
+                },
+            }
+        )
+
+    def load_state(self, state: State) -> None:
+        """Take over what `state` returned.
+
+        Raises:
+            UserError: the environments do not repeat what they did.
+        """
+        collector = part_of(state, "collector")
+        most = (self._config.epochs + 1) * self._config.steps_per_epoch  # a forged number would be counted up to
+        if np.max(collector.get("episodes", 0)) > most:
+            raise ValueError(f"{self._environment.id} cannot have begun more than {most:,} episodes")
+        way = way_of(collector) if "way" in collector else "history"  # of format 1, for as long as its episodes last
+        if way != self._way:
+            self.close()
+            self._build(way)
+        self.collector.load_state(collector)
+        trajectory = part_of(state, "trajectory")
+        if trajectory:
+            if "ended" not in trajectory:  # written before lives were told from episodes
+                trajectory["ended"] = trajectory["terminated"] | trajectory["truncated"]  # [T, N]
+            if "replaced" not in trajectory:  # written before replaced actions were noted
+                trajectory["replaced"] = np.zeros_like(trajectory["valid"])  # [T, N]
+            self._check(trajectory)
+            self._take_up(Trajectory(**trajectory))
+        self._running_returns = state["episodes/running_returns"].copy()
+        recent = np.array(state.get("episodes/recent", np.zeros((2, 0))))  # [2, ≤ score_window]
+        # Before their steps were kept, too, it was returns alone; the window fills again.
+        self._recent = recent if recent.shape[:-1] == (2,) else np.zeros((2, 0))
+        self._recent_shaped = np.ravel(state.get("episodes/recent_shaped", np.zeros(0)))  # [≤ score_window]
+        self._total_episodes = int(state.get("episodes/total", 0))
+        self._start_epoch()
+
+    def close(self) -> None:
+        """End the environments."""
+        self.envs.close()
+
+
+def default_restart_interval(environment: Environment, steps: int) -> int:
+    """Epochs that hold ten episodes of full length in each environment, and ten epochs at least.
+
+    Only for environments that are brought back by all actions since they were built: the interval bounds how many
+    these are; ten episodes keep the share that is cut small.
+    """
+    limit = environment.max_episode_steps or 1000
+    return max(10, -(-10 * limit // steps))

@@ -1,0 +1,172 @@
+"""How well an agent does while it is trained, to judge which of its parameters are the best.
+
+Unlike `common.rollout.evaluation` it uses the backend that trains, so that it costs little, and its score
+decides something; a final score must come from other episodes than these.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from common.config import TrainingConfig
+from common.envs.environment import Environment
+from common.envs.envpool_group import EnvPoolGroup
+from common.envs.spaces import ActionMap
+from common.envs.vector_env import VectorEnv, group_seeds, make_vector_env
+from common.records import Timing
+from common.rollout.collector import Behaviour
+from common.rollout.evaluation import Evaluation
+from common.rollout.playing import STEP_BOUND, Episode, play
+
+GROUP = 25  # episodes side by side at most, so that few wait for their group's longest
+
+
+class Agent(Protocol):
+    """What is judged."""
+
+    action_map: ActionMap
+
+    def behaviour(self) -> Behaviour: ...
+
+    def keep_best(self, metric: float) -> bool: ...
+
+
+class Judge:
+    """Says how well an epoch went, and lets the agent keep its parameters if they are the best so far.
+
+    Args:
+        seed: of the validations, which play the same episodes each time.
+        warn: told of episodes that were cut.
+    """
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        environment: Environment,
+        agent: Agent,
+        seed: int,
+        warn: Callable[[str], None] = print,
+    ) -> None:
+        self._warn = warn
+        self._config, self._environment, self._agent, self._seed = config, environment, agent, seed
+
+    def __call__(
+        self, metrics: dict[str, float], scores: dict[str, float], epoch: int, last: int, timing: Timing
+    ) -> dict[str, float]:
+        """The columns of `EpochResult` that come of it, those of `scores` and `timing` included.
+
+        Args:
+            metrics: see `Experience.training_metrics`.
+            scores: see `Experience.scores`.
+            epoch, last: the one that is over, and the one that will end the training.
+            timing: a validation's seconds are added to it.
+        """
+        metric = metrics.get(self._config.best_metric, float("nan"))
+        if self._due(epoch, last):
+            metric = self._validate(timing)
+        columns = {"epoch": epoch, "metric": metric, "is_best": self._agent.keep_best(metric)}
+        return columns | scores | timing.columns(self._config.steps_per_epoch)
+
+    def _due(self, epoch: int, last: int) -> bool:
+        """Whether parameters are validated: in the second half of the training, and at its end."""
+        if self._config.best_metric != "validation":
+            return False
+        return epoch == last or (2 * epoch > last and epoch % self._config.validate_every == 0)
+
+    def _validate(self, timing: Timing) -> float:
+        """`validate` in environments of its own."""
+        began = time.perf_counter()
+        config, agent = self._config, self._agent
+        try:
+            validation = validate(
+                agent.behaviour(), agent.action_map, self._environment, config.backend, config.validation_episodes,
+                self._seed, config.environment_restarts,
+            )  # fmt: skip
+        finally:
+            timing.validation += time.perf_counter() - began
+        for remark in validation.remarks(f"{config.validation_episodes} validation episodes"):
+            self._warn(f"warning: {remark}")
+        return float(validation.returns.mean())
+
+
+def validate(
+    behaviour: Behaviour,
+    action_map: ActionMap,
+    environment: Environment,
+    backend: str,
+    episodes: int,
+    seed: int,
+    restarts: int = 0,
+) -> Evaluation:
+    """Unshaped rewards of whole deterministic episodes.
+
+    Every call with the same seed plays on the same terrains, so that two agents' scores differ by what
+    the agents do. An episode that is over is not stepped further, but in Atari games, whose vector environment
+    steps all of a group.
+
+    Args:
+        backend: as `resolve_backend` returns it.
+        restarts: how often an episode in which a Gymnasium environment fails is played again.
+
+    Raises:
+        UserError: an environment cannot be started.
+    """
+    groups = -(-episodes // GROUP)
+    if backend in ("gymnasium", "processes"):  # not a process an episode
+        return _validate_in_this_process(behaviour, action_map, environment, episodes, groups, seed, restarts)
+    envs = make_vector_env(environment, episodes, backend, groups)
+    try:
+        return _validate_in_groups(behaviour, action_map, environment, envs, seed)
+    finally:
+        envs.close()
+
+
+def _validate_in_this_process(
+    behaviour: Behaviour,
+    action_map: ActionMap,
+    environment: Environment,
+    episodes: int,
+    groups: int,
+    seed: int,
+    restarts: int,
+) -> Evaluation:
+    played: list[Episode] = []
+    sizes = [len(part) for part in np.array_split(np.arange(episodes), groups)]
+    for first, size in zip(group_seeds(seed, groups), sizes):
+        rows = size if getattr(behaviour, "is_plain", False) else None
+        played += play(behaviour, action_map, environment, range(first, first + size), True, restarts, rows)
+    return Evaluation.of(played)
+
+
+def _validate_in_groups(
+    behaviour: Behaviour, action_map: ActionMap, environment: Environment, envs: VectorEnv, seed: int
+) -> Evaluation:
+    """Each group's episodes side by side, until its last one is over."""
+    bound = STEP_BOUND if environment.max_episode_steps is None else math.inf
+    observations = envs.reset(seed)  # [n, *shape] a group
+    returns, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)  # [N], [N]
+    running = np.ones(envs.num_envs, bool)  # [N]
+    active, steps = list(zip(envs.groups, envs.columns, observations)), 0
+    while active and steps < bound:
+        stepped = []  # [n] bool a group
+        for group, columns, seen in active:
+            wanted = running[columns] if isinstance(group, EnvPoolGroup) else np.ones(group.num_envs, bool)  # [n]
+            actions = action_map(behaviour.act(seen))  # [n, *action]
+            if wanted.all():
+                group.send(actions)
+            else:
+                group.send(actions[wanted], np.flatnonzero(wanted))
+            stepped.append(wanted)
+        for (group, columns, seen), wanted in zip(active, stepped):
+            step = group.recv()  # of those that were stepped
+            seen[wanted] = step.observations
+            stepped_columns = np.arange(columns.start, columns.stop)[wanted]
+            returns[stepped_columns] += np.where(running[stepped_columns], step.rewards, 0.0)
+            lengths[stepped_columns] += running[stepped_columns]
+            running[stepped_columns] &= ~step.ended
+        active = [part for part in active if running[part[1]].any()]
+        steps += 1
+    return Evaluation(returns, lengths, cut=int(running.sum()))

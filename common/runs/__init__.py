@@ -1,0 +1,1 @@
+"""A run from its first epoch to its film: its folder, its checkpoints, its log and its command line."""

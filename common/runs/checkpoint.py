@@ -1,0 +1,231 @@
+"""Atomic, checked generations of a run's state: named plain arrays, nothing in them that could run.
+
+A generation is a folder `checkpoints/00000050` with `state.npz` and a `manifest.json` that holds the
+format version, the generation and a checksum of all of it. It is written under another name, flushed to disk and
+renamed, so that it is there whole or not at all.
+"""
+
+import contextlib
+import errno
+import functools
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from common import arrays_file, files
+from common.errors import UserError
+from common.state import State, check_array, pack_json, unpack_json
+
+FORMAT = 2  # of format 1 the checksum was of the state alone
+STATE, MANIFEST = "state.npz", "manifest.json"
+UNFINISHED = ".unfinished-"
+SETTINGS = "run/config"  # name of the array that holds config.json
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)  # part of a generation is missing, or something else
+
+
+class _DamagedError(Exception):
+    """A generation cannot be used; an older one may be."""
+
+
+def save(folder: Path, generation: int, state: Mapping[str, np.ndarray], keep: int) -> None:
+    """Write a generation; remove older ones while `keep` whole ones stay, and newer ones that are damaged.
+
+    Raises:
+        UserError: the disk is full or read-only; earlier generations stay whole.
+    """
+    content = arrays_file.packed(state)
+    final, unfinished = folder / f"{generation:08d}", folder / f"{UNFINISHED}{generation:08d}"
+    try:
+        files.make_folder(folder)
+        files.check_plain(folder)
+        remove_unfinished(folder)
+        unfinished.mkdir()
+        files.write_new(unfinished / STATE, content)
+        files.write_new(unfinished / MANIFEST, json.dumps(manifest(generation, content)).encode())
+        files.flush_folder(unfinished)
+        if final.exists():  # a damaged one of the same epoch, or this very state
+            files.patiently(os.rename, final, folder / f"{UNFINISHED}{generation:08d}-before")
+        files.patiently(os.rename, unfinished, final)
+        files.flush_folder(folder)
+    except OSError as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise UserError(
+            f"checkpoint {generation} could not be written to {folder} ({error.strerror}): "
+            "the one before it is untouched; make room and resume the run"
+        ) from None
+    remove_unfinished(folder)
+    _prune(folder, generation, keep)
+
+
+def _prune(folder: Path, written: int, keep: int) -> None:
+    """Remove what is older than the newest `keep` whole generations; `written` was just made.
+
+    Damaged ones that are newer go too: they are of a time that the run went back from.
+    """
+    kept = 0
+    for number in generations(folder):
+        path = folder / f"{number:08d}"
+        if number > written:
+            superfluous = _is_whole(path, number) is False
+        else:
+            superfluous = kept >= keep
+            kept += number == written or (not superfluous and bool(_is_whole(path, number)))
+        if superfluous:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_whole(folder: Path, generation: int) -> bool | None:
+    """Whether a generation's checksum is right; None where that cannot be found out at present.
+
+    Files are read again only where they were written since the last time.
+    """
+    try:
+        found = [os.stat(folder / name) for name in (STATE, MANIFEST)]
+        return _checked(folder, generation, *((file.st_ino, file.st_mtime_ns, file.st_size) for file in found))
+    except (_DamagedError, FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, UserError, MemoryError):
+        return None
+
+
+@functools.lru_cache(maxsize=32)
+def _checked(folder: Path, generation: int, *_: tuple[int, int, int]) -> bool:
+    _read(folder, generation)
+    return True
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what saves that were cut off have left behind."""
+    with contextlib.suppress(FileNotFoundError):
+        for path in folder.iterdir():
+            if path.name.startswith(UNFINISHED):
+                if not path.is_symlink():  # which `rmtree` would open before it refuses it
+                    shutil.rmtree(path, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    path.unlink()  # where it was no folder
+
+
+def manifest(generation: int, content: bytes, version: int = FORMAT) -> dict[str, object]:
+    """What is written beside a generation's content."""
+    said = {"format": version, "generation": generation, "bytes": len(content)}
+    digest = hashlib.sha256(json.dumps(said).encode() if version > 1 else b"")
+    digest.update(content)
+    return said | {"sha256": digest.hexdigest()}
+
+
+def generations(folder: Path) -> list[int]:
+    """Numbers of the generations that are there, whole or damaged, newest first."""
+    if not folder.is_dir():
+        return []
+    return sorted((int(entry.name) for entry in folder.iterdir() if _is_number(entry.name)), reverse=True)
+
+
+def _is_number(name: str) -> bool:
+    return name.isdecimal() and name.isascii() and name == f"{int(name[:18]):08d}"
+
+
+def load_newest(folder: Path, warn: Callable[[str], None]) -> tuple[int, State]:
+    """The newest generation that is whole.
+
+    Args:
+        warn: told of every generation that had to be passed over.
+
+    Raises:
+        UserError: there is none, one was written by a newer version, or the disk or the memory fails at present.
+    """
+    numbers = generations(folder)
+    if not numbers:
+        raise UserError(f"{folder} holds no checkpoint: expected a run that got as far as its first one")
+    for number in numbers:
+        try:
+            return number, _load(folder / f"{number:08d}", number)
+        except _DamagedError as damage:
+            warn(f"checkpoint {number} is damaged ({damage}), going back to the one before")
+    raise UserError(f"no checkpoint in {folder} is whole: use a copy of the run, or start a new one")
+
+
+def _load(folder: Path, generation: int) -> State:
+    """Raises _DamagedError, or UserError for what is no fault of the file."""
+    try:
+        return arrays_file.unpacked(_read(folder, generation))
+    except ValueError as error:
+        raise _DamagedError(f"{error} while opening it") from None
+    except MemoryError:
+        raise UserError(
+            f"there is not enough memory to load {folder}: end other programs and try again; nothing was changed"
+        ) from None
+    except OSError as error:
+        raise UserError(
+            f"{folder} cannot be read at present ({error.strerror}): try again, and if that does not help, move that "
+            "folder away to go back to the checkpoint before it; nothing was changed"
+        ) from None
+
+
+def _read(folder: Path, generation: int) -> bytes:
+    """The content of a generation, whose checksum is right.
+
+    Raises:
+        _DamagedError: it is not whole.
+        UserError: a newer version wrote it.
+        OSError: the disk fails.
+        MemoryError: it is larger than half of this machine's memory.
+    """
+    try:
+        if folder.is_symlink():
+            raise _DamagedError("it is a link")
+        written = files.read_json(folder / MANIFEST)
+        size = os.stat(folder / STATE, follow_symlinks=False).st_size
+        if not isinstance(written, dict) or written.get("bytes") != size:
+            raise _DamagedError("its state is not as large as it was written")
+        if size > arrays_file.largest_file():
+            raise MemoryError
+        content = files.read_bytes(folder / STATE, size)
+    except OSError as error:
+        if error.errno in _GONE:
+            raise _DamagedError(f"{type(error).__name__} while reading it") from None
+        raise
+    except (ValueError, files.ForeignFileError) as error:
+        raise _DamagedError(f"{type(error).__name__} while reading it") from None
+    version = written.get("format")
+    if not isinstance(version, int) or written != manifest(generation, content, version):
+        raise _DamagedError("its checksum or number is wrong")
+    if version > FORMAT:
+        raise UserError(f"{folder} has format {version}, this code reads up to {FORMAT}: update the code")
+    return content
+
+
+def check_fits(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray]) -> None:
+    """That a state can be loaded where `own` was the state before: arrays of equal names have equal types and shapes.
+
+    What grows during a run may have any shape: arrays that are empty in `own`, and packed JSON. The best parameters
+    are compared with the present ones.
+
+    Raises:
+        ValueError: an array has another type or shape.
+    """
+    for name, array in state.items():
+        pattern = own.get(name, own.get(name.replace("/best/", "/", 1)))
+        if pattern is not None:
+            check_array(name, array, np.shape(pattern), np.asarray(pattern).dtype)
+
+
+def settings_of(state: Mapping[str, np.ndarray]) -> object:
+    """The copy of config.json that a state holds, see `with_settings`.
+
+    Returns:
+        None for a state of an older version, and where the copy cannot be read.
+    """
+    try:
+        return unpack_json(state[SETTINGS])
+    except (KeyError, ValueError, RecursionError):
+        return None
+
+
+def with_settings(state: Mapping[str, np.ndarray], content: object) -> State:
+    """A state with a copy of config.json's content, so that a run does not depend on that file."""
+    return {**state, SETTINGS: pack_json(content)}

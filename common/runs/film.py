@@ -1,0 +1,296 @@
+"""An episode on film. Its frames go into the file one by one, so a long film takes no more memory than a short one."""
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import imageio.v2 as imageio
+import numpy as np
+from PIL import GifImagePlugin, Image, ImageChops
+
+from common.envs import worker_processes
+from common.envs.environment import Environment
+from common.envs.spaces import ActionMap
+from common.errors import UserError
+from common.files import remove_unfinished, replacing
+from common.rollout.evaluation import EVALUATION_SEED
+from common.rollout.playing import ROWS, empty_observations, one_blas_thread, takes_workers
+from common.rollout.policies import NormalBehaviour
+from common.runs import run_folder
+from common.user_code import closed, explain
+
+STEP_BOUND = 2_000  # steps of a film where the environment has no limit
+GIF_FRAMES_PER_SECOND = 30
+MP4_FRAMES_PER_SECOND = 20  # at most: a frame of the walker takes as long as 30 of its steps
+# One thread writes the same bytes on any machine, and leaves a core to what draws the frames.
+FFMPEG = ["-preset", "veryfast", "-threads", "1"]
+OPENING_SECONDS, OPENING_FPS = 8.0, 12.5  # of the film in TensorBoard, less than a megabyte
+SMALL_WIDTH = 320  # pixels
+
+
+class Take:
+    """One deterministic episode as frames [H, W, 3] uint8; iterating over it again plays it again.
+
+    It is the first episode of an evaluation with the same seed.
+
+    Args:
+        seed: of the episode, 0 or more.
+        most_frames: draw at most so many a second, by leaving out equally many between two; None draws every step.
+
+    Attributes:
+        frame_rate: frames a second at which the film shows the environment's own pace.
+        score, steps: of the episode, once it is over.
+        was_cut: whether it was cut after STEP_BOUND steps, since the environment has no limit.
+
+    Raises:
+        UserError: the environment draws no pictures; while iterating: the environment failed.
+    """
+
+    def __init__(
+        self,
+        behaviour: NormalBehaviour,
+        action_map: ActionMap,
+        environment: Environment,
+        seed: int = EVALUATION_SEED,
+        most_frames: float | None = None,
+    ) -> None:
+        if "rgb_array" not in environment.render_modes:
+            raise UserError(
+                f"{environment.id} draws no pictures (render mode rgb_array): it can be trained, not filmed"
+            )
+        self._behaviour, self._action_map, self._environment = behaviour, action_map, environment
+        self._seed = seed
+        self._every = 1 if most_frames is None else math.ceil(environment.render_fps / most_frames)
+        self.frame_rate = environment.render_fps / self._every
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        self.score, self.steps, self.was_cut = 0.0, 0, False
+        try:
+            with closed(self._environment.make(render_mode="rgb_array")) as env:
+                yield from self._frames(env)
+        except UserError:
+            raise
+        except Exception as error:  # somebody else's code: whatever it raises is a fault of the environment
+            raise UserError(f"{self._environment.id} failed while it was filmed ({explain(error)})") from error
+
+    def _frames(self, env: object) -> Iterator[np.ndarray]:
+        rows = ROWS if getattr(self._behaviour, "is_plain", False) else 1  # as the evaluation plays it
+        observations = empty_observations(self._environment, rows)  # [R, *shape]
+        observations[0], _ = env.reset(seed=self._seed)
+        yield self._drawn(env)
+        over = False
+        while not (over or self.was_cut):
+            with one_blas_thread():
+                action = self._action_map(self._behaviour.act(observations)[:1])[0]
+            observations[0], reward, terminated, truncated, _ = env.step(action)
+            self.score += float(np.asarray(reward).item())
+            self.steps += 1
+            over = terminated or truncated
+            self.was_cut = not over and self._environment.max_episode_steps is None and self.steps == STEP_BOUND
+            if self.steps % self._every == 0 or over or self.was_cut:
+                yield self._drawn(env)
+
+    def _drawn(self, env: object) -> np.ndarray:
+        frame = np.asarray(env.render())  # [H, W, 3]
+        if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] not in (3, 4):
+            raise UserError(f"{self._environment.id} draws no pictures of [height, width, 3] bytes")
+        return frame
+
+
+class Opening:
+    """A film's first seconds, small, kept while its frames pass on their way into a file.
+
+    Args:
+        frame_rate: of the film.
+        seconds: how many are kept.
+        fps: at about how many frames a second.
+
+    Attributes:
+        frames: each [h, SMALL_WIDTH, 3] uint8.
+        rate: at how many frames a second exactly.
+    """
+
+    def __init__(self, frame_rate: float, seconds: float = OPENING_SECONDS, fps: float = OPENING_FPS) -> None:
+        self._every = max(1, round(frame_rate / fps))
+        self._last = int(seconds * frame_rate)
+        self.rate = frame_rate / self._every
+        self.frames: list[np.ndarray] = []
+
+    def passing(self, film: Iterable[np.ndarray]) -> "_Passing":
+        """The same film, whose opening is kept whenever somebody iterates over it."""
+        return _Passing(self, film)
+
+    def keep(self, number: int, frame: np.ndarray) -> None:
+        """A frame of the film, [H, W, 3] uint8, counted from 0."""
+        if number < self._last and number % self._every == 0:
+            height = round(frame.shape[0] * SMALL_WIDTH / frame.shape[1] / 2) * 2
+            small = Image.fromarray(frame).resize((SMALL_WIDTH, height), Image.Resampling.BILINEAR)
+            self.frames.append(np.asarray(small))  # [h, SMALL_WIDTH, 3]
+
+
+class _Passing:
+    def __init__(self, opening: Opening, film: Iterable[np.ndarray]) -> None:
+        self._opening, self._film = opening, film
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        self._opening.frames.clear()
+        for number, frame in enumerate(self._film):
+            self._opening.keep(number, frame)
+            yield frame
+
+
+def save_video(film: Iterable[np.ndarray], fps: float, path: Path, ffmpeg: list[str] | None = None) -> Path:
+    """MP4 by imageio's own ffmpeg, or a GIF of 30 frames a second where `path` ends so; whole or not at all.
+
+    Where ffmpeg is missing or fails, an MP4 becomes a GIF beside it, played as fast.
+
+    Args:
+        film: frames [H, W, 3] uint8; iterated over again if ffmpeg fails.
+        fps: frames a second.
+        ffmpeg: arguments besides FFMPEG.
+
+    Returns:
+        The file written.
+    """
+    if path.suffix == ".gif":
+        with replacing(path) as unfinished:
+            _write_gif(film, 1000 / GIF_FRAMES_PER_SECOND, unfinished)
+        return path
+    try:
+        with replacing(path) as unfinished:
+            _write_mp4(film, fps, unfinished, ffmpeg)
+        return path
+    except (ImportError, OSError, ValueError, RuntimeError) as error:
+        if isinstance(error.__context__, KeyboardInterrupt):  # which ended ffmpeg, too
+            raise error.__context__ from None
+    with replacing(path.with_suffix(".gif")) as unfinished:
+        _write_gif(film, 1000 / fps, unfinished)
+    path.unlink(missing_ok=True)  # an earlier film
+    return path.with_suffix(".gif")
+
+
+def _write_mp4(film: Iterable[np.ndarray], fps: float, path: Path, ffmpeg: list[str] | None) -> None:
+    # As its own context manager it would leave ffmpeg running, and writing, if a frame could not be had.
+    options = FFMPEG + (ffmpeg or [])
+    with contextlib.closing(imageio.get_writer(path, fps=fps, macro_block_size=2, output_params=options)) as writer:
+        for frame in film:
+            writer.append_data(frame)
+    _check_whole(path)
+
+
+def _check_whole(film: Path) -> None:
+    """Raises OSError for an MP4 that breaks off: ffmpeg ends without a word where its disk is full.
+
+    An MP4 is a row of boxes, each with its size and its kind; the one with the table of frames is written last.
+    """
+    kinds, place, size = set(), 0, film.stat().st_size
+    with open(film, "rb") as file:
+        while place < size:
+            file.seek(place)
+            header = file.read(16)
+            length, kind = int.from_bytes(header[:4]), header[4:8]
+            if length == 1:  # of a box above 4 GB
+                length = int.from_bytes(header[8:])
+            kinds.add(kind)
+            place += max(8, length)
+    if place != size or b"moov" not in kinds:
+        raise OSError(f"{film} breaks off")
+
+
+def _write_gif(film: Iterable[np.ndarray], duration: float, path: Path) -> None:
+    """Of each frame what changed, with colours of its own: `imageio` and `Image.save` keep all frames to the end.
+
+    duration: milliseconds of a frame.
+    """
+    with open(path, "wb") as file:
+        before = None
+        for frame in film:
+            image = Image.fromarray(frame)
+            box = (0, 0, *image.size)
+            if before is not None:
+                box = ImageChops.difference(image, before).getbbox() or (0, 0, 1, 1)
+            part = image.crop(box).quantize(256)
+            if before is None:
+                header, _ = GifImagePlugin.getheader(part, info={"loop": 0})
+                file.writelines(header)
+            file.writelines(GifImagePlugin.getdata(part, box[:2], duration=duration, include_color_table=True))
+            before = image
+        file.write(b";")
+
+
+def film_into(
+    folder: Path,
+    behaviour: NormalBehaviour,
+    action_map: ActionMap,
+    environment: Environment,
+    gif: bool = False,
+    seed: int = EVALUATION_SEED,
+    restarts: int = 0,
+) -> tuple[str, Opening | None]:
+    """Film an episode into a run folder.
+
+    Args:
+        restarts: how often an environment that fails is filmed again.
+
+    Returns:
+        A line that says what came of it, and the film's opening; None where there is no film.
+    """
+    path = (folder / run_folder.VIDEO).with_suffix(".gif" if gif else ".mp4")
+    try:
+        take = Take(behaviour, action_map, environment, seed, None if gif else MP4_FRAMES_PER_SECOND)
+        opening = Opening(take.frame_rate)
+        path = _save_in_spite_of_failures(opening.passing(take), take.frame_rate, path, restarts)
+    except UserError as error:
+        return f"not filmed: {error}", None
+    cut = f", cut after {take.steps:,} steps" if take.was_cut else ""
+    return f"filmed an episode of {take.score:.1f}{cut}: {path}", opening
+
+
+@contextlib.contextmanager
+def filming(
+    folder: Path,
+    behaviour: NormalBehaviour,
+    action_map: ActionMap,
+    environment: Environment,
+    gif: bool = False,
+    seed: int = EVALUATION_SEED,
+    restarts: int = 0,
+    beside: int = 0,
+) -> Iterator[Callable[[], tuple[str, Opening | None]]]:
+    """`film_into`, in a process of its own where so many episodes are evaluated at the same time that it pays.
+
+    Args:
+        beside: how many episodes.
+
+    Yields:
+        What waits for the film and returns what `film_into` does.
+    """
+    here = functools.partial(film_into, folder, behaviour, action_map, environment, gif, seed, restarts)
+    if not takes_workers(behaviour, beside):
+        yield here
+        return
+    try:
+        with worker_processes.meanwhile(here) as there:
+
+            def filmed() -> tuple[str, Opening | None]:
+                try:
+                    return there()
+                except worker_processes.CannotStartError:
+                    return here()
+                except UserError as error:  # drawing crashed the process, as it would crash this one
+                    remove_unfinished(folder, Path(run_folder.VIDEO).stem)
+                    return f"not filmed: {error}", None
+
+            yield filmed
+    except BaseException:  # the process was ended, and left what it had written so far
+        remove_unfinished(folder, Path(run_folder.VIDEO).stem)
+        raise
+
+
+def _save_in_spite_of_failures(film: Iterable[np.ndarray], fps: float, path: Path, restarts: int) -> Path:
+    for _ in range(restarts):
+        with contextlib.suppress(UserError):  # the environment failed, perhaps just this once
+            return save_video(film, fps, path)
+    return save_video(film, fps, path)

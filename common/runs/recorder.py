@@ -1,0 +1,224 @@
+"""What a run tells while it goes on: a row an epoch on the console and in results.csv, TensorBoard, the figure."""
+
+import errno
+import math
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from common.config import TrainingConfig
+from common.results import EpochResult, to_columns
+from common.rollout.evaluation import evaluation_line
+from common.runs import run_folder
+from common.runs.options import RunOptions
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_FIGURE_SHARE = 50  # the figure may take one part in so many of the run's time
+_ROW = "{:>5} {:>10} {:>9} {:>8} {:>8} {:>8} {:>8} {:>7} {:>6} {:>8}  {}"
+
+
+class _Output:
+    """A stream that may be closed on its other end while a run is written to it.
+
+    A terminal that was closed is written to no more.
+
+    Args:
+        no_reader: called where the reader of a pipe ended, as `head` does.
+    """
+
+    def __init__(self, stream: TextIO, no_reader: Callable[[], None]) -> None:
+        self._stream, self._no_reader, self._closed = stream, no_reader, False
+
+    def write(self, text: str) -> int:
+        self._if_open(lambda: self._stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._if_open(self._stream.flush)
+
+    def _if_open(self, operation: Callable[[], object]) -> None:
+        if self._closed:
+            return
+        try:
+            operation()
+        except BrokenPipeError:
+            self._closed = True
+            self._no_reader()
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            self._closed = True
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+
+class Terminal:
+    """Where a run is watched unless it is told otherwise: a bar with the time left, and a row an epoch."""
+
+    stop = 0  # number of the signal by which whoever watches asks the run to stop; 0 lets it go on
+
+    def __init__(self) -> None:
+        self._console = Console(file=_Output(sys.stdout, self._no_reader), highlight=False)
+        if not self._console.is_terminal:
+            self._console.width = 120
+        self._header_due = True
+
+    def _no_reader(self) -> None:
+        self.stop = getattr(signal, "SIGPIPE", signal.SIGTERM)
+
+    def begin(self, epochs: int, done: int) -> None:
+        """`epochs` in all, `done` of them by an earlier part of the run."""
+        self._progress = Progress(
+            TextColumn("epoch"),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=None),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._progress.add_task("train", total=epochs, completed=done)
+        self._progress.start()
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self._progress.stop()
+
+    def say(self, line: str) -> None:
+        """A line above the bar."""
+        self._console.print(line, markup=False, soft_wrap=True)
+
+    def row(self, result: EpochResult) -> None:
+        """An epoch that is over."""
+        if self._header_due:
+            headings = (
+                "epoch",
+                "steps",
+                "reward/ep",
+                "unshaped",
+                "score",
+                "steps/ep",
+                "episodes",
+                *result.SHOWN,
+                "steps/s",
+                "",
+            )
+            self.say(_ROW.format(*headings))
+            self._header_due = False
+        self.say(_ROW.format(*_cells(result)))
+        self._progress.update(self._task, advance=1)
+
+    def figure(self, figure: "Figure") -> None:
+        """The five panels as they were just saved: a terminal shows none."""
+
+
+class Recorder:
+    """Called with every epoch's row; a context manager, so that files are closed whatever happens.
+
+    Args:
+        folder: of the run; its name goes into the figure's legend.
+        rows: the epochs a resumed run already has.
+        kind: of the rows.
+        epochs: how many there will be in all, for the time left.
+        options: what to write.
+        screen: where it is watched; None takes the terminal.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        rows: list[EpochResult],
+        kind: type[EpochResult],
+        epochs: int,
+        options: RunOptions,
+        screen: Terminal | None = None,
+    ) -> None:
+        self._folder, self._options, self._epochs = folder, options, epochs
+        self._rows, self._kind = list(rows), kind
+        self._results = run_folder.ResultsFile(folder, rows, kind)
+        self._screen = screen or Terminal()
+        self._board = None
+        if options.tensorboard:
+            from common.runs.board import Board  # and with it TensorFlow
+
+            self._board = Board(folder / run_folder.TENSORBOARD, self.say)
+        self._figure_due = 0.0
+
+    def __enter__(self) -> "Recorder":
+        self._screen.begin(self._epochs, len(self._rows))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._screen.end()
+        self._results.close()
+        if self._board is not None:
+            self._board.close()
+
+    def settings(self, config: TrainingConfig) -> None:
+        """To TensorBoard's table; config.json is the session's."""
+        if self._board is not None:
+            self._board.settings(self._folder.name, config)
+
+    def say(self, line: str) -> None:
+        """To whoever watches."""
+        self._screen.say(line)
+
+    def __call__(self, result: EpochResult) -> None:
+        self._rows.append(result)
+        self._results.write(result)
+        if self._board is not None:
+            self._board.row(result)
+        self._screen.row(result)
+        if self._options.figure and time.monotonic() >= self._figure_due and len(self._rows) > 1:
+            self.draw()
+
+    def draw(self, last: bool = False) -> None:
+        """Redraw the five-panel figure; the next is due when it takes little of the run's time.
+
+        last: TensorBoard gets it, too, which would grow with every figure.
+        """
+        from common.figures.five_panels import five_panels  # and with it matplotlib
+        from common.figures.style import save_figure
+
+        began = time.monotonic()
+        figure = five_panels({self._folder.name: to_columns(self._rows, self._kind)})
+        save_figure(figure, self._folder / run_folder.FIGURE)
+        self._screen.figure(figure)
+        if last and self._board is not None:
+            self._board.figure(self._folder / run_folder.FIGURE, self._rows[-1].epoch)
+        ended = time.monotonic()
+        self._figure_due = ended + max(10.0, _FIGURE_SHARE * (ended - began))
+
+    def write_evaluation(self, epoch: int, summaries: dict[str, dict[str, object]]) -> None:
+        """Scores of an evaluation while training goes on: to TensorBoard and the console."""
+        if self._board is not None:
+            self._board.scores("evaluation", summaries, epoch)
+        self.say("       evaluation: " + evaluation_line(summaries))
+
+
+def _cells(row: EpochResult) -> tuple[str, ...]:
+    def number(value: float, pattern: str) -> str:
+        return "-" if math.isnan(value) else format(value, pattern)
+
+    return (
+        str(row.epoch),
+        f"{row.steps:,}",
+        number(row.avg_reward, ".1f"),
+        number(row.avg_reward_orig, ".1f"),
+        number(row.score, ".1f"),
+        number(row.avg_steps, ".0f"),
+        str(row.episodes),
+        *(number(getattr(row, name), pattern) for name, pattern in row.SHOWN.values()),
+        f"{row.steps_per_second:,.0f}",
+        "no episode finished" if row.episodes == 0 else "best" if row.is_best else "",
+    )

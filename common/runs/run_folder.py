@@ -1,0 +1,310 @@
+"""The folder a run leaves behind: its name, its config.json, its results.csv."""
+
+import contextlib
+import dataclasses
+import importlib.metadata
+import io
+import json
+import platform
+import shlex
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from common import files
+from common.config import MAY_CHANGE, TrainingConfig
+from common.errors import UserError
+from common.files import replace_file, write_json
+from common.results import EpochResult, columns_of
+from common.runs import checkpoint, foreign_modules
+
+CONFIG, RESULTS, FIGURE = "config.json", "results.csv", "figure.png"
+WEIGHTS, BEST_AGENT = "weights.npz", "best_agent.npz"
+EVALUATION, VIDEO, TENSORBOARD = "evaluation.json", "video.mp4", "tensorboard"
+CHECKPOINTS = "checkpoints"
+LARGEST_TABLE = 256 * 2**20  # bytes of results.csv
+LONGEST_NAME = 200  # characters of a preset's
+
+Kinds = Mapping[str, type[TrainingConfig]]  # "method" in config.json → its settings
+_PACKAGES = ("tensorflow", "keras", "tensorflow-probability", "gymnasium", "box2d", "envpool", "numpy")
+
+
+def create(runs_folder: str, name: str | None, default_name: str) -> Path:
+    """A new, empty run folder.
+
+    Args:
+        name: of the folder; None takes `default_name`, or the first free of `default_name`-2, -3, …
+
+    Raises:
+        UserError: the name is taken, or the folder cannot be made.
+    """
+    base = Path(runs_folder)
+    check_name(str(base / (name or default_name)))
+    if name is not None and (base / name).exists():
+        raise UserError(f"{base / name} already holds a run: choose another --name or remove that folder")
+    try:
+        files.make_folder(base)
+        for attempt in range(1, 10_000):
+            folder = base / (name or (default_name if attempt == 1 else f"{default_name}-{attempt}"))
+            try:
+                folder.mkdir()
+                files.flush_folder(base)
+                return folder
+            except FileExistsError:
+                if name is not None:
+                    raise
+    except OSError as error:
+        raise UserError(
+            f"cannot make a run folder in {base} ({error.strerror}): choose another --runs-folder"
+        ) from None
+    raise UserError(f"{base} holds too many runs named {default_name}: choose a --name")
+
+
+def write_config(
+    folder: Path, config: TrainingConfig, preset: str, resumed_after: int | None = None
+) -> dict[str, object]:
+    """Enough to repeat the run: every setting, the seed among them, and the versions it ran on.
+
+    A run that is resumed keeps its first start and versions and adds its own, and what was changed.
+
+    Args:
+        resumed_after: the epoch after which it is resumed.
+
+    Returns:
+        What was written, for checkpoints to hold as well.
+    """
+    settings = json.loads(json.dumps(dataclasses.asdict(config)))
+    now = {"versions": _versions(), "started": datetime.now(UTC).isoformat(timespec="seconds")}
+    content = {"preset": preset, "method": config.METHOD, "config": settings} | now
+    if resumed_after is not None:
+        before, _ = _content(folder, {config.METHOD: type(config)})
+        changed = {
+            name: [before["config"][name], value]
+            for name, value in settings.items()
+            if name in before["config"] and before["config"][name] != value
+        }
+        earlier = before.get("resumed")
+        resumed = [
+            *(earlier if isinstance(earlier, list) else []),
+            {"after_epoch": resumed_after, **now, "changed": changed},
+        ]
+        content |= {name: before[name] for name in now if name in before} | {"resumed": resumed}
+    write_json(folder / CONFIG, content)
+    return content
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    return versions
+
+
+def read_config(
+    folder: Path, kinds: Kinds, env: str | None = None, env_kwargs: str | Mapping[str, object] | None = None
+) -> tuple[str, TrainingConfig]:
+    """The preset's name and the config of a run; from its newest checkpoint where config.json is lost or damaged.
+
+    From now on this process imports no module from that folder, nor from the one it lies in.
+
+    Args:
+        kinds: of settings that the run may have.
+        env: what was typed as the run's environment. One that imports a module of its own is trusted only then.
+        env_kwargs: what was typed as its arguments, as JSON or read already. Texts among them are trusted only then.
+
+    Raises:
+        UserError: there is no run, its config.json is not one of ours, or its environment must be typed again.
+    """
+    foreign_modules.refuse(folder)
+    foreign_modules.refuse_runs(folder.resolve().parent)
+    content, config = _content(folder, kinds)
+    _check_trusted(folder, config, env, env_kwargs)
+    preset = str(content["preset"])
+    return preset if preset.isprintable() and len(preset) <= LONGEST_NAME else "unnamed", config
+
+
+def damage_of_config(folder: Path, kinds: Kinds) -> str:
+    """What is wrong with a run's config.json; "" where nothing is."""
+    try:
+        _config_of(files.read_json(folder / CONFIG), kinds)
+    except FileNotFoundError:
+        return "it is missing"
+    except _FAULTS as error:
+        return str(error) if isinstance(error, UserError) else type(error).__name__
+    return ""
+
+
+_FAULTS = (UserError, OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+
+
+def _content(folder: Path, kinds: Kinds) -> tuple[dict[str, object], TrainingConfig]:
+    """What config.json holds, or else the newest whole checkpoint's copy of it, and the settings in it."""
+    check_name(str(folder))
+    files.check_plain(folder)
+    try:
+        content = files.read_json(folder / CONFIG)
+        return content, _config_of(content, kinds)
+    except _FAULTS as error:
+        fault = error
+    if isinstance(fault, OSError) and not isinstance(fault, FileNotFoundError | NotADirectoryError):
+        raise UserError(f"{folder / CONFIG} cannot be read ({fault.strerror}): try again") from None
+    with contextlib.suppress(*_FAULTS):
+        if checkpoint.generations(folder / CHECKPOINTS):
+            content = checkpoint.settings_of(checkpoint.load_newest(folder / CHECKPOINTS, lambda _: None)[1])
+            return content, _config_of(content, kinds)
+    if isinstance(fault, UserError):
+        raise UserError(f"{folder / CONFIG}: {fault}") from None
+    if isinstance(fault, OSError):
+        raise UserError(f"{folder} holds no run: expected a folder with a {CONFIG}, like runs/NAME") from None
+    raise UserError(f"{folder / CONFIG} cannot be read as a run's settings: {str(fault)[:200]}") from None
+
+
+def _config_of(content: object, kinds: Kinds) -> TrainingConfig:
+    """Raises one of _FAULTS where it is no config.json's content."""
+    str(content["preset"])
+    method = content.get("method", "ppo")
+    if method not in kinds:
+        raise UserError(f"it is a run of another method ({method!r:.40}): resume it with the program that began it")
+    return kinds[method].of_run(content["config"])
+
+
+def check_same_settings(folder: Path, config: TrainingConfig, saved: object) -> None:
+    """Raises UserError if a run's settings are not those that its checkpoint was written with.
+
+    Args:
+        saved: config.json's content as the checkpoint holds it, see `checkpoint.settings_of`.
+    """
+    if saved is None:
+        return
+    settings = json.loads(json.dumps(dataclasses.asdict(config)))
+    try:
+        before = saved["config"]
+        changed = [n for n in settings if n in before and n not in MAY_CHANGE and before[n] != settings[n]]
+    except (KeyError, TypeError):
+        return
+    for name in changed:
+        raise UserError(
+            f"{folder / CONFIG} says {name} {settings[name]}, the run's checkpoint {before[name]}: put that back, or "
+            f"remove {CONFIG}, which is then written again from the checkpoint"
+        )
+
+
+def _check_trusted(
+    folder: Path, config: TrainingConfig, env: str | None, env_kwargs: str | Mapping[str, object] | None
+) -> None:
+    """Raises UserError unless what could run somebody's code was typed by whoever calls."""
+    if ":" in config.env and env != config.env:
+        raise UserError(
+            f"{folder} names the environment {config.env!r}, for which a module is imported: if you trust that "
+            f"module, name it yourself with --env {shlex.quote(config.env)}"
+        )
+    stored = getattr(config, "env_kwargs", None)
+    if not _holds_text(stored):
+        return
+    if isinstance(env_kwargs, str):
+        with contextlib.suppress(ValueError, RecursionError):
+            env_kwargs = json.loads(env_kwargs)
+    if env_kwargs != stored or env != config.env:
+        raise UserError(
+            f"{folder} gives texts to its environment, which may name files or modules: if you trust them, type them "
+            f"yourself with --env {shlex.quote(config.env)} --env-kwargs {shlex.quote(json.dumps(stored))}"
+        )
+
+
+def _holds_text(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_holds_text, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_holds_text, value))
+    return isinstance(value, str)
+
+
+def check_name(path: str) -> None:
+    """Raises UserError for a path that cannot be printed, nor written into a figure or a table."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        shown = path.encode(errors="backslashreplace").decode()
+        raise UserError(f"{shown} is no text, it holds bytes that mean no letter: rename the folder") from None
+    if any(ord(letter) < 32 or 127 <= ord(letter) < 160 for letter in path):
+        raise UserError(f"{path!r} holds characters that cannot be printed: rename the folder")
+
+
+class ResultsFile:
+    """`results.csv`: a row an epoch, on disk as soon as the epoch is over.
+
+    Args:
+        rows: of the epochs a resumed run already has; whatever the file held beyond them is dropped,
+            so that no row is lost or doubled.
+        kind: of the rows.
+    """
+
+    def __init__(self, folder: Path, rows: list[EpochResult], kind: type[EpochResult]) -> None:
+        self._path = folder / RESULTS
+        replace_file(self._path, (_line(columns_of(kind)) + "".join(map(_row, rows))).encode())
+        self._file = open(self._path, "ab")  # noqa: SIM115  closed by close()
+
+    def write(self, result: EpochResult) -> None:
+        """Raises UserError where the disk is full or fails."""
+        try:
+            self._file.write(_row(result).encode())
+            self._file.flush()
+        except OSError as error:
+            raise UserError(
+                f"{self._path} cannot be written ({error.strerror}): see that its disk is there and has room, "
+                f"then continue with --resume {self._path.parent}"
+            ) from None
+
+    def close(self) -> None:
+        """What was written is on the disk once this returns."""
+        with contextlib.suppress(OSError):  # rows that are missing come back from the checkpoint
+            self._file.close()
+        with contextlib.suppress(OSError):
+            files.flush_file(self._path)
+
+
+def _line(cells: list[str]) -> str:
+    return ",".join(cells) + "\n"
+
+
+def _row(result: EpochResult) -> str:
+    return _line([_cell(getattr(result, name)) for name in columns_of(type(result))])
+
+
+def _cell(value: float | int | bool) -> str:
+    """Numbers in the shortest form that reads back as the same number."""
+    return str(int(value)) if isinstance(value, bool | int) else repr(float(value))
+
+
+def read_results(folder: Path) -> dict[str, np.ndarray]:
+    """The columns of results.csv, each [epochs] float64.
+
+    Raises:
+        UserError: there is no such file, it is not one of ours, or it has no rows yet.
+    """
+    path = folder / RESULTS
+    files.check_plain(folder)
+    try:
+        first, _, rest = files.read_bytes(path, LARGEST_TABLE).decode().partition("\n")
+        header = first.strip("\r").split(",")
+        if not {"epoch", "steps", "total_reward", "avg_reward", "avg_steps"} <= set(header):
+            raise ValueError("its columns are not those of a run")
+        if not rest.strip():
+            raise UserError(f"{path} has no epochs yet: let the run go on for a while")
+        table = np.loadtxt(io.StringIO(rest), delimiter=",", comments=None, ndmin=2)  # [epochs, columns]
+        if table.shape[1] != len(header):
+            raise ValueError(f"its rows have {table.shape[1]} columns of {len(header)}")
+        if not (np.abs(table[:, header.index("epoch")]) < 2**53).all():
+            raise ValueError("its epochs are not numbered")
+    except OSError:
+        raise UserError(f"{folder} holds no run: expected a folder with a {RESULTS}, like runs/NAME") from None
+    except ValueError as error:
+        shown = str(error).splitlines()[0][:200]
+        raise UserError(f"{path} cannot be read as results ({shown}): use an undamaged copy") from None
+    unknown = dict.fromkeys(columns_of(EpochResult), np.full(len(table), np.nan))  # to the version that wrote it
+    return unknown | {name: table[:, i] for i, name in enumerate(header)}

@@ -1,0 +1,1 @@
+"""Proximal policy optimisation: settings, presets, batch, losses and networks."""

@@ -1,0 +1,48 @@
+"""PPO's networks, as its settings describe them."""
+
+import math
+
+import numpy as np
+
+from common.errors import UserError
+from common.learning.networks import CategoricalHead, Convolution, NormalHeads, Torso
+from ppo.config import PPOConfig
+
+
+def torso_sizes(hidden_sizes: tuple[int, ...], observation_size: int, action_size: int) -> tuple[int, ...]:
+    """The sizes asked for, or where none are: 10·S, ceil(√(10·S · 10·A)), 10·A (the 2021 study's rule)."""
+    first, last = 10 * observation_size, 10 * action_size
+    return hidden_sizes or (first, math.ceil(math.sqrt(first * last)), last)
+
+
+def torso_for(observation_shape: tuple[int, ...], action_size: int, config: PPOConfig) -> "Torso":
+    """The hidden layers that a config names for observations of this shape.
+
+    Raises:
+        UserError: the convolutions leave nothing of the image.
+    """
+    convolutions = ()
+    if len(observation_shape) == 3:
+        convolutions = tuple(map(Convolution, config.filters, config.kernel_sizes, config.strides))
+        _check_convolutions(observation_shape, convolutions)
+    sizes = torso_sizes(config.hidden_sizes, int(np.prod(observation_shape)), action_size)
+    return Torso(observation_shape, sizes, config.activation, config.hidden_gain, convolutions)
+
+
+def heads_for(action_size: int, choices: tuple[int, ...] | None, config: PPOConfig) -> "NormalHeads | CategoricalHead":
+    """The policy's heads: logits where actions are choices, else means and standard deviations."""
+    if choices is not None:
+        return CategoricalHead(sum(choices), config.mean_gain)
+    return NormalHeads(action_size, config.mean_activation, config.mean_gain, config.std, config.initial_std)
+
+
+def _check_convolutions(shape: tuple[int, ...], convolutions: tuple["Convolution", ...]) -> None:
+    height, width, _ = shape
+    for layer in convolutions:
+        height, width = ((side - layer.kernel_size) // layer.stride + 1 for side in (height, width))
+        if min(height, width) < 1:
+            raise UserError(
+                f"convolutions with kernel_sizes {tuple(c.kernel_size for c in convolutions)} and strides "
+                f"{tuple(c.stride for c in convolutions)} leave nothing of images of {shape[0]} × {shape[1]} pixels: "
+                "use smaller --kernel-sizes and --strides"
+            )

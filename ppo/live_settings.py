@@ -1,0 +1,221 @@
+"""The few settings that may be changed while a run goes on, from Python or by editing a file in its folder."""
+
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from common import files
+from common.errors import UserError
+from ppo.config import PPOConfig
+
+FILE = "hyperparameters.json"
+
+
+class Hyperparameters(NamedTuple):
+    """What an update is told besides its batch."""
+
+    learning_rate: float
+    critic_learning_rate: float
+    passes: int
+    clip_range: float
+    value_coefficient: float
+    entropy_coefficient: float
+
+    @staticmethod
+    def of(config: PPOConfig) -> "Hyperparameters":
+        """Those that a run starts with."""
+        critic = config.learning_rate if config.critic_learning_rate is None else config.critic_learning_rate
+        return Hyperparameters(
+            config.learning_rate,
+            critic,
+            config.passes,
+            config.clip_range,
+            config.value_coefficient,
+            config.entropy_coefficient,
+        )
+
+
+class Polled(NamedTuple):
+    """What `LiveHyperparameters.poll` took up, and what it did not."""
+
+    changes: list[str]  # a line each
+    refused: str  # why the file was not taken; empty where it was
+
+
+class LiveHyperparameters:
+    """Values that may change between two updates, each within a range.
+
+    `live["clip_range"] = 0.1`, from any thread, is checked at once; `poll`, before every update, takes it up. A
+    watched file is read whenever it was written; if anything in it is wrong, nothing of it is taken.
+
+    Args:
+        config: the values to start with; its schedules go on from whatever the values are changed to, and the
+            critic's learning rate keeps its ratio to the actor's.
+    """
+
+    def __init__(self, config: PPOConfig) -> None:
+        self._start = Hyperparameters.of(config)
+        self.values: dict[str, float | int] = {
+            name: getattr(config, name)
+            for name in ("learning_rate", "passes", "clip_range", "value_coefficient", "entropy_coefficient")
+        }
+        highest = {"learning_rate": 1e-3, "passes": 16}  # 1 for the others; more where the config says more
+        self.ranges: dict[str, tuple[float, float]] = {
+            name: (1 if name == "passes" else 0, max(highest.get(name, 1.0), value))
+            for name, value in self.values.items()
+        }
+        self._without_effect: dict[str, str] = {}  # name → why
+        if not config.shared_torso:
+            self._without_effect["value_coefficient"] = "actor and critic are networks of their own"
+        if config.objective == "kl_penalty" and config.value_loss != "clipped":
+            self._without_effect["clip_range"] = "nothing is clipped"
+        self._asked: dict[str, float | int] = {}  # by `live[name] = value`, not yet taken up
+        self._asking = threading.Lock()
+        self._path: Path | None = None
+        self._read_at: tuple[int, int] | None = None  # time of writing and size of what was read last
+
+    def __getitem__(self, name: str) -> float | int:
+        with self._asking:
+            return (self.values | self._asked)[name]
+
+    def __setitem__(self, name: str, value: float | int) -> None:
+        """Change a value from the next update on.
+
+        Raises:
+            UserError: an unknown name, or a value that is no number, out of its range or without effect.
+        """
+        checked = self._checked(name, value)
+        with self._asking:
+            self._asked[name] = checked
+
+    def __repr__(self) -> str:
+        lines = []
+        for name in self.values:
+            low, high = self.ranges[name]
+            why = self._without_effect.get(name)
+            lines.append(f"{name:20} {self[name]:<10g} {f'no effect, since {why}' if why else f'{low:g} to {high:g}'}")
+        return "\n".join(lines)
+
+    def _checked(self, name: str, value: object) -> float | int:
+        if name not in self.values:
+            raise UserError(
+                f"{name!r:.40} cannot be changed while a run goes on: expected one of {', '.join(self.values)}"
+            )
+        low, high = self.ranges[name]
+        wanted = int if name == "passes" else float
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (number and low <= value <= high and wanted(value) == value):  # NaN is in no range
+            kind, shown = "a whole number" if wanted is int else "a number", repr(value)
+            shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
+            raise UserError(f"{name} is {shown}: expected {kind} from {low:g} to {high:g}")
+        if name in self._without_effect and value != self.values[name]:
+            raise UserError(f"{name} has no effect in this run, since {self._without_effect[name]}")
+        return wanted(value)
+
+    # -- the file --
+
+    def watch(self, folder: Path) -> None:
+        """Keep `hyperparameters.json` in a run folder in step; one that is there already is read by `poll`."""
+        self._path = folder / FILE
+        if not os.path.lexists(self._path):
+            self._write()
+
+    def _write(self) -> None:
+        files.write_json(self._path, {"values": self.values, "ranges": {n: list(r) for n, r in self.ranges.items()}})
+        self._read_at = self._written_at()
+
+    def _written_at(self) -> tuple[int, int] | None:
+        try:
+            status = self._path.lstat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size
+
+    def poll(self) -> Polled:
+        """Take up what was asked for since the last time, by the file and then from Python.
+
+        A file that is wrong is refused as a whole, told of once and left alone until it is written again.
+        """
+        refused, changed = "", {}
+        try:
+            changed = self._changes_in_file()
+        except UserError as error:
+            refused = str(error)
+        with self._asking:
+            asked, self._asked = self._asked, {}
+            changed |= asked
+            before, self.values = self.values, self.values | changed
+        lines = [f"{name} {before[name]:g} → {value:g}" for name, value in changed.items() if value != before[name]]
+        if asked and self._path is not None and not refused:
+            self._write()
+        return Polled(lines, refused)
+
+    def _changes_in_file(self) -> dict[str, float | int]:
+        """What it holds, if it was written since it was last read.
+
+        Raises:
+            UserError: something in it is wrong.
+        """
+        written = self._written_at() if self._path is not None else None
+        if written is None or written == self._read_at:
+            return {}
+        self._read_at = written
+        try:
+            values = files.read_json(self._path)["values"]
+            return {name: self._checked(name, value) for name, value in values.items()}
+        except files.ForeignFileError:
+            raise
+        except UserError as error:
+            raise UserError(f"{self._path}: {error}; the values stay as they are") from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(
+                f'{self._path} cannot be read ({type(error).__name__}): expected {{"values": {{name: number}}}}; '
+                "the values stay as they are"
+            ) from None
+
+    # -- what an update gets --
+
+    def now(self, learning_rate_left: float = 1.0, clip_range_left: float = 1.0) -> Hyperparameters:
+        """The values of this moment, those with a schedule multiplied by what it leaves of them."""
+        start, values = self._start, self.values
+        ratio = start.critic_learning_rate / start.learning_rate if start.learning_rate else 1.0
+        critic = start.critic_learning_rate
+        if values["learning_rate"] != start.learning_rate:
+            critic = values["learning_rate"] * ratio
+        return Hyperparameters(
+            learning_rate=values["learning_rate"] * learning_rate_left,
+            critic_learning_rate=critic * learning_rate_left,
+            passes=int(values["passes"]),
+            clip_range=values["clip_range"] * clip_range_left,
+            value_coefficient=values["value_coefficient"],
+            entropy_coefficient=values["entropy_coefficient"],
+        )
+
+    # -- state --
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Every value, and apart from them what was asked for and waits for an update."""
+        with self._asking:
+            state = {name: np.float64(value) for name, value in self.values.items()}
+            return state | {f"asked/{name}": np.float64(value) for name, value in self._asked.items()}
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Take over what `state` returned; a checkpoint of a version without it changes nothing.
+
+        Raises:
+            ValueError: a value is out of its range.
+        """
+        for values, prefix in ((self.values, ""), (self._asked, "asked/")):
+            for name in self.values:
+                if f"{prefix}{name}" in state:
+                    values[name] = self._stored(name, float(state[f"{prefix}{name}"]))
+
+    def _stored(self, name: str, value: float) -> float | int:
+        low, high = self.ranges[name]
+        if not low <= value <= high:
+            raise ValueError(f"{name} is {value}")
+        return int(value) if name == "passes" else value

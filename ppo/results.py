@@ -1,0 +1,28 @@
+"""The columns of PPO's table."""
+
+from dataclasses import dataclass
+
+from common.results import EpochResult, column
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOResult(EpochResult):
+    """An epoch of proximal policy optimisation."""
+
+    approximate_kl: float = column("policy")  # nats, mean over the last pass
+    clip_fraction: float = column("policy")  # share of samples outside the clip range in the last pass
+    entropy: float = column("policy")  # nats, closed form
+    mean_std: float = column("policy")  # of the policy, in units of half the action range
+    explained_variance: float = column("losses")  # of the value targets by the critic, before the update
+    kl_coefficient: float = column("policy")  # β of the KL penalty in this epoch; NaN without one
+    gradient_norm_actor: float = column("gradients")  # before clipping
+    gradient_norm_critic: float = column("gradients")
+    learning_rate: float = column("gradients")  # the actor's
+    reward_std: float = column("reward")  # what rewards are divided by; 1 without scaling
+    hp_learning_rate: float = column("hp")  # what may be changed while the run goes on, before any schedule
+    hp_passes: float = column("hp")
+    hp_clip_range: float = column("hp")
+    hp_value_coefficient: float = column("hp")
+    hp_entropy_coefficient: float = column("hp")
+
+    SHOWN = {"KL": ("approximate_kl", ".4f"), "std": ("mean_std", ".2f")}  # noqa: RUF012

@@ -1,0 +1,51 @@
+"""One command for everything: python -m programs COMMAND ...
+
+Each command is a module of this folder, or the trainer's own program; only the one that is asked for is imported.
+"""
+
+import difflib
+import importlib
+import sys
+
+from common.errors import UserError
+from common.runs.command_line import one_line_errors
+
+COMMANDS = {
+    "train": "Train an agent: [PRESET] [--env ID] [--setting value ...].",
+    "resume": "Continue a run that was stopped, or train it for more epochs: RUN [--epochs N].",
+    "evaluate": "Play episodes with a trained agent and write their scores: RUN.",
+    "watch": "Film one episode of a trained agent: RUN.",
+    "plot": "Draw figures of one run or several: RUN [RUN ...] --output PICTURE.",
+    "export": "Write a policy as a SavedModel and a LiteRT file: RUN.",
+    "study": "Train several settings over several seeds and summarise them: STUDY.",
+}
+
+
+def main() -> None:
+    with one_line_errors():
+        command, *rest = sys.argv[1:] or ["--help"]
+        if command in ("-h", "--help"):
+            print(overview())
+            return
+        if command not in COMMANDS:
+            near = difflib.get_close_matches(command, COMMANDS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(COMMANDS)}"
+            raise UserError(f"unknown command {command!r:.40}: {hint}")
+        sys.argv = [f"python -m programs {command}", *rest]
+        importlib.import_module(f"programs.{command}").main()
+
+
+def overview() -> str:
+    """All commands, a line each."""
+    lines = [f"  {name:9} {what}" for name, what in COMMANDS.items()]
+    return "\n".join([
+        "usage: python -m programs COMMAND ...",
+        "",
+        *lines,
+        "",
+        "python -m programs COMMAND --help shows the settings of a command.",
+    ])  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

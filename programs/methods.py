@@ -1,0 +1,109 @@
+"""The one table of methods: settings, presets, trainer and agent of each; and agents from run folders."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from common.config import TrainingConfig
+from common.envs.environment import Environment, look_up
+from common.envs.make_env import MakeEnv
+from common.errors import UserError
+from common.runs import run_folder
+from companions import presets as companions_presets
+from companions.config import OffPolicyConfig
+from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer, make_agent
+from ppo import presets as ppo_presets
+from ppo.config import PPOConfig
+from PPOAgentTrainer import PPOAgentTrainer
+
+if TYPE_CHECKING:
+    from Agent import Agent
+    from companions.DDPGAgent import DDPGAgent
+
+WhichWeights = Literal["best", "last"]
+
+
+class Method(NamedTuple):
+    """What a method consists of."""
+
+    config: type[TrainingConfig]
+    presets: Mapping[str, TrainingConfig]
+    preset_for: Callable[[str], str]  # an environment's id → the preset that it is trained with
+    default_preset: str
+    trainer: Callable[..., Any]  # called with a config
+    agent: Callable[..., Any]  # called with observation space, action space, config and seed
+
+
+def _new_ppo_agent(*arguments: Any) -> "Agent":
+    from Agent import Agent  # and with it TensorFlow
+
+    return Agent(*arguments)
+
+
+METHODS = {
+    method.config.METHOD: method
+    for method in (
+        Method(
+            PPOConfig, ppo_presets.PRESETS, ppo_presets.preset_for, "bipedal-walker", PPOAgentTrainer, _new_ppo_agent
+        ),
+        Method(
+            OffPolicyConfig,
+            companions_presets.PRESETS,
+            companions_presets.preset_for,
+            "pendulum-td3-fast",
+            OffPolicyAgentTrainer,
+            make_agent,
+        ),
+    )
+}
+
+
+def read_config(
+    folder: Path, env: str | None = None, env_kwargs: str | Mapping[str, object] | None = None
+) -> tuple[str, TrainingConfig]:
+    """The preset's name and the config of a run of any method; see `run_folder.read_config`."""
+    kinds = {name: method.config for name, method in METHODS.items()}
+    return run_folder.read_config(folder, kinds, env, env_kwargs)
+
+
+def new_agent(config: TrainingConfig, environment: Environment) -> "Agent | DDPGAgent":
+    """The agent that a run of these settings begins with."""
+    make = METHODS[config.METHOD].agent
+    return make(environment.observation_space, environment.action_space, config, config.seeds()[0])
+
+
+def load_agent(
+    run: Path,
+    weights: WhichWeights = "best",
+    make_env: MakeEnv | None = None,
+    *,
+    env: str | None = None,
+    env_kwargs: str | Mapping[str, object] | None = None,
+    device: str | None = None,
+) -> tuple["Agent | DDPGAgent", TrainingConfig, Environment]:
+    """The agent that a run ended with ("best") or that of its last checkpoint, the run's settings and environment.
+
+    Args:
+        make_env: builds the environment, where the run was trained with such a function.
+        env, env_kwargs: what was typed as the run's environment; see `run_folder.read_config`.
+        device: what TensorFlow computes on; None takes the run's own choice.
+
+    Raises:
+        UserError: there is no run, its environment cannot be made or must be typed again, or its weights are missing
+            or damaged.
+    """
+    _, config = read_config(run, env, env_kwargs)
+    path = run / (run_folder.BEST_AGENT if weights == "best" else run_folder.WEIGHTS)
+    if not path.exists() and (run / run_folder.WEIGHTS).exists():
+        raise UserError(
+            f"{run} has no {path.name}, since its training has not ended: continue it with --resume {run}, or take "
+            "its last weights with --weights last"
+        )
+    if not path.exists():
+        raise UserError(f"{run} holds no {path.name}: train it until its first checkpoint at least")
+    if device is not None:
+        config = config.replace(device=device)
+    environment = look_up(config.env, config.max_episode_steps, config.env_kwargs, make_env)
+    agent = new_agent(config, environment)
+    agent.read_weights(path)
+    return agent, config, environment

@@ -1,0 +1,347 @@
+"""What `training.ipynb` calls: choose, train or go on, change while it goes on, compare, score, watch.
+
+Training is `common.runs.session.run`, as from the command line: the same folder, checkpoints and exact resume.
+"""
+
+import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
+import contextlib
+import itertools
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from IPython import get_ipython
+
+from common.config import TrainingConfig
+from common.envs.environment import Environment, look_up
+from common.errors import StoppedError, UserError
+from common.rollout import evaluation
+from common.runs import film, finished, run_folder, session
+from common.runs.command_line import file_fault
+from common.runs.options import RunOptions
+from companions import presets as companions
+from companions.config import OffPolicyConfig
+from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
+from ppo import presets
+from ppo.config import PPOConfig
+from ppo.live_settings import LiveHyperparameters
+from PPOAgentTrainer import PPOAgentTrainer
+from programs import methods, notebook_display, plot
+from programs.methods import load_agent, new_agent
+from programs.notebook_display import Quiet, Shown, put, show
+
+PRESETS: dict[str, TrainingConfig] = presets.PRESETS | companions.PRESETS
+
+
+@contextlib.contextmanager
+def _one_line(stopped: str = "stopped: run this cell again") -> Iterator[None]:
+    """The stop button and faults of the disk end a cell with one line."""
+    try:
+        yield
+    except OSError as error:
+        line = file_fault(error)
+        if line is None:
+            raise
+        raise UserError(line) from None
+    except KeyboardInterrupt:
+        raise StoppedError(stopped, signal.SIGINT) from None
+
+
+@_one_line()
+def choose(preset: str, environment: str = "", epochs: int = 0, **settings: object) -> tuple[str, TrainingConfig]:
+    """The name of a preset and its settings with changes.
+
+    Args:
+        preset: of either table of presets.
+        environment: any Gymnasium id in place of the preset's; `ppo.presets.preset_for` names its preset.
+        epochs: 0 takes the preset's own.
+        settings: as in the preset's config.
+
+    Raises:
+        UserError: a name or a value is wrong, or the environment cannot be made.
+    """
+    if environment:
+        preset, settings = presets.preset_for(environment), settings | {"env": environment}
+    if preset not in PRESETS:
+        raise UserError(f"unknown preset {preset!r}: expected one of {', '.join(PRESETS)}")
+    try:
+        config = PRESETS[preset].replace(**settings, **({"epochs": epochs} if epochs else {}))
+    except TypeError as error:
+        raise UserError(f"{preset}: {error}") from None
+    environment = look_up(config.env, config.max_episode_steps, config.env_kwargs).id  # with its version
+    return preset, config.replace(env=environment)
+
+
+@_one_line("stopped at once: run this cell again to go on from the last checkpoint")
+def train(
+    preset: str, config: TrainingConfig, runs_folder: str, label: str = "", stop_after: int | None = None
+) -> Path:
+    """Train until all epochs are there, from where the same run was cut off if it was.
+
+    Args:
+        preset: its name, for the folder's.
+        config: the settings; another run with other settings is left alone and gets no company in its folder.
+        runs_folder: where run folders live.
+        label: put behind the folder's name.
+        stop_after: stop after this epoch in good order.
+
+    Returns:
+        The run folder.
+
+    Raises:
+        StoppedError: the stop button was pressed; a checkpoint was written.
+        UserError: a setting does not work here.
+    """
+    folder, saved = place(runs_folder, _name(preset, config, label), config)
+    if saved is not None and saved.epochs < config.epochs:
+        print(f"{folder} was meant for {saved.epochs} epochs: what is annealed goes on as if {config.epochs} had been")
+    screen = Shown(stop_after)
+    if saved is not None and finished.is_done(folder, finished.ADOPT, config.epochs):
+        screen.refresh(f"{folder} has all its epochs")
+        screen.figure(plot.draw("five", [folder], (), "range"))
+        return folder
+    try:
+        return _run(preset, config, folder, saved, screen)
+    except StoppedError as stopped:
+        line = f"stopped after epoch {screen.done} of {screen.epochs}, which is saved: run this cell again to go on"
+        if stop_after is None or screen.done != stop_after:
+            raise StoppedError(line, stopped.exit_code - 128) from None
+        screen.say(line)
+        return folder
+
+
+_started: list["BackgroundRun"] = []
+
+
+@_one_line()
+def start(preset: str, config: PPOConfig, runs_folder: str, label: str = "") -> "BackgroundRun":
+    """Train a new run in the background, so that its hyperparameters can be changed meanwhile.
+
+    One at a time: a run that an earlier call began and that still goes on is stopped first, in good order.
+    """
+    for run in _started:
+        run.stop()
+    _started.clear()
+    _started.append(BackgroundRun(preset, config, Path(runs_folder), _name(preset, config, label)))
+    return _started[-1]
+
+
+class BackgroundRun:
+    """A run in a thread of its own.
+
+    Args:
+        preset, config: see `train`.
+        runs_folder, name: where it goes; a number is put behind the name if it is taken.
+    """
+
+    def __init__(self, preset: str, config: TrainingConfig, runs_folder: Path, name: str) -> None:
+        names = itertools.chain([name], (f"{name}-{i}" for i in itertools.count(2)))
+        self.folder = next(runs_folder / name for name in names if not (runs_folder / name).exists())
+        self._screen = Quiet()
+        self._shown: Shown | None = None  # where `wait` shows it
+        self._cell: int | None = None  # number of that cell's execution
+        self._live: LiveHyperparameters | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, args=(preset, config), daemon=True)
+        self._thread.start()
+
+    @property
+    @_one_line()
+    def live(self) -> LiveHyperparameters:
+        """What may be changed: `run.live["clip_range"] = 0.1` holds from the next update on.
+
+        Raises:
+            UserError: the run is over.
+        """
+        self._wait(lambda: self._live is not None)
+        if not self._thread.is_alive():
+            raise UserError(f"{self.folder} is over: hyperparameters can be changed only while a run goes on")
+        return self._live
+
+    @_one_line()
+    def wait(self, epoch: int | None = None) -> Path:
+        """Watch until an epoch is over, by default the last; the stop button ends the run in good order.
+
+        All calls of one cell show in one place.
+
+        Returns:
+            The run folder.
+        """
+        cell = getattr(get_ipython(), "execution_count", None)
+        if self._shown is None or cell != self._cell:
+            self._shown, self._cell = Shown(), cell
+        self._wait(lambda: epoch is not None and self._screen.done >= epoch)
+        return self.folder
+
+    def stop(self) -> None:
+        """End it after the epoch that is under way."""
+        self._screen.stop = signal.SIGINT
+        while self._thread.is_alive():
+            self._refresh()
+            self._thread.join(0.1)
+
+    def _wait(self, enough: Callable[[], bool]) -> None:
+        try:
+            while self._thread.is_alive() and not enough():
+                self._refresh()
+                time.sleep(0.1)
+        except KeyboardInterrupt:
+            self.stop()
+        self._refresh()
+        if isinstance(self._error, StoppedError):
+            line = f"stopped after epoch {self._screen.done} of {self._screen.epochs}; this cell begins a new run"
+            raise StoppedError(line, signal.SIGINT)
+        if self._error is not None:
+            raise self._error
+
+    def _refresh(self) -> None:
+        if self._shown is not None:
+            self._shown.refresh(self._screen.text())
+
+    def _work(self, preset: str, config: TrainingConfig) -> None:
+        def hold(trainer: session.Trainer) -> None:
+            self._live = trainer.live
+
+        try:
+            _run(preset, config, self.folder, None, self._screen, figure=False, made=hold)
+        except BaseException as error:
+            self._error = error
+
+
+def _run(
+    preset: str,
+    config: TrainingConfig,
+    folder: Path,
+    saved: TrainingConfig | None,
+    screen: Quiet,
+    figure: bool = True,
+    made: Callable[[session.Trainer], None] = lambda trainer: None,
+) -> Path:
+    """A session in a folder that `place` found; scores and films are cells of their own.
+
+    made: told of the trainer before it trains.
+    """
+    where = {"name": folder.name, "runs_folder": str(folder.parent)} if saved is None else {"resume": folder}
+    if saved is not None:
+        config = saved.changed_as(config)
+    options = RunOptions(**where, evaluation_episodes=0, video=False, figure=figure)
+
+    def make(config: TrainingConfig) -> session.Trainer:
+        kind = OffPolicyAgentTrainer if isinstance(config, OffPolicyConfig) else PPOAgentTrainer
+        trainer = kind(config, description=f"preset {preset}")
+        made(trainer)
+        return trainer
+
+    return session.run(make, preset, config, options, screen)
+
+
+def place(runs_folder: str | Path, name: str, config: TrainingConfig) -> tuple[Path, TrainingConfig | None]:
+    """The folder that holds the run of these settings, and what was saved of them; else a free one, and None.
+
+    It may have been meant for fewer epochs. Folders are NAME, NAME-2, NAME-3, …
+    """
+    for attempt in itertools.count(1):
+        folder = Path(runs_folder) / (name if attempt == 1 else f"{name}-{attempt}")
+        if not folder.exists():
+            return folder, None
+        try:
+            _, saved = methods.read_config(folder, config.env, getattr(config, "env_kwargs", None))
+        except UserError as error:
+            if (folder / run_folder.CONFIG).exists():  # else it was cut off before it wrote its settings
+                print(f"left alone: {error}")
+            continue
+        backend = saved.backend if config.backend == "auto" else config.backend
+        if saved.epochs <= config.epochs and not saved.differences(config.replace(backend=backend)):
+            return folder, saved
+
+
+def _name(preset: str, config: TrainingConfig, label: str) -> str:
+    made_for_it = PRESETS[preset].env == config.env
+    return f"{preset if made_for_it else config.env.replace('/', '-')}-seed{config.seed}" + (label and f"-{label}")
+
+
+def _trained(runs: tuple[Path | None, ...]) -> None:
+    """Raises UserError where a run is None: chosen, and not yet trained to its end."""
+    if None in runs:
+        raise UserError(
+            "this run is not trained to its end yet: run its cell above, which goes on where it was stopped"
+        )
+
+
+@_one_line()
+def compare(*runs: Path | None, kind: Literal["five", "diagnostics"] = "five") -> None:
+    """Several runs overlaid: the five panels, or the diagnostics of learning."""
+    _trained(runs)
+    show(plot.draw(kind, list(runs), (), "range"))
+
+
+@_one_line()
+def show_changes(run: Path, changed: str) -> None:
+    """A hyperparameter that was changed while a run went on, the policy's spread and the reward."""
+    panels = {"mean_std": "σ (half\naction ranges)", "avg_reward_orig": "Reward\nper episode"}
+    show(notebook_display.after_changes(run.name, run_folder.read_results(run), changed, panels))
+
+
+@_one_line()
+def score(
+    *runs: Path | None,
+    episodes: int = 100,
+    environment: str | None = None,
+    env_kwargs: Mapping[str, object] | None = None,
+) -> None:
+    """A table of whole unshaped episodes: of the untrained agent, then of each run's best one.
+
+    Each run's scores are also written to its evaluation.json.
+
+    Args:
+        environment: the runs' environment, named again: only needed where a module is imported for it.
+        env_kwargs: its arguments, named again: only needed where there are texts among them.
+    """
+    _trained(runs)
+    shown = put({"text/plain": f"untrained: playing {episodes} episodes twice ..."})
+    _, config = methods.read_config(runs[0], environment, env_kwargs)
+    found = look_up(config.env, config.max_episode_steps, config.env_kwargs)
+    rows = {"untrained": _evaluate(new_agent(config, found), config, found, episodes)}
+    for run in dict.fromkeys(runs):
+        shown.update({"text/plain": f"{run.name}: playing {episodes} episodes twice ..."}, raw=True)
+        agent, config, found = load_agent(run, "best", env=environment, env_kwargs=env_kwargs)
+        rows[run.name] = _evaluate(agent, config, found, episodes)
+        finished.note_evaluation(run, config.epochs, rows[run.name])
+    shown.update(notebook_display.table(rows), raw=True)
+    for name, summaries in rows.items():
+        for remark in evaluation.remarks(summaries):
+            print(f"{name}: {remark}")
+
+
+def _evaluate(
+    agent: session.Agent, config: TrainingConfig, environment: Environment, episodes: int
+) -> evaluation.Summaries:
+    return evaluation.evaluate_both(
+        agent.behaviour(), agent.action_map, environment, episodes, restarts=config.environment_restarts
+    )
+
+
+@_one_line()
+def watch(run: Path | None, environment: str | None = None, env_kwargs: Mapping[str, object] | None = None) -> None:
+    """The same episode by the untrained agent and by a run's best one, side by side, if the environment draws it.
+
+    Args:
+        environment: the run's, named again: only needed where a module is imported for it.
+        env_kwargs: its arguments, named again: only needed where there are texts among them.
+    """
+    _trained((run,))
+    shown = put({"text/plain": "filming ..."})
+    trained, config, found = load_agent(run, "best", env=environment, env_kwargs=env_kwargs)
+    films = {}
+    for caption, agent in (("untrained", new_agent(config, found)), ("trained", trained)):
+        try:
+            take = film.Take(agent.behaviour(), agent.action_map, found, most_frames=film.MP4_FRAMES_PER_SECOND)
+            opening = notebook_display.opening_of(take, take.frame_rate)
+        except UserError as error:
+            shown.update({"text/plain": f"not filmed: {error}"}, raw=True)
+            return
+        films[f"{caption}: {take.score:.1f} in {take.steps:,} steps"] = opening
+    shown.update({"text/html": notebook_display.film_html(films), "text/plain": ", ".join(films)}, raw=True)

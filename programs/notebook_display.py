@@ -1,0 +1,196 @@
+"""What a notebook shows of a run: one line of progress and one figure, both changed in place; films; tables."""
+
+import base64
+import io
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+from IPython.display import DisplayHandle
+from matplotlib.figure import Figure
+from PIL import Image
+
+from common.figures.style import COLOURS, Curves, dress, epochs_below, stacked_panels
+from common.results import EpochResult
+from common.runs.film import SMALL_WIDTH, Opening, save_video
+from common.runs.recorder import Terminal
+
+STOP = 2  # the signal of Ctrl-C, and of a notebook's stop button
+_BAR = 24  # characters
+_LINES = 12  # newest lines kept below the bar
+_DPI = 80
+_FILM_SECONDS, _FILM_FPS = 16.0, 25.0  # some 200 kB
+
+
+def put(bundle: dict[str, str]) -> DisplayHandle:
+    """Below the cell that is executed; format → content. What it returns changes it in place."""
+    handle = DisplayHandle()
+    handle.display(bundle, raw=True)
+    return handle
+
+
+class Quiet(Terminal):
+    """Keeps what is told of a run, and shows nothing.
+
+    Args:
+        stop_after: epoch after which the run is asked to stop, as if the stop button were pressed then.
+    """
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        self.lines: list[str] = []
+        self.row_now: EpochResult | None = None
+        self.epochs = self.done = 0
+        self._stop_after = stop_after
+        self._began, self._done_before = time.monotonic(), 0
+
+    def begin(self, epochs: int, done: int) -> None:
+        self.lines.clear()  # what was said before is over
+        self.epochs, self.done, self._done_before, self._began = epochs, done, done, time.monotonic()
+
+    def end(self) -> None: ...
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+    def row(self, result: EpochResult) -> None:
+        self.row_now, self.done = result, result.epoch
+        if result.epoch == self._stop_after:
+            self.stop = STOP
+
+    def text(self) -> str:
+        """The first line, the bar, and the newest of the other lines."""
+        left = ""
+        if self.done > self._done_before:
+            seconds = (time.monotonic() - self._began) / (self.done - self._done_before) * (self.epochs - self.done)
+            left = f"   {int(seconds) // 60}:{int(seconds) % 60:02d} left" if seconds else ""
+        full = round(_BAR * self.done / max(1, self.epochs))
+        bar = f"epoch {self.done}/{self.epochs}  {'█' * full}{'░' * (_BAR - full)}"
+        if self.row_now is not None:
+            row = self.row_now
+            reward = "no episode finished" if row.episodes == 0 else f"{row.avg_reward_orig:,.1f} per episode"
+            bar += f"   {row.steps:,} steps   {reward}   {row.steps_per_second:,.0f} steps/s"
+        return "\n".join([*self.lines[:1], bar + left, *self.lines[1:][-_LINES:]])
+
+
+class Shown(Quiet):
+    """Shows it in the cell that made this: text, then the figure, each in its place."""
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        super().__init__(stop_after)
+        self._text = put({"text/plain": ""})
+        self._picture: DisplayHandle | None = None
+
+    def begin(self, epochs: int, done: int) -> None:
+        super().begin(epochs, done)
+        self.refresh()
+
+    def end(self) -> None:
+        self.refresh()
+
+    def say(self, line: str) -> None:
+        super().say(line)
+        self.refresh()
+
+    def row(self, result: EpochResult) -> None:
+        super().row(result)
+        self.refresh()
+
+    def refresh(self, text: str | None = None) -> None:
+        self._text.update({"text/plain": self.text() if text is None else text}, raw=True)
+
+    def figure(self, figure: Figure) -> None:
+        bundle = picture(figure)
+        if self._picture is None:
+            self._picture = put(bundle)
+        else:
+            self._picture.update(bundle, raw=True)
+
+
+def picture(figure: Figure) -> dict[str, str]:
+    """A figure as a small PNG of few colours, so that a notebook with many stays small."""
+    drawn, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=_DPI)
+    Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    return {"image/png": base64.b64encode(small.getvalue()).decode(), "text/plain": "a figure"}
+
+
+def show(figure: Figure) -> None:
+    """Below the cell."""
+    put(picture(figure))
+
+
+def table(rows: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, str]:
+    """Summaries of evaluations: agent → kind → `Evaluation.summary`, as Markdown."""
+    lines = [
+        "| agent | actions | mean [95% interval] | worst | best | steps | episodes |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for agent, kinds in rows.items():
+        for kind, s in kinds.items():
+            lines.append(
+                f"| {agent} | {kind} | {s['mean']:z.1f} [{s['low']:z.1f}, {s['high']:z.1f}] | {s['min']:z.1f} "
+                f"| {s['max']:z.1f} | {s['mean_steps']:.0f} | {s['episodes']} |"
+            )
+    return {"text/markdown": "\n".join(lines), "text/plain": "\n".join(lines)}
+
+
+def after_changes(name: str, curves: Curves, changed: str, panels: Mapping[str, str]) -> Figure:
+    """A hyperparameter that was changed while a run went on, and below it what that did.
+
+    Args:
+        name: of the run.
+        curves: its table.
+        changed: the hyperparameter.
+        panels: column of the table → label.
+    """
+    figure, axes = stacked_panels(1 + len(panels), 1.7)
+    epochs, values = curves["epoch"], curves[f"hp_{changed}"]  # [epochs], [epochs]
+    axes[0].step(epochs, values, where="mid", color=COLOURS[1], linewidth=1.6)
+    dress(axes[0], changed.replace("_", "\n", 1))
+    for axis, (column, label) in zip(axes[1:], panels.items()):
+        axis.plot(epochs, curves[column], color=COLOURS[0], linewidth=1.6)
+        dress(axis, label)
+    for axis in axes:
+        for epoch in epochs[1:][np.diff(values) != 0]:
+            axis.axvline(epoch - 0.5, color="0.4", linestyle="--", linewidth=0.8)
+    epochs_below(axes[-1], epochs[0])
+    figure.suptitle(f"{name}; dashed: the value was changed", fontsize="medium")
+    figure.align_ylabels()
+    return figure
+
+
+def opening_of(film: Iterable[np.ndarray], frame_rate: float) -> Opening:
+    """What a page shows of a film of frames [H, W, 3] uint8, which is played to its end."""
+    opening = Opening(frame_rate, _FILM_SECONDS, _FILM_FPS)
+    for _ in opening.passing(film):
+        pass
+    return opening
+
+
+def film_html(films: Mapping[str, Opening]) -> str:
+    """Films side by side, each under its caption, in the page itself.
+
+    Args:
+        films: caption → what is shown.
+    """
+    cells = "".join(
+        f'<figure style="margin:0 8px 0 0"><figcaption>{caption}</figcaption>{_film_tag(film)}</figure>'
+        for caption, film in films.items()
+    )
+    return f'<div style="display:flex;flex-wrap:wrap">{cells}</div>'
+
+
+def _film_tag(opening: Opening) -> str:
+    """As MP4, or where ffmpeg is missing as GIF."""
+    with tempfile.TemporaryDirectory() as folder:
+        small = ["-crf", "30", "-preset", "slow", "-movflags", "+faststart"]
+        path = save_video(opening.frames, opening.rate, Path(folder) / "film.mp4", small)
+        data = base64.b64encode(path.read_bytes()).decode()
+    if path.suffix == ".gif":
+        return f'<img width="{SMALL_WIDTH}" src="data:image/gif;base64,{data}">'
+    return (
+        f'<video width="{SMALL_WIDTH}" controls autoplay loop muted playsinline '
+        f'src="data:video/mp4;base64,{data}"></video>'
+    )

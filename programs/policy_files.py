@@ -1,0 +1,219 @@
+"""An agent's policy as files that need nothing of this project; `programs.export` is the command that writes them.
+
+A TensorFlow SavedModel and a LiteRT (TensorFlow Lite) file, each a function from raw observations [B, S] to
+environment actions: normalisation, network and action map in one. Weights are constants in both.
+"""
+
+import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from Agent import Agent
+from common.envs.spaces import BoxMap
+from common.errors import UserError
+from common.files import flush_file, flush_folder
+from common.learning.quiet_start import held_back_errors
+from common.rollout.policies import OBSERVATION_CUT, Normalizer
+from companions.DDPGAgent import DDPGAgent
+
+SAVED_MODEL, LITERT = "saved_model", "policy.tflite"
+CHECKED_OBSERVATIONS = 500
+TOLERANCE = 1e-5
+Policy = Callable[[np.ndarray], np.ndarray]  # raw observations [B, S] float32 → environment actions [B, *space.shape]
+
+
+class DeterministicPolicy(tf.Module):
+    """An agent's deterministic policy as a TensorFlow graph, frozen as it is now.
+
+    Attributes:
+        act: raw observations [B, S] float32 → {"actions": [B, *space.shape] in the space's dtype}.
+    """
+
+    def __init__(self, agent: Agent | DDPGAgent) -> None:
+        super().__init__()
+        choices, normalize, actor = agent.choices, agent.normalizer(), agent.actor
+        weights = actor.get_weights()  # constants: LiteRT would take variables for empty ones
+        to_environment = _discrete_actions(agent, choices) if choices else _box_actions(agent.action_map)
+
+        def act(observations: tf.Tensor) -> dict[str, tf.Tensor]:
+            heads, _ = actor.stateless_call(weights, [], _normalized(observations, normalize))
+            first = heads[0] if isinstance(heads, list | tuple) else heads  # of a Normal policy: its mean
+            return {"actions": to_environment(first)}
+
+        signature = [tf.TensorSpec((None, agent.observation_size), tf.float32)]
+        self.act = tf.function(act, input_signature=signature, autograph=False)
+
+
+def _normalized(observations: tf.Tensor, normalize: Normalizer) -> tf.Tensor:
+    """`Normalizer` in TensorFlow, [B, S] → [B, S]."""
+    if normalize.shift is None:
+        return observations
+    return tf.clip_by_value((observations - normalize.shift) * normalize.scale, -OBSERVATION_CUT, OBSERVATION_CUT)
+
+
+def _box_actions(action_map: BoxMap) -> Callable[[tf.Tensor], tf.Tensor]:
+    """`BoxMap` in TensorFlow, [B, A] → [B, *space.shape]."""
+    centre, scale = action_map.centre.astype(np.float32), action_map.scale.astype(np.float32)  # [A], [A]
+    low, high = _within(action_map.low, action_map.high)  # [A], [A]
+    rounds = np.issubdtype(action_map.dtype, np.integer)
+
+    def to_environment(actions: tf.Tensor) -> tf.Tensor:
+        mapped = centre + scale * actions  # [B, A]
+        cut = tf.clip_by_value(tf.round(mapped) if rounds else mapped, low, high)  # [B, A]
+        return tf.cast(tf.reshape(cut, (-1, *action_map.shape)), action_map.dtype)
+
+    return to_environment
+
+
+def _within(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The bounds [A] as float32, rounded inwards: LiteRT cannot cut other types."""
+    down, up = low.astype(np.float32), high.astype(np.float32)  # [A], [A]
+    inf = np.float32(np.inf)
+    return np.where(down < low, np.nextafter(down, inf), down), np.where(up > high, np.nextafter(up, -inf), up)
+
+
+def _discrete_actions(agent: Agent, choices: tuple[int, ...]) -> Callable[[tf.Tensor], tf.Tensor]:
+    """The likeliest value of each number of an action, logits [B, Σ choices] → [B, *space.shape]."""
+    start = agent.action_map(np.zeros((1, agent.action_size), np.float32))  # [1, *space.shape], where counting begins
+
+    def to_environment(logits: tf.Tensor) -> tf.Tensor:
+        parts = tf.split(logits, choices, axis=1)
+        values = tf.stack([tf.argmax(part, axis=1) for part in parts], axis=1)  # [B, A] int64
+        return tf.cast(tf.reshape(values, (-1, *start.shape[1:])) + start.astype(np.int64), start.dtype)
+
+    return to_environment
+
+
+def write_saved_model(policy: DeterministicPolicy, folder: Path) -> None:
+    """As a TensorFlow SavedModel with one signature, observations [B, S] → actions."""
+    with held_back_errors():
+        tf.saved_model.save(policy, str(folder), signatures=policy.act)
+
+
+def write_litert(saved_model: Path, file: Path) -> None:
+    """A SavedModel as a LiteRT file."""
+    with held_back_errors():
+        file.write_bytes(tf.lite.TFLiteConverter.from_saved_model(str(saved_model)).convert())
+
+
+def read_saved_model(folder: Path) -> Policy:
+    """The policy of a SavedModel, as whoever gets the folder would load it."""
+    act = tf.saved_model.load(str(folder)).signatures["serving_default"]
+    return lambda observations: act(tf.constant(observations))["actions"].numpy()
+
+
+def read_litert(file: Path) -> Policy:
+    """The policy of a LiteRT file, as whoever gets it would load it."""
+    with held_back_errors(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the interpreter will move to a package of its own
+        # Not `model_path`: the file would stay mapped, and Windows renames no mapped file.
+        interpreter = tf.lite.Interpreter(model_content=file.read_bytes())
+        interpreter.allocate_tensors()
+        run = interpreter.get_signature_runner()
+    return lambda observations: run(observations=observations)["actions"]
+
+
+def random_observations(agent: Agent | DDPGAgent, rng: np.random.Generator) -> np.ndarray:
+    """[CHECKED_OBSERVATIONS, S] float32, about those seen in training or about 0; normalised ones pass the cut."""
+    normalize = agent.normalizer()
+    farthest = 0.0 if normalize.shift is None else 1.5  # far and uncut ones would tell float32's rounding
+    spread = 10.0 ** rng.uniform(-1, farthest, (CHECKED_OBSERVATIONS, 1))  # [K, 1] standard deviations
+    drawn = spread * rng.standard_normal((CHECKED_OBSERVATIONS, agent.observation_size))  # [K, S]
+    if normalize.shift is not None:
+        drawn = normalize.shift + drawn / normalize.scale  # [K, S]
+    return drawn.astype(np.float32)
+
+
+def largest_difference(policy: Policy, agent: Agent | DDPGAgent, observations: np.ndarray) -> float:
+    """Between a file's actions and the agent's, over observations [K, S], asked at once and one by one.
+
+    Of whole numbers as it is; of others in units of each number's largest, where that is above 1. A shape or type
+    that differs, or NaN, is infinitely far.
+    """
+    expected = agent.action_map(agent.behaviour().act(observations))  # [K, *space.shape]
+    few = observations[:10]
+    found = policy(observations), np.concatenate([policy(row[None]) for row in few])  # [K, ...], [10, ...]
+    differences = []
+    for ours, theirs in zip(found, (expected, expected[:10])):
+        if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+            return np.inf
+        unit = np.maximum(1.0, np.abs(expected.astype(np.float64)).max(axis=0))  # [*space.shape]
+        if not np.issubdtype(expected.dtype, np.floating):
+            unit = np.ones_like(unit)
+        apart = np.abs(ours.astype(np.float64) - theirs.astype(np.float64)) / unit  # [K, *space.shape]
+        differences.append(np.nan_to_num(apart, nan=np.inf).max())
+    return float(max(differences))
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file or folder that an export wrote."""
+
+    path: Path
+    size: int  # bytes
+    difference: float  # see `largest_difference`
+
+
+def export(agent: Agent | DDPGAgent, folder: Path) -> list[Written]:
+    """Write both files into a folder, whole and checked or not at all; earlier exports are replaced.
+
+    Raises:
+        UserError: something else is in the way, the folder cannot be made, or a file does not act as the agent does.
+    """
+    _check_free(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for left_over in folder.glob("unfinished-*"):  # of an export that was killed
+            shutil.rmtree(left_over, ignore_errors=True)
+        unfinished = Path(tempfile.mkdtemp(prefix="unfinished-", dir=folder))
+    except OSError as error:
+        raise UserError(f"cannot make {folder} ({error.strerror}): choose another --out") from None
+    try:
+        write_saved_model(DeterministicPolicy(agent), unfinished / SAVED_MODEL)
+        write_litert(unfinished / SAVED_MODEL, unfinished / LITERT)
+        observations = random_observations(agent, np.random.default_rng(0))
+        written = []
+        for name, read in ((SAVED_MODEL, read_saved_model), (LITERT, read_litert)):
+            difference = largest_difference(read(unfinished / name), agent, observations)
+            if difference > TOLERANCE:
+                raise UserError(
+                    f"{name} acts otherwise than the agent, by {difference:.3g} where {TOLERANCE:g} is allowed: "
+                    "nothing was exported; load the agent itself with evaluate.py"
+                )
+            written.append(Written(folder / name, _size(unfinished / name), difference))
+        for path in unfinished.rglob("*"):
+            if path.is_file():
+                flush_file(path)
+        if (folder / SAVED_MODEL).exists():
+            (folder / SAVED_MODEL).replace(unfinished / "before")
+        for name in (SAVED_MODEL, LITERT):
+            (unfinished / name).replace(folder / name)
+        flush_folder(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return written
+
+
+def _check_free(folder: Path) -> None:
+    """Raises UserError where an export would replace what is no export."""
+    model, file = folder / SAVED_MODEL, folder / LITERT
+    foreign = next((path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()), None)
+    if foreign is None and model.exists() and not (model / "saved_model.pb").exists():
+        foreign = model
+    if foreign is None and file.is_dir():
+        foreign = file
+    if foreign is not None:
+        raise UserError(f"{foreign} is in the way and is no export: remove it or choose another --out")
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file, or of all files in a folder."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())

@@ -1,0 +1,260 @@
+"""Run a study over seeds and summarise it: python -m programs study walker --into runs/again
+
+Every run is an ordinary one of a training program, left in FOLDER/STUDY/NAME. A study that was cut off goes on where
+it stopped: runs that have an evaluation.json are not repeated. Without --into the folder is experiments/results, where
+the recorded runs are: nothing but what is missing there is run.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import gymnasium
+import numpy as np
+import tyro
+
+from common.errors import UserError
+from common.figures.curves import LABELS, over_seeds
+from common.figures.style import save_figure
+from common.runs import run_folder
+from common.runs.command_line import one_line_errors, parse_settings
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "experiments" / "results"
+# 300 of the 500 published epochs; nothing is annealed, so a run can go on from there with --resume --epochs 500.
+PUBLISHED = ("bipedal-walker-2021-corrected", "--backend", "envpool", "--num-envs", "32", "--epochs", "300")
+
+
+PPO = ("PPOAgentTrainer.py",)
+OFF_POLICY = ("-m", "companions.OffPolicyAgentTrainer")
+REWARD, LENGTH, KL, Q, ENTROPY, SPREAD = (
+    (name, LABELS[name])
+    for name in ("avg_reward_orig", "avg_steps", "approximate_kl", "mean_value", "entropy", "mean_std")
+)
+WALKER_PANELS = (REWARD, LENGTH, SPREAD)
+
+
+@dataclass(frozen=True)
+class Milestone:
+    """When a column first gets as high as a value, counted in another one."""
+
+    column: str
+    value: float
+    counted_in: str
+
+    def reached(self, *curves: dict[str, np.ndarray]) -> str:
+        """The median over runs, some of which may never get there."""
+        found = [curve[self.counted_in][curve[self.column] >= self.value] for curve in curves]
+        median = np.median([rows[0] if len(rows) else np.inf for rows in found])
+        return f"{median:,.0f}" if np.isfinite(median) else "never"
+
+    def __str__(self) -> str:
+        return f"{self.counted_in} at {self.column} {self.value:g}"
+
+
+@dataclass(frozen=True)
+class Study:
+    """Settings that are compared, each repeated over seeds."""
+
+    program: tuple[str, ...]
+    seeds: range
+    arms: dict[str, tuple[str, ...]]  # name → arguments of the program
+    panels: tuple[tuple[str, str], ...]  # of the figure: column of results.csv, label
+    low: float  # episodes that score less are counted
+    milestone: Milestone | None = None
+
+
+TAXI = "Taxi-v4" if "Taxi-v4" in gymnasium.registry else "Taxi-v3"  # older versions of Gymnasium
+THOUSAND = ("--evaluation-episodes", "1000")  # Pendulum's start states spread a score by 94
+LAST = ("--best-metric", "mean_episode_reward", "--no-adopt-best", *THOUSAND)
+DDPG = ("pendulum-ddpg-corrected", *LAST)
+STUDIES: dict[str, Study] = {
+    # Does the default learn to walk, on both backends?
+    "walker": Study(
+        PPO,
+        range(3),
+        {
+            "envpool": ("bipedal-walker", "--backend", "envpool"),
+            "gymnasium": ("bipedal-walker", "--backend", "gymnasium"),
+        },
+        WALKER_PANELS,
+        low=200,
+    ),
+    # The published question: does the entropy bonus help, and is it the entropy that helps?
+    "entropy": Study(
+        PPO,
+        range(3),
+        {
+            "c=0.1, density surrogate": PUBLISHED,
+            "c=0": (*PUBLISHED, "--entropy-coefficient", "0"),
+            "c=0.1, Gaussian entropy": (*PUBLISHED, "--entropy", "gaussian"),
+        },
+        WALKER_PANELS,
+        low=200,
+    ),
+    # Which of TD3's three changes of DDPG matters on Pendulum? Traps corrected, parameters of the last epoch.
+    "pendulum-ablation": Study(
+        OFF_POLICY,
+        range(5),
+        {
+            "DDPG": DDPG,
+            "DDPG + twin critics": (*DDPG, "--twin-critics"),
+            "DDPG + target smoothing": (*DDPG, "--target-smoothing"),
+            "DDPG + policy delay": (*DDPG, "--policy-delay", "2"),
+            "TD3": ("pendulum-td3-corrected", *LAST),
+        },
+        (REWARD, Q),
+        low=-500,
+    ),
+    # The published numbers, quirks and all; the same, corrected; and the fast ones.
+    "pendulum": Study(
+        OFF_POLICY,
+        range(5),
+        {
+            f"pendulum-{name}": (f"pendulum-{name}", *THOUSAND)
+            for name in ("ddpg", "td3", "ddpg-corrected", "td3-corrected", "td3-fast")
+        },
+        (REWARD, Q),
+        low=-500,
+    ),
+    # How soon does the small published system hold the pole for good, and what if its target learns, too?
+    "cartpole-minimal": Study(
+        PPO,
+        range(10),
+        {
+            "stopped gradient": ("cartpole-minimal", "--evaluation-episodes", "20"),
+            "no stopped gradient": (
+                "cartpole-minimal",
+                "--evaluation-episodes",
+                "20",
+                "--no-stop-target-gradient",
+            ),
+        },
+        (("score", "Mean of the last\n20 episodes"), LENGTH),
+        low=500,
+        milestone=Milestone("score", 500, "total_episodes"),
+    ),
+    # Both objectives, as published and tuned: how soon is there an episode of 1,024 steps, and is it held?
+    "cartpole": Study(
+        PPO,
+        range(5),
+        {
+            f"{objective}, {name}": (preset, "--objective", objective)
+            for name, preset in (("published", "cartpole"), ("tuned", "cartpole-fast"))
+            for objective in ("clip", "kl_penalty")
+        },
+        (REWARD, KL),
+        low=1024,
+        milestone=Milestone("max_steps", 1024, "steps"),
+    ),
+    # What `--env ID` alone makes of small problems; no setting was chosen by these seeds.
+    "defaults": Study(
+        PPO,
+        range(100, 105),
+        {
+            name: ("--env", name)
+            for name in (
+                "Acrobot-v1",
+                "CartPole-v1",
+                "LunarLander-v3",
+                "MountainCar-v0",
+                "MountainCarContinuous-v0",
+                "Pendulum-v1",
+                TAXI,
+            )
+        },
+        (REWARD, LENGTH, ENTROPY),
+        low=-199,
+    ),
+    "lunar-lander-td3": Study(OFF_POLICY, range(3), {"TD3": ("lunar-lander-td3",)}, (REWARD, LENGTH, Q), low=200),
+    "bipedal-walker-td3": Study(OFF_POLICY, range(1), {"TD3": ("bipedal-walker-td3",)}, (REWARD, LENGTH, Q), low=200),
+}
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Run a study over seeds and summarise it."""
+
+    study: tyro.conf.Positional[Literal[*STUDIES]]
+    """Which one."""
+    into: Path = RESULTS
+    """Folder for the runs, the tables and the figure; what is there already is not repeated."""
+
+
+def folder_of(study: str, arm: str, seed: int, results: Path = RESULTS) -> Path:
+    """Where a run is left."""
+    name = "".join(letter if letter.isalnum() or letter in "=.-" else "_" for letter in arm)
+    return results / study / f"{name}-seed{seed}"
+
+
+def run(name: str, results: Path) -> None:
+    """Every run of a study that is not there yet."""
+    study = STUDIES[name]
+    for seed in study.seeds:  # whole seeds first
+        for arm, arguments in study.arms.items():
+            folder = folder_of(name, arm, seed, results)
+            if (folder / run_folder.EVALUATION).exists():
+                continue
+            shutil.rmtree(folder, ignore_errors=True)  # a run that was cut off
+            print(f"{name}: {arm}, seed {seed}", flush=True)
+            ended = subprocess.run(
+                [sys.executable, *study.program, *arguments, "--seed", str(seed), "--no-video", "--no-tensorboard",
+                 "--no-figure", "--runs-folder", str(folder.parent), "--name", folder.name],
+                cwd=ROOT, stdout=subprocess.DEVNULL,
+            )  # fmt: skip
+            if ended.returncode:
+                raise UserError(f"{arm}, seed {seed} ended with exit code {ended.returncode}: mend that, then go on")
+
+
+def summarise(name: str, results: Path) -> None:
+    """Tables of evaluations and a figure of the curves with their spread, from the runs that are there."""
+    study, curves = STUDIES[name], {}
+    medians = ["| setting | seeds | median | lowest | highest |", "|---|---|---|---|---|"]
+    lines = [
+        f"| setting | seed | steps | deterministic | sampled | episodes below {study.low:g} | minutes |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    if study.milestone is not None:
+        for table in (medians, lines):
+            table[:] = [f"{table[0]} {study.milestone} |", f"{table[1]}---|"]
+    for arm in study.arms:
+        folders = {seed: folder_of(name, arm, seed, results) for seed in study.seeds}
+        there = {seed: folder for seed, folder in folders.items() if (folder / run_folder.EVALUATION).exists()}
+        evaluations = [json.loads((folder / run_folder.EVALUATION).read_text()) for folder in there.values()]
+        if not there:
+            continue
+        curves[arm] = [run_folder.read_results(folder) for folder in there.values()]
+        lines += [_line(arm, *row, study) for row in zip(there, evaluations, curves[arm])]
+        scores = [evaluation["deterministic"]["mean"] for evaluation in evaluations]
+        median = f"| {arm} | {len(scores)} | {np.median(scores):.1f} | {min(scores):.1f} | {max(scores):.1f} |"
+        medians.append(median if study.milestone is None else f"{median} {study.milestone.reached(*curves[arm])} |")
+    band = "interquartile" if len(study.seeds) >= 5 else "range"  # one seed of many hides the others
+    save_figure(over_seeds(curves, study.panels, band), results / name / "summary.png")
+    text = "\n".join([*medians, "", *lines])
+    (results / name / "summary.md").write_text(text + "\n")
+    print(text)
+
+
+def _line(arm: str, seed: int, evaluation: dict, curve: dict[str, np.ndarray], study: Study) -> str:
+    """A run's row of the table."""
+    cells = [f"{s['mean']:.1f} [{s['low']:.1f}, {s['high']:.1f}]" for s in evaluation.values()]
+    poor = sum(score < study.low for score in evaluation["deterministic"]["returns"])
+    minutes = curve["seconds"].sum() / 60
+    line = f"| {arm} | {seed} | {int(curve['steps'][-1]):,} | {' | '.join(cells)} | {poor} | {minutes:.1f} |"
+    return line if study.milestone is None else f"{line} {study.milestone.reached(curve)} |"
+
+
+def main() -> None:
+    with one_line_errors():
+        arguments = parse_settings(Arguments)
+        results = arguments.into.absolute()
+        run(arguments.study, results)
+        summarise(arguments.study, results)
+
+
+if __name__ == "__main__":
+    main()
