@@ -12,7 +12,7 @@ import tyro
 from matplotlib.figure import Figure
 
 from common.errors import UserError
-from common.figures.curves import LABELS, Band
+from common.figures.curves import LABELS, Band, diagnostics, over_seeds, reward_and_steps, time_per_stage
 from common.figures.five_panels import five_panels
 from common.figures.style import (
     Curves,
@@ -50,14 +50,14 @@ def draw(
         raise UserError("no columns given: --kind seeds draws a panel for each of --columns avg_reward_orig ...")
     curves = {name: run_folder.read_results(run) for name, run in _named(runs).items()}
     if kind == "reward":
-        return curves.reward_and_steps(*next(iter(curves.items())))
+        return reward_and_steps(*next(iter(curves.items())))
     if kind == "time":
-        return curves.time_per_stage(*next(iter(curves.items())))
+        return time_per_stage(*next(iter(curves.items())))
     if kind == "diagnostics":
-        return curves.diagnostics(curves)
+        return diagnostics(curves)
     if kind == "seeds":
         panels = tuple((column, LABELS.get(column, column)) for column in columns)
-        return curves.over_seeds(_arms(curves), panels, band)
+        return over_seeds(_arms(curves), panels, band)
     return five_panels(curves)
 
 

@@ -410,7 +410,7 @@ def test_evaluate_scores_a_saved_run_as_the_run_did(walker):
     at_the_end = (folder / "evaluation.json").read_text()
     (folder / "evaluation.json").unlink()
     (folder / "video.mp4").unlink()
-    ended = typed("evaluate.py", str(folder), "--episodes", "2")
+    ended = typed("-m", "programs", "evaluate", str(folder), "--episodes", "2")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "unshaped reward: deterministic" in ended.stdout
     assert json.loads((folder / "evaluation.json").read_text()) == json.loads(at_the_end)

@@ -176,8 +176,8 @@ PARENT = """
 import sys, time
 sys.path[:0] = {paths!r}
 import numpy as np, tiny_envs
-from common.environment import look_up
-from common.process_group import ProcessGroup
+from common.envs.environment import look_up
+from common.envs.process_group import ProcessGroup
 lock = open({lock!r}, "w")
 import fcntl; fcntl.flock(lock, fcntl.LOCK_EX)
 group = ProcessGroup(look_up({env_id!r}), 2)

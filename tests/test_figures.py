@@ -223,7 +223,7 @@ def test_every_kind_is_written(kind, tmp_path, monkeypatch, capsys):
 def test_real_seeds_are_grouped_by_name(tmp_path, monkeypatch):
     seen = []
     over_seeds = curve_figures.over_seeds
-    monkeypatch.setattr(curves, "over_seeds", lambda *a: seen.append(a) or over_seeds(*a))
+    monkeypatch.setattr(plot, "over_seeds", lambda *a: seen.append(a) or over_seeds(*a))
     runs = sorted(WALKER.glob("*-seed?"))
     columns = ["--columns", "avg_steps", "mean_std"]
     assert call(monkeypatch, plot, *runs, "--kind", "seeds", *columns, "--out", tmp_path / "seeds.png") == 0

@@ -19,9 +19,8 @@ CONSOLES = {
 PROGRAMS = [
     ["PPOAgentTrainer.py"],
     ["-m", "companions.OffPolicyAgentTrainer"],
-    ["evaluate.py"],
-    ["-m", "programs.export"],
-    ["-m", "programs.plot"],
+    ["-m", "programs"],
+    *(["-m", "programs", command] for command in ("train", "evaluate", "watch", "export", "plot")),
 ]
 SMALL = [
     "pendulum", "--backend", "gymnasium", "--num-envs", "2", "--epochs", "2", "--steps-per-epoch", "64",

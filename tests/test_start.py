@@ -15,9 +15,11 @@ HEAVY = {"tensorflow", "tensorflow_probability", "keras", "tf_keras", "tensorboa
 PROGRAMS = {
     "PPO": ["PPOAgentTrainer.py"],
     "off-policy": ["-m", "companions.OffPolicyAgentTrainer"],
-    "evaluate": ["evaluate.py"],
-    "export": ["-m", "programs.export"],
-    "plots": ["-m", "programs.plot"],
+    "train": ["-m", "programs", "train"],
+    "evaluate": ["-m", "programs", "evaluate"],
+    "watch": ["-m", "programs", "watch"],
+    "export": ["-m", "programs", "export"],
+    "plot": ["-m", "programs", "plot"],
 }
 MISTAKES = {
     "a setting": ("PPO", ["--gama", "0.9"]),
@@ -28,7 +30,7 @@ MISTAKES = {
     "an environment off policy": ("off-policy", ["--env", "Pendulun-v1"]),
     "no run to evaluate": ("evaluate", ["no/such/run"]),
     "no run to export": ("export", ["no/such/run"]),
-    "no run to plot": ("plots", ["no/such/run"]),
+    "no run to plot": ("plot", ["no/such/run"]),
 }
 LONGEST = 1.5  # seconds of processor time, on machines that do other work as well
 
@@ -49,7 +51,7 @@ def test_help_waits_for_nothing_heavy(program):
     code, packages = imported(*PROGRAMS[program], "--help")
     assert code == 0
     assert not HEAVY & packages
-    assert program == "plots" or "matplotlib" not in packages
+    assert program == "plot" or "matplotlib" not in packages
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
@@ -90,7 +92,7 @@ def test_help_that_nobody_reads_ends_without_a_word(program, unread):
 
 SHORT = """
 import sys
-from common.command_line import one_line_errors
+from common.runs.command_line import one_line_errors
 from common.errors import UserError
 with one_line_errors():
     print("a line that waits in the buffer")

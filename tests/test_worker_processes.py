@@ -106,7 +106,7 @@ def test_no_process_can_be_started(monkeypatch):
 PROGRAM = """
 import os, sys, time
 from pathlib import Path
-from common.worker_processes import run_in_workers
+from common.envs.worker_processes import run_in_workers
 print("imported", flush=True)
 def function(item):
     (Path(sys.argv[1]) / str(os.getpid())).touch()

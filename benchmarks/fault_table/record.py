@@ -5,7 +5,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from common.runs.run_folder import write_json
+from common.files import write_json
 from fault_table.child import EVERY_PHASE
 from fault_table.tally import Tally
 

@@ -143,7 +143,7 @@ def has_vector_environment() -> bool:
     """Whether ale-py is installed with its vector environment, which not every platform's wheel has."""
     try:
         import ale_py
-        import cv2  # noqa: F401  `common.env_groups.AleGroup` lays images out with it
+        import cv2  # noqa: F401  `ale_group.AleGroup` lays images out with it
     except ImportError:
         return False
     return hasattr(ale_py, "ALEVectorInterface")

@@ -15,7 +15,7 @@ from threadpoolctl import ThreadpoolController
 
 from common.envs import worker_processes
 from common.envs.environment import Environment
-from common.envs.groups import cannot_start
+from common.envs.environment_check import cannot_start
 from common.envs.spaces import ActionMap, is_image
 from common.errors import UserError
 from common.user_code import explain
