@@ -41,7 +41,7 @@ class Arguments:
     only: str = ""
     """Only sets whose name contains this, such as "3.12"."""
     tests: str = ""
-    """What pytest is asked for, such as "tests/test_resume.py"; nothing: all tests."""
+    """What pytest is asked for, such as "tests/runs/test_resume.py"; nothing: all tests."""
 
 
 def interpreter(version: str) -> str | None:

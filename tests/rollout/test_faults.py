@@ -194,7 +194,7 @@ while True:
 def test_processes_end_with_a_parent_that_is_killed_and_hold_no_lock(tmp_path, env_id):
     import fcntl
 
-    lock, here = tmp_path / "lock", Path(__file__).parent
+    lock, here = tmp_path / "lock", Path(__file__).parents[1]
     program = PARENT.format(paths=[str(here), str(here.parent)], lock=str(lock), env_id=env_id)
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
         processes = [int(number) for number in parent.stdout.readline().split()]

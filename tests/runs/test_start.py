@@ -10,7 +10,7 @@ import pytest
 
 from common.runs.unread_output import UNREAD, ends_when_unread
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {"tensorflow", "tensorflow_probability", "keras", "tf_keras", "tensorboard", "scipy", "envpool", "ale_py"}
 PROGRAMS = {
     "PPO": ["PPOAgentTrainer.py"],

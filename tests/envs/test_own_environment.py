@@ -34,7 +34,7 @@ from PPOAgentTrainer import PPOAgentTrainer
 from programs import methods
 from programs.methods import load_agent
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "own-environment.md").read_text(encoding="utf-8")
 QUICK = ["--evaluation-episodes", "2", "--no-tensorboard", "--no-figure", "--no-video"]
 PPO = PPOConfig(

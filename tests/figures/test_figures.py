@@ -22,7 +22,7 @@ from ppo.results import PPOResult
 from programs import plot
 
 CONFIG = PPOConfig(env="Pendulum-v1", hidden_sizes=(8,))
-WALKER = Path(__file__).resolve().parent.parent / "experiments" / "results" / "walker"
+WALKER = Path(__file__).resolve().parents[2] / "experiments" / "results" / "walker"
 
 
 def curves(epochs=6, **changes):

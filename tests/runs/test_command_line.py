@@ -25,7 +25,7 @@ from ppo.results import PPOResult
 from PPOAgentTrainer import PPOAgentTrainer
 from programs import methods
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SMALL = [
     "--backend", "gymnasium", "--num-envs", "2", "--epochs", "2", "--steps-per-epoch", "64", "--passes", "1",
     "--minibatch-size", "64", "--max-episode-steps", "20", "--hidden-sizes", "8",

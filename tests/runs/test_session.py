@@ -151,7 +151,7 @@ def test_cut_off_while_it_was_evaluated_it_is_evaluated_when_resumed(monkeypatch
     assert same(learned(folder), whole)
 
 
-OLD = Path(__file__).parent / "data" / "run-of-format-1"
+OLD = Path(__file__).parents[1] / "data" / "run-of-format-1"
 
 
 def test_a_checkpoint_of_format_1_loads_for_ever(monkeypatch, tmp_path, capsys):

@@ -25,7 +25,7 @@ from common.runs import film, recorder, run_folder, session
 from ppo.config import PPOConfig
 from programs import install, notebook, notebook_display, plot
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 specification = importlib.util.spec_from_file_location("stored_notebook", ROOT / "experiments" / "notebook.py")
 program = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(program)

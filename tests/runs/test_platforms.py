@@ -10,7 +10,7 @@ import pytest
 from common import files
 from common.runs.options import is_folder_name
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CONSOLES = {
     "cp1252": {"PYTHONIOENCODING": "cp1252"},
     "cp437": {"PYTHONIOENCODING": "cp437"},
