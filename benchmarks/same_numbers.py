@@ -9,6 +9,7 @@ Nothing is written; a difference is exit code 1. Two cores need about five minut
 import csv
 import io
 import json
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -40,7 +41,7 @@ RUNS = {
     "PPO, discrete": PPO.format("cartpole --objective clip+kl --minibatch-size 64"),
     "PPO, shared torso": PPO.format("cartpole --shared-torso --minibatch-size 64"),
     "PPO on images": f"PPOAgentTrainer.py breakout {SMALL} --epochs 2 --num-envs 2 --steps-per-epoch 80 "
-    "--minibatch-size 40 --max-episode-steps 60",
+    "--minibatch-size 4 --max-episode-steps 60",
     "DDPG": OFF_POLICY.format("ddpg --env Pendulum-v1 --exploration ornstein_uhlenbeck --steps-per-epoch 256"),
     "TD3": OFF_POLICY.format("td3 --env Pendulum-v1 --steps-per-epoch 256"),
     "PPO, resumed": PPO.format("pendulum --backend gymnasium --minibatch-size 64"),
@@ -55,6 +56,8 @@ class Arguments:
 
     against: str = "HEAD"
     """The commit, branch or tag to compare with. HEAD compares what is not committed yet."""
+    keep: Path | None = None
+    """A folder for the other commit's runs. Runs that are there already are not trained again."""
     only: str = ""
     """Only runs whose name contains this."""
 
@@ -79,12 +82,16 @@ def train(name: str, code: Path, work: Path) -> Path:
     Raises:
         UserError: it failed.
     """
-    folder = work / "".join(letter if letter.isalnum() else "-" for letter in name)
+    folder = work / _folder_name(name)
     _run([*RUNS[name].split(), "--runs-folder", str(work), "--name", folder.name], code, name)
     if name in EXTENDED:
         program = RUNS[name].split()[0]
         _run([program, "--resume", str(folder), "--epochs", str(EXTENDED[name]), *LATER.split()], code, name)
     return folder
+
+
+def _folder_name(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in name)
 
 
 def _run(arguments: Sequence[str], code: Path, name: str) -> None:
@@ -124,10 +131,14 @@ def _text(value: object) -> np.ndarray:
     return np.frombuffer(json.dumps(value, sort_keys=True).encode(), np.uint8)
 
 
-def compare(name: str, other_code: Path, work: Path) -> list[str]:
-    """Names of what differs in one of RUNS."""
-    here, there = (content(train(name, code, work / where)) for where, code in (("here", ROOT), ("there", other_code)))
-    return differences(here, there)
+def compare(name: str, other_code: Path, work: Path, kept: Path) -> list[str]:
+    """Names of what differs in one of RUNS; `kept`: where the other code's run is, or will be."""
+    whole = kept / f"{_folder_name(name)}.whole"
+    if not whole.exists():
+        shutil.rmtree(kept / _folder_name(name), ignore_errors=True)
+        train(name, other_code, kept)
+        whole.touch()
+    return differences(content(train(name, ROOT, work / "here")), content(kept / _folder_name(name)))
 
 
 def main() -> None:
@@ -139,7 +150,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(2) as two_at_once:
             work = Path(temporary)
             code = checkout(arguments.against, work / "other")
-            found = list(two_at_once.map(lambda name: compare(name, code, work), names))
+            kept = work / "there" if arguments.keep is None else arguments.keep.resolve()
+            kept.mkdir(parents=True, exist_ok=True)
+            found = list(two_at_once.map(lambda name: compare(name, code, work, kept), names))
         for name, differs in zip(names, found):
             print(f"{name}: {'differ: ' + ', '.join(differs[:8]) if differs else 'equal to the byte'}")
         if any(found):
