@@ -3,46 +3,35 @@
 An Agent knows weights and nothing of time: epochs, environments and schedules are the trainer's.
 """
 
-from collections.abc import Mapping
-from pathlib import Path
-
 import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
 import gymnasium
 import keras
 import numpy as np
 import tensorflow as tf
 
-from common import arrays_file, funcs
+from common import funcs
 from common.envs.spaces import action_map, choices
 from common.errors import DivergedError
 from common.funcs import RunningStatistics
 from common.learning import distributions, networks
+from common.learning.agent_base import AgentBase
 from common.learning.device import choose_device
 from common.learning.frozen_policy import dense_heads
-from common.learning.snapshots import Best, adams_state, load_adams
 from common.records import Batch
 from common.rollout.policies import CategoricalBehaviour, NormalBehaviour, Normalizer
+from common.state import State
 from ppo import architecture, losses
 from ppo.config import PPOConfig
 from ppo.live_settings import Hyperparameters
+from ppo.results import UPDATE_METRICS
 
-UPDATE_METRICS = (
-    "loss_actor",
-    "loss_critic",
-    "approximate_kl",
-    "clip_fraction",
-    "entropy",
-    "mean_std",
-    "gradient_norm_actor",
-    "gradient_norm_critic",
-)
 AVERAGED_METRICS = ("loss_actor", "loss_critic", "gradient_norm_actor", "gradient_norm_critic")  # over all passes
 IMAGES_A_CALL = 8  # when acting, whatever their number
 KL_COEFFICIENT_FACTOR = 1024.0  # β stays within so many times what it began with, so that it finds back
 DECISIVE = [UPDATE_METRICS.index(name) for name in AVERAGED_METRICS]  # an update in which one is NaN is undone
 
 
-class Agent:
+class Agent(AgentBase):
     """A Keras `actor` and `critic`, apart or on one torso, a `tfp` policy picked by the action space, Adam.
 
     Args:
@@ -58,7 +47,7 @@ class Agent:
     def __init__(
         self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space, config: PPOConfig, seed: int
     ) -> None:
-        self.config = config
+        super().__init__(config)
         self.action_map = action_map(action_space)
         self.observation_size = int(np.prod(observation_space.shape))
         self.action_size = self.action_map.size
@@ -71,20 +60,19 @@ class Agent:
         if config.shared_torso:
             self.network, self.actor, self.critic = networks.actor_and_critic_of_one_torso(torso, heads, actor_seed)
             self._networks = {"network": self.network}
-            self._adams = {"adam": keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)}
+            self.adams = {"adam": keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)}
         else:
             self.actor = networks.policy_actor(torso, heads, actor_seed)
             self.critic = networks.value_critic(torso, critic_seed)
             self._networks = {"actor": self.actor, "critic": self.critic}
-            self._adams = {
+            self.adams = {
                 name: keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)
                 for name in ("actor_adam", "critic_adam")
             }
-        for network, adam in zip(self._networks.values(), self._adams.values()):
+        for network, adam in zip(self._networks.values(), self.adams.values()):
             adam.build(network.trainable_variables)
         self.observation_statistics = RunningStatistics(observation_space.shape)
         self.kl_coefficient = config.kl_coefficient  # β of the KL penalty, which adapts
-        self.best = Best()
         # XLA: 1.2 to 1.7 times the speed of the plain graph on two cores, but half of it with convolutions of many
         # images; of eight it is twice as fast (LOG.md).
         # No AutoGraph: nothing here needs it, and it writes a file that a full disk refuses.
@@ -193,16 +181,9 @@ class Agent:
         Raises:
             DivergedError: a loss, a gradient or a weight became NaN or infinite; the agent is as it was before.
         """
-        rates = np.array([hyperparameters.learning_rate, hyperparameters.critic_learning_rate], np.float32)
-        coefficients = losses.Coefficients(
-            hyperparameters.clip_range,
-            hyperparameters.value_coefficient,
-            hyperparameters.entropy_coefficient,
-            self.kl_coefficient,
-        )
         per_pass = len(actor_rows) // hyperparameters.passes
         table, steps, finite_weights = self._compiled_update(
-            batch, actor_rows, critic_rows, rates, np.array(coefficients, np.float32), per_pass
+            batch, actor_rows, critic_rows, np.array([*hyperparameters, self.kl_coefficient], np.float32), per_pass
         )
         table = table.numpy()[: int(steps)]  # [K, metrics]
         fault = self._not_finite(table, finite_weights.numpy())
@@ -245,33 +226,37 @@ class Agent:
         batch: Batch,
         actor_rows: tf.Tensor,
         critic_rows: tf.Tensor,
-        rates: tf.Tensor,
-        coefficients: tf.Tensor,
+        numbers: tf.Tensor,
         per_pass: int,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """All minibatches; what came to NaN or infinity is undone before this returns.
+        """All minibatches; an update that became NaN or infinite is undone before this returns.
+
+        Args:
+            numbers: the hyperparameters, and the coefficient of the KL penalty.
 
         Returns:
             The metrics of every minibatch [K, metrics], how many were taken before `max_kl` was passed, and which of
             `_weights` were finite after them.
         """
-        learned = self._weights() + [variable for adam in self._adams.values() for variable in adam.variables]
+        learned = self._weights() + [variable for adam in self.adams.values() for variable in adam.variables]
         before = [tf.identity(variable.value) for variable in learned]
-        for adam, rate in zip(self._adams.values(), tf.unstack(rates)):
+        *values, kl_coefficient = tf.unstack(numbers)
+        hyperparameters = Hyperparameters(*values)
+        rates = hyperparameters.learning_rate, hyperparameters.critic_learning_rate
+        for adam, rate in zip(self.adams.values(), rates):
             adam.learning_rate = rate
         batch = Batch(*(tf.convert_to_tensor(column) for column in batch))
-        coefficients = losses.Coefficients(*tf.unstack(coefficients))
         steps, limit = actor_rows.shape[0], self.config.max_kl
 
         def one_step(
             i: tf.Tensor, kl: tf.Tensor, table: tf.TensorArray
         ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
             if self.config.shared_torso:
-                metrics = self._joint_step(_take(batch, actor_rows[i]), coefficients)
+                metrics = self._joint_step(_take(batch, actor_rows[i]), hyperparameters, kl_coefficient)
             else:
                 # The networks share nothing, so this order equals the actor's passes before the critic's.
-                metrics = self._actor_step(_take(batch, actor_rows[i]), coefficients)
-                metrics |= self._critic_step(_take(batch, critic_rows[i]), coefficients)
+                metrics = self._actor_step(_take(batch, actor_rows[i]), hyperparameters, kl_coefficient)
+                metrics |= self._critic_step(_take(batch, critic_rows[i]), hyperparameters)
             kl = tf.where(i % per_pass == 0, 0.0, kl) + metrics["approximate_kl"] / per_pass  # mean of the pass
             return i + 1, kl, table.write(i, tf.stack([metrics[name] for name in UPDATE_METRICS]))
 
@@ -290,33 +275,37 @@ class Agent:
             variable.assign(tf.where(sound, variable.value, value))
         return table, taken, finite_weights
 
-    def _joint_step(self, batch: Batch, coefficients: losses.Coefficients) -> dict[str, tf.Tensor]:
+    def _joint_step(
+        self, batch: Batch, hyperparameters: Hyperparameters, kl_coefficient: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         """Both losses through one torso: equation 9 of arXiv:1707.06347."""
         with tf.GradientTape() as tape:
             *heads, values = self.network(batch.observations)  # [B, ...], [B, 1]
-            loss_policy, metrics = self._policy_loss(tf.concat(heads, axis=1), batch, coefficients)
-            loss_value = self._value_loss(values, batch, coefficients)
-            loss = loss_policy + coefficients.value * loss_value
+            loss_policy, metrics = self._policy_loss(tf.concat(heads, axis=1), batch, hyperparameters, kl_coefficient)
+            loss_value = self._value_loss(values, batch, hyperparameters)
+            loss = loss_policy + hyperparameters.value_coefficient * loss_value
         norm = self._descend(tape, loss, "network", "adam")
         return metrics | {"loss_critic": loss_value, "gradient_norm_actor": norm, "gradient_norm_critic": norm}
 
-    def _actor_step(self, batch: Batch, coefficients: losses.Coefficients) -> dict[str, tf.Tensor]:
+    def _actor_step(
+        self, batch: Batch, hyperparameters: Hyperparameters, kl_coefficient: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         with tf.GradientTape() as tape:
             heads = tf.concat(self.actor(batch.observations), axis=1)  # [B, X]
-            loss, metrics = self._policy_loss(heads, batch, coefficients)
+            loss, metrics = self._policy_loss(heads, batch, hyperparameters, kl_coefficient)
         return metrics | {"gradient_norm_actor": self._descend(tape, loss, "actor", "actor_adam")}
 
-    def _critic_step(self, batch: Batch, coefficients: losses.Coefficients) -> dict[str, tf.Tensor]:
+    def _critic_step(self, batch: Batch, hyperparameters: Hyperparameters) -> dict[str, tf.Tensor]:
         with tf.GradientTape() as tape:
-            loss = self._value_loss(self.critic(batch.observations), batch, coefficients)
+            loss = self._value_loss(self.critic(batch.observations), batch, hyperparameters)
         return {"loss_critic": loss, "gradient_norm_critic": self._descend(tape, loss, "critic", "critic_adam")}
 
     def _policy_loss(
-        self, heads: tf.Tensor, batch: Batch, coefficients: losses.Coefficients
+        self, heads: tf.Tensor, batch: Batch, hyperparameters: Hyperparameters, kl_coefficient: tf.Tensor
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         policy = self._distribution(heads)
         old = None if self.config.objective == "clip" else self._distribution(batch.heads)
-        loss, metrics = losses.policy_loss(self.config, policy, old, batch, coefficients)
+        loss, metrics = losses.policy_loss(self.config, policy, old, batch, hyperparameters, kl_coefficient)
         return loss, metrics | {"mean_std": self._mean_std(policy, batch.actor_weights)}
 
     def _mean_std(self, policy: distributions.tfd.Distribution, weights: tf.Tensor) -> tf.Tensor:
@@ -325,12 +314,12 @@ class Agent:
             return tf.constant(np.nan)
         return losses.weighted_mean(tf.reduce_mean(policy.stddev(), axis=-1), weights)
 
-    def _value_loss(self, values: tf.Tensor, batch: Batch, coefficients: losses.Coefficients) -> tf.Tensor:
+    def _value_loss(self, values: tf.Tensor, batch: Batch, hyperparameters: Hyperparameters) -> tf.Tensor:
         """values: [B, 1]."""
         next_values = None
         if not self.config.stop_target_gradient:
             next_values = self.critic(batch.next_observations)[:, 0]  # [B]
-        return losses.value_loss(self.config, values[:, 0], next_values, batch, coefficients)
+        return losses.value_loss(self.config, values[:, 0], next_values, batch, hyperparameters)
 
     def _descend(self, tape: tf.GradientTape, loss: tf.Tensor, network: str, adam: str) -> tf.Tensor:
         """One Adam step; returns the gradient's global norm before clipping."""
@@ -339,71 +328,34 @@ class Agent:
         norm = tf.linalg.global_norm(gradients)
         if self.config.max_gradient_norm is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, self.config.max_gradient_norm, use_norm=norm)
-        self._adams[adam].apply(gradients, variables)
+        self.adams[adam].apply(gradients, variables)
         return norm
-
-    # -- best parameters --
-
-    def keep_best(self, metric: float) -> bool:
-        """Copy the present policy if `metric` is at least the best so far; NaN never is."""
-        return self.best.offer(metric, self._policy_state)
-
-    def adopt_best(self) -> None:
-        """Go back to the copy `keep_best` made; without one, stay."""
-        self.best.adopt(self._policy_state, self._load_policy_state)
-
-    def leave_best(self) -> None:
-        """Undo `adopt_best`, so that training continues from what it had reached; otherwise change nothing."""
-        self.best.leave(self._load_policy_state)
 
     # -- state --
 
-    def _network_state(self) -> dict[str, np.ndarray]:
-        return {
+    def parameters(self) -> State:
+        """Copies of both networks' weights, and the statistics that normalise observations."""
+        weights = {
             f"{name}/{i}": weights
             for name, network in self._networks.items()
             for i, weights in enumerate(network.get_weights())
         }
+        statistics = {f"observations/{name}": value for name, value in self.observation_statistics.state().items()}
+        return weights | statistics
 
-    def _load_network_state(self, state: Mapping[str, np.ndarray]) -> None:
+    def load_parameters(self, state: State) -> None:
+        """Take over what `parameters` returned; other names are passed over."""
         for name, network in self._networks.items():
             network.set_weights([state[f"{name}/{i}"] for i in range(len(network.weights))])
-
-    def _policy_state(self) -> dict[str, np.ndarray]:
-        statistics = {f"observations/{k}": v for k, v in self.observation_statistics.state().items()}
-        return self._network_state() | statistics
-
-    def _load_policy_state(self, state: Mapping[str, np.ndarray]) -> None:
-        self._load_network_state(state)
         self.observation_statistics.load_state({k: state[f"observations/{k}"] for k in ("count", "mean", "m2")})
 
-    def state(self) -> dict[str, np.ndarray]:
-        """Everything that changes, as named arrays: weights, Adams, statistics, best parameters."""
-        coefficient = {"kl_coefficient": np.float64(self.kl_coefficient)}
-        return self._policy_state() | adams_state(self._adams) | coefficient | self.best.state()
+    def counters(self) -> State:
+        """The coefficient of the KL penalty."""
+        return {"kl_coefficient": np.float64(self.kl_coefficient)}
 
-    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Take over what `state` returned for an agent of the same configuration."""
-        self._load_policy_state(state)
-        load_adams(self._adams, state)
+    def load_counters(self, state: State) -> None:
+        """Take over what `counters` returned; other names are passed over."""
         self.kl_coefficient = float(state["kl_coefficient"])
-        self.best.load_state(state)
-
-    def training_state(self) -> dict[str, np.ndarray]:
-        """`state()` as it would be had `adopt_best` not been called: what training continues from."""
-        return self.state() | self.best.replaced
-
-    def save_weights(self, path: str | Path) -> None:
-        """Write `state()` to an .npz file of plain arrays, replacing it whole or not at all."""
-        arrays_file.write_weights(Path(path), self.state())
-
-    def read_weights(self, path: str | Path) -> None:
-        """Load what `save_weights` wrote.
-
-        Raises:
-            UserError: missing, damaged, or of an agent with other networks.
-        """
-        self.load_state(arrays_file.read_weights(Path(path), self.state(), self._policy_state()))
 
 
 def _take(batch: Batch, rows: tf.Tensor) -> Batch:

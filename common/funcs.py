@@ -1,5 +1,6 @@
 """The mathematics in plain NumPy: no TensorFlow, no environments, no files."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -195,6 +196,12 @@ class RunningStatistics:
         self.mean = self.mean + shift * (added / total)
         self.m2 = self.m2 + m2 + np.square(shift) * (self.count * added / total)
         self.count = total
+
+    def merged(self, samples: np.ndarray) -> "RunningStatistics":
+        """A copy with samples [K, *shape] merged into it."""
+        merged = copy.copy(self)  # `update` writes into no array
+        merged.update(samples)
+        return merged
 
     @property
     def std(self) -> np.ndarray:

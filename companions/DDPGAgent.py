@@ -1,32 +1,28 @@
 """Deep deterministic policy gradient (Lillicrap et al. 2016, arXiv:1509.02971), a minibatch at a time or many."""
 
-from collections.abc import Mapping
-from pathlib import Path
-
 import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
 import gymnasium
 import keras
 import numpy as np
 import tensorflow as tf
 
-from common import arrays_file
 from common.envs.spaces import action_map
 from common.errors import DivergedError
 from common.learning import networks
+from common.learning.agent_base import AgentBase
 from common.learning.device import choose_device
 from common.learning.frozen_policy import deterministic
-from common.learning.snapshots import Best, adams_state, load_adams
 from common.records import Transitions
 from common.rollout.policies import DeterministicBehaviour, Normalizer
+from common.state import State
 from companions import losses
 from companions.config import OffPolicyConfig
 from companions.replay import ReplayBuffer
+from companions.results import UPDATE_METRICS
 from companions.stacked_networks import FlatNetworks, flat
 
-UPDATE_METRICS = ("loss_critic", "loss_actor", "mean_value", "mean_target")
 
-
-class DDPGAgent:
+class DDPGAgent(AgentBase):
     """An actor, its critic, and a target network that follows each.
 
     Args:
@@ -49,7 +45,7 @@ class DDPGAgent:
         seed: int,
     ) -> None:
         choose_device(config.device, self.sees_images)
-        self.config = config
+        super().__init__(config)
         self.action_map = action_map(action_space)
         self.observation_size = int(np.prod(observation_space.shape))
         self.action_size = int(np.prod(action_space.shape))
@@ -65,9 +61,8 @@ class DDPGAgent:
         self.critic_optimizer = keras.optimizers.Adam(critic_rate, epsilon=config.adam_epsilon)
         self.actor_optimizer.build([self._actor.weights])
         self.critic_optimizer.build([self._critics.weights])
-        self._adams = {"actor_adam": self.actor_optimizer, "critic_adam": self.critic_optimizer}
+        self.adams = {"actor_adam": self.actor_optimizer, "critic_adam": self.critic_optimizer}
         self.updates = 0
-        self.best = Best()
         self._unpack = ReplayBuffer(0, self.observation_size, self.action_size).unpack
         self._compiled_cycles = tf.function(self._cycles, jit_compile=True, autograph=False)
         self._compiled_step = tf.function(self._lone_step, jit_compile=True, autograph=False)
@@ -270,20 +265,6 @@ class DDPGAgent:
             for target, source in self._pairs():
                 target.assign(losses.polyak(target.value, source.value, self.config.tau))
 
-    # -- best parameters --
-
-    def keep_best(self, metric: float) -> bool:
-        """Copy the present networks if `metric` is at least the best so far; NaN never is."""
-        return self.best.offer(metric, self._network_state)
-
-    def adopt_best(self) -> None:
-        """Go back to the copy `keep_best` made; without one, stay."""
-        self.best.adopt(self._network_state, self._load_network_state)
-
-    def leave_best(self) -> None:
-        """Undo `adopt_best`, so that training continues from what it had reached; otherwise change nothing."""
-        self.best.leave(self._load_network_state)
-
     # -- state --
 
     def _flat_networks(self) -> dict[str, FlatNetworks]:
@@ -294,44 +275,19 @@ class DDPGAgent:
             "target_critics": self._target_critics,
         }
 
-    def _network_state(self) -> dict[str, np.ndarray]:
+    def parameters(self) -> State:
+        """Copies of the weights of all networks, those of the targets included."""
         return {name: np.array(networks_.weights) for name, networks_ in self._flat_networks().items()}
 
-    def _load_network_state(self, state: Mapping[str, np.ndarray]) -> None:
+    def load_parameters(self, state: State) -> None:
+        """Take over what `parameters` returned; other names are passed over."""
         for name, networks_ in self._flat_networks().items():
             networks_.weights.assign(state[name])
 
-    def learned_state(self) -> dict[str, np.ndarray]:
-        """Copies of everything an update changes."""
-        return self._network_state() | adams_state(self._adams) | {"updates": np.int64(self.updates)}
+    def counters(self) -> State:
+        """How many updates there were."""
+        return {"updates": np.int64(self.updates)}
 
-    def load_learned_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Take over what `learned_state` returned."""
-        self._load_network_state(state)
-        load_adams(self._adams, state)
+    def load_counters(self, state: State) -> None:
+        """Take over what `counters` returned; other names are passed over."""
         self.updates = int(state["updates"])
-
-    def state(self) -> dict[str, np.ndarray]:
-        """Everything that changes, as named arrays: networks, targets, Adams, counters, best parameters."""
-        return self.learned_state() | self.best.state()
-
-    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Take over what `state` returned for an agent of the same configuration."""
-        self.load_learned_state(state)
-        self.best.load_state(state)
-
-    def training_state(self) -> dict[str, np.ndarray]:
-        """`state()` as it would be had `adopt_best` not been called: what training continues from."""
-        return self.state() | self.best.replaced
-
-    def save_weights(self, path: str | Path) -> None:
-        """Write `state()` to an .npz file of plain arrays, replacing it whole or not at all."""
-        arrays_file.write_weights(Path(path), self.state())
-
-    def read_weights(self, path: str | Path) -> None:
-        """Load what `save_weights` wrote.
-
-        Raises:
-            UserError: missing, damaged, or of an agent with other networks.
-        """
-        self.load_state(arrays_file.read_weights(Path(path), self.state(), self._network_state()))

@@ -20,3 +20,7 @@ class OffPolicyResult(EpochResult):
     replay_filled: int = column("policy")  # transitions
 
     SHOWN = {"Q": ("mean_value", ".1f"), "noise": ("exploration_std", ".2f")}  # noqa: RUF012
+
+
+UPDATE_METRICS = ("loss_critic", "loss_actor", "mean_value", "mean_target")
+"""What an update returns, in this order."""

@@ -1,6 +1,129 @@
-"""A trajectory as a flat batch, and its minibatches."""
+"""From a trajectory to what an update learns from: scaled rewards, advantages, targets, a flat batch, minibatches."""
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
+
+from common import funcs
+from common.funcs import RunningStatistics
+from common.records import Batch, Trajectory
+from ppo.config import PPOConfig
+
+EPSILON = 1e-4  # added to a cumulative standard deviation before something is divided by it
+
+Assess = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
+"""Normalised observations [M+N, ...] and actions [M, A] → values [M+N], log-probabilities [M], heads [M, X]."""
+
+
+class Learnable(NamedTuple):
+    """What a trajectory becomes."""
+
+    batch: Batch
+    explained_variance: float  # of the value targets by the critic as it was
+    advantage_statistics: RunningStatistics  # with this trajectory's advantages, where they are divided by their std
+
+
+def scaled_rewards(
+    rewards: np.ndarray, trajectory: Trajectory, gamma: float, config: PPOConfig, statistics: RunningStatistics
+) -> tuple[np.ndarray, RunningStatistics]:
+    """Rewards divided by the standard deviation of all rewards, or of all returns, so far; nothing is subtracted.
+
+    Args:
+        rewards: [T, N], shaped; 0 where not valid.
+        statistics: of the trajectories before.
+
+    Returns:
+        The scaled rewards [T, N], and the statistics that this trajectory is part of.
+    """
+    if not config.scale_rewards:
+        return rewards, statistics
+    measured = rewards  # [T, N]
+    if config.reward_std_of == "returns":
+        measured = funcs.rewards_to_go(
+            rewards, trajectory.terminated, trajectory.truncated, trajectory.valid, gamma
+        )  # [T, N]
+    statistics = statistics.merged(measured[trajectory.valid])
+    return rewards / (statistics.std + EPSILON), statistics  # [T, N]
+
+
+def flat_batch(
+    trajectory: Trajectory,
+    rewards: np.ndarray,
+    normalize: Callable[[np.ndarray], np.ndarray],
+    assess: Assess,
+    gamma: float,
+    config: PPOConfig,
+    advantage_statistics: RunningStatistics,
+) -> Learnable:
+    """A trajectory as a flat batch: normalised observations, advantages, value targets and padding.
+
+    Nothing is changed that is passed in. M = T·N, and one row more where minibatches need one to fill up with.
+
+    Args:
+        trajectory: T steps of N environments.
+        rewards: [T, N], as the update shall see them; see `scaled_rewards`.
+        normalize: raw observations [..., S] → what the networks read; images stay as they are.
+        assess: what the networks say of observations and actions.
+        gamma: the discount of a step.
+        advantage_statistics: of all advantages before; only where `normalize_advantages` is "running_std".
+    """
+    steps, num_envs = rewards.shape
+    terminated, truncated, valid = trajectory.terminated, trajectory.truncated, trajectory.valid  # [T, N]
+    if config.truncation_is_terminal:
+        terminated = terminated | truncated  # [T, N]
+
+    observations = normalize(trajectory.observations)  # [T+1, N, ...]
+    values, log_probs, heads = assess(
+        observations.reshape((steps + 1) * num_envs, *observations.shape[2:]),
+        trajectory.actions.reshape(steps * num_envs, -1),
+    )  # [M+N], [M], [M, X]
+    values = values.reshape(steps + 1, num_envs)  # [T+1, N]
+
+    advantages = funcs.generalized_advantages(
+        rewards, values, terminated, truncated, valid, gamma, config.gae_lambda
+    )  # [T, N]
+    normalized = advantages  # [T, N]; minibatches are normalised by the update
+    if config.normalize_advantages == "running_std":
+        advantage_statistics = advantage_statistics.merged(advantages[valid])
+        normalized = advantages / (advantage_statistics.std + EPSILON)  # [T, N]
+    elif config.normalize_advantages == "epoch":
+        normalized = funcs.standardize(advantages, valid)  # [T, N]
+
+    discounts = gamma * ~terminated  # [T, N]
+    targets = advantages + values[:-1]  # [T, N]
+    if config.value_target == "normalized_advantage":
+        targets = normalized + values[:-1]  # [T, N]
+    elif config.value_target == "one_step":
+        targets = rewards + discounts * values[1:]  # [T, N]
+    explained_variance = funcs.explained_variance(values[:-1][valid], targets[valid])
+    following = observations[1:].reshape(steps, num_envs, -1)[:, :, :0]  # [T, N, 0]
+    if not config.stop_target_gradient:  # the update adds the next state's value itself
+        targets, following = rewards, observations[1:]  # [T, N], [T, N, S]
+
+    columns = Batch(
+        observations=observations[:-1],
+        actions=trajectory.actions,
+        log_probs=log_probs.reshape(steps, num_envs),
+        advantages=normalized,
+        value_targets=targets,
+        weights=valid,
+        heads=heads.reshape(steps, num_envs, -1),
+        values=values[:-1],
+        next_observations=following,
+        discounts=discounts,
+        actor_weights=valid & ~trajectory.replaced,
+    )
+    padding = padded_rows(steps * num_envs, config.minibatch_size)
+    return Learnable(Batch(*(_flat(column, padding) for column in columns)), explained_variance, advantage_statistics)
+
+
+def _flat(column: np.ndarray, padding: int) -> np.ndarray:
+    """[T, N, ...] → [M + padding, ...]; images stay uint8, all else becomes float32."""
+    kind = column.dtype if column.dtype == np.uint8 else np.float32  # images are scaled by the network
+    samples = column.shape[0] * column.shape[1]  # M
+    rows = column.astype(kind, copy=False).reshape(samples, *column.shape[2:])  # [M, ...]
+    return np.pad(rows, [(0, padding)] + [(0, 0)] * (rows.ndim - 1)) if padding else rows
 
 
 def minibatch_rows(samples: int, minibatch_size: int, passes: int, rng: np.random.Generator) -> np.ndarray:

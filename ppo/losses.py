@@ -3,14 +3,13 @@
 Every mean is taken over valid samples only: `weights` [B] is 1 for a sample that counts, else 0.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import tensorflow as tf
 
 from common.learning import distributions
 from common.records import Batch
 from ppo.config import PPOConfig
+from ppo.live_settings import Hyperparameters
 
 
 def weighted_mean(x: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
@@ -76,15 +75,6 @@ def clip_fraction(log_prob: tf.Tensor, old_log_prob: tf.Tensor, weights: tf.Tens
     return weighted_mean(tf.cast(outside, tf.float32), weights)
 
 
-class Coefficients(NamedTuple):
-    """Weights and ranges that may change from update to update; scalars."""
-
-    clip_range: tf.Tensor
-    value: tf.Tensor  # c₁ of equation 9 of arXiv:1707.06347
-    entropy: tf.Tensor  # c₂
-    kl: tf.Tensor  # β of its equation 8
-
-
 def log_prob(config: PPOConfig, policy: distributions.tfd.Distribution, actions: tf.Tensor) -> tf.Tensor:
     """log π(a|s), [B], in the form that the config asks for."""
     return distributions.log_prob(policy, actions, config.saturating_log_prob)  # [B]
@@ -95,13 +85,16 @@ def policy_loss(
     policy: distributions.tfd.Distribution,
     old_policy: distributions.tfd.Distribution | None,
     batch: Batch,
-    coefficients: Coefficients,
+    hyperparameters: Hyperparameters,
+    kl_coefficient: tf.Tensor,
 ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
     """The surrogate, with its penalty and its bonus, and what there is to say of the policy; all scalars.
 
     Args:
         policy: at the batch's observations, [B, A].
         old_policy: the one that acted; only for a KL penalty.
+        hyperparameters: of this update, scalars.
+        kl_coefficient: β of equation 8 of arXiv:1707.06347.
     """
     weights, advantages = batch.actor_weights, batch.advantages  # [B]
     if config.normalize_advantages == "minibatch":
@@ -111,22 +104,22 @@ def policy_loss(
     bonus = entropy
     if config.entropy == "density_surrogate":
         bonus = distributions.density_surrogate(policy, batch.actions)  # [B]
-    clip_range = np.inf if config.objective == "kl_penalty" else coefficients.clip_range
+    clip_range = np.inf if config.objective == "kl_penalty" else hyperparameters.clip_range
     loss = clipped_surrogate(log_probs, batch.log_probs, advantages, weights, clip_range)
     if old_policy is not None:
         divergence = distributions.kl_divergence(old_policy, policy)  # [B]
-        loss += coefficients.kl * weighted_mean(divergence, weights)
-    loss -= coefficients.entropy * weighted_mean(bonus, weights)
+        loss += kl_coefficient * weighted_mean(divergence, weights)
+    loss -= hyperparameters.entropy_coefficient * weighted_mean(bonus, weights)
     return loss, {
         "loss_actor": loss,
         "approximate_kl": approximate_kl(log_probs, batch.log_probs, weights),
-        "clip_fraction": clip_fraction(log_probs, batch.log_probs, weights, coefficients.clip_range),
+        "clip_fraction": clip_fraction(log_probs, batch.log_probs, weights, hyperparameters.clip_range),
         "entropy": weighted_mean(entropy, weights),
     }
 
 
 def value_loss(
-    config: PPOConfig, values: tf.Tensor, next_values: tf.Tensor | None, batch: Batch, coefficients: Coefficients
+    config: PPOConfig, values: tf.Tensor, next_values: tf.Tensor | None, batch: Batch, hyperparameters: Hyperparameters
 ) -> tf.Tensor:
     """The critic's loss, a scalar.
 
@@ -138,7 +131,7 @@ def value_loss(
     if next_values is not None:
         target = target + batch.discounts * next_values  # [B]
     if config.value_loss == "clipped":
-        return clipped_squared_error(values, batch.values, target, batch.weights, coefficients.clip_range)
+        return clipped_squared_error(values, batch.values, target, batch.weights, hyperparameters.clip_range)
     if config.value_loss == "smooth_l1":
         return smooth_l1(values, target, batch.weights)
     return squared_error(values, target, batch.weights)

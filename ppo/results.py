@@ -26,3 +26,16 @@ class PPOResult(EpochResult):
     hp_entropy_coefficient: float = column("hp")
 
     SHOWN = {"KL": ("approximate_kl", ".4f"), "std": ("mean_std", ".2f")}  # noqa: RUF012
+
+
+UPDATE_METRICS = (
+    "loss_actor",
+    "loss_critic",
+    "approximate_kl",
+    "clip_fraction",
+    "entropy",
+    "mean_std",
+    "gradient_norm_actor",
+    "gradient_norm_critic",
+)
+"""What an update returns, in this order."""

@@ -1,6 +1,8 @@
 """What an epoch in the environments came to: its trajectory, its shaped rewards, the episodes that ended in it."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,25 +15,34 @@ from common.envs.spaces import ActionMap, is_image
 from common.envs.vector_env import make_vector_env
 from common.errors import NotFiniteError
 from common.records import Episodes, Timing, Trajectory
-from common.rollout.collector import Behaviour, Collector, OnRows, ShapeNoise
-from common.rollout.repeatable import find_way, way_of
+from common.rollout.collector import Behaviour, Collector, ShapeNoise
+from common.rollout.probe import find_way
+from common.rollout.repeatable import RepeatableEnvs, way_of
 from common.state import State, check_array, join_parts, part_of
 
 
+class Collecting(NamedTuple):
+    """How a method collects."""
+
+    per_epoch: int = 1  # trajectories that make an epoch
+    rows_per_yield: int | None = None  # steps after which the method learns; None waits for the whole trajectory
+    shape_noise: ShapeNoise | None = None  # see `Collector`
+    restart_each_epoch: bool = False  # the quirk of that name; see `PPOConfig`
+
+
 class Experience:
-    """The environments of a run, stepped an epoch at a time.
+    """The environments of a run, stepped an epoch at a time, and the episodes that ended in them.
 
     Args:
         action_map: from policy actions to the environments'.
         seed: of the environments and of the exploration noise.
-        warn: told of environments that failed.
-        restart_each_epoch: the quirk of that name; see `PPOConfig`.
-        collections_per_epoch: trajectories that make an epoch.
+        warn: called with a line about each environment that failed.
+        how: how the method collects.
         design: what is rewarded, where the config leaves that to a function.
 
     Attributes:
-        trajectory: of the last epoch; None before the first.
-        shaped: [T, N] its rewards by the config's design; 0 where not valid.
+        trajectory: the last whole one; None before the first.
+        shaped_rewards: [T, N] its rewards by the config's design; 0 where not valid.
     """
 
     def __init__(
@@ -41,72 +52,88 @@ class Experience:
         action_map: ActionMap,
         seed: int,
         warn: Callable[[str], None] = print,
-        restart_each_epoch: bool = False,
-        collections_per_epoch: int = 1,
+        how: Collecting = Collecting(),  # noqa: B008  (it is immutable)
         design: RewardDesign | None = None,
     ) -> None:
-        self._config, self._warn, self._restart_each_epoch = config, warn, restart_each_epoch
+        self._config, self._warn, self._how = config, warn, how
         self._environment, self._action_map, self._seed = environment, action_map, seed
         steps = config.steps_per_epoch // config.num_envs  # of an epoch in each environment
-        self._steps = steps // collections_per_epoch
+        self._steps = steps // how.per_epoch
         self._build(find_way(environment, config.backend, action_map, config.environment_time_limit))
         self._restart_every = config.restart_environments_every or default_restart_interval(environment, steps)
-        self._reward_design = reward_design(
+        self.shape = reward_design(
             config.reward_design, config.reward_factor, environment.max_episode_steps, design
-        )
+        )  # (rewards, terminated, truncated, episode_steps) of one shape → shaped rewards
         self._running_returns = np.zeros((2, config.num_envs))  # [2, N] of unfinished episodes
         self._recent = np.zeros((2, 0))  # [2, ≤ score_window] unshaped returns and steps of the last that ended
         self._recent_shaped = np.zeros(0)  # [≤ score_window] shaped returns of the same
         self._total_episodes = 0  # ended since training began
-        self._start_epoch()
+        self.begin_epoch()
         self.trajectory: Trajectory | None = None
-        self.shaped: np.ndarray | None = None
+        self.shaped_rewards: np.ndarray | None = None
 
     def _build(self, way: Way) -> None:
         """Environments that can be brought back in a way, and their collector."""
-        config = self._config
+        config, action_map = self._config, self._action_map
         self._way = way
-        self.envs = make_vector_env(
+        vector_env = make_vector_env(
             self._environment, config.num_envs, config.backend, way=way, time_limit=config.environment_time_limit
         )
+        seed, noise_seed = (int(s) for s in np.random.SeedSequence(self._seed).generate_state(2))
+        self.envs = RepeatableEnvs(vector_env, action_map, seed, config.environment_restarts, self._warn, way)
         self.collector = Collector(
-            self.envs, self._action_map, self._steps, self._seed, config.environment_restarts, self._warn, way
+            self.envs, self._steps, action_map.size, action_map.noise_size, noise_seed, self._how.shape_noise
         )
 
-    def collect(
-        self,
-        behaviour: Behaviour,
-        epoch: int,
-        timing: Timing,
-        on_rows: OnRows | None = None,
-        rows_per_call: int = 1,
-        shape_noise: ShapeNoise | None = None,
-    ) -> None:
-        """The next trajectory; `scores` tells what became of all of an epoch's.
+    def begin_epoch(self) -> None:
+        """Forget the episodes of the epoch before."""
+        self._episodes: list[Episodes] = []  # a trajectory each
+        self._total_reward = self._total_reward_orig = 0.0
+
+    def collect(self, behaviour: Behaviour, epoch: int, timing: Timing) -> Iterator[slice]:
+        """The next trajectory, in as many attempts as the config allows.
 
         Args:
             epoch: how many are over.
-            on_rows, rows_per_call, shape_noise: see `Collector.collect`.
+
+        Yields:
+            Rows that are complete in `collector.trajectory`; see `Collector.collect`.
 
         Raises:
             NotFiniteError: an environment or the policy returned NaN or infinity.
             UserError: environments failed more often than they may.
         """
-        if self._restart_each_epoch and (epoch > 0 or self.trajectory is not None):
-            self.collector.restart()
+        if self._how.restart_each_epoch and (epoch > 0 or self.trajectory is not None):
+            self.envs.restart()
             self._running_returns[:] = 0.0
         elif self._way == "history":
             self._restart_some(epoch)
-        trajectory = self._collect_finite(
-            epoch, lambda: self.collector.collect(behaviour, timing, on_rows, rows_per_call, shape_noise)
-        )
-        self._take_up(trajectory)
-        ended = trajectory.ended  # [T, N]
-        if self._restart_each_epoch:  # the quirk: what is cut counts as whole
+        for attempt in itertools.count(1):
+            try:
+                yield from self.collector.collect(behaviour, timing, self._how.rows_per_yield)
+                break
+            except NotFiniteError as error:
+                if self._config.on_not_finite == "stop" or attempt > self._config.environment_restarts:
+                    raise
+                self._warn(f"warning: {error}; the epoch is collected again")
+                self._restart(epoch, attempt)
+        self._take_up(self.collector.trajectory)
+        self._count_episodes()
+
+    def collect_whole(self, behaviour: Behaviour, epoch: int, timing: Timing) -> Trajectory:
+        """`collect`, for methods that learn between trajectories only."""
+        for _ in self.collect(behaviour, epoch, timing):
+            pass
+        return self.trajectory
+
+    def _count_episodes(self) -> None:
+        """Returns and lengths of the episodes that ended in the trajectory at hand."""
+        trajectory, ended = self.trajectory, self.trajectory.ended  # [T, N]
+        if self._how.restart_each_epoch:  # the quirk: what is cut counts as whole
             ended = ended.copy()  # [T, N]
             ended[-1] |= trajectory.valid[-1]
         episodes, self._running_returns = funcs.finished_episodes(
-            self.shaped,
+            self.shaped_rewards,
             trajectory.rewards,
             ended,
             trajectory.episode_steps,
@@ -114,7 +141,7 @@ class Experience:
             trajectory.ended & ~trajectory.valid,
         )
         self._episodes.append(episodes)
-        self._total_reward += float(self.shaped.sum())
+        self._total_reward += float(self.shaped_rewards.sum())
         self._total_reward_orig += float(trajectory.rewards[trajectory.valid].sum())
         ended_now = np.stack([episodes.original_returns, episodes.lengths])  # [2, episodes]
         window = self._config.score_window
@@ -122,39 +149,21 @@ class Experience:
         self._recent_shaped = np.concatenate([self._recent_shaped, episodes.returns])[-window:]
         self._total_episodes += len(episodes.lengths)
 
-    def _start_epoch(self) -> None:
-        """Nothing is collected of it."""
-        self._episodes: list[Episodes] = []  # a trajectory each
-        self._total_reward = self._total_reward_orig = 0.0
-
     def _restart_some(self, epoch: int) -> None:
         """Build those environments again whose turn it is at this epoch, or whose history cannot be repeated."""
-        restarted = self.collector.restart_lost()  # [N]
+        restarted = self.envs.restart_lost()  # [N]
         if not self._episodes and epoch > 0:  # before the epoch's first trajectory
             every, count = self._restart_every, len(self.envs.parts)
             turns = (every * (i + 1) // count for i in range(count))
             due = [i for i, turn in enumerate(turns) if (epoch - turn) % every == 0 and epoch >= turn]
-            restarted |= self.collector.restart_parts(due)
+            restarted |= self.envs.restart_parts(due)
         self._running_returns[:, restarted] = 0.0
 
     def _restart(self, epoch: int, attempt: int = 0) -> None:
         when = [epoch, attempt, len(self._episodes)]  # zeros at the end do not count
         seed = np.random.SeedSequence([self._config.seed, *when]).generate_state(1)[0]
-        self.collector.restart(int(seed))
+        self.envs.restart(int(seed))
         self._running_returns[:] = 0.0
-
-    def _collect_finite(self, epoch: int, collect: Callable[[], Trajectory]) -> Trajectory:
-        """A trajectory without NaN or infinity, in as many attempts as the config allows."""
-        attempt = 0
-        while True:
-            try:
-                return collect()
-            except NotFiniteError as error:
-                attempt += 1
-                if self._config.on_not_finite == "stop" or attempt > self._config.environment_restarts:
-                    raise
-                self._warn(f"warning: {error}; the epoch is collected again")
-                self._restart(epoch, attempt)
 
     def _check(self, trajectory: State) -> None:
         """Raises ValueError unless its arrays are what `collect` would make."""
@@ -179,16 +188,10 @@ class Experience:
         shaped = self.shape(
             trajectory.rewards, trajectory.terminated, trajectory.truncated, trajectory.episode_steps
         )  # [T, N]
-        self.shaped = np.where(trajectory.valid, shaped, 0.0)  # [T, N]
-
-    def shape(
-        self, rewards: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, episode_steps: np.ndarray
-    ) -> np.ndarray:
-        """Rewards by the config's design; all arrays of one shape, episodes' steps counted from 1."""
-        return self._reward_design(rewards, terminated, truncated, episode_steps)
+        self.shaped_rewards = np.where(trajectory.valid, shaped, 0.0)  # [T, N]
 
     def training_metrics(self) -> dict[str, float]:
-        """What `best_metric` may name besides validation, of what was collected since the last call of `scores`.
+        """What `best_metric` may name besides validation, of what was collected since `begin_epoch`.
 
         NaN until `score_window` episodes have finished. Means are over the episodes that finished in the epoch, or
         over the last `score_window` where fewer did; they are NaN where none did.
@@ -207,7 +210,7 @@ class Experience:
         return Episodes(*(np.concatenate(columns) for columns in zip(*self._episodes)))
 
     def scores(self) -> dict[str, float]:
-        """The columns of `EpochResult` that say how well everything went that was collected since the last call."""
+        """The columns of `EpochResult` that say how well everything went that was collected since `begin_epoch`."""
         episodes = self._episodes_of_the_epoch()
         mean = {
             name: float(column.mean()) if len(column) else float("nan")
@@ -215,7 +218,7 @@ class Experience:
         }
         enough = self._recent.shape[1] == self._config.score_window
         score, score_steps = (float(row.mean()) if enough else float("nan") for row in self._recent)
-        columns = {
+        return {
             "total_reward": self._total_reward,
             "total_reward_orig": self._total_reward_orig,
             "avg_reward": mean["returns"],
@@ -227,13 +230,11 @@ class Experience:
             "score_steps": score_steps,
             "total_episodes": self._total_episodes,
         }
-        self._start_epoch()
-        return columns
 
     # -- state --
 
     def state(self) -> State:
-        """Everything that changes, between two epochs: right after `scores`."""
+        """Everything that changes, between two epochs."""
         return join_parts(
             {
                 "collector": self.collector.state(),
@@ -276,7 +277,7 @@ class Experience:
         self._recent = recent if recent.shape[:-1] == (2,) else np.zeros((2, 0))
         self._recent_shaped = np.ravel(state.get("episodes/recent_shaped", np.zeros(0)))  # [≤ score_window]
         self._total_episodes = int(state.get("episodes/total", 0))
-        self._start_epoch()
+        self.begin_epoch()
 
     def close(self) -> None:
         """End the environments."""

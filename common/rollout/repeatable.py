@@ -10,22 +10,19 @@ There are four ways, of which a run takes one that a probe finds to work:
 - "history": all actions since the environment was built. They become many, so it is built again now and then.
 """
 
-import contextlib
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import get_args
 
-import gymnasium
 import numpy as np
 
-from common.envs.environment import Environment
-from common.envs.groups import Group, Step
+from common.envs.groups import Group, Step, quiet_gymnasium
 from common.envs.seeded_episodes import AS_IN_FORMAT_1, Past, Way
-from common.envs.spaces import ActionMap, choices
-from common.envs.vector_env import make_vector_env
+from common.envs.spaces import ActionMap
+from common.envs.vector_env import VectorEnv
 from common.errors import UserError
+from common.records import Trajectory
 from common.state import State, pack_json, unpack_json
-from common.user_code import closed
 
 
 class Record:
@@ -135,105 +132,173 @@ def way_of(state: Mapping[str, np.ndarray]) -> Way:
     return way
 
 
-# -- the probe --
-
-BEGINNINGS = (70, 150, 250)  # steps before which all begin an episode, so that long ones are no exception
-MIDDLES = (110, 190, 290)  # steps after which episodes are under way
-AFTER = 40  # steps in which environments that were brought back must do the same
-PATIENCE = 5.0  # seconds for the steps that are to be repeated, without building and resets
-PATIENCE_TO_REPEAT = 20.0  # seconds for building environments again and repeating those steps
-
-
-def proven_way(
-    make: Callable[[], Group], way: Way, action_map: ActionMap, space: gymnasium.Space, patient: bool = False
-) -> Way:
-    """`way` if environments that are brought back so do what they did before, "history" if they do not.
-
-    Nothing is proven where environments are slow or fail. Then the answer is a way that is right by construction, as
-    it begins with an environment that was just built. That is "rebuilt", whose episodes are those of "episodes" if the
-    proof would have succeeded; but where building environments is what takes so long, it is "history".
+class RepeatableEnvs:
+    """Environments whose running episodes can be repeated: it records their actions and counts their failures.
 
     Args:
-        make: a group of a few environments for this way.
-        action_map: to `space`.
-        patient: wait for slow environments, so that the answer depends on no clock.
+        envs: not yet reset.
+        action_map: from the policy's actions to the environments'.
+        seed: of the environments.
+        restarts: how many failing environments may be replaced by new ones.
+        warn: called with one line for each failure, and its traceback.
+        way: how they are brought back.
 
-    Raises:
-        UserError: an environment cannot be started.
+    Attributes:
+        observations: the last of each group, [n, *shape].
+        ended: [N] bool, episodes that are over and that the next step replaces by new ones.
+        episode_steps: [N] int64, steps of the running episodes.
     """
-    with contextlib.closing(make()) as group:
-        record, ended = Record(group.num_envs, way, action_map.size), np.zeros(group.num_envs, bool)  # [n]
-        actions = _held_actions(max(MIDDLES) + AFTER, group.num_envs, action_map, space)  # [T, n, A]
-        steps, pasts, seconds = [], {}, 0.0
-        group.reset(0)
-        for t, action in enumerate(actions):
-            if t in BEGINNINGS:
-                group.reset(None)
-                record.begin_episodes()
-                ended = np.zeros(group.num_envs, bool)  # [n]
-            if t in BEGINNINGS + MIDDLES:
-                pasts[t] = {i: record.past(i, action_map, bool(ended[i])) for i in range(group.num_envs)}
-            began = time.monotonic()
-            steps.append(_step(group, action_map(action)))
-            seconds += time.monotonic() - began
-            record.add(action[None], ended[None])
-            ended = steps[-1].ended
-            if group.faults or (not patient and seconds > PATIENCE):
-                return "rebuilt"
-    began = time.monotonic()
-    with contextlib.closing(make()) as group:
-        group.reset(0)
-        for cut, past in pasts.items():
-            group.bring_back(past)
-            for t in range(cut, cut + AFTER):
-                step = _step(group, action_map(actions[t]))
-                if group.faults:
-                    return "rebuilt"
-                if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(step[:5], steps[t][:5])):
-                    return "history"
-                if not patient and time.monotonic() - began > PATIENCE_TO_REPEAT:
-                    return "rebuilt" if way == "rebuilt" else "history"
-    return way
+
+    def __init__(
+        self,
+        envs: VectorEnv,
+        action_map: ActionMap,
+        seed: int,
+        restarts: int = 0,
+        warn: Callable[[str], None] = print,
+        way: Way = "episodes",
+    ) -> None:
+        self._envs, self._action_map, self._restarts, self._warn = envs, action_map, restarts, warn
+        self._record = Record(envs.num_envs, way, action_map.size)
+        self._faults = 0  # since training began
+        self.num_envs, self.columns, self.parts = envs.num_envs, envs.columns, envs.parts
+        self.restart(seed)
+
+    def send(self, group: int, actions: np.ndarray) -> None:
+        """Start a step of a group with the policy's actions [n, A]."""
+        self._envs.groups[group].send(self._action_map(actions))
+
+    def receive(self, group: int, t: int) -> Step:
+        """The result of the step that was started last. `t`: which step of the epoch it is, for messages.
+
+        Raises:
+            UserError: environments failed more often than they may.
+        """
+        environments, columns = self._envs.groups[group], self.columns[group]
+        step = environments.recv()
+        self.ended[columns] = step.ended
+        if environments.faults:
+            self._count_faults(environments, columns.start, t)
+        return step
+
+    def _count_faults(self, group: Group, first_env: int, t: int) -> None:
+        for index, error, details in group.faults:
+            self._faults += 1
+            what = f"environment {first_env + index} failed at step {t} of the epoch: {error}"
+            if self._faults > self._restarts:
+                if details:
+                    self._warn(details.rstrip())
+                raise UserError(
+                    f"{what}; {self._restarts} were replaced by new ones before: fix it, "
+                    "or allow more with --environment-restarts"
+                )
+            self._warn(
+                f"warning: {what}; a new one takes its place, its episode does not count "
+                f"({self._faults} of {self._restarts})" + ("\n" + details.rstrip() if details else "")
+            )
+        group.faults.clear()
+
+    def remember(self, trajectory: Trajectory, resets: np.ndarray, failed: np.ndarray) -> None:
+        """Record an epoch: `resets` [T, N], steps that began an episode; `failed` [T, N], steps that failed."""
+        self.observations = [trajectory.observations[-1, columns].copy() for columns in self.columns]
+        self.episode_steps = trajectory.episode_steps[-1].copy()
+        self._record.add(trajectory.actions, resets)
+        self._lost |= failed.any(axis=0) & (self._record.way == "history")
+
+    # -- restarts --
+
+    def restart(self, seed: int | None = None) -> None:
+        """Throw the running episodes away and begin new ones; a seed decides all that follow."""
+        if seed is None and self._record.way == "history":
+            self.restart_parts(range(len(self.parts)))
+            return
+        if seed is None:
+            self._record.begin_episodes()
+        else:
+            self._seed = seed
+            self._record.clear()
+        self.observations = self._envs.reset(seed)  # [n, *shape] a group
+        self.ended, self._lost = np.zeros((2, self.num_envs), bool)  # [N] each; see `restart_lost`
+        self.episode_steps = np.zeros(self.num_envs, np.int64)  # [N]
+
+    def restart_parts(self, numbers: Iterable[int]) -> np.ndarray:
+        """Build some of `VectorEnv.parts` again, whose running episodes are thrown away; which they are, [N] bool."""
+        which = np.zeros(self.num_envs, bool)  # [N]
+        for number in numbers:
+            group, columns = self.parts[number]
+            self._record.restart(columns)
+            which[columns] = True
+            self._bring_back(group, columns)
+        self.ended[which] = self._lost[which] = False
+        self.episode_steps[which] = 0
+        return which
+
+    def restart_lost(self) -> np.ndarray:
+        """Build those again whose history holds a failure, which cannot be repeated; which they are, [N] bool."""
+        lost = self._lost
+        return self.restart_parts(i for i, (_, columns) in enumerate(self.parts) if lost[columns].any())
+
+    def _bring_back(self, group: int, columns: slice) -> None:
+        """To what the record says of some environments of a group."""
+        first = self.columns[group].start
+        numbers = range(columns.start, columns.stop)
+        pasts = {n - first: self._record.past(n, self._action_map, bool(self.ended[n])) for n in numbers}
+        for n in np.flatnonzero(self._lost):  # whose actions end with a failure, and which begin again anyway
+            if n - first in pasts:
+                pasts[n - first] = pasts[n - first]._replace(actions=pasts[n - first].actions[:0])
+        self.observations[group][list(pasts)] = self._envs.groups[group].bring_back(pasts)
+
+    # -- state --
+
+    def state(self) -> State:
+        """What brings the environments back to where they are."""
+        state = self._record.state()
+        state |= {f"observations/{i}": observations for i, observations in enumerate(self.observations)}
+        return state | {
+            "seed": np.int64(self._seed),
+            "ended": self.ended,
+            "lost": self._lost,
+            "episode_steps": self.episode_steps,
+            "faults": np.int64(self._faults),
+        }
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Bring the environments back; they cannot be copied, but they repeat exactly.
+
+        Raises:
+            UserError: they did not, so this is not the machine or the version that the run began on.
+        """
+        self._faults = int(state["faults"])
+        if "way" not in state and not _format_1_continues(state):
+            self.restart(int(np.random.SeedSequence([self._seed, self._faults]).generate_state(1)[0]))
+            return
+        self.restart(int(state["seed"]))
+        self.ended = state["ended"].copy()
+        self._lost = state.get("lost", np.zeros(self.num_envs, bool)).copy()
+        self.episode_steps = state["episode_steps"].copy()
+        if "way" in state:
+            self._record.load_state(state)
+        else:
+            actions = [state[name] for name in sorted(state) if name.startswith("history/")]
+            self._record.load_format_1(actions)
+        groups = range(len(self.columns))
+        with quiet_gymnasium(), ThreadPoolExecutor(len(groups)) as threads:  # a core each
+            list(threads.map(self._bring_back, groups, self.columns))
+        for i, columns in enumerate(self.columns):
+            known = self._lost[columns] | self.ended[columns]  # [n] of which the record says nothing
+            stored = state[f"observations/{i}"]
+            if not np.array_equal(self.observations[i][~known], stored[~known]):
+                raise UserError(
+                    "the environments did not repeat what they did before the run was cut off: resume it on the kind "
+                    "of machine and with the versions that its config.json names, or train again in another folder"
+                )
+            self.observations[i] = stored.copy()
+
+    def close(self) -> None:
+        """End the environments."""
+        self._envs.close()
 
 
-def _held_actions(steps: int, num_envs: int, action_map: ActionMap, space: gymnasium.Space) -> np.ndarray:
-    """Random actions as a policy chooses them, each held for five steps so that bodies move: [T, n, A]."""
-    rng, shape = np.random.default_rng(0), (-(-steps // 5), num_envs, action_map.size)
-    if isinstance(space, gymnasium.spaces.Box):
-        drawn = rng.uniform(-1.0, 1.0, shape).astype(np.float32)
-    else:
-        drawn = rng.integers(choices(space), size=shape).astype(np.float32)
-    return np.repeat(drawn, 5, axis=0)[:steps]
-
-
-def _step(group: Group, actions: np.ndarray) -> Step:
-    """A step's observations, rewards and ends, copied."""
-    group.send(actions)
-    return Step(*(np.array(column) for column in group.recv()[:5]))
-
-
-PROBED = 4  # environments
-
-
-def find_way(environment: Environment, backend: str, action_map: ActionMap, time_limit: float = 60.0) -> Way:
-    """How such environments are brought back, found out by doing it with a few of them.
-
-    Raises:
-        UserError: an environment cannot be started.
-    """
-    if backend == "ale":
-        return "resets"
-
-    way: Way = "resets" if backend == "envpool" else "rebuilt" if _keeps_a_world(environment) else "episodes"
-
-    def make() -> Group:
-        return make_vector_env(environment, PROBED, backend, 1, way, time_limit).groups[0]
-
-    # Compiled environments are fast, and nothing but the probe says which of their ways is right.
-    return proven_way(make, way, action_map, environment.action_space, patient=backend == "envpool")
-
-
-def _keeps_a_world(environment: Environment) -> bool:
-    """Whether it has a Box2D world from the start, and so uses it again for every episode, as BipedalWalker does."""
-    with closed(environment.make()) as env:
-        return any(type(value).__name__ == "b2World" for value in vars(env.unwrapped).values())
+def _format_1_continues(state: Mapping[str, np.ndarray]) -> bool:
+    """Whether an old checkpoint's episodes continue; not after a failure, nor where each epoch begins new ones."""
+    return "seed" in state and all(state[name].size for name in state if name.startswith("history/"))

@@ -1,0 +1,186 @@
+"""The frame of every trainer: build, run epochs, stop, continue."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from common.env_wrappers import RewardDesign
+from common.envs.environment import Environment, look_up
+from common.envs.make_env import MakeEnv
+from common.envs.vector_env import resolve_backend
+from common.records import Timing
+from common.results import EpochResult, from_columns, results_dictionary, to_columns
+from common.rollout.experience import Collecting, Experience
+from common.rollout.validation import Judge
+from common.state import State, join_parts, load_generator, pack_generator, part_of
+
+EpochCallback = Callable[[Any], None]
+SKIPS_IN_A_ROW = 10  # updates that are undone before training stops anyway
+
+
+class Part(Protocol):
+    """What changes while a trainer runs, and can be stored."""
+
+    def state(self) -> State: ...
+
+    def load_state(self, state: State) -> None: ...
+
+
+class TrainerBase:
+    """Builds environments and agent, runs a method's epochs, and stores everything that changes.
+
+    A method says with which agent (`make_agent`), how it collects (`collecting`), what an epoch is (`run_epoch`), and
+    what changes besides agent and environments (`parts`, `counters`).
+
+    Args:
+        config: the method's settings.
+        name, description: for the results dictionary and figures.
+        make_env: builds a new environment of one's own, in place of the one that the config names.
+        reward_design: what is rewarded in place of the design that the config names.
+
+    Raises:
+        UserError: the environment is unknown or not supported, or its backend is missing.
+    """
+
+    result_type: ClassVar[type[EpochResult]]
+    default_name: ClassVar[str] = ""
+    generator_name: ClassVar[str] = "rng"
+    """What a checkpoint calls the generator."""
+    live: Any = None
+    """Settings that may be changed while a run continues; None where there are none."""
+
+    def __init__(
+        self,
+        config: Any,
+        name: str = "",
+        description: str = "",
+        make_env: MakeEnv | None = None,
+        reward_design: RewardDesign | None = None,
+    ) -> None:
+        self.name, self.description = name or self.default_name, description
+        # A bad environment fails here, before any network is built.
+        self.environment = environment = look_up(config.env, config.max_episode_steps, config.env_kwargs, make_env)
+        self.check_environment(environment)
+        self.config = config = config.replace(
+            env=environment.id,
+            backend=resolve_backend(config.backend, environment),
+            reward_design=config.reward_design if reward_design is None else "function",
+        )
+        if config.backend != "processes":  # else a crash or an endless loop of its code would be this process's
+            environment.check()
+        agent_seed, environment_seed, generator_seed, validation_seed = config.seeds()
+        self.agent = self.make_agent(environment, config, agent_seed)
+        self.warn: Callable[[str], None] = print
+        self.experience = Experience(
+            config,
+            environment,
+            self.agent.action_map,
+            environment_seed,
+            lambda line: self.warn(line),
+            self.collecting(config),
+            reward_design,
+        )
+        self.generator = np.random.default_rng(generator_seed)  # of all that training draws
+        self._judge = Judge(config, environment, self.agent, validation_seed, lambda line: self.warn(line))
+        self.steps = 0  # environment steps since training began
+        self.skipped = 0  # updates in a row that were undone
+        self.epoch = 0
+        self.results: list[Any] = []
+
+    # -- what a method says --
+
+    def check_environment(self, environment: Environment) -> None:
+        """Raises UserError for an environment that the method cannot be trained on."""
+
+    def make_agent(self, environment: Environment, config: Any, seed: int) -> Any:
+        """The agent to train."""
+        raise NotImplementedError
+
+    def collecting(self, config: Any) -> Collecting:
+        """How the method collects."""
+        return Collecting()
+
+    def prepare(self) -> None:
+        """What comes before the first epoch."""
+
+    def run_epoch(self, last: int) -> EpochResult:
+        """One epoch and its row; `last`: the number of the final epoch."""
+        raise NotImplementedError
+
+    def parts(self) -> Mapping[str, Part]:
+        """What changes besides agent and environments, by its name in a checkpoint."""
+        raise NotImplementedError
+
+    def counters(self) -> dict[str, int]:
+        """Whole numbers that change, by their names in a checkpoint."""
+        return {"epoch": self.epoch, "steps": self.steps, "skipped": self.skipped}
+
+    def load_counters(self, counters: State) -> None:
+        """Take over what `counters` returned."""
+        self.epoch, self.steps, self.skipped = (int(counters[name]) for name in ("epoch", "steps", "skipped"))
+
+    # -- training --
+
+    def train(self, epochs: int | None = None, on_epoch: EpochCallback | None = None) -> dict[str, object]:
+        """Run epochs; another call continues where the last one ended, even if that adopted the best parameters.
+
+        Args:
+            epochs: how many more; None takes the config's. Schedules run over the config's epochs however many calls
+                they are divided among, and stretch once a call goes beyond them.
+            on_epoch: called after every epoch with its row.
+
+        Returns:
+            The results dictionary of everything trained so far; see `common.results`.
+        """
+        last = self.epoch + (self.config.epochs if epochs is None else epochs)
+        self.agent.leave_best()
+        self.prepare()
+        while self.epoch < last:
+            self.experience.begin_epoch()
+            result = self.run_epoch(max(last, self.config.epochs))
+            self.results.append(result)
+            if on_epoch is not None:
+                on_epoch(result)
+        if self.config.adopt_best:
+            self.agent.adopt_best()
+        return results_dictionary(self.name, self.description, self.results, self.agent.best.metric, self.config)
+
+    def scored(self, last: int, timing: Timing) -> dict[str, Any]:
+        """The columns of an epoch's row that say how well it went; a validation may be played for them."""
+        return self._judge(self.experience.training_metrics(), self.experience.scores(), self.epoch, last, timing)
+
+    # -- state --
+
+    def _all_parts(self) -> dict[str, Part]:
+        return {"experience": self.experience, **self.parts()}
+
+    def state(self) -> State:
+        """Everything that changes, between two epochs: a trainer that loads it continues as if never stopped."""
+        trainer = {name: np.int64(value) for name, value in self.counters().items()}
+        return join_parts(
+            {
+                "agent": self.agent.training_state(),
+                **{name: part.state() for name, part in self._all_parts().items()},
+                "trainer": trainer | {self.generator_name: pack_generator(self.generator)},
+                "results": to_columns(self.results, self.result_type),
+            }
+        )
+
+    def load_state(self, state: State) -> None:
+        """Take over what `state` returned for a trainer of the same configuration.
+
+        Raises:
+            UserError: the environments do not repeat what they did.
+        """
+        self.agent.load_state(part_of(state, "agent"))
+        for name, part in self._all_parts().items():
+            part.load_state(part_of(state, name))
+        trainer = part_of(state, "trainer")
+        self.load_counters(trainer)
+        load_generator(self.generator, trainer[self.generator_name])
+        self.results = from_columns(part_of(state, "results"), self.result_type)
+
+    def close(self) -> None:
+        """End the environments."""
+        self.experience.close()
