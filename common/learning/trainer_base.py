@@ -82,7 +82,7 @@ class TrainerBase:
             reward_design,
         )
         self.generator = np.random.default_rng(generator_seed)  # of all that training draws
-        self._judge = Judge(config, environment, self.agent, validation_seed, lambda line: self.warn(line))
+        self.judge = Judge(config, environment, self.agent, validation_seed, lambda line: self.warn(line))
         self.steps = 0  # environment steps since training began
         self.skipped = 0  # updates in a row that were undone
         self.epoch = 0
@@ -148,7 +148,7 @@ class TrainerBase:
 
     def scored(self, last: int, timing: Timing) -> dict[str, Any]:
         """The columns of an epoch's row that say how well it went; a validation may be played for them."""
-        return self._judge(self.experience.training_metrics(), self.experience.scores(), self.epoch, last, timing)
+        return self.judge(self.experience.training_metrics(), self.experience.scores(), self.epoch, last, timing)
 
     # -- state --
 

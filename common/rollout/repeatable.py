@@ -161,12 +161,13 @@ class RepeatableEnvs:
         self._envs, self._action_map, self._restarts, self._warn = envs, action_map, restarts, warn
         self._record = Record(envs.num_envs, way, action_map.size)
         self._faults = 0  # since training began
-        self.num_envs, self.columns, self.parts = envs.num_envs, envs.columns, envs.parts
+        self.num_envs, self.groups = envs.num_envs, envs.groups
+        self.columns, self.parts = envs.columns, envs.parts
         self.restart(seed)
 
     def send(self, group: int, actions: np.ndarray) -> None:
         """Start a step of a group with the policy's actions [n, A]."""
-        self._envs.groups[group].send(self._action_map(actions))
+        self.groups[group].send(self._action_map(actions))
 
     def receive(self, group: int, t: int) -> Step:
         """The result of the step that was started last. `t`: which step of the epoch it is, for messages.
@@ -174,7 +175,7 @@ class RepeatableEnvs:
         Raises:
             UserError: environments failed more often than they may.
         """
-        environments, columns = self._envs.groups[group], self.columns[group]
+        environments, columns = self.groups[group], self.columns[group]
         step = environments.recv()
         self.ended[columns] = step.ended
         if environments.faults:
@@ -246,19 +247,19 @@ class RepeatableEnvs:
         for n in np.flatnonzero(self._lost):  # whose actions end with a failure, and which begin again anyway
             if n - first in pasts:
                 pasts[n - first] = pasts[n - first]._replace(actions=pasts[n - first].actions[:0])
-        self.observations[group][list(pasts)] = self._envs.groups[group].bring_back(pasts)
+        self.observations[group][list(pasts)] = self.groups[group].bring_back(pasts)
 
     # -- state --
 
     def state(self) -> State:
         """What brings the environments back to where they are."""
         state = self._record.state()
-        state |= {f"observations/{i}": observations for i, observations in enumerate(self.observations)}
+        state |= {f"observations/{i}": seen.copy() for i, seen in enumerate(self.observations)}
         return state | {
             "seed": np.int64(self._seed),
-            "ended": self.ended,
-            "lost": self._lost,
-            "episode_steps": self.episode_steps,
+            "ended": self.ended.copy(),
+            "lost": self._lost.copy(),
+            "episode_steps": self.episode_steps.copy(),
             "faults": np.int64(self._faults),
         }
 

@@ -66,7 +66,7 @@ class Judge:
         """
         metric = metrics.get(self._config.best_metric, float("nan"))
         if self._due(epoch, last):
-            metric = self._validate(timing)
+            metric = self.validate(timing)
         columns = {"epoch": epoch, "metric": metric, "is_best": self._agent.keep_best(metric)}
         return columns | scores | timing.columns(self._config.steps_per_epoch)
 
@@ -76,8 +76,8 @@ class Judge:
             return False
         return epoch == last or (2 * epoch > last and epoch % self._config.validate_every == 0)
 
-    def _validate(self, timing: Timing) -> float:
-        """`validate` in environments of its own."""
+    def validate(self, timing: Timing) -> float:
+        """The mean unshaped reward of whole episodes, in environments of its own."""
         began = time.perf_counter()
         config, agent = self._config, self._agent
         try:

@@ -131,7 +131,7 @@ def test_smoothing_moves_the_action_that_the_target_is_taken_at():
     noise = np.full((1, A), 0.5, np.float32)
     assert_allclose(agent.targets(batch, noise), [0.5 * 0.4], rtol=1e-6)
     off = made(gamma=0.5, hidden_sizes=(), target_smoothing=False)
-    off._load_network_state(agent._network_state())
+    off.load_parameters(agent.parameters())
     assert_allclose(off.targets(batch, noise), [0.5 * 0.3], rtol=1e-6)
 
 
@@ -566,7 +566,7 @@ def outcome(config: OffPolicyConfig) -> dict[str, np.ndarray]:
     trainer.warn = lambda line: None
     try:
         trainer.train()
-        return trainer.agent._network_state()
+        return trainer.agent.parameters()
     except UserError:
         return {}
     finally:

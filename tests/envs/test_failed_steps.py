@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny_envs
+from collecting import batch_of
 from numpy.testing import assert_allclose, assert_array_equal
 
 from common import funcs
@@ -15,6 +16,7 @@ from companions.config import OffPolicyConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from ppo import losses
 from ppo.config import PPOConfig
+from ppo.live_settings import Hyperparameters
 from PPOAgentTrainer import PPOAgentTrainer
 
 FAILS = 19  # the step of environment 0 that fails, counted from 0; the next one only restarts it
@@ -59,7 +61,7 @@ def trainer(fails_once, eager):
 
 def columns(trainer: PPOAgentTrainer) -> dict[str, np.ndarray]:
     """The numbers [T, N] of the batch that is learned from."""
-    batch, _ = trainer._batch(trainer.experience.shaped, CONFIG.gamma)
+    batch = batch_of(trainer)
     shape = trainer.experience.trajectory.valid.shape
     names = ("weights", "actor_weights", "value_targets", "advantages")
     return {name: getattr(batch, name)[: np.prod(shape)].reshape(shape) for name in names}
@@ -93,12 +95,13 @@ def test_a_failed_step_is_not_rewarded_as_an_end(trainer):
     ends = trajectory.terminated, trajectory.truncated
     design = trainer.experience.shape(0 * trajectory.rewards, *ends, trajectory.episode_steps)
     assert np.argwhere(design).tolist() == [[29, 1]]
-    assert trainer.experience.shaped[FAILS, 0] == 0
+    assert trainer.experience.shaped_rewards[FAILS, 0] == 0
     assert trainer.experience.scores()["total_reward"] == 80 - 3  # 1 a step, and 1 for running out of time
 
 
 def test_an_episode_that_failed_is_not_counted(trainer):
     first = trainer.experience.scores()
+    trainer.experience.begin_epoch()
     assert (first["episodes"], first["avg_steps"], first["avg_reward_orig"]) == (1, 30, 30)
     trainer._collect(Timing())  # both episodes that were under way end
     second = trainer.experience.scores()
@@ -176,7 +179,7 @@ def spoiled(batch: Batch) -> Batch:
     ids=lambda changes: changes["objective"],
 )
 def test_the_actor_ignores_a_replaced_action(changes):
-    config, coefficients = PPOConfig(**changes), losses.Coefficients(0.2, 0.5, 0.3, 0.7)
+    config, coefficients = PPOConfig(**changes), Hyperparameters(1.0, 1.0, 1, 0.2, 0.5, 0.3)
     heads = tf.constant(np.random.default_rng(1).uniform(0.2, 0.6, (4, 4)), tf.float32)  # [B, 2A]
     acted = distributions.normal_policy(*tf.split(heads + 0.1, 2, axis=1))
     found = []
@@ -185,7 +188,7 @@ def test_the_actor_ignores_a_replaced_action(changes):
             tape.watch(heads)
             policy = distributions.normal_policy(*tf.split(heads, 2, axis=1))
             old = None if config.objective == "clip" else acted
-            loss, metrics = losses.policy_loss(config, policy, old, batch, coefficients)
+            loss, metrics = losses.policy_loss(config, policy, old, batch, coefficients, 0.7)
         gradient = tape.gradient(loss, heads).numpy()  # [B, 2A]
         assert (gradient[2] == 0).all()
         assert (gradient[[0, 1, 3]] != 0).any(axis=1).all()
@@ -195,7 +198,7 @@ def test_the_actor_ignores_a_replaced_action(changes):
 
 @pytest.mark.parametrize("value_loss", ["squared", "clipped", "smooth_l1"])
 def test_the_critic_learns_from_a_replaced_action(value_loss):
-    config, coefficients = PPOConfig(value_loss=value_loss), losses.Coefficients(0.2, 0.5, 0.3, 0.7)
+    config, coefficients = PPOConfig(value_loss=value_loss), Hyperparameters(1.0, 1.0, 1, 0.2, 0.5, 0.3)
     values = tf.constant([0.1, 0.2, 0.3, 0.4])
     one, other = (
         float(losses.value_loss(config, values, None, batch, coefficients))

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
+from collecting import batch_of
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from scipy.special import log_softmax
 from scipy.stats import chisquare
@@ -170,12 +171,12 @@ def updates(config: PPOConfig) -> tuple[np.ndarray, int]:
     """The table of metrics of an update and how many minibatches were taken."""
     trainer = PPOAgentTrainer(config)
     trainer.train(0)
-    trainer.experience.collect(trainer.agent.behaviour(), 0, Timing())
-    batch, _ = trainer._batch(trainer._scaled_rewards(0.99), 0.99)
+    trainer.experience.collect_whole(trainer.agent.behaviour(), 0, Timing())
+    batch = batch_of(trainer)
     rows = minibatch_rows(128, 32, 3, np.random.default_rng(0))
-    coefficients = np.array([config.clip_range, 0.5, 0.0, config.kl_coefficient], np.float32)
     rates = np.full(2, config.learning_rate, np.float32)
-    table, taken, _ = trainer.agent._compiled_update(batch, rows, rows, rates, coefficients, 4)
+    numbers = np.array([*rates, 3, config.clip_range, 0.5, 0.0, config.kl_coefficient], np.float32)
+    table, taken, _ = trainer.agent._compiled_update(batch, rows, rows, numbers, 4)
     trainer.close()
     return table.numpy(), int(taken)
 
@@ -237,8 +238,8 @@ def test_the_divergence_is_that_of_the_policies_where_samples_count(eager):
 def test_the_coefficient_stays_where_it_finds_back_from(target, bound, eager):
     trainer = PPOAgentTrainer(SMALL.replace(objective="kl_penalty", kl_target=target, kl_coefficient=3.0))
     trainer.train(0)
-    trainer.experience.collect(trainer.agent.behaviour(), 0, Timing())
-    batch, _ = trainer._batch(trainer._scaled_rewards(0.99), 0.99)
+    trainer.experience.collect_whole(trainer.agent.behaviour(), 0, Timing())
+    batch = batch_of(trainer)
     batch = batch._replace(heads=batch.heads + np.array([0.1, 0], np.float32))  # of another policy
     for _ in range(15):
         trainer.agent.adapt_kl_coefficient(batch)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from collecting import WholeEpochs
 from gymnasium.spaces import Box, Discrete
 
 from common.envs.environment import look_up
@@ -14,7 +15,6 @@ from common.envs.vector_env import make_vector_env
 from common.errors import UserError
 from common.records import Timing
 from common.rollout import experience as experience_module
-from common.rollout.collector import Collector
 from common.rollout.evaluation import evaluate
 from common.rollout.experience import Experience
 from common.rollout.validation import validate
@@ -44,7 +44,7 @@ class Idle:
 
 def collector(env_id, num_envs=3, steps=20, backend="gymnasium", seed=0):
     envs = make_vector_env(look_up(env_id), num_envs, backend, groups=2)
-    return Collector(envs, action_map(make_env(env_id).action_space), steps, seed)
+    return WholeEpochs(envs, action_map(make_env(env_id).action_space), steps, seed)
 
 
 def test_images_are_not_flattened_and_keep_their_dtype():
@@ -149,14 +149,15 @@ def experience(**changes):
 
 def test_scores_are_those_of_whole_games_over_all_collections_of_an_epoch():
     one = experience(score_window=5, reward_design="sign")
-    one.collect(Idle(), 0, Timing())  # 14 steps in each environment: two games of 6 steps and their restarts
+    one.collect_whole(Idle(), 0, Timing())  # 14 steps in each environment: two games of 6 steps and their restarts
     first = one.scores()
+    one.begin_epoch()
     assert first["episodes"] == first["total_episodes"] == 4
     assert (first["avg_reward"], first["avg_reward_orig"], first["avg_steps"]) == (6, 21, 6)
     assert (first["total_reward"], first["total_reward_orig"]) == (24, 84)
     assert math.isnan(first["score"])  # of fewer than five
     for _ in range(3):
-        one.collect(Idle(), 1, Timing())
+        one.collect_whole(Idle(), 1, Timing())
     second = one.scores()
     assert second["episodes"] == 12
     assert second["total_episodes"] == 16
@@ -169,12 +170,13 @@ def test_scores_are_those_of_whole_games_over_all_collections_of_an_epoch():
 def test_the_score_is_the_mean_of_the_last_episodes_and_survives_a_checkpoint():
     one = experience(score_window=3)
     one._running_returns[1] = 30  # as if the first two games had scored 51
-    one.collect(Idle(), 0, Timing())
+    one.collect_whole(Idle(), 0, Timing())
     assert one.scores()["score"] == pytest.approx((51 + 21 + 21) / 3)
     two = experience(score_window=3)
     two.load_state(one.state())
     for each in (one, two):
-        each.collect(Idle(), 1, Timing())
+        each.begin_epoch()
+        each.collect_whole(Idle(), 1, Timing())
     assert one.scores() == two.scores()
     newer = ("recent", "total", "/ended", "/replaced")
     old = {name: array for name, array in one.state().items() if not name.endswith(newer)}
@@ -182,11 +184,11 @@ def test_the_score_is_the_mean_of_the_last_episodes_and_survives_a_checkpoint():
     np.testing.assert_array_equal(
         two.trajectory.ended, one.trajectory.terminated | one.trajectory.truncated
     )  # as it was before lives were told from episodes
-    two.collect(Idle(), 2, Timing())
+    two.collect_whole(Idle(), 2, Timing())
     scores = two.scores()
     assert (scores["total_episodes"], scores["score"]) == (4, 21)
     two.load_state(one.state() | {"episodes/recent": np.zeros(3)})  # of returns alone, as it once was
-    two.collect(Idle(), 2, Timing())
+    two.collect_whole(Idle(), 2, Timing())
     assert two.scores()["score"] == 21  # of three episodes that ended since, not of the zeros
     one.close()
     two.close()
@@ -195,15 +197,15 @@ def test_the_score_is_the_mean_of_the_last_episodes_and_survives_a_checkpoint():
 def test_environments_without_a_better_way_restart_a_few_at_a_time(monkeypatch):
     monkeypatch.setattr(experience_module, "find_way", lambda *_: "history")
     one, restarted = experience(num_envs=4, steps_per_epoch=56, restart_environments_every=6), []
-    restart = one.collector.restart_parts
-    one.collector.restart_parts = lambda numbers: restarted.append(list(numbers)) or restart(restarted[-1])
+    restart = one.envs.restart_parts
+    one.envs.restart_parts = lambda numbers: restarted.append(list(numbers)) or restart(restarted[-1])
     due = []
     for epoch in range(13):
         restarted.clear()
         for _ in range(3):  # collections of an epoch
-            one.collect(Idle(), epoch, Timing())
+            one.collect_whole(Idle(), epoch, Timing())
         due.append([number for numbers in restarted for number in numbers])
-        one.scores()
+        one.begin_epoch()
     # every sixth epoch, but the first time after 1, 3, 4 and 6
     assert due == [[], [0], [], [1], [2], [], [3], [0], [], [1], [2], [], [3]]
     one.close()
@@ -212,10 +214,10 @@ def test_environments_without_a_better_way_restart_a_few_at_a_time(monkeypatch):
 def test_an_episode_that_a_restart_cuts_counts_nowhere(monkeypatch):
     monkeypatch.setattr(experience_module, "find_way", lambda *_: "history")
     one = experience(steps_per_epoch=8, restart_environments_every=2)
-    one.collect(Idle(), 0, Timing())  # four steps of a game of six
+    one.collect_whole(Idle(), 0, Timing())  # four steps of a game of six
     assert one._running_returns[1].tolist() == [1 + 2 + 3 + 4] * 2
-    one.scores()
-    one.collect(Idle(), 1, Timing())  # the turn of the first environment
+    one.begin_epoch()
+    one.collect_whole(Idle(), 1, Timing())  # the turn of the first environment
     scores = one.scores()
     assert scores["episodes"] == 1  # of the second environment
     assert scores["avg_reward_orig"] == 1 + 2 + 3 + 4 + 5 + 6

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from collecting import batch_of as next_batch
 from gymnasium.spaces import Box, Discrete
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -32,7 +33,7 @@ def batch_of(config: PPOConfig):
     """A trainer with one trajectory, and its batch."""
     trainer = PPOAgentTrainer(config)
     trainer._collect(Timing())
-    batch, _ = trainer._batch(trainer._scaled_rewards(config.gamma), config.gamma)
+    batch = next_batch(trainer)
     return trainer, batch
 
 
@@ -63,7 +64,7 @@ def test_one_gradient_step_is_adam_on_the_sum_of_the_losses(eager):
         loss = -surrogate - 0.02 * tf.reduce_sum(batch.weights * entropy)
         loss = (loss + 0.3 * tf.reduce_sum(batch.weights * error)) / batch.weights.sum()
     variables = twin.network.trainable_variables
-    twin._adams["adam"].apply(tape.gradient(loss, variables), variables)
+    twin.adams["adam"].apply(tape.gradient(loss, variables), variables)
     for ours, expected in zip(weights_of(agent), weights_of(twin)):
         assert_allclose(ours, expected, atol=2e-5)
     trainer.close()

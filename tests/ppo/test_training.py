@@ -113,8 +113,8 @@ def update():
 def learn(agent, batch, actor_rows, critic_rows, learning_rate):
     """The compiled update's table as columns, each [K]."""
     rates = np.full(2, learning_rate, np.float32)
-    coefficients = np.array([0.2, 0.5, 0.0, 1.0], np.float32)  # clip range, value, entropy, KL
-    table, *_ = agent._compiled_update(batch, actor_rows, critic_rows, rates, coefficients, len(actor_rows) // 2)
+    numbers = np.array([*rates, 1, 0.2, 0.5, 0.0, 1.0], np.float32)  # passes, clip range, value, entropy, KL
+    table, *_ = agent._compiled_update(batch, actor_rows, critic_rows, numbers, len(actor_rows) // 2)
     return dict(zip(UPDATE_METRICS, table.numpy().T))
 
 
@@ -185,13 +185,13 @@ def test_timeouts_are_bootstrapped_unless_taken_for_an_end(tiny, eager):
             normalize_observations=False,
         )  # fmt: skip
         trainer = PPOAgentTrainer(config)
-        collected, collect = [], trainer.experience.collector.collect
+        collected, collect = [], trainer.experience.collect_whole
 
         def keep(*arguments, collect=collect, collected=collected):
             collected.append(collect(*arguments))
             return collected[-1]
 
-        trainer.experience.collector.collect = keep
+        trainer.experience.collect_whole = keep
         critic = [np.array(w) for w in trainer.agent.critic.get_weights()]
         with watched(trainer) as seen:
             trainer.train(1)
@@ -252,8 +252,8 @@ def test_the_later_revision_divides_advantages_by_their_std_in_the_critics_targe
         gae_lambda=0.8, normalize_observations=False, learning_rate=0.0, epochs=2, adopt_best=False, passes=1,
     )  # fmt: skip
     trainer = PPOAgentTrainer(config)
-    collected, collect = [], trainer.experience.collector.collect
-    trainer.experience.collector.collect = lambda *arguments: collected.append(collect(*arguments)) or collected[-1]
+    collected, collect = [], trainer.experience.collect_whole
+    trainer.experience.collect_whole = lambda *arguments: collected.append(collect(*arguments)) or collected[-1]
     with watched(trainer) as seen:
         trainer.train()
     so_far = []
@@ -408,7 +408,7 @@ def test_a_validation_says_how_many_episodes_it_cut(tiny, monkeypatch):
     with contextlib.closing(PPOAgentTrainer(config.replace(validation_episodes=2))) as trainer:
         trainer.warn = (said := []).append
         timing = Timing()
-        trainer._judge._validate(timing)
+        trainer.judge.validate(timing)
     assert said == ["warning: 2 of 2 validation episodes were cut after 12 steps"]
 
 
@@ -630,7 +630,7 @@ def test_no_setting_changed_nothing_changed(tiny, eager):
 def test_every_name_of_a_setting_does_something_of_its_own(tiny, eager):
     hints = typing.get_type_hints(PPOConfig)
     designs = set(typing.get_args(hints["reward_design"])) - {"function"}  # which a program has to give
-    kinds = {type(reward_design(tiny.replace(reward_design=name), look_up(tiny.env))) for name in designs}
+    kinds = {type(reward_design(name, 0.1, look_up(tiny.env).max_episode_steps)) for name in designs}
     assert len(kinds) == len(designs) == 8
     kinds = typing.get_args(hints["normalize_advantages"])
     ends = [outcome(tiny.replace(normalize_advantages=kind)) for kind in kinds]
@@ -767,7 +767,7 @@ def test_the_critic_learns_at_a_rate_of_its_own(tiny, eager):
     trainer = PPOAgentTrainer(tiny.replace(learning_rate=0.0, critic_learning_rate=0.1, adopt_best=False))
     before = policy_of(trainer.agent)
     rates = []
-    trainer.train(on_epoch=lambda _: rates.append(float(trainer.agent._adams["critic_adam"].learning_rate)))
+    trainer.train(on_epoch=lambda _: rates.append(float(trainer.agent.adams["critic_adam"].learning_rate)))
     after = policy_of(trainer.agent)
     assert rates == pytest.approx([0.1, 0.05])
     moved = {name.split("/")[0] for name in before if not np.array_equal(before[name], after[name])}
@@ -889,7 +889,7 @@ def test_saved_weights_act_and_learn_on_alike(weights, eager):
     agent, loaded, without_adam = trainer.agent, other_agent(trainer), other_agent(trainer)
     loaded.read_weights(path)
     assert same(loaded.state(), agent.state())
-    without_adam._load_policy_state(agent.state())
+    without_adam.load_parameters(agent.state())
 
     observations = np.random.default_rng(0).normal(size=(50, 3))
     noise = np.random.default_rng(1).normal(size=(50, 1)).astype(np.float32)

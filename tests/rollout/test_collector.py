@@ -6,6 +6,7 @@ from itertools import pairwise
 import gymnasium
 import numpy as np
 import pytest
+from collecting import WholeEpochs
 from gymnasium.spaces import Box
 from gymnasium.vector import SyncVectorEnv
 from hypothesis import given, settings
@@ -21,7 +22,6 @@ from common.envs.spaces import BoxMap
 from common.envs.vector_env import VectorEnv, make_vector_env
 from common.errors import UserError
 from common.records import Timing, Trajectory
-from common.rollout.collector import Collector
 from ppo.batch import minibatch_rows, padded_rows
 
 fast = settings(max_examples=100, deadline=None, derandomize=True, database=None)
@@ -79,8 +79,8 @@ class RandomBehaviour:
         return noise
 
 
-def collector(envs: VectorEnv, steps: int, seed: int = 0, way: Way = "episodes") -> Collector:
-    return Collector(envs, BoxMap(ACTIONS), steps, seed, way=way)
+def collector(envs: VectorEnv, steps: int, seed: int = 0, way: Way = "episodes") -> WholeEpochs:
+    return WholeEpochs(envs, BoxMap(ACTIONS), steps, seed, way=way)
 
 
 def collect(*group_ids: str, steps: int, seed: int = 0) -> Trajectory:
@@ -298,7 +298,7 @@ def test_an_epoch_is_not_changed_by_the_next():
 # -- state --
 
 
-def mixed_collector(steps: int) -> Collector:
+def mixed_collector(steps: int) -> WholeEpochs:
     """Two groups of scripted environments, one of them of two; they know how many episodes there were."""
     groups = [GymnasiumGroup(look_up(FROM_0), 2), GymnasiumGroup(look_up(FROM_1), 1)]
     return collector(VectorEnv(groups), steps, seed=3, way="history")
@@ -386,7 +386,7 @@ def test_a_walkers_time_limit_truncates_and_the_next_step_only_restarts(backend)
     limit = 7
     envs = make_vector_env(look_up("BipedalWalker-v3", limit), 4, backend)
     space = Box(-1, 1, (4,), np.float32)
-    one = Collector(envs, BoxMap(space), 30, seed=0)
+    one = WholeEpochs(envs, BoxMap(space), 30, seed=0)
     first = one.collect(RandomBehaviour(), Timing())
     second = one.collect(RandomBehaviour(), Timing())
     one.restart()

@@ -10,8 +10,8 @@ import tiny_envs
 from common.envs.environment import look_up
 from common.envs.seeded_episodes import Way
 from common.envs.spaces import action_map
-from common.rollout import repeatable
-from common.rollout.repeatable import PROBED, find_way
+from common.rollout import probe
+from common.rollout.probe import PROBED, find_way
 
 
 def found(env_id: str, backend: str = "gymnasium") -> Way:
@@ -24,7 +24,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = 0.0
-        monkeypatch.setattr(repeatable, "time", types.SimpleNamespace(monotonic=lambda: self.seconds))
+        monkeypatch.setattr(probe, "time", types.SimpleNamespace(monotonic=lambda: self.seconds))
 
 
 class Counted(gymnasium.Wrapper):
@@ -81,7 +81,7 @@ def test_what_the_probe_finds(monkeypatch, env_id, backend, way):
 def test_what_the_probe_finds_of_compiled_environments_depends_on_no_clock(monkeypatch, env_id, way):
     pytest.importorskip("envpool")
     hurried = types.SimpleNamespace(monotonic=itertools.count(step=1000).__next__)
-    monkeypatch.setattr(repeatable, "time", hurried)
+    monkeypatch.setattr(probe, "time", hurried)
     assert found(env_id, "envpool") == way
 
 
@@ -90,7 +90,7 @@ def test_slow_environments_are_built_for_every_episode(counted, env_id):
     """Also what cannot be brought back by its running episode is right then; few steps are taken to find out."""
     counted.seconds["step"] = 0.1
     assert found(env_id) == "rebuilt"
-    assert counted.counts["step"] <= repeatable.PATIENCE / 0.1 + 2 * PROBED
+    assert counted.counts["step"] <= probe.PATIENCE / 0.1 + 2 * PROBED
     assert counted.counts["build"] <= 3 * PROBED
 
 
