@@ -16,7 +16,7 @@ from common.funcs import RunningStatistics
 from common.learning import distributions, networks
 from common.learning.agent_base import AgentBase
 from common.learning.device import choose_device
-from common.learning.frozen_policy import dense_heads
+from common.learning.frozen_policy import ImageHeads, dense_heads
 from common.records import Batch
 from common.rollout.policies import CategoricalBehaviour, NormalBehaviour, Normalizer
 from common.state import State
@@ -26,7 +26,6 @@ from ppo.live_settings import Hyperparameters
 from ppo.results import UPDATE_METRICS
 
 AVERAGED_METRICS = ("loss_actor", "loss_critic", "gradient_norm_actor", "gradient_norm_critic")  # over all passes
-IMAGES_A_CALL = 8  # when acting, whatever their number
 KL_COEFFICIENT_FACTOR = 1024.0  # β stays within so many times what it began with, so that it finds back
 DECISIVE = [UPDATE_METRICS.index(name) for name in AVERAGED_METRICS]  # an update in which one is NaN is undone
 
@@ -79,7 +78,7 @@ class Agent(AgentBase):
         self._compiled_assess = tf.function(self._assess, jit_compile=not self.sees_images, autograph=False)
         self._compiled_update = tf.function(self._update, jit_compile=not self.sees_images, autograph=False)
         self._compiled_divergence = tf.function(self._divergence, jit_compile=not self.sees_images, autograph=False)
-        self._compiled_heads = tf.function(self.actor, jit_compile=True, autograph=False)
+        self._image_heads = ImageHeads(self.actor)
 
     # -- acting --
 
@@ -107,18 +106,8 @@ class Agent(AgentBase):
 
     def behaviour(self) -> NormalBehaviour | CategoricalBehaviour:
         """The present policy, mapping raw observations to actions: a frozen copy, but with images the live one."""
-        heads = self._heads_of_images if self.sees_images else dense_heads(self.actor, self.normalizer())
+        heads = self._image_heads if self.sees_images else dense_heads(self.actor, self.normalizer())
         return NormalBehaviour(heads) if self.choices is None else CategoricalBehaviour(heads, self.choices)
-
-    def _heads_of_images(self, images: np.ndarray) -> list[np.ndarray]:
-        """images [n, height, width, channels] → each of the actor's heads, [n, ...]; one shape, so one compilation."""
-        parts = []
-        for first in range(0, len(images), IMAGES_A_CALL):
-            part = images[first : first + IMAGES_A_CALL]
-            missing = IMAGES_A_CALL - len(part)
-            padded = np.pad(part, [(0, missing), (0, 0), (0, 0), (0, 0)]) if missing else part
-            parts.append([head.numpy()[: len(part)] for head in tf.nest.flatten(self._compiled_heads(padded))])
-        return [np.concatenate(heads) for heads in zip(*parts)]
 
     def policy(self, observations: tf.Tensor) -> distributions.tfd.Distribution:
         """The policy at normalised observations [B, ...]: a distribution per number of an action, [B, A]."""

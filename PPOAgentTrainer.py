@@ -29,6 +29,7 @@ from common.runs.command_line import one_line_errors, parse
 from common.state import State
 from ppo.batch import flat_batch, minibatch_rows, scaled_rewards
 from ppo.config import PPOConfig
+from ppo.exploration import colored_noise
 from ppo.live_settings import Hyperparameters, LiveHyperparameters
 from ppo.presets import PRESETS, preset_for
 from ppo.results import UPDATE_METRICS, PPOResult
@@ -68,7 +69,7 @@ class PPOAgentTrainer(TrainerBase):
         """Whole trajectories; exploration noise of the colour that the config asks for."""
         shape_noise = None  # white
         if config.noise_color and isinstance(action_map(self.environment.action_space), BoxMap):
-            shape_noise = functools.partial(funcs.colored_noise, exponent=config.noise_color)
+            shape_noise = functools.partial(colored_noise, exponent=config.noise_color)
         return Collecting(config.updates_per_epoch, None, shape_noise, config.restart_each_epoch)
 
     def prepare(self) -> None:

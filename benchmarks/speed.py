@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from contestants import CONTESTANTS, Job
 
 from common.errors import UserError
-from common.funcs import format_seconds
+from common.results import format_seconds
 from common.runs.command_line import one_line_errors, parse_settings
 
 ROOT = Path(__file__).resolve().parent.parent

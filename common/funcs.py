@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from common.records import Episodes
-
 
 def generalized_advantages(
     rewards: np.ndarray,
@@ -73,38 +71,6 @@ def episode_steps(valid: np.ndarray, carry: np.ndarray) -> np.ndarray:
     return t - last_reset + np.where(last_reset < 0, carry, 0)  # [T, N]
 
 
-def finished_episodes(
-    rewards: np.ndarray,
-    original_rewards: np.ndarray,
-    ended: np.ndarray,
-    lengths: np.ndarray,
-    carry: np.ndarray,
-    failed: np.ndarray | None = None,
-) -> tuple[Episodes, np.ndarray]:
-    """Sums over the episodes that ended, and what the running ones carry into the next epoch.
-
-    Args:
-        rewards, original_rewards: [T, N], 0 where not valid.
-        ended: [T, N] bool.
-        lengths: [T, N] steps of the episode so far.
-        carry: [2, N] shaped and original reward gathered before this epoch.
-        failed: [T, N] bool; an episode that ended in such a step does not count. None: none did.
-
-    Returns:
-        The finished episodes in the order in which they ended, and the new carry [2, N].
-    """
-    sums = np.cumsum(np.stack([rewards, original_rewards]), axis=1, dtype=np.float64)  # [2, T, N]
-    start = -np.array(carry, dtype=np.float64)  # [2, N]: what to subtract from a running sum
-    finished = ended if failed is None else ended & ~failed  # [T, N]
-    returns = []
-    for t, n in np.argwhere(ended):
-        if finished[t, n]:
-            returns.append(sums[:, t, n] - start[:, n])
-        start[:, n] = sums[:, t, n]
-    table = np.array(returns, dtype=np.float64).reshape(-1, 2)  # [E, 2]
-    return Episodes(table[:, 0], table[:, 1], lengths[finished]), sums[:, -1] - start
-
-
 def explained_variance(predicted: np.ndarray, target: np.ndarray) -> float:
     """1 − Var(target − predicted) / Var(target): 1 is perfect, 0 no better than a constant; NaN if constant."""
     if not len(target) or np.ptp(target) == 0:
@@ -126,32 +92,6 @@ def discount_schedule(start: float, end: float, fraction: float) -> float:
     return 1.0 - (1.0 - start) ** (1.0 - fraction) * (1.0 - end) ** fraction
 
 
-def colored_noise(white: np.ndarray, exponent: float) -> np.ndarray:
-    """Noise with the power spectrum 1/f^β over the steps of an epoch (Timmer & König 1995), β = `exponent`.
-
-    Every number stays standard normal by itself, as Hollenstein et al. 2024 (arXiv:2312.11091) need it for a policy
-    whose log-probabilities must hold; what changes is how alike the numbers of neighbouring steps are. The mean over
-    the epoch has the power of the lowest frequency.
-
-    Args:
-        white: [T, ...] independent standard normal numbers.
-
-    Returns:
-        [T, ...] in the same dtype.
-    """
-    steps = len(white)
-    frequencies = np.fft.rfftfreq(steps)  # [F]
-    frequencies[0] = 1.0 / steps
-    amplitudes = frequencies ** (-exponent / 2)  # [F]
-    twice = np.full(len(frequencies), 2.0)  # [F] how many of the T frequencies, ± f, each stands for
-    twice[0] = 1.0
-    if steps % 2 == 0:
-        twice[-1] = 1.0
-    amplitudes /= np.sqrt((twice * np.square(amplitudes)).sum() / steps)  # so that the variance stays 1
-    spectrum = np.fft.rfft(white, axis=0) * amplitudes.reshape(-1, *(1,) * (white.ndim - 1))  # [F, ...]
-    return np.fft.irfft(spectrum, n=steps, axis=0).astype(white.dtype)
-
-
 def adapted_kl_coefficient(coefficient: float, divergence: float, target: float) -> float:
     """β of the KL penalty after an update that moved the policy by `divergence` (arXiv:1707.06347, section 4)."""
     if divergence > 1.5 * target:
@@ -163,12 +103,6 @@ def standardize(samples: np.ndarray, valid: np.ndarray) -> np.ndarray:
     """Samples shifted and divided to mean 0 and standard deviation 1 over those that are valid; any one shape."""
     counted = samples[valid]
     return (samples - counted.mean()) / (counted.std() + 1e-8) if len(counted) else samples
-
-
-def format_seconds(seconds: float) -> str:
-    """Hours, minutes and seconds: 3725.4 → '1:02:05'."""
-    whole = round(seconds)
-    return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
 
 
 class RunningStatistics:

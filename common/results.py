@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from common import funcs
 from common.config import TrainingConfig
 
 
@@ -97,6 +96,12 @@ def results_dictionary(
         "avg_reward_orig_epochs": column("avg_reward_orig"),
         "max_epoch_metrics": best_metric,
         "processing_time_total": seconds,
-        "processing_time_total_string": funcs.format_seconds(seconds),
+        "processing_time_total_string": format_seconds(seconds),
         **dataclasses.asdict(config),
     }
+
+
+def format_seconds(seconds: float) -> str:
+    """Hours, minutes and seconds: 3725.4 → '1:02:05'."""
+    whole = round(seconds)
+    return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"

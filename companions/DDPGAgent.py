@@ -8,14 +8,13 @@ import tensorflow as tf
 
 from common.envs.spaces import action_map
 from common.errors import DivergedError
-from common.learning import networks
 from common.learning.agent_base import AgentBase
 from common.learning.device import choose_device
 from common.learning.frozen_policy import deterministic
 from common.records import Transitions
 from common.rollout.policies import DeterministicBehaviour, Normalizer
 from common.state import State
-from companions import losses
+from companions import architecture, losses
 from companions.config import OffPolicyConfig
 from companions.replay import ReplayBuffer
 from companions.results import UPDATE_METRICS
@@ -52,8 +51,8 @@ class DDPGAgent(AgentBase):
         shape = (self.observation_size, self.action_size, config.hidden_sizes, config.activation)
         actor_seed, *critic_seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(3))
         critic_seeds = critic_seeds[: self.critics_wanted]
-        actors = [networks.deterministic_actor(*shape, actor_seed) for _ in range(2)]
-        critics = [[networks.action_critic(*shape, seed) for seed in critic_seeds] for _ in range(2)]
+        actors = [architecture.deterministic_actor(*shape, actor_seed) for _ in range(2)]
+        critics = [[architecture.action_critic(*shape, seed) for seed in critic_seeds] for _ in range(2)]
         self._actor, self._target_actor = (FlatNetworks([actor]) for actor in actors)
         self._critics, self._target_critics = (FlatNetworks(networks_) for networks_ in critics)
         critic_rate = config.learning_rate if config.critic_learning_rate is None else config.critic_learning_rate

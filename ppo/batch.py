@@ -83,19 +83,13 @@ def flat_batch(
     advantages = funcs.generalized_advantages(
         rewards, values, terminated, truncated, valid, gamma, config.gae_lambda
     )  # [T, N]
-    normalized = advantages  # [T, N]; minibatches are normalised by the update
-    if config.normalize_advantages == "running_std":
-        advantage_statistics = advantage_statistics.merged(advantages[valid])
-        normalized = advantages / (advantage_statistics.std + EPSILON)  # [T, N]
-    elif config.normalize_advantages == "epoch":
-        normalized = funcs.standardize(advantages, valid)  # [T, N]
-
+    normalized, advantage_statistics = _normalized(advantages, valid, config, advantage_statistics)  # [T, N]
     discounts = gamma * ~terminated  # [T, N]
-    targets = advantages + values[:-1]  # [T, N]
-    if config.value_target == "normalized_advantage":
-        targets = normalized + values[:-1]  # [T, N]
-    elif config.value_target == "one_step":
-        targets = rewards + discounts * values[1:]  # [T, N]
+    targets = {
+        "advantage": advantages + values[:-1],
+        "normalized_advantage": normalized + values[:-1],
+        "one_step": rewards + discounts * values[1:],
+    }[config.value_target]  # [T, N]
     explained_variance = funcs.explained_variance(values[:-1][valid], targets[valid])
     following = observations[1:].reshape(steps, num_envs, -1)[:, :, :0]  # [T, N, 0]
     if not config.stop_target_gradient:  # the update adds the next state's value itself
@@ -116,6 +110,18 @@ def flat_batch(
     )
     padding = padded_rows(steps * num_envs, config.minibatch_size)
     return Learnable(Batch(*(_flat(column, padding) for column in columns)), explained_variance, advantage_statistics)
+
+
+def _normalized(
+    advantages: np.ndarray, valid: np.ndarray, config: PPOConfig, statistics: RunningStatistics
+) -> tuple[np.ndarray, RunningStatistics]:
+    """advantages [T, N] as the whole trajectory normalises them; minibatches are normalised by the update."""
+    if config.normalize_advantages == "running_std":
+        statistics = statistics.merged(advantages[valid])
+        return advantages / (statistics.std + EPSILON), statistics  # [T, N]
+    if config.normalize_advantages == "epoch":
+        return funcs.standardize(advantages, valid), statistics  # [T, N]
+    return advantages, statistics
 
 
 def _flat(column: np.ndarray, padding: int) -> np.ndarray:

@@ -11,6 +11,9 @@ from numpy.testing import assert_allclose
 
 from common import funcs
 from common.records import Episodes
+from common.results import format_seconds
+from common.rollout.scores import finished_episodes
+from ppo.exploration import colored_noise
 
 fast = settings(max_examples=150, deadline=None, derandomize=True, database=None)
 
@@ -214,7 +217,7 @@ def test_finished_episodes_worked_by_hand():
     ended = np.array([[0, 0], [1, 0], [0, 1], [0, 0]], bool)
     lengths = np.array([[1, 4], [2, 5], [0, 6], [1, 0]])
     carry = np.array([[0.0, 5], [0, 7]])
-    episodes, carried = funcs.finished_episodes(rewards, originals, ended, lengths, carry)
+    episodes, carried = finished_episodes(rewards, originals, ended, lengths, carry)
     # environment 0: 1 + 2 = 3 in 2 steps; environment 1: 5 + 10 + 20 + 30 = 65 in 6 steps
     assert episodes.returns.tolist() == [3, 65]
     # 100 + 200 = 300; 7 + 1000 + 2000 + 3000 = 6007
@@ -228,7 +231,7 @@ def test_finished_episodes_worked_by_hand():
 def test_an_epoch_in_which_nothing_ended_has_no_episodes_and_carries_everything():
     rewards = np.ones((3, 2))
     nowhere = np.zeros((3, 2), bool)
-    episodes, carried = funcs.finished_episodes(rewards, 2 * rewards, nowhere, np.ones((3, 2), int), np.ones((2, 2)))
+    episodes, carried = finished_episodes(rewards, 2 * rewards, nowhere, np.ones((3, 2), int), np.ones((2, 2)))
     assert [len(array) for array in episodes] == [0, 0, 0]
     assert carried.tolist() == [[4, 4], [7, 7]]  # 1 + 3·1 and 1 + 3·2
 
@@ -260,7 +263,7 @@ def test_a_record_split_into_epochs_has_the_episodes_of_the_whole(record, data):
     for start, end in pairwise(cuts):
         epoch = slice(start, end)
         lengths = funcs.episode_steps(valid[epoch], behind)
-        part, carry = funcs.finished_episodes(rewards[epoch], originals[epoch], ended[epoch], lengths, carry)
+        part, carry = finished_episodes(rewards[epoch], originals[epoch], ended[epoch], lengths, carry)
         behind = lengths[-1]
         parts.append(part)
     expected = episodes_by_counting(rewards, originals, ended, valid)
@@ -365,7 +368,7 @@ def test_discount_schedule_multiplies_the_horizon(fraction, value):
     ],
 )
 def test_seconds_are_written_as_hours_minutes_seconds(seconds, text):
-    assert funcs.format_seconds(seconds) == text
+    assert format_seconds(seconds) == text
 
 
 # -- KL penalty, standardising --
@@ -394,10 +397,10 @@ def test_standardizing_counts_only_what_is_valid():
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0, 2.0])
 def test_coloured_noise_is_standard_normal_at_every_step(steps, exponent):
     # A linear map of independent normal numbers: its rows' norms are the standard deviations.
-    rows = funcs.colored_noise(np.eye(steps), exponent)  # [T, T]
+    rows = colored_noise(np.eye(steps), exponent)  # [T, T]
     assert_allclose(np.linalg.norm(rows, axis=1), 1.0, rtol=1e-12)
     white = np.random.default_rng(0).standard_normal((steps, 2, 3)).astype(np.float32)
-    colored = funcs.colored_noise(white, exponent)
+    colored = colored_noise(white, exponent)
     assert (colored.shape, colored.dtype) == (white.shape, white.dtype)
     assert_allclose(colored, np.einsum("ts,sna->tna", rows, white), rtol=1e-4, atol=1e-5)
     if exponent == 0:
@@ -407,7 +410,7 @@ def test_coloured_noise_is_standard_normal_at_every_step(steps, exponent):
 @pytest.mark.parametrize("exponent", [0.5, 1.0])
 def test_coloured_noise_has_the_power_of_its_colour(exponent):
     white = np.random.default_rng(1).standard_normal((256, 4000))
-    power = np.square(np.abs(np.fft.rfft(funcs.colored_noise(white, exponent), axis=0))).mean(axis=1)  # [F]
+    power = np.square(np.abs(np.fft.rfft(colored_noise(white, exponent), axis=0))).mean(axis=1)  # [F]
     for slow, fast in ((1, 4), (8, 32), (25, 100)):
         assert power[slow] / power[fast] == pytest.approx((fast / slow) ** exponent, rel=0.15)
     assert power[0] == pytest.approx(power[1], rel=0.15)

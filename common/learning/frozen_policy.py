@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from common.learning.networks import StateIndependentStd
 from common.rollout.policies import (
@@ -15,6 +16,25 @@ from common.rollout.policies import (
     Normalizer,
 )
 
+IMAGES_A_CALL = 8  # when acting, whatever their number
+
+
+class ImageHeads:
+    """The heads of an actor that sees images; it is the live one, no copy."""
+
+    def __init__(self, actor: keras.Model) -> None:
+        self.compiled = tf.function(actor, jit_compile=True, autograph=False)
+
+    def __call__(self, images: np.ndarray) -> list[np.ndarray]:
+        """images [n, height, width, channels] → each of the actor's heads, [n, ...]; one shape, so one compilation."""
+        parts = []
+        for first in range(0, len(images), IMAGES_A_CALL):
+            part = images[first : first + IMAGES_A_CALL]
+            missing = IMAGES_A_CALL - len(part)
+            padded = np.pad(part, [(0, missing), (0, 0), (0, 0), (0, 0)]) if missing else part
+            parts.append([head.numpy()[: len(part)] for head in tf.nest.flatten(self.compiled(padded))])
+        return [np.concatenate(heads) for heads in zip(*parts)]
+
 
 def dense_heads(actor: keras.Model, normalize: Normalizer) -> DenseHeads:
     """The heads of an actor made by `networks.policy_actor`; later training does not change the copy."""
@@ -23,7 +43,7 @@ def dense_heads(actor: keras.Model, normalize: Normalizer) -> DenseHeads:
 
 
 def deterministic(actor: keras.Model, weights: list[np.ndarray], std: float) -> DeterministicBehaviour:
-    """A policy with the activations of an actor made by `common.learning.networks.deterministic_actor`.
+    """A policy with the activations of an actor made by `companions.architecture.deterministic_actor`.
 
     Args:
         weights: kernels and biases, layer by layer.

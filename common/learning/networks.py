@@ -1,6 +1,7 @@
 """Torsos and heads, as Keras functional models."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import keras
@@ -31,14 +32,7 @@ class Orthogonal:
         return keras.initializers.Orthogonal(gain, seed=int(self._rng.integers(2**31)))
 
 
-class Glorot:
-    """Glorot-uniform kernels (Keras's default), each with a seed of its own drawn from one."""
-
-    def __init__(self, seed: int) -> None:
-        self._rng = np.random.default_rng(seed)
-
-    def __call__(self, _: float) -> keras.initializers.Initializer:
-        return keras.initializers.GlorotUniform(seed=int(self._rng.integers(2**31)))
+Kernels = Callable[[float], keras.initializers.Initializer]  # gain → initializer
 
 
 @dataclass(frozen=True)
@@ -71,7 +65,7 @@ class Torso:
         """A placeholder of observations [B, *observation_shape]."""
         return keras.Input(self.observation_shape)
 
-    def __call__(self, inputs: keras.KerasTensor, kernel: Orthogonal | Glorot) -> keras.KerasTensor:
+    def __call__(self, inputs: keras.KerasTensor, kernel: Kernels) -> keras.KerasTensor:
         """observations [B, *observation_shape] → features [B, units]."""
         features = inputs  # [B, S] or [B, H, W, C]
         if self.convolutions:
@@ -122,7 +116,7 @@ class CategoricalHead:
         return [keras.layers.Dense(self.logits, kernel_initializer=kernel(self.gain), name="logits")(features)]
 
 
-def _value(features: keras.KerasTensor, kernel: Orthogonal | Glorot) -> keras.KerasTensor:
+def value_head(features: keras.KerasTensor, kernel: Kernels) -> keras.KerasTensor:
     return keras.layers.Dense(1, kernel_initializer=kernel(1.0), name="value")(features)  # [B, 1]
 
 
@@ -135,7 +129,7 @@ def policy_actor(torso: Torso, heads: NormalHeads | CategoricalHead, seed: int) 
 def value_critic(torso: Torso, seed: int) -> keras.Model:
     """observations → value [B, 1]."""
     kernel, inputs = Orthogonal(seed), torso.inputs()
-    return keras.Model(inputs, _value(torso(inputs, kernel), kernel), name="critic")
+    return keras.Model(inputs, value_head(torso(inputs, kernel), kernel), name="critic")
 
 
 def actor_and_critic_of_one_torso(
@@ -144,26 +138,6 @@ def actor_and_critic_of_one_torso(
     """The whole network, observations → [*heads, value]; and its two halves, which share the torso's layers."""
     kernel, inputs = Orthogonal(seed), torso.inputs()
     features = torso(inputs, kernel)  # [B, units]
-    outputs, value = heads(features, kernel), _value(features, kernel)
+    outputs, value = heads(features, kernel), value_head(features, kernel)
     actor, critic = keras.Model(inputs, outputs, name="actor"), keras.Model(inputs, value, name="critic")
     return keras.Model(inputs, [*outputs, value], name="network"), actor, critic
-
-
-def deterministic_actor(
-    observation_size: int, action_size: int, sizes: tuple[int, ...], activation: str, seed: int
-) -> keras.Model:
-    """observations [B, S] → actions [B, A] in [−1, 1]."""
-    kernel, torso = Glorot(seed), Torso((observation_size,), sizes, activation)
-    inputs = torso.inputs()
-    features = torso(inputs, kernel)  # [B, units]
-    action = keras.layers.Dense(action_size, "tanh", kernel_initializer=kernel(1.0), name="mean")
-    return keras.Model(inputs, action(features), name="actor")
-
-
-def action_critic(
-    observation_size: int, action_size: int, sizes: tuple[int, ...], activation: str, seed: int
-) -> keras.Model:
-    """observations and actions side by side [B, S + A] → value [B, 1]."""
-    kernel, torso = Glorot(seed), Torso((observation_size + action_size,), sizes, activation)
-    inputs = torso.inputs()
-    return keras.Model(inputs, _value(torso(inputs, kernel), kernel), name="critic")

@@ -137,7 +137,7 @@ class TrainerBase:
         self.agent.leave_best()
         self.prepare()
         while self.epoch < last:
-            self.experience.begin_epoch()
+            self.experience.scores.begin_epoch()
             result = self.run_epoch(max(last, self.config.epochs))
             self.results.append(result)
             if on_epoch is not None:
@@ -148,7 +148,8 @@ class TrainerBase:
 
     def scored(self, last: int, timing: Timing) -> dict[str, Any]:
         """The columns of an epoch's row that say how well it went; a validation may be played for them."""
-        return self.judge(self.experience.training_metrics(), self.experience.scores(), self.epoch, last, timing)
+        scores = self.experience.scores
+        return self.judge(scores.training_metrics(), scores.columns(), self.epoch, last, timing)
 
     # -- state --
 

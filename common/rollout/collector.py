@@ -11,6 +11,7 @@ from common import funcs
 from common.envs.groups import Step
 from common.errors import NotFiniteError
 from common.records import Timing, Trajectory
+from common.rollout.not_finite import check_finite, not_finite_action
 from common.rollout.repeatable import RepeatableEnvs
 from common.state import load_generator, pack_generator
 
@@ -97,7 +98,7 @@ class Collector:
                     if t < steps:
                         chosen = behaviour.act(observations[t, columns], noise[t, columns])  # [n, A]
                         if not np.isfinite(chosen.sum()):
-                            raise NotFiniteError(_not_finite(observations[t, columns], columns.start, t))
+                            raise NotFiniteError(not_finite_action(observations[t, columns], columns.start, t))
                         actions[t, columns] = chosen
                         envs.send(group, chosen)
                         timing.policy += clock() - arrived
@@ -130,8 +131,8 @@ class Collector:
         resets[rows.start + 1 : rows.stop + 1] = trajectory.ended[rows][: len(resets) - rows.start - 1]
         trajectory.valid[rows] = ~(resets[rows] | failed[rows])  # [K, N]
         trajectory.episode_steps[rows] = funcs.episode_steps(trajectory.valid[rows], before)  # [K, N]
-        _check_finite(trajectory.observations[rows.start : rows.stop + 1], "observation", first=rows.start - 1)
-        _check_finite(trajectory.rewards[rows, :, None], "reward", first=rows.start)
+        check_finite(trajectory.observations[rows.start : rows.stop + 1], "observation", first=rows.start - 1)
+        check_finite(trajectory.rewards[rows, :, None], "reward", first=rows.start)
 
     # -- state --
 
@@ -160,29 +161,3 @@ def _store(step: Step, trajectory: Trajectory, failed: np.ndarray, t: int, colum
         trajectory.replaced[t, columns] = step.replaced
     if step.failed is not None:
         failed[t, columns] = step.failed
-
-
-def _not_finite(observations: np.ndarray, first_env: int, t: int) -> str:
-    """Whose fault an action that is no number is; observations: [n, *shape]."""
-    faulty = np.flatnonzero(~np.isfinite(observations.reshape(len(observations), -1)).all(axis=-1))
-    if len(faulty):
-        return _environment_fault(first_env + faulty[0], "observation", t - 1)
-    return f"the policy returned NaN or infinity at step {t} of the epoch: training diverged; lower --learning-rate"
-
-
-def _environment_fault(n: int, what: str, step: int) -> str:
-    where = f"step {step} of the epoch" if step >= 0 else "a reset"
-    return (
-        f"environment {n} returned NaN or infinity as {what} at {where}: "
-        "fix the environment, or collect such epochs again with --on-not-finite skip"
-    )
-
-
-def _check_finite(arrays: np.ndarray, what: str, first: int) -> None:
-    """arrays: [rows, N, X], or images; `first`: step of the first row, -1 for what a reset returned."""
-    if np.issubdtype(arrays.dtype, np.integer):
-        return  # whole numbers are finite
-    finite = np.isfinite(arrays).all(axis=-1)  # [rows, N]
-    if not finite.all():
-        row, n = np.argwhere(~finite)[0]
-        raise NotFiniteError(_environment_fault(n, what, first + row))

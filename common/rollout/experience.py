@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from common import funcs
 from common.config import TrainingConfig
 from common.env_wrappers import RewardDesign, reward_design
 from common.envs.environment import Environment
@@ -14,10 +13,11 @@ from common.envs.seeded_episodes import Way
 from common.envs.spaces import ActionMap, is_image
 from common.envs.vector_env import make_vector_env
 from common.errors import NotFiniteError
-from common.records import Episodes, Timing, Trajectory
+from common.records import Timing, Trajectory
 from common.rollout.collector import Behaviour, Collector, ShapeNoise
 from common.rollout.probe import find_way
 from common.rollout.repeatable import RepeatableEnvs, way_of
+from common.rollout.scores import EpisodeScores
 from common.state import State, check_array, join_parts, part_of
 
 
@@ -42,6 +42,7 @@ class Experience:
 
     Attributes:
         trajectory: the last whole one; None before the first.
+        scores: of the episodes that ended.
         shaped_rewards: [T, N] its rewards by the config's design; 0 where not valid.
     """
 
@@ -64,11 +65,7 @@ class Experience:
         self.shape = reward_design(
             config.reward_design, config.reward_factor, environment.max_episode_steps, design
         )  # (rewards, terminated, truncated, episode_steps) of one shape → shaped rewards
-        self._running_returns = np.zeros((2, config.num_envs))  # [2, N] of unfinished episodes
-        self._recent = np.zeros((2, 0))  # [2, ≤ score_window] unshaped returns and steps of the last that ended
-        self._recent_shaped = np.zeros(0)  # [≤ score_window] shaped returns of the same
-        self._total_episodes = 0  # ended since training began
-        self.begin_epoch()
+        self.scores = EpisodeScores(config.num_envs, config.score_window)
         self.trajectory: Trajectory | None = None
         self.shaped_rewards: np.ndarray | None = None
 
@@ -85,11 +82,6 @@ class Experience:
             self.envs, self._steps, action_map.size, action_map.noise_size, noise_seed, self._how.shape_noise
         )
 
-    def begin_epoch(self) -> None:
-        """Forget the episodes of the epoch before."""
-        self._episodes: list[Episodes] = []  # a trajectory each
-        self._total_reward = self._total_reward_orig = 0.0
-
     def collect(self, behaviour: Behaviour, epoch: int, timing: Timing) -> Iterator[slice]:
         """The next trajectory, in as many attempts as the config allows.
 
@@ -105,7 +97,7 @@ class Experience:
         """
         if self._how.restart_each_epoch and (epoch > 0 or self.trajectory is not None):
             self.envs.restart()
-            self._running_returns[:] = 0.0
+            self.scores.running_returns[:] = 0.0
         elif self._way == "history":
             self._restart_some(epoch)
         for attempt in itertools.count(1):
@@ -118,7 +110,7 @@ class Experience:
                 self._warn(f"warning: {error}; the epoch is collected again")
                 self._restart(epoch, attempt)
         self._take_up(self.collector.trajectory)
-        self._count_episodes()
+        self.scores.add(self.trajectory, self.shaped_rewards, self._how.restart_each_epoch)
 
     def collect_whole(self, behaviour: Behaviour, epoch: int, timing: Timing) -> Trajectory:
         """`collect`, for methods that learn between trajectories only."""
@@ -126,44 +118,21 @@ class Experience:
             pass
         return self.trajectory
 
-    def _count_episodes(self) -> None:
-        """Returns and lengths of the episodes that ended in the trajectory at hand."""
-        trajectory, ended = self.trajectory, self.trajectory.ended  # [T, N]
-        if self._how.restart_each_epoch:  # the quirk: what is cut counts as whole
-            ended = ended.copy()  # [T, N]
-            ended[-1] |= trajectory.valid[-1]
-        episodes, self._running_returns = funcs.finished_episodes(
-            self.shaped_rewards,
-            trajectory.rewards,
-            ended,
-            trajectory.episode_steps,
-            self._running_returns,
-            trajectory.ended & ~trajectory.valid,
-        )
-        self._episodes.append(episodes)
-        self._total_reward += float(self.shaped_rewards.sum())
-        self._total_reward_orig += float(trajectory.rewards[trajectory.valid].sum())
-        ended_now = np.stack([episodes.original_returns, episodes.lengths])  # [2, episodes]
-        window = self._config.score_window
-        self._recent = np.concatenate([self._recent, ended_now], axis=1)[:, -window:]
-        self._recent_shaped = np.concatenate([self._recent_shaped, episodes.returns])[-window:]
-        self._total_episodes += len(episodes.lengths)
-
     def _restart_some(self, epoch: int) -> None:
         """Build those environments again whose turn it is at this epoch, or whose history cannot be repeated."""
         restarted = self.envs.restart_lost()  # [N]
-        if not self._episodes and epoch > 0:  # before the epoch's first trajectory
+        if not self.scores.of_epoch and epoch > 0:  # before the epoch's first trajectory
             every, count = self._restart_every, len(self.envs.parts)
             turns = (every * (i + 1) // count for i in range(count))
             due = [i for i, turn in enumerate(turns) if (epoch - turn) % every == 0 and epoch >= turn]
             restarted |= self.envs.restart_parts(due)
-        self._running_returns[:, restarted] = 0.0
+        self.scores.running_returns[:, restarted] = 0.0
 
     def _restart(self, epoch: int, attempt: int = 0) -> None:
-        when = [epoch, attempt, len(self._episodes)]  # zeros at the end do not count
+        when = [epoch, attempt, len(self.scores.of_epoch)]  # zeros at the end do not count
         seed = np.random.SeedSequence([self._config.seed, *when]).generate_state(1)[0]
         self.envs.restart(int(seed))
-        self._running_returns[:] = 0.0
+        self.scores.running_returns[:] = 0.0
 
     def _check(self, trajectory: State) -> None:
         """Raises ValueError unless its arrays are what `collect` would make."""
@@ -190,47 +159,6 @@ class Experience:
         )  # [T, N]
         self.shaped_rewards = np.where(trajectory.valid, shaped, 0.0)  # [T, N]
 
-    def training_metrics(self) -> dict[str, float]:
-        """What `best_metric` may name besides validation, of what was collected since `begin_epoch`.
-
-        NaN until `score_window` episodes have finished. Means are over the episodes that finished in the epoch, or
-        over the last `score_window` where fewer did; they are NaN where none did.
-        """
-        names = ("total_reward", "mean_episode_reward", "reward_times_steps")
-        if len(self._recent_shaped) < self._config.score_window:
-            return dict.fromkeys(names, float("nan"))
-        episodes = self._episodes_of_the_epoch()
-        returns, lengths = episodes.returns, episodes.lengths  # [E], [E]
-        if 0 < len(returns) < self._config.score_window:
-            returns, lengths = self._recent_shaped, self._recent[1]  # [score_window], [score_window]
-        mean, mean_steps = (float(column.mean()) if len(column) else float("nan") for column in (returns, lengths))
-        return dict(zip(names, (self._total_reward, mean, mean * mean_steps)))
-
-    def _episodes_of_the_epoch(self) -> Episodes:
-        return Episodes(*(np.concatenate(columns) for columns in zip(*self._episodes)))
-
-    def scores(self) -> dict[str, float]:
-        """The columns of `EpochResult` that say how well everything went that was collected since `begin_epoch`."""
-        episodes = self._episodes_of_the_epoch()
-        mean = {
-            name: float(column.mean()) if len(column) else float("nan")
-            for name, column in zip(Episodes._fields, episodes)
-        }
-        enough = self._recent.shape[1] == self._config.score_window
-        score, score_steps = (float(row.mean()) if enough else float("nan") for row in self._recent)
-        return {
-            "total_reward": self._total_reward,
-            "total_reward_orig": self._total_reward_orig,
-            "avg_reward": mean["returns"],
-            "avg_reward_orig": mean["original_returns"],
-            "avg_steps": mean["lengths"],
-            "max_steps": float(episodes.lengths.max()) if len(episodes.lengths) else float("nan"),
-            "episodes": len(episodes.lengths),
-            "score": score,
-            "score_steps": score_steps,
-            "total_episodes": self._total_episodes,
-        }
-
     # -- state --
 
     def state(self) -> State:
@@ -239,12 +167,7 @@ class Experience:
             {
                 "collector": self.collector.state(),
                 "trajectory": {} if self.trajectory is None else self.trajectory._asdict(),
-                "episodes": {
-                    "running_returns": self._running_returns,
-                    "recent": self._recent,
-                    "recent_shaped": self._recent_shaped,
-                    "total": np.int64(self._total_episodes),
-                },
+                "episodes": self.scores.state(),
             }
         )
 
@@ -271,13 +194,7 @@ class Experience:
                 trajectory["replaced"] = np.zeros_like(trajectory["valid"])  # [T, N]
             self._check(trajectory)
             self._take_up(Trajectory(**trajectory))
-        self._running_returns = state["episodes/running_returns"].copy()
-        recent = np.array(state.get("episodes/recent", np.zeros((2, 0))))  # [2, ≤ score_window]
-        # Before their steps were kept, too, it was returns alone; the window fills again.
-        self._recent = recent if recent.shape[:-1] == (2,) else np.zeros((2, 0))
-        self._recent_shaped = np.ravel(state.get("episodes/recent_shaped", np.zeros(0)))  # [≤ score_window]
-        self._total_episodes = int(state.get("episodes/total", 0))
-        self.begin_epoch()
+        self.scores.load_state(part_of(state, "episodes"))
 
     def close(self) -> None:
         """End the environments."""

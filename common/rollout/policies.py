@@ -145,7 +145,7 @@ class CategoricalBehaviour:
 
 
 class DeterministicBehaviour:
-    """Acts as an actor made by `common.learning.networks.deterministic_actor`, with or without noise.
+    """Acts as an actor made by `companions.architecture.deterministic_actor`, with or without noise.
 
     Args:
         activations: names of the layers' activations.

@@ -59,8 +59,8 @@ class Judge:
         """The columns of `EpochResult` that come of it, those of `scores` and `timing` included.
 
         Args:
-            metrics: see `Experience.training_metrics`.
-            scores: see `Experience.scores`.
+            metrics: see `EpisodeScores.training_metrics`.
+            scores: see `EpisodeScores.columns`.
             epoch, last: the one that is over, and the one that will end the training.
             timing: a validation's seconds are added to it.
         """

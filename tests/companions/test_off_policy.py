@@ -13,13 +13,12 @@ from run_program import call
 
 from common.envs.environment import look_up
 from common.errors import DivergedError, UserError
-from common.learning import networks
 from common.records import Transitions
 from common.results import TIMING_COLUMNS
 from common.rollout import evaluation
 from common.runs import run_folder
 from companions import OffPolicyAgentTrainer as program
-from companions import losses
+from companions import architecture, losses
 from companions.config import OffPolicyConfig
 from companions.DDPGAgent import UPDATE_METRICS, DDPGAgent
 from companions.exploration import OrnsteinUhlenbeck
@@ -719,7 +718,7 @@ def test_any_environment_with_bounds_of_its_own(monkeypatch, tmp_path):
 
 def test_flat_networks_are_the_keras_networks():
     seeds = (1, 2)
-    keras_networks = [networks.action_critic(3, 2, (7, 5), "tanh", seed) for seed in seeds]
+    keras_networks = [architecture.action_critic(3, 2, (7, 5), "tanh", seed) for seed in seeds]
     together = FlatNetworks(keras_networks)
     inputs = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)  # [B, S + A]
     expected = np.stack([network(inputs).numpy() for network in keras_networks])  # [networks, B, 1]

@@ -8,10 +8,10 @@ import tiny_envs
 from collecting import batch_of
 from numpy.testing import assert_allclose, assert_array_equal
 
-from common import funcs
 from common.learning import distributions
 from common.records import Batch, Timing
 from common.rollout import experience
+from common.rollout.scores import finished_episodes
 from companions.config import OffPolicyConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from ppo import losses
@@ -96,15 +96,15 @@ def test_a_failed_step_is_not_rewarded_as_an_end(trainer):
     design = trainer.experience.shape(0 * trajectory.rewards, *ends, trajectory.episode_steps)
     assert np.argwhere(design).tolist() == [[29, 1]]
     assert trainer.experience.shaped_rewards[FAILS, 0] == 0
-    assert trainer.experience.scores()["total_reward"] == 80 - 3  # 1 a step, and 1 for running out of time
+    assert trainer.experience.scores.columns()["total_reward"] == 80 - 3  # 1 a step, and 1 for running out of time
 
 
 def test_an_episode_that_failed_is_not_counted(trainer):
-    first = trainer.experience.scores()
-    trainer.experience.begin_epoch()
+    first = trainer.experience.scores.columns()
+    trainer.experience.scores.begin_epoch()
     assert (first["episodes"], first["avg_steps"], first["avg_reward_orig"]) == (1, 30, 30)
     trainer._collect(Timing())  # both episodes that were under way end
-    second = trainer.experience.scores()
+    second = trainer.experience.scores.columns()
     assert (second["episodes"], second["avg_steps"], second["avg_reward_orig"]) == (2, 30, 30)
     assert second["total_episodes"] == 3
 
@@ -114,7 +114,7 @@ def test_finished_episodes_leave_out_those_that_failed_worked_by_hand():
     ended = np.array([[0, 0], [1, 1], [0, 0], [1, 0]], bool)
     failed = np.array([[0, 0], [1, 0], [0, 0], [0, 0]], bool)
     lengths = np.array([[1, 1], [2, 2], [0, 0], [2, 1]])
-    episodes, carry = funcs.finished_episodes(rewards, 10 * rewards, ended, lengths, np.zeros((2, 2)), failed)
+    episodes, carry = finished_episodes(rewards, 10 * rewards, ended, lengths, np.zeros((2, 2)), failed)
     assert episodes.returns.tolist() == [3, 12]  # of column 1, and of column 0 after the failure
     assert episodes.original_returns.tolist() == [30, 120]
     assert episodes.lengths.tolist() == [2, 2]

@@ -150,15 +150,15 @@ def experience(**changes):
 def test_scores_are_those_of_whole_games_over_all_collections_of_an_epoch():
     one = experience(score_window=5, reward_design="sign")
     one.collect_whole(Idle(), 0, Timing())  # 14 steps in each environment: two games of 6 steps and their restarts
-    first = one.scores()
-    one.begin_epoch()
+    first = one.scores.columns()
+    one.scores.begin_epoch()
     assert first["episodes"] == first["total_episodes"] == 4
     assert (first["avg_reward"], first["avg_reward_orig"], first["avg_steps"]) == (6, 21, 6)
     assert (first["total_reward"], first["total_reward_orig"]) == (24, 84)
     assert math.isnan(first["score"])  # of fewer than five
     for _ in range(3):
         one.collect_whole(Idle(), 1, Timing())
-    second = one.scores()
+    second = one.scores.columns()
     assert second["episodes"] == 12
     assert second["total_episodes"] == 16
     assert (second["total_reward"], second["total_reward_orig"]) == (72, 252)
@@ -169,15 +169,15 @@ def test_scores_are_those_of_whole_games_over_all_collections_of_an_epoch():
 
 def test_the_score_is_the_mean_of_the_last_episodes_and_survives_a_checkpoint():
     one = experience(score_window=3)
-    one._running_returns[1] = 30  # as if the first two games had scored 51
+    one.scores.running_returns[1] = 30  # as if the first two games had scored 51
     one.collect_whole(Idle(), 0, Timing())
-    assert one.scores()["score"] == pytest.approx((51 + 21 + 21) / 3)
+    assert one.scores.columns()["score"] == pytest.approx((51 + 21 + 21) / 3)
     two = experience(score_window=3)
     two.load_state(one.state())
     for each in (one, two):
-        each.begin_epoch()
+        each.scores.begin_epoch()
         each.collect_whole(Idle(), 1, Timing())
-    assert one.scores() == two.scores()
+    assert one.scores.columns() == two.scores.columns()
     newer = ("recent", "total", "/ended", "/replaced")
     old = {name: array for name, array in one.state().items() if not name.endswith(newer)}
     two.load_state({**old, "collector/ended": one.state()["collector/ended"]})
@@ -185,11 +185,11 @@ def test_the_score_is_the_mean_of_the_last_episodes_and_survives_a_checkpoint():
         two.trajectory.ended, one.trajectory.terminated | one.trajectory.truncated
     )  # as it was before lives were told from episodes
     two.collect_whole(Idle(), 2, Timing())
-    scores = two.scores()
+    scores = two.scores.columns()
     assert (scores["total_episodes"], scores["score"]) == (4, 21)
     two.load_state(one.state() | {"episodes/recent": np.zeros(3)})  # of returns alone, as it once was
     two.collect_whole(Idle(), 2, Timing())
-    assert two.scores()["score"] == 21  # of three episodes that ended since, not of the zeros
+    assert two.scores.columns()["score"] == 21  # of three episodes that ended since, not of the zeros
     one.close()
     two.close()
 
@@ -205,7 +205,7 @@ def test_environments_without_a_better_way_restart_a_few_at_a_time(monkeypatch):
         for _ in range(3):  # collections of an epoch
             one.collect_whole(Idle(), epoch, Timing())
         due.append([number for numbers in restarted for number in numbers])
-        one.begin_epoch()
+        one.scores.begin_epoch()
     # every sixth epoch, but the first time after 1, 3, 4 and 6
     assert due == [[], [0], [], [1], [2], [], [3], [0], [], [1], [2], [], [3]]
     one.close()
@@ -215,10 +215,10 @@ def test_an_episode_that_a_restart_cuts_counts_nowhere(monkeypatch):
     monkeypatch.setattr(experience_module, "find_way", lambda *_: "history")
     one = experience(steps_per_epoch=8, restart_environments_every=2)
     one.collect_whole(Idle(), 0, Timing())  # four steps of a game of six
-    assert one._running_returns[1].tolist() == [1 + 2 + 3 + 4] * 2
-    one.begin_epoch()
+    assert one.scores.running_returns[1].tolist() == [1 + 2 + 3 + 4] * 2
+    one.scores.begin_epoch()
     one.collect_whole(Idle(), 1, Timing())  # the turn of the first environment
-    scores = one.scores()
+    scores = one.scores.columns()
     assert scores["episodes"] == 1  # of the second environment
     assert scores["avg_reward_orig"] == 1 + 2 + 3 + 4 + 5 + 6
     assert one.trajectory.episode_steps[:, 0].tolist() == [1, 2, 3, 4]

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from Agent import Agent
 from common import funcs
 from common.errors import UserError
+from common.learning.frozen_policy import ImageHeads
 from common.records import Timing
 from ppo.config import PPOConfig
 from ppo.live_settings import Hyperparameters
@@ -189,10 +190,11 @@ def test_any_number_of_images_is_acted_upon_with_one_compilation(actions):
     agent = Agent(IMAGES, actions, config, 0)
     images = np.random.default_rng(0).integers(0, 256, (19, 12, 12, 1), dtype=np.uint8)
     expected = [head.numpy() for head in tf.nest.flatten(agent.actor(images))]
+    heads = ImageHeads(agent.actor)
     for count in (1, 8, 9, 19):
-        for head, whole in zip(agent._heads_of_images(images[:count]), expected):
+        for head, whole in zip(heads(images[:count]), expected):
             assert_allclose(head, whole[:count], rtol=1e-5, atol=1e-6)
-    assert agent._compiled_heads.experimental_get_tracing_count() == 1
+    assert heads.compiled.experimental_get_tracing_count() == 1
 
 
 def test_breakouts_network_is_the_published_one():

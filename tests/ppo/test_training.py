@@ -788,14 +788,13 @@ def test_learning_rate_falls_to_zero_over_the_epochs(tiny, eager):
 def test_a_training_metric_counts_only_over_enough_episodes(tiny, eager):
     # Episodes of 20 steps and a restart in two environments: 2 or 4 in each epoch of 64 steps.
     trainer = PPOAgentTrainer(tiny.replace(epochs=5, score_window=10, best_metric="mean_episode_reward", passes=1))
-    returns, take = [], trainer.experience.training_metrics
+    returns, take = [], trainer.experience.scores.training_metrics
 
     def watch():
-        ended = trainer.experience._episodes_of_the_epoch()
-        returns.extend(ended.returns)
+        returns.extend(trainer.experience.scores.of_epoch[-1].returns)
         return take()
 
-    trainer.experience.training_metrics = watch
+    trainer.experience.scores.training_metrics = watch
     trainer.train()
     before = trainer.results[0].total_episodes - trainer.results[0].episodes  # of the two trajectories before it
     enough = [row.total_episodes >= 10 for row in trainer.results]
@@ -808,7 +807,7 @@ def test_a_training_metric_counts_only_over_enough_episodes(tiny, eager):
     state = {name: np.array(array) for name, array in trainer.state().items()}
     resumed = PPOAgentTrainer(trainer.config)
     resumed.load_state(state)
-    assert resumed.experience._recent_shaped.tolist() == pytest.approx(returns[-10:])
+    assert resumed.experience.scores.last_returns.tolist() == pytest.approx(returns[-10:])
     trainer.close(), resumed.close()
 
 

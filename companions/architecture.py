@@ -1,0 +1,36 @@
+"""Networks of DDPG and TD3, as Keras functional models."""
+
+import keras
+import numpy as np
+
+from common.learning.networks import Torso, value_head
+
+
+class Glorot:
+    """Glorot-uniform kernels (Keras's default), each with a seed of its own drawn from one."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def __call__(self, _: float) -> keras.initializers.Initializer:
+        return keras.initializers.GlorotUniform(seed=int(self._rng.integers(2**31)))
+
+
+def deterministic_actor(
+    observation_size: int, action_size: int, sizes: tuple[int, ...], activation: str, seed: int
+) -> keras.Model:
+    """observations [B, S] → actions [B, A] in [−1, 1]."""
+    kernel, torso = Glorot(seed), Torso((observation_size,), sizes, activation)
+    inputs = torso.inputs()
+    features = torso(inputs, kernel)  # [B, units]
+    action = keras.layers.Dense(action_size, "tanh", kernel_initializer=kernel(1.0), name="mean")
+    return keras.Model(inputs, action(features), name="actor")
+
+
+def action_critic(
+    observation_size: int, action_size: int, sizes: tuple[int, ...], activation: str, seed: int
+) -> keras.Model:
+    """observations and actions side by side [B, S + A] → value [B, 1]."""
+    kernel, torso = Glorot(seed), Torso((observation_size + action_size,), sizes, activation)
+    inputs = torso.inputs()
+    return keras.Model(inputs, value_head(torso(inputs, kernel), kernel), name="critic")
