@@ -61,11 +61,9 @@ def flat_batch(
     Nothing is changed that is passed in. M = T·N, and one row more where minibatches need one to fill up with.
 
     Args:
-        trajectory: T steps of N environments.
-        rewards: [T, N], as the update shall see them; see `scaled_rewards`.
+        rewards: [T, N], scaled; see `scaled_rewards`.
         normalize: raw observations [..., S] → what the networks read; images stay as they are.
         assess: what the networks say of observations and actions.
-        gamma: the discount of a step.
         advantage_statistics: of all advantages before; only where `normalize_advantages` is "running_std".
     """
     steps, num_envs = rewards.shape
