@@ -70,7 +70,6 @@ def flat_batch(
     terminated, truncated, valid = trajectory.terminated, trajectory.truncated, trajectory.valid  # [T, N]
     if config.truncation_is_terminal:
         terminated = terminated | truncated  # [T, N]
-
     observations = normalize(trajectory.observations)  # [T+1, N, ...]
     values, log_probs, heads = assess(
         observations.reshape((steps + 1) * num_envs, *observations.shape[2:]),
