@@ -33,7 +33,6 @@ class DDPGAgent(AgentBase):
         UserError: the device that was asked for is not there.
     """
 
-    critics_wanted = 1
     choices, sees_images = None, False  # its actions are numbers on a line, and so are its observations
 
     def __init__(
@@ -50,7 +49,7 @@ class DDPGAgent(AgentBase):
         self.action_size = int(np.prod(action_space.shape))
         shape = (self.observation_size, self.action_size, config.hidden_sizes, config.activation)
         actor_seed, *critic_seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(3))
-        critic_seeds = critic_seeds[: self.critics_wanted]
+        critic_seeds = critic_seeds[: self.number_of_critics]
         actors = [architecture.deterministic_actor(*shape, actor_seed) for _ in range(2)]
         critics = [[architecture.action_critic(*shape, seed) for seed in critic_seeds] for _ in range(2)]
         self._actor, self._target_actor = (FlatNetworks([actor]) for actor in actors)
@@ -67,6 +66,11 @@ class DDPGAgent(AgentBase):
         self._compiled_step = tf.function(self._lone_step, jit_compile=True, autograph=False)
 
     # -- networks --
+
+    @property
+    def number_of_critics(self) -> int:
+        """One; TD3 may want two."""
+        return 1
 
     @property
     def actor(self) -> keras.Model:

@@ -4,27 +4,20 @@ Fujimoto, van Hoof & Meger 2018, arXiv:1802.09477. The delayed updates of actor 
 `DDPGAgent.update`; the two changes of the target are here.
 """
 
-import gymnasium
 import tensorflow as tf
 
 from common.records import Transitions
 from companions import losses
-from companions.config import OffPolicyConfig
 from companions.DDPGAgent import DDPGAgent
 
 
 class TD3Agent(DDPGAgent):
     """DDPG with clipped double Q-learning and target policy smoothing, as far as the config wants them."""
 
-    def __init__(
-        self,
-        observation_space: gymnasium.spaces.Box,
-        action_space: gymnasium.spaces.Box,
-        config: OffPolicyConfig,
-        seed: int,
-    ) -> None:
-        self.critics_wanted = 2 if config.twin_critics else 1
-        super().__init__(observation_space, action_space, config, seed)
+    @property
+    def number_of_critics(self) -> int:
+        """Two for clipped double Q-learning."""
+        return 2 if self.config.twin_critics else 1
 
     def targets(self, batch: Transitions, noise: tf.Tensor) -> tf.Tensor:
         """What the critics learn, [B]: r + γ·(1 − terminated)·min Q'(s', μ'(s') + noise)."""
