@@ -1,94 +1,154 @@
-"""The settings of DDPG and TD3, in one frozen dataclass."""
+"""The settings of DDPG and TD3: a few small parts, and the config that joins them."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from common.config import MetricName, TrainingConfig
+from common.config import TrainingConfig
 from common.errors import UserError
+from common.settings import SMALLEST, Settings, setting
 
 
 @dataclass(frozen=True)
-class OffPolicyConfig(TrainingConfig):
+class NetworkSettings(Settings):
+    """The actor's and the critics' networks."""
+
+    GROUP = "network"
+
+    hidden_sizes: tuple[int, ...] = setting((256, 256), at_least=1, main=True)
+    """Number of units in each hidden layer, for actor and critics; one number per layer. Larger layers can learn
+    harder tasks and compute more slowly."""
+    activation: Literal["tanh", "relu"] = "relu"
+    """Activation function of the hidden layers."""
+
+
+@dataclass(frozen=True)
+class ExplorationSettings(Settings):
+    """The noise on the actions that training explores with, and the steps before the first update."""
+
+    GROUP = "exploration"
+
+    exploration: Literal["gaussian", "ornstein_uhlenbeck"] = "gaussian"
+    """Noise that is added to the actor's actions. gaussian: independent at every step. ornstein_uhlenbeck: drifting
+    back to 0, so that it pushes the same way for several steps; try it if independent noise achieves nothing."""
+    exploration_std: float = setting(0.1, at_least=0, main=True)
+    """Standard deviation of the exploration noise, in units of half the action range; for ornstein_uhlenbeck, its
+    sigma. Raise it if the agent stays with a poor habit; lower it if noise spoils the episodes."""
+    final_exploration_std: float | None = setting(None, at_least=0)
+    """Value that exploration_std changes to, linearly over the epochs. None keeps exploration_std."""
+    ou_theta: float = setting(0.15, at_least=0)
+    """Rate, per unit of time, at which Ornstein-Uhlenbeck noise drifts back to 0. Lower it for a longer memory. Only
+    used with exploration ornstein_uhlenbeck."""
+    ou_dt: float = setting(0.01, at_least=SMALLEST)
+    """Units of time per environment step. Raise it for larger noise with a shorter memory. Only used with exploration
+    ornstein_uhlenbeck."""
+    warmup_steps: int = setting(25_000, at_least=1, main=True)
+    """Environment steps before the first update. Raise it if the first updates need more varied experience; lower it
+    for short runs."""
+    warmup_actions: Literal["random", "policy"] = "random"
+    """Actions of these first steps. random: uniform within the action range. policy: the untrained actor's, with
+    exploration noise."""
+
+
+@dataclass(frozen=True)
+class ReplaySettings(Settings):
+    """The replay buffer, and how often updates sample from it."""
+
+    GROUP = "replay"
+
+    replay_size: int = setting(1_000_000, at_least=1)
+    """Number of transitions in the replay buffer, which keeps the newest. Lower it if memory is short, or to forget
+    the actions of old policies sooner."""
+    batch_size: int = setting(256, at_least=1, main=True)
+    """Number of transitions per update. Larger batches have less noisy gradients and take longer."""
+    train_every: int = setting(1, at_least=1)
+    """Environment steps between two calls of the update. Raise it together with updates_per_train to train faster:
+    one call of 50 updates takes less time than 50 calls."""
+    updates_per_train: int = setting(1, at_least=1)
+    """Number of updates in each call. Raise it to learn more from each step; lower it to save time."""
+
+
+@dataclass(frozen=True)
+class UpdateSettings(Settings):
+    """Discounting, gradient steps and target networks."""
+
+    GROUP = "update"
+
+    gamma: float = setting(0.99, at_least=0, at_most=1, main=True)
+    """Discount factor per step; rewards count for about 1/(1 - gamma) steps. Raise it if rewards come late; lower it
+    if learning is noisy and each action's effect shows soon."""
+    learning_rate: float = setting(3e-4, at_least=0, main=True)
+    """Adam's step size, for actor and critics unless critic_learning_rate is set. Lower it if the score swings or
+    collapses; raise it if learning is slow but steady."""
+    critic_learning_rate: float | None = setting(None, at_least=0)
+    """Adam's step size for the critics. None uses learning_rate."""
+    adam_epsilon: float = setting(1e-7, at_least=SMALLEST)
+    """Adam's epsilon, added to the root of the mean squared gradient before dividing by it. Raise it (to 1e-5) if
+    parameters with tiny gradients move too much."""
+    target_update: Literal["soft", "hard"] = "soft"
+    """How target networks follow the trained ones. soft: by the share tau each time. hard: copied every
+    hard_update_every updates."""
+    tau: float = setting(0.005, at_least=0, at_most=1, main=True)
+    """Share of the distance to the trained networks that target networks move each time. Lower it if the critics'
+    values diverge; raise it if learning is slow but steady. Only used with target_update soft."""
+    hard_update_every: int = setting(200, at_least=1)
+    """Number of updates between two copies. Only used with target_update hard."""
+    truncation_is_terminal: bool = False
+    """Quirk of the published systems: treat a time limit as a terminal state, with no value after it."""
+    actor_first: bool = False
+    """Quirk of the published systems: update the actor before the critics have learned from the minibatch."""
+    targets_every_update: bool = False
+    """Quirk of the published systems: move the target networks after every update of the critics, even if the actor's
+    updates are delayed by policy_delay."""
+
+
+@dataclass(frozen=True)
+class TD3Settings(Settings):
+    """TD3's three additions to DDPG; with all of them off it is DDPG."""
+
+    GROUP = "TD3"
+
+    twin_critics: bool = True
+    """Whether two critics are trained and targets use the smaller value (clipped double Q-learning), which prevents
+    overestimation."""
+    target_smoothing: bool = True
+    """Whether noise is added to the action at which the target is computed, so that the critics cannot rely on narrow
+    peaks of the value."""
+    smoothing_std: float = setting(0.2, at_least=0)
+    """Standard deviation of this noise, in units of half the action range. Only used with target_smoothing."""
+    smoothing_clip: float = setting(0.5, at_least=0)
+    """Largest size of this noise, in units of half the action range; larger noise is clipped. Only used with
+    target_smoothing."""
+    policy_delay: int = setting(2, at_least=1)
+    """Number of critic updates per update of the actor and the target networks. Raise it if the critics lag behind
+    the actor. 1 is no delay."""
+
+
+# A dataclass takes its fields from the last base to the first: this is the order of config.json and of --help.
+@dataclass(frozen=True)
+class OffPolicyConfig(
+    TD3Settings, UpdateSettings, ReplaySettings, ExplorationSettings, NetworkSettings, TrainingConfig
+):
     """Deep deterministic policy gradient (arXiv:1509.02971) and its twin-delayed successor (TD3, arXiv:1802.09477).
 
     The defaults are TD3 as its authors publish it; `companions.presets` has the named settings.
+
+    Raises:
+        UserError: a value is of another kind or out of its range, or does not go with another.
     """
 
     METHOD = "off-policy"
 
+    # Other defaults than the base's; ranges and texts stay, where no other text is given.
     backend: Literal["auto", "gymnasium", "envpool", "processes"] = "gymnasium"
+    """Library that steps the environments. auto: EnvPool if it is installed and has the environment, else Gymnasium.
+    gymnasium: all environments in this process, one after the other. processes: one Gymnasium process per
+    environment, for environments that are slow or that crash."""
     num_envs: int = 1
-    epochs: int = 200
+    """Number of environments that are stepped in parallel. More of them collect faster, but each contributes fewer
+    consecutive steps to an epoch."""
     steps_per_epoch: int = 5000
-    best_metric: MetricName = "validation"
     validate_every: int = 10
     validation_episodes: int = 30
-
-    # -- networks --
-    hidden_sizes: tuple[int, ...] = (256, 256)
-    """Units of the hidden layers, actor and critics alike."""
-    activation: Literal["tanh", "relu"] = "relu"
-    """Of the hidden layers."""
-
-    # -- exploration --
-    exploration: Literal["gaussian", "ornstein_uhlenbeck"] = "gaussian"
-    """Noise on the actions: independent, or drifting back to 0 with a memory."""
-    exploration_std: float = 0.1
-    """Its standard deviation (of Ornstein-Uhlenbeck: its σ), in units of half the action range."""
-    final_exploration_std: float | None = None
-    """What exploration_std falls or rises to, linearly over the epochs; None keeps it."""
-    ou_theta: float = 0.15
-    """How fast Ornstein-Uhlenbeck noise drifts back, per unit of time."""
-    ou_dt: float = 0.01
-    """Units of time in an environment step, for Ornstein-Uhlenbeck noise."""
-    warmup_steps: int = 25_000
-    """Steps before the first update."""
-    warmup_actions: Literal["random", "policy"] = "random"
-    """Until then: uniform in the action range, or the policy's with noise."""
-
-    # -- replay --
-    replay_size: int = 1_000_000
-    """Newest transitions that are kept."""
-    batch_size: int = 256
-    """Transitions of an update."""
-    train_every: int = 1
-    """Environment steps between two times of training."""
-    updates_per_train: int = 1
-    """Updates each time, all in one compiled call."""
-
-    # -- update --
-    gamma: float = 0.99
-    """Discount of a step."""
-    learning_rate: float = 3e-4
-    """Of the actor's Adam."""
-    critic_learning_rate: float | None = None
-    """Of the critics' Adam; None takes learning_rate for both."""
-    adam_epsilon: float = 1e-7
-    """Adam's epsilon."""
-    target_update: Literal["soft", "hard"] = "soft"
-    """Target networks follow by tau each time, or are copied now and then."""
-    tau: float = 0.005
-    """Share of the way a soft target goes."""
-    hard_update_every: int = 200
-    """Updates between two hard copies."""
-    truncation_is_terminal: bool = False
-    """Quirk: give a timeout no future value."""
-    actor_first: bool = False
-    """Quirk: update the actor before the critic has learned from the minibatch."""
-    targets_every_update: bool = False
-    """Quirk: with delayed actor updates, let the targets move with every update of the critics."""
-
-    # -- TD3's three parts; with all of them off it is DDPG --
-    twin_critics: bool = True
-    """Clipped double Q-learning: the smaller of two target critics."""
-    target_smoothing: bool = True
-    """Noise on the action that the target is taken at."""
-    smoothing_std: float = 0.2
-    """Its standard deviation, in units of half the action range."""
-    smoothing_clip: float = 0.5
-    """What it is cut to."""
-    policy_delay: int = 2
-    """Updates of the critics for each of the actor and the targets; 1 is no delay."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

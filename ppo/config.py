@@ -1,4 +1,4 @@
-"""The settings of proximal policy optimisation."""
+"""The settings of proximal policy optimisation: a few small parts, and the config that joins them."""
 
 import math
 from collections.abc import Mapping
@@ -7,121 +7,128 @@ from typing import Literal, Self
 
 from common.config import TrainingConfig
 from common.errors import UserError
+from common.settings import SMALLEST, Settings, setting
 
 
 @dataclass(frozen=True)
-class PPOConfig(TrainingConfig):
-    """Proximal policy optimisation (arXiv:1707.06347), separate networks, the policy picked by the action space.
+class CollectionSettings(Settings):
+    """How an epoch is divided into collecting and training."""
 
-    The defaults serve any Gymnasium environment but images; `ppo.presets` has the named settings.
-    """
+    GROUP = "run"
 
-    METHOD = "ppo"
-
-    updates_per_epoch: int = 1
-    """How often an epoch collects and trains; its steps are divided among them, its row is their mean."""
+    updates_per_epoch: int = setting(1, at_least=1)
+    """Number of times per epoch that steps are collected and trained on. Each update learns from steps_per_epoch /
+    updates_per_epoch steps; the epoch's row is the mean over its updates. Before the first update, PPO collects one
+    more trajectory of that size, or two with normalize_observations."""
     restart_each_epoch: bool = False
-    """Quirk of 2021: throw running episodes away at an epoch's end and count them as whole ones."""
+    """Quirk of the 2021 code: abandon running episodes at the end of each epoch and count them as complete ones."""
 
-    # -- networks --
+
+@dataclass(frozen=True)
+class NetworkSettings(Settings):
+    """The actor's and the critic's networks, and the policy's distribution."""
+
+    GROUP = "network"
+
     shared_torso: bool = False
-    """One torso under both heads, and one Adam for the sum of the losses; else networks of their own."""
-    filters: tuple[int, ...] = (32, 64, 64)
-    """Filters of the convolutions; these three settings are for images only (Mnih et al. 2015)."""
-    kernel_sizes: tuple[int, ...] = (8, 4, 3)
-    """Side of each convolution's kernels, in pixels."""
-    strides: tuple[int, ...] = (4, 2, 1)
-    """Pixels each convolution moves on by."""
-    hidden_sizes: tuple[int, ...] = (64, 64)
-    """Units of the hidden layers, actor and critic alike; none at all gives 10·S, ceil(sqrt(10·S·10·A)), 10·A."""
+    """Whether actor and critic share all hidden layers, and one Adam minimises the sum of their losses. If False they
+    are separate networks. Share the layers if they are expensive, as they are for images."""
+    filters: tuple[int, ...] = setting((32, 64, 64), at_least=1)
+    """Number of filters of each convolution; one number per layer. Only used with image observations. The default is
+    the network of Mnih et al. (2015)."""
+    kernel_sizes: tuple[int, ...] = setting((8, 4, 3), at_least=1)
+    """Side of each convolution's kernels, in pixels; one number per layer. Only used with image observations."""
+    strides: tuple[int, ...] = setting((4, 2, 1), at_least=1)
+    """Stride of each convolution, in pixels; one number per layer. Only used with image observations."""
+    hidden_sizes: tuple[int, ...] = setting((64, 64), at_least=1, main=True)
+    """Number of units in each hidden layer, for actor and critic; one number per layer. Larger layers can learn
+    harder tasks and compute more slowly. With no number at all there are three layers, of 10*S, ceil(sqrt(10*S*10*A))
+    and 10*A units for S observation numbers and A action numbers, as in the 2021 code."""
     activation: Literal["tanh", "relu"] = "tanh"
-    """Of the hidden layers."""
-    hidden_gain: float = math.sqrt(2)
-    """Gain of the hidden layers' orthogonal kernels; the study had 1."""
+    """Activation function of the hidden layers."""
+    hidden_gain: float = setting(math.sqrt(2), at_least=0)
+    """Gain of the orthogonal initial weights of the hidden layers. The 2021 code used 1."""
     mean_activation: Literal["linear", "tanh"] = "linear"
-    """Of the policy's mean, in units of half the action range."""
-    mean_gain: float = 0.01
-    """Gain of the orthogonal kernel of the head of means, or of logits."""
+    """Activation function of the policy's mean, whose unit is half the action range; tanh keeps it within the range.
+    Only used with continuous actions."""
+    mean_gain: float = setting(0.01, at_least=0)
+    """Gain of the orthogonal initial weights of the policy's output layer, which gives the means, or the logits of
+    discrete actions. A small gain starts with nearly the same policy in every state."""
     std: Literal["state_independent", "softplus_head"] = "state_independent"
-    """Policy's standard deviation: one learned number per action, or a softplus head per state."""
-    initial_std: float = 1.0
-    """Standard deviation to start with, in units of half the action range; state_independent only."""
+    """How the policy's standard deviation is computed. state_independent: one learned number per action dimension.
+    softplus_head: a network output for each state. Only used with continuous actions."""
+    initial_std: float = setting(1.0, at_least=1e-6)
+    """Initial standard deviation of the policy, in units of half the action range. Lower it if the first actions are
+    too wild. Only used with std state_independent."""
 
-    # -- exploration --
-    noise_color: float = 0.5
-    """Exponent β of the exploration noise's power spectrum 1/f^β in each environment: 0 is white noise (every step
-    independent), 1 pink, 2 red; the larger, the longer it pushes one way. Each step's noise stays standard normal,
-    so that log-probabilities are unchanged (Hollenstein et al. 2024). Only for continuous actions."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not len(self.filters) == len(self.kernel_sizes) == len(self.strides) > 0:
+            raise UserError(
+                f"filters {self.filters}, kernel_sizes {self.kernel_sizes} and strides {self.strides}: "
+                "expected as many of each, one for every convolution"
+            )
 
-    # -- scaling --
+
+@dataclass(frozen=True)
+class ExplorationSettings(Settings):
+    """The noise of the actions that training explores with."""
+
+    GROUP = "exploration"
+
+    noise_color: float = setting(0.5, at_least=0, at_most=2)
+    """Exponent beta of the exploration noise's power spectrum 1/f^beta: 0 is white noise (every step independent), 1
+    is pink, 2 is red. Raise it if exploring needs the same push for many steps; use 0 for the usual PPO. Each single
+    step's noise stays standard normal (Hollenstein et al. 2024). Only used with continuous actions."""
+
+
+@dataclass(frozen=True)
+class ScalingSettings(Settings):
+    """How observations and rewards are brought to the size of 1."""
+
+    GROUP = "scaling"
+
     normalize_observations: bool = True
-    """Shift and divide by cumulative mean and std, then cut to ±10. The first trajectory only fills these statistics,
-    so that no update sees raw observations."""
+    """Whether observations are shifted and divided by their running mean and standard deviation, then clipped to
+    ±10. The first trajectory only fills these statistics. Turn it off if observations are already about 1."""
     scale_rewards: bool = True
-    """Divide by a cumulative std (+ 1e-4), without shifting; reward_std_of says by which."""
+    """Whether rewards are divided by a running standard deviation (plus 1e-4), chosen with reward_std_of. Turn it off
+    if rewards are already about 1."""
     reward_std_of: Literal["rewards", "returns"] = "returns"
-    """What scale_rewards divides by the std of: all rewards, or the discounted sums of those still to come in their
-    trajectory, which serves rewards that are all alike, such as -1 a step: they have no std of their own."""
+    """Quantity whose standard deviation scale_rewards divides by. rewards: all rewards so far. returns: the discounted
+    sums of future rewards; needed if all rewards are alike, such as -1 per step."""
+
+
+@dataclass(frozen=True)
+class AdvantageSettings(Settings):
+    """Discounting, generalised advantage estimation, and the critic's targets."""
+
+    GROUP = "advantage"
+
     normalize_advantages: Literal["none", "minibatch", "epoch", "running_std"] = "minibatch"
-    """none; shift and scale within each minibatch, or over the epoch; or divide by the cumulative std of all
-    advantages."""
-
-    # -- advantages --
-    gamma: float = 0.995
-    """Discount of a step."""
-    final_gamma: float | None = None
-    """Discount at the end of the training; the horizon 1/(1 − γ) goes there by equal factors. None keeps gamma."""
-    gae_lambda: float = 0.97
-    """0: one-step advantages, 1: Monte-Carlo ones."""
+    """How advantages are normalised. none: not at all. minibatch or epoch: to mean 0 and standard deviation 1 within
+    each minibatch, or over the epoch. running_std: divided by the standard deviation of all advantages so far."""
+    gamma: float = setting(0.995, at_least=0, at_most=1, main=True)
+    """Discount factor per step; rewards count for about 1/(1 - gamma) steps. Raise it if rewards come late; lower it
+    if learning is noisy and each action's effect shows soon."""
+    final_gamma: float | None = setting(None, at_least=0, at_most=1)
+    """Discount factor at the end of the training: the horizon 1/(1 - gamma) changes by equal factors until then. A
+    value above gamma learns short-term control first. None keeps gamma."""
+    gae_lambda: float = setting(0.97, at_least=0, at_most=1, main=True)
+    """Lambda of generalised advantage estimation. 0: one-step advantages, with low variance but biased by the
+    critic's errors. 1: Monte-Carlo advantages, unbiased but noisy. Lower it if learning is noisy; raise it if the
+    critic is poor."""
     truncation_is_terminal: bool = False
-    """Quirk of 2021: give a timeout no future value."""
+    """Quirk of the 2021 code: treat a time limit as a terminal state, with no value after it."""
     value_target: Literal["advantage", "normalized_advantage", "one_step"] = "advantage"
-    """What the critic learns: advantage + old value; the same with advantages as normalize_advantages made them, a
-    quirk of the study's later revision; or reward + γ · old value of the next state."""
+    """Target of the critic. advantage: advantage + old value. normalized_advantage: the same with normalised
+    advantages, a quirk of the study's later revision. one_step: reward + gamma * old value of the next state."""
     recompute_targets: bool = False
-    """Take values, targets and advantages anew before each pass."""
+    """Whether values, advantages and targets are computed again before each pass. Slower, but later passes use the
+    improved critic."""
     stop_target_gradient: bool = True
-    """False lets the critic's gradient flow through its one-step target as well (an ablation)."""
-
-    # -- update --
-    passes: int = 10
-    """Sweeps over the trajectory an epoch."""
-    minibatch_size: int = 250
-    """Samples of one gradient step."""
-    learning_rate: float = 3e-4
-    """Of Adam."""
-    critic_learning_rate: float | None = None
-    """Adam's step size for the critic, annealed as the actor's; None takes learning_rate for both. Only with networks
-    of their own: a shared_torso has one Adam."""
-    anneal_learning_rate: bool = True
-    """Lower it linearly to 0 over the epochs."""
-    adam_epsilon: float = 1e-8
-    """Adam's epsilon."""
-    objective: Literal["clip", "kl_penalty", "clip+kl"] = "clip"
-    """What keeps the policy near the one that acted: the clipped surrogate, a KL penalty, or both."""
-    clip_range: float = 0.2
-    """ε of the clipped surrogate, and of the clipped value loss."""
-    anneal_clip_range: bool = False
-    """Lower it linearly to 0 over the epochs."""
-    value_loss: Literal["squared", "clipped", "smooth_l1"] = "squared"
-    """The critic's: squared error; the same, with values kept within the clip range of the old ones; or smooth L1."""
-    value_coefficient: float = 0.5
-    """Weight of the critic's loss in the sum; only for a shared torso."""
-    kl_coefficient: float = 1.0
-    """β of the KL penalty to begin with; it doubles after an update above 1.5 · kl_target and halves after one below
-    kl_target / 1.5, within 1/1024 and 1024 times this."""
-    kl_target: float = 0.01
-    """KL divergence of an update that leaves β as it is, in nats."""
-    max_kl: float | None = None
-    """An epoch's passes end early after one whose mean KL divergence is above this, in nats; None lets all pass."""
-    entropy: Literal["gaussian", "density_surrogate"] = "gaussian"
-    """The bonus: closed-form entropy, or the bounded −p·log p of the stored actions' densities of 2021."""
-    entropy_coefficient: float = 0.0
-    """c: weight of the bonus."""
-    max_gradient_norm: float | None = 0.5
-    """Gradients are scaled down to this global norm, each network's for itself; None leaves them."""
-    saturating_log_prob: bool = False
-    """Quirk of 2021: log(p + 1e-8) instead of log p."""
+    """Whether the critic's target is treated as a constant. False also follows the gradient through the target (an
+    ablation), and needs value_target one_step."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -130,6 +137,98 @@ class PPOConfig(TrainingConfig):
                 f"gamma {self.gamma} and final_gamma {self.final_gamma}: expected both below 1, since 1/(1 − γ) "
                 "goes from one to the other; leave --final-gamma out to keep gamma 1"
             )
+        if self.value_target == "normalized_advantage" and self.normalize_advantages not in ("epoch", "running_std"):
+            raise UserError(
+                f"value_target normalized_advantage needs advantages that are normalized before the update, they are "
+                f"{self.normalize_advantages}: add --normalize-advantages running_std or epoch"
+            )
+        if not self.stop_target_gradient and self.value_target != "one_step":
+            raise UserError("stop_target_gradient False needs the target inside the loss: add --value-target one_step")
+
+
+@dataclass(frozen=True)
+class UpdateSettings(Settings):
+    """The losses and the gradient steps."""
+
+    GROUP = "update"
+
+    passes: int = setting(10, at_least=1, main=True)
+    """Number of passes over the collected steps in each update. More passes learn more from each step, but move the
+    policy further from the one that collected them: lower it if the KL divergence is high."""
+    minibatch_size: int = setting(250, at_least=1, main=True)
+    """Number of samples per gradient step. Smaller minibatches make more and noisier steps; larger ones compute
+    faster."""
+    learning_rate: float = setting(3e-4, at_least=0, main=True)
+    """Adam's step size, for actor and critic unless critic_learning_rate is set. Lower it if the score collapses or
+    the KL divergence is high; raise it if learning is slow but steady."""
+    critic_learning_rate: float | None = setting(None, at_least=0)
+    """Adam's step size for the critic, annealed like the actor's. None uses learning_rate. It cannot be set with
+    shared_torso, which has only one Adam."""
+    anneal_learning_rate: bool = True
+    """Whether the learning rates fall linearly to 0 over the epochs."""
+    adam_epsilon: float = setting(1e-8, at_least=SMALLEST)
+    """Adam's epsilon, added to the root of the mean squared gradient before dividing by it. Raise it (to 1e-5) if
+    parameters with tiny gradients move too much."""
+    objective: Literal["clip", "kl_penalty", "clip+kl"] = "clip"
+    """What keeps the new policy close to the one that collected the steps. clip: the clipped surrogate. kl_penalty: a
+    penalty on the KL divergence. clip+kl: both."""
+    clip_range: float = setting(0.2, at_least=0, main=True)
+    """Clip range epsilon: the surrogate does not reward probability ratios outside 1 ± clip_range. Lower it for
+    smaller, safer updates; raise it for faster ones. The clipped value loss uses it too, in units of the value."""
+    anneal_clip_range: bool = False
+    """Whether clip_range falls linearly to 0 over the epochs."""
+    value_loss: Literal["squared", "clipped", "smooth_l1"] = "squared"
+    """The critic's loss. squared: squared error. clipped: squared error with changes of the value clipped to ±
+    clip_range. smooth_l1: squared for errors below 1 and linear above, less sensitive to outliers."""
+    value_coefficient: float = setting(0.5, at_least=0)
+    """Weight of the critic's loss in the sum of losses. Lower it if the critic's gradients drown the actor's. Only
+    used with shared_torso."""
+    kl_coefficient: float = setting(1.0, at_least=1e-12)
+    """Initial weight beta of the KL penalty. It doubles after an update whose KL divergence is above 1.5 * kl_target,
+    and halves after one below kl_target / 1.5; it stays within a factor of 1024 of this value. Only used with
+    objective kl_penalty or clip+kl."""
+    kl_target: float = setting(0.01, at_least=1e-12)
+    """Wanted KL divergence of an update, in nats. Raise it for larger policy changes. Only used with objective
+    kl_penalty or clip+kl."""
+    max_kl: float | None = setting(None, at_least=0)
+    """KL divergence, in nats, above which an update's remaining passes are skipped; it is the mean over a pass. Set it
+    (0.01 to 0.05) if single updates destroy the policy. None always makes all passes."""
+    entropy: Literal["gaussian", "density_surrogate"] = "gaussian"
+    """Form of the entropy bonus. gaussian: the distribution's exact entropy. density_surrogate: the bounded -p*log(p)
+    of the taken actions' densities, as in the 2021 code."""
+    entropy_coefficient: float = setting(0.0, at_least=0)
+    """Weight of the entropy bonus. Raise it if the policy becomes deterministic too early; lower it if the policy's
+    standard deviation keeps growing. 0 is no bonus."""
+    max_gradient_norm: float | None = setting(0.5, at_least=SMALLEST)
+    """Largest global norm of each network's gradient; a longer gradient is scaled down to it. Lower it if single
+    minibatches upset learning. None does not limit it."""
+    saturating_log_prob: bool = False
+    """Quirk of the 2021 code: use log(p + 1e-8) in place of log(p)."""
+
+
+# A dataclass takes its fields from the last base to the first: this is the order of config.json and of --help.
+@dataclass(frozen=True)
+class PPOConfig(
+    UpdateSettings,
+    AdvantageSettings,
+    ScalingSettings,
+    ExplorationSettings,
+    NetworkSettings,
+    CollectionSettings,
+    TrainingConfig,
+):
+    """Proximal policy optimisation (arXiv:1707.06347); the action space decides the policy's distribution.
+
+    The defaults suit any Gymnasium environment without images; `ppo.presets` has the named settings.
+
+    Raises:
+        UserError: a value is of another kind or out of its range, or does not go with another.
+    """
+
+    METHOD = "ppo"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.steps_per_epoch % (self.num_envs * self.updates_per_epoch):
             raise UserError(
                 f"steps_per_epoch {self.steps_per_epoch} is not divisible by num_envs {self.num_envs} times "
@@ -149,28 +248,21 @@ class PPOConfig(TrainingConfig):
                 f"critic_learning_rate {self.critic_learning_rate} has no effect with shared_torso, whose one Adam "
                 "takes learning_rate: leave --critic-learning-rate out, or use --no-shared-torso"
             )
-        if self.value_target == "normalized_advantage" and self.normalize_advantages not in ("epoch", "running_std"):
-            raise UserError(
-                f"value_target normalized_advantage needs advantages that are normalized before the update, they are "
-                f"{self.normalize_advantages}: add --normalize-advantages running_std or epoch"
-            )
-        if not self.stop_target_gradient and self.value_target != "one_step":
-            raise UserError("stop_target_gradient False needs the target inside the loss: add --value-target one_step")
-        if not len(self.filters) == len(self.kernel_sizes) == len(self.strides) > 0:
-            raise UserError(
-                f"filters {self.filters}, kernel_sizes {self.kernel_sizes} and strides {self.strides}: "
-                "expected as many of each, one for every convolution"
-            )
 
     @classmethod
     def of_run(cls, settings: Mapping[str, object]) -> Self:
-        """The config of a run's stored settings; what older versions had no setting for is what they did."""
+        """The config of a run's stored settings; a setting unknown to its version gets that version's behaviour.
+
+        Raises:
+            UserError: a value is of another kind or out of its range.
+            TypeError: a setting is unknown.
+        """
         settings = {"reward_std_of": "rewards", "noise_color": 0.0} | dict(settings)
-        if settings.get("shared_torso"):  # a rate of the critic's own had no effect, and was not refused
+        if settings.get("shared_torso"):  # older versions accepted a rate of the critic's own and ignored it
             settings["critic_learning_rate"] = None
-        return cls(**settings)
+        return super().of_run(settings)
 
     @property
     def steps_per_update(self) -> int:
-        """M: steps of one collection, over all environments."""
+        """M: environment steps that an update learns from, summed over all environments."""
         return self.steps_per_epoch // self.updates_per_epoch

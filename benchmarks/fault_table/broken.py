@@ -129,7 +129,7 @@ def _takes_any_hyperparameter() -> None:
 
 
 def _accepts_anything() -> None:
-    replace("common.config", "_check_values", lambda real: lambda config: None)
+    replace("common.settings", "_check_range", lambda real: lambda *_: None)
 
 
 def _trusts_everybody() -> None:

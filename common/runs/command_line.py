@@ -1,26 +1,30 @@
-"""What every program here does with its arguments and with its user's mistakes."""
+"""Reads every program's arguments, and turns a user's mistakes into one-line errors."""
 
 import contextlib
+import dataclasses
 import difflib
 import errno
+import functools
 import io
 import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, NoReturn, TypeVar, get_origin
+from typing import Annotated, Any, NoReturn, TypeVar, cast, get_origin
 
 import tyro
 
-from common.config import TrainingConfig, json_object
+from common.config import TrainingConfig
 from common.errors import StoppedError, UserError
 from common.runs import run_folder
 from common.runs.options import RunOptions
 from common.runs.unread_output import ends_when_unread
+from common.settings import Described, described, json_object
 
 T = TypeVar("T")
+C = TypeVar("C", bound=TrainingConfig)
+_MAIN = "main"  # the group that --help shows first
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FILE_FAULTS = {
     "make room first": _FULL,
@@ -31,7 +35,7 @@ _FILE_FAULTS = {
 
 
 def file_fault(error: OSError) -> str | None:
-    """What a fault of the disk or of a path is told as; None for others."""
+    """The line for a fault of the disk or of a path, with what to do; None for other errors."""
     advice = next((advice for advice, faults in _FILE_FAULTS.items() if error.errno in faults), None)
     where = error.filename2 or error.filename
     if advice is None or (where is None and error.errno not in _FULL):
@@ -41,11 +45,16 @@ def file_fault(error: OSError) -> str | None:
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    """A UserError becomes its one line on the error stream and exit code 2; a signal exits with 128 + its number.
+    """Turns errors of the block into one line on stderr and an exit code.
 
-    From now on both streams write characters that they have not got as their numbers.
+    A `UserError`, a fault of a file and a lack of memory exit with 2, a signal with 128 + its number. From now on,
+    stdout and stderr escape characters that their encoding lacks.
+
+    Raises:
+        SystemExit: in place of these errors; all others pass.
     """
-    for stream in (sys.stdout, sys.stderr):
+    streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
+    for stream in streams:
         with contextlib.suppress(AttributeError, ValueError, OSError):  # a stand-in of a notebook or a test
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -67,42 +76,41 @@ def one_line_errors() -> Iterator[None]:
 
 
 def one_line(text: str) -> str:
-    """What stands in a file or a name, in one line in which nothing moves the cursor."""
+    """A text from a file or a name, with control characters and line breaks escaped."""
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 def _end(line: str, code: int) -> NoReturn:
-    with contextlib.suppress(OSError):  # a terminal that was closed
+    with contextlib.suppress(OSError):  # the terminal was closed
         print(line, file=sys.stderr)
     raise SystemExit(code) from None
 
 
-@dataclass(frozen=True)
-class _Arguments(Generic[T]):
-    config: Annotated[T, tyro.conf.arg(name="")]
-    options: Annotated[RunOptions, tyro.conf.arg(name="")]
-
-
 def parse(
-    arguments: list[str], program: str, presets: Mapping[str, T], default_preset: str, preset_for: Callable[[str], str]
-) -> tuple[str, T, RunOptions]:
-    """[PRESET] [--setting value ...] → the preset's name, its config with the changes, and the options.
+    arguments: list[str], program: str, presets: Mapping[str, C], default_preset: str, preset_for: Callable[[str], str]
+) -> tuple[str, C, RunOptions]:
+    """[PRESET] [--setting value ...] → the preset's name, its config with the typed changes, and the options.
 
-    Without a preset, `--env ID` starts from `preset_for(ID)`; `--resume RUN` takes the run's own, of which only
-    `config.MAY_CHANGE` may be changed.
+    Without a preset, `--env ID` starts from `preset_for(ID)`. `--resume RUN` starts from that run's own settings, of
+    which only `config.MAY_CHANGE` may be changed.
 
     Args:
-        presets: those the program knows, all configs of one method.
-        default_preset: where neither a preset nor an environment is named.
+        arguments: without the program's name.
+        program: how it is started, for `--help`.
+        presets: name → config; all of one method.
+        default_preset: where neither a preset nor an environment is typed.
+        preset_for: an environment's id → the preset's name.
 
     Raises:
-        UserError: a name or a value is wrong.
+        UserError: a name or a value is wrong, or a resumed run would become a different one.
+        SystemExit: `--help` was printed.
     """
     method = type(presets[default_preset])
     resumed = value_of("--resume", arguments)
     if resumed is not None:
         env, env_kwargs = (value_of(flag, arguments) for flag in ("--env", "--env-kwargs"))
-        preset, default = run_folder.read_config(Path(resumed), {method.METHOD: method}, env, env_kwargs)
+        preset, of_run = run_folder.read_config(Path(resumed), {method.METHOD: method}, env, env_kwargs)
+        default = cast(C, of_run)
     elif arguments and not arguments[0].startswith("-"):
         preset, *arguments = arguments
         if preset not in presets:
@@ -113,19 +121,54 @@ def parse(
         preset = default_preset if env is None else preset_for(env)
     if resumed is None:
         default = presets[preset]
-    parsed = parse_settings(
-        tyro.conf.OmitArgPrefixes[_Arguments[method]],
+    config, options = _parse_grouped(
+        default,
+        RunOptions(),
         prog=program,
         args=arguments,
-        default=_Arguments(default, RunOptions()),
         description=(
             f"Usage: {program} [PRESET] [settings]. Presets: {', '.join(presets)}. "
-            f"Shown below are the defaults of {preset}."
+            f"The settings that matter most come first. The defaults shown are those of {preset}."
         ),
     )
     if resumed is not None:
-        check_same_run(default, parsed.config, Path(resumed))
-    return preset, parsed.config, parsed.options
+        check_same_run(default, config, Path(resumed))
+    return preset, config, options
+
+
+def _parse_grouped(config: C, options: RunOptions, **of_tyro: Any) -> tuple[C, RunOptions]:
+    """A config and options with the typed changes; `--help` shows them in groups, the main settings first."""
+    groups: dict[str, list[Described]] = {_MAIN: []}
+    for setting in (*described(type(config)), *described(RunOptions)):
+        groups.setdefault(_MAIN if setting.main else setting.group, []).append(setting)
+    defaults = vars(config) | vars(options)
+    fields = [
+        (f"group_{i}", Annotated[_group(settings, defaults), tyro.conf.arg(name=title, help="")])
+        for i, (title, settings) in enumerate(groups.items())
+    ]
+    parsed: object = parse_settings(
+        dataclasses.make_dataclass("Arguments", fields), config=(tyro.conf.OmitArgPrefixes,), **of_tyro
+    )
+    typed = {name: value for group in vars(parsed).values() for name, value in vars(group).items()}
+    return (
+        config.replace(**{name: value for name, value in typed.items() if hasattr(config, name)}),
+        options.replace(**{name: value for name, value in typed.items() if hasattr(options, name)}),
+    )
+
+
+def _group(settings: list[Described], defaults: Mapping[str, object]) -> type:
+    """A dataclass of one group's settings, for tyro."""
+    return dataclasses.make_dataclass(
+        "Group",
+        [
+            (
+                setting.name,
+                Annotated[setting.kind, tyro.conf.arg(help=setting.text)],
+                dataclasses.field(default_factory=functools.partial(defaults.get, setting.name)),
+            )
+            for setting in settings
+        ],
+    )
 
 
 _SETTINGS = tyro.constructors.ConstructorRegistry()
@@ -146,10 +189,15 @@ def _json(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.Primit
 
 
 def parse_settings(kind: type[T], **options: Any) -> T:
-    """`tyro.cli` with its boxed error messages brought down to one line.
+    """`tyro.cli`, with its boxed error message shortened to one line.
+
+    Args:
+        kind: dataclass to fill.
+        options: of `tyro.cli`.
 
     Raises:
-        UserError: an unknown setting, or a value of the wrong type.
+        UserError: a setting is unknown, or a value has the wrong type.
+        SystemExit: `--help` was printed.
     """
     complaint = io.StringIO()
     try:
@@ -162,7 +210,7 @@ def parse_settings(kind: type[T], **options: Any) -> T:
 
 
 def _essence(box: str) -> str:
-    """What a boxed message says: its first paragraph, and the nearest setting if it names one."""
+    """The first paragraph of a boxed error message, with the most similar setting if the message names one."""
     lines = [line.strip(" │|╭╮╰╯") for line in box.splitlines()]
     rules = [i for i, line in enumerate(lines) if line and set(line) <= {"─", "-"}]
     start = 2 if 1 in rules else 1  # below the title, and below its rule where the box is drawn without frames
@@ -174,7 +222,7 @@ def _essence(box: str) -> str:
 
 
 def value_of(flag: str, arguments: list[str]) -> str | None:
-    """What was typed for a flag, as `--flag value` or `--flag=value`; None where it was not."""
+    """The value typed for a flag, as `--flag value` or `--flag=value`; None if the flag was not typed."""
     for i, argument in enumerate(arguments):
         if argument == flag and i + 1 < len(arguments):
             return arguments[i + 1]
@@ -184,9 +232,18 @@ def value_of(flag: str, arguments: list[str]) -> str | None:
 
 
 def check_same_run(saved: TrainingConfig, asked: TrainingConfig, folder: Path) -> None:
-    """Raises UserError if a setting was changed that a resumed run keeps."""
+    """Check that a resumed run stays the same run.
+
+    Args:
+        saved: the run's settings.
+        asked: the settings to resume with.
+        folder: of the run, for the error message.
+
+    Raises:
+        UserError: a setting outside `config.MAY_CHANGE` differs.
+    """
     for name in asked.differences(saved):
         raise UserError(
-            f"{name} {getattr(asked, name)} would make {folder} another run, it has {getattr(saved, name)}: "
+            f"{name} {getattr(asked, name)} would make {folder} a different run, it has {getattr(saved, name)}: "
             "resume without it, or start a new run"
         )

@@ -1,4 +1,4 @@
-"""Where a run writes its files and what it writes."""
+"""The options of a run that do not change what is learned: its folder and what is written into it."""
 
 import os
 import re
@@ -6,61 +6,68 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import UserError
+from common.settings import Settings, setting
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """Where a run leaves its traces and how it is looked at; nothing here changes what is learned."""
+class RunOptions(Settings):
+    """The run folder and what is written into it; nothing here changes what is learned.
+
+    Raises:
+        UserError: a value is of another kind or out of its range, or does not go with another.
+    """
+
+    GROUP = "recording"
 
     name: str | None = None
-    """Folder under --runs-folder; None takes PRESET-seedN, or the next free name after it."""
+    """Name of the run folder. None uses PRESET-seedN, or PRESET-seedN-2 and so on if that is taken."""
     runs_folder: str = "runs"
-    """Where run folders live."""
+    """Folder that contains the run folders."""
     resume: Path | None = None
-    """Continue the run of this folder. Of its settings, --epochs, --environment-restarts, --environment-time-limit,
-    --on-not-finite and --device may be changed."""
-    checkpoint_every: int = 0
-    """Epochs between checkpoints; 0 for ten, or more where that would cost over a percent of the time.
-    One is also written on Ctrl-C, on SIGTERM and at the end."""
-    keep_checkpoints: int = 3
-    """How many of the newest checkpoints are kept."""
-    evaluation_episodes: int = 100
-    """Episodes of the evaluation at the end, deterministic and sampled each; 0 for none."""
-    evaluate_every: int = 0
-    """Epochs between evaluations while training goes on; 0 for none."""
+    """Run folder of a run to continue from its newest checkpoint. Only --epochs, --environment-restarts,
+    --environment-time-limit, --on-not-finite and --device can be changed, besides the settings of this group."""
+    checkpoint_every: int = setting(0, at_least=0)
+    """Epochs between checkpoints. Lower it to lose less if the machine fails. 0: every ten epochs, or less often if
+    saving would take more than 1% of the run time. A checkpoint is also written on Ctrl-C, on SIGTERM and at the
+    end."""
+    keep_checkpoints: int = setting(3, at_least=1)
+    """Number of newest checkpoints that are kept; older ones are deleted."""
+    evaluation_episodes: int = setting(100, at_least=0)
+    """Number of episodes in each evaluation, played once with deterministic and once with sampled actions. 0: no
+    evaluation."""
+    evaluate_every: int = setting(0, at_least=0)
+    """Epochs between evaluations during training. 0: only at the end."""
     video: bool = True
-    """Film an evaluated episode at the end."""
+    """Whether to film an evaluated episode at the end."""
     gif: bool = False
-    """Film it as a GIF of 30 frames a second in place of an MP4."""
+    """Whether that film is a GIF of 30 frames per second instead of an MP4."""
     tensorboard: bool = True
-    """Write TensorBoard logs."""
+    """Whether to write TensorBoard logs."""
     figure: bool = True
-    """Redraw the five-panel figure while training goes on."""
+    """Whether to draw the five-panel figure, figure.png, and to update it during training."""
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("evaluation_episodes", 0),
-            ("evaluate_every", 0),
-            ("checkpoint_every", 0),
-            ("keep_checkpoints", 1),
-        ):
-            if getattr(self, name) < least:
-                raise UserError(f"{name} is {getattr(self, name)}: expected {least} or more")
+        super().__post_init__()
         if self.evaluate_every and not self.evaluation_episodes:
             raise UserError("evaluate_every needs episodes: set --evaluation-episodes to 1 or more")
         if self.resume is not None and self.name is not None:
             raise UserError("--name and --resume exclude each other: a resumed run keeps its folder")
         if self.name is not None and not is_folder_name(self.name, windows=os.name == "nt"):
-            raise UserError(f"name {self.name!r} is no folder name: use letters, digits, '-', '_' and '.'")
+            raise UserError(f"name {self.name!r} is not a folder name: use letters, digits, '-', '_' and '.'")
 
 
 def is_folder_name(name: str, windows: bool) -> bool:
-    """Whether a folder can have this name and be found by it again."""
+    """Whether a folder can have this name and be found under it again.
+
+    Args:
+        name: of the folder, without its parents.
+        windows: whether the rules of Windows apply.
+    """
     if not name or name in (".", "..") or set(name) & set("/\\\0"):
         return False
     if not windows:
         return True
-    # A colon would begin a stream of a file, dots and spaces at the end are dropped, CON, NUL and others are devices.
+    # A colon starts a file's stream, dots and spaces at the end are dropped, and CON, NUL and others are devices.
     return (
         not set(name) & set('<>:"|?*')
         and min(name) >= " "

@@ -1,0 +1,244 @@
+"""What a setting is: a field of a frozen dataclass, with its range beside it, a text of its own and a group.
+
+Settings are written in small parts, which a method's config inherits side by side, so that every field is flat:
+
+    @dataclass(frozen=True)
+    class Advantages(Settings):
+        GROUP = "advantage"
+
+        gamma: float = setting(0.99, at_least=0, at_most=1)
+        \"\"\"Discount factor of one step.\"\"\"
+
+    @dataclass(frozen=True)
+    class Config(Advantages, TrainingConfig): ...
+
+A class may repeat a field of its bases to change the default; range, group and text stay, unless it gives its own.
+"""
+
+import ast
+import dataclasses
+import functools
+import inspect
+import itertools
+import json
+import math
+import os
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from numbers import Integral, Real
+from pathlib import Path
+from types import UnionType
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from common.errors import UserError
+
+T = TypeVar("T")
+
+SMALLEST = 1e-45
+"""The lower end of a range that begins above 0: float32 has no smaller positive number."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """What a number may be; of a tuple, each of its numbers."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def __contains__(self, number: object) -> bool:
+        """Whether a number is finite and within; NaN is in no range."""
+        return isinstance(number, int | float) and math.isfinite(number) and self.low <= number <= self.high
+
+    def __str__(self) -> str:
+        """For an error message: '0 to 1', '1 or more', 'above 0'; empty where every number is allowed."""
+        if self.low == SMALLEST and self.high == math.inf:
+            return "above 0"
+        if self.high == math.inf:
+            return "" if self.low == -math.inf else f"{self.low} or more"
+        return f"{self.high} or less" if self.low == -math.inf else f"{self.low} to {self.high}"
+
+
+def setting(default: T, *, at_least: float = -math.inf, at_most: float = math.inf, main: bool = False) -> T:
+    """A field of a part of the settings.
+
+    Args:
+        default: the value that it has where none is given; neither a list nor a dictionary.
+        at_least, at_most: ends of its range, both included; for a tuple, of each of its numbers.
+        main: whether `--help` shows it first, among the settings that matter most.
+    """
+    field: Any = dataclasses.field(default=default, metadata={"range": Range(at_least, at_most), "main": main})
+    return field
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Base of every part and of every whole: checks each field's kind and range, and makes it a plain Python value.
+
+    Raises:
+        UserError: a value is of another kind or out of its range, or does not go with another.
+    """
+
+    GROUP: ClassVar[str] = "settings"
+    """The part's heading in `--help`."""
+
+    def __post_init__(self) -> None:
+        whole: Any = type(self)
+        kinds, ranges = _kinds(whole), ranges_of(whole)
+        for field in dataclasses.fields(self):
+            value = _plain(field.name, kinds[field.name], getattr(self, field.name))
+            object.__setattr__(self, field.name, value)
+            _check_range(field.name, value, ranges.get(field.name, Range()))
+
+    def replace(self, **changes: object) -> Self:
+        """The same settings except for these.
+
+        Raises:
+            UserError: a value is out of its range, or does not go with another.
+        """
+        return dataclasses.replace(self, **changes)
+
+
+class Described(NamedTuple):
+    """A setting as `--help` shows it."""
+
+    name: str
+    kind: object  # its type
+    group: str
+    main: bool  # shown first
+    text: str  # in one line
+
+
+def described(settings: type[Settings]) -> list[Described]:
+    """Every setting of a class with its group and text, in the order of its fields."""
+    groups: dict[str, str] = {}
+    main: set[str] = set()
+    texts: dict[str, str] = {}
+    for part in reversed(_parts(settings)):
+        texts |= _texts(part)
+        for field in dataclasses.fields(part):
+            groups.setdefault(field.name, part.GROUP)
+            if field.metadata.get("main"):
+                main.add(field.name)
+    whole: Any = settings
+    kinds = _kinds(whole)
+    return [
+        Described(name, kinds[name], groups[name], name in main, texts.get(name, ""))
+        for name in (field.name for field in dataclasses.fields(settings))
+    ]
+
+
+@functools.cache
+def ranges_of(settings: type) -> dict[str, Range]:
+    """The range of every setting of a class of settings that was declared with one."""
+    ranges: dict[str, Range] = {}
+    for part in reversed(_parts(settings)):
+        declared = [field for field in dataclasses.fields(part) if "range" in field.metadata]
+        ranges |= {field.name: field.metadata["range"] for field in declared}
+    return ranges
+
+
+def _parts(settings: type) -> list[type[Settings]]:
+    """A class and its bases, the most derived first."""
+    return [part for part in settings.__mro__ if issubclass(part, Settings)]
+
+
+def _texts(part: type[Settings]) -> dict[str, str]:
+    """The text below each field of one class, each in one line; none where the source is not at hand."""
+    try:
+        source = textwrap.dedent(inspect.getsource(part))
+    except (OSError, TypeError):
+        return {}
+    [definition] = ast.parse(source).body
+    return dict(_text_pairs(definition)) if isinstance(definition, ast.ClassDef) else {}
+
+
+def _text_pairs(definition: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for field, text in itertools.pairwise(definition.body):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(written))):
+                yield name, " ".join(written.split())
+
+
+# -- checks --
+
+
+@functools.cache
+def _kinds(settings: type) -> dict[str, Any]:
+    return get_type_hints(settings)
+
+
+_ACCEPTED: dict[type, tuple[Any, str]] = {  # what a setting may be given as, and what the error message expects
+    bool: ((bool, np.bool_), "True or False"),
+    int: (Integral, "a whole number"),
+    float: (Real, "a number"),
+    str: (str, "a text"),
+    Path: ((str, os.PathLike), "a path"),
+}
+
+
+def _plain(name: str, hint: Any, value: Any) -> object:
+    """A setting as Python's own number, text or tuple.
+
+    Raises:
+        UserError: it is of another kind.
+    """
+    if get_origin(hint) is UnionType:  # kind | None
+        return None if value is None else _plain(name, get_args(hint)[0], value)
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            raise UserError(f"{name} is {value!r}: expected one of {', '.join(get_args(hint))}")
+        return value
+    if get_origin(hint) is tuple:
+        if not isinstance(value, list | tuple):
+            raise UserError(f"{name} is {value!r}: expected a tuple, one number a layer")
+        return tuple(_plain(name, get_args(hint)[0], number) for number in value)
+    if get_origin(hint) is dict:
+        return json_object(name, value)
+    kinds, expected = _ACCEPTED[hint]
+    if not isinstance(value, kinds) or (hint is not bool and isinstance(value, bool)):
+        raise UserError(f"{name} is {value!r:.80}: expected {expected}")
+    if isinstance(value, Integral) and abs(int(value)) >= 2**63:  # more than NumPy and TensorFlow can hold
+        raise UserError(f"{name} has {len(str(abs(int(value))))} digits: expected {expected} of 18 at most")
+    return hint(value)
+
+
+def _check_range(name: str, value: object, allowed: Range) -> None:
+    """Raises UserError where a number, or one of a tuple, is out of its range; other values have none."""
+    if isinstance(value, tuple):
+        if any(number not in allowed for number in value):
+            raise UserError(f"{name} is {value}: expected {allowed} in each layer")
+    elif isinstance(value, int | float) and value not in allowed:
+        expected = str(allowed)
+        if not math.isfinite(value):
+            expected = f"a finite number, {expected}" if expected else "a finite number"
+        raise UserError(f"{name} is {value}: expected {expected}")
+
+
+def json_object(name: str, value: object) -> dict[str, object]:
+    """A setting that is a JSON object, from its text or from a dictionary of what JSON can hold.
+
+    Raises:
+        UserError: it is not a JSON object.
+    """
+    example = '{"gravity": 3.7}'
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, default=_number_of_numpy, allow_nan=False)
+        parsed = json.loads(text, parse_constant=_refuse)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise UserError(f"{name} is {value!r:.80}: expected a JSON object like {example} ({error})") from None
+    if not isinstance(parsed, dict):
+        raise UserError(f"{name} is {value!r:.80}: expected a JSON object like {example}")
+    return parsed
+
+
+def _number_of_numpy(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be stored; give make_env a function that has it")
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
