@@ -232,3 +232,15 @@ def test_a_run_has_the_file_in_its_folder(monkeypatch, tmp_path, eager):
     folder = tmp_path / "pendulum-seed0"
     assert set(json.loads((folder / FILE).read_text())["values"]) == set(LiveHyperparameters(CONFIG).values)
     assert run_folder.read_results(folder)["hp_passes"].tolist() == [10]
+
+
+def test_a_resumed_run_watches_the_file_in_its_folder(monkeypatch, tmp_path, eager):
+    settings = "--evaluation-episodes 0 --no-video --no-tensorboard --no-figure --checkpoint-every 1"
+    new = f"pendulum --epochs 2 --num-envs 2 --steps-per-epoch 64 --minibatch-size 32 --passes 2 {settings}"
+    assert call(monkeypatch, program, *new.split(), "--runs-folder", tmp_path) == 0
+    folder = tmp_path / "pendulum-seed0"
+    written(folder / FILE, {"passes": 3, "clip_range": 0.05})
+    assert call(monkeypatch, program, "--resume", folder, "--epochs", 3, *settings.split()) == 0
+    table = run_folder.read_results(folder)
+    assert table["hp_passes"].tolist() == [2, 2, 3]
+    assert table["hp_clip_range"][-1] == 0.05

@@ -275,6 +275,22 @@ def test_a_run_whose_environment_always_fails_at_the_same_step_can_be_resumed(mo
     resumed.close()
 
 
+def test_a_resumed_run_counts_the_faults_of_before(no_probe):
+    config = CONFIG.replace(num_envs=1, steps_per_epoch=60, minibatch_size=20, adopt_best=False)
+    trainer, said = PPOAgentTrainer(config.replace(environment_restarts=1000)), []
+    trainer.warn = said.append
+    trainer.train(1)
+    trainer.close()
+    assert said
+    resumed, after = PPOAgentTrainer(config.replace(environment_restarts=len(said))), []
+    resumed.warn = after.append
+    resumed.load_state(trainer.state())
+    with pytest.raises(UserError, match=f"{len(said)} were replaced by new ones before"):
+        resumed.train(3)
+    assert [line for line in after if line.startswith("warning")] == []
+    resumed.close()
+
+
 # -- numbers that are none --
 
 
@@ -366,6 +382,23 @@ def test_updates_that_never_succeed_end_the_run():
         trainer.train(50)
     assert len(said) == main_program.SKIPS_IN_A_ROW
     trainer.close()
+
+
+def test_a_resumed_run_counts_the_skipped_updates_of_before(eager):
+    config = CONFIG.replace(env="Pendulum-v1", on_not_finite="skip", adopt_best=False, epochs=20)
+    trainer, said = PPOAgentTrainer(config), []
+    trainer.warn = said.append
+    spoil(trainer, list(range(1, 100)))
+    trainer.train(main_program.SKIPS_IN_A_ROW - 2)
+    trainer.close()
+    resumed, after = PPOAgentTrainer(config), []
+    resumed.warn = after.append
+    resumed.load_state(trainer.state())
+    spoil(resumed, list(range(1, 100)))
+    with pytest.raises(DivergedError):
+        resumed.train(20)
+    assert len(said) == main_program.SKIPS_IN_A_ROW - 2 and len(after) == 2
+    resumed.close()
 
 
 def test_the_program_keeps_the_last_good_weights(monkeypatch, tmp_path, capsys):

@@ -187,6 +187,27 @@ def test_everything_that_is_replaced_is_flushed_before_it_takes_its_place(tmp_pa
     assert done == [("flushed", new), ("placed", new), ("flushed", tmp_path.stat().st_ino)]
 
 
+def test_a_checkpoint_is_flushed_before_it_takes_its_place(tmp_path, monkeypatch):
+    done, fsync, rename = [], os.fsync, os.rename
+
+    def noted_fsync(descriptor):
+        done.append(("flushed", os.fstat(descriptor).st_ino))
+        fsync(descriptor)
+
+    def noted_rename(source, target):
+        done.append(("placed", os.stat(source).st_ino))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "rename", noted_rename)
+    checkpoint.save(tmp_path, 7, STATE, keep=3)
+    folder = tmp_path / "00000007"
+    placed = done.index(("placed", folder.stat().st_ino))
+    for path in (folder, *folder.iterdir()):
+        assert ("flushed", path.stat().st_ino) in done[:placed], path.name
+    assert ("flushed", tmp_path.stat().st_ino) in done[placed:]
+
+
 class Executed:
     """Unpickling it would make a file."""
 

@@ -1,0 +1,128 @@
+"""From a trajectory to a flat batch: what does not count is left out of every mean and standard deviation."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from common.funcs import RunningStatistics
+from common.records import Trajectory
+from ppo.batch import EPSILON, flat_batch, scaled_rewards
+from ppo.config import PPOConfig
+
+REWARDS = np.array([[1.0, 4.0], [2.0, 0.0], [0.0, 7.0], [5.0, 3.0]])  # [T, N]
+VALUES = np.array([[1.0, 2.0], [3.0, 40.0], [50.0, 1.0], [2.0, 6.0], [4.0, 8.0]])  # [T+1, N]
+VALID = np.array([[1, 1], [1, 0], [0, 1], [1, 1]], bool)  # [T, N] an end at (1, 0) and at (0, 1), then a restart
+ENDED = np.array([[0, 1], [1, 0], [0, 0], [0, 0]], bool)  # [T, N]
+CONFIG = PPOConfig(gamma=0.5, gae_lambda=0.5, minibatch_size=4)
+
+
+def trajectory(terminated: bool = True) -> Trajectory:
+    nowhere = np.zeros((4, 2), bool)
+    return Trajectory(
+        observations=np.arange(10.0, dtype=np.float32).reshape(5, 2, 1),
+        actions=np.zeros((4, 2, 1), np.float32),
+        rewards=REWARDS,
+        terminated=ENDED if terminated else nowhere,
+        truncated=nowhere if terminated else ENDED,
+        ended=ENDED,
+        valid=VALID,
+        episode_steps=np.ones((4, 2), np.int64),
+        replaced=nowhere,
+    )
+
+
+def made(config: PPOConfig, statistics: RunningStatistics | None = None, **of_trajectory: bool):
+    return flat_batch(
+        trajectory(**of_trajectory),
+        REWARDS,
+        lambda observations: observations,
+        lambda observations, actions: (VALUES.ravel(), np.zeros(8), np.zeros((8, 0))),
+        config.gamma,
+        config,
+        statistics or RunningStatistics(),
+    )
+
+
+def by_hand(terminated: bool = True) -> np.ndarray:
+    """Advantages [T, N], γ = λ = ½."""
+    bootstrap = 0.0 if terminated else 1.0
+    first = np.zeros(4)
+    first[3] = 5 + 4 / 2 - 2
+    first[1] = 2 + bootstrap * 50 / 2 - 3
+    first[0] = 1 + 3 / 2 - 1 + first[1] / 4
+    second = np.zeros(4)
+    second[3] = 3 + 8 / 2 - 6
+    second[2] = 7 + 6 / 2 - 1 + second[3] / 4
+    second[0] = 4 + bootstrap * 40 / 2 - 2
+    return np.stack([first, second], axis=1)
+
+
+@pytest.mark.parametrize("terminated", [True, False])
+def test_advantages_targets_and_discounts_worked_by_hand(terminated):
+    batch = made(CONFIG.replace(normalize_advantages="none"), terminated=terminated).batch
+    advantages = by_hand(terminated)
+    assert_allclose(batch.advantages, advantages.ravel())
+    assert_allclose(batch.value_targets, (advantages + VALUES[:-1]).ravel())
+    assert_allclose(batch.discounts, 0.5 * ~(ENDED & terminated).ravel())
+    assert_array_equal(batch.weights, VALID.ravel())
+    assert_array_equal(batch.values, VALUES[:-1].ravel())
+    one_step = made(CONFIG.replace(value_target="one_step"), terminated=terminated).batch
+    following = np.where(ENDED & terminated, 0.0, VALUES[1:])
+    assert_allclose(one_step.value_targets, (REWARDS + 0.5 * following).ravel())
+
+
+def test_a_timeout_taken_for_an_end_bootstraps_from_nothing():
+    config = CONFIG.replace(normalize_advantages="none", truncation_is_terminal=True)
+    assert_allclose(made(config, terminated=False).batch.advantages, by_hand(terminated=True).ravel())
+
+
+def test_an_epochs_standardisation_leaves_out_steps_that_only_restart():
+    batch = made(CONFIG.replace(normalize_advantages="epoch")).batch
+    counted = by_hand()[VALID]
+    assert_allclose(batch.advantages[VALID.ravel()], (counted - counted.mean()) / counted.std(), rtol=1e-5)
+
+
+def test_running_standardisation_leaves_out_steps_that_only_restart():
+    before = RunningStatistics()
+    before.update(np.array([10.0, -3.0]))
+    learnable = made(CONFIG.replace(normalize_advantages="running_std"), before)
+    known = np.append(by_hand()[VALID], [10.0, -3.0])
+    assert learnable.advantage_statistics.count == 8 and before.count == 2
+    assert learnable.advantage_statistics.std == pytest.approx(known.std())
+    assert_allclose(learnable.batch.advantages, by_hand().ravel() / (known.std() + EPSILON), rtol=1e-5)
+
+
+def test_explained_variance_leaves_out_steps_that_only_restart():
+    advantages = by_hand()[VALID]
+    targets = advantages + VALUES[:-1][VALID]
+    assert made(CONFIG).explained_variance == pytest.approx(1 - advantages.var() / targets.var())
+
+
+@pytest.mark.parametrize("reward_std_of", ["rewards", "returns"])
+def test_the_rewards_standard_deviation_leaves_out_steps_that_only_restart(reward_std_of):
+    config = CONFIG.replace(scale_rewards=True, reward_std_of=reward_std_of)
+    scaled, statistics = scaled_rewards(REWARDS, trajectory(), 0.5, config, RunningStatistics())
+    to_go = np.array([[1 + 2 / 2, 4], [2, 0], [0, 7 + 3 / 2], [5, 3]])
+    measured = {"rewards": REWARDS, "returns": to_go}[reward_std_of][VALID]
+    assert statistics.count == 6
+    assert statistics.std == pytest.approx(measured.std())
+    assert_allclose(scaled, REWARDS / (measured.std() + EPSILON))
+
+
+def test_a_row_to_fill_minibatches_up_with_counts_for_nothing():
+    batch = made(CONFIG.replace(minibatch_size=5)).batch
+    assert [len(column) for column in batch] == [9] * len(batch)
+    assert batch.weights[8] == batch.actor_weights[8] == 0
+    assert len(made(CONFIG.replace(minibatch_size=8)).batch.weights) == 8
+
+
+def test_an_action_that_was_replaced_teaches_the_critic_alone():
+    replaced = np.zeros((4, 2), bool)
+    replaced[3, 1] = True
+    batch = flat_batch(
+        trajectory()._replace(replaced=replaced), REWARDS, lambda observations: observations,
+        lambda observations, actions: (VALUES.ravel(), np.zeros(8), np.zeros((8, 0))), 0.5, CONFIG,
+        RunningStatistics(),
+    ).batch  # fmt: skip
+    assert_array_equal(batch.weights, VALID.ravel())
+    assert_array_equal(batch.actor_weights, (VALID & ~replaced).ravel())
