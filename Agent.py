@@ -18,7 +18,7 @@ from common.learning.agent_base import AgentBase
 from common.learning.device import choose_device
 from common.learning.frozen_policy import ImageHeads, dense_heads
 from common.records import Batch
-from common.rollout.policies import CategoricalBehaviour, NormalBehaviour, Normalizer
+from common.rollout.policies import CategoricalPolicy, Normalizer, NormalPolicy
 from common.state import State
 from ppo import architecture, losses
 from ppo.config import PPOConfig
@@ -104,10 +104,10 @@ class Agent(AgentBase):
         if self.config.normalize_observations and not self.sees_images:
             self.observation_statistics.update(observations)
 
-    def behaviour(self) -> NormalBehaviour | CategoricalBehaviour:
+    def acting_policy(self) -> NormalPolicy | CategoricalPolicy:
         """The present policy, mapping raw observations to actions: a frozen copy, but with images the live one."""
         heads = self._image_heads if self.sees_images else dense_heads(self.actor, self.normalizer())
-        return NormalBehaviour(heads) if self.choices is None else CategoricalBehaviour(heads, self.choices)
+        return NormalPolicy(heads) if self.choices is None else CategoricalPolicy(heads, self.choices)
 
     def policy(self, observations: tf.Tensor) -> distributions.tfd.Distribution:
         """The policy at normalised observations [B, ...]: a distribution per number of an action, [B, A]."""

@@ -101,7 +101,7 @@ class PPOAgentTrainer(TrainerBase):
         )
 
     def _collect(self, timing: Timing) -> None:
-        self.experience.collect_whole(self.agent.behaviour(), self.epoch, timing)
+        self.experience.collect_whole(self.agent.acting_policy(), self.epoch, timing)
         self.steps += self.config.steps_per_update
 
     def _checked_update(self, progress: float, timing: Timing) -> dict[str, float]:

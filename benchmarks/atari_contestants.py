@@ -93,10 +93,10 @@ def stepping(job: Job, seed: int, lap: Lap) -> None:
     """Our environments alone, under random actions drawn ahead."""
     import numpy as np
 
-    from common.envs.environment import look_up
+    from common.envs.environment import find_environment
     from common.envs.vector_env import make_vector_env
 
-    envs = make_vector_env(look_up("ALE/Breakout-v5"), NUM_ENVS, "ale")
+    envs = make_vector_env(find_environment("ALE/Breakout-v5"), NUM_ENVS, "ale")
     envs.reset(seed)
     actions = np.random.default_rng(seed).integers(4, size=(job.steps_per_epoch // NUM_ENVS, NUM_ENVS))  # [T, N]
     for _ in range(job.warm_up + job.epochs):

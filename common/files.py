@@ -55,7 +55,7 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield unfinished
         flush_file(unfinished)
-        patiently(os.replace, unfinished, path)
+        move_with_retries(os.replace, unfinished, path)
     except BaseException:
         with contextlib.suppress(OSError):
             unfinished.unlink()
@@ -63,7 +63,7 @@ def replacing(path: Path) -> Iterator[Path]:
     flush_folder(path.parent)
 
 
-def patiently(move: Callable[[Path, Path], None], source: Path, target: Path) -> None:
+def move_with_retries(move: Callable[[Path, Path], None], source: Path, target: Path) -> None:
     """`os.replace` or `os.rename`; Windows refuses it while another program reads the file, so there it is retried."""
     for seconds in _PAUSES:
         try:

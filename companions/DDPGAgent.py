@@ -12,7 +12,7 @@ from common.learning.agent_base import AgentBase
 from common.learning.device import choose_device
 from common.learning.frozen_policy import deterministic
 from common.records import Transitions
-from common.rollout.policies import DeterministicBehaviour, Normalizer
+from common.rollout.policies import DeterministicPolicy, Normalizer
 from common.state import State
 from companions import architecture, losses
 from companions.config import OffPolicyConfig
@@ -94,7 +94,7 @@ class DDPGAgent(AgentBase):
 
     # -- acting --
 
-    def behaviour(self, std: float | None = None) -> DeterministicBehaviour:
+    def acting_policy(self, std: float | None = None) -> DeterministicPolicy:
         """A copy of the present policy that maps raw observations to actions.
 
         Args:
@@ -111,7 +111,7 @@ class DDPGAgent(AgentBase):
 
     def values(self, observations: np.ndarray) -> np.ndarray:
         """Q of the policy's own actions at raw observations [K, S], by the first critic, [K]."""
-        actions = self.behaviour().act(observations)  # [K, A]
+        actions = self.acting_policy().act(observations)  # [K, A]
         return np.asarray(self.critics[0](np.concatenate([observations, actions], axis=1)))[:, 0]
 
     def actor_weights(self) -> list[np.ndarray]:

@@ -22,7 +22,7 @@ from common.errors import DivergedError
 from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
 from common.records import Timing, Trajectory, Transitions
 from common.rollout.experience import Collecting
-from common.rollout.policies import DeterministicBehaviour
+from common.rollout.policies import DeterministicPolicy
 from common.runs import session
 from common.runs.command_line import one_line_errors, parse
 from common.state import State
@@ -86,13 +86,13 @@ class OffPolicyAgentTrainer(TrainerBase):
             std = funcs.linear_schedule(std, config.final_exploration_std, self.epoch / max(1, last - 1))
         tables: list[np.ndarray] = []  # [K, metrics] of every time of training
         before, self._diverged = self.agent.learned_state(), False
-        policy = self.agent.behaviour(std)
-        behaviour = _WarmUp(policy, self._random_actions)
-        behaviour.random = self._acts_at_random()
-        for rows in self.experience.collect(behaviour, self.epoch, timing):
+        policy = self.agent.acting_policy(std)
+        warm_up = _WarmUp(policy, self._random_actions)
+        warm_up.random = self._acts_at_random()
+        for rows in self.experience.collect(warm_up, self.epoch, timing):
             began = time.perf_counter()
             self._remember(rows, self.experience.collector.trajectory)
-            behaviour.random = self._acts_at_random()
+            warm_up.random = self._acts_at_random()
             if self._untrained >= config.train_every and not self._diverged:
                 self._draw()
                 if due := self.agent.updates_that_act(len(self._drawn[0])):
@@ -189,7 +189,7 @@ class OffPolicyAgentTrainer(TrainerBase):
 class _WarmUp:
     """Acts by a policy, or at random while `random` is set."""
 
-    def __init__(self, policy: DeterministicBehaviour, random_actions: Callable[[int], np.ndarray]) -> None:
+    def __init__(self, policy: DeterministicPolicy, random_actions: Callable[[int], np.ndarray]) -> None:
         self._policy, self._random_actions = policy, random_actions
         self.random = False
 

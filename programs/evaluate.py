@@ -63,7 +63,7 @@ def scores(arguments: Arguments, agent: object, environments: list[Environment],
     """What evaluation.json holds, logged on the way: the scores at the first limit; with several also each one's."""
     print(f"evaluating {arguments.episodes} episodes, deterministic and sampled ...", flush=True)
     found = evaluation.evaluate_limits(
-        agent.behaviour(), agent.action_map, environments, arguments.episodes, arguments.seed, restarts
+        agent.acting_policy(), agent.action_map, environments, arguments.episodes, arguments.seed, restarts
     )
     if len(found) == 1:
         print("unshaped reward: " + evaluation.evaluation_line(found[0]))
@@ -104,8 +104,8 @@ def main() -> None:
             if arguments.video:
                 finished.forget(arguments.run, finished.FILM)
                 filmed = ended.enter_context(film.filming(
-                    arguments.run, agent.behaviour(), agent.action_map, environments[0], arguments.gif, arguments.seed,
-                    restarts, beside=2 * len(environments) * arguments.episodes,
+                    arguments.run, agent.acting_policy(), agent.action_map, environments[0], arguments.gif,
+                    arguments.seed, restarts, beside=2 * len(environments) * arguments.episodes,
                 ))  # fmt: skip
             if arguments.episodes:
                 write_scores(arguments, scores(arguments, agent, environments, restarts), config.epochs)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from common.config import TrainingConfig
-from common.envs.environment import Environment, look_up
+from common.envs.environment import Environment, find_environment
 from common.envs.make_env import MakeEnv
 from common.errors import UserError
 from common.runs import run_folder
@@ -103,7 +103,7 @@ def load_agent(
         raise UserError(f"{run} holds no {path.name}: train it until its first checkpoint at least")
     if device is not None:
         config = config.replace(device=device)
-    environment = look_up(config.env, config.max_episode_steps, config.env_kwargs, make_env)
+    environment = find_environment(config.env, config.max_episode_steps, config.env_kwargs, make_env)
     agent = new_agent(config, environment)
     agent.read_weights(path)
     return agent, config, environment

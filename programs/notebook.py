@@ -16,7 +16,7 @@ from typing import Literal
 from IPython import get_ipython
 
 from common.config import TrainingConfig
-from common.envs.environment import Environment, look_up
+from common.envs.environment import Environment, find_environment
 from common.errors import StoppedError, UserError
 from common.rollout import evaluation
 from common.runs import film, finished, run_folder, session
@@ -71,7 +71,7 @@ def choose(preset: str, environment: str = "", epochs: int = 0, **settings: obje
         config = PRESETS[preset].replace(**settings, **({"epochs": epochs} if epochs else {}))
     except TypeError as error:
         raise UserError(f"{preset}: {error}") from None
-    environment = look_up(config.env, config.max_episode_steps, config.env_kwargs).id  # with its version
+    environment = find_environment(config.env, config.max_episode_steps, config.env_kwargs).id  # with its version
     return preset, config.replace(env=environment)
 
 
@@ -303,7 +303,7 @@ def score(
     _trained(runs)
     shown = put({"text/plain": f"untrained: playing {episodes} episodes twice ..."})
     _, config = methods.read_config(runs[0], environment, env_kwargs)
-    found = look_up(config.env, config.max_episode_steps, config.env_kwargs)
+    found = find_environment(config.env, config.max_episode_steps, config.env_kwargs)
     rows = {"untrained": _evaluate(new_agent(config, found), config, found, episodes)}
     for run in dict.fromkeys(runs):
         shown.update({"text/plain": f"{run.name}: playing {episodes} episodes twice ..."}, raw=True)
@@ -320,7 +320,7 @@ def _evaluate(
     agent: session.Agent, config: TrainingConfig, environment: Environment, episodes: int
 ) -> evaluation.Summaries:
     return evaluation.evaluate_both(
-        agent.behaviour(), agent.action_map, environment, episodes, restarts=config.environment_restarts
+        agent.acting_policy(), agent.action_map, environment, episodes, restarts=config.environment_restarts
     )
 
 
@@ -338,7 +338,7 @@ def watch(run: Path | None, environment: str | None = None, env_kwargs: Mapping[
     films = {}
     for caption, agent in (("untrained", new_agent(config, found)), ("trained", trained)):
         try:
-            take = film.Take(agent.behaviour(), agent.action_map, found, most_frames=film.MP4_FRAMES_PER_SECOND)
+            take = film.Take(agent.acting_policy(), agent.action_map, found, most_frames=film.MP4_FRAMES_PER_SECOND)
             opening = notebook_display.opening_of(take, take.frame_rate)
         except UserError as error:
             shown.update({"text/plain": f"not filmed: {error}"}, raw=True)

@@ -12,7 +12,7 @@ from IPython.display import DisplayHandle
 from matplotlib.figure import Figure
 from PIL import Image
 
-from common.figures.style import COLOURS, Curves, dress, epochs_below, stacked_panels
+from common.figures.style import COLOURS, Curves, label_epochs, stacked_panels, style_axis
 from common.results import EpochResult
 from common.runs.film import SMALL_WIDTH, Opening, save_video
 from common.runs.recorder import Terminal
@@ -148,14 +148,14 @@ def after_changes(name: str, curves: Curves, changed: str, panels: Mapping[str, 
     figure, axes = stacked_panels(1 + len(panels), 1.7)
     epochs, values = curves["epoch"], curves[f"hp_{changed}"]  # [epochs], [epochs]
     axes[0].step(epochs, values, where="mid", color=COLOURS[1], linewidth=1.6)
-    dress(axes[0], changed.replace("_", "\n", 1))
+    style_axis(axes[0], changed.replace("_", "\n", 1))
     for axis, (column, label) in zip(axes[1:], panels.items()):
         axis.plot(epochs, curves[column], color=COLOURS[0], linewidth=1.6)
-        dress(axis, label)
+        style_axis(axis, label)
     for axis in axes:
         for epoch in epochs[1:][np.diff(values) != 0]:
             axis.axvline(epoch - 0.5, color="0.4", linestyle="--", linewidth=0.8)
-    epochs_below(axes[-1], epochs[0])
+    label_epochs(axes[-1], epochs[0])
     figure.suptitle(f"{name}; dashed: the value was changed", fontsize="medium")
     figure.align_ylabels()
     return figure

@@ -20,7 +20,7 @@ from common.envs.spaces import BoxMap
 from common.errors import UserError
 from common.files import flush_file, flush_folder
 from common.learning.quiet_start import held_back_errors
-from common.rollout.policies import OBSERVATION_CUT, Normalizer
+from common.rollout.policies import OBSERVATION_CLIP, Normalizer
 from companions.DDPGAgent import DDPGAgent
 
 SAVED_MODEL, LITERT = "saved_model", "policy.tflite"
@@ -29,7 +29,7 @@ TOLERANCE = 1e-5
 Policy = Callable[[np.ndarray], np.ndarray]  # raw observations [B, S] float32 → environment actions [B, *space.shape]
 
 
-class DeterministicPolicy(tf.Module):
+class ExportedPolicy(tf.Module):
     """An agent's deterministic policy as a TensorFlow graph, frozen as it is now.
 
     Attributes:
@@ -55,7 +55,7 @@ def _normalized(observations: tf.Tensor, normalize: Normalizer) -> tf.Tensor:
     """`Normalizer` in TensorFlow, [B, S] → [B, S]."""
     if normalize.shift is None:
         return observations
-    return tf.clip_by_value((observations - normalize.shift) * normalize.scale, -OBSERVATION_CUT, OBSERVATION_CUT)
+    return tf.clip_by_value((observations - normalize.shift) * normalize.scale, -OBSERVATION_CLIP, OBSERVATION_CLIP)
 
 
 def _box_actions(action_map: BoxMap) -> Callable[[tf.Tensor], tf.Tensor]:
@@ -91,7 +91,7 @@ def _discrete_actions(agent: Agent, choices: tuple[int, ...]) -> Callable[[tf.Te
     return to_environment
 
 
-def write_saved_model(policy: DeterministicPolicy, folder: Path) -> None:
+def write_saved_model(policy: ExportedPolicy, folder: Path) -> None:
     """As a TensorFlow SavedModel with one signature, observations [B, S] → actions."""
     with held_back_errors():
         tf.saved_model.save(policy, str(folder), signatures=policy.act)
@@ -137,7 +137,7 @@ def largest_difference(policy: Policy, agent: Agent | DDPGAgent, observations: n
     Of whole numbers as it is; of others in units of each number's largest, where that is above 1. A shape or type
     that differs, or NaN, is infinitely far.
     """
-    expected = agent.action_map(agent.behaviour().act(observations))  # [K, *space.shape]
+    expected = agent.action_map(agent.acting_policy().act(observations))  # [K, *space.shape]
     few = observations[:10]
     found = policy(observations), np.concatenate([policy(row[None]) for row in few])  # [K, ...], [10, ...]
     differences = []
@@ -176,7 +176,7 @@ def export(agent: Agent | DDPGAgent, folder: Path) -> list[Written]:
     except OSError as error:
         raise UserError(f"cannot make {folder} ({error.strerror}): choose another --out") from None
     try:
-        write_saved_model(DeterministicPolicy(agent), unfinished / SAVED_MODEL)
+        write_saved_model(ExportedPolicy(agent), unfinished / SAVED_MODEL)
         write_litert(unfinished / SAVED_MODEL, unfinished / LITERT)
         observations = random_observations(agent, np.random.default_rng(0))
         written = []

@@ -48,8 +48,9 @@ def main() -> None:
             arguments.run, arguments.weights, env=arguments.env, env_kwargs=arguments.env_kwargs
         )
         line, opening = film.film_into(
-            arguments.folder, agent.behaviour(), agent.action_map, environment.limited_to(arguments.max_episode_steps),
-            arguments.gif, arguments.seed, restarts=config.environment_restarts,
+            arguments.folder, agent.acting_policy(), agent.action_map,
+            environment.limited_to(arguments.max_episode_steps), arguments.gif, arguments.seed,
+            restarts=config.environment_restarts,
         )  # fmt: skip
         if opening is None:
             raise UserError(line)

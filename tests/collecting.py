@@ -3,7 +3,8 @@
 from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv
 from common.records import Batch, Timing, Trajectory
-from common.rollout.collector import Behaviour, Collector, ShapeNoise
+from common.rollout.collector import Collector, ShapeNoise
+from common.rollout.policies import Policy
 from common.rollout.repeatable import RepeatableEnvs
 from ppo.batch import flat_batch, scaled_rewards
 
@@ -24,8 +25,8 @@ class WholeEpochs:
         self.collector = Collector(self.envs, steps, action_map.size, action_map.noise_size, seed, shape_noise)
         self.restart, self.state, self.load_state = self.envs.restart, self.collector.state, self.collector.load_state
 
-    def collect(self, behaviour: Behaviour, timing: Timing) -> Trajectory:
-        for _ in self.collector.collect(behaviour, timing):
+    def collect(self, policy: Policy, timing: Timing) -> Trajectory:
+        for _ in self.collector.collect(policy, timing):
             pass
         return self.collector.trajectory
 

@@ -7,7 +7,7 @@ from gymnasium.spaces import Box
 
 from common import env_wrappers
 from common.env_wrappers import reward_design
-from common.envs.environment import look_up
+from common.envs.environment import find_environment
 from ppo.config import PPOConfig
 
 Step = tuple[float, bool, bool]  # reward, terminated, truncated
@@ -198,29 +198,24 @@ def test_a_design_on_the_arrays_of_an_epoch_equals_its_wrapper_step_by_step(name
     ],
 )
 def test_a_settings_name_means_the_wrappers_design(name, wrapper):
-    config = PPOConfig(reward_design=name)
-    assert reward_design(config, look_up("BipedalWalker-v3", 2000)) == wrapper(ScriptedEnv(SCRIPT)).design
+    design = reward_design(name, PPOConfig().reward_factor, step_limit=2000)
+    assert design == wrapper(ScriptedEnv(SCRIPT)).design
 
 
 def test_no_reward_has_no_sign():
-    walker = look_up("BipedalWalker-v3")
-    assert reward_design(PPOConfig(reward_design="sign"), walker)(
-        np.array([0.0, -3, 7]), False, False, 1
-    ).tolist() == [
-        0,
-        -1,
-        1,
-    ]
+    sign = reward_design("sign", 1.0, step_limit=None)
+    assert sign(np.array([0.0, -3, 7]), False, False, 1).tolist() == [0, -1, 1]
 
 
 def test_lasting_to_the_limit_means_the_runs_own_limit():
-    design = reward_design(PPOConfig(reward_design="lasted_to_limit"), look_up("BipedalWalker-v3", 50))
+    limit = find_environment("BipedalWalker-v3", 50).max_episode_steps
+    design = reward_design("lasted_to_limit", 1.0, limit)
     assert [float(design(-3.0, False, True, steps)) for steps in (49, 50)] == [-1, 1]
 
 
 def test_lasting_to_the_limit_means_the_environments_own_limit_where_the_run_sets_none():
     # BipedalWalker-v3 is registered with a limit of 1,600 steps: running out of time there is a success
     assert gymnasium.spec("BipedalWalker-v3").max_episode_steps == 1600
-    design = reward_design(PPOConfig(reward_design="lasted_to_limit"), look_up("BipedalWalker-v3"))
+    design = reward_design("lasted_to_limit", 1.0, find_environment("BipedalWalker-v3").max_episode_steps)
     assert float(design(-3.0, False, True, 1600)) == 1
     assert float(design(-3.0, True, False, 1599)) == -1

@@ -79,7 +79,7 @@ class Environment:
                 check_environment(self.id, env)
 
 
-def look_up(
+def find_environment(
     env_id: str,
     max_episode_steps: int | None = None,
     env_kwargs: Mapping[str, Any] | None = None,

@@ -54,7 +54,7 @@ def check_environment(name: str, env: gymnasium.Env) -> None:
             raise UserError(f"{name}: step returned {flag!r} as {what}: expected True or False")
 
 
-def cannot_start(name: str, error: BaseException) -> UserError:
+def start_error(name: str, error: BaseException) -> UserError:
     """What to tell of an environment whose reset failed, or that could not be built."""
     if isinstance(error, UserError):
         return error

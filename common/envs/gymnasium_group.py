@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 
 from common.envs.environment import Environment
-from common.envs.environment_check import cannot_start
+from common.envs.environment_check import start_error
 from common.envs.groups import Fault, Step
 from common.envs.seeded_episodes import Past, SeededEpisodes
 from common.user_code import describe, own_traceback
@@ -49,7 +49,7 @@ class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
                     )
             except Exception as error:  # somebody else's code: whatever it raises is a fault of the environment
                 if failed_before[i]:
-                    raise cannot_start(self._name, error) from error
+                    raise start_error(self._name, error) from error
                 self._note_fault(i, error)
             self.life_lost[i] = info.get("life_lost", False)
             self.replaced[i] = info.get("action_replaced", False)
@@ -98,13 +98,13 @@ class GymnasiumGroup:
         try:
             return self._envs.reset()[0]
         except Exception as error:
-            raise cannot_start(self._environment.id, error) from error
+            raise start_error(self._environment.id, error) from error
 
     def bring_back(self, pasts: Mapping[int, Past]) -> np.ndarray:
         try:
             return np.stack([self._envs.bring_back(i, past) for i, past in pasts.items()])  # [k, *shape]
         except Exception as error:
-            raise cannot_start(self._environment.id, error) from error
+            raise start_error(self._environment.id, error) from error
 
     def send(self, actions: np.ndarray) -> None:
         self._actions = actions

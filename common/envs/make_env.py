@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 
 from common.envs import atari
-from common.envs.registered import constructor_failed, make_registered, unknown
+from common.envs.registered import constructor_error, make_registered, unknown_environment
 from common.envs.spaces import as_numbers_or_image, check_spaces
 from common.errors import UserError
 
@@ -92,7 +92,7 @@ def _make_own(
     except UserError:
         raise
     except Exception as error:
-        raise constructor_failed(name, error, kwargs) from error
+        raise constructor_error(name, error, kwargs) from error
     if not isinstance(env, gymnasium.Env):
         raise UserError(f"{name} returned {env!r:.80}: expected a new gymnasium.Env")
     return env if max_episode_steps is None else gymnasium.wrappers.TimeLimit(env, max_episode_steps)
@@ -104,9 +104,9 @@ def _make_atari(
     try:
         return atari.make_atari(game, max_episode_steps, render_mode, kwargs)
     except gymnasium.error.Error as error:
-        raise unknown(env_id) from error
+        raise unknown_environment(env_id) from error
     except TypeError as error:
-        raise constructor_failed(env_id, error, kwargs) from error
+        raise constructor_error(env_id, error, kwargs) from error
 
 
 def _space(name: str, env: gymnasium.Env, which: str) -> gymnasium.Space:

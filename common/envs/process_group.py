@@ -17,7 +17,7 @@ import gymnasium
 import numpy as np
 
 from common.envs.environment import Environment
-from common.envs.environment_check import cannot_start
+from common.envs.environment_check import start_error
 from common.envs.groups import Fault, Step, quiet_gymnasium
 from common.envs.seeded_episodes import Past, SeededEpisodes
 from common.envs.worker_processes import interrupts_held_back, without_program
@@ -71,7 +71,7 @@ class ProcessGroup:
                 self._observations[i] = self._envs[i].started(self._time_limit * (1 + len(past.actions)))
         except Exception as error:
             self.close()
-            raise cannot_start(self._environment.id, error) from error
+            raise start_error(self._environment.id, error) from error
         return self._observations[list(pasts)]  # [k, *shape]
 
     def _start(self, i: int, past: Past) -> None:
@@ -104,7 +104,7 @@ class ProcessGroup:
                     self._observations[i] = env.started(left)
                 except Exception as error:
                     self.close()
-                    raise cannot_start(self._environment.id, error) from error
+                    raise start_error(self._environment.id, error) from error
                 continue
             try:
                 with quiet_gymnasium():

@@ -43,11 +43,11 @@ def make_registered(
         raise UserError(f"{env_id} needs a package that is missing: {error}") from error
     except Exception as error:
         if isinstance(error, gymnasium.error.Error) and not _is_registered(name):
-            raise (unknown(name) if module is None else _not_registered_by(module, name)) from error
-        raise constructor_failed(env_id, error, env_kwargs) from error
+            raise (unknown_environment(name) if module is None else _not_registered_by(module, name)) from error
+        raise constructor_error(env_id, error, env_kwargs) from error
 
 
-def constructor_failed(name: str, error: Exception, env_kwargs: Mapping[str, Any]) -> UserError:
+def constructor_error(name: str, error: Exception, env_kwargs: Mapping[str, Any]) -> UserError:
     """What to tell of an environment that cannot be built."""
     advice = "fix it or choose another --env"
     if isinstance(error, ImportError):
@@ -100,7 +100,7 @@ def _is_registered(name: str) -> bool:
     return name in gymnasium.registry or any(id.rpartition("-v")[0] == name for id in gymnasium.registry)
 
 
-def unknown(env_id: str) -> UserError:
+def unknown_environment(env_id: str) -> UserError:
     """What to tell of an id that nothing has registered."""
     near = difflib.get_close_matches(env_id, gymnasium.registry, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(near)}?" if near else "see gymnasium.pprint_registry() for the names"

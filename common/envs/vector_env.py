@@ -35,9 +35,9 @@ class VectorEnv:
         ]
 
     def reset(self, seed: int | None = None) -> list[np.ndarray]:
-        """Restarts every environment; `own_observations` of each group. Without a seed new episodes begin."""
+        """Restarts every environment; `copied_observations` of each group. Without a seed new episodes begin."""
         seeds = [None] * len(self.groups) if seed is None else group_seeds(seed, len(self.groups))
-        return [own_observations(group.reset(s)) for group, s in zip(self.groups, seeds)]
+        return [copied_observations(group.reset(s)) for group, s in zip(self.groups, seeds)]
 
     def close(self) -> None:
         for group in self.groups:
@@ -49,7 +49,7 @@ def group_seeds(seed: int, groups: int) -> list[int]:
     return [int(s) % 2**31 for s in np.random.SeedSequence(seed).generate_state(groups)]
 
 
-def own_observations(observations: np.ndarray) -> np.ndarray:
+def copied_observations(observations: np.ndarray) -> np.ndarray:
     """A copy [n, *shape] that no group writes to: images stay uint8, all other numbers become float32."""
     image = observations.dtype == np.uint8 and observations.ndim == 4
     return np.array(observations, np.uint8 if image else np.float32)

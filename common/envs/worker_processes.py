@@ -64,7 +64,7 @@ def run_in_workers(
 
 
 @contextlib.contextmanager
-def meanwhile(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
+def in_background(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
     """Computes `function()` in a worker process while other things are done.
 
     Args:

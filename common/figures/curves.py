@@ -13,10 +13,10 @@ from common.figures.style import (
     EMPTY_EPOCHS,
     Curves,
     differ,
-    dress,
-    epochs_below,
+    label_epochs,
     shade_empty_epochs,
     stacked_panels,
+    style_axis,
     thousands,
 )
 
@@ -64,9 +64,9 @@ def reward_and_steps(name: str, curves: Curves) -> Figure:
         steps.plot(epochs, curves["max_steps"], label="longest episode", **other)
         steps.legend(frameon=False, fontsize="small")
     empty = shade_empty_epochs([steps], {name: curves})
-    dress(reward, "Reward per epoch\n(sum over all steps)")
-    dress(steps, "Steps per episode\n(of those that finished)")
-    epochs_below(steps, epochs[0])
+    style_axis(reward, "Reward per epoch\n(sum over all steps)")
+    style_axis(steps, "Steps per episode\n(of those that finished)")
+    label_epochs(steps, epochs[0])
     figure.suptitle(f"{name} ({EMPTY_EPOCHS})" if empty else name, fontsize="medium")
     figure.align_ylabels()
     return figure
@@ -88,7 +88,7 @@ def over_seeds(arms: dict[str, list[Curves]], panels: tuple[tuple[str, str], ...
         for axis, (column, _) in zip(axes, panels):
             _draw_seeds(axis, arm, curves, column, COLOURS[i % len(COLOURS)], band)
     for axis, (_, label) in zip(axes, panels):
-        dress(axis, label)
+        style_axis(axis, label)
     words = {"range": "lowest to highest seed", "interquartile": "middle half of the seeds"}[band]
     several = any(len(curves) > 1 for curves in arms.values())
     figure.legend(
@@ -145,8 +145,8 @@ def diagnostics(runs: dict[str, Curves]) -> Figure:
                 axis.plot(
                     curves["epoch"], curves[column], color=COLOURS[i % len(COLOURS)], linewidth=1.4, label=name, **lone
                 )
-        dress(axis, LABELS[column])
-    epochs_below(axes[-1], min(curves["epoch"][0] for curves in runs.values()))
+        style_axis(axis, LABELS[column])
+    label_epochs(axes[-1], min(curves["epoch"][0] for curves in runs.values()))
     figure.legend(
         *axes[0].get_legend_handles_labels(), fontsize="small", ncols=3, frameon=False, loc="outside upper center"
     )
@@ -176,12 +176,12 @@ def time_per_stage(name: str, curves: Curves) -> Figure:
             label = f"{stage.removeprefix('seconds_')} ({spent.sum() / whole:.0%})"
             axis.stairs(floor + spent, edges, baseline=floor, fill=True, color=colour, label=label)
         below = floor + spent
-    dress(axes[0], "Seconds of training\nper epoch")
+    style_axis(axes[0], "Seconds of training\nper epoch")
     if validated:
-        dress(axes[-1], "Seconds of validation\nper epoch")
+        style_axis(axes[-1], "Seconds of validation\nper epoch")
     for axis in axes:
         axis.set_ylim(bottom=0)
-    epochs_below(axes[-1], edges[0])
+    label_epochs(axes[-1], edges[0])
     axes[-1].set_xlim(right=edges[-1])
     bars = [bar for axis in axes for bar in axis.get_legend_handles_labels()[0]]
     figure.legend(

@@ -8,10 +8,10 @@ from common.figures.style import (
     EMPTY_EPOCHS,
     Curves,
     differ,
-    dress,
-    epochs_below,
+    label_epochs,
     shade_empty_epochs,
     stacked_panels,
+    style_axis,
 )
 
 _MARK = "#2E9E2E"
@@ -80,8 +80,8 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
     if shade_empty_epochs(axes[1:3], runs):
         axes[1].annotate(EMPTY_EPOCHS, (0.01, 0.93), xycoords="axes fraction", fontsize="x-small", va="top")
     for axis, (_, _, label) in zip(axes, _PANELS):
-        dress(axis, label)
-    epochs_below(axes[-1], min(curves["epoch"][0] for curves in runs.values()))
+        style_axis(axis, label)
+    label_epochs(axes[-1], min(curves["epoch"][0] for curves in runs.values()))
     figure.legend(
         *axes[0].get_legend_handles_labels(), fontsize="small", ncols=2, frameon=False, loc="outside upper center"
     )

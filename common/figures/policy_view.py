@@ -10,7 +10,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from common.errors import UserError
-from common.figures.style import COLOURS, dress
+from common.figures.style import COLOURS, style_axis
 
 
 class Viewed(Protocol):
@@ -22,7 +22,7 @@ class Viewed(Protocol):
     observation_size: int
     choices: tuple[int, ...] | None  # of each number of an action; None where actions are numbers on a line
 
-    def behaviour(self) -> Any: ...
+    def acting_policy(self) -> Any: ...
 
     def normalizer(self) -> Any: ...
 
@@ -95,7 +95,7 @@ def policy_view(agent: Viewed, grid: Grid, number: int = 0) -> Figure:
         axis.set_xlabel(grid.axes[0][0])
         if len(shape) == 1:
             axis.plot(grid.axes[0][1], picture, color=COLOURS[i])
-            dress(axis, label)
+            style_axis(axis, label)
         else:
             colours = _action_colours(agent, number) if i == 0 else {"cmap": "viridis"}
             _heat_map(figure, axis, grid, picture.reshape(shape), label, colours)
@@ -104,7 +104,7 @@ def policy_view(agent: Viewed, grid: Grid, number: int = 0) -> Figure:
 
 def actions_and_values(agent: Viewed, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Raw observations [K, S] → environment actions of the deterministic policy [K, A], their values [K]."""
-    chosen = agent.behaviour().act(observations)  # [K, A], the policy's numbers
+    chosen = agent.acting_policy().act(observations)  # [K, A], the policy's numbers
     actions = np.asarray(agent.action_map(chosen), np.float64).reshape(len(chosen), -1)  # [K, A]
     return actions, agent.values(observations)
 

@@ -35,7 +35,7 @@ def stacked_panels(count: int, height: float) -> tuple[Figure, list[Axes]]:
     return figure, list(figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0])
 
 
-def dress(axis: Axes, label: str) -> None:
+def style_axis(axis: Axes, label: str) -> None:
     """Label, grid and short numbers."""
     axis.set_ylabel(label)
     axis.grid(alpha=0.25)
@@ -44,7 +44,7 @@ def dress(axis: Axes, label: str) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def epochs_below(axis: Axes, first: float) -> None:
+def label_epochs(axis: Axes, first: float) -> None:
     """The lowest panel's axis of epochs."""
     axis.set_xlabel("Epoch")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))

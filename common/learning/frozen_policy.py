@@ -12,7 +12,7 @@ from common.rollout.policies import (
     Constant,
     Dense,
     DenseHeads,
-    DeterministicBehaviour,
+    DeterministicPolicy,
     Normalizer,
 )
 
@@ -42,15 +42,15 @@ def dense_heads(actor: keras.Model, normalize: Normalizer) -> DenseHeads:
     return DenseHeads(normalize, hidden, tuple(_head(actor.get_layer(name)) for name in actor.output_names))
 
 
-def deterministic(actor: keras.Model, weights: list[np.ndarray], std: float) -> DeterministicBehaviour:
+def deterministic(actor: keras.Model, weights: list[np.ndarray], std: float) -> DeterministicPolicy:
     """A policy with the activations of an actor made by `companions.architecture.deterministic_actor`.
 
     Args:
         weights: kernels and biases, layer by layer.
-        std: see `DeterministicBehaviour`.
+        std: see `DeterministicPolicy`.
     """
     layers = [layer for layer in actor.layers if isinstance(layer, keras.layers.Dense)]
-    return DeterministicBehaviour([_activation(layer) for layer in layers], weights, std)
+    return DeterministicPolicy([_activation(layer) for layer in layers], weights, std)
 
 
 def _dense(layer: keras.layers.Dense) -> Dense:

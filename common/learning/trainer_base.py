@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from common.env_wrappers import RewardDesign
-from common.envs.environment import Environment, look_up
+from common.envs.environment import Environment, find_environment
 from common.envs.make_env import MakeEnv
 from common.envs.vector_env import resolve_backend
 from common.records import Timing
@@ -60,7 +60,9 @@ class TrainerBase:
     ) -> None:
         self.name, self.description = name or self.default_name, description
         # A bad environment fails here, before any network is built.
-        self.environment = environment = look_up(config.env, config.max_episode_steps, config.env_kwargs, make_env)
+        self.environment = environment = find_environment(
+            config.env, config.max_episode_steps, config.env_kwargs, make_env
+        )
         self.check_environment(environment)
         self.config = config = config.replace(
             env=environment.id,

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -12,18 +11,11 @@ from common.envs.groups import Step
 from common.errors import NotFiniteError
 from common.records import Timing, Trajectory
 from common.rollout.not_finite import check_finite, not_finite_action
+from common.rollout.policies import Policy
 from common.rollout.repeatable import RepeatableEnvs
 from common.state import load_generator, pack_generator
 
 ShapeNoise = Callable[[np.ndarray], np.ndarray]
-
-
-class Behaviour(Protocol):
-    """Chooses actions while an epoch is collected."""
-
-    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
-        """Actions [n, A] for raw observations [n, S]; `noise` [n, A], standard normal; without it the best known."""
-        ...
 
 
 class Collector:
@@ -61,11 +53,11 @@ class Collector:
         self._noise = np.random.default_rng(seed)
         self._threads = ThreadpoolController()
 
-    def collect(self, behaviour: Behaviour, timing: Timing, rows_per_yield: int | None = None) -> Iterator[slice]:
+    def collect(self, policy: Policy, timing: Timing, rows_per_yield: int | None = None) -> Iterator[slice]:
         """One epoch. Each group steps while the policy chooses for the other.
 
         Args:
-            behaviour: the policy; it may change between two yields.
+            policy: the policy; it may change between two yields.
             timing: seconds are added to it.
             rows_per_yield: None yields once, after the last row.
 
@@ -96,7 +88,7 @@ class Collector:
                     arrived = clock()
                     timing.environment += arrived - began
                     if t < steps:
-                        chosen = behaviour.act(observations[t, columns], noise[t, columns])  # [n, A]
+                        chosen = policy.act(observations[t, columns], noise[t, columns])  # [n, A]
                         if not np.isfinite(chosen.sum()):
                             raise NotFiniteError(not_finite_action(observations[t, columns], columns.start, t))
                         actions[t, columns] = chosen

@@ -9,7 +9,7 @@ from common.envs.environment import Environment
 from common.envs.spaces import ActionMap
 from common.errors import UserError
 from common.rollout.playing import STEP_BOUND, Episode, Job, play_all
-from common.rollout.policies import NormalBehaviour
+from common.rollout.policies import NormalPolicy
 
 EVALUATION_SEED = 1_000_003  # far from the small seeds people train with
 KINDS = ("deterministic", "sampled")
@@ -76,7 +76,7 @@ class Evaluation:
 
 
 def evaluate(
-    behaviour: NormalBehaviour,
+    policy: NormalPolicy,
     action_map: ActionMap,
     environment: Environment,
     episodes: int,
@@ -94,16 +94,16 @@ def evaluate(
         UserError: the environment cannot be started, or failed in every episode; the policy returned NaN.
     """
     [evaluation] = _evaluations(
-        behaviour, action_map, [Job(environment, deterministic, episodes, seed)], restarts, workers
+        policy, action_map, [Job(environment, deterministic, episodes, seed)], restarts, workers
     )
     return evaluation
 
 
 def _evaluations(
-    behaviour: NormalBehaviour, action_map: ActionMap, jobs: Sequence[Job], restarts: int, workers: int | None
+    policy: NormalPolicy, action_map: ActionMap, jobs: Sequence[Job], restarts: int, workers: int | None
 ) -> list[Evaluation]:
     evaluations = []
-    for job, episodes in zip(jobs, play_all(behaviour, action_map, jobs, restarts, workers)):
+    for job, episodes in zip(jobs, play_all(policy, action_map, jobs, restarts, workers)):
         evaluation = Evaluation.of(episodes)
         if len(evaluation.faults) == len(episodes):
             raise UserError(
@@ -114,7 +114,7 @@ def _evaluations(
 
 
 def evaluate_both(
-    behaviour: NormalBehaviour,
+    policy: NormalPolicy,
     action_map: ActionMap,
     environment: Environment,
     episodes: int,
@@ -123,12 +123,12 @@ def evaluate_both(
     workers: int | None = None,
 ) -> Summaries:
     """Summaries of a deterministic and a sampled evaluation; see `evaluate`."""
-    [summaries] = evaluate_limits(behaviour, action_map, [environment], episodes, seed, restarts, workers)
+    [summaries] = evaluate_limits(policy, action_map, [environment], episodes, seed, restarts, workers)
     return summaries
 
 
 def evaluate_limits(
-    behaviour: NormalBehaviour,
+    policy: NormalPolicy,
     action_map: ActionMap,
     environments: Sequence[Environment],
     episodes: int,
@@ -140,17 +140,17 @@ def evaluate_limits(
     jobs = [
         Job(environment, kind == "deterministic", episodes, seed) for environment in environments for kind in KINDS
     ]
-    evaluations = iter(_evaluations(behaviour, action_map, jobs, restarts, workers))
+    evaluations = iter(_evaluations(policy, action_map, jobs, restarts, workers))
     return [
-        {kind: next(evaluations).summary() | _circumstances(behaviour, environment, kind, seed) for kind in KINDS}
+        {kind: next(evaluations).summary() | _circumstances(policy, environment, kind, seed) for kind in KINDS}
         for environment in environments
     ]
 
 
-def _circumstances(behaviour: NormalBehaviour, environment: Environment, kind: str, seed: int) -> dict[str, object]:
+def _circumstances(policy: NormalPolicy, environment: Environment, kind: str, seed: int) -> dict[str, object]:
     """What must be known to repeat an evaluation."""
     circumstances = {"seed": seed, "max_episode_steps": environment.max_episode_steps}
-    return circumstances if kind == "deterministic" else circumstances | {"noise": behaviour.noise}
+    return circumstances if kind == "deterministic" else circumstances | {"noise": policy.noise}
 
 
 def evaluation_line(summaries: Summaries) -> str:

@@ -14,7 +14,8 @@ from common.envs.spaces import ActionMap, is_image
 from common.envs.vector_env import make_vector_env
 from common.errors import NotFiniteError
 from common.records import Timing, Trajectory
-from common.rollout.collector import Behaviour, Collector, ShapeNoise
+from common.rollout.collector import Collector, ShapeNoise
+from common.rollout.policies import Policy
 from common.rollout.probe import find_way
 from common.rollout.repeatable import RepeatableEnvs, way_of
 from common.rollout.scores import EpisodeScores
@@ -82,7 +83,7 @@ class Experience:
             self.envs, self._steps, action_map.size, action_map.noise_size, noise_seed, self._how.shape_noise
         )
 
-    def collect(self, behaviour: Behaviour, epoch: int, timing: Timing) -> Iterator[slice]:
+    def collect(self, policy: Policy, epoch: int, timing: Timing) -> Iterator[slice]:
         """The next trajectory, in as many attempts as the config allows.
 
         Args:
@@ -102,7 +103,7 @@ class Experience:
             self._restart_some(epoch)
         for attempt in itertools.count(1):
             try:
-                yield from self.collector.collect(behaviour, timing, self._how.rows_per_yield)
+                yield from self.collector.collect(policy, timing, self._how.rows_per_yield)
                 break
             except NotFiniteError as error:
                 if self._config.on_not_finite == "stop" or attempt > self._config.environment_restarts:
@@ -112,9 +113,9 @@ class Experience:
         self._take_up(self.collector.trajectory)
         self.scores.add(self.trajectory, self.shaped_rewards, self._how.restart_each_epoch)
 
-    def collect_whole(self, behaviour: Behaviour, epoch: int, timing: Timing) -> Trajectory:
+    def collect_whole(self, policy: Policy, epoch: int, timing: Timing) -> Trajectory:
         """`collect`, for methods that learn between trajectories only."""
-        for _ in self.collect(behaviour, epoch, timing):
+        for _ in self.collect(policy, epoch, timing):
             pass
         return self.trajectory
 

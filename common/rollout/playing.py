@@ -15,7 +15,7 @@ from threadpoolctl import ThreadpoolController
 
 from common.envs import worker_processes
 from common.envs.environment import Environment
-from common.envs.environment_check import cannot_start
+from common.envs.environment_check import start_error
 from common.envs.spaces import ActionMap, is_image
 from common.errors import UserError
 from common.user_code import explain
@@ -57,7 +57,7 @@ class _Batch(NamedTuple):
 class _Player:
     """What a worker process is given; called with a batch it plays its episodes."""
 
-    behaviour: object
+    policy: object
     action_map: ActionMap
     jobs: tuple[Job, ...]
     restarts: int
@@ -65,12 +65,12 @@ class _Player:
     def __call__(self, batch: _Batch) -> list[Episode]:
         job = self.jobs[batch.job]
         seeds = range(job.seed + batch.first, job.seed + batch.first + batch.count)
-        rows = ROWS if getattr(self.behaviour, "is_plain", False) else None
-        return play(self.behaviour, self.action_map, job.environment, seeds, job.deterministic, self.restarts, rows)
+        rows = ROWS if getattr(self.policy, "is_plain", False) else None
+        return play(self.policy, self.action_map, job.environment, seeds, job.deterministic, self.restarts, rows)
 
 
 def play_all(
-    behaviour: object, action_map: ActionMap, jobs: Sequence[Job], restarts: int, workers: int | None = None
+    policy: object, action_map: ActionMap, jobs: Sequence[Job], restarts: int, workers: int | None = None
 ) -> list[list[Episode]]:
     """The episodes of several jobs, in as many processes as there are cores where the policy is plain arrays.
 
@@ -78,18 +78,18 @@ def play_all(
     sees batches of ROWS observations, whose products would otherwise be rounded in another way.
 
     Args:
-        behaviour: see `common.rollout.collector.Behaviour`.
+        policy: see `common.rollout.policies.Policy`.
         restarts: how often an episode in which the environment fails is played again.
         workers: processes; None takes a core each, and plays few episodes in this process.
 
     Raises:
         UserError: an environment cannot be started, or the policy returned NaN.
     """
-    plain = getattr(behaviour, "is_plain", False)
+    plain = getattr(policy, "is_plain", False)
     if not plain:
         workers = 1
     elif workers is None:
-        worth_it = takes_workers(behaviour, sum(job.episodes for job in jobs))
+        worth_it = takes_workers(policy, sum(job.episodes for job in jobs))
         workers = worker_processes.cores() if worth_it else 1
     batches = [
         _Batch(number, first, size)
@@ -97,7 +97,7 @@ def play_all(
         for first, size in _cuts(job.episodes, ROWS if plain else job.episodes, workers)
     ]
     batches.sort(key=lambda batch: -batch.count)  # small ones last, so that workers end together
-    played = _play_batches(_Player(behaviour, action_map, tuple(jobs), restarts), batches, workers)
+    played = _play_batches(_Player(policy, action_map, tuple(jobs), restarts), batches, workers)
     episodes: list[list[Episode]] = [[] for _ in jobs]
     for batch, those in sorted(zip(batches, played), key=lambda pair: pair[0].first):
         episodes[batch.job] += those
@@ -115,10 +115,10 @@ def _cuts(episodes: int, largest: int, workers: int) -> list[tuple[int, int]]:
     return cuts
 
 
-def takes_workers(behaviour: object, episodes: int) -> bool:
+def takes_workers(policy: object, episodes: int) -> bool:
     """Whether `play_all` would by itself play so many episodes in worker processes."""
     batches = -(-episodes // ROWS)
-    return getattr(behaviour, "is_plain", False) and batches >= WORTHWHILE and worker_processes.cores() > 1
+    return getattr(policy, "is_plain", False) and batches >= WORTHWHILE and worker_processes.cores() > 1
 
 
 def _play_batches(player: _Player, batches: list[_Batch], workers: int) -> list[list[Episode]]:
@@ -206,7 +206,7 @@ class _Table:
             except Exception as error:  # somebody else's code: whatever it raises is a fault of the environment
                 episode.failures += 1
                 if episode.failures > self._restarts:
-                    raise cannot_start(self._environment.id, error) from error
+                    raise start_error(self._environment.id, error) from error
 
     def _step(self, i: int, action: np.ndarray) -> None:
         episode = self._episodes[i]
@@ -263,7 +263,7 @@ def one_blas_thread() -> contextlib.AbstractContextManager:
 
 
 def play(
-    behaviour: object,
+    policy: object,
     action_map: ActionMap,
     environment: Environment,
     seeds: Sequence[int],
@@ -274,7 +274,7 @@ def play(
     """One episode from each seed, side by side in this process. An episode that is over is not stepped further.
 
     Args:
-        behaviour: see `common.rollout.collector.Behaviour`.
+        policy: see `common.rollout.policies.Policy`.
         restarts: how often an episode in which the environment fails, or returns NaN, is played again.
         rows: observations in a batch for the policy, those of episodes that are over included; None leaves these out.
 
@@ -286,7 +286,7 @@ def play(
     with contextlib.closing(table), one_blas_thread():
         while table.running:
             asked = slice(None) if rows else table.running
-            chosen = behaviour.act(table.observations[asked], None if deterministic else table.noise(asked))  # [n, A]
+            chosen = policy.act(table.observations[asked], None if deterministic else table.noise(asked))  # [n, A]
             chosen = chosen[table.running] if rows else chosen  # [running, A]
             if not np.isfinite(chosen).all():
                 raise UserError("the policy returned NaN or infinity: evaluate other weights")

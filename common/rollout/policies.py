@@ -9,10 +9,11 @@ after collecting. Everything here can be pickled, so that worker processes can a
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-OBSERVATION_CUT = 10.0  # standard deviations; what lies beyond would blow the networks up
+OBSERVATION_CLIP = 10.0  # standard deviations; what lies beyond would blow the networks up
 MIN_STD = 1e-6  # keeps log-probabilities finite should softplus or exp underflow
 MAX_STD = 100.0  # beyond, an action is the toss of a coin; a bonus too strong would drive it to infinity
 
@@ -23,6 +24,18 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda x: np.maximum(x, _ZERO, out=x),
     "softplus": lambda x: np.logaddexp(np.float32(0), x),
 }
+
+
+class Policy(Protocol):
+    """Chooses actions for raw observations."""
+
+    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+        """Actions [n, A] for raw observations [n, *shape].
+
+        Args:
+            noise: [n, X] standard normal numbers that sample the action; None takes the deterministic action.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -64,8 +77,8 @@ class Normalizer:
             return np.asarray(observations, dtype=np.float32)
         scaled = np.subtract(observations, self.shift, dtype=np.float32)  # [..., S]
         scaled *= self.scale
-        np.maximum(scaled, -OBSERVATION_CUT, out=scaled)  # np.clip costs four times as much on a few numbers
-        return np.minimum(scaled, OBSERVATION_CUT, out=scaled)
+        np.maximum(scaled, -OBSERVATION_CLIP, out=scaled)  # np.clip costs four times as much on a few numbers
+        return np.minimum(scaled, OBSERVATION_CLIP, out=scaled)
 
 
 Heads = Callable[[np.ndarray], list[np.ndarray]]  # raw observations [n, ...] → what an actor says, each [n, ...]
@@ -87,7 +100,7 @@ class DenseHeads:
         return [head(features) for head in self.heads]
 
 
-class NormalBehaviour:
+class NormalPolicy:
     """Acts as a Normal policy with these heads: means [n, A]; standard deviations [n, A], or [A] within bounds."""
 
     noise = "drawn from the policy's Normal distribution"
@@ -110,7 +123,7 @@ class NormalBehaviour:
         return mean if noise is None else mean + std * noise
 
 
-class CategoricalBehaviour:
+class CategoricalPolicy:
     """Acts as a Categorical policy with one head, logits [n, Σ choices].
 
     Args:
@@ -144,7 +157,7 @@ class CategoricalBehaviour:
         return np.stack([part.argmax(axis=1) for part in parts], axis=1).astype(np.float32)  # [n, A]
 
 
-class DeterministicBehaviour:
+class DeterministicPolicy:
     """Acts as an actor made by `companions.architecture.deterministic_actor`, with or without noise.
 
     Args:

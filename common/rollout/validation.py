@@ -17,9 +17,9 @@ from common.envs.envpool_group import EnvPoolGroup
 from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv, group_seeds, make_vector_env
 from common.records import Timing
-from common.rollout.collector import Behaviour
 from common.rollout.evaluation import Evaluation
 from common.rollout.playing import STEP_BOUND, Episode, play
+from common.rollout.policies import Policy
 
 GROUP = 25  # episodes side by side at most, so that few wait for their group's longest
 
@@ -29,7 +29,7 @@ class Agent(Protocol):
 
     action_map: ActionMap
 
-    def behaviour(self) -> Behaviour: ...
+    def acting_policy(self) -> Policy: ...
 
     def keep_best(self, metric: float) -> bool: ...
 
@@ -82,7 +82,7 @@ class Judge:
         config, agent = self._config, self._agent
         try:
             validation = validate(
-                agent.behaviour(), agent.action_map, self._environment, config.backend, config.validation_episodes,
+                agent.acting_policy(), agent.action_map, self._environment, config.backend, config.validation_episodes,
                 self._seed, config.environment_restarts,
             )  # fmt: skip
         finally:
@@ -93,7 +93,7 @@ class Judge:
 
 
 def validate(
-    behaviour: Behaviour,
+    policy: Policy,
     action_map: ActionMap,
     environment: Environment,
     backend: str,
@@ -116,16 +116,16 @@ def validate(
     """
     groups = -(-episodes // GROUP)
     if backend in ("gymnasium", "processes"):  # not a process an episode
-        return _validate_in_this_process(behaviour, action_map, environment, episodes, groups, seed, restarts)
+        return _validate_in_this_process(policy, action_map, environment, episodes, groups, seed, restarts)
     envs = make_vector_env(environment, episodes, backend, groups)
     try:
-        return _validate_in_groups(behaviour, action_map, environment, envs, seed)
+        return _validate_in_groups(policy, action_map, environment, envs, seed)
     finally:
         envs.close()
 
 
 def _validate_in_this_process(
-    behaviour: Behaviour,
+    policy: Policy,
     action_map: ActionMap,
     environment: Environment,
     episodes: int,
@@ -136,13 +136,13 @@ def _validate_in_this_process(
     played: list[Episode] = []
     sizes = [len(part) for part in np.array_split(np.arange(episodes), groups)]
     for first, size in zip(group_seeds(seed, groups), sizes):
-        rows = size if getattr(behaviour, "is_plain", False) else None
-        played += play(behaviour, action_map, environment, range(first, first + size), True, restarts, rows)
+        rows = size if getattr(policy, "is_plain", False) else None
+        played += play(policy, action_map, environment, range(first, first + size), True, restarts, rows)
     return Evaluation.of(played)
 
 
 def _validate_in_groups(
-    behaviour: Behaviour, action_map: ActionMap, environment: Environment, envs: VectorEnv, seed: int
+    policy: Policy, action_map: ActionMap, environment: Environment, envs: VectorEnv, seed: int
 ) -> Evaluation:
     """Each group's episodes side by side, until its last one is over."""
     bound = STEP_BOUND if environment.max_episode_steps is None else math.inf
@@ -154,7 +154,7 @@ def _validate_in_groups(
         stepped = []  # [n] bool a group
         for group, columns, seen in active:
             wanted = running[columns] if isinstance(group, EnvPoolGroup) else np.ones(group.num_envs, bool)  # [n]
-            actions = action_map(behaviour.act(seen))  # [n, *action]
+            actions = action_map(policy.act(seen))  # [n, *action]
             if wanted.all():
                 group.send(actions)
             else:

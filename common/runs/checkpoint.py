@@ -49,8 +49,8 @@ def save(folder: Path, generation: int, state: Mapping[str, np.ndarray], keep: i
         files.write_new(unfinished / MANIFEST, json.dumps(manifest(generation, content)).encode())
         files.flush_folder(unfinished)
         if final.exists():  # a damaged one of the same epoch, or this very state
-            files.patiently(os.rename, final, folder / f"{UNFINISHED}{generation:08d}-before")
-        files.patiently(os.rename, unfinished, final)
+            files.move_with_retries(os.rename, final, folder / f"{UNFINISHED}{generation:08d}-before")
+        files.move_with_retries(os.rename, unfinished, final)
         files.flush_folder(folder)
     except OSError as error:
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -17,7 +17,7 @@ from common.errors import UserError
 from common.files import remove_unfinished, replacing
 from common.rollout.evaluation import EVALUATION_SEED
 from common.rollout.playing import ROWS, empty_observations, one_blas_thread, takes_workers
-from common.rollout.policies import NormalBehaviour
+from common.rollout.policies import NormalPolicy
 from common.runs import run_folder
 from common.user_code import closed, explain
 
@@ -50,7 +50,7 @@ class Take:
 
     def __init__(
         self,
-        behaviour: NormalBehaviour,
+        policy: NormalPolicy,
         action_map: ActionMap,
         environment: Environment,
         seed: int = EVALUATION_SEED,
@@ -60,7 +60,7 @@ class Take:
             raise UserError(
                 f"{environment.id} draws no pictures (render mode rgb_array): it can be trained, not filmed"
             )
-        self._behaviour, self._action_map, self._environment = behaviour, action_map, environment
+        self._policy, self._action_map, self._environment = policy, action_map, environment
         self._seed = seed
         self._every = 1 if most_frames is None else math.ceil(environment.render_fps / most_frames)
         self.frame_rate = environment.render_fps / self._every
@@ -76,14 +76,14 @@ class Take:
             raise UserError(f"{self._environment.id} failed while it was filmed ({explain(error)})") from error
 
     def _frames(self, env: object) -> Iterator[np.ndarray]:
-        rows = ROWS if getattr(self._behaviour, "is_plain", False) else 1  # as the evaluation plays it
+        rows = ROWS if getattr(self._policy, "is_plain", False) else 1  # as the evaluation plays it
         observations = empty_observations(self._environment, rows)  # [R, *shape]
         observations[0], _ = env.reset(seed=self._seed)
         yield self._drawn(env)
         over = False
         while not (over or self.was_cut):
             with one_blas_thread():
-                action = self._action_map(self._behaviour.act(observations)[:1])[0]
+                action = self._action_map(self._policy.act(observations)[:1])[0]
             observations[0], reward, terminated, truncated, _ = env.step(action)
             self.score += float(np.asarray(reward).item())
             self.steps += 1
@@ -222,7 +222,7 @@ def _write_gif(film: Iterable[np.ndarray], duration: float, path: Path) -> None:
 
 def film_into(
     folder: Path,
-    behaviour: NormalBehaviour,
+    policy: NormalPolicy,
     action_map: ActionMap,
     environment: Environment,
     gif: bool = False,
@@ -239,7 +239,7 @@ def film_into(
     """
     path = (folder / run_folder.VIDEO).with_suffix(".gif" if gif else ".mp4")
     try:
-        take = Take(behaviour, action_map, environment, seed, None if gif else MP4_FRAMES_PER_SECOND)
+        take = Take(policy, action_map, environment, seed, None if gif else MP4_FRAMES_PER_SECOND)
         opening = Opening(take.frame_rate)
         path = _save_in_spite_of_failures(opening.passing(take), take.frame_rate, path, restarts)
     except UserError as error:
@@ -251,7 +251,7 @@ def film_into(
 @contextlib.contextmanager
 def filming(
     folder: Path,
-    behaviour: NormalBehaviour,
+    policy: NormalPolicy,
     action_map: ActionMap,
     environment: Environment,
     gif: bool = False,
@@ -267,12 +267,12 @@ def filming(
     Yields:
         What waits for the film and returns what `film_into` does.
     """
-    here = functools.partial(film_into, folder, behaviour, action_map, environment, gif, seed, restarts)
-    if not takes_workers(behaviour, beside):
+    here = functools.partial(film_into, folder, policy, action_map, environment, gif, seed, restarts)
+    if not takes_workers(policy, beside):
         yield here
         return
     try:
-        with worker_processes.meanwhile(here) as there:
+        with worker_processes.in_background(here) as there:
 
             def filmed() -> tuple[str, Opening | None]:
                 try:

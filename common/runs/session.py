@@ -38,7 +38,7 @@ class Agent(Protocol):
 
     action_map: Callable
 
-    def behaviour(self) -> Callable:
+    def acting_policy(self) -> Callable:
         """The present policy, raw observations → actions."""
 
     def save_weights(self, path: Path) -> None:
@@ -297,7 +297,7 @@ def _filming(
     """See `film.filming`; `episodes` are evaluated meanwhile, deterministic and sampled."""
     agent = trainer.agent
     return film.filming(
-        folder, agent.behaviour(), agent.action_map, trainer.environment, gif,
+        folder, agent.acting_policy(), agent.action_map, trainer.environment, gif,
         restarts=trainer.config.environment_restarts, beside=2 * episodes,
     )  # fmt: skip
 
@@ -320,7 +320,7 @@ def _film(
 def _evaluate(trainer: Trainer, episodes: int) -> dict[str, dict[str, object]]:
     agent = trainer.agent
     return evaluation.evaluate_both(
-        agent.behaviour(), agent.action_map, trainer.environment, episodes,
+        agent.acting_policy(), agent.action_map, trainer.environment, episodes,
         restarts=trainer.config.environment_restarts,
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ from gymnasium.spaces import Box
 from numpy.testing import assert_allclose, assert_array_equal
 from run_program import call
 
-from common.envs.environment import look_up
+from common.envs.environment import find_environment
 from common.errors import DivergedError, UserError
 from common.records import Transitions
 from common.results import TIMING_COLUMNS
@@ -256,17 +256,17 @@ def test_ornstein_uhlenbeck_worked_by_hand():
 
 def test_the_frozen_copy_acts_as_the_actor_and_refreshes():
     agent = made()
-    behaviour = agent.behaviour(std=0.3)
+    policy = agent.acting_policy(std=0.3)
     observations = np.random.default_rng(0).standard_normal((5, S)).astype(np.float32)
     rows, noise = drawn(4)
     for _ in range(2):
         expected = agent.actor(observations).numpy()
-        assert_allclose(behaviour.act(observations), expected, atol=1e-6)
+        assert_allclose(policy.act(observations), expected, atol=1e-6)
         unit = np.array([[0.1], [9], [-9], [0], [1]], np.float32)
-        assert_allclose(behaviour.act(observations, unit), np.clip(expected + 0.3 * unit, -1, 1), atol=1e-6)
+        assert_allclose(policy.act(observations, unit), np.clip(expected + 0.3 * unit, -1, 1), atol=1e-6)
         agent.update(rows, noise)
-        assert np.abs(behaviour.act(observations) - agent.actor(observations).numpy()).max() > 1e-4
-        behaviour.refresh(agent.actor_weights())
+        assert np.abs(policy.act(observations) - agent.actor(observations).numpy()).max() > 1e-4
+        policy.refresh(agent.actor_weights())
 
 
 @pytest.mark.parametrize("final, std", [(None, 0.3), (0.1, 0.1), (0.0, 0.0)])
@@ -274,9 +274,9 @@ def test_an_agent_acts_with_the_noise_of_the_end_of_training(final, std):
     agent = made(exploration_std=0.3, final_exploration_std=final)
     observations = np.random.default_rng(0).standard_normal((5, S)).astype(np.float32)
     noise = np.random.default_rng(1).uniform(-1, 1, (5, A)).astype(np.float32)
-    sampled, expected = (agent.behaviour(*given).act(observations, noise) for given in ((), (std,)))
+    sampled, expected = (agent.acting_policy(*given).act(observations, noise) for given in ((), (std,)))
     np.testing.assert_array_equal(sampled, expected)
-    assert f"standard deviation of {std:g} of" in agent.behaviour().noise
+    assert f"standard deviation of {std:g} of" in agent.acting_policy().noise
 
 
 # -- the loop --
@@ -359,7 +359,7 @@ def test_warming_up_is_random_or_the_policys():
         actions[kind] = memory.actions  # [K, A]
     assert np.abs(actions["random"].mean()) < 0.1
     assert actions["random"].std() == pytest.approx(1 / np.sqrt(3), abs=0.05)  # of the uniform on [−1, 1]
-    chosen = trainer.agent.behaviour().act(memory.observations)  # [K, A], by the policy that nothing trained yet
+    chosen = trainer.agent.acting_policy().act(memory.observations)  # [K, A], by the policy that nothing trained yet
     assert_allclose(actions["policy"], chosen, atol=0.06)  # six standard deviations of the noise
 
 
@@ -661,7 +661,9 @@ def test_a_tiny_environment_is_learned():
         trainer = OffPolicyAgentTrainer(config.replace(**change))
         trainer.train()
         agent = trainer.agent
-        score = evaluation.evaluate(agent.behaviour(), agent.action_map, look_up("tests/Target-v0"), 50, True)
+        score = evaluation.evaluate(
+            agent.acting_policy(), agent.action_map, find_environment("tests/Target-v0"), 50, True
+        )
         trainer.close()
         assert score.returns.mean() > -0.1
 

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Discrete
 
 from common.envs import atari
 from common.envs.ale_group import AleGroup
-from common.envs.environment import look_up
+from common.envs.environment import find_environment
 from common.envs.gymnasium_group import GymnasiumGroup
 from common.envs.make_env import make_env
 from common.envs.spaces import action_map
@@ -48,7 +48,7 @@ class Idle(Random):
 
 def collector(steps, num_envs=2, limit=None, backend="ale", seed=0):
     way = "resets" if backend == "ale" else "episodes"
-    envs = make_vector_env(look_up(BREAKOUT, limit), num_envs, backend, way=way)
+    envs = make_vector_env(find_environment(BREAKOUT, limit), num_envs, backend, way=way)
     return WholeEpochs(envs, ACTIONS, steps, seed, way=way)
 
 
@@ -58,9 +58,9 @@ def collector(steps, num_envs=2, limit=None, backend="ale", seed=0):
 @pytest.mark.parametrize("name", [BREAKOUT, "Breakout", "Breakout-v4", "BreakoutNoFrameskip-v4", "Breakout-v0"])
 def test_a_game_has_several_names(name):
     assert atari.game_id(name) == BREAKOUT
-    assert look_up(name).max_episode_steps == 27_000
-    assert look_up(name, 50).max_episode_steps == 50
-    assert look_up(name, 50).make().spec.max_episode_steps == 50
+    assert find_environment(name).max_episode_steps == 27_000
+    assert find_environment(name, 50).max_episode_steps == 50
+    assert find_environment(name, 50).make().spec.max_episode_steps == 50
 
 
 @pytest.mark.parametrize("name", ["Pendulum-v1", "tests/Dot-v0", "Nothing-v0", "CartPole", "nothing at all"])
@@ -92,16 +92,20 @@ def test_a_name_that_may_be_a_games_tells_where_games_come_from(monkeypatch):
 
 
 def test_backends(monkeypatch):
-    assert resolve_backend("auto", look_up(BREAKOUT)) == resolve_backend("ale", look_up("Breakout-v4")) == "ale"
-    assert resolve_backend("gymnasium", look_up(BREAKOUT)) == "gymnasium"
+    assert (
+        resolve_backend("auto", find_environment(BREAKOUT))
+        == resolve_backend("ale", find_environment("Breakout-v4"))
+        == "ale"
+    )
+    assert resolve_backend("gymnasium", find_environment(BREAKOUT)) == "gymnasium"
     with pytest.raises(UserError, match="use --backend ale"):
-        resolve_backend("envpool", look_up(BREAKOUT))
+        resolve_backend("envpool", find_environment(BREAKOUT))
     with pytest.raises(UserError, match="Pendulum-v1 is none"):
-        resolve_backend("ale", look_up("Pendulum-v1"))
+        resolve_backend("ale", find_environment("Pendulum-v1"))
     monkeypatch.setattr(atari, "has_vector_environment", lambda: False)
-    assert resolve_backend("auto", look_up(BREAKOUT)) == "gymnasium"
+    assert resolve_backend("auto", find_environment(BREAKOUT)) == "gymnasium"
     with pytest.raises(UserError, match="use --backend gymnasium"):
-        resolve_backend("ale", look_up(BREAKOUT))
+        resolve_backend("ale", find_environment(BREAKOUT))
 
 
 # -- one game --
@@ -128,12 +132,12 @@ def test_a_single_game_is_prepared():
 
 
 def test_a_policy_that_never_fires_still_plays_all_five_lives():
-    played = evaluate(Random(), ACTIONS, look_up(BREAKOUT, 1000), 1, deterministic=True)
+    played = evaluate(Random(), ACTIONS, find_environment(BREAKOUT, 1000), 1, deterministic=True)
     assert played.lengths[0] < 300  # five balls fall
 
 
 def test_a_film_shows_the_game_at_its_pace():
-    take = Take(Random(), ACTIONS, look_up(BREAKOUT, 5))
+    take = Take(Random(), ACTIONS, find_environment(BREAKOUT, 5))
     frames = list(take)
     assert (len(frames), frames[0].shape, take.frame_rate) == (6, (210, 160, 3), 15)
     assert frames[0].std() > 0
@@ -144,7 +148,7 @@ def test_a_film_shows_the_game_at_its_pace():
 
 def test_both_ways_of_stepping_show_the_same(monkeypatch):
     monkeypatch.setattr(atari, "IDLE_FRAMES", 0)  # else each draws its own number of them
-    ale, ours = AleGroup(look_up(BREAKOUT), 2, num_threads=2), GymnasiumGroup(look_up(BREAKOUT), 2)
+    ale, ours = AleGroup(find_environment(BREAKOUT), 2, num_threads=2), GymnasiumGroup(find_environment(BREAKOUT), 2)
     np.testing.assert_array_equal(ale.reset(0), ours.reset(0))
     rng, ends, lost, replaced = np.random.default_rng(0), 0, 0, 0
     for _ in range(250):
@@ -198,7 +202,7 @@ def test_a_time_limit_truncates_and_the_next_step_only_restarts():
 
 
 def test_a_life_lost_as_time_runs_out_is_still_told():
-    free = AleGroup(look_up(BREAKOUT), 1, 1)
+    free = AleGroup(find_environment(BREAKOUT), 1, 1)
     free.reset(0)
     step = 0
     while True:
@@ -207,7 +211,7 @@ def test_a_life_lost_as_time_runs_out_is_still_told():
         if free.recv().terminated[0]:
             break
     free.close()
-    limited = AleGroup(look_up(BREAKOUT, step), 1, 1)
+    limited = AleGroup(find_environment(BREAKOUT, step), 1, 1)
     limited.reset(0)
     for _ in range(step):
         limited.send(np.zeros(1, np.int64))
@@ -238,7 +242,7 @@ def test_a_seed_gives_the_same_games_whatever_was_before(backend):
 
 @pytest.mark.parametrize("seed", [2**31 - 1, 2**31 - 2])
 def test_any_seed_will_do(seed):
-    group = AleGroup(look_up(BREAKOUT), 2, 1)
+    group = AleGroup(find_environment(BREAKOUT), 2, 1)
     group.reset(seed)
     group.close()
 
@@ -278,7 +282,7 @@ def test_games_are_brought_back_whichever_of_them_was_seeded(monkeypatch):
 def test_a_game_without_fire_and_without_lives_is_stepped():
     names = [action.name for action in make_env("ALE/Freeway-v5").unwrapped.ale.getMinimalActionSet()]
     assert "FIRE" not in names
-    group = AleGroup(look_up("ALE/Freeway-v5", 3), 1, 1)
+    group = AleGroup(find_environment("ALE/Freeway-v5", 3), 1, 1)
     group.reset(0)
     for ended in (False, False, True, False):
         group.send(np.ones(1, np.int64))

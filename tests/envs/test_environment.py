@@ -3,25 +3,25 @@
 import gymnasium
 import numpy as np
 
-from common.envs.environment import look_up
+from common.envs.environment import find_environment
 
 
 def test_a_walkers_record():
-    walker = look_up("BipedalWalker-v3")
+    walker = find_environment("BipedalWalker-v3")
     assert (walker.id, walker.gymnasium_id, walker.max_episode_steps) == ("BipedalWalker-v3", "BipedalWalker-v3", 1600)
     assert (walker.observation_space.shape, walker.action_space.shape) == ((24,), (4,))
     assert "rgb_array" in walker.render_modes and walker.atari_game is None
 
 
 def test_the_limit_is_that_of_the_environment_that_was_built():
-    assert look_up("CartPole-v1").max_episode_steps == 500
-    assert look_up("CartPole-v1", 7).max_episode_steps == 7
-    assert look_up("CliffWalking-v1").max_episode_steps is None
-    assert look_up("CartPole").gymnasium_id == "CartPole-v1"  # Gymnasium finds the newest version
+    assert find_environment("CartPole-v1").max_episode_steps == 500
+    assert find_environment("CartPole-v1", 7).max_episode_steps == 7
+    assert find_environment("CliffWalking-v1").max_episode_steps is None
+    assert find_environment("CartPole").gymnasium_id == "CartPole-v1"  # Gymnasium finds the newest version
 
 
 def test_another_limit_leaves_the_rest_alone():
-    short = look_up("Pendulum-v1").limited_to(3)
+    short = find_environment("Pendulum-v1").limited_to(3)
     env = short.make()
     env.reset(seed=0)
     ends = [env.step(np.zeros(1, np.float32))[3] for _ in range(3)]
@@ -30,6 +30,6 @@ def test_another_limit_leaves_the_rest_alone():
 
 
 def test_flat_observations_and_what_they_were_before():
-    taxi = look_up("Taxi-v4" if "Taxi-v4" in gymnasium.registry else "Taxi-v3")
+    taxi = find_environment("Taxi-v4" if "Taxi-v4" in gymnasium.registry else "Taxi-v3")
     assert taxi.observation_space.shape == (500,)
     assert isinstance(taxi.native_observation_space, gymnasium.spaces.Discrete)

@@ -17,7 +17,7 @@ import tiny_envs
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Tuple
 from run_program import call
 
-from common.envs.environment import look_up
+from common.envs.environment import find_environment
 from common.envs.gymnasium_group import GymnasiumGroup
 from common.envs.process_group import ProcessGroup
 from common.envs.spaces import action_map
@@ -85,6 +85,7 @@ def test_the_pages_commands_train_resume_evaluate_draw_and_export(folder, monkey
                     arguments[arguments.index(flag) + 1] = value
             arguments += QUICK
             tf.config.run_functions_eagerly("companions" not in module)  # faster than compiling a handful of steps
+        module = "programs.__main__" if module == "programs" else module
         code = call(monkeypatch, importlib.import_module(module), *arguments)
         tf.config.run_functions_eagerly(False)
         assert code == 0, capsys.readouterr().err
@@ -314,7 +315,7 @@ def test_functions_and_their_arguments_reach_every_environment(backend):
         def step(self, action):
             return np.full(2, self.size, np.float32), float(self.size), False, False, {}
 
-    environment = look_up("", 3, {"size": 7}, lambda size: Sized(size))
+    environment = find_environment("", 3, {"size": 7}, lambda size: Sized(size))
     group = (GymnasiumGroup if backend == "gymnasium" else ProcessGroup)(environment, 2)
     try:
         group.reset(0)
@@ -338,8 +339,11 @@ def test_a_reward_design_of_ones_own_is_learned_from_but_not_scored(trainer, con
 
 
 def test_a_function_is_never_mistaken_for_what_envpool_has():
-    plain, made = look_up("Pendulum-v1"), look_up("", None, None, lambda: gymnasium.make("Pendulum-v1"))
-    heavy = look_up("Pendulum-v1", None, {"g": 20.0})
+    plain, made = (
+        find_environment("Pendulum-v1"),
+        find_environment("", None, None, lambda: gymnasium.make("Pendulum-v1")),
+    )
+    heavy = find_environment("Pendulum-v1", None, {"g": 20.0})
     assert plain.gymnasium_id == "Pendulum-v1"
     assert made.gymnasium_id is heavy.gymnasium_id is None
     assert resolve_backend("auto", made) == resolve_backend("auto", heavy) == "gymnasium"
@@ -438,7 +442,9 @@ def test_spaces_train_and_evaluate(observations, actions, method, eager, tmp_pat
     )
     trainer.train()
     assert trainer.results[0].avg_steps == 4 and trainer.environment.max_episode_steps is None
-    played = evaluate(trainer.agent.behaviour(), trainer.agent.action_map, trainer.environment, 3, deterministic=False)
+    played = evaluate(
+        trainer.agent.acting_policy(), trainer.agent.action_map, trainer.environment, 3, deterministic=False
+    )
     assert played.returns.tolist() == [4, 4, 4]
 
 
@@ -455,7 +461,7 @@ def test_without_pictures_the_film_is_left_out_in_a_line():
 
     def films(make):
         trainer = PPOAgentTrainer(PPO.replace(max_episode_steps=4), make_env=make)
-        return list(Take(trainer.agent.behaviour(), trainer.agent.action_map, trainer.environment))
+        return list(Take(trainer.agent.acting_policy(), trainer.agent.action_map, trainer.environment))
 
     for make, words in (
         (NoMetadata, "draws no pictures"),
@@ -535,10 +541,10 @@ def test_an_awkward_environment_is_trained_scored_and_filmed(tmp_path, backend):
     trainer.train()
     assert trainer.results[0].episodes > 0 and trainer.state()["experience/collector/faults"] == 0
     trainer.close()
-    behaviour, actions = trainer.agent.behaviour(), trainer.agent.action_map
-    scores = evaluate(behaviour, actions, trainer.environment, 2, True)
+    policy, actions = trainer.agent.acting_policy(), trainer.agent.action_map
+    scores = evaluate(policy, actions, trainer.environment, 2, True)
     assert scores.lengths.tolist() == [6, 6] and not scores.faults
-    take = Take(behaviour, actions, trainer.environment)
+    take = Take(policy, actions, trainer.environment)
     assert len(list(take)) == 7 and take.frame_rate == 1 and take.score == scores.returns[0]
 
 
@@ -549,7 +555,7 @@ class Grey(Awkward):
 
 def test_pictures_of_one_channel_are_refused_in_one_line():
     with pytest.raises(UserError, match="draws no pictures of"):
-        list(Take(None, None, look_up("", maker=Grey)))
+        list(Take(None, None, find_environment("", maker=Grey)))
 
 
 @pytest.mark.parametrize("backend", ["gymnasium", "processes"])
@@ -558,7 +564,7 @@ def test_an_info_that_is_none_is_a_fault_of_the_environment(backend):
         def step(self, action):
             return *super().step(action)[:4], None
 
-    group = (GymnasiumGroup if backend == "gymnasium" else ProcessGroup)(look_up("", maker=Bare), 1)
+    group = (GymnasiumGroup if backend == "gymnasium" else ProcessGroup)(find_environment("", maker=Bare), 1)
     group.reset(0)
     group.send(np.zeros((1, 1), np.float32))
     assert group.recv().failed.tolist() == [True]
@@ -577,7 +583,7 @@ def test_an_exception_that_cannot_be_pickled_is_a_fault_and_no_hang(monkeypatch)
             raise CrashError("the simulator is gone")
 
     monkeypatch.setattr("common.envs.process_group.PATIENCE", 1.0)
-    group = ProcessGroup(look_up("", maker=Crashing), 1)
+    group = ProcessGroup(find_environment("", maker=Crashing), 1)
     group.reset(0)
     group.send(np.zeros((1, 1), np.float32))
     assert group.recv().failed.tolist() == [True]
@@ -595,7 +601,7 @@ def test_a_second_environment_that_cannot_be_built_is_one_line():
         return Awkward()
 
     with pytest.raises(UserError, match="address already in use") as refusal:
-        look_up("", maker=make)
+        find_environment("", maker=make)
     assert "\n" not in str(refusal.value)
 
 
@@ -605,7 +611,7 @@ def test_a_second_environment_that_cannot_be_built_is_one_line():
 def test_what_a_program_registers_is_known_to_its_processes(folder, monkeypatch, entry_point):
     monkeypatch.setattr(sys.modules["__main__"], "Mine", tiny_envs.Plain, raising=False)
     gymnasium.register("Short-v0", entry_point, max_episode_steps=9)
-    environment = look_up("Short-v0")
+    environment = find_environment("Short-v0")
     group = ProcessGroup(environment, 1)
     assert group.reset(0).shape == (1, *environment.observation_space.shape)
     group.close()

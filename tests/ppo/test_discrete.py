@@ -11,7 +11,7 @@ from scipy.special import log_softmax
 from scipy.stats import chisquare
 
 from Agent import UPDATE_METRICS, Agent
-from common.envs.environment import look_up
+from common.envs.environment import find_environment
 from common.envs.make_env import make_env
 from common.errors import UserError
 from common.learning import distributions
@@ -80,25 +80,25 @@ def agent(kind: str) -> Agent:
 @pytest.mark.parametrize("kind", SPACES)
 def test_the_frozen_copy_is_the_network_and_draws_from_its_distribution(kind):
     one = agent(kind)
-    behaviour = one.behaviour()
+    policy = one.acting_policy()
     observation = np.random.default_rng(0).uniform(-1, 1, (1, 5)).astype(np.float32)
-    np.testing.assert_allclose(behaviour.logits(observation), one.actor(observation), atol=1e-5)
-    policy = one.policy(observation)
+    np.testing.assert_allclose(policy.logits(observation), one.actor(observation), atol=1e-5)
+    distribution = one.policy(observation)
     draws = 20_000
     noise = np.random.default_rng(1).standard_normal((draws, one.action_map.noise_size)).astype(np.float32)
-    actions = behaviour.act(np.repeat(observation, draws, axis=0), noise)
+    actions = policy.act(np.repeat(observation, draws, axis=0), noise)
     for i, count in enumerate(one.choices):
-        probabilities = tf.nn.softmax(policy.logits[0, i])[:count].numpy().astype(float)
+        probabilities = tf.nn.softmax(distribution.logits[0, i])[:count].numpy().astype(float)
         counts = np.bincount(actions[:, i].astype(int), minlength=count)
         assert chisquare(counts, draws * probabilities / probabilities.sum()).pvalue > 1e-4
-        assert behaviour.act(observation)[0, i] == probabilities.argmax()
+        assert policy.act(observation)[0, i] == probabilities.argmax()
 
 
 @pytest.mark.parametrize("kind", SPACES)
 def test_actions_are_the_spaces(kind):
     one = agent(kind)
     noise = np.random.default_rng(1).standard_normal((30, one.action_map.noise_size)).astype(np.float32)
-    for action in one.action_map(one.behaviour().act(np.zeros((30, 5)), noise)):
+    for action in one.action_map(one.acting_policy().act(np.zeros((30, 5)), noise)):
         assert SPACES[kind].contains(action)
 
 
@@ -123,7 +123,9 @@ def test_what_is_named_is_learned():
     assert trainer.config.backend == "gymnasium"
     trainer.train()
     one = trainer.agent
-    score = evaluation.evaluate(one.behaviour(), one.action_map, look_up(config.env), 50, deterministic=True)
+    score = evaluation.evaluate(
+        one.acting_policy(), one.action_map, find_environment(config.env), 50, deterministic=True
+    )
     trainer.close()
     assert score.returns.mean() > 11.5
     row = trainer.results[0]
@@ -171,7 +173,7 @@ def updates(config: PPOConfig) -> tuple[np.ndarray, int]:
     """The table of metrics of an update and how many minibatches were taken."""
     trainer = PPOAgentTrainer(config)
     trainer.train(0)
-    trainer.experience.collect_whole(trainer.agent.behaviour(), 0, Timing())
+    trainer.experience.collect_whole(trainer.agent.acting_policy(), 0, Timing())
     batch = batch_of(trainer)
     rows = minibatch_rows(128, 32, 3, np.random.default_rng(0))
     rates = np.full(2, config.learning_rate, np.float32)
@@ -238,7 +240,7 @@ def test_the_divergence_is_that_of_the_policies_where_samples_count(eager):
 def test_the_coefficient_stays_where_it_finds_back_from(target, bound, eager):
     trainer = PPOAgentTrainer(SMALL.replace(objective="kl_penalty", kl_target=target, kl_coefficient=3.0))
     trainer.train(0)
-    trainer.experience.collect_whole(trainer.agent.behaviour(), 0, Timing())
+    trainer.experience.collect_whole(trainer.agent.acting_policy(), 0, Timing())
     batch = batch_of(trainer)
     batch = batch._replace(heads=batch.heads + np.array([0.1, 0], np.float32))  # of another policy
     for _ in range(15):

@@ -7,7 +7,7 @@ import pytest
 from collecting import WholeEpochs
 from gymnasium.spaces import Box, Discrete
 
-from common.envs.environment import look_up
+from common.envs.environment import find_environment
 from common.envs.make_env import make_env
 from common.envs.process_group import ProcessGroup
 from common.envs.spaces import action_map
@@ -43,7 +43,7 @@ class Idle:
 
 
 def collector(env_id, num_envs=3, steps=20, backend="gymnasium", seed=0):
-    envs = make_vector_env(look_up(env_id), num_envs, backend, groups=2)
+    envs = make_vector_env(find_environment(env_id), num_envs, backend, groups=2)
     return WholeEpochs(envs, action_map(make_env(env_id).action_space), steps, seed)
 
 
@@ -62,7 +62,7 @@ def test_images_are_not_flattened_and_keep_their_dtype():
 
 
 def test_numbers_of_a_byte_become_float32():
-    envs = make_vector_env(look_up("CartPole-v1"), 2, "gymnasium")
+    envs = make_vector_env(find_environment("CartPole-v1"), 2, "gymnasium")
     envs.groups[0].reset = lambda seed: np.zeros((2, 128), np.uint8)
     assert envs.reset(0)[0].dtype == np.float32
 
@@ -84,11 +84,11 @@ def test_a_collector_of_images_goes_on_from_the_state_of_another(env_id):
 
 def test_images_are_evaluated_and_filmed():
     spaces = action_map(Discrete(3))
-    known = evaluate(Knowing(), spaces, look_up("tests/Dot-v0"), 4, deterministic=True)
+    known = evaluate(Knowing(), spaces, find_environment("tests/Dot-v0"), 4, deterministic=True)
     assert known.returns.tolist() == [8.0] * 4
-    guessed = evaluate(Knowing(), spaces, look_up("tests/Dot-v0"), 60, deterministic=False)
+    guessed = evaluate(Knowing(), spaces, find_environment("tests/Dot-v0"), 60, deterministic=False)
     assert 2 < guessed.returns.mean() < 3.4  # 8 / 3
-    take = Take(Knowing(), spaces, look_up("tests/Dot-v0"))
+    take = Take(Knowing(), spaces, find_environment("tests/Dot-v0"))
     frames = list(take)
     assert (take.score, take.frame_rate, len(frames), frames[0].shape) == (8.0, 4, 9, (48, 48, 3))
 
@@ -118,7 +118,7 @@ def test_a_lost_life_terminates_but_the_game_goes_on(env_id, length, backend):
 
 
 def test_a_process_that_fails_ends_the_episode():
-    group = ProcessGroup(look_up("tests/Dying-v0"), 1)
+    group = ProcessGroup(find_environment("tests/Dying-v0"), 1)
     group.reset(0)
     steps = []
     for _ in range(22):
@@ -129,7 +129,7 @@ def test_a_process_that_fails_ends_the_episode():
 
 
 def test_validation_counts_whole_games():
-    validation = validate(Idle(), action_map(Discrete(2)), look_up("tests/Lives-v0"), "gymnasium", 4, 0)
+    validation = validate(Idle(), action_map(Discrete(2)), find_environment("tests/Lives-v0"), "gymnasium", 4, 0)
     assert validation.returns.tolist() == [1 + 2 + 3 + 4 + 5 + 6] * 4
 
 
@@ -144,7 +144,7 @@ def experience(**changes):
             **changes,
         }
     )
-    return Experience(config, look_up(config.env), action_map(Discrete(2)), 0)
+    return Experience(config, find_environment(config.env), action_map(Discrete(2)), 0)
 
 
 def test_scores_are_those_of_whole_games_over_all_collections_of_an_epoch():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tiny_envs import Target
 
-from common.envs.environment import look_up
+from common.envs.environment import find_environment
 from common.rollout.evaluation import evaluate
 from ppo.config import PPOConfig
 from PPOAgentTrainer import PPOAgentTrainer
@@ -13,7 +13,7 @@ from PPOAgentTrainer import PPOAgentTrainer
 def score(trainer):
     agent = trainer.agent
     return evaluate(
-        agent.behaviour(), agent.action_map, look_up("tests/Target-v0"), 100, deterministic=True
+        agent.acting_policy(), agent.action_map, find_environment("tests/Target-v0"), 100, deterministic=True
     ).returns.mean()
 
 
@@ -35,7 +35,7 @@ def test_hits_the_target(std, mean_activation):
     rewards = results["avg_reward_epochs"]
     assert rewards[-1] > rewards[0]
     observations = np.array([[0.5, -0.5], [-0.9, 0.3], [0.0, 0.0]], np.float32)
-    actions = trainer.agent.action_map(trainer.agent.behaviour().act(observations))
+    actions = trainer.agent.action_map(trainer.agent.acting_policy().act(observations))
     np.testing.assert_allclose(actions, Target.target(observations), atol=0.2)
     trainer.close()
 
@@ -68,7 +68,7 @@ def test_finds_the_dot_in_images(shared_torso):
     results = trainer.train()
     agent = trainer.agent
     played = evaluate(
-        agent.behaviour(), agent.action_map, look_up("tests/Dot-v0"), 50, deterministic=True
+        agent.acting_policy(), agent.action_map, find_environment("tests/Dot-v0"), 50, deterministic=True
     ).returns.mean()
     assert results["avg_reward_epochs"][0] < 4  # guessing scores 2.67
     assert played > 7.8  # knowing scores 8

@@ -175,9 +175,9 @@ def test_images_go_through_convolutions(shared, actions, eager):
     images = np.random.default_rng(0).integers(0, 256, (7, 12, 12, 1), dtype=np.uint8)
     # 12 → (12 − 4) / 2 + 1 = 5 → 5 − 3 + 1 = 3: 3·3·8 = 72 features
     assert agent.actor.get_layer("hidden_0").kernel.shape[0] == 72
-    behaviour = agent.behaviour()
-    assert behaviour.act(images).shape == (7, agent.action_size)
-    values, log_probs, _ = agent.assess(images, behaviour.act(images))
+    policy = agent.acting_policy()
+    assert policy.act(images).shape == (7, agent.action_size)
+    values, log_probs, _ = agent.assess(images, policy.act(images))
     assert values.shape == log_probs.shape == (7,)
     brighter = agent.critic(images // 2 + 128)
     assert not np.allclose(brighter[:, 0], values)

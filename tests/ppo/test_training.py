@@ -19,7 +19,7 @@ from tiny_envs import Lengths, Schedule
 from Agent import UPDATE_METRICS, Agent
 from common import funcs
 from common.env_wrappers import reward_design
-from common.envs.environment import look_up
+from common.envs.environment import find_environment
 from common.envs.envpool_group import EnvPoolGroup
 from common.envs.spaces import action_map
 from common.errors import UserError
@@ -27,7 +27,7 @@ from common.learning import distributions, frozen_policy
 from common.records import Timing
 from common.results import TIMING_COLUMNS
 from common.rollout import evaluation, playing, policies, validation
-from common.rollout.policies import NormalBehaviour
+from common.rollout.policies import NormalPolicy
 from common.rollout.validation import validate
 from common.runs import run_folder, session
 from common.runs.options import RunOptions
@@ -301,7 +301,7 @@ def test_rewards_that_are_all_alike_are_divided_by_the_std_of_what_is_to_come(ea
 @contextlib.contextmanager
 def log_probs_compared(trainer, monkeypatch):
     """Lists, for every update, the log-probabilities it is given and those under the policy that drew the actions."""
-    listed, acted, act, update = [], [], NormalBehaviour.act, trainer.agent.update
+    listed, acted, act, update = [], [], NormalPolicy.act, trainer.agent.update
 
     def watch_act(self, observations, noise=None):
         _, std = self.mean_and_std(observations)
@@ -316,7 +316,7 @@ def log_probs_compared(trainer, monkeypatch):
         return update(batch, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(NormalBehaviour, "act", watch_act)
+        patch.setattr(NormalPolicy, "act", watch_act)
         patch.setattr(trainer.agent, "update", watch_update)
         yield listed
 
@@ -351,14 +351,16 @@ def test_validation_scores_whole_deterministic_episodes(tiny, backend, env):
         pytest.importorskip("envpool")
     trainer = PPOAgentTrainer(tiny.replace(env=env, max_episode_steps=None))
     agent, seed = trainer.agent, 11
-    played = agent.behaviour(), agent.action_map, look_up(env), backend, 30  # in groups of 15
+    played = agent.acting_policy(), agent.action_map, find_environment(env), backend, 30  # in groups of 15
     score = validate(*played, seed).returns
     np.testing.assert_array_equal(score, validate(*played, seed).returns)
     assert (score != validate(*played, seed + 1).returns).any()
     if backend == "gymnasium":
         seeds = [int(s) % 2**31 for s in np.random.SeedSequence(seed).generate_state(2)]
         returns = [
-            evaluation.evaluate(agent.behaviour(), agent.action_map, look_up(env), 15, True, first).returns
+            evaluation.evaluate(
+                agent.acting_policy(), agent.action_map, find_environment(env), 15, True, first
+            ).returns
             for first in seeds
         ]
         assert score == pytest.approx(np.concatenate(returns))
@@ -368,7 +370,9 @@ def test_validation_scores_whole_deterministic_episodes(tiny, backend, env):
 def test_validation_counts_each_environments_first_episode_whole(tiny):
     agent = PPOAgentTrainer(tiny.replace(env="tests/Lengths-v0", max_episode_steps=None)).agent
     Lengths.seeds.clear()
-    validation = validate(agent.behaviour(), agent.action_map, look_up("tests/Lengths-v0"), "gymnasium", 60, 7)
+    validation = validate(
+        agent.acting_policy(), agent.action_map, find_environment("tests/Lengths-v0"), "gymnasium", 60, 7
+    )
     first = [int(s) % 2**31 for s in np.random.SeedSequence(7).generate_state(3)]  # of groups of 20
     seeds = [seed + i for seed in first for i in range(20)]
     assert Lengths.seeds == seeds  # one reset each: an episode that is over is not stepped further
@@ -394,7 +398,7 @@ def test_validation_steps_what_envpool_still_plays(monkeypatch):
             return (observations[:, 2] > 0.02).astype(np.float32)[:, None]  # after the pole, but late
 
     monkeypatch.setattr(EnvPoolGroup, "send", watched)
-    environment = look_up("CartPole-v1")
+    environment = find_environment("CartPole-v1")
     ours = validate(Pushing(), action_map(Discrete(2)), environment, "envpool", 10, 3)
     assert sum(sent) == ours.lengths.sum() < len(sent) * 10
     assert len(set(ours.lengths)) > 3
@@ -418,7 +422,7 @@ def test_validation_ends_without_a_step_limit(monkeypatch, backend):
         monkeypatch.setattr(module, "STEP_BOUND", 6)
     if backend == "envpool":
         pytest.importorskip("envpool")
-    endless = dataclasses.replace(look_up("CartPole-v1"), max_episode_steps=None)
+    endless = dataclasses.replace(find_environment("CartPole-v1"), max_episode_steps=None)
 
     class Idle:
         def act(self, observations, noise=None):
@@ -630,7 +634,7 @@ def test_no_setting_changed_nothing_changed(tiny, eager):
 def test_every_name_of_a_setting_does_something_of_its_own(tiny, eager):
     hints = typing.get_type_hints(PPOConfig)
     designs = set(typing.get_args(hints["reward_design"])) - {"function"}  # which a program has to give
-    kinds = {type(reward_design(name, 0.1, look_up(tiny.env).max_episode_steps)) for name in designs}
+    kinds = {type(reward_design(name, 0.1, find_environment(tiny.env).max_episode_steps)) for name in designs}
     assert len(kinds) == len(designs) == 8
     kinds = typing.get_args(hints["normalize_advantages"])
     ends = [outcome(tiny.replace(normalize_advantages=kind)) for kind in kinds]
@@ -893,8 +897,8 @@ def test_saved_weights_act_and_learn_on_alike(weights, eager):
     observations = np.random.default_rng(0).normal(size=(50, 3))
     noise = np.random.default_rng(1).normal(size=(50, 1)).astype(np.float32)
     assert_array_equal(
-        loaded.behaviour().act(observations, noise),
-        agent.behaviour().act(observations, noise),
+        loaded.acting_policy().act(observations, noise),
+        agent.acting_policy().act(observations, noise),
     )
 
     again = other_agent(trainer)  # the fixture's own agent stays as it is

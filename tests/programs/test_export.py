@@ -56,7 +56,7 @@ def test_both_files_act_as_the_agent_in_every_space(tmp_path, space):
     near = np.array([50, 0, -3]) + np.array([10, 0.1, 1]) * rng.standard_normal((300, 3))
     far = 1e4 * rng.standard_normal((100, 3))  # cut to ±10 standard deviations
     observations = np.concatenate([near, far]).astype(np.float32)
-    expected = agent.action_map(agent.behaviour().act(observations))
+    expected = agent.action_map(agent.acting_policy().act(observations))
     for policy in policies:
         actions = policy(observations)
         assert actions.dtype == expected.dtype and actions.shape == expected.shape
@@ -98,12 +98,12 @@ def test_td3(tmp_path):
     observations = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
     for policy in policies:
         np.testing.assert_allclose(
-            policy(observations), agent.action_map(agent.behaviour().act(observations)), atol=1e-5
+            policy(observations), agent.action_map(agent.acting_policy().act(observations)), atol=1e-5
         )
 
 
 def test_a_file_that_acts_otherwise_is_not_left_behind(tmp_path, monkeypatch):
-    monkeypatch.setattr(policy_files, "OBSERVATION_CUT", 1.0)  # as if somebody had changed one side alone
+    monkeypatch.setattr(policy_files, "OBSERVATION_CLIP", 1.0)  # as if somebody had changed one side alone
     with pytest.raises(UserError, match="acts otherwise than the agent"):
         policy_files.export(ppo_agent(UNEVEN), tmp_path)
     assert not list(tmp_path.iterdir())
@@ -112,7 +112,7 @@ def test_a_file_that_acts_otherwise_is_not_left_behind(tmp_path, monkeypatch):
 def test_nan_and_wrong_shapes_are_infinitely_far():
     agent = ppo_agent(UNEVEN)
     observations = policy_files.random_observations(agent, np.random.default_rng(0))
-    right = lambda rows: agent.action_map(agent.behaviour().act(rows))  # noqa: E731
+    right = lambda rows: agent.action_map(agent.acting_policy().act(rows))  # noqa: E731
     difference = policy_files.largest_difference
     assert difference(right, agent, observations) < 1e-6
     assert difference(lambda rows: right(rows) * np.float32(np.nan), agent, observations) == np.inf
@@ -219,7 +219,9 @@ def test_an_exported_policy_scores_what_the_agent_scores(run, monkeypatch, capfd
     assert call(monkeypatch, export, run) == 0
     policy = policy_files.read_litert(run / "export" / "policy.tflite")
     agent, config, environment = export.load_agent(run, "best")
-    score = evaluation.evaluate(agent.behaviour(), agent.action_map, environment.limited_to(50), 1, True).returns[0]
+    score = evaluation.evaluate(agent.acting_policy(), agent.action_map, environment.limited_to(50), 1, True).returns[
+        0
+    ]
     env = make_env(config.env, 50)
     observation, _ = env.reset(seed=evaluation.EVALUATION_SEED)
     total, over = 0.0, False
@@ -233,6 +235,6 @@ def test_both_files_are_scored(run, monkeypatch, capfd):
     asked = "--episodes", 2, "--seed", 7, "--max-episode-steps", 30
     assert call(monkeypatch, export, run, *asked) == 0
     agent, _, environment = export.load_agent(run, "best")
-    played = evaluation.evaluate(agent.behaviour(), agent.action_map, environment.limited_to(30), 2, True, 7)
+    played = evaluation.evaluate(agent.acting_policy(), agent.action_map, environment.limited_to(30), 2, True, 7)
     lines = [line for line in capfd.readouterr().out.splitlines() if "unshaped reward of 2 episodes" in line]
     assert len(lines) == 2 and all(f"deterministic {played.returns.mean():.1f} [" in line for line in lines)

@@ -12,7 +12,7 @@ from gymnasium.vector import SyncVectorEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.envs.environment import look_up
+from common.envs.environment import find_environment
 from common.envs.envpool_group import EnvPoolGroup
 from common.envs.groups import Step
 from common.envs.gymnasium_group import BoxVectorEnv, GymnasiumGroup
@@ -72,7 +72,7 @@ def register(name: str, **kwargs: object) -> str:
 FROM_0, FROM_1, FROM_2 = (register(f"From{k}", first_episode=k) for k in range(3))
 
 
-class RandomBehaviour:
+class RandomPolicy:
     """Acts with the noise it is given, whatever it sees."""
 
     def act(self, observations: np.ndarray, noise: np.ndarray) -> np.ndarray:
@@ -85,8 +85,8 @@ def collector(envs: VectorEnv, steps: int, seed: int = 0, way: Way = "episodes")
 
 def collect(*group_ids: str, steps: int, seed: int = 0) -> Trajectory:
     """One epoch of groups of one environment each."""
-    envs = VectorEnv([GymnasiumGroup(look_up(env_id), 1) for env_id in group_ids])
-    trajectory = collector(envs, steps, seed).collect(RandomBehaviour(), Timing())
+    envs = VectorEnv([GymnasiumGroup(find_environment(env_id), 1) for env_id in group_ids])
+    trajectory = collector(envs, steps, seed).collect(RandomPolicy(), Timing())
     envs.close()
     return trajectory
 
@@ -130,11 +130,11 @@ def test_an_epoch_lines_up_as_worked_by_hand():
 
 @pytest.mark.parametrize("cut", range(1, len(BY_HAND)))
 def test_an_epoch_cut_anywhere_goes_on_in_the_next(cut):
-    envs = VectorEnv([GymnasiumGroup(look_up(FROM_0), 1)])
+    envs = VectorEnv([GymnasiumGroup(find_environment(FROM_0), 1)])
     one = collector(envs, cut)
-    first = one.collect(RandomBehaviour(), Timing())
+    first = one.collect(RandomPolicy(), Timing())
     assert_rows(first, BY_HAND[:cut], BY_HAND[cut, :2].tolist())
-    second = one.collect(RandomBehaviour(), Timing())
+    second = one.collect(RandomPolicy(), Timing())
     np.testing.assert_array_equal(second.observations[0], first.observations[-1])
     both = min(len(BY_HAND), 2 * cut)
     for name, i in (("valid", 5), ("episode_steps", 6), ("rewards", 2)):
@@ -156,7 +156,7 @@ def test_the_policy_acts_on_the_observation_its_action_is_stored_with():
         def act(self, observations, noise):
             return np.stack([observations[:, 0] / 8, observations[:, 1] / 8], axis=1) + 0 * noise
 
-    envs = VectorEnv([GymnasiumGroup(look_up(env_id), 1) for env_id in (FROM_0, FROM_2)])
+    envs = VectorEnv([GymnasiumGroup(find_environment(env_id), 1) for env_id in (FROM_0, FROM_2)])
     trajectory = collector(envs, 20).collect(Watching(), Timing())
     np.testing.assert_array_equal(trajectory.actions, trajectory.observations[:-1, :, :2] / 8)
     envs.close()
@@ -224,7 +224,7 @@ class LoggingGroup:
 
 def test_groups_of_unequal_size_own_consecutive_columns():
     envs = VectorEnv([LoggingGroup(0, 2, []), LoggingGroup(1, 1, []), LoggingGroup(2, 3, [])])
-    trajectory = collector(envs, 4).collect(RandomBehaviour(), Timing())
+    trajectory = collector(envs, 4).collect(RandomPolicy(), Timing())
     for t in range(5):
         # group, environment, time
         expected = [[0, 0, t], [0, 1, t], [1, 0, t], [2, 0, t], [2, 1, t], [2, 2, t]]
@@ -235,7 +235,7 @@ def test_groups_of_unequal_size_own_consecutive_columns():
 def test_one_group_steps_while_the_policy_chooses_for_the_other():
     log: list[tuple[str, int]] = []
     envs = VectorEnv([LoggingGroup(0, 1, log), LoggingGroup(1, 1, log)])
-    collector(envs, 2).collect(RandomBehaviour(), Timing())
+    collector(envs, 2).collect(RandomPolicy(), Timing())
     assert log == [
         *(("send", 0), ("send", 1)),
         *(("recv", 0), ("send", 0), ("recv", 1), ("send", 1)),
@@ -263,20 +263,20 @@ def test_the_seed_fixes_the_noise_and_epochs_differ():
     first, second, other = (collect(FROM_0, steps=10, seed=seed) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first.actions, second.actions)
     assert not np.isclose(first.actions, other.actions).any()
-    envs = VectorEnv([GymnasiumGroup(look_up(FROM_0), 1)])
+    envs = VectorEnv([GymnasiumGroup(find_environment(FROM_0), 1)])
     one = collector(envs, 10)
-    epochs = [one.collect(RandomBehaviour(), Timing()).actions for _ in range(2)]
+    epochs = [one.collect(RandomPolicy(), Timing()).actions for _ in range(2)]
     assert not np.isclose(epochs[0], epochs[1]).any()
     envs.close()
 
 
 def test_restart_throws_running_episodes_away():
     for steps in (2, 3):  # within episode 0, and right at its end
-        envs = VectorEnv([GymnasiumGroup(look_up(FROM_0), 1)])
+        envs = VectorEnv([GymnasiumGroup(find_environment(FROM_0), 1)])
         one = collector(envs, steps)
-        one.collect(RandomBehaviour(), Timing())
+        one.collect(RandomPolicy(), Timing())
         one.restart()
-        trajectory = one.collect(RandomBehaviour(), Timing())
+        trajectory = one.collect(RandomPolicy(), Timing())
         assert trajectory.observations[0, 0, :2].tolist() == [1, 0]
         assert trajectory.rewards[:2, 0].tolist() == [11, 12]
         assert trajectory.valid[:2, 0].all()
@@ -285,11 +285,11 @@ def test_restart_throws_running_episodes_away():
 
 
 def test_an_epoch_is_not_changed_by_the_next():
-    envs = VectorEnv([GymnasiumGroup(look_up(FROM_0), 1), GymnasiumGroup(look_up(FROM_1), 1)])
+    envs = VectorEnv([GymnasiumGroup(find_environment(FROM_0), 1), GymnasiumGroup(find_environment(FROM_1), 1)])
     one = collector(envs, 5)
-    first = one.collect(RandomBehaviour(), Timing())
+    first = one.collect(RandomPolicy(), Timing())
     copies = [array.copy() for array in first]
-    one.collect(RandomBehaviour(), Timing())
+    one.collect(RandomPolicy(), Timing())
     for array, copy in zip(first, copies):
         np.testing.assert_array_equal(array, copy)
     envs.close()
@@ -300,7 +300,7 @@ def test_an_epoch_is_not_changed_by_the_next():
 
 def mixed_collector(steps: int) -> WholeEpochs:
     """Two groups of scripted environments, one of them of two; they know how many episodes there were."""
-    groups = [GymnasiumGroup(look_up(FROM_0), 2), GymnasiumGroup(look_up(FROM_1), 1)]
+    groups = [GymnasiumGroup(find_environment(FROM_0), 2), GymnasiumGroup(find_environment(FROM_1), 1)]
     return collector(VectorEnv(groups), steps, seed=3, way="history")
 
 
@@ -309,15 +309,15 @@ def mixed_collector(steps: int) -> WholeEpochs:
 def test_a_collector_goes_on_from_the_state_of_another(steps, restart_after):
     first, second = mixed_collector(steps), mixed_collector(steps)
     for epoch in range(1, 3):
-        first.collect(RandomBehaviour(), Timing())
+        first.collect(RandomPolicy(), Timing())
         if epoch == restart_after:
             first.restart()
     state = first.state()
-    expected = [first.collect(RandomBehaviour(), Timing()) for _ in range(2)]
-    second.collect(RandomBehaviour(), Timing())  # whatever it did before is forgotten
+    expected = [first.collect(RandomPolicy(), Timing()) for _ in range(2)]
+    second.collect(RandomPolicy(), Timing())  # whatever it did before is forgotten
     second.load_state(state)
     for trajectory in expected:
-        for name, array in second.collect(RandomBehaviour(), Timing())._asdict().items():
+        for name, array in second.collect(RandomPolicy(), Timing())._asdict().items():
             np.testing.assert_array_equal(array, getattr(trajectory, name), err_msg=name)
     first.envs.close()
     second.envs.close()
@@ -325,7 +325,7 @@ def test_a_collector_goes_on_from_the_state_of_another(steps, restart_after):
 
 def test_environments_that_do_not_repeat_are_refused():
     one = mixed_collector(3)
-    one.collect(RandomBehaviour(), Timing())
+    one.collect(RandomPolicy(), Timing())
     state = one.state()
     state["observations/1"] = state["observations/1"] + 1
     with pytest.raises(UserError, match="environments did not repeat"):
@@ -367,12 +367,12 @@ def test_nan_in_the_very_first_observation_is_refused():
 
 def test_nan_in_the_observation_after_a_restart_is_refused():
     broken = register("NanAfterRestart", bad=(1, 0, "observation"))
-    envs = VectorEnv([GymnasiumGroup(look_up(broken), 1)])
+    envs = VectorEnv([GymnasiumGroup(find_environment(broken), 1)])
     one = collector(envs, 2)
-    one.collect(RandomBehaviour(), Timing())
+    one.collect(RandomPolicy(), Timing())
     with pytest.raises(UserError, match=r"environment 0 returned NaN or infinity as .*observation"):
         one.restart()
-        one.collect(RandomBehaviour(), Timing())
+        one.collect(RandomPolicy(), Timing())
     envs.close()
 
 
@@ -384,13 +384,13 @@ def test_a_walkers_time_limit_truncates_and_the_next_step_only_restarts(backend)
     if backend == "envpool":
         pytest.importorskip("envpool")
     limit = 7
-    envs = make_vector_env(look_up("BipedalWalker-v3", limit), 4, backend)
+    envs = make_vector_env(find_environment("BipedalWalker-v3", limit), 4, backend)
     space = Box(-1, 1, (4,), np.float32)
     one = WholeEpochs(envs, BoxMap(space), 30, seed=0)
-    first = one.collect(RandomBehaviour(), Timing())
-    second = one.collect(RandomBehaviour(), Timing())
+    first = one.collect(RandomPolicy(), Timing())
+    second = one.collect(RandomPolicy(), Timing())
     one.restart()
-    third = one.collect(RandomBehaviour(), Timing())
+    third = one.collect(RandomPolicy(), Timing())
     envs.close()
     # No walker falls within 7 steps. Rows of a cycle: 7 steps, the last truncated, and a restart.
     rows = np.arange(60)
@@ -432,7 +432,7 @@ def test_the_lean_vector_environment_steps_as_gymnasiums(env_id, limit):
 @pytest.mark.parametrize("env_id", ["BipedalWalker-v3", "Pendulum-v1"])
 def test_envpools_native_interface_steps_as_its_public_one(env_id):
     envpool = pytest.importorskip("envpool")
-    group = EnvPoolGroup(look_up(env_id, 20), 3, num_threads=1)
+    group = EnvPoolGroup(find_environment(env_id, 20), 3, num_threads=1)
     public = envpool.make(env_id, env_type="gymnasium", num_envs=3, num_threads=1, max_episode_steps=20, seed=5)
     np.testing.assert_array_equal(group.reset(5), public.reset()[0])
     rng = np.random.default_rng(0)

@@ -8,7 +8,7 @@ import pytest
 from gymnasium.spaces import Box
 from tiny_envs import Lengths, Unsound
 
-from common.envs.environment import look_up
+from common.envs.environment import find_environment
 from common.envs.spaces import action_map
 from common.errors import UserError
 from common.results import TIMING_COLUMNS
@@ -38,7 +38,9 @@ def pendulum(tiny):
 
 
 def play(agent, episodes, deterministic=True, env="tests/Lengths-v0", limit=None, **options):
-    return evaluate(agent.behaviour(), agent.action_map, look_up(env, limit), episodes, deterministic, **options)
+    return evaluate(
+        agent.acting_policy(), agent.action_map, find_environment(env, limit), episodes, deterministic, **options
+    )
 
 
 def test_evaluating_never_disturbs_training(tiny, eager, tmp_path, capsys):
@@ -84,7 +86,7 @@ def test_the_same_agent_scores_the_same_twice(pendulum, deterministic):
 
 
 def test_sampled_actions_differ_from_deterministic_ones(pendulum):
-    summaries = evaluate_both(pendulum.behaviour(), pendulum.action_map, look_up("Pendulum-v1", 30), 4)
+    summaries = evaluate_both(pendulum.acting_policy(), pendulum.action_map, find_environment("Pendulum-v1", 30), 4)
     assert list(summaries) == ["deterministic", "sampled"]
     deterministic, sampled = summaries.values()
     assert deterministic["returns"] != sampled["returns"]
@@ -105,14 +107,14 @@ def test_rewards_are_the_environments_own(tiny):
     np.testing.assert_array_equal(*scores)
 
 
-def test_a_behaviour_is_a_frozen_copy(tiny, eager):
+def test_an_acting_policy_is_a_frozen_copy(tiny, eager):
     trainer = PPOAgentTrainer(tiny.replace(adopt_best=False))
     trainer.train(1)
-    behaviour, observations = trainer.agent.behaviour(), np.random.default_rng(0).normal(size=(5, 3))
-    before = behaviour.act(observations)
+    policy, observations = trainer.agent.acting_policy(), np.random.default_rng(0).normal(size=(5, 3))
+    before = policy.act(observations)
     trainer.train(1)
-    np.testing.assert_array_equal(behaviour.act(observations), before)
-    assert (trainer.agent.behaviour().act(observations) != before).any()
+    np.testing.assert_array_equal(policy.act(observations), before)
+    assert (trainer.agent.acting_policy().act(observations) != before).any()
 
 
 def test_summary():
@@ -133,7 +135,7 @@ def test_summary():
 
 def walk(agent, env="tests/WanderingShort-v0", limit=None, episodes=21, **options):
     """Both kinds at once, in batches of which the last is not full."""
-    return evaluate_both(agent.behaviour(), agent.action_map, look_up(env, limit), episodes, **options)
+    return evaluate_both(agent.acting_policy(), agent.action_map, find_environment(env, limit), episodes, **options)
 
 
 def test_scores_do_not_depend_on_the_number_of_processes(agent, pendulum):
@@ -161,12 +163,12 @@ def test_many_episodes_are_played_by_as_many_processes_as_there_are_cores(agent,
 @pytest.mark.parametrize("fault", ["pickle", "start"])
 def test_where_no_process_starts_this_one_plays(agent, monkeypatch, fault):
     expected = walk(agent, workers=1)
-    environment = look_up("tests/WanderingShort-v0")
+    environment = find_environment("tests/WanderingShort-v0")
     if fault == "pickle":
         object.__setattr__(environment, "id", Name(environment.id))
     else:
-        monkeypatch.setattr(playing.worker_processes, "run_in_workers", cannot_start)
-    found = evaluate_both(agent.behaviour(), agent.action_map, environment, 21, workers=2)
+        monkeypatch.setattr(playing.worker_processes, "run_in_workers", start_error)
+    found = evaluate_both(agent.acting_policy(), agent.action_map, environment, 21, workers=2)
     assert found == expected
 
 
@@ -175,7 +177,7 @@ class Name(str):
         raise TypeError("not for pickling")
 
 
-def cannot_start(*_):
+def start_error(*_):
     raise playing.worker_processes.CannotStartError("no more processes")
 
 
@@ -205,7 +207,7 @@ def test_an_untrained_policy_does_not_walk_for_ever():
         def act(self, observations, noise=None):
             return np.zeros((len(observations), 1), np.float32)
 
-    environment = look_up("CliffWalking-v1")
+    environment = find_environment("CliffWalking-v1")
     played = evaluate(Aside(), action_map(environment.action_space), environment, 2, deterministic=True)
     assert played.lengths.tolist() == [evaluation.STEP_BOUND] * 2 and played.cut == 2
 
@@ -244,7 +246,7 @@ def test_an_environment_that_always_fails_is_one_line():
         ("tests/FaultyReward-v0", "it returned NaN or infinity as reward in step 40"),
     ):
         with pytest.raises(UserError) as refusal:
-            evaluate(Still(), action_map(Box(-1, 1, (1,))), look_up(env, 50), 3, True, restarts=1)
+            evaluate(Still(), action_map(Box(-1, 1, (1,))), find_environment(env, 50), 3, True, restarts=1)
         assert words in str(refusal.value) and "\n" not in str(refusal.value)
 
 
@@ -254,7 +256,7 @@ def test_a_policy_of_nan_is_one_line(agent):
             return np.full((len(observations), 1), np.nan, np.float32)
 
     with pytest.raises(UserError, match="the policy returned NaN"):
-        evaluate(Broken(), agent.action_map, look_up("tests/Lengths-v0"), 2, True)
+        evaluate(Broken(), agent.action_map, find_environment("tests/Lengths-v0"), 2, True)
 
 
 def test_sampled_noise_is_an_episodes_own(pendulum):
@@ -270,4 +272,4 @@ def test_a_new_agent_is_the_one_that_training_begins_with(trainer, config):
     observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)  # [K, S]
     with contextlib.closing(trainer(config)) as begins:
         agents = begins.agent, new_agent(config, begins.environment)
-        np.testing.assert_array_equal(*(agent.behaviour().act(observations) for agent in agents))
+        np.testing.assert_array_equal(*(agent.acting_policy().act(observations) for agent in agents))

@@ -15,7 +15,7 @@ import pytest
 import tiny_envs
 
 import PPOAgentTrainer as main_program
-from common.envs.environment import look_up
+from common.envs.environment import find_environment
 from common.envs.gymnasium_group import GymnasiumGroup
 from common.envs.process_group import ProcessGroup
 from common.errors import DivergedError, NotFiniteError, UserError
@@ -86,7 +86,7 @@ def assert_one_failed_and_the_others_noticed_nothing(group, error):
 
 
 def test_one_that_raises_is_replaced_and_the_others_notice_nothing(fails_once):
-    group = GymnasiumGroup(look_up("tests/Raising-v0"), 3)
+    group = GymnasiumGroup(find_environment("tests/Raising-v0"), 3)
     fault = assert_one_failed_and_the_others_noticed_nothing(group, "RuntimeError: the floor gave way")
     assert "in step" in fault.details
     assert "and so did the roof" in fault.details
@@ -102,7 +102,7 @@ def test_one_that_raises_is_replaced_and_the_others_notice_nothing(fails_once):
     ],
 )
 def test_a_process_that_fails_is_replaced_and_the_others_notice_nothing(fails_once, env_id, error):
-    group = ProcessGroup(look_up(env_id), 3, time_limit=2.0)
+    group = ProcessGroup(find_environment(env_id), 3, time_limit=2.0)
     assert_one_failed_and_the_others_noticed_nothing(group, error)
     processes = [env.processes[0] for env in group._envs]
     group.close()
@@ -110,7 +110,10 @@ def test_a_process_that_fails_is_replaced_and_the_others_notice_nothing(fails_on
 
 
 def test_processes_step_as_this_process_does():
-    one, other = GymnasiumGroup(look_up("Pendulum-v1", 5), 2), ProcessGroup(look_up("Pendulum-v1", 5), 2)
+    one, other = (
+        GymnasiumGroup(find_environment("Pendulum-v1", 5), 2),
+        ProcessGroup(find_environment("Pendulum-v1", 5), 2),
+    )
     for mine, theirs in zip(stepped(one, 12), stepped(other, 12)):
         np.testing.assert_array_equal(np.array(mine), np.array(theirs))
     one.close(), other.close()
@@ -145,7 +148,7 @@ def test_a_reset_that_raises_is_one_line(backend):
 
 
 def test_one_that_cannot_be_built_again_ends_the_run_in_one_line(fails_once, monkeypatch):
-    group, reset, seen = GymnasiumGroup(look_up("tests/Raising-v0"), 1), tiny_envs.Raising.reset, []
+    group, reset, seen = GymnasiumGroup(find_environment("tests/Raising-v0"), 1), tiny_envs.Raising.reset, []
 
     def fall_the_second_time(self, **named):
         seen.append(self)
@@ -163,7 +166,7 @@ def test_one_that_cannot_be_built_again_ends_the_run_in_one_line(fails_once, mon
 @pytest.mark.parametrize("where", ["InReset", "WhenBuilt"])
 @pytest.mark.parametrize("how", ["Dying", "Hanging", "Raising"])
 def test_a_process_that_does_not_start_is_one_line_within_the_time_limit(how, where):
-    environment = dataclasses.replace(look_up("tests/Raising-v0"), id=f"tests/{how}{where}-v0")
+    environment = dataclasses.replace(find_environment("tests/Raising-v0"), id=f"tests/{how}{where}-v0")
     began = time.monotonic()
     with pytest.raises(UserError, match=r"cannot be (started, its reset failed|built)") as line:
         ProcessGroup(environment, 2, time_limit=2.0).reset(0)
@@ -176,11 +179,11 @@ PARENT = """
 import sys, time
 sys.path[:0] = {paths!r}
 import numpy as np, tiny_envs
-from common.envs.environment import look_up
+from common.envs.environment import find_environment
 from common.envs.process_group import ProcessGroup
 lock = open({lock!r}, "w")
 import fcntl; fcntl.flock(lock, fcntl.LOCK_EX)
-group = ProcessGroup(look_up({env_id!r}), 2)
+group = ProcessGroup(find_environment({env_id!r}), 2)
 group.reset(0)
 print(*(env.processes[0].pid for env in group._envs), flush=True)
 while True:
@@ -226,7 +229,7 @@ def is_there(process: int) -> bool:
 
 
 def test_processes_load_no_tensorflow():
-    group = ProcessGroup(look_up("Pendulum-v1"), 1)
+    group = ProcessGroup(find_environment("Pendulum-v1"), 1)
     group.reset(0)
     maps = Path(f"/proc/{group._envs[0].processes[0].pid}/maps")
     loaded = maps.read_text(encoding="utf-8") if maps.exists() else ""
@@ -431,7 +434,7 @@ def test_the_spread_is_bounded_and_the_frozen_copy_agrees():
     trainer = PPOAgentTrainer(CONFIG.replace(env="Pendulum-v1", initial_std=1e30))
     observations = np.zeros((1, 3), np.float32)
     assert float(trainer.agent.policy(observations).stddev()[0, 0]) == MAX_STD
-    assert float(trainer.agent.behaviour().mean_and_std(observations)[1][0]) == MAX_STD
+    assert float(trainer.agent.acting_policy().mean_and_std(observations)[1][0]) == MAX_STD
     trainer.close()
     assert (
         float(distributions.normal_policy(np.zeros(1, np.float32), np.full(1, np.inf, np.float32)).stddev()[0])
@@ -448,7 +451,7 @@ def test_a_spread_that_runs_away_is_reported_once():
 
 
 def test_a_process_ignores_the_signals_of_its_parent():
-    group = ProcessGroup(look_up("Pendulum-v1"), 1)
+    group = ProcessGroup(find_environment("Pendulum-v1"), 1)
     group.reset(0)
     process = group._envs[0].processes[0]
     os.kill(process.pid, signal.SIGINT)

@@ -67,7 +67,7 @@ def train_a_little(agent: Agent, seed: int = 1) -> None:
 def test_numpy_agrees_with_keras_and_tfp(choice):
     agent = make_agent(**dict(zip(CHOICES, choice)))
     observations = some_observations(np.random.default_rng(5), 40)
-    mean, std = agent.behaviour().mean_and_std(observations)
+    mean, std = agent.acting_policy().mean_and_std(observations)
     policy = agent.policy(agent.normalize(observations))
     np.testing.assert_allclose(mean, policy.mean(), atol=1e-5)
     np.testing.assert_allclose(np.broadcast_to(std, mean.shape), policy.stddev(), atol=1e-5, rtol=1e-5)
@@ -96,7 +96,7 @@ def test_a_vanished_std_is_lifted_to_the_same_floor_in_both():
             [np.full_like(w, -200.0) if w.ndim == 1 else np.zeros_like(w) for w in spread.get_weights()]
         )
         observations = some_observations(np.random.default_rng(0), 4)
-        _, std = agent.behaviour().mean_and_std(observations)
+        _, std = agent.acting_policy().mean_and_std(observations)
         np.testing.assert_array_equal(
             np.broadcast_to(std, (4, 3)), agent.policy(agent.normalize(observations)).stddev()
         )
@@ -105,14 +105,14 @@ def test_a_vanished_std_is_lifted_to_the_same_floor_in_both():
 
 def test_act_adds_std_times_noise_to_the_mean():
     agent = make_agent(std="softplus_head")
-    behaviour = agent.behaviour()
+    policy = agent.acting_policy()
     rng = np.random.default_rng(2)
     observations, noise = some_observations(rng, 10), rng.standard_normal((10, 3)).astype(np.float32)
-    mean, std = behaviour.mean_and_std(observations)
-    np.testing.assert_allclose(behaviour.act(observations, noise), mean + std * noise, rtol=1e-6)
-    np.testing.assert_array_equal(behaviour.act(observations), mean)
-    np.testing.assert_array_equal(behaviour.act(observations, np.zeros_like(noise)), mean)
-    assert behaviour.act(observations, noise).dtype == np.float32
+    mean, std = policy.mean_and_std(observations)
+    np.testing.assert_allclose(policy.act(observations, noise), mean + std * noise, rtol=1e-6)
+    np.testing.assert_array_equal(policy.act(observations), mean)
+    np.testing.assert_array_equal(policy.act(observations, np.zeros_like(noise)), mean)
+    assert policy.act(observations, noise).dtype == np.float32
 
 
 def test_sampled_actions_have_the_policys_density():
@@ -120,7 +120,7 @@ def test_sampled_actions_have_the_policys_density():
     rng = np.random.default_rng(3)
     observation = some_observations(rng, 1)
     many = np.repeat(observation, 40_000, axis=0)
-    actions = agent.behaviour().act(many, rng.standard_normal((40_000, 3)).astype(np.float32))
+    actions = agent.acting_policy().act(many, rng.standard_normal((40_000, 3)).astype(np.float32))
     policy = agent.policy(agent.normalize(observation))
     # the mean of 40,000 samples is off by σ / 200 at one standard error; four of them allowed
     np.testing.assert_allclose(
@@ -135,19 +135,19 @@ def test_act_leaves_its_arguments_alone():
         rng = np.random.default_rng(4)
         observations, noise = some_observations(rng, 5), rng.standard_normal((5, 3)).astype(np.float32)
         before = observations.copy(), noise.copy()
-        agent.behaviour().act(observations, noise)
+        agent.acting_policy().act(observations, noise)
         np.testing.assert_array_equal(observations, before[0])
         np.testing.assert_array_equal(noise, before[1])
 
 
 def assert_unmoved_while_the_policy_moves(agent: Agent, move: Callable[[], None]) -> None:
     observations = some_observations(np.random.default_rng(6), 10)
-    behaviour = agent.behaviour()
-    before = [array.copy() for array in behaviour.mean_and_std(observations)]
+    policy = agent.acting_policy()
+    before = [array.copy() for array in policy.mean_and_std(observations)]
     move()
-    for found, old in zip(behaviour.mean_and_std(observations), before):
+    for found, old in zip(policy.mean_and_std(observations), before):
         np.testing.assert_array_equal(found, old)
-    for found, old in zip(agent.behaviour().mean_and_std(observations), before):
+    for found, old in zip(agent.acting_policy().mean_and_std(observations), before):
         assert not np.allclose(found, old, atol=1e-4)
 
 
@@ -170,11 +170,11 @@ def test_weights_changed_in_place_afterwards_do_not_change_it(std):
 def test_observing_afterwards_does_not_change_it():
     agent = make_agent(normalize_observations=True)
     observations = some_observations(np.random.default_rng(6), 10)
-    behaviour = agent.behaviour()
-    before = behaviour.act(observations).copy()
+    policy = agent.acting_policy()
+    before = policy.act(observations).copy()
     agent.observe(100 + some_observations(np.random.default_rng(7), 500))
-    np.testing.assert_array_equal(behaviour.act(observations), before)
-    assert not np.allclose(agent.behaviour().act(observations), before, atol=1e-3)
+    np.testing.assert_array_equal(policy.act(observations), before)
+    assert not np.allclose(agent.acting_policy().act(observations), before, atol=1e-3)
 
 
 # -- in other processes --
@@ -184,22 +184,22 @@ def test_a_policy_goes_through_pickle():
     rng = np.random.default_rng(8)
     observations, noise = some_observations(rng, 10), rng.standard_normal((10, 3)).astype(np.float32)
     for std in CHOICES["std"]:
-        behaviour = make_agent(std=std).behaviour()
-        copy = pickle.loads(pickle.dumps(behaviour))
-        assert behaviour.is_plain and copy.is_plain
-        np.testing.assert_array_equal(copy.act(observations, noise), behaviour.act(observations, noise))
+        policy = make_agent(std=std).acting_policy()
+        copy = pickle.loads(pickle.dumps(policy))
+        assert policy.is_plain and copy.is_plain
+        np.testing.assert_array_equal(copy.act(observations, noise), policy.act(observations, noise))
 
 
 def test_acting_imports_no_tensorflow(tmp_path):
-    behaviour = make_agent().behaviour()
-    (tmp_path / "behaviour").write_bytes(pickle.dumps(behaviour))
+    policy = make_agent().acting_policy()
+    (tmp_path / "policy").write_bytes(pickle.dumps(policy))
     act = (
         "import pickle, sys, numpy; b = pickle.load(open(sys.argv[1], 'rb'));"
         "print(b.act(numpy.zeros((2, 6))).tolist());"
         "assert not {'tensorflow', 'keras', 'scipy'} & {name.split('.')[0] for name in sys.modules}"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", act, tmp_path / "behaviour"], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", act, tmp_path / "policy"], capture_output=True, text=True, timeout=60
     )
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.strip() == str(behaviour.act(np.zeros((2, 6))).tolist())
+    assert ended.stdout.strip() == str(policy.act(np.zeros((2, 6))).tolist())

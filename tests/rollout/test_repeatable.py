@@ -7,7 +7,7 @@ import gymnasium
 import pytest
 import tiny_envs
 
-from common.envs.environment import look_up
+from common.envs.environment import find_environment
 from common.envs.seeded_episodes import Way
 from common.envs.spaces import action_map
 from common.rollout import probe
@@ -15,7 +15,7 @@ from common.rollout.probe import PROBED, find_way
 
 
 def found(env_id: str, backend: str = "gymnasium") -> Way:
-    environment = look_up(env_id)
+    environment = find_environment(env_id)
     return find_way(environment, backend, action_map(environment.action_space))
 
 

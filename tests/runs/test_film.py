@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
-from common.envs.environment import look_up
+from common.envs.environment import find_environment
 from common.envs.spaces import action_map
 from common.errors import UserError
 from common.rollout.evaluation import evaluate
@@ -39,7 +39,7 @@ class Still:
 
 
 def take(env_id="tests/Lengths-v0", **options):
-    return Take(Still(), ACTIONS, look_up(env_id), **options)
+    return Take(Still(), ACTIONS, find_environment(env_id), **options)
 
 
 def test_a_take_has_a_frame_for_the_start_and_every_step():
@@ -66,7 +66,7 @@ def test_a_film_has_at_most_20_frames_a_second_and_a_gif_all(tmp_path, gif, fram
         def act(self, observations, noise=None):
             return np.zeros((len(observations), 4), np.float32)
 
-    walker = look_up("BipedalWalker-v3", 25)  # 50 frames a second
+    walker = find_environment("BipedalWalker-v3", 25)  # 50 frames a second
     film_into(tmp_path, Walking(), action_map(Box(-1.0, 1.0, (4,))), walker, gif=gif)
     [path] = tmp_path.iterdir()
     with imageio.get_reader(path) as reader:
@@ -75,7 +75,7 @@ def test_a_film_has_at_most_20_frames_a_second_and_a_gif_all(tmp_path, gif, fram
 
 
 def test_a_take_shows_the_first_evaluated_episode():
-    environment = look_up("Pendulum-v1", 40)
+    environment = find_environment("Pendulum-v1", 40)
     one = Take(Swinging(), PENDULUM_ACTIONS, environment)
     frames = list(one)
     assert one.score == evaluate(Swinging(), PENDULUM_ACTIONS, environment, 10, True).returns[0]
@@ -90,10 +90,10 @@ def test_what_draws_no_pictures_has_no_take():
 
 def test_a_film_of_an_environment_without_a_limit_is_cut(tmp_path, monkeypatch):
     monkeypatch.setattr(film, "STEP_BOUND", 7)
-    line, opening = film_into(tmp_path, Still(), ACTIONS, look_up("tests/Strolling-v0"))
+    line, opening = film_into(tmp_path, Still(), ACTIONS, find_environment("tests/Strolling-v0"))
     assert line == f"filmed an episode of 7.0, cut after 7 steps: {tmp_path / run_folder.VIDEO}"
     assert len(opening.frames) == 5  # every second one, and the last
-    line, opening = film_into(tmp_path, Still(), ACTIONS, look_up("tests/Strolling-v0", 9))
+    line, opening = film_into(tmp_path, Still(), ACTIONS, find_environment("tests/Strolling-v0", 9))
     assert line == f"filmed an episode of 9.0: {tmp_path / run_folder.VIDEO}"  # its limit holds, not ours
 
 
@@ -108,7 +108,7 @@ def test_an_environment_that_fails_once_is_filmed_again(tmp_path, monkeypatch, r
         return step(one, env)
 
     monkeypatch.setattr(film.Take, "_drawn", failing)
-    line, opening = film_into(tmp_path, Still(), ACTIONS, look_up("tests/Lengths-v0"), restarts=restarts)
+    line, opening = film_into(tmp_path, Still(), ACTIONS, find_environment("tests/Lengths-v0"), restarts=restarts)
     if restarts:
         assert line.startswith("filmed an episode of ") and opening is not None
         assert [path.name for path in tmp_path.iterdir()] == ["video.mp4"]
@@ -276,7 +276,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def film_of(folder, beside, env_id="Pendulum-v1", limit=30):
-    return film.filming(folder, Plain(), PENDULUM_ACTIONS, look_up(env_id, limit), beside=beside)
+    return film.filming(folder, Plain(), PENDULUM_ACTIONS, find_environment(env_id, limit), beside=beside)
 
 
 @pytest.fixture
@@ -314,7 +314,7 @@ def test_what_kills_the_process_that_films_does_not_kill_this_one(tmp_path, two_
         def act(self, observations, noise=None):
             os._exit(3)
 
-    with film.filming(tmp_path, Deadly(), PENDULUM_ACTIONS, look_up("Pendulum-v1", 9), beside=200) as filmed:
+    with film.filming(tmp_path, Deadly(), PENDULUM_ACTIONS, find_environment("Pendulum-v1", 9), beside=200) as filmed:
         assert filmed() == ("not filmed: its process ended with exit code 3", None)
     assert not list(tmp_path.iterdir())
 
