@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from fault_table.child import replace
+from fault_table.replacing import replace
 
 
 def _does_nothing(module: str, name: str) -> Callable[[], None]:

@@ -22,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent), str(HERE.parent)]  # the project's modules, and this package's
 
 from fault_table import disk_trace  # noqa: E402
+from fault_table.replacing import replace  # noqa: E402
 
 PHASES = {  # phase → the functions in which it is spent
     "restoring": [("common.runs.checkpoint", "load_newest"), ("common.runs.session", "take_up")],
@@ -33,25 +34,6 @@ PHASES = {  # phase → the functions in which it is spent
 }
 BETWEEN = "between"  # none of the above
 EVERY_PHASE = ("import", "starting", *PHASES)  # those before main, and in it before the first of the above
-
-
-def replace(module: str, path: str, make: Callable[[Callable], Callable]) -> None:
-    """Put `make(function)` in place of a function, under every name by which it was imported.
-
-    Raises:
-        AttributeError: there is no such function; the benchmark must follow the code.
-    """
-    owner: object = importlib.import_module(module)
-    *outer, name = path.split(".")
-    for part in outer:
-        owner = getattr(owner, part)
-    original = getattr(owner, name)
-    made = make(original)
-    setattr(owner, name, made)
-    for other in list(sys.modules.values()):
-        for key, value in list(vars(other).items()) if hasattr(other, "__dict__") else ():
-            if value is original:
-                setattr(other, key, made)
 
 
 class Announcer:
