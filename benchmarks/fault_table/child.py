@@ -13,6 +13,7 @@ Environment variables:
 import contextlib
 import functools
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -72,6 +73,14 @@ class Announcer:
         )
 
     def _announced(self, phase: str, real: Callable) -> Callable:
+        @functools.wraps(real)
+        def generator(*arguments: object, **named: object) -> Iterator:
+            with self.doing(phase):
+                yield from real(*arguments, **named)
+
+        if inspect.isgeneratorfunction(real):
+            return generator
+
         @functools.wraps(real)
         def function(*arguments: object, **named: object) -> object:
             with self.doing(phase):
