@@ -3,37 +3,45 @@
 One-line faults are put into a copy of the work tree, one at a time, and the tests that should notice are run: a fault
 is caught if one of them fails or takes too long. The faults are those that no test noticed once, and a sample from
 every file's syntax tree: comparisons, operators, conditions, numbers and swapped names changed, calls left out. A
-change of nothing is the negative control, which must not be caught. Results go to results/mutants.json as they come
-and to mutants.md; `--go-on` keeps those of the same commit. Two cores need about forty minutes.
+change of nothing is the negative control, which must not be caught. Every group of tests must pass without a fault
+first, else the row is void.
+
+Results go to results/mutants.json as they come, and to mutants.md. `--go-on` keeps those that are still valid: the
+file and, where a fault survived, the tests are the same. Several processes may share the work: `--share 1/2` in one,
+`--share 2/2` in the other. Two cores need about forty minutes.
 """
 
 import contextlib
 import json
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
+import time
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+from filelock import FileLock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from fault_table import record
+from mutation.equivalent import EQUIVALENT
 from mutation.faults import Fault, faults_of, sample
 from mutation.known import KNOWN
 from mutation.selections import SELECTIONS
 from speed import RESULTS, ROOT, machine
 
+from common.errors import UserError
 from common.files import write_json
 from common.runs.command_line import one_line_errors, parse_settings
 
 CONTROL = "negative control"
-EQUIVALENT: dict[str, str] = {}
-"""Names of faults that change nothing that anybody can see, and why."""
+NO_TESTS = 5  # pytest's exit code
+LONGEST = 240.0  # seconds that a group of tests may take without a fault
 
 
 @dataclass(frozen=True)
@@ -46,10 +54,20 @@ class Arguments:
     """Of the sample."""
     only: str = ""
     """Only files whose name contains this."""
+    share: str = "1/1"
+    """Which part of the files, of how many: "2/3" is the second of three."""
     go_on: bool = False
-    """Keep the results of this commit that are there, and run the rest."""
+    """Keep the results that are still valid, and run the rest."""
+    minutes: float = 600.0
+    """No fault is begun after so many."""
     results: Path = RESULTS
     """Folder of mutants.json and mutants.md."""
+
+
+def tracked() -> list[str]:
+    """Every file of the work tree that git knows."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [name for name in listed.split("\0") if name]
 
 
 class Nursery:
@@ -57,8 +75,7 @@ class Nursery:
 
     def __init__(self, folder: Path) -> None:
         self.tree = folder
-        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        for name in filter(None, listed.split("\0")):
+        for name in tracked():
             if (ROOT / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(ROOT / name, folder / name)
@@ -69,8 +86,7 @@ class Nursery:
 
     def tests(self, selection: str, limit: float) -> dict:
         """The outcome of some tests in the tree as it is now."""
-        words = [word.replace("_or_", " or ") if before == "-k" else word for before, word in _pairs(selection)]
-        request = {"tree": str(self.tree), "arguments": words, "limit": limit}
+        request = {"tree": str(self.tree), "arguments": shlex.split(selection), "limit": limit}
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
@@ -89,120 +105,194 @@ class Nursery:
         self._process.kill()
 
 
-def _pairs(selection: str) -> list[tuple[str, str]]:
-    words = selection.split()
-    return list(zip(["", *words], words))
-
-
-def known_faults(only: str) -> list[tuple[Fault, str]]:
-    """KNOWN, found in the files as they are."""
-    found = []
+def known_faults(files: list[str]) -> Iterator[tuple[Fault, str]]:
+    """KNOWN, found in the files as they are; those that no longer apply are printed."""
     for file, old, new, why in KNOWN:
+        if file not in files:
+            continue
         source = (ROOT / file).read_text(encoding="utf-8")
-        assert source.count(old) == 1, f"{file} holds {source.count(old)} times: {old}"
+        if source.count(old) != 1:
+            print(f"no longer applies: {file} holds {source.count(old)} times: {old}", flush=True)
+            continue
         start = len(source[: source.index(old)].encode())
         line = source[: source.index(old)].count("\n") + 1
-        found.append((Fault(file, line, start, start + len(old.encode()), old, new), why))
-    return [(fault, why) for fault, why in found if only in fault.file]
+        yield Fault(file, line, start, start + len(old.encode()), old, new), why
 
 
-def sampled_faults(arguments: Arguments) -> list[tuple[Fault, str]]:
-    """Of every file in SELECTIONS, and a change of nothing in the first of them."""
+def sampled_faults(files: list[str], per_file: int, seed: int) -> list[tuple[Fault, str]]:
+    """Some of every file, the first of each before the second of any."""
     found = []
-    for file in SELECTIONS:
-        if arguments.only in file:
-            source = (ROOT / file).read_text(encoding="utf-8")
-            seed = arguments.seed + zlib.crc32(file.encode())
-            found += [(fault, "") for fault in sample(faults_of(file, source), arguments.per_file, seed)]
-    if found:
-        found.append((Fault(found[0][0].file, 0, 0, 0, "", "# nothing\n"), CONTROL))
-    return found
+    for file in files:
+        own = sample(
+            faults_of(file, (ROOT / file).read_text(encoding="utf-8")), per_file, seed + zlib.crc32(file.encode())
+        )
+        found += [(i, (fault, "")) for i, fault in enumerate(own)]
+    return [pair for _, pair in sorted(found, key=lambda entry: entry[0])]
+
+
+class Results:
+    """The rows of mutants.json, which several processes may write."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._page = folder / "mutants.json", folder / "mutants.md"
+        self._lock = FileLock(folder / "mutants.lock")
+
+    def read(self) -> dict[str, dict]:
+        """Its "rows" by the fault's name, and the "groups" of tests with the seconds they take without a fault."""
+        if not self._path.exists():
+            return {"rows": {}, "groups": {}}
+        return json.loads(self._path.read_text("utf-8"))
+
+    def clear(self) -> None:
+        """Forget what was run before."""
+        with self._lock:
+            self._path.unlink(missing_ok=True)
+
+    def take(self, kind: str, name: str, row: dict) -> None:
+        """Write a row down; the page follows."""
+        with self._lock:
+            content = self.read()
+            content[kind][name] = row
+            write_json(self._path, content | {"machine": machine()})
+            self._page.write_text(page(content["rows"]), "utf-8")
 
 
 class Runner:
-    """Runs faults, each in one of the nurseries; what was run before is skipped."""
+    """Runs faults one after another in a nursery."""
 
-    def __init__(self, nurseries: list[Nursery], rows: list[dict], path: Path) -> None:
-        self._free, self._rows, self._path = list(nurseries), rows, path
-        self._lock = threading.Condition()
-        self._limits: dict[str, float | None] = {}  # selection → seconds; None: it fails without a fault
+    def __init__(self, nursery: Nursery, results: Results) -> None:
+        self._nursery, self._results, self._commit = nursery, results, record.commit()
 
     def __call__(self, fault: Fault, why: str) -> None:
-        with self._lock:
-            self._lock.wait_for(lambda: bool(self._free))
-            nursery = self._free.pop()
-        try:
-            selection = SELECTIONS[fault.file]
-            row = {"file": fault.file, "line": fault.line, "fault": fault.name, "why": why}
-            limit = self._limit(nursery, selection)
+        """Run the groups of tests that should notice, until one does."""
+        row = described(fault, why) | {"commit": self._commit, "by": "", "seconds": 0.0, "void": False}
+        for group in SELECTIONS[fault.file]:
+            limit = self._limit(group)
             if limit is None:
-                row |= {"void": True}
-            else:
-                with nursery.with_fault(fault):
-                    outcome = nursery.tests(selection, limit)
-                row |= {"caught": outcome["code"] not in (0, 5), "by": outcome["by"] or f"exit {outcome['code']}"}
-                row |= {"seconds": round(outcome["seconds"], 1)}
-            with self._lock:
-                self._rows.append(row)
-                write_json(self._path, {"commit": record.commit(), "machine": machine(), "rows": self._rows})
-                verdict = "void" if row.get("void") else "caught" if row["caught"] else "SURVIVED"
-                print(f"{len(self._rows):4} {verdict:8} {fault.file}:{fault.line} {why or fault.name}", flush=True)
-        finally:
-            with self._lock:
-                self._free.append(nursery)
-                self._lock.notify()
+                row["void"] = True
+                continue
+            with self._nursery.with_fault(fault):
+                outcome = self._nursery.tests(group, limit)
+            row["seconds"] = round(row["seconds"] + outcome["seconds"], 1)
+            if outcome["code"] not in (0, NO_TESTS):
+                row |= {"void": False, "by": outcome["by"] or _how(outcome["code"], group)}
+                break
+        row["caught"] = bool(row["by"])
+        self._results.take("rows", f"{fault.name}{f' ({CONTROL})' if why == CONTROL else ''}", row)
+        verdict = "caught" if row["caught"] else "void" if row["void"] else "SURVIVED"
+        print(f"{verdict:8} {row['seconds']:6.1f} s  {fault.file}:{fault.line} {why or fault.name}", flush=True)
 
-    def _limit(self, nursery: Nursery, selection: str) -> float | None:
-        if selection not in self._limits:
-            without = nursery.tests(selection, 600)
-            self._limits[selection] = 3 * without["seconds"] + 20 if without["code"] == 0 else None
-            if without["code"] != 0:
-                print(f"{selection} fails without a fault: {without}", flush=True)
-        return self._limits[selection]
+    def _limit(self, group: str) -> float | None:
+        """Seconds after which a group of tests is stopped; None where it fails without a fault."""
+        tests = fingerprint([group])
+        known = self._results.read()["groups"].get(group, {})
+        if known.get("tests") != tests:
+            without = self._nursery.tests(group, LONGEST)
+            known = {"tests": tests, "seconds": round(without["seconds"], 1), "commit": self._commit}
+            known["passed"] = without["code"] == 0
+            print(
+                f"{'passes' if known['passed'] else 'FAILS '}   {known['seconds']:6.1f} s  {group} {without['by']}",
+                flush=True,
+            )
+            self._results.take("groups", group, known)
+        return 3 * known["seconds"] + 20 if known["passed"] else None
 
 
-def write_table(rows: list[dict], path: Path) -> None:
-    """How many of each folder's faults were caught, and those that were not."""
-    counted = [row for row in rows if not row.get("void") and row["why"] != CONTROL]
-    folders = sorted({row["file"].rpartition("/")[0] or "." for row in counted})
-    lines = ["| folder | faults | caught |", "|---|---:|---:|"]
-    for folder in folders:
-        own = [row for row in counted if (row["file"].rpartition("/")[0] or ".") == folder]
-        lines.append(f"| {folder} | {len(own)} | {sum(row['caught'] for row in own)} |")
-    caught = sum(row["caught"] for row in counted)
-    lines += [f"| all | {len(counted)} | {caught} ({caught / max(1, len(counted)):.1%}) |", ""]
-    control = [row["caught"] for row in rows if row["why"] == CONTROL]
-    lines += [f"The negative control was {'caught' if any(control) else 'not caught'}, as it must not be.", ""]
-    lines += ["Not caught:", ""]
-    for row in counted:
-        if not row["caught"]:
-            reason = EQUIVALENT.get(row["fault"], "")
-            lines.append(f"- `{row['fault']}`{f' ({reason})' if reason else ''}")
-    path.write_text("\n".join(lines) + "\n", "utf-8")
+def _how(code: int | None, group: str) -> str:
+    return f"{group}: {'time limit' if code is None else f'exit code {code}'}"
+
+
+def fingerprint(groups: list[str] | tuple[str, ...]) -> int:
+    """Of groups of tests: their names, and what their files hold."""
+    paths = {ROOT / word for group in groups for word in shlex.split(group) if word.endswith(".py")}
+    content = [path.read_bytes() for path in sorted(paths)]
+    return zlib.crc32(b"".join(content), zlib.crc32("\n".join(groups).encode()))
+
+
+def described(fault: Fault, why: str) -> dict[str, object]:
+    """What a row says of a fault before it is run."""
+    source = zlib.crc32((ROOT / fault.file).read_bytes())
+    known = {"file": fault.file, "line": fault.line, "fault": fault.name, "why": why}
+    return known | {"source": source, "tests": fingerprint(SELECTIONS[fault.file])}
+
+
+def is_valid(row: dict, fault: Fault, why: str) -> bool:
+    """Whether a row need not be run again."""
+    now = described(fault, why)
+    same = ("source",) if row["caught"] and why != CONTROL else ("source", "tests")
+    return not row["void"] and all(row[name] == now[name] for name in same)
+
+
+def page(rows: dict[str, dict]) -> str:
+    """How many of each folder's faults were caught, those that were not, and all of them."""
+    counted = [row for row in rows.values() if not row["void"] and row["why"] != CONTROL]
+    lines = ["| folder | faults | caught | equivalent | survived |", "|---|---:|---:|---:|---:|"]
+    for folder in [*sorted({_folder(row) for row in counted}), "all"]:
+        own = [row for row in counted if folder in (_folder(row), "all")]
+        caught = sum(row["caught"] for row in own)
+        equivalent = sum(not row["caught"] and row["fault"] in EQUIVALENT for row in own)
+        lines.append(f"| {folder} | {len(own)} | {caught} | {equivalent} | {len(own) - caught - equivalent} |")
+    survivors = [row for row in counted if not row["caught"]]
+    lines += ["", f"Caught: {1 - len(survivors) / max(1, len(counted)):.1%} of {len(counted)}."]
+    controls = [row["caught"] for row in rows.values() if row["why"] == CONTROL]
+    lines += [f"Negative controls caught, of which none may be: {sum(controls)} of {len(controls)}.", ""]
+    lines += ["Not caught:", "", "| fault | why |", "|---|---|"]
+    lines += [f"| {_code(row['fault'])} | {EQUIVALENT.get(row['fault'], 'no test notices')} |" for row in survivors]
+    lines += ["", "Void, since the tests fail without the fault:", ""]
+    lines += [f"- {_code(row['fault'])}" for row in rows.values() if row["void"]] or ["- none"]
+    lines += ["", "| fault | line | caught by | seconds | commit |", "|---|---:|---|---:|---|"]
+    for row in sorted(counted, key=lambda row: (row["file"], row["line"])):
+        by = row["by"].replace("|", "\\|") or "–"
+        lines.append(f"| {_code(row['fault'])} | {row['line']} | {by} | {row['seconds']} | {row['commit'][:7]} |")
+    return "\n".join(lines) + "\n"
+
+
+def _folder(row: dict) -> str:
+    return row["file"].rpartition("/")[0] or "."
+
+
+def _code(text: str) -> str:
+    return "`" + text.replace("|", "\\|").replace("`", "'").replace("\n", " ") + "`"
+
+
+def shared(files: list[str], share: str) -> list[str]:
+    """The part of the files that `share` names.
+
+    Raises:
+        UserError: it names none.
+    """
+    number, _, count = share.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise UserError(f"share is {share!r}: expected two numbers, such as 1/2 and 2/2")
+    return files[int(number) - 1 :: int(count)]
 
 
 def main() -> None:
     with one_line_errors():
-        arguments = parse_settings(Arguments)
-        path, rows = arguments.results / "mutants.json", []
-        if arguments.go_on and path.exists():
-            before = json.loads(path.read_text("utf-8"))
-            rows = before["rows"] if before["commit"] == record.commit() else []
-        done = {(row["fault"], row["why"]) for row in rows if not row.get("void")}
-        rows = [row for row in rows if not row.get("void")]
-        faults = known_faults(arguments.only) + sampled_faults(arguments)
-        waiting = [(fault, why) for fault, why in faults if (fault.name, why) not in done]
+        arguments, began = parse_settings(Arguments), time.monotonic()
+        results = Results(arguments.results)
+        if not arguments.go_on:
+            results.clear()
+        chosen = [file for file in SELECTIONS if arguments.only in file and (ROOT / file).exists()]
+        files = shared(chosen, arguments.share)
+        if not files:
+            raise UserError(f"no file's name contains {arguments.only!r}: expected a part of ppo/losses.py, say")
+        control = Fault(files[0], 0, 0, 0, "", "# nothing\n")
+        faults = [*known_faults(files), (control, CONTROL), *sampled_faults(files, arguments.per_file, arguments.seed)]
+        rows = results.read()["rows"].values()
+        before = {(row["fault"], row["why"]): row for row in rows}
+        waiting = [
+            (fault, why)
+            for fault, why in faults
+            if (fault.name, why) not in before or not is_valid(before[fault.name, why], fault, why)
+        ]
         print(f"{len(faults)} faults, {len(waiting)} of them to run", flush=True)
-        with tempfile.TemporaryDirectory() as work, contextlib.ExitStack() as ended:
-            nurseries = []
-            for number in range(2):
-                (Path(work) / str(number)).mkdir()
-                nurseries.append(Nursery(Path(work) / str(number)))
-                ended.callback(nurseries[-1].close)
-            run = Runner(nurseries, rows, path)
-            with ThreadPoolExecutor(len(nurseries)) as threads:
-                list(threads.map(lambda pair: run(*pair), waiting))
-        write_table(rows, path.with_suffix(".md"))
+        with tempfile.TemporaryDirectory() as work, contextlib.closing(Nursery(Path(work))) as nursery:
+            run = Runner(nursery, results)
+            for fault, why in waiting:
+                if time.monotonic() - began > 60 * arguments.minutes:
+                    break
+                run(fault, why)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,9 @@ def faults_of(file: str, source: str) -> list[Fault]:
         if isinstance(function, ast.FunctionDef) and function.name not in QUIET:
             for node in _own_nodes(function):
                 found += [fault(node, new) for new in _replacements(node, source)]
-    return sorted({fault.start: fault for fault in found}.values(), key=lambda fault: fault.start)
+                if isinstance(node, ast.If | ast.IfExp) and isinstance(node.test, ast.Name | ast.Attribute | ast.Call):
+                    found.append(fault(node.test, f"(not {ast.get_source_segment(source, node.test)})"))
+    return sorted({(fault.start, fault.end): fault for fault in found}.values(), key=lambda fault: fault.start)
 
 
 def _own_nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:
@@ -78,6 +80,12 @@ def _own_nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:
         waiting += [child for name, child in _children(node) if name not in ("annotation", "returns")]
 
 
+def _is_path(node: ast.BinOp) -> bool:
+    """A text on either side, or a path that is put together: another operator raises an error at once."""
+    sides = (node.left, node.right)
+    return any(isinstance(side, ast.JoinedStr) or isinstance(getattr(side, "value", None), str) for side in sides)
+
+
 def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     for name, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
@@ -89,7 +97,7 @@ def _replacements(node: ast.AST, source: str) -> Iterator[str]:
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         left, right = (ast.get_source_segment(source, side) for side in (node.left, node.comparators[0]))
         yield f"{left} {COMPARISONS[type(node.ops[0])]} {right}"
-    elif isinstance(node, ast.BinOp) and type(node.op) in OPERATORS and not isinstance(node.left, ast.Constant):
+    elif isinstance(node, ast.BinOp) and type(node.op) in OPERATORS and not _is_path(node):
         left, right = (ast.get_source_segment(source, side) for side in (node.left, node.right))
         yield f"{left} {OPERATORS[type(node.op)]} {right}"
     elif isinstance(node, ast.BoolOp) and len(node.values) == 2:

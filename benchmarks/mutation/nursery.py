@@ -14,16 +14,22 @@ import tempfile
 import time
 from pathlib import Path
 
+BIG = (
+    "tensorflow keras tensorflow_probability pytest hypothesis gymnasium matplotlib.figure scipy.stats tyro envpool "
+    "nbformat"
+)
+
 
 def import_what_is_big() -> None:
     """What takes seconds to import, and what tests import anyway."""
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-    for name in ("tensorflow", "keras", "tensorflow_probability", "pytest", "hypothesis", "gymnasium",
-                 "matplotlib.figure", "scipy.stats", "tyro", "envpool", "nbformat"):  # fmt: skip
+    names = os.environ.get("MUTANTS_IMPORT", BIG)
+    for name in names.split():
         with contextlib.suppress(ImportError):
             __import__(name)
-    sys.modules["tensorflow_probability"].distributions.Normal  # noqa: B018  loaded when first used
+    if "tensorflow_probability" in sys.modules:
+        sys.modules["tensorflow_probability"].distributions.Normal  # noqa: B018  loaded when first used
 
 
 def run(tree: str, arguments: list[str], limit: float) -> dict[str, object]:

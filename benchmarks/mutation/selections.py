@@ -1,75 +1,126 @@
-"""Which tests should notice a fault of which file: the quick ones first. No other file is mutated."""
+"""Which tests should notice a fault of which file: groups, of which the quick ones come first."""
 
-SELECTIONS: dict[str, str] = {
-    "common/arrays_file.py": "tests/runs/test_checkpoint.py tests/runs/test_hostile_folders.py",
-    "common/config.py": "tests/runs/test_command_line.py",
-    "common/env_wrappers.py": "tests/test_env_wrappers.py",
-    "common/envs/ale_group.py": "tests/envs/test_atari.py",
-    "common/envs/atari.py": "tests/envs/test_atari.py",
-    "common/envs/envpool_group.py": "tests/rollout/test_collector.py tests/runs/test_resume.py",
-    "common/envs/environment.py": "tests/envs/test_environment.py tests/envs/test_own_environment.py",
-    "common/envs/environment_check.py": "tests/envs/test_own_environment.py",
-    "common/envs/gymnasium_group.py": "tests/rollout/test_collector.py tests/rollout/test_faults.py",
-    "common/envs/make_env.py": "tests/envs/test_spaces.py tests/envs/test_own_environment.py",
-    "common/envs/process_group.py": "tests/rollout/test_faults.py",
-    "common/envs/registered.py": "tests/envs/test_own_environment.py",
-    "common/envs/seeded_episodes.py": "tests/rollout/test_repeatable.py tests/rollout/test_collector.py",
-    "common/envs/spaces.py": "tests/envs/test_spaces.py",
-    "common/envs/vector_env.py": "tests/rollout/test_collector.py tests/rollout/test_repeatable.py",
-    "common/envs/worker_processes.py": "tests/envs/test_worker_processes.py",
-    "common/figures/curves.py": "tests/figures/test_figures.py",
-    "common/figures/five_panels.py": "tests/figures/test_figures.py",
-    "common/figures/policy_view.py": "tests/figures/test_figures.py",
-    "common/figures/style.py": "tests/figures/test_figures.py",
-    "common/files.py": "tests/runs/test_checkpoint.py tests/runs/test_disks_and_terminals.py",
-    "common/funcs.py": "tests/test_funcs.py",
-    "common/learning/agent_base.py": "tests/ppo/test_training.py -k best_or_weights_or_saved",
-    "common/learning/distributions.py": "tests/learning/test_distributions.py",
-    "common/learning/frozen_policy.py": "tests/rollout/test_policies.py tests/ppo/test_shared_torso.py",
-    "common/learning/networks.py": "tests/learning/test_networks.py tests/ppo/test_images.py",
-    "common/learning/snapshots.py": "tests/ppo/test_training.py -k best_or_weights_or_saved",
-    "common/learning/trainer_base.py": "tests/ppo/test_training.py tests/companions/test_off_policy.py",
-    "common/results.py": "tests/test_funcs.py tests/ppo/test_training.py",
-    "common/rollout/collector.py": "tests/rollout/test_collector.py",
-    "common/rollout/evaluation.py": "tests/rollout/test_evaluation.py",
-    "common/rollout/experience.py": "tests/ppo/test_images.py tests/rollout/test_faults.py",
-    "common/rollout/not_finite.py": "tests/rollout/test_collector.py tests/rollout/test_faults.py",
-    "common/rollout/playing.py": "tests/rollout/test_evaluation.py",
-    "common/rollout/policies.py": "tests/rollout/test_policies.py",
-    "common/rollout/probe.py": "tests/rollout/test_repeatable.py",
-    "common/rollout/repeatable.py": "tests/rollout/test_collector.py tests/rollout/test_faults.py",
-    "common/rollout/scores.py": "tests/test_funcs.py tests/ppo/test_images.py tests/envs/test_failed_steps.py",
-    "common/rollout/validation.py": "tests/ppo/test_training.py -k validation",
-    "common/runs/checkpoint.py": "tests/runs/test_checkpoint.py",
-    "common/runs/command_line.py": "tests/runs/test_command_line.py",
-    "common/runs/film.py": "tests/runs/test_film.py",
-    "common/runs/finished.py": "tests/runs/test_finished.py",
-    "common/runs/one_process.py": "tests/runs/test_disks_and_terminals.py",
-    "common/runs/options.py": "tests/runs/test_platforms.py tests/runs/test_command_line.py",
-    "common/runs/recorder.py": "tests/runs/test_session.py tests/runs/test_disks_and_terminals.py",
-    "common/runs/run_folder.py": "tests/runs/test_hostile_folders.py tests/runs/test_command_line.py",
-    "common/runs/session.py": "tests/runs/test_session.py tests/runs/test_finished.py",
-    "common/state.py": "tests/runs/test_checkpoint.py",
-    "common/user_code.py": "tests/envs/test_own_environment.py",
-    "ppo/architecture.py": "tests/learning/test_networks.py tests/ppo/test_shared_torso.py",
-    "ppo/batch.py": "tests/envs/test_failed_steps.py tests/rollout/test_collector.py tests/ppo/test_training.py",
-    "ppo/config.py": "tests/runs/test_command_line.py",
-    "ppo/exploration.py": "tests/test_funcs.py",
-    "ppo/live_settings.py": "tests/ppo/test_live_settings.py",
-    "ppo/losses.py": "tests/ppo/test_losses.py tests/ppo/test_discrete.py tests/envs/test_failed_steps.py",
-    "companions/DDPGAgent.py": "tests/companions/test_off_policy.py",
-    "companions/OffPolicyAgentTrainer.py": "tests/companions/test_off_policy.py",
-    "companions/TD3Agent.py": "tests/companions/test_off_policy.py",
-    "companions/architecture.py": "tests/companions/test_off_policy.py",
-    "companions/exploration.py": "tests/companions/test_off_policy.py",
-    "companions/losses.py": "tests/companions/test_off_policy.py",
-    "companions/replay.py": "tests/companions/test_replay.py",
-    "companions/stacked_networks.py": "tests/companions/test_off_policy.py",
-    "programs/export.py": "tests/programs/test_export.py",
-    "programs/methods.py": "tests/programs/test_export.py tests/runs/test_command_line.py",
-    "programs/plot.py": "tests/figures/test_figures.py",
-    "programs/policy_files.py": "tests/programs/test_export.py",
-    "programs/install.py": "tests/programs/test_install.py",
-    "Agent.py": "tests/ppo/test_training.py tests/ppo/test_discrete.py tests/ppo/test_shared_torso.py",
-    "PPOAgentTrainer.py": "tests/ppo/test_training.py tests/ppo/test_live_settings.py tests/rollout/test_faults.py",
+BATCH = "tests/ppo/test_batch.py"
+CLI = "tests/runs/test_command_line.py"
+CHECKPOINT = "tests/runs/test_checkpoint.py"
+COLLECTOR = "tests/rollout/test_collector.py"
+DISKS = "tests/runs/test_disks_and_terminals.py"
+EVALUATION = "tests/rollout/test_evaluation.py"
+EXPORT = "tests/programs/test_export.py"
+FAULTS = "tests/rollout/test_faults.py"
+FIGURES = "tests/figures/test_figures.py"
+FILM = "tests/runs/test_film.py"
+FINISHED = "tests/runs/test_finished.py"
+FUNCS = "tests/test_funcs.py"
+HOSTILE = "tests/runs/test_hostile_folders.py"
+LIVE = "tests/ppo/test_live_settings.py"
+LOSSES = "tests/ppo/test_losses.py"
+NETWORKS = "tests/learning/test_networks.py"
+NOTEBOOK = "tests/programs/test_notebook.py -k 'not from_top_to_bottom'"
+OFF_POLICY = "tests/companions/test_off_policy.py -k 'not ten_thousand and not every_setting and not tiny_environment'"
+OFF_POLICY_SETTINGS = "tests/companions/test_off_policy.py -k every_setting"
+OWN = "tests/envs/test_own_environment.py"
+POLICIES = "tests/rollout/test_policies.py"
+REPEATABLE = "tests/rollout/test_repeatable.py"
+RESUME = "tests/runs/test_resume.py"
+SESSION = "tests/runs/test_session.py"
+SPACES = "tests/envs/test_spaces.py"
+TORSO = "tests/ppo/test_shared_torso.py"
+TRAINING = (
+    "tests/ppo/test_training.py -k 'not same_seed and not memory and not every_setting and not every_name "
+    "and not validation'"
+)
+UPDATE = "tests/ppo/test_update.py"
+VALIDATION = "tests/ppo/test_training.py -k validation"
+WEIGHTS = "tests/ppo/test_training.py -k 'best or weights or saved or saving'"
+
+SELECTIONS: dict[str, tuple[str, ...]] = {
+    "Agent.py": (UPDATE, TORSO, TRAINING, "tests/ppo/test_discrete.py"),
+    "PPOAgentTrainer.py": (LIVE, FAULTS, TRAINING),
+    "common/arrays_file.py": (CHECKPOINT, HOSTILE, WEIGHTS),
+    "common/config.py": (CLI,),
+    "common/env_wrappers.py": ("tests/test_env_wrappers.py",),
+    "common/envs/ale_group.py": ("tests/envs/test_atari.py",),
+    "common/envs/atari.py": ("tests/envs/test_atari.py",),
+    "common/envs/environment.py": ("tests/envs/test_environment.py", OWN, SPACES),
+    "common/envs/environment_check.py": (OWN,),
+    "common/envs/envpool_group.py": (COLLECTOR, VALIDATION),
+    "common/envs/groups.py": (COLLECTOR, FAULTS),
+    "common/envs/gymnasium_group.py": (COLLECTOR, FAULTS),
+    "common/envs/make_env.py": (SPACES, OWN),
+    "common/envs/process_group.py": (FAULTS,),
+    "common/envs/registered.py": (OWN,),
+    "common/envs/seeded_episodes.py": (REPEATABLE, COLLECTOR, RESUME),
+    "common/envs/spaces.py": (SPACES,),
+    "common/envs/vector_env.py": (COLLECTOR, REPEATABLE, SPACES),
+    "common/envs/worker_processes.py": ("tests/envs/test_worker_processes.py", FAULTS),
+    "common/errors.py": (CLI,),
+    "common/figures/curves.py": (FIGURES,),
+    "common/figures/five_panels.py": (FIGURES,),
+    "common/figures/policy_view.py": (FIGURES, FILM),
+    "common/figures/style.py": (FIGURES,),
+    "common/files.py": (CHECKPOINT, DISKS, HOSTILE),
+    "common/funcs.py": (FUNCS,),
+    "common/learning/agent_base.py": (WEIGHTS,),
+    "common/learning/device.py": ("tests/learning/test_device.py",),
+    "common/learning/distributions.py": ("tests/learning/test_distributions.py",),
+    "common/learning/frozen_policy.py": (POLICIES, TORSO),
+    "common/learning/networks.py": (NETWORKS, TORSO),
+    "common/learning/snapshots.py": (WEIGHTS,),
+    "common/learning/trainer_base.py": (LIVE, FAULTS, TRAINING),
+    "common/records.py": (COLLECTOR, OFF_POLICY),
+    "common/results.py": (FUNCS, FIGURES, TRAINING),
+    "common/rollout/collector.py": (COLLECTOR,),
+    "common/rollout/evaluation.py": (EVALUATION,),
+    "common/rollout/experience.py": (FAULTS, TRAINING, RESUME),
+    "common/rollout/not_finite.py": (COLLECTOR, FAULTS),
+    "common/rollout/playing.py": (EVALUATION, VALIDATION),
+    "common/rollout/policies.py": (POLICIES,),
+    "common/rollout/probe.py": (REPEATABLE,),
+    "common/rollout/repeatable.py": (COLLECTOR, FAULTS, RESUME),
+    "common/rollout/scores.py": (FUNCS, "tests/envs/test_failed_steps.py", TRAINING),
+    "common/rollout/validation.py": (VALIDATION,),
+    "common/runs/board.py": (DISKS, CLI),
+    "common/runs/checkpoint.py": (CHECKPOINT,),
+    "common/runs/command_line.py": ("tests/runs/test_start.py", CLI),
+    "common/runs/film.py": (FILM,),
+    "common/runs/finished.py": (FINISHED,),
+    "common/runs/foreign_modules.py": (HOSTILE,),
+    "common/runs/one_process.py": (DISKS,),
+    "common/runs/options.py": ("tests/runs/test_platforms.py", CLI),
+    "common/runs/recorder.py": (DISKS, FIGURES, SESSION),
+    "common/runs/run_folder.py": (HOSTILE, CLI),
+    "common/runs/session.py": (LIVE, SESSION, FINISHED),
+    "common/runs/unread_output.py": ("tests/runs/test_start.py",),
+    "common/settings.py": (CLI,),
+    "common/state.py": (CHECKPOINT, HOSTILE),
+    "common/user_code.py": (OWN,),
+    "companions/DDPGAgent.py": (OFF_POLICY,),
+    "companions/OffPolicyAgentTrainer.py": (OFF_POLICY,),
+    "companions/TD3Agent.py": (OFF_POLICY,),
+    "companions/architecture.py": (NETWORKS, OFF_POLICY),
+    "companions/config.py": (OFF_POLICY,),
+    "companions/exploration.py": (OFF_POLICY,),
+    "companions/losses.py": (OFF_POLICY,),
+    "companions/presets.py": (OFF_POLICY,),
+    "companions/replay.py": ("tests/companions/test_replay.py",),
+    "companions/stacked_networks.py": (OFF_POLICY,),
+    "ppo/architecture.py": (NETWORKS, TORSO, "tests/ppo/test_images.py"),
+    "ppo/batch.py": (BATCH, TRAINING),
+    "ppo/config.py": (CLI, TRAINING),
+    "ppo/exploration.py": (FUNCS,),
+    "ppo/live_settings.py": (LIVE,),
+    "ppo/losses.py": (LOSSES, "tests/ppo/test_discrete.py"),
+    "ppo/presets.py": (CLI, NOTEBOOK),
+    "programs/__main__.py": ("tests/test_pages.py", "tests/runs/test_start.py"),
+    "programs/evaluate.py": (CLI, EXPORT),
+    "programs/export.py": (EXPORT,),
+    "programs/install.py": ("tests/programs/test_install.py",),
+    "programs/methods.py": (EXPORT, CLI),
+    "programs/notebook.py": (NOTEBOOK,),
+    "programs/notebook_display.py": (NOTEBOOK,),
+    "programs/plot.py": (FIGURES, CLI),
+    "programs/policy_files.py": (EXPORT,),
+    "programs/study.py": ("tests/test_pages.py",),
+    "programs/watch.py": (CLI, "tests/runs/test_start.py"),
 }
