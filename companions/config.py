@@ -45,8 +45,8 @@ class ExplorationSettings(Settings):
     """Environment steps before the first update. Raise it if the first updates need more varied experience; lower it
     for short runs."""
     warmup_actions: Literal["random", "policy"] = "random"
-    """Actions of these first steps. random: uniform within the action range. policy: the untrained actor's, with
-    exploration noise."""
+    """Actions during the first warmup_steps. random: uniform within the action range. policy: the untrained actor's,
+    with exploration noise."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ class ReplaySettings(Settings):
     """Environment steps between two calls of the update. Raise it together with updates_per_train to train faster:
     one call of 50 updates takes less time than 50 calls."""
     updates_per_train: int = setting(1, at_least=1)
-    """Number of updates in each call. Raise it to learn more from each step; lower it to save time."""
+    """Number of updates every train_every steps, all in one call. Raise it to learn more from each step; lower it to
+    save time."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +86,14 @@ class UpdateSettings(Settings):
     """Adam's epsilon, added to the root of the mean squared gradient before dividing by it. Raise it (to 1e-5) if
     parameters with tiny gradients move too much."""
     target_update: Literal["soft", "hard"] = "soft"
-    """How target networks follow the trained ones. soft: by the share tau each time. hard: copied every
+    """How target networks follow the trained ones. soft: by the share tau per update. hard: copied every
     hard_update_every updates."""
     tau: float = setting(0.005, at_least=0, at_most=1, main=True)
-    """Share of the distance to the trained networks that target networks move each time. Lower it if the critics'
+    """Share of the distance to the trained networks that target networks move per update. Lower it if the critics'
     values diverge; raise it if learning is slow but steady. Only used with target_update soft."""
     hard_update_every: int = setting(200, at_least=1)
-    """Number of updates between two copies. Only used with target_update hard."""
+    """Number of updates between two copies of the trained networks to the target networks. Only used with
+    target_update hard."""
     truncation_is_terminal: bool = False
     """Quirk of the published systems: treat a time limit as a terminal state, with no value after it."""
     actor_first: bool = False
@@ -108,16 +110,17 @@ class TD3Settings(Settings):
     GROUP = "TD3"
 
     twin_critics: bool = True
-    """Whether two critics are trained and targets use the smaller value (clipped double Q-learning), which prevents
+    """Whether two critics are trained and targets use the smaller value (clipped double Q-learning), which reduces
     overestimation."""
     target_smoothing: bool = True
     """Whether noise is added to the action at which the target is computed, so that the critics cannot rely on narrow
     peaks of the value."""
     smoothing_std: float = setting(0.2, at_least=0)
-    """Standard deviation of this noise, in units of half the action range. Only used with target_smoothing."""
+    """Standard deviation of target smoothing's noise, in units of half the action range. Raise it for smoother
+    targets. Only used with target_smoothing."""
     smoothing_clip: float = setting(0.5, at_least=0)
-    """Largest size of this noise, in units of half the action range; larger noise is clipped. Only used with
-    target_smoothing."""
+    """Largest size of target smoothing's noise, in units of half the action range; larger noise is clipped. Only used
+    with target_smoothing."""
     policy_delay: int = setting(2, at_least=1)
     """Number of critic updates per update of the actor and the target networks. Raise it if the critics lag behind
     the actor. 1 is no delay."""
@@ -138,7 +141,7 @@ class OffPolicyConfig(
 
     METHOD = "off-policy"
 
-    # Other defaults than the base's; ranges and texts stay, where no other text is given.
+    # Other defaults than TrainingConfig's. Ranges stay; texts stay unless another is given.
     backend: Literal["auto", "gymnasium", "envpool", "processes"] = "gymnasium"
     """Library that steps the environments. auto: EnvPool if it is installed and has the environment, else Gymnasium.
     gymnasium: all environments in this process, one after the other. processes: one Gymnasium process per

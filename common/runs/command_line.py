@@ -127,8 +127,11 @@ def parse(
         prog=program,
         args=arguments,
         description=(
-            f"Usage: {program} [PRESET] [settings]. Presets: {', '.join(presets)}. "
+            f"To start from a preset's settings, type its name first: {program} PRESET [settings]. "
+            f"Presets: {', '.join(presets)}. "
             f"The settings that matter most come first. The defaults shown are those of {preset}."
+            if resumed is None
+            else f"The defaults shown are the settings of {resumed}."
         ),
     )
     if resumed is not None:

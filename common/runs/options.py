@@ -25,7 +25,7 @@ class RunOptions(Settings):
     """Folder that contains the run folders."""
     resume: Path | None = None
     """Run folder of a run to continue from its newest checkpoint. Only --epochs, --environment-restarts,
-    --environment-time-limit, --on-not-finite and --device can be changed, besides the settings of this group."""
+    --environment-time-limit, --on-not-finite and --device can be changed, besides the recording options."""
     checkpoint_every: int = setting(0, at_least=0)
     """Epochs between checkpoints. Lower it to lose less if the machine fails. 0: every ten epochs, or less often if
     saving would take more than 1% of the run time. A checkpoint is also written on Ctrl-C, on SIGTERM and at the
@@ -36,11 +36,11 @@ class RunOptions(Settings):
     """Number of episodes in each evaluation, played once with deterministic and once with sampled actions. 0: no
     evaluation."""
     evaluate_every: int = setting(0, at_least=0)
-    """Epochs between evaluations during training. 0: only at the end."""
+    """Epochs between evaluations during training; they take extra time and do not affect it. 0: only at the end."""
     video: bool = True
     """Whether to film an evaluated episode at the end."""
     gif: bool = False
-    """Whether that film is a GIF of 30 frames per second instead of an MP4."""
+    """Whether the film is a GIF of 30 frames per second instead of an MP4. Only used with video."""
     tensorboard: bool = True
     """Whether to write TensorBoard logs."""
     figure: bool = True

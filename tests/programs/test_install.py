@@ -52,7 +52,7 @@ def test_a_bare_machine_gets_everything():
 
 
 def test_only_what_is_missing_and_an_extra_without_its_packages():
-    assert missing() == ["gymnasium[box2d]>=1.1", "tyro>=0.9", "threadpoolctl>=3.4"]
+    assert missing() == ["gymnasium[box2d]>=1.1", "tyro>=1.0", "threadpoolctl>=3.4"]
     with_box2d = missing(box2d_py=("2.3.5", []), swig=("4.3", []), tyro=("1.0", []), threadpoolctl=("3.6", []))
     assert with_box2d == []
 

@@ -1,0 +1,145 @@
+"""Settings in parts: ranges, groups and texts beside their fields, whole configs flat."""
+
+import dataclasses
+import json
+import math
+import re
+from dataclasses import dataclass
+
+import pytest
+
+from common.config import TrainingConfig
+from common.errors import UserError
+from common.runs.command_line import parse
+from common.runs.options import RunOptions
+from common.settings import SMALLEST, Settings, described, ranges_of, setting
+from companions import presets as companions_presets
+from companions.config import OffPolicyConfig
+from ppo import presets as ppo_presets
+from ppo.config import PPOConfig
+
+WHOLE = [PPOConfig, OffPolicyConfig, RunOptions]
+MAIN_OF_PPO = [
+    "env", "backend", "num_envs", "epochs", "steps_per_epoch", "seed", "hidden_sizes", "gamma", "gae_lambda", "passes",
+    "minibatch_size", "learning_rate", "clip_range",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TemperatureSettings(Settings):
+    """A part of a method that nothing here knows."""
+
+    GROUP = "temperature"
+
+    temperature: float = setting(0.2, at_least=SMALLEST, main=True)
+    """Weight of the policy's entropy."""
+    temperatures: tuple[float, ...] = setting((1.0, 2.0), at_least=1, at_most=4)
+    """Several
+    of them."""
+    lowest: float | None = setting(None, at_most=-1)
+
+
+@dataclass(frozen=True)
+class OtherConfig(TemperatureSettings, TrainingConfig):
+    """A method that nothing here knows."""
+
+    METHOD = "other"
+
+    epochs: int = 7
+    seed: int = setting(3, at_least=3)
+    """Seed of this method."""
+
+
+def test_a_new_method_brings_its_settings_along():
+    config = OtherConfig(temperature=0.5)
+    assert (config.epochs, config.seed, config.num_envs, config.temperature) == (7, 3, 16, 0.5)
+    settings = {setting.name: setting for setting in described(OtherConfig)}
+    assert settings["temperature"].group == "temperature" and settings["temperature"].main
+    assert settings["temperatures"].text == "Several of them."
+    assert settings["lowest"].text == ""
+    preset, typed, _ = parse(
+        ["--temperature", "0.25", "--epochs", "4"], "program", {"other": OtherConfig()}, "other", lambda env: "other"
+    )
+    assert (preset, typed) == ("other", OtherConfig(temperature=0.25, epochs=4))
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"temperature": 0.0}, "temperature is 0.0: expected above 0"),
+        ({"temperature": math.nan}, "temperature is nan: expected a finite number, above 0"),
+        ({"temperatures": (1.0, 5.0)}, "temperatures is (1.0, 5.0): expected 1 to 4 in each layer"),
+        ({"temperatures": (0.5,)}, "temperatures is (0.5,): expected 1 to 4 in each layer"),
+        ({"lowest": -0.5}, "lowest is -0.5: expected -1 or less"),
+        ({"epochs": 0}, "epochs is 0: expected 1 or more"),  # only its default was changed
+        ({"seed": 2}, "seed is 2: expected 3 or more"),  # its range as well
+        ({"reward_factor": math.inf}, "reward_factor is inf: expected a finite number"),
+        ({"gamma": 0.5}, None),
+    ],
+)
+def test_a_value_out_of_range_is_refused_in_its_fields_words(changes, line):
+    if line is None:  # another method's
+        with pytest.raises(TypeError, match="gamma"):
+            OtherConfig(**changes)
+        return
+    with pytest.raises(UserError) as error:
+        OtherConfig(**changes)
+    assert str(error.value) == line
+
+
+def test_ends_of_ranges_are_included():
+    OtherConfig(temperature=SMALLEST, temperatures=(1, 4), lowest=-1, seed=3, epochs=1)
+    OtherConfig(lowest=None)
+
+
+def test_a_changed_default_keeps_range_group_and_text():
+    base, other = ({d.name: d for d in described(kind)} for kind in (TrainingConfig, OtherConfig))
+    assert ranges_of(OtherConfig)["epochs"] == ranges_of(TrainingConfig)["epochs"]
+    assert other["epochs"] == base["epochs"]
+    assert (other["seed"].group, other["seed"].main) == (base["seed"].group, base["seed"].main)
+    assert other["seed"].text == "Seed of this method." != base["seed"].text
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_every_setting_is_described_in_whole_sentences(kind):
+    settings = described(kind)
+    assert [setting.name for setting in settings] == [field.name for field in dataclasses.fields(kind)]
+    for _, _, group, _, text in settings:
+        assert group != Settings.GROUP
+        assert re.fullmatch(r"[A-Z][^\n]{15,}\.", text), text
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_every_number_has_a_range_beside_it(kind):
+    numbers = {name for name, kind, *_ in described(kind) if re.search("int|float", str(kind))}
+    assert numbers - {"env_kwargs"} <= set(ranges_of(kind)) and len(numbers) > 3
+
+
+@pytest.mark.parametrize(
+    ("presets", "default", "module"),
+    [
+        (ppo_presets.PRESETS, "bipedal-walker", ppo_presets),
+        (companions_presets.PRESETS, "pendulum-td3-fast", companions_presets),
+    ],
+)
+def test_help_shows_every_setting_once_the_main_ones_first(presets, default, module, capsys):
+    with pytest.raises(SystemExit) as stop:
+        parse(["--help"], "program", presets, default, module.preset_for)
+    assert not stop.value.code
+    shown = re.findall(r"^. --([a-z-]+)[ ,\n]", capsys.readouterr().out, re.MULTILINE)
+    settings = [*described(type(presets[default])), *described(RunOptions)]
+    assert sorted(shown) == sorted(setting.name.replace("_", "-") for setting in settings)
+    main = [setting.name.replace("_", "-") for setting in settings if setting.main]
+    assert shown[: len(main)] == main and 10 <= len(main) <= 15
+
+
+def test_the_main_settings_of_ppo():
+    assert [setting.name for setting in described(PPOConfig) if setting.main] == MAIN_OF_PPO
+
+
+@pytest.mark.parametrize("config", [*ppo_presets.PRESETS.values(), *companions_presets.PRESETS.values()])
+def test_a_config_is_flat_and_what_json_holds_of_it_is_the_same_config(config):
+    stored = json.loads(json.dumps(dataclasses.asdict(config)))
+    assert not [name for name, value in stored.items() if isinstance(value, dict) and name != "env_kwargs"]
+    assert type(config).of_run(stored) == config == config.replace()
+    assert hash(config) == hash(config.replace())
