@@ -53,7 +53,9 @@ class Arguments:
     seed: int = 0
     """Of the sample."""
     only: str = ""
-    """Only files whose name contains this."""
+    """Only files whose name contains this, or one of several with commas between them."""
+    groups: int = 99
+    """How many groups of tests are run at most until one notices; a fault that survived is run again for more."""
     share: str = "1/1"
     """Which part of the files, of how many: "2/3" is the second of three."""
     go_on: bool = False
@@ -160,13 +162,13 @@ class Results:
 class Runner:
     """Runs faults one after another in a nursery."""
 
-    def __init__(self, nursery: Nursery, results: Results) -> None:
-        self._nursery, self._results, self._commit = nursery, results, record.commit()
+    def __init__(self, nursery: Nursery, results: Results, groups: int = 99) -> None:
+        self._nursery, self._results, self._groups, self._commit = nursery, results, groups, record.commit()
 
     def __call__(self, fault: Fault, why: str) -> None:
         """Run the groups of tests that should notice, until one does."""
-        row = described(fault, why) | {"commit": self._commit, "by": "", "seconds": 0.0, "void": False}
-        for group in SELECTIONS[fault.file]:
+        row = described(fault, why, self._groups) | {"commit": self._commit, "by": "", "seconds": 0.0, "void": False}
+        for group in SELECTIONS[fault.file][: self._groups]:
             limit = self._limit(group)
             if limit is None:
                 row["void"] = True
@@ -209,16 +211,16 @@ def fingerprint(groups: list[str] | tuple[str, ...]) -> int:
     return zlib.crc32(b"".join(content), zlib.crc32("\n".join(groups).encode()))
 
 
-def described(fault: Fault, why: str) -> dict[str, object]:
+def described(fault: Fault, why: str, groups: int) -> dict[str, object]:
     """What a row says of a fault before it is run."""
     source = zlib.crc32((ROOT / fault.file).read_bytes())
     known = {"file": fault.file, "line": fault.line, "fault": fault.name, "why": why}
-    return known | {"source": source, "tests": fingerprint(SELECTIONS[fault.file])}
+    return known | {"source": source, "tests": fingerprint(SELECTIONS[fault.file][:groups])}
 
 
-def is_valid(row: dict, fault: Fault, why: str) -> bool:
+def is_valid(row: dict, fault: Fault, why: str, groups: int = 99) -> bool:
     """Whether a row need not be run again."""
-    now = described(fault, why)
+    now = described(fault, why, groups)
     same = ("source",) if row["caught"] and why != CONTROL else ("source", "tests")
     return not row["void"] and all(row[name] == now[name] for name in same)
 
@@ -273,7 +275,8 @@ def main() -> None:
         results = Results(arguments.results)
         if not arguments.go_on:
             results.clear()
-        chosen = [file for file in SELECTIONS if arguments.only in file and (ROOT / file).exists()]
+        wanted = arguments.only.split(",")
+        chosen = [file for file in SELECTIONS if any(map(file.__contains__, wanted)) and (ROOT / file).exists()]
         files = shared(chosen, arguments.share)
         if not files:
             raise UserError(f"no file's name contains {arguments.only!r}: expected a part of ppo/losses.py, say")
@@ -284,11 +287,11 @@ def main() -> None:
         waiting = [
             (fault, why)
             for fault, why in faults
-            if (fault.name, why) not in before or not is_valid(before[fault.name, why], fault, why)
+            if (fault.name, why) not in before or not is_valid(before[fault.name, why], fault, why, arguments.groups)
         ]
         print(f"{len(faults)} faults, {len(waiting)} of them to run", flush=True)
         with tempfile.TemporaryDirectory() as work, contextlib.closing(Nursery(Path(work))) as nursery:
-            run = Runner(nursery, results)
+            run = Runner(nursery, results, arguments.groups)
             for fault, why in waiting:
                 if time.monotonic() - began > 60 * arguments.minutes:
                     break
