@@ -17,8 +17,15 @@ LIVE = "tests/ppo/test_live_settings.py"
 LOSSES = "tests/ppo/test_losses.py"
 NETWORKS = "tests/learning/test_networks.py"
 NOTEBOOK = "tests/programs/test_notebook.py -k 'not from_top_to_bottom'"
-OFF_POLICY = "tests/companions/test_off_policy.py -k 'not ten_thousand and not every_setting and not tiny_environment'"
-OFF_POLICY_SETTINGS = "tests/companions/test_off_policy.py -k every_setting"
+OFF_POLICY = (
+    "tests/companions/test_off_policy.py -k 'by_hand or transitions_target or smoothing or compiled_update or delay "
+    "or targets_move or diverges_says or frozen or noise_of or remembered or timeout or updates_come or warming "
+    "or exploration_falls or settings_are or wrong_settings or presets or defaults or flat or plain_gradient'"
+)
+OFF_POLICY_LONG = (
+    "tests/companions/test_off_policy.py -k 'many_updates or actor_learns or all_three or waits_for_its_cycle "
+    "or resumed_run or in_parts or undone or leaves_its_traces'"
+)
 OWN = "tests/envs/test_own_environment.py"
 POLICIES = "tests/rollout/test_policies.py"
 REPEATABLE = "tests/rollout/test_repeatable.py"
@@ -27,8 +34,8 @@ SESSION = "tests/runs/test_session.py"
 SPACES = "tests/envs/test_spaces.py"
 TORSO = "tests/ppo/test_shared_torso.py"
 TRAINING = (
-    "tests/ppo/test_training.py -k 'not same_seed and not memory and not every_setting and not every_name "
-    "and not validation'"
+    "tests/ppo/test_training.py -k 'ratio or own_rows or every_sample or timeouts or discount or divided or shifted "
+    "or first_update_sees or statistics_rest or metric or keys_of or rate or best or nan or run_on or goes_on'"
 )
 UPDATE = "tests/ppo/test_update.py"
 VALIDATION = "tests/ppo/test_training.py -k validation"
@@ -95,16 +102,16 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/settings.py": (CLI,),
     "common/state.py": (CHECKPOINT, HOSTILE),
     "common/user_code.py": (OWN,),
-    "companions/DDPGAgent.py": (OFF_POLICY,),
-    "companions/OffPolicyAgentTrainer.py": (OFF_POLICY,),
-    "companions/TD3Agent.py": (OFF_POLICY,),
-    "companions/architecture.py": (NETWORKS, OFF_POLICY),
-    "companions/config.py": (OFF_POLICY,),
-    "companions/exploration.py": (OFF_POLICY,),
-    "companions/losses.py": (OFF_POLICY,),
-    "companions/presets.py": (OFF_POLICY,),
+    "companions/DDPGAgent.py": (OFF_POLICY, OFF_POLICY_LONG),
+    "companions/OffPolicyAgentTrainer.py": (OFF_POLICY, OFF_POLICY_LONG),
+    "companions/TD3Agent.py": (OFF_POLICY, OFF_POLICY_LONG),
+    "companions/architecture.py": (NETWORKS, OFF_POLICY, OFF_POLICY_LONG),
+    "companions/config.py": (OFF_POLICY, OFF_POLICY_LONG),
+    "companions/exploration.py": (OFF_POLICY, OFF_POLICY_LONG),
+    "companions/losses.py": (OFF_POLICY, OFF_POLICY_LONG),
+    "companions/presets.py": (OFF_POLICY, OFF_POLICY_LONG),
     "companions/replay.py": ("tests/companions/test_replay.py",),
-    "companions/stacked_networks.py": (OFF_POLICY,),
+    "companions/stacked_networks.py": (OFF_POLICY, OFF_POLICY_LONG),
     "ppo/architecture.py": (NETWORKS, TORSO, "tests/ppo/test_images.py"),
     "ppo/batch.py": (BATCH, TRAINING),
     "ppo/config.py": (CLI, TRAINING),
