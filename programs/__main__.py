@@ -1,6 +1,6 @@
 """One command for everything: python -m programs COMMAND ...
 
-Each command is a module of this folder, or the trainer's own program; only the one that is asked for is imported.
+Each command is a module of this folder; only the one that was typed is imported.
 """
 
 import difflib
@@ -22,6 +22,7 @@ COMMANDS = {
 
 
 def main() -> None:
+    """Run the command that was typed; without one, print all commands."""
     with one_line_errors():
         command, *rest = sys.argv[1:] or ["--help"]
         if command in ("-h", "--help"):
@@ -36,7 +37,7 @@ def main() -> None:
 
 
 def overview() -> str:
-    """All commands, a line each."""
+    """The text of `--help`: one line for each command."""
     lines = [f"  {name:9} {what}" for name, what in COMMANDS.items()]
     return "\n".join([
         "usage: python -m programs COMMAND ...",

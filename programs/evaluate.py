@@ -1,66 +1,58 @@
-"""Score and film a saved run: python evaluate.py runs/NAME"""
+"""Score and film the agent of a run: python -m programs evaluate RUN"""
 
 import contextlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
-
-import tyro
+from typing import Any
 
 from common.envs.environment import Environment
-from common.errors import UserError
 from common.files import write_json
 from common.rollout import evaluation
 from common.runs import film, finished, run_folder
-from common.runs.command_line import one_line_errors, parse_settings
-from programs.methods import WhichWeights, load_agent
+from common.runs.command_line import one_line_errors
+from programs.run_arguments import RunArguments, check_at_least, parse_named
 
 
 @dataclass(frozen=True)
-class Arguments:
-    """Score and film a saved run, on the unshaped environment of Gymnasium."""
+class Arguments(RunArguments):
+    """Score and film a trained agent, in the environment with its own rewards."""
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """Run folder, like runs/NAME."""
-    weights: WhichWeights = "best"
-    """Which agent is evaluated: the one the run ended with, which by default is the best epoch's, or that of the last
-    checkpoint."""
     episodes: int = 100
-    """How many episodes are played with deterministic actions, and as many with sampled ones; 0 plays none."""
+    """How many episodes are played with deterministic actions, and as many again with sampled ones; 0 plays none."""
     seed: int = evaluation.EVALUATION_SEED
     """Seed of the first episode; each further episode has the next one. The default is far from training's seeds."""
     max_episode_steps: tuple[int, ...] = ()
     """Step limits of an episode, in environment steps. With several, such as 1600 2000, the episodes are played once
-    for each, and evaluation.json lists all of them under step_limits. By default the run's own limit holds."""
+    for each, and evaluation.json lists all of them under step_limits. By default the run's own limit."""
     environment_restarts: int | None = None
-    """How often an episode is played again in which the environment fails. By default the run's own number holds."""
-    device: Literal["auto", "cpu", "gpu"] | None = None
-    """What TensorFlow computes on. By default the run's own choice holds; cpu serves a run from a machine with a
-    graphics card that is not there."""
+    """How often an episode is played again if the environment fails. By default the run's own number."""
     video: bool = True
     """Film the first deterministic episode, at the first of the step limits."""
     gif: bool = False
-    """Film it as a GIF of 30 frames a second instead of an MP4."""
+    """Write a GIF of 30 frames a second instead of an MP4."""
     output: Path | None = None
     """JSON file for the scores; the default is evaluation.json in the run folder, which is replaced."""
-    env: str | None = None
-    """The run's environment, named again: only needed where a module is imported for it."""
-    env_kwargs: str | None = None
-    """Its arguments as JSON, named again: only needed where there are texts among them."""
 
     def __post_init__(self) -> None:
-        for name, number, least in (
-            ("episodes", self.episodes, 0),
-            ("seed", self.seed, 0),
-            ("environment_restarts", self.environment_restarts or 0, 0),
-            *(("max_episode_steps", limit, 1) for limit in self.max_episode_steps),
-        ):
-            if number < least:
-                raise UserError(f"{name} is {number}: expected {least} or more")
+        check_at_least("episodes", self.episodes, 0)
+        check_at_least("seed", self.seed, 0)
+        check_at_least("environment_restarts", self.environment_restarts, 0)
+        for limit in self.max_episode_steps:
+            check_at_least("max_episode_steps", limit, 1)
 
 
-def scores(arguments: Arguments, agent: object, environments: list[Environment], restarts: int) -> dict[str, object]:
-    """What evaluation.json holds, logged on the way: the scores at the first limit; with several also each one's."""
+def scores(arguments: Arguments, agent: Any, environments: list[Environment], restarts: int) -> dict[str, Any]:
+    """Play the episodes and print their scores.
+
+    Args:
+        arguments: `episodes` and `seed` are read.
+        agent: of any method.
+        environments: the same one, once for each step limit.
+        restarts: how often an episode is played again if the environment fails.
+
+    Returns:
+        The content of evaluation.json: the scores at the first step limit, and with several limits those of each.
+    """
     print(f"evaluating {arguments.episodes} episodes, deterministic and sampled ...", flush=True)
     found = evaluation.evaluate_limits(
         agent.acting_policy(), agent.action_map, environments, arguments.episodes, arguments.seed, restarts
@@ -74,8 +66,14 @@ def scores(arguments: Arguments, agent: object, environments: list[Environment],
     return found[0] | {"step_limits": by_limit}
 
 
-def write_scores(arguments: Arguments, found: dict[str, object], epochs: int) -> None:
-    """Where they were asked for, or into the run folder."""
+def write_scores(arguments: Arguments, found: dict[str, Any], epochs: int) -> None:
+    """Write the scores to `--output`, or else to evaluation.json in the run folder.
+
+    Args:
+        arguments: `output`, `run` and `weights` are read.
+        found: what `scores` returned.
+        epochs: of the run; the best agent's scores count as those of a run of so many epochs.
+    """
     if arguments.output is not None:
         write_json(arguments.output, found)
     elif arguments.weights == "best":
@@ -86,15 +84,10 @@ def write_scores(arguments: Arguments, found: dict[str, object], epochs: int) ->
 
 
 def main() -> None:
+    """Score and film what the command line names."""
     with one_line_errors():
-        arguments = parse_settings(Arguments, prog="python -m programs evaluate")
-        agent, config, environment = load_agent(
-            arguments.run,
-            arguments.weights,
-            env=arguments.env,
-            env_kwargs=arguments.env_kwargs,
-            device=arguments.device,
-        )
+        arguments = parse_named(Arguments, "python -m programs evaluate", "run", "runs/NAME")
+        agent, config, environment = arguments.load()
         limits = dict.fromkeys(arguments.max_episode_steps or (None,))
         environments = [environment.limited_to(limit) for limit in limits]
         restarts = arguments.environment_restarts

@@ -1,4 +1,4 @@
-"""The one table of methods: settings, presets, trainer and agent of each; and agents from run folders."""
+"""The one table of methods: settings, presets, trainer and agent of each; agents are loaded from run folders here."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,18 +24,18 @@ WhichWeights = Literal["best", "last"]
 
 
 class Method(NamedTuple):
-    """What a method consists of."""
+    """What the programs need of a method."""
 
     config: type[TrainingConfig]
     presets: Mapping[str, TrainingConfig]
-    preset_for: Callable[[str], str]  # an environment's id → the preset that it is trained with
-    default_preset: str
+    preset_for: Callable[[str], str]  # an environment's id → the name of the preset that `--env ID` starts from
+    default_preset: str  # where neither a preset nor an environment is named
     trainer: Callable[..., Any]  # called with a config
     agent: Callable[..., Any]  # called with observation space, action space, config and seed
 
 
 def _new_ppo_agent(*arguments: Any) -> "Agent":
-    from Agent import Agent  # and with it TensorFlow
+    from Agent import Agent  # imports TensorFlow
 
     return Agent(*arguments)
 
@@ -67,7 +67,7 @@ def read_config(
 
 
 def new_agent(config: TrainingConfig, environment: Environment) -> "Agent | DDPGAgent":
-    """The agent that a run of these settings begins with."""
+    """The untrained agent that a run with these settings begins with."""
     make = METHODS[config.METHOD].agent
     return make(environment.observation_space, environment.action_space, config, config.seeds()[0])
 
@@ -81,9 +81,11 @@ def load_agent(
     env_kwargs: str | Mapping[str, object] | None = None,
     device: str | None = None,
 ) -> tuple["Agent | DDPGAgent", TrainingConfig, Environment]:
-    """The agent that a run ended with ("best") or that of its last checkpoint, the run's settings and environment.
+    """The agent of a run, the run's settings and its environment.
 
     Args:
+        run: its folder.
+        weights: "best" loads the agent the run ended with, "last" that of its last checkpoint.
         make_env: builds the environment, where the run was trained with such a function.
         env, env_kwargs: what was typed as the run's environment; see `run_folder.read_config`.
         device: what TensorFlow computes on; None takes the run's own choice.
@@ -96,8 +98,8 @@ def load_agent(
     path = run / (run_folder.BEST_AGENT if weights == "best" else run_folder.WEIGHTS)
     if not path.exists() and (run / run_folder.WEIGHTS).exists():
         raise UserError(
-            f"{run} has no {path.name}, since its training has not ended: continue it with --resume {run}, or take "
-            "its last weights with --weights last"
+            f"{run} has no {path.name}, since its training has not ended: continue it with python -m programs resume "
+            f"{run}, or use its last weights with --weights last"
         )
     if not path.exists():
         raise UserError(f"{run} holds no {path.name}: train it until its first checkpoint at least")

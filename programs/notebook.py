@@ -22,6 +22,7 @@ from common.rollout import evaluation
 from common.runs import film, finished, run_folder, session
 from common.runs.command_line import file_fault
 from common.runs.options import RunOptions
+from common.runs.protocols import Agent, Trainer
 from companions import presets as companions
 from companions.config import OffPolicyConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
@@ -202,7 +203,7 @@ class BackgroundRun:
             self._shown.refresh(self._screen.text())
 
     def _work(self, preset: str, config: TrainingConfig) -> None:
-        def hold(trainer: session.Trainer) -> None:
+        def hold(trainer: Trainer) -> None:
             self._live = trainer.live
 
         try:
@@ -218,7 +219,7 @@ def _run(
     saved: TrainingConfig | None,
     screen: Quiet,
     figure: bool = True,
-    made: Callable[[session.Trainer], None] = lambda trainer: None,
+    made: Callable[[Trainer], None] = lambda trainer: None,
 ) -> Path:
     """A session in a folder that `place` found; scores and films are cells of their own.
 
@@ -229,7 +230,7 @@ def _run(
         config = saved.changed_as(config)
     options = RunOptions(**where, evaluation_episodes=0, video=False, figure=figure)
 
-    def make(config: TrainingConfig) -> session.Trainer:
+    def make(config: TrainingConfig) -> Trainer:
         kind = OffPolicyAgentTrainer if isinstance(config, OffPolicyConfig) else PPOAgentTrainer
         trainer = kind(config, description=f"preset {preset}")
         made(trainer)
@@ -316,9 +317,7 @@ def score(
             print(f"{name}: {remark}")
 
 
-def _evaluate(
-    agent: session.Agent, config: TrainingConfig, environment: Environment, episodes: int
-) -> evaluation.Summaries:
+def _evaluate(agent: Agent, config: TrainingConfig, environment: Environment, episodes: int) -> evaluation.Summaries:
     return evaluation.evaluate_both(
         agent.acting_policy(), agent.action_map, environment, episodes, restarts=config.environment_restarts
     )

@@ -1,6 +1,6 @@
-"""Figures of runs: python -m programs plot runs/A runs/B --output figure.png
+"""Draw figures of runs: python -m programs plot RUN [RUN ...] --output PICTURE
 
-The five panels are here; the other kinds are in `common.figures.curves` and `common.figures.policy_view`.
+The figures themselves are in `common.figures`.
 """
 
 import re
@@ -32,16 +32,20 @@ def draw(
     env: str | None = None,
     env_kwargs: str | None = None,
 ) -> Figure:
-    """A figure of one kind of some runs.
+    """Draw a figure.
 
     Args:
+        kind: see `Arguments`.
+        runs: their folders.
+        columns: of results.csv, for kind seeds.
+        band: of kind seeds.
         env, env_kwargs: what was typed as the run's environment, for kind policy; see `run_folder.read_config`.
 
     Raises:
-        UserError: no run, too many for this kind, or what it draws is not there.
+        UserError: no run or too many for this kind, or a run has not got what the figure shows.
     """
     if not runs:
-        raise UserError("no run given: python -m programs plot runs/NAME [runs/OTHER ...]")
+        raise UserError("no run is named: type python -m programs plot runs/NAME [runs/OTHER ...]")
     if kind in ("reward", "time", "policy") and len(runs) > 1:
         raise UserError(f"{len(runs)} runs given: --kind {kind} draws one, --kind five overlays several")
     if kind == "policy":
@@ -62,13 +66,13 @@ def draw(
 
 
 def _named(runs: list[Path]) -> dict[str, Path]:
-    """By their folders' names, or where two are the same, by their paths."""
+    """Folder name → run; where two names are the same, path → run."""
     names = [run.name for run in runs]
     return {run.name if names.count(run.name) == 1 else str(run): run for run in runs}
 
 
 def _arms(curves: dict[str, Curves]) -> dict[str, list[Curves]]:
-    """Runs whose names differ in the seed alone belong together."""
+    """Curves grouped by the run's name without its seed."""
     arms: dict[str, list[Curves]] = {}
     for name, run in curves.items():
         arms.setdefault(re.sub(r"-?seed\d+", "", name) or name, []).append(run)
@@ -76,7 +80,7 @@ def _arms(curves: dict[str, Curves]) -> dict[str, list[Curves]]:
 
 
 def _policy(run: Path, env: str | None, env_kwargs: str | None) -> Figure:
-    from common.figures import policy_view  # TensorFlow, which the other kinds do without
+    from common.figures import policy_view  # imports TensorFlow, which the other kinds do not need
     from programs import methods
 
     agent, config, _ = methods.load_agent(run, "best", env=env, env_kwargs=env_kwargs)
@@ -84,30 +88,33 @@ def _policy(run: Path, env: str | None, env_kwargs: str | None) -> Figure:
 
 
 @dataclass(frozen=True)
-class _Arguments:
-    """Draw one run or several, by default as overlaid five-panel figures."""
+class Arguments:
+    """Draw one run, or several overlaid."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional] = field(default=())
     """Run folders, like runs/NAME."""
     output: Annotated[Path, tyro.conf.arg(aliases=["--out"])] = Path("overlay.png")
-    """Picture to write; .png, .svg or .pdf."""
+    """Picture file to write; its ending chooses PNG, SVG or PDF."""
     kind: Kind = "five"
-    """Five panels; reward and steps of one run; diagnostics of learning; time by stage of one run; median and band
-    over seeds, runs named alike but for the seed taken together; the policy of a run on Pendulum or with
-    observations of one or two numbers."""
+    """five: reward, steps and losses in five panels. reward: reward and steps of one run. diagnostics: KL, clipping,
+    entropy, σ and explained variance. time: seconds per epoch by stage, of one run. seeds: median and band over runs
+    whose names differ only in the seed. policy: action and value of one run over its observations, for Pendulum and
+    environments that observe one or two numbers."""
     columns: tuple[str, ...] = ("avg_reward_orig", "avg_steps")
-    """Of results.csv, for --kind seeds."""
+    """Columns of results.csv to draw with --kind seeds, one panel each."""
     band: Band = "range"
-    """For --kind seeds: from lowest to highest, or the middle half."""
+    """With --kind seeds: range shades from the lowest to the highest run, interquartile the middle half."""
     env: str | None = None
-    """For --kind policy, the run's environment, named again: only needed where a module is imported for it."""
+    """With --kind policy, the run's environment, typed again; only needed where a module of your own is
+    imported for it."""
     env_kwargs: str | None = None
-    """Its arguments as JSON, named again: only needed where there are texts among them."""
+    """The environment's arguments as JSON, typed again; only needed where some of them are strings."""
 
 
 def main() -> None:
+    """Draw what the command line asks for."""
     with one_line_errors():
-        arguments = parse_settings(_Arguments, prog="python -m programs plot")
+        arguments = parse_settings(Arguments, prog="python -m programs plot")
         if arguments.output.suffix not in (".png", ".svg", ".pdf"):
             raise UserError(f"output {arguments.output} is no picture name: end it in .png, .svg or .pdf")
         environment = arguments.env, arguments.env_kwargs

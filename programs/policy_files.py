@@ -185,7 +185,7 @@ def export(agent: Agent | DDPGAgent, folder: Path) -> list[Written]:
             if difference > TOLERANCE:
                 raise UserError(
                     f"{name} acts otherwise than the agent, by {difference:.3g} where {TOLERANCE:g} is allowed: "
-                    "nothing was exported; load the agent itself with evaluate.py"
+                    "nothing was exported; score the agent itself with python -m programs evaluate"
                 )
             written.append(Written(folder / name, _size(unfinished / name), difference))
         for path in unfinished.rglob("*"):

@@ -5,23 +5,30 @@ from pathlib import Path
 
 from common.errors import UserError
 from common.runs.command_line import one_line_errors, value_of
-from programs.methods import METHODS, read_config
-from programs.train import train
+from programs.train import method_of_run, train
 
 PROGRAM = "python -m programs resume"
+USAGE = f"""usage: {PROGRAM} RUN [--epochs N] [settings]
+
+Continue a run that was interrupted from its newest checkpoint, or train a finished one for more epochs.
+{PROGRAM} RUN --help shows the settings of a run; of them --epochs, --environment-restarts,
+--environment-time-limit, --on-not-finite and --device may be changed."""
 
 
 def main() -> None:
+    """Continue the run that the command line names."""
     with one_line_errors():
-        if len(sys.argv) > 1 and sys.argv[1] in ("-h", "--help"):
-            print(f"usage: {PROGRAM} RUN [--epochs N] [settings]; {PROGRAM} RUN --help shows the settings of a run.")
+        if sys.argv[1:2] in (["-h"], ["--help"]):
+            print(USAGE)
             return
-        if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        if len(sys.argv) < 2:
             raise UserError(f"no run is named: type {PROGRAM} runs/NAME")
         run, *rest = sys.argv[1:]
-        typed = (value_of(flag, rest) for flag in ("--env", "--env-kwargs"))
-        _, config = read_config(Path(run), *typed)
-        train(METHODS[config.METHOD], ["--resume", run, *rest], PROGRAM)
+        if run.startswith("-"):
+            raise UserError(f"{run} stands where the run belongs: type {PROGRAM} runs/NAME, and settings after it")
+        if value_of("--resume", rest) is not None or "--resume" in rest:
+            raise UserError(f"--resume is not needed here: type {PROGRAM} {run}")
+        train(method_of_run(Path(run), rest), ["--resume", run, *rest], PROGRAM)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Run a study over seeds and summarise it: python -m programs study walker --into runs/again
 
-Every run is an ordinary one of a training program, left in FOLDER/STUDY/NAME. A study that was cut off goes on where
-it stopped: runs that have an evaluation.json are not repeated. Without --into the folder is experiments/results, where
-the recorded runs are: nothing but what is missing there is run.
+Every run is an ordinary one of a training program, in FOLDER/STUDY/NAME. A study that was interrupted
+continues where it stopped: runs that have an evaluation.json are not repeated. Without --into the folder is
+experiments/results, which holds the recorded runs: only what is missing there is run.
 """
 
 import json
@@ -21,11 +21,12 @@ from common.errors import UserError
 from common.figures.curves import LABELS, over_seeds
 from common.figures.style import save_figure
 from common.runs import run_folder
-from common.runs.command_line import one_line_errors, parse_settings
+from common.runs.command_line import one_line_errors
+from programs.run_arguments import parse_named
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "experiments" / "results"
-# 300 of the 500 published epochs; nothing is annealed, so a run can go on from there with --resume --epochs 500.
+# 300 of the 500 published epochs; nothing is annealed, so a run can be continued with resume RUN --epochs 500.
 PUBLISHED = ("bipedal-walker-2021-corrected", "--backend", "envpool", "--num-envs", "32", "--epochs", "300")
 
 
@@ -47,7 +48,11 @@ class Milestone:
     counted_in: str
 
     def reached(self, *curves: dict[str, np.ndarray]) -> str:
-        """The median over runs, some of which may never get there."""
+        """When the value is first reached: the median over runs, or "never".
+
+        Args:
+            curves: the tables of the runs, column → [epochs].
+        """
         found = [curve[self.counted_in][curve[self.column] >= self.value] for curve in curves]
         median = np.median([rows[0] if len(rows) else np.inf for rows in found])
         return f"{median:,.0f}" if np.isfinite(median) else "never"
@@ -177,22 +182,26 @@ STUDIES: dict[str, Study] = {
 
 @dataclass(frozen=True)
 class Arguments:
-    """Run a study over seeds and summarise it."""
+    """Train every setting of a study over several seeds, and summarise the runs in tables and a figure."""
 
     study: tyro.conf.Positional[Literal[*STUDIES]]
-    """Which one."""
+    """Which study; STUDIES in programs/study.py says what each compares."""
     into: Path = RESULTS
-    """Folder for the runs, the tables and the figure; what is there already is not repeated."""
+    """Folder for the runs, the tables and the figure; runs that are there already are not repeated."""
 
 
 def folder_of(study: str, arm: str, seed: int, results: Path = RESULTS) -> Path:
-    """Where a run is left."""
+    """The folder of one run of a study."""
     name = "".join(letter if letter.isalnum() or letter in "=.-" else "_" for letter in arm)
     return results / study / f"{name}-seed{seed}"
 
 
 def run(name: str, results: Path) -> None:
-    """Every run of a study that is not there yet."""
+    """Train every run of a study that is not there yet.
+
+    Raises:
+        UserError: a run failed.
+    """
     study = STUDIES[name]
     for seed in study.seeds:  # whole seeds first
         for arm, arguments in study.arms.items():
@@ -207,7 +216,9 @@ def run(name: str, results: Path) -> None:
                 cwd=ROOT, stdout=subprocess.DEVNULL,
             )  # fmt: skip
             if ended.returncode:
-                raise UserError(f"{arm}, seed {seed} ended with exit code {ended.returncode}: mend that, then go on")
+                raise UserError(
+                    f"{arm}, seed {seed} ended with exit code {ended.returncode}: fix that, then start the study again"
+                )
 
 
 def summarise(name: str, results: Path) -> None:
@@ -249,8 +260,9 @@ def _line(arm: str, seed: int, evaluation: dict, curve: dict[str, np.ndarray], s
 
 
 def main() -> None:
+    """Run and summarise the study that the command line names."""
     with one_line_errors():
-        arguments = parse_settings(Arguments)
+        arguments = parse_named(Arguments, "python -m programs study", "study", "walker")
         results = arguments.into.absolute()
         run(arguments.study, results)
         summarise(arguments.study, results)

@@ -2,38 +2,80 @@
 
 import difflib
 import sys
+from pathlib import Path
 
 from common.errors import UserError
 from common.runs import session
-from common.runs.command_line import one_line_errors, parse
-from programs.methods import METHODS, Method
+from common.runs.command_line import one_line_errors, parse, value_of
+from programs.methods import METHODS, Method, read_config
+
+PROGRAM = "python -m programs train"
 
 
 def method_of(preset: str) -> Method:
     """The method that has a preset of this name.
 
     Raises:
-        UserError: none has.
+        UserError: no method has one.
     """
     names = [name for method in METHODS.values() for name in method.presets]
     for method in METHODS.values():
         if preset in method.presets:
             return method
-    near = difflib.get_close_matches(preset, names, n=2) or names
-    raise UserError(f"unknown preset {preset!r}: did you mean {' or '.join(near)}?")
+    near = difflib.get_close_matches(preset, names, n=2)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"{PROGRAM} --help lists all presets"
+    raise UserError(f"unknown preset {preset!r}: {hint}")
+
+
+def method_of_run(run: Path, arguments: list[str]) -> Method:
+    """The method that a run was trained with.
+
+    Args:
+        run: its folder.
+        arguments: what was typed; `--env` and `--env-kwargs` are read, see `run_folder.read_config`.
+
+    Raises:
+        UserError: there is no run, or its environment must be typed again.
+    """
+    _, config = read_config(run, value_of("--env", arguments), value_of("--env-kwargs", arguments))
+    return METHODS[config.METHOD]
 
 
 def train(method: Method, arguments: list[str], program: str) -> None:
-    """Train as the arguments say, which begin with a preset or a setting."""
+    """Train with a method.
+
+    Args:
+        method: whose presets and settings are known.
+        arguments: as typed, beginning with a preset or a setting.
+        program: as typed, for `--help`.
+
+    Raises:
+        UserError: an argument is wrong, or the run cannot be trained here.
+        StoppedError: a signal stopped the run; a checkpoint was written.
+    """
     preset, config, options = parse(arguments, program, method.presets, method.default_preset, method.preset_for)
     session.run(lambda config: method.trainer(config, description=f"preset {preset}"), preset, config, options)
 
 
+def presets_by_method() -> str:
+    """The presets of every method, one line each."""
+    return "\n".join(f"presets of {name}: {', '.join(method.presets)}" for name, method in METHODS.items())
+
+
 def main() -> None:
+    """Train what the command line names; without a preset it is PPO's own choice for the environment."""
     with one_line_errors():
         arguments = sys.argv[1:]
-        named = arguments and not arguments[0].startswith("-")
-        train(method_of(arguments[0]) if named else METHODS["ppo"], arguments, "python -m programs train")
+        resumed = value_of("--resume", arguments)
+        if arguments and not arguments[0].startswith("-"):
+            method = method_of(arguments[0])
+        elif resumed is not None:
+            method = method_of_run(Path(resumed), arguments)
+        else:
+            method = METHODS["ppo"]
+            if {"-h", "--help"} & set(arguments):
+                print(f"{presets_by_method()}\n{PROGRAM} PRESET --help shows the settings of a preset.\n")
+        train(method, arguments, PROGRAM)
 
 
 if __name__ == "__main__":

@@ -2,51 +2,40 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from common.errors import UserError
 from common.rollout.evaluation import EVALUATION_SEED
 from common.runs import film
-from common.runs.command_line import one_line_errors, parse_settings
-from programs.methods import WhichWeights, load_agent
+from common.runs.command_line import one_line_errors
+from programs.run_arguments import RunArguments, check_at_least, parse_named
 
 
 @dataclass(frozen=True)
-class Arguments:
+class Arguments(RunArguments):
     """Film one episode of a trained agent, with deterministic actions."""
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """Run folder, like runs/NAME."""
-    weights: WhichWeights = "best"
-    """Which agent is filmed: best is the one the run ended with, last is that of its last checkpoint."""
     seed: int = EVALUATION_SEED
-    """Seed of the episode; another seed shows another episode. The default is that of `evaluate`."""
+    """Seed of the episode, 0 or more; another seed shows another episode. The default films the first episode that
+    `evaluate` plays."""
     max_episode_steps: int | None = None
-    """Step limit of the episode, in environment steps. By default the run's own limit holds."""
+    """Step limit of the episode, in environment steps. By default the run's own limit."""
     gif: bool = False
     """Write a GIF of 30 frames a second instead of an MP4."""
     folder: Path = Path(".")
-    """Folder to write to; the film is called video.mp4, or video.gif."""
-    env: str | None = None
-    """The run's environment, named again: only needed where a module is imported for it."""
-    env_kwargs: str | None = None
-    """Its arguments as JSON, named again: only needed where there are texts among them."""
+    """Folder for the film, video.mp4 or video.gif; a film of that name there is replaced."""
 
     def __post_init__(self) -> None:
-        for name, least in (("seed", 0), ("max_episode_steps", 1)):
-            number = getattr(self, name)
-            if number is not None and number < least:
-                raise UserError(f"{name} is {number}: expected {least} or more")
+        check_at_least("seed", self.seed, 0)
+        check_at_least("max_episode_steps", self.max_episode_steps, 1)
 
 
 def main() -> None:
+    """Film what the command line names."""
     with one_line_errors():
-        arguments = parse_settings(Arguments, prog="python -m programs watch")
-        agent, config, environment = load_agent(
-            arguments.run, arguments.weights, env=arguments.env, env_kwargs=arguments.env_kwargs
-        )
+        arguments = parse_named(Arguments, "python -m programs watch", "run", "runs/NAME")
+        if not arguments.folder.is_dir():
+            raise UserError(f"{arguments.folder} is no folder: make it first, or choose another --folder")
+        agent, config, environment = arguments.load()
         line, opening = film.film_into(
             arguments.folder, agent.acting_policy(), agent.action_map,
             environment.limited_to(arguments.max_episode_steps), arguments.gif, arguments.seed,

@@ -13,7 +13,7 @@ from common.runs import run_folder
 from common.runs.command_line import parse
 from companions import presets as companions
 from ppo import presets
-from programs import methods, study
+from programs import methods, study, train
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "companions/README.md")
@@ -114,7 +114,7 @@ def test_links_and_commands_are_found():
     assert len(COMMANDS) > 20
     assert {words[0] for _, words in COMMANDS} >= {"PPOAgentTrainer.py", "-m"}
     named = {words[2] for _, words in COMMANDS if words[:2] == ["-m", "programs"] and len(words) > 2}
-    assert named >= {"evaluate", "plot", "export", "study"}
+    assert named >= {"train", "resume", "evaluate", "watch", "plot", "export", "study"}
 
 
 class Understood(Exception):
@@ -159,9 +159,10 @@ def test_a_command_is_understood(page, words, monkeypatch, capsys):
     module, arguments = load(words, monkeypatch)
     arguments = [str(A_RUN) if word.startswith("runs/") else word for word in arguments]
     monkeypatch.setattr(sys, "argv", [words[0], *arguments])
-    for name in ("parse", "parse_settings"):
-        if hasattr(module, name):
-            monkeypatch.setattr(module, name, stop_after(getattr(module, name)))
+    for read in ("parse", "parse_settings", "parse_named"):
+        for place in (module, train):  # where `resume` hands its arguments to
+            if hasattr(place, read):
+                monkeypatch.setattr(place, read, stop_after(getattr(place, read)))
     if not arguments and words[0] == "-m":  # the program's name in a sentence
         assert callable(module.main)
         return

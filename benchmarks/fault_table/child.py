@@ -31,7 +31,7 @@ PHASES = {  # phase → the functions in which it is spent
     "updating": [("Agent", "Agent.update"), ("companions.DDPGAgent", "DDPGAgent.update")],
     "saving": [("common.runs.checkpoint", "save")],
     "evaluating": [("common.rollout.evaluation", "evaluate_both")],
-    "filming": [("common.runs.session", "_film")],
+    "filming": [("common.runs.after_training", "finish_film")],
 }
 BETWEEN = "between"  # none of the above
 EVERY_PHASE = ("import", "starting", *PHASES)  # those before main, and in it before the first of the above

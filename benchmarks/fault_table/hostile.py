@@ -17,7 +17,7 @@ import tensorflow as tf
 import PPOAgentTrainer
 from common import arrays_file
 from common.errors import UserError
-from common.runs import checkpoint, run_folder, session
+from common.runs import checkpoint, one_process, run_folder, session
 from fault_table import broken as ways
 from fault_table import guard as guards
 from fault_table import payloads
@@ -35,7 +35,7 @@ RESUMED = "--epochs 3 --checkpoint-every 1 --no-figure --evaluation-episodes 1 -
 TREES = ("checkpoints", "tensorboard", "export")
 PLAIN = (
     run_folder.CONFIG, run_folder.RESULTS, run_folder.WEIGHTS, run_folder.BEST_AGENT, run_folder.EVALUATION,
-    HYPERPARAMETERS, run_folder.FIGURE, run_folder.VIDEO, session.LOCK,
+    HYPERPARAMETERS, run_folder.FIGURE, run_folder.VIDEO, one_process.LOCK,
 )  # fmt: skip
 NEWEST = f"{session.CHECKPOINTS}/00000002"
 INSIDE = (f"{NEWEST}/{checkpoint.STATE}", f"{NEWEST}/{checkpoint.MANIFEST}", NEWEST)

@@ -169,7 +169,7 @@ def _config_of(content: object, kinds: Kinds) -> TrainingConfig:
     str(content["preset"])
     method = content.get("method", "ppo")
     if method not in kinds:
-        raise UserError(f"it is a run of another method ({method!r:.40}): resume it with the program that began it")
+        raise UserError(f"it is a run of another method ({method!r:.40}): resume it with python -m programs resume")
     return kinds[method].of_run(content["config"])
 
 
@@ -257,7 +257,7 @@ class ResultsFile:
         except OSError as error:
             raise UserError(
                 f"{self._path} cannot be written ({error.strerror}): see that its disk is there and has room, "
-                f"then continue with --resume {self._path.parent}"
+                f"then continue with python -m programs resume {self._path.parent}"
             ) from None
 
     def close(self) -> None:

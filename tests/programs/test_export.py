@@ -16,7 +16,7 @@ from common.runs import run_folder
 from companions.config import OffPolicyConfig
 from companions.TD3Agent import TD3Agent
 from ppo.config import PPOConfig
-from programs import export, policy_files
+from programs import export, methods, policy_files
 
 OBSERVATIONS = Box(-np.inf, np.inf, (3,))
 CONFIG = PPOConfig(env="Pendulum-v1", hidden_sizes=(8, 8), mean_gain=1.0)
@@ -218,7 +218,7 @@ def test_a_mistake_is_one_line_and_changes_nothing(run, monkeypatch, capfd, kind
 def test_an_exported_policy_scores_what_the_agent_scores(run, monkeypatch, capfd):
     assert call(monkeypatch, export, run) == 0
     policy = policy_files.read_litert(run / "export" / "policy.tflite")
-    agent, config, environment = export.load_agent(run, "best")
+    agent, config, environment = methods.load_agent(run, "best")
     score = evaluation.evaluate(agent.acting_policy(), agent.action_map, environment.limited_to(50), 1, True).returns[
         0
     ]
@@ -234,7 +234,7 @@ def test_an_exported_policy_scores_what_the_agent_scores(run, monkeypatch, capfd
 def test_both_files_are_scored(run, monkeypatch, capfd):
     asked = "--episodes", 2, "--seed", 7, "--max-episode-steps", 30
     assert call(monkeypatch, export, run, *asked) == 0
-    agent, _, environment = export.load_agent(run, "best")
+    agent, _, environment = methods.load_agent(run, "best")
     played = evaluation.evaluate(agent.acting_policy(), agent.action_map, environment.limited_to(30), 2, True, 7)
     lines = [line for line in capfd.readouterr().out.splitlines() if "unshaped reward of 2 episodes" in line]
     assert len(lines) == 2 and all(f"deterministic {played.returns.mean():.1f} [" in line for line in lines)

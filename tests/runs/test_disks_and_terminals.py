@@ -17,11 +17,12 @@ from run_program import call
 import PPOAgentTrainer as main_program
 from common import arrays_file, files
 from common.errors import UserError
-from common.runs import board, checkpoint, finished, one_process, recorder, run_folder, session
+from common.runs import board, checkpoint, finished, one_process, recorder, run_folder
 from common.runs.board import Board
 from common.runs.command_line import one_line, one_line_errors
 from common.runs.options import RunOptions
 from common.runs.recorder import Recorder, Terminal
+from common.runs.signals import StopSignals
 from ppo.config import PPOConfig
 from ppo.results import PPOResult
 
@@ -127,7 +128,7 @@ def test_a_table_that_cannot_be_written_is_one_line_and_the_run_resumes(monkeypa
         assert program(patch, *SETTINGS, quiet, "--runs-folder", tmp_path, "--name", "run") == 2
     error = capfd.readouterr().err
     assert error.count("\n") == 1 and "results.csv cannot be written" in error
-    assert f"--resume {tmp_path / 'run'}" in error
+    assert f"python -m programs resume {tmp_path / 'run'}" in error
     assert program(monkeypatch, "--resume", tmp_path / "run", *RESUME, quiet) == 0
     assert learned(tmp_path / "run") == learned(tmp_path / "whole")
 
@@ -138,7 +139,7 @@ def test_a_full_tensorboard_does_not_stop_the_run(monkeypatch, tmp_path, capfd):
 import resource, signal, sys
 sys.path.insert(0, ".")
 import PPOAgentTrainer
-from common import board, checkpoint
+from common.runs import board, checkpoint
 
 class Board(board.Board):
     def __init__(self, *arguments):
@@ -280,7 +281,7 @@ def test_a_terminal_that_hangs_up_saves_and_the_resumed_run_is_the_same(monkeypa
 def test_under_nohup_a_terminal_that_hangs_up_is_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with session._Signals() as signals:
+        with StopSignals() as signals:
             os.kill(os.getpid(), signal.SIGHUP)
             assert signals.received == 0
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN

@@ -13,7 +13,7 @@ from run_program import call
 import PPOAgentTrainer as main_program
 from common.errors import UserError
 from common.rollout import evaluation
-from common.runs import checkpoint, finished, run_folder, session
+from common.runs import after_training, checkpoint, finished, run_folder
 from common.runs.options import RunOptions
 from common.runs.recorder import Recorder
 from ppo.config import PPOConfig
@@ -81,7 +81,7 @@ def contents(folder: Path, names=RESULTS) -> dict[str, bytes]:
 def test_a_run_that_has_everything_says_so_and_changes_nothing(monkeypatch, run, capsys):
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert program(monkeypatch, "--resume", run, *TAIL) == 2
-    assert "has all its 2 epochs and what follows them" in capsys.readouterr().err
+    assert "has all its 2 epochs, and nothing is left to do" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
@@ -89,7 +89,7 @@ def test_a_run_that_has_everything_says_so_and_changes_nothing(monkeypatch, run,
     ("place", "name", "left"),
     [
         (evaluation, "evaluate_both", [run_folder.EVALUATION, run_folder.VIDEO]),
-        (session, "_film", [run_folder.VIDEO]),
+        (after_training, "finish_film", [run_folder.VIDEO]),
         (finished, "note", RESULTS),
     ],
 )

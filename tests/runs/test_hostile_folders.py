@@ -21,7 +21,7 @@ from run_program import call
 import PPOAgentTrainer as main_program
 from common import arrays_file, files
 from common.errors import UserError
-from common.runs import checkpoint, finished, foreign_modules, one_process, run_folder, session
+from common.runs import checkpoint, finished, foreign_modules, one_process, run_folder
 from ppo.config import PPOConfig
 from ppo.live_settings import FILE as HYPERPARAMETERS
 from ppo.live_settings import LiveHyperparameters
@@ -153,7 +153,8 @@ LIVE = {
 ENTRIES = (
     run_folder.CONFIG, run_folder.RESULTS, run_folder.FIGURE, run_folder.WEIGHTS, run_folder.BEST_AGENT,
     run_folder.EVALUATION, run_folder.VIDEO, run_folder.TENSORBOARD, run_folder.CHECKPOINTS, HYPERPARAMETERS,
-    finished.FILE, session.LOCK, one_process.SOFT_LOCK, "results.csv.tmp", "config.json.tmp", "export", "by-epoch-1",
+    finished.FILE, one_process.LOCK, one_process.SOFT_LOCK, "results.csv.tmp", "config.json.tmp", "export",
+    "by-epoch-1",
     f"{run_folder.CHECKPOINTS}/00000001", f"{run_folder.CHECKPOINTS}/00000001/{checkpoint.STATE}",
     f"{run_folder.CHECKPOINTS}/00000001/{checkpoint.MANIFEST}", f"{run_folder.CHECKPOINTS}/.unfinished-00000002",
 )  # fmt: skip

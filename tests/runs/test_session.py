@@ -15,9 +15,10 @@ from run_program import call
 
 import PPOAgentTrainer
 from common.results import TIMING_COLUMNS
-from common.runs import checkpoint, run_folder, session
+from common.runs import checkpoint, one_process, run_folder, saver, session
 from common.runs.options import RunOptions
 from common.runs.recorder import Recorder
+from common.runs.saver import Saver
 from companions import OffPolicyAgentTrainer
 from programs import methods
 
@@ -67,7 +68,9 @@ def test_a_signal_saves_and_the_resumed_run_is_the_same(monkeypatch, tmp_path, c
         patch.setattr(Recorder, "__call__", signalled)
         assert program(patch, *SETTINGS, *QUIET, "--runs-folder", tmp_path, "--name", "run") == 128 + number
     told = capfd.readouterr().err
-    assert told.index("stopping at the end of this epoch") < told.index(f"go on with --resume {tmp_path / 'run'}")
+    assert told.index("stopping at the end of this epoch") < told.index(
+        f"continue with python -m programs resume {tmp_path / 'run'}"
+    )
     assert checkpoint.generations(tmp_path / "run" / session.CHECKPOINTS)[0] == epoch
     assert program(monkeypatch, "--resume", tmp_path / "run", *QUIET) == 0
     assert same(learned(tmp_path / "run"), whole)
@@ -131,7 +134,7 @@ def test_more_epochs_go_on_and_other_settings_are_refused(monkeypatch, tmp_path,
 
 def test_a_second_process_is_refused(monkeypatch, tmp_path, capsys):
     assert program(monkeypatch, *SETTINGS, *QUIET, "--runs-folder", tmp_path, "--name", "run") == 0
-    with FileLock(tmp_path / "run" / session.LOCK):
+    with FileLock(tmp_path / "run" / one_process.LOCK):
         assert program(monkeypatch, "--resume", tmp_path / "run", *QUIET, "--epochs", "8") == 2
     assert "another process is training" in capsys.readouterr().err
     assert len(run_folder.read_results(tmp_path / "run")["epoch"]) == 6
@@ -230,16 +233,16 @@ def test_checkpoints_by_default_cost_a_percent_at_most(monkeypatch, tmp_path, se
         epochs.append(epoch)
         clock.now += seconds_a_save
 
-    monkeypatch.setattr(session, "time", clock)
-    monkeypatch.setattr(session.checkpoint, "save", save)
-    saver = session._Saver(Trainer(), tmp_path, RunOptions())
+    monkeypatch.setattr(saver, "time", clock)
+    monkeypatch.setattr(checkpoint, "save", save)
+    writes = Saver(Trainer(), tmp_path, RunOptions())
     for epoch in range(1, 61):
         clock.now += seconds_an_epoch
-        if saver.due(epoch):
-            saver.save(epoch)
+        if writes.due(epoch):
+            writes.save(epoch)
     assert epochs == saved
-    assert saver.seconds == pytest.approx(len(saved) * seconds_a_save)
-    assert [e for e in range(1, 9) if session._Saver(Trainer(), tmp_path, RunOptions(checkpoint_every=3)).due(e)] == [
+    assert writes.seconds == pytest.approx(len(saved) * seconds_a_save)
+    assert [e for e in range(1, 9) if Saver(Trainer(), tmp_path, RunOptions(checkpoint_every=3)).due(e)] == [
         3,
         6,
     ]

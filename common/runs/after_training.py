@@ -1,0 +1,95 @@
+"""What follows training: the adopted agent plays the evaluation's episodes, and one of them is filmed."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from common.rollout import evaluation
+from common.runs import film, finished, run_folder
+from common.runs.options import RunOptions
+from common.runs.protocols import Trainer
+from common.runs.recorder import Terminal
+
+if TYPE_CHECKING:
+    from common.runs.board import Board
+
+
+def score_and_film(trainer: Trainer, folder: Path, options: RunOptions, screen: Terminal) -> None:
+    """Score and film the trained agent, unless `finished.json` says that it is done.
+
+    The film is made in a process of its own while the episodes are played, where that is faster.
+    """
+    left = finished.missing(folder, trainer.config.epochs, options)
+    if not left:
+        return
+    episodes = options.evaluation_episodes if finished.EVALUATE in left else 0
+    with _board(folder, options, screen) as board, contextlib.ExitStack() as ended:
+        filmed = None
+        if finished.FILM in left:
+            filmed = ended.enter_context(_filming(trainer, folder, options.gif, episodes))
+        if finished.EVALUATE in left:
+            _score(trainer, folder, episodes, screen, board)
+        if filmed is not None:
+            finish_film(filmed, trainer, folder, screen, board)
+
+
+def evaluate(trainer: Trainer, episodes: int) -> evaluation.Summaries:
+    """The present agent's scores over `episodes` deterministic episodes and as many sampled ones."""
+    agent = trainer.agent
+    return evaluation.evaluate_both(
+        agent.acting_policy(), agent.action_map, trainer.environment, episodes,
+        restarts=trainer.config.environment_restarts,
+    )  # fmt: skip
+
+
+def _board(folder: Path, options: RunOptions, screen: Terminal) -> contextlib.AbstractContextManager["Board | None"]:
+    if not options.tensorboard:
+        return contextlib.nullcontext()
+    from common.runs.board import Board  # imports TensorFlow
+
+    return Board(folder / run_folder.TENSORBOARD, screen.say)
+
+
+def _score(trainer: Trainer, folder: Path, episodes: int, screen: Terminal, board: "Board | None") -> None:
+    screen.say(f"evaluating {episodes} episodes, deterministic and sampled ...")
+    summaries = evaluate(trainer, episodes)
+    finished.note_evaluation(folder, trainer.config.epochs, summaries)
+    screen.say("unshaped reward: " + evaluation.evaluation_line(summaries))
+    if board is not None:
+        board.scores("final", summaries, trainer.config.epochs)
+
+
+def _filming(
+    trainer: Trainer, folder: Path, gif: bool, episodes: int
+) -> contextlib.AbstractContextManager[Callable[[], tuple[str, film.Opening | None]]]:
+    """See `film.filming`; meanwhile `episodes` deterministic and as many sampled ones are evaluated."""
+    agent = trainer.agent
+    return film.filming(
+        folder, agent.acting_policy(), agent.action_map, trainer.environment, gif,
+        restarts=trainer.config.environment_restarts, beside=2 * episodes,
+    )  # fmt: skip
+
+
+def finish_film(
+    filmed: Callable[[], tuple[str, film.Opening | None]],
+    trainer: Trainer,
+    folder: Path,
+    screen: Terminal,
+    board: "Board | None",
+) -> None:
+    """Wait for the film, note it in finished.json, and show its opening in TensorBoard.
+
+    Args:
+        filmed: what `film.filming` yielded.
+        trainer: of the run, with the agent that is filmed.
+        folder: of the run.
+        screen: gets one line.
+        board: None without TensorBoard.
+    """
+    epochs = trainer.config.epochs
+    line, opening = filmed()
+    finished.note_film(folder, epochs)
+    screen.say(line)
+    if board is not None and opening is not None:
+        board.film(opening.frames, opening.rate, epochs)

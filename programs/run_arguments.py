@@ -1,0 +1,63 @@
+"""What evaluate, watch and export have in common: the arguments that name a run and choose its agent."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import tyro
+
+from common.config import TrainingConfig
+from common.envs.environment import Environment
+from common.errors import UserError
+from common.runs.command_line import parse_settings
+from programs.methods import WhichWeights, load_agent
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RunArguments:
+    """A run, and which of its agents."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Run folder, like runs/NAME."""
+    weights: WhichWeights = "best"
+    """Which agent: best is the one the run ended with, by default that of its best epoch; last is that of the last
+    checkpoint, also while the run still trains."""
+    device: Literal["auto", "cpu", "gpu"] | None = None
+    """What TensorFlow computes on. By default the run's own setting; cpu loads a run that was trained on a graphics
+    card this machine does not have."""
+    env: str | None = None
+    """The run's environment, typed again; only needed where a module of your own is imported for it."""
+    env_kwargs: str | None = None
+    """The environment's arguments as JSON, typed again; only needed where some of them are strings."""
+
+    def load(self) -> tuple[Any, TrainingConfig, Environment]:
+        """The agent, the run's settings and its environment; see `programs.methods.load_agent`."""
+        return load_agent(self.run, self.weights, env=self.env, env_kwargs=self.env_kwargs, device=self.device)
+
+
+def check_at_least(name: str, number: int | None, least: int) -> None:
+    """Raises UserError for a setting below its smallest value; None passes."""
+    if number is not None and number < least:
+        raise UserError(f"{name} is {number}: expected {least} or more")
+
+
+def parse_named(kind: type[T], program: str, what: str, example: str) -> T:
+    """What was typed for a program whose one required argument stands first.
+
+    Args:
+        kind: dataclass of the arguments.
+        program: as it is typed, such as "python -m programs evaluate".
+        what: the required argument, such as "run".
+        example: a value of it.
+
+    Raises:
+        UserError: it is missing, or another argument is wrong.
+    """
+    try:
+        return parse_settings(kind, prog=program)
+    except UserError as error:
+        if not str(error).startswith("Missing from"):
+            raise
+    raise UserError(f"no {what} is named: type {program} {example}")

@@ -1,0 +1,266 @@
+"""python -m programs COMMAND: every command on a PPO and on a TD3 run, and one line for every mistake."""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from run_program import call
+
+from common.results import TIMING_COLUMNS
+from common.runs import run_folder
+from companions import presets as companions
+from ppo import presets
+from programs import __main__ as programs
+from programs import study
+from programs.methods import METHODS
+
+ROOT = Path(__file__).resolve().parents[2]
+QUIET = ("--no-video", "--no-tensorboard", "--no-figure", "--evaluation-episodes", "0")
+TRAIN = {
+    "ppo": (
+        "pendulum", "--backend", "gymnasium", "--num-envs", "2", "--epochs", "2", "--steps-per-epoch", "64",
+        "--passes", "1", "--minibatch-size", "64", "--max-episode-steps", "20", "--hidden-sizes", "8",
+    ),
+    "td3": (
+        "pendulum-td3-fast", "--epochs", "3", "--steps-per-epoch", "40", "--warmup-steps", "40", "--num-envs", "2",
+        "--batch-size", "8", "--replay-size", "200", "--train-every", "20", "--updates-per-train", "2",
+        "--max-episode-steps", "20", "--hidden-sizes", "8", "--best-metric", "mean_episode_reward",
+        "--score-window", "1",
+    ),
+}  # fmt: skip
+EPOCHS = {"ppo": 2, "td3": 3}
+
+
+def typed(monkeypatch, command, *arguments):
+    """The exit code of `python -m programs COMMAND ...`."""
+    monkeypatch.setattr(sys, "argv", ["programs", command, *map(str, arguments)])
+    try:
+        programs.main()
+    except SystemExit as stop:
+        return stop.code
+    return 0
+
+
+def refused(monkeypatch, capsys, command, *arguments):
+    """The one line by which wrong arguments are refused."""
+    assert typed(monkeypatch, command, *arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1, error
+    return error
+
+
+def learned(run):
+    return {name: list(column) for name, column in run_folder.read_results(run).items() if name not in TIMING_COLUMNS}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """One trained run of each method; tests that change a run copy it or write elsewhere."""
+    import tensorflow as tf
+
+    folder = tmp_path_factory.mktemp("runs")
+    tf.config.run_functions_eagerly(True)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, settings in TRAIN.items():
+            assert typed(patch, "train", *settings, *QUIET, "--runs-folder", folder, "--name", name) == 0
+    yield folder
+    tf.config.run_functions_eagerly(False)
+
+
+@pytest.fixture(params=list(TRAIN))
+def run(request, trained):
+    """A trained run of each method in turn."""
+    return trained / request.param
+
+
+def test_train_finds_the_method_by_its_preset(run):
+    method = json.loads((run / run_folder.CONFIG).read_text())["method"]
+    assert method == {"ppo": "ppo", "td3": "off-policy"}[run.name]
+    assert list(run_folder.read_results(run)["epoch"]) == list(range(1, EPOCHS[run.name] + 1))
+
+
+@pytest.mark.parametrize("form", ["resume RUN", "train --resume RUN"])
+def test_a_resumed_run_equals_one_that_was_longer_from_the_start(run, form, monkeypatch, tmp_path, eager):
+    more = EPOCHS[run.name] + 1
+    settings = [*TRAIN[run.name], "--epochs", more, *QUIET, "--runs-folder", tmp_path]
+    assert typed(monkeypatch, "train", *settings, "--name", "whole") == 0
+    shorter = [*TRAIN[run.name], *QUIET, "--runs-folder", tmp_path, "--name", "cut"]
+    assert typed(monkeypatch, "train", *shorter) == 0
+    command, *flag = form.replace("RUN", str(tmp_path / "cut")).split()
+    assert typed(monkeypatch, command, *flag, "--epochs", more, *QUIET) == 0
+    cut, whole = learned(tmp_path / "cut"), learned(tmp_path / "whole")
+    assert len(cut["epoch"]) == more
+    annealed = run.name == "ppo"  # the schedules of the first epochs were those of the shorter run
+    assert annealed or str(cut) == str(whole)
+
+
+def test_evaluate_writes_scores_of_every_method(run, monkeypatch, tmp_path, capsys):
+    scores = tmp_path / "scores.json"
+    assert typed(monkeypatch, "evaluate", run, "--episodes", 2, "--no-video", "--output", scores) == 0
+    found = json.loads(scores.read_text())
+    assert {kind: summary["episodes"] for kind, summary in found.items()} == {"deterministic": 2, "sampled": 2}
+    assert f"{found['deterministic']['mean']:.1f}" in capsys.readouterr().out
+
+
+def test_watch_films_the_first_episode_that_evaluate_plays(run, monkeypatch, tmp_path, capsys):
+    scores = tmp_path / "scores.json"
+    assert typed(monkeypatch, "evaluate", run, "--episodes", 1, "--no-video", "--output", scores) == 0
+    assert typed(monkeypatch, "watch", run, "--folder", tmp_path, "--gif") == 0
+    assert (tmp_path / "video.gif").stat().st_size > 1000
+    score = json.loads(scores.read_text())["deterministic"]["returns"][0]
+    assert f"filmed an episode of {score:.1f}" in capsys.readouterr().out
+
+
+def test_watch_by_another_seed_films_another_episode(run, monkeypatch, tmp_path, capsys):
+    for seed in (1, 2):
+        assert typed(monkeypatch, "watch", run, "--folder", tmp_path, "--gif", "--seed", seed) == 0
+    first, second = (line.split(":")[0] for line in capsys.readouterr().out.splitlines())
+    assert first != second
+
+
+def test_plot_draws_runs_of_both_methods(trained, monkeypatch, tmp_path):
+    picture = tmp_path / "both.svg"
+    assert typed(monkeypatch, "plot", trained / "ppo", trained / "td3", "--output", picture) == 0
+    assert picture.read_text(encoding="utf-8").rstrip().endswith("</svg>")
+
+
+def test_export_writes_both_files(run, monkeypatch, tmp_path, capsys):
+    assert typed(monkeypatch, "export", run, "--out", tmp_path / "policy") == 0
+    assert {path.name for path in (tmp_path / "policy").iterdir()} == {"saved_model", "policy.tflite"}
+    assert capsys.readouterr().out.count("largest difference") == 2
+
+
+def test_study_trains_what_is_missing_and_summarises_it(monkeypatch, tmp_path, capsys):
+    arms = {"short": (*TRAIN["ppo"], "--evaluation-episodes", "2")}
+    small = study.Study(study.PPO, range(1), arms, (study.REWARD,), low=0)
+    monkeypatch.setitem(study.STUDIES, "pendulum", small)
+    assert typed(monkeypatch, "study", "pendulum", "--into", tmp_path) == 0
+    assert "pendulum: short, seed 0" in capsys.readouterr().out
+    assert "| short | 1 |" in (tmp_path / "pendulum" / "summary.md").read_text()
+    assert typed(monkeypatch, "study", "pendulum", "--into", tmp_path) == 0  # the run is there
+    assert "pendulum: short, seed 0" not in capsys.readouterr().out
+
+
+# -- help --
+
+
+def test_without_a_command_all_are_listed(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["programs"])
+    programs.main()
+    overview = capsys.readouterr().out
+    assert all(f"\n  {name} " in overview for name in programs.COMMANDS)
+
+
+@pytest.mark.parametrize("command", programs.COMMANDS)
+def test_every_command_has_a_help(command, monkeypatch, capsys):
+    assert typed(monkeypatch, command, "--help") == 0
+    assert f"usage: python -m programs {command}" in capsys.readouterr().out
+
+
+def test_the_help_of_train_lists_the_presets_of_every_method(monkeypatch, capsys):
+    assert typed(monkeypatch, "train", "--help") == 0
+    out = capsys.readouterr().out
+    for name, method in METHODS.items():
+        assert f"presets of {name}: {', '.join(method.presets)}" in out
+
+
+def test_no_two_methods_have_a_preset_of_one_name():
+    assert not set(presets.PRESETS) & set(companions.PRESETS)
+
+
+# -- mistakes --
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("evalute runs/A", "did you mean evaluate?"),
+        ("paint", "expected one of train, resume"),
+        ("train bipdal-walker", "did you mean bipedal-walker"),
+        ("train xyzzy", "python -m programs train --help lists all presets"),
+        ("train --gama 1", "did you mean --gamma?"),
+        ("train --resume runs/none", "holds no run"),
+        ("resume", "type python -m programs resume runs/NAME"),
+        ("resume --epochs 3 runs/none", "type python -m programs resume runs/NAME, and settings after it"),
+        ("resume runs/none", "holds no run"),
+        ("resume runs/none --resume runs/other", "--resume is not needed here"),
+        ("evaluate", "type python -m programs evaluate runs/NAME"),
+        ("evaluate runs/none", "holds no run"),
+        ("watch", "type python -m programs watch runs/NAME"),
+        ("watch runs/none --folder nowhere", "nowhere is no folder"),
+        ("plot", "type python -m programs plot runs/NAME"),
+        ("plot runs/none", "holds no run"),
+        ("plot runs/none --output overlay.txt", "end it in .png, .svg or .pdf"),
+        ("export", "type python -m programs export runs/NAME"),
+        ("export runs/none", "holds no run"),
+        ("study", "type python -m programs study walker"),
+        ("study walkr", "'walker'"),
+    ],
+)
+def test_a_mistake_is_one_line_with_advice(line, advice, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    command, *arguments = shlex.split(line)
+    assert advice in refused(monkeypatch, capsys, command, *arguments)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("evaluate RUN --episodes -1", "episodes is -1: expected 0 or more"),
+        ("evaluate RUN --max-episode-steps 5 0", "max_episode_steps is 0: expected 1 or more"),
+        ("watch RUN --seed -1", "seed is -1: expected 0 or more"),
+        ("export RUN --max-episode-steps 0", "max_episode_steps is 0: expected 1 or more"),
+        ("evaluate RUN --weights worst", "worst"),
+        ("resume RUN", "python -m programs evaluate RUN"),  # it is finished
+        ("resume RUN --gamma 0.5", "gamma 0.5 would make RUN another run"),
+        ("plot RUN RUN --kind time", "--kind time draws one"),
+        ("plot RUN --kind seeds --columns", "no columns given"),
+    ],
+)
+def test_a_wrong_setting_is_refused_for_every_method(line, complaint, run, monkeypatch, capsys):
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    command, *arguments = line.replace("RUN", str(run)).split()
+    quiet = QUIET if command == "resume" else ()
+    assert complaint.replace("RUN", str(run)) in refused(monkeypatch, capsys, command, *arguments, *quiet)
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+
+
+def test_a_run_without_a_best_agent_says_the_command_that_finishes_it(trained, monkeypatch, tmp_path, capsys):
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in (run_folder.CONFIG, run_folder.WEIGHTS):
+        (run / name).write_bytes((trained / "ppo" / name).read_bytes())
+    advice = refused(monkeypatch, capsys, "evaluate", run)
+    assert f"python -m programs resume {run}" in advice and "--weights last" in advice
+    assert typed(monkeypatch, "evaluate", run, "--weights", "last", "--episodes", 1, "--no-video") == 0
+
+
+# -- the old commands --
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("evaluate.py", "evaluate"),
+        ("-m common.plots", "plot"),
+        ("-m common.export", "export"),
+        ("experiments/study.py", "study"),
+    ],
+)
+def test_an_old_command_works_and_says_the_new_one_in_one_line(old, new):
+    done = subprocess.run([sys.executable, *old.split(), "--help"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert f"usage: python -m programs {new}" in done.stdout
+    assert done.stderr.count("\n") == 1 and done.stderr.endswith(f"python -m programs {new}\n"), done.stderr
+
+
+def test_the_companions_own_program_still_trains(monkeypatch, tmp_path, eager):
+    from companions import OffPolicyAgentTrainer
+
+    arguments = [*TRAIN["td3"], *QUIET, "--runs-folder", tmp_path, "--name", "run"]
+    assert call(monkeypatch, OffPolicyAgentTrainer, *arguments) == 0
+    assert len(run_folder.read_results(tmp_path / "run")["epoch"]) == 3
