@@ -41,6 +41,7 @@ from common.runs.command_line import one_line_errors, parse_settings
 
 CONTROL = "negative control"
 NO_TESTS = 5  # pytest's exit code
+UNKNOWN = 12.0  # seconds; quicker groups of tests go before those that have not been run yet
 LONGEST = 240.0  # seconds that a group of tests may take without a fault
 
 
@@ -289,6 +290,8 @@ def main() -> None:
             for fault, why in faults
             if (fault.name, why) not in before or not is_valid(before[fault.name, why], fault, why, arguments.groups)
         ]
+        seconds = {group: row["seconds"] for group, row in results.read()["groups"].items()}
+        waiting.sort(key=lambda pair: 0.0 if pair[1] else seconds.get(SELECTIONS[pair[0].file][0], UNKNOWN))
         print(f"{len(faults)} faults, {len(waiting)} of them to run", flush=True)
         with tempfile.TemporaryDirectory() as work, contextlib.closing(Nursery(Path(work))) as nursery:
             run = Runner(nursery, results, arguments.groups)
