@@ -168,8 +168,9 @@ class Runner:
 
     def __call__(self, fault: Fault, why: str) -> None:
         """Run the groups of tests that should notice, until one does."""
-        row = described(fault, why, self._groups) | {"commit": self._commit, "by": "", "seconds": 0.0, "void": False}
-        for group in SELECTIONS[fault.file][: self._groups]:
+        groups = SELECTIONS[fault.file][: None if why else self._groups]  # all where it is known which should notice
+        row = described(fault, why, groups) | {"commit": self._commit, "by": "", "seconds": 0.0, "void": False}
+        for group in groups:
             limit = self._limit(group)
             if limit is None:
                 row["void"] = True
@@ -212,16 +213,16 @@ def fingerprint(groups: list[str] | tuple[str, ...]) -> int:
     return zlib.crc32(b"".join(content), zlib.crc32("\n".join(groups).encode()))
 
 
-def described(fault: Fault, why: str, groups: int) -> dict[str, object]:
+def described(fault: Fault, why: str, groups: tuple[str, ...]) -> dict[str, object]:
     """What a row says of a fault before it is run."""
     source = zlib.crc32((ROOT / fault.file).read_bytes())
     known = {"file": fault.file, "line": fault.line, "fault": fault.name, "why": why}
-    return known | {"source": source, "tests": fingerprint(SELECTIONS[fault.file][:groups])}
+    return known | {"source": source, "tests": fingerprint(groups)}
 
 
 def is_valid(row: dict, fault: Fault, why: str, groups: int = 99) -> bool:
     """Whether a row need not be run again."""
-    now = described(fault, why, groups)
+    now = described(fault, why, SELECTIONS[fault.file][: None if why else groups])
     same = ("source",) if row["caught"] and why != CONTROL else ("source", "tests")
     return not row["void"] and all(row[name] == now[name] for name in same)
 
