@@ -1,4 +1,4 @@
-"""What `tensorboard --logdir runs` shows of a run: its table as curves, settings, scores, figure and film."""
+"""Writes a run's TensorBoard log: its table as curves, its settings, scores, figure and film."""
 
 import contextlib
 import dataclasses
@@ -20,7 +20,7 @@ Say = Callable[[str], None]
 
 
 def _while_it_can(method: Callable) -> Callable:
-    """The method does nothing once the log could not be written; the first time, that is told."""
+    """A method that gives the log up at the first failed write, and does nothing from then on."""
 
     @functools.wraps(method)
     def write(self: "Board", *arguments: object) -> None:
@@ -37,11 +37,11 @@ def _while_it_can(method: Callable) -> Callable:
 class Board:
     """Event files in a folder of a run; a context manager.
 
-    A log that cannot be written, since its disk is full or gone, stops nothing: the run continues without it.
+    If the log cannot be written, for example on a full disk, one warning is logged and the run continues without it.
 
     Args:
-        folder: TensorBoard's, beside the run's table.
-        say: told of that.
+        folder: for the event files.
+        say: called with the warning.
     """
 
     def __init__(self, folder: Path, say: Say = print) -> None:
@@ -69,12 +69,17 @@ class Board:
 
     @_while_it_can
     def close(self) -> None:
-        """Write what is still held back."""
+        """Write what is still buffered, and close the files."""
         self._writer.close()
 
     @_while_it_can
     def settings(self, name: str, config: TrainingConfig) -> None:
-        """A line of TensorBoard's table of hyperparameters; `name`: of the run."""
+        """Write every setting to TensorBoard's table of hyperparameters.
+
+        Args:
+            name: of the run.
+            config: of the run.
+        """
         values = dataclasses.asdict(config)
         plain = {
             key: value if isinstance(value, bool | int | float | str) else str(value) for key, value in values.items()
@@ -84,7 +89,7 @@ class Board:
 
     @_while_it_can
     def row(self, row: EpochResult) -> None:
-        """All numbers of an epoch in one compiled call: one by one they would cost a percent of the run."""
+        """Write all numbers of an epoch in one compiled call; one by one they would take 1% of the run time."""
         fields = [field for field in dataclasses.fields(row) if "group" in field.metadata]
         if self._write is None:
             tags = [_tag(field.metadata["group"], field.name) for field in fields]
@@ -103,33 +108,45 @@ class Board:
 
     @_while_it_can
     def scores(self, group: str, summaries: dict[str, dict[str, object]], epoch: int) -> None:
-        """Means of an evaluation: kind → `Evaluation.summary`."""
+        """Write the mean scores of an evaluation.
+
+        Args:
+            group: under which TensorBoard shows them.
+            summaries: kind → `Evaluation.summary`.
+            epoch: after which they were played.
+        """
         with self._writer.as_default():
             for kind, summary in summaries.items():
                 tf.summary.scalar(f"{group}/{kind}", summary["mean"], step=epoch)
 
     @_while_it_can
     def figure(self, png: Path, epoch: int) -> None:
-        """The five panels, as they were saved."""
+        """Write the five panels from the PNG file in which they were saved."""
         content = png.read_bytes()
         height, width = imageio.imread(content, format="png").shape[:2]
         self._image("figure", content, width, height, epoch)
 
     @_while_it_can
     def film(self, frames: list[np.ndarray], fps: float, epoch: int) -> None:
-        """Frames [H, W, 3] uint8 as a GIF, the one kind of film that TensorBoard plays."""
+        """Write a film as a GIF, the only kind that TensorBoard plays.
+
+        Args:
+            frames: each [H, W, 3] uint8.
+            fps: frames per second.
+            epoch: of the agent that is filmed.
+        """
         content = io.BytesIO()
         imageio.mimsave(content, frames, format="gif", duration=1000 / fps, loop=0)
         height, width = frames[0].shape[:2]
         self._image("film", content.getvalue(), width, height, epoch)
 
     def _image(self, tag: str, content: bytes, width: int, height: int, epoch: int) -> None:
-        """Encoded already; `tf.summary.image` takes pixels, of which it makes a PNG."""
+        """Write an encoded image; `tf.summary.image` would take pixels and encode them as PNG."""
         kind = image_metadata.create_summary_metadata(display_name=None, description="")
         with self._writer.as_default():
             tf.summary.write(tag, tf.constant([str(width), str(height), content]), step=epoch, metadata=kind)
 
 
 def _tag(group: str, name: str) -> str:
-    """Under which TensorBoard shows a column: hp_passes of group hp as hp/passes."""
+    """TensorBoard's name of a column: hp_passes of group hp is hp/passes."""
     return f"{group}/{name.removeprefix(group + '_')}"

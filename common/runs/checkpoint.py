@@ -1,8 +1,8 @@
-"""Atomic, checked generations of a run's state: named plain arrays, nothing in them that could run.
+"""The format of a checkpoint: a run's state as named plain arrays, with a checksum. Nothing in it can execute code.
 
-A generation is a folder `checkpoints/00000050` with `state.npz` and a `manifest.json` that holds the
-format version, the generation and a checksum of all of it. It is written under another name, flushed to disk and
-renamed, so that it is there whole or not at all.
+A checkpoint, also called a generation, is a folder `checkpoints/00000050` with `state.npz` and a `manifest.json` that
+holds the format version, the epoch and a checksum of both. It is written under another name, flushed to disk and then
+renamed, so it exists whole or not at all.
 """
 
 import contextlib
@@ -25,15 +25,21 @@ FORMAT = 2  # of format 1 the checksum was of the state alone
 STATE, MANIFEST = "state.npz", "manifest.json"
 UNFINISHED = ".unfinished-"
 SETTINGS = "run/config"  # name of the array that holds config.json
-_GONE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)  # part of a generation is missing, or something else
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)  # a file is missing, or is no file
 
 
 class _DamagedError(Exception):
-    """A generation cannot be used; an older one may be."""
+    """A checkpoint cannot be used; an older one may be whole."""
 
 
 def save(folder: Path, generation: int, state: Mapping[str, np.ndarray], keep: int) -> None:
-    """Write a generation; remove older ones while `keep` whole ones stay, and newer ones that are damaged.
+    """Write a checkpoint; then remove all but the newest `keep` whole ones, and newer ones that are damaged.
+
+    Args:
+        folder: of all checkpoints.
+        generation: the epoch after which the state was taken.
+        state: name → array.
+        keep: how many are kept.
 
     Raises:
         UserError: the disk is full or read-only; earlier generations stay whole.
@@ -65,7 +71,7 @@ def save(folder: Path, generation: int, state: Mapping[str, np.ndarray], keep: i
 def _prune(folder: Path, written: int, keep: int) -> None:
     """Remove what is older than the newest `keep` whole generations; `written` was just made.
 
-    Damaged ones that are newer go too: they are of a time that the run went back from.
+    Damaged newer ones are removed too: the run has gone back to before them.
     """
     kept = 0
     for number in generations(folder):
@@ -80,9 +86,9 @@ def _prune(folder: Path, written: int, keep: int) -> None:
 
 
 def _is_whole(folder: Path, generation: int) -> bool | None:
-    """Whether a generation's checksum is right; None where that cannot be found out at present.
+    """Whether a checkpoint's checksum is right; None if that cannot be checked at present.
 
-    Files are read again only where they were written since the last time.
+    Files are read again only if they were written since the last time.
     """
     try:
         found = [os.stat(folder / name) for name in (STATE, MANIFEST)]
@@ -100,7 +106,7 @@ def _checked(folder: Path, generation: int, *_: tuple[int, int, int]) -> bool:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what saves that were cut off have left behind."""
+    """Remove what interrupted saves left behind."""
     with contextlib.suppress(FileNotFoundError):
         for path in folder.iterdir():
             if path.name.startswith(UNFINISHED):
@@ -111,7 +117,13 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def manifest(generation: int, content: bytes, version: int = FORMAT) -> dict[str, object]:
-    """What is written beside a generation's content."""
+    """The content of manifest.json.
+
+    Args:
+        generation: number of the checkpoint.
+        content: of state.npz.
+        version: of the format.
+    """
     said = {"format": version, "generation": generation, "bytes": len(content)}
     digest = hashlib.sha256(json.dumps(said).encode() if version > 1 else b"")
     digest.update(content)
@@ -119,7 +131,7 @@ def manifest(generation: int, content: bytes, version: int = FORMAT) -> dict[str
 
 
 def generations(folder: Path) -> list[int]:
-    """Numbers of the generations that are there, whole or damaged, newest first."""
+    """Numbers of the checkpoints in a folder, whole or damaged, newest first."""
     if not folder.is_dir():
         return []
     return sorted((int(entry.name) for entry in folder.iterdir() if _is_number(entry.name)), reverse=True)
@@ -130,10 +142,11 @@ def _is_number(name: str) -> bool:
 
 
 def load_newest(folder: Path, warn: Callable[[str], None]) -> tuple[int, State]:
-    """The newest generation that is whole.
+    """The number and state of the newest checkpoint that is whole.
 
     Args:
-        warn: told of every generation that had to be passed over.
+        folder: of all checkpoints.
+        warn: called with a line for every damaged checkpoint.
 
     Raises:
         UserError: there is none, one was written by a newer version, or the disk or the memory fails at present.
@@ -150,7 +163,7 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> tuple[int, State]:
 
 
 def _load(folder: Path, generation: int) -> State:
-    """Raises _DamagedError, or UserError for what is no fault of the file."""
+    """Raises _DamagedError if the file is damaged, or UserError if the disk or the memory fails."""
     try:
         return arrays_file.unpacked(_read(folder, generation))
     except ValueError as error:
@@ -167,7 +180,7 @@ def _load(folder: Path, generation: int) -> State:
 
 
 def _read(folder: Path, generation: int) -> bytes:
-    """The content of a generation, whose checksum is right.
+    """The content of a checkpoint whose checksum is right.
 
     Raises:
         _DamagedError: it is not whole.
@@ -200,10 +213,14 @@ def _read(folder: Path, generation: int) -> bytes:
 
 
 def check_fits(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray]) -> None:
-    """That a state can be loaded where `own` was the state before: arrays of equal names have equal types and shapes.
+    """Check that arrays of equal names in two states have equal types and shapes.
 
-    What grows during a run may have any shape: arrays that are empty in `own`, and packed JSON. The best parameters
-    are compared with the present ones.
+    Arrays that grow during a run may have any shape: those that are empty in `own`, and packed JSON. The best
+    parameters are compared with the present ones.
+
+    Args:
+        state: of a checkpoint.
+        own: of the trainer that is about to load it.
 
     Raises:
         ValueError: an array has another type or shape.
@@ -227,5 +244,5 @@ def settings_of(state: Mapping[str, np.ndarray]) -> object:
 
 
 def with_settings(state: Mapping[str, np.ndarray], content: object) -> State:
-    """A state with a copy of config.json's content, so that a run does not depend on that file."""
+    """The state with a copy of config.json's content added, so that a run can be resumed without that file."""
     return {**state, SETTINGS: pack_json(content)}

@@ -1,4 +1,4 @@
-"""An episode on film. Its frames go into the file one by one, so a long film takes no more memory than a short one."""
+"""Films one episode as MP4 or GIF, frame by frame, so that a long film needs no more memory than a short one."""
 
 import contextlib
 import functools
@@ -21,7 +21,7 @@ from common.rollout.policies import NormalPolicy
 from common.runs import run_folder
 from common.user_code import closed, explain
 
-STEP_BOUND = 2_000  # steps of a film where the environment has no limit
+STEP_BOUND = 2_000  # steps of a film if the environment has no limit
 GIF_FRAMES_PER_SECOND = 30
 MP4_FRAMES_PER_SECOND = 20  # at most: a frame of the walker takes as long as 30 of its steps
 # One thread writes the same bytes on any machine, and leaves a core to what draws the frames.
@@ -37,12 +37,12 @@ class Take:
 
     Args:
         seed: of the episode, 0 or more.
-        most_frames: draw at most so many a second, by leaving out equally many between two; None draws every step.
+        most_frames: draw at most so many per second, by leaving out frames at equal distances; None draws every step.
 
     Attributes:
-        frame_rate: frames a second at which the film shows the environment's own pace.
-        score, steps: of the episode, once it is over.
-        was_cut: whether it was cut after STEP_BOUND steps, since the environment has no limit.
+        frame_rate: frames per second at which the film runs at the environment's own speed.
+        score, steps: of the episode, after its end.
+        was_cut: whether it was cut after STEP_BOUND steps, because the environment has no limit.
 
     Raises:
         UserError: the environment draws no pictures; while iterating: the environment failed.
@@ -100,16 +100,16 @@ class Take:
 
 
 class Opening:
-    """A film's first seconds, small, kept while its frames pass on their way into a file.
+    """A film's first seconds as small frames, kept while the film is written to a file.
 
     Args:
         frame_rate: of the film.
-        seconds: how many are kept.
-        fps: at about how many frames a second.
+        seconds: how many seconds are kept.
+        fps: about how many frames per second are kept.
 
     Attributes:
         frames: each [h, SMALL_WIDTH, 3] uint8.
-        rate: at how many frames a second exactly.
+        rate: how many frames per second are kept exactly.
     """
 
     def __init__(self, frame_rate: float, seconds: float = OPENING_SECONDS, fps: float = OPENING_FPS) -> None:
@@ -119,11 +119,16 @@ class Opening:
         self.frames: list[np.ndarray] = []
 
     def passing(self, film: Iterable[np.ndarray]) -> "_Passing":
-        """The same film, whose opening is kept whenever somebody iterates over it."""
+        """The same film; iterating over it keeps its opening here."""
         return _Passing(self, film)
 
     def keep(self, number: int, frame: np.ndarray) -> None:
-        """A frame of the film, [H, W, 3] uint8, counted from 0."""
+        """Keep frame `number` of the film, counted from 0, if it belongs to the opening.
+
+        Args:
+            number: of the frame.
+            frame: [H, W, 3] uint8.
+        """
         if number < self._last and number % self._every == 0:
             height = round(frame.shape[0] * SMALL_WIDTH / frame.shape[1] / 2) * 2
             small = Image.fromarray(frame).resize((SMALL_WIDTH, height), Image.Resampling.BILINEAR)
@@ -142,14 +147,15 @@ class _Passing:
 
 
 def save_video(film: Iterable[np.ndarray], fps: float, path: Path, ffmpeg: list[str] | None = None) -> Path:
-    """MP4 by imageio's own ffmpeg, or a GIF of 30 frames a second where `path` ends so; whole or not at all.
+    """Write an MP4 with imageio's own ffmpeg, or a GIF of 30 frames per second if `path` ends in .gif.
 
-    Where ffmpeg is missing or fails, an MP4 becomes a GIF beside it, played as fast.
+    The file is written whole or not at all. If ffmpeg is missing or fails, a GIF of the same speed is written instead.
 
     Args:
         film: frames [H, W, 3] uint8; iterated over again if ffmpeg fails.
-        fps: frames a second.
-        ffmpeg: arguments besides FFMPEG.
+        fps: frames per second.
+        path: ending in .mp4 or .gif.
+        ffmpeg: arguments in addition to FFMPEG.
 
     Returns:
         The file written.
@@ -181,7 +187,7 @@ def _write_mp4(film: Iterable[np.ndarray], fps: float, path: Path, ffmpeg: list[
 
 
 def _check_whole(film: Path) -> None:
-    """Raises OSError for an MP4 that breaks off: ffmpeg ends without a word where its disk is full.
+    """Raises OSError for an MP4 that is cut off: ffmpeg reports no error when its disk is full.
 
     An MP4 is a row of boxes, each with its size and its kind; the one with the table of frames is written last.
     """
@@ -200,7 +206,7 @@ def _check_whole(film: Path) -> None:
 
 
 def _write_gif(film: Iterable[np.ndarray], duration: float, path: Path) -> None:
-    """Of each frame what changed, with colours of its own: `imageio` and `Image.save` keep all frames to the end.
+    """Write what changed in each frame, with a palette per frame; `imageio` and `Image.save` would keep all frames.
 
     duration: milliseconds of a frame.
     """
@@ -232,10 +238,15 @@ def film_into(
     """Film an episode into a run folder.
 
     Args:
-        restarts: how often an environment that fails is filmed again.
+        folder: for video.mp4 or video.gif.
+        policy, action_map: of the agent.
+        environment: with the step limit of the film.
+        gif: write a GIF instead of an MP4.
+        seed: of the episode.
+        restarts: how often the episode is filmed again if the environment fails.
 
     Returns:
-        A line that says what came of it, and the film's opening; None where there is no film.
+        A line with the score and the file, or why there is no film; and the film's opening, or None.
     """
     path = (folder / run_folder.VIDEO).with_suffix(".gif" if gif else ".mp4")
     try:
@@ -259,13 +270,13 @@ def filming(
     restarts: int = 0,
     beside: int = 0,
 ) -> Iterator[Callable[[], tuple[str, Opening | None]]]:
-    """`film_into`, in a process of its own where so many episodes are evaluated at the same time that it pays.
+    """`film_into`, in a process of its own if enough episodes are evaluated at the same time.
 
     Args:
-        beside: how many episodes.
+        beside: how many episodes are evaluated at the same time; the other arguments are those of `film_into`.
 
     Yields:
-        What waits for the film and returns what `film_into` does.
+        A function that waits for the film and returns what `film_into` returns.
     """
     here = functools.partial(film_into, folder, policy, action_map, environment, gif, seed, restarts)
     if not takes_workers(policy, beside):

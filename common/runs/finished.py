@@ -1,7 +1,7 @@
-"""What is left to do once training is over, and what is done: the best agent, its score, its film.
+"""finished.json: which steps after training are done, and for how many epochs: best agent, evaluation, film.
 
-`finished.json` in a run folder says for how many epochs they were made, so that those of a shorter run never pass for
-those of the same run with more epochs.
+Because the number of epochs is recorded, the results of a shorter run are never taken for those of the run with more
+epochs.
 """
 
 import os
@@ -17,17 +17,17 @@ _RESULTS = (run_folder.BEST_AGENT, run_folder.EVALUATION, run_folder.VIDEO, "vid
 
 
 def stages(options: RunOptions) -> list[str]:
-    """What these options ask for after training, in order."""
+    """The steps after training that these options ask for, in order."""
     return [ADOPT] + [EVALUATE] * (options.evaluation_episodes > 0) + [FILM] * options.video
 
 
 def missing(folder: Path, epochs: int, options: RunOptions) -> list[str]:
-    """Which of `stages` are not done for a run of so many epochs."""
+    """Those of `stages` that are not done for a run of so many epochs."""
     return [stage for stage in stages(options) if not is_done(folder, stage, epochs)]
 
 
 def is_done(folder: Path, stage: str, epochs: int) -> bool:
-    """Whether a stage was done for a run of so many epochs, and its file is still there."""
+    """Whether a stage is done for a run of so many epochs, and its file still exists."""
     recorded, done = _read(folder)
     if recorded != epochs or stage not in done:
         return False
@@ -36,28 +36,35 @@ def is_done(folder: Path, stage: str, epochs: int) -> bool:
 
 
 def note(folder: Path, stage: str, epochs: int, file: str = "") -> None:
-    """A stage is done, and its file is on the disk; "" for an environment that cannot be filmed."""
+    """Record that a stage is done.
+
+    Args:
+        folder: of the run.
+        stage: ADOPT, EVALUATE or FILM.
+        epochs: of the run.
+        file: that the stage wrote; "" for an environment that cannot be filmed.
+    """
     recorded, done = _read(folder)
     done = done if recorded == epochs else {}
     files.write_json(folder / FILE, {"epochs": epochs, "stages": done | {stage: file}})
 
 
 def note_evaluation(folder: Path, epochs: int, summaries: dict[str, dict[str, object]]) -> None:
-    """Write the best agent's scores, and that they are those of a run of so many epochs if its training is done."""
+    """Write evaluation.json with the best agent's scores; if training is done, record for how many epochs."""
     files.write_json(folder / run_folder.EVALUATION, summaries)
     if is_done(folder, ADOPT, epochs):
         note(folder, EVALUATE, epochs, run_folder.EVALUATION)
 
 
 def forget(folder: Path, stage: str) -> None:
-    """A stage's file is about to be replaced by that of another agent than the best."""
+    """Forget that a stage is done, because its file will be replaced by that of an agent other than the best."""
     recorded, done = _read(folder)
     if stage in done:
         files.write_json(folder / FILE, {"epochs": recorded, "stages": {s: f for s, f in done.items() if s != stage}})
 
 
 def note_film(folder: Path, epochs: int) -> None:
-    """That the best agent was filmed, or cannot be, if its training is done."""
+    """If training is done, record that the best agent was filmed, or that it cannot be."""
     films = [folder / name for name in (run_folder.VIDEO, "video.gif") if (folder / name).is_file()]
     newest = max(films, key=lambda film: film.stat().st_mtime, default=None)
     if is_done(folder, ADOPT, epochs):
@@ -65,16 +72,16 @@ def note_film(folder: Path, epochs: int) -> None:
 
 
 def set_aside(folder: Path, epochs: int, epoch: int) -> Path | None:
-    """Move what a shorter run ended with into a folder of its own, before that run continues.
+    """Move the results of a shorter run into a folder of their own, before that run continues.
 
-    May be cut off and called again.
+    It may be interrupted and called again.
 
     Args:
         epochs: of the run that continues.
-        epoch: the last one that it has trained.
+        epoch: the last epoch that it has trained.
 
     Returns:
-        The folder; None where there was nothing to move.
+        The folder; None if there was nothing to move.
 
     Raises:
         UserError: a link is in the way.
@@ -94,7 +101,7 @@ def set_aside(folder: Path, epochs: int, epoch: int) -> Path | None:
 
 
 def _read(folder: Path) -> tuple[int, dict[str, str]]:
-    """The number of epochs and the stages with their files; 0 and none where nothing fit to be read is there."""
+    """The number of epochs, and stage → file; 0 and {} if finished.json is missing or damaged."""
     try:
         content = files.read_json(folder / FILE)
         epochs, done = content["epochs"], content["stages"]

@@ -1,4 +1,4 @@
-"""No module is imported from a run folder: it may come from somebody else, and importing a module runs it."""
+"""Refuses to import modules from run folders: a run may come from somebody else, and an import runs code."""
 
 import importlib.abc
 import importlib.machinery
@@ -13,7 +13,7 @@ _CODE = Path(__file__).resolve().parents[2]  # where this project's own modules 
 
 
 class _Refusal(importlib.abc.MetaPathFinder):
-    """Asked before every other finder; finds nothing itself."""
+    """An import finder that comes before all others; it refuses some modules and finds none."""
 
     def __init__(self) -> None:
         self.folders: set[Path] = set()
@@ -37,7 +37,7 @@ _refusal = _Refusal()
 def refuse(folder: Path) -> None:
     """From now on this process imports no module whose file lies in a folder.
 
-    A folder that holds this project's own code is passed over.
+    A folder that contains this project's own code is not refused.
     """
     folder = folder.resolve()
     if _CODE.is_relative_to(folder):
@@ -48,7 +48,7 @@ def refuse(folder: Path) -> None:
 
 
 def refuse_runs(folder: Path) -> None:
-    """`refuse` a folder of runs, unless a person's own modules are found there, too."""
+    """`refuse` a folder of runs, unless Python also finds the user's own modules there."""
     own = {Path(entry or ".").resolve() for entry in sys.path} | {Path.cwd()}
     if not any(place.is_relative_to(folder.resolve()) for place in own):
         refuse(folder)

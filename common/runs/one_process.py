@@ -19,10 +19,11 @@ _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.
 def only_here(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Hold a run folder's lock.
 
-    On a file system without locks (Google Drive, some network disks), a file that is there or not takes their place.
+    On a file system without locks (Google Drive, some network disks), a file that exists while the run trains
+    replaces them.
 
     Args:
-        say: told of that.
+        say: called with a line if so.
 
     Raises:
         UserError: another process holds it.

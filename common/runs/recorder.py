@@ -1,4 +1,4 @@
-"""What a run tells while it goes on: a row an epoch on the console and in results.csv, TensorBoard, the figure."""
+"""Records every epoch of a run: a row on the console and in results.csv, TensorBoard, the figure."""
 
 import errno
 import math
@@ -21,17 +21,16 @@ from common.runs.options import RunOptions
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_FIGURE_SHARE = 50  # the figure may take one part in so many of the run's time
+_FIGURE_SHARE = 50  # drawing takes at most one part in so many of the run time
 _ROW = "{:>5} {:>10} {:>9} {:>8} {:>8} {:>8} {:>8} {:>7} {:>6} {:>8}  {}"
 
 
 class _Output:
-    """A stream that may be closed on its other end while a run is written to it.
-
-    A terminal that was closed is written to no more.
+    """A stream whose other end may close during a run; nothing is written to it from then on.
 
     Args:
-        no_reader: called where the reader of a pipe ended, as `head` does.
+        stream: such as sys.stdout.
+        no_reader: called when the reader of a pipe has ended, as `head` does.
     """
 
     def __init__(self, stream: TextIO, no_reader: Callable[[], None]) -> None:
@@ -62,9 +61,13 @@ class _Output:
 
 
 class Terminal:
-    """Where a run is watched unless it is told otherwise: a bar with the time left, and a row an epoch."""
+    """Shows a run in a terminal: a bar with the time left, and one row per epoch.
 
-    stop = 0  # number of the signal by which whoever watches asks the run to stop; 0 lets it go on
+    Attributes:
+        stop: number of the signal by which whoever watches asks the run to stop; 0 lets it continue.
+    """
+
+    stop = 0
 
     def __init__(self) -> None:
         self._console = Console(file=_Output(sys.stdout, self._no_reader), highlight=False)
@@ -76,7 +79,7 @@ class Terminal:
         self.stop = getattr(signal, "SIGPIPE", signal.SIGTERM)
 
     def begin(self, epochs: int, done: int) -> None:
-        """`epochs` in all, `done` of them by an earlier part of the run."""
+        """Start the bar: `epochs` in all, of which `done` are trained already."""
         self._progress = Progress(
             TextColumn("epoch"),
             MofNCompleteColumn(),
@@ -91,15 +94,15 @@ class Terminal:
         self._progress.start()
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """Remove the bar; nothing is shown after it."""
         self._progress.stop()
 
     def say(self, line: str) -> None:
-        """A line above the bar."""
+        """Print a line above the bar."""
         self._console.print(line, markup=False, soft_wrap=True)
 
     def row(self, result: EpochResult) -> None:
-        """An epoch that is over."""
+        """Print the row of an epoch."""
         if self._header_due:
             headings = (
                 "epoch",
@@ -119,19 +122,19 @@ class Terminal:
         self._progress.update(self._task, advance=1)
 
     def figure(self, figure: "Figure") -> None:
-        """The five panels as they were just saved: a terminal shows none."""
+        """Called with the five panels when they are saved; a terminal does not show them."""
 
 
 class Recorder:
-    """Called with every epoch's row; a context manager, so that files are closed whatever happens.
+    """Records every epoch; a context manager, which closes the files.
 
     Args:
-        folder: of the run; its name goes into the figure's legend.
+        folder: of the run; the figure's legend shows its name.
         rows: the epochs a resumed run already has.
-        kind: of the rows.
-        epochs: how many there will be in all, for the time left.
+        kind: class of the rows.
+        epochs: of the whole run, for the time left.
         options: what to write.
-        screen: where it is watched; None takes the terminal.
+        screen: shows the run; None takes the terminal.
     """
 
     def __init__(
@@ -149,7 +152,7 @@ class Recorder:
         self._screen = screen or Terminal()
         self._board = None
         if options.tensorboard:
-            from common.runs.board import Board  # and with it TensorFlow
+            from common.runs.board import Board  # imports TensorFlow
 
             self._board = Board(folder / run_folder.TENSORBOARD, self.say)
         self._figure_due = 0.0
@@ -165,15 +168,20 @@ class Recorder:
             self._board.close()
 
     def settings(self, config: TrainingConfig) -> None:
-        """To TensorBoard's table; config.json is the session's."""
+        """Write the settings to TensorBoard's table."""
         if self._board is not None:
             self._board.settings(self._folder.name, config)
 
     def say(self, line: str) -> None:
-        """To whoever watches."""
+        """Show a line on the screen."""
         self._screen.say(line)
 
     def __call__(self, result: EpochResult) -> None:
+        """Record an epoch: table, TensorBoard, screen, and the figure if it is due.
+
+        Raises:
+            UserError: results.csv cannot be written.
+        """
         self._rows.append(result)
         self._results.write(result)
         if self._board is not None:
@@ -183,11 +191,12 @@ class Recorder:
             self.draw()
 
     def draw(self, last: bool = False) -> None:
-        """Redraw the five-panel figure; the next is due when it takes little of the run's time.
+        """Redraw the five-panel figure; drawing takes at most 2% of the run time.
 
-        last: TensorBoard gets it, too, which would grow with every figure.
+        Args:
+            last: also write it to TensorBoard, whose log would grow with every figure.
         """
-        from common.figures.five_panels import five_panels  # and with it matplotlib
+        from common.figures.five_panels import five_panels  # imports matplotlib
         from common.figures.style import save_figure
 
         began = time.monotonic()
@@ -200,7 +209,12 @@ class Recorder:
         self._figure_due = ended + max(10.0, _FIGURE_SHARE * (ended - began))
 
     def write_evaluation(self, epoch: int, summaries: dict[str, dict[str, object]]) -> None:
-        """Scores of an evaluation while training goes on: to TensorBoard and the console."""
+        """Record the scores of an evaluation during training, in TensorBoard and on the screen.
+
+        Args:
+            epoch: after which it was played.
+            summaries: kind → `Evaluation.summary`.
+        """
         if self._board is not None:
             self._board.scores("evaluation", summaries, epoch)
         self.say("       evaluation: " + evaluation_line(summaries))

@@ -1,4 +1,4 @@
-"""The folder a run leaves behind: its name, its config.json, its results.csv."""
+"""The run folder: its name, its config.json, its results.csv."""
 
 import contextlib
 import dataclasses
@@ -32,9 +32,10 @@ _PACKAGES = ("tensorflow", "keras", "tensorflow-probability", "gymnasium", "box2
 
 
 def create(runs_folder: str, name: str | None, default_name: str) -> Path:
-    """A new, empty run folder.
+    """Make a new, empty run folder.
 
     Args:
+        runs_folder: that contains it; made if it is missing.
         name: of the folder; None takes `default_name`, or the first free of `default_name`-2, -3, …
 
     Raises:
@@ -65,15 +66,18 @@ def create(runs_folder: str, name: str | None, default_name: str) -> Path:
 def write_config(
     folder: Path, config: TrainingConfig, preset: str, resumed_after: int | None = None
 ) -> dict[str, object]:
-    """Enough to repeat the run: every setting, the seed among them, and the versions it ran on.
+    """Write config.json: every setting, the seed among them, and the versions of the packages.
 
-    A run that is resumed keeps its first start and versions and adds its own, and what was changed.
+    A resumed run keeps its first start and versions, and adds those of the resume and the changed settings.
 
     Args:
-        resumed_after: the epoch after which it is resumed.
+        folder: of the run.
+        config: its settings.
+        preset: its name.
+        resumed_after: the epoch after which the run is resumed; None for a new run.
 
     Returns:
-        What was written, for checkpoints to hold as well.
+        What was written; checkpoints hold a copy.
     """
     settings = json.loads(json.dumps(dataclasses.asdict(config)))
     now = {"versions": _versions(), "started": datetime.now(UTC).isoformat(timespec="seconds")}
@@ -113,9 +117,10 @@ def read_config(
     From now on this process imports no module from that folder, nor from the one it lies in.
 
     Args:
-        kinds: of settings that the run may have.
-        env: what was typed as the run's environment. One that imports a module of its own is trusted only then.
-        env_kwargs: what was typed as its arguments, as JSON or read already. Texts among them are trusted only then.
+        folder: of the run.
+        kinds: method → class of its settings.
+        env: the environment as the user typed it. A run's environment that imports a module is used only then.
+        env_kwargs: its arguments as the user typed them, as JSON or parsed. Strings among them are used only if typed.
 
     Raises:
         UserError: there is no run, its config.json is not one of ours, or its environment must be typed again.
@@ -129,7 +134,7 @@ def read_config(
 
 
 def damage_of_config(folder: Path, kinds: Kinds) -> str:
-    """What is wrong with a run's config.json; "" where nothing is."""
+    """What is wrong with a run's config.json; "" if nothing is."""
     try:
         _config_of(files.read_json(folder / CONFIG), kinds)
     except FileNotFoundError:
@@ -143,7 +148,7 @@ _FAULTS = (UserError, OSError, ValueError, KeyError, TypeError, AttributeError, 
 
 
 def _content(folder: Path, kinds: Kinds) -> tuple[dict[str, object], TrainingConfig]:
-    """What config.json holds, or else the newest whole checkpoint's copy of it, and the settings in it."""
+    """The content of config.json, or of its copy in the newest whole checkpoint, and the settings in it."""
     check_name(str(folder))
     files.check_plain(folder)
     try:
@@ -165,7 +170,7 @@ def _content(folder: Path, kinds: Kinds) -> tuple[dict[str, object], TrainingCon
 
 
 def _config_of(content: object, kinds: Kinds) -> TrainingConfig:
-    """Raises one of _FAULTS where it is no config.json's content."""
+    """Raises one of _FAULTS if this is not the content of a config.json."""
     str(content["preset"])
     method = content.get("method", "ppo")
     if method not in kinds:
@@ -197,7 +202,7 @@ def check_same_settings(folder: Path, config: TrainingConfig, saved: object) -> 
 def _check_trusted(
     folder: Path, config: TrainingConfig, env: str | None, env_kwargs: str | Mapping[str, object] | None
 ) -> None:
-    """Raises UserError unless what could run somebody's code was typed by whoever calls."""
+    """Raises UserError unless the user typed everything that could run somebody else's code."""
     if ":" in config.env and env != config.env:
         raise UserError(
             f"{folder} names the environment {config.env!r}, for which a module is imported: if you trust that "
@@ -225,7 +230,7 @@ def _holds_text(value: object) -> bool:
 
 
 def check_name(path: str) -> None:
-    """Raises UserError for a path that cannot be printed, nor written into a figure or a table."""
+    """Raises UserError for a path that cannot be printed or written into a figure or table."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -236,12 +241,13 @@ def check_name(path: str) -> None:
 
 
 class ResultsFile:
-    """`results.csv`: a row an epoch, on disk as soon as the epoch is over.
+    """`results.csv`: one row per epoch, written after each epoch.
 
     Args:
-        rows: of the epochs a resumed run already has; whatever the file held beyond them is dropped,
-            so that no row is lost or doubled.
-        kind: of the rows.
+        folder: of the run.
+        rows: of the epochs a resumed run already has. The file is rewritten with them, so that no row is lost or
+            doubled.
+        kind: class of the rows.
     """
 
     def __init__(self, folder: Path, rows: list[EpochResult], kind: type[EpochResult]) -> None:
@@ -250,7 +256,11 @@ class ResultsFile:
         self._file = open(self._path, "ab")  # noqa: SIM115  closed by close()
 
     def write(self, result: EpochResult) -> None:
-        """Raises UserError where the disk is full or fails."""
+        """Append a row.
+
+        Raises:
+            UserError: the disk is full or fails.
+        """
         try:
             self._file.write(_row(result).encode())
             self._file.flush()
@@ -261,7 +271,7 @@ class ResultsFile:
             ) from None
 
     def close(self) -> None:
-        """What was written is on the disk once this returns."""
+        """Close the file and flush it to the disk."""
         with contextlib.suppress(OSError):  # rows that are missing come back from the checkpoint
             self._file.close()
         with contextlib.suppress(OSError):
@@ -295,7 +305,7 @@ def read_results(folder: Path) -> dict[str, np.ndarray]:
         if not {"epoch", "steps", "total_reward", "avg_reward", "avg_steps"} <= set(header):
             raise ValueError("its columns are not those of a run")
         if not rest.strip():
-            raise UserError(f"{path} has no epochs yet: let the run go on for a while")
+            raise UserError(f"{path} has no epochs yet: wait for its first epoch")
         table = np.loadtxt(io.StringIO(rest), delimiter=",", comments=None, ndmin=2)  # [epochs, columns]
         if table.shape[1] != len(header):
             raise ValueError(f"its rows have {table.shape[1]} columns of {len(header)}")

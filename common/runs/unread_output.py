@@ -1,4 +1,4 @@
-"""A program whose output nobody reads any more, as in `python PPOAgentTrainer.py --help | head -3`."""
+"""Ends a program quietly when the reader of its output has closed, as in `... --help | head -3`."""
 
 import contextlib
 import errno
@@ -8,13 +8,13 @@ import signal
 import sys
 from collections.abc import Iterator
 
-UNREAD = 128 + getattr(signal, "SIGPIPE", 13)  # what a shell reports of programs that SIGPIPE ended
+UNREAD = 128 + getattr(signal, "SIGPIPE", 13)  # the exit code a shell reports for a program that SIGPIPE ended
 _CLOSED = (errno.EPIPE, errno.EINVAL)  # Windows says EINVAL
 
 
 @contextlib.contextmanager
 def ends_when_unread() -> Iterator[None]:
-    """Exit with UNREAD and without a word where the reader of the output has closed it; other failures are left."""
+    """Exit with UNREAD, and print nothing, if the reader of the output has closed; other errors pass through."""
     try:
         yield
     except OSError as error:
@@ -34,7 +34,7 @@ def ends_when_unread() -> Iterator[None]:
 
 
 def _flushed() -> bool:
-    """Whether all output was taken; if not, the rest is discarded."""
+    """Whether all output was written; if not, the rest is discarded."""
     if sys.stdout is None or sys.stdout.closed:  # as under pythonw, or in a service
         return True
     try:
@@ -48,7 +48,7 @@ def _flushed() -> bool:
 
 
 def _has_no_reader() -> bool:
-    """Whether the other end of the output is closed; without poll(2), as on Windows, it is taken for closed."""
+    """Whether the other end of the output is closed; where poll(2) is missing, as on Windows, the answer is yes."""
     if not hasattr(select, "poll"):
         return True
     poll = select.poll()
@@ -56,11 +56,11 @@ def _has_no_reader() -> bool:
         poll.register(sys.stdout.fileno(), 0)
     except (OSError, ValueError, AttributeError):  # no file behind it
         return False
-    return bool(poll.poll(0))  # asked for no event, it tells of errors and of a closed end alone
+    return bool(poll.poll(0))  # no event is asked for: it reports only errors and a closed end
 
 
 def _discard_the_rest() -> None:
-    """Point the output at nothing, or Python would write what is left at its end, and complain."""
+    """Send the rest of the output nowhere; Python would try to write it at exit, and print an error."""
     with contextlib.suppress(OSError, ValueError, AttributeError):  # no file behind it
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
