@@ -1,10 +1,10 @@
 """Executes `training.ipynb` and stores it with its outputs, or sets the public address it is opened from.
 
     python experiments/notebook.py                                           # the walker
-    python experiments/notebook.py --quick                                   # the pendulum: to try a change of it
+    python experiments/notebook.py --quick                                   # the pendulum, to test a change
     python experiments/notebook.py --address https://github.com/OWNER/NAME   # in notebook and README
 
-The notebook is executed in a copy of the project, so that its runs do not mix with those that are there.
+The notebook is executed in a copy of the project, so that its runs do not mix with existing ones.
 """
 
 import os
@@ -32,12 +32,12 @@ MOST_BYTES = 1_000_000
 
 
 def execute(folder: Path, quick: bool, seconds_a_cell: int = 3600) -> nbformat.NotebookNode:
-    """Every cell of the notebook in a copy of the project, top to bottom, with its outputs.
+    """Execute every cell of the notebook in a copy of the project, and return the notebook with its outputs.
 
     Args:
-        folder: becomes the copy; runs are left in it.
-        quick: two or three minutes instead of ten or more.
-        seconds_a_cell: after which a cell counts as hanging.
+        folder: for the copy; the runs stay in it.
+        quick: train the pendulum, in two or three minutes instead of ten or more.
+        seconds_a_cell: after which a cell is taken to hang.
 
     Raises:
         nbclient.exceptions.CellExecutionError: a cell failed.
@@ -46,14 +46,14 @@ def execute(folder: Path, quick: bool, seconds_a_cell: int = 3600) -> nbformat.N
     notebook = nbformat.read(folder / NOTEBOOK.name, as_version=4)
     client = nbclient.NotebookClient(notebook, timeout=seconds_a_cell, resources={"metadata": {"path": str(folder)}})
     client.create_kernel_manager()
-    # The kernel of this very Python, whichever one the machine has registered under the notebook's name.
+    # This Python's own kernel, whichever one the machine has registered under the notebook's name.
     client.km.kernel_spec.argv[0] = sys.executable
     client.execute(env=os.environ | {"NOTEBOOK_QUICK": "1" if quick else "0"})
     return tidied(notebook)
 
 
 def tidied(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Without what differs between machines and says nothing: times of cells, versions of the kernel."""
+    """The notebook without execution times and the kernel's version, which differ between machines."""
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
     notebook.metadata.language_info = {"name": "python"}
@@ -61,10 +61,10 @@ def tidied(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def set_address(address: str) -> None:
-    """Where the notebook is cloned from and opened by its badges.
+    """Set the repository from which the notebook is cloned and opened, in notebook and README.
 
     Raises:
-        UserError: it is no address of a repository on GitHub.
+        UserError: this is no address of a repository on GitHub.
     """
     if not ADDRESS.fullmatch(f'REPOSITORY = "{address}"'):
         raise UserError(f"{address} is no address of a repository: expected https://github.com/OWNER/NAME")
@@ -84,12 +84,13 @@ class Arguments:
     """Execute training.ipynb and store it with its outputs, or set its public address."""
 
     quick: bool = False
-    """Few epochs of the pendulum: two or three minutes instead of ten or more."""
+    """Train the pendulum for few epochs: two or three minutes instead of ten or more."""
     address: str | None = None
-    """Set where the code lies, https://github.com/OWNER/NAME, in notebook and README; nothing is executed."""
+    """Set the code's address, https://github.com/OWNER/NAME, in notebook and README; nothing is executed."""
 
 
 def main() -> None:
+    """Do what the command line asks for."""
     with one_line_errors():
         arguments = parse_settings(Arguments)
         if arguments.address is not None:

@@ -1,6 +1,6 @@
-"""Installs what is missing and leaves what is there: the first cell of `training.ipynb` calls it.
+"""Installs the packages that the notebook needs and does not find; its first cell calls `install_missing`.
 
-Imports nothing but the standard library before pip has run, and `packaging`, which pip brings along.
+Before pip has run, this module imports only the standard library and `packaging`, of which pip has a copy.
 """
 
 import importlib
@@ -29,11 +29,11 @@ Distribution = Callable[[str], importlib.metadata.Distribution]
 
 
 def install_missing(envpool: bool = False, run: Callable = subprocess.run) -> None:
-    """Bring this Python to what the notebook needs; what is recent enough is not touched.
+    """Install what the notebook needs; packages that are recent enough are kept.
 
     Args:
-        envpool: also install EnvPool; where that fails, environments are stepped by Gymnasium.
-        run: stands for `subprocess.run` in tests.
+        envpool: also install EnvPool; if that fails, Gymnasium steps the environments.
+        run: `subprocess.run`; tests replace it.
 
     Raises:
         UserError: pip could not install what is needed.
@@ -58,7 +58,7 @@ def install_missing(envpool: bool = False, run: Callable = subprocess.run) -> No
 
 
 def read_requirements(path: Path) -> list[Requirement]:
-    """The packages that a requirements file names itself; comments and other files it includes are left out."""
+    """The packages that a requirements file names itself, without those of other files that it includes."""
     lines = (line.split("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines())
     return [Requirement(line) for line in lines if line and not line.startswith("-")]
 
@@ -66,14 +66,14 @@ def read_requirements(path: Path) -> list[Requirement]:
 def missing(
     requirements: list[Requirement], distribution: Distribution = importlib.metadata.distribution
 ) -> list[str]:
-    """What pip has to be told, so that the requirements are met and a usable TensorFlow stays.
+    """The arguments for pip by which the requirements are met and a usable TensorFlow is kept.
 
-    TensorFlow 2.16 and newer stays. tf-keras, by which TensorFlow Probability works, must be of TensorFlow's own
-    minor version, and TensorFlow Probability 0.25 needs TensorFlow 2.18.
+    TensorFlow 2.16 and newer is kept. tf-keras, which TensorFlow Probability needs, must have TensorFlow's own minor
+    version, and TensorFlow Probability 0.25 needs TensorFlow 2.18.
 
     Args:
         requirements: of this project.
-        distribution: where installed packages are looked up.
+        distribution: finds an installed package by name.
     """
     minor = _usable_tensorflow(distribution)
     if minor is None:
@@ -86,7 +86,7 @@ def missing(
 
 
 def compiles_box2d(distribution: Distribution = importlib.metadata.distribution) -> bool:
-    """Whether pip is going to compile Box2D, as Gymnasium up to 1.2.2 asks for, which needs SWIG."""
+    """Whether pip will compile Box2D, which needs SWIG; Gymnasium up to 1.2.2 requires that."""
     parts = _parts(Requirement("gymnasium[box2d]"), distribution)
     return any(part.name == "box2d-py" and not _met(part, distribution) for part in parts)
 
@@ -102,7 +102,7 @@ def _with_swig() -> dict[str, str]:
 
 
 def _usable_tensorflow(distribution: Distribution) -> tuple[int, int] | None:
-    """The version of a TensorFlow that may stay, like (2, 19); None where there is none or an old one."""
+    """The version of a TensorFlow that can be kept, like (2, 19); None if there is none or it is too old."""
     version = _version(distribution, "tensorflow")
     if version is None:
         return None
@@ -116,7 +116,7 @@ def _unmet(requirements: list[Requirement], distribution: Distribution) -> list[
 
 
 def _parts(requirement: Requirement, distribution: Distribution) -> Iterator[Requirement]:
-    """A requirement and, where it is installed, what its extras ask for."""
+    """A requirement and, if it is installed, the requirements of its extras."""
     if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
         return
     yield requirement
@@ -144,7 +144,7 @@ def _version(distribution: Distribution, name: str) -> str | None:
 
 
 def _pip(packages: list[str], run: Callable) -> int:
-    """pip's exit code; its lines are shown where it failed. Beside a usable TensorFlow, `KEPT` stays as it is."""
+    """Run pip and return its exit code; its output is shown if it fails. With a usable TensorFlow, `KEPT` is kept."""
     here = importlib.metadata.distribution
     versions = {name: _version(here, name) for name in KEPT} if _usable_tensorflow(here) else {}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""What `training.ipynb` calls: choose, train or go on, change while it goes on, compare, score, watch.
+"""The functions that `training.ipynb` calls: choose, train or resume, change hyperparameters, compare, score, watch.
 
 Training is `common.runs.session.run`, as from the command line: the same folder, checkpoints and exact resume.
 """
@@ -23,23 +23,21 @@ from common.runs import film, finished, run_folder, session
 from common.runs.command_line import file_fault
 from common.runs.options import RunOptions
 from common.runs.protocols import Agent, Trainer
-from companions import presets as companions
-from companions.config import OffPolicyConfig
-from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from ppo import presets
 from ppo.config import PPOConfig
 from ppo.live_settings import LiveHyperparameters
-from PPOAgentTrainer import PPOAgentTrainer
 from programs import methods, notebook_display, plot
 from programs.methods import load_agent, new_agent
 from programs.notebook_display import Quiet, Shown, put, show
 
-PRESETS: dict[str, TrainingConfig] = presets.PRESETS | companions.PRESETS
+PRESETS: dict[str, TrainingConfig] = {
+    name: config for method in methods.METHODS.values() for name, config in method.presets.items()
+}
 
 
 @contextlib.contextmanager
 def _one_line(stopped: str = "stopped: run this cell again") -> Iterator[None]:
-    """The stop button and faults of the disk end a cell with one line."""
+    """Let the stop button and errors of the disk end a cell with one line."""
     try:
         yield
     except OSError as error:
@@ -56,10 +54,10 @@ def choose(preset: str, environment: str = "", epochs: int = 0, **settings: obje
     """The name of a preset and its settings with changes.
 
     Args:
-        preset: of either table of presets.
-        environment: any Gymnasium id in place of the preset's; `ppo.presets.preset_for` names its preset.
+        preset: name of a preset of any method.
+        environment: a Gymnasium id, whose preset (`ppo.presets.preset_for`) replaces `preset`; "" keeps `preset`.
         epochs: 0 takes the preset's own.
-        settings: as in the preset's config.
+        settings: fields of the preset's config, by name.
 
     Raises:
         UserError: a name or a value is wrong, or the environment cannot be made.
@@ -76,18 +74,18 @@ def choose(preset: str, environment: str = "", epochs: int = 0, **settings: obje
     return preset, config.replace(env=environment)
 
 
-@_one_line("stopped at once: run this cell again to go on from the last checkpoint")
+@_one_line("stopped at once: run this cell again to continue from the last checkpoint")
 def train(
     preset: str, config: TrainingConfig, runs_folder: str, label: str = "", stop_after: int | None = None
 ) -> Path:
-    """Train until all epochs are there, from where the same run was cut off if it was.
+    """Train a run to its end; a run with these settings that was interrupted is continued.
 
     Args:
         preset: its name, for the folder's.
-        config: the settings; another run with other settings is left alone and gets no company in its folder.
+        config: the settings. A run with other settings is left alone, and its folder is not reused.
         runs_folder: where run folders live.
-        label: put behind the folder's name.
-        stop_after: stop after this epoch in good order.
+        label: appended to the folder's name.
+        stop_after: stop after this epoch, with a checkpoint; None trains to the end.
 
     Returns:
         The run folder.
@@ -98,7 +96,8 @@ def train(
     """
     folder, saved = place(runs_folder, _name(preset, config, label), config)
     if saved is not None and saved.epochs < config.epochs:
-        print(f"{folder} was meant for {saved.epochs} epochs: what is annealed goes on as if {config.epochs} had been")
+        stretched = f"its schedules stretch to the new total of {config.epochs}"
+        print(f"{folder} was started with {saved.epochs} epochs: {stretched}")
     screen = Shown(stop_after)
     if saved is not None and finished.is_done(folder, finished.ADOPT, config.epochs):
         screen.refresh(f"{folder} has all its epochs")
@@ -107,7 +106,7 @@ def train(
     try:
         return _run(preset, config, folder, saved, screen)
     except StoppedError as stopped:
-        line = f"stopped after epoch {screen.done} of {screen.epochs}, which is saved: run this cell again to go on"
+        line = f"stopped after epoch {screen.done} of {screen.epochs}, which is saved: run this cell again to continue"
         if stop_after is None or screen.done != stop_after:
             raise StoppedError(line, stopped.exit_code - 128) from None
         screen.say(line)
@@ -119,9 +118,9 @@ _started: list["BackgroundRun"] = []
 
 @_one_line()
 def start(preset: str, config: PPOConfig, runs_folder: str, label: str = "") -> "BackgroundRun":
-    """Train a new run in the background, so that its hyperparameters can be changed meanwhile.
+    """Train a new run in the background, so that its hyperparameters can be changed meanwhile; see `train`.
 
-    One at a time: a run that an earlier call began and that still goes on is stopped first, in good order.
+    Only one run trains at a time: a run that an earlier call started is stopped first, with a checkpoint.
     """
     for run in _started:
         run.stop()
@@ -135,14 +134,17 @@ class BackgroundRun:
 
     Args:
         preset, config: see `train`.
-        runs_folder, name: where it goes; a number is put behind the name if it is taken.
+        runs_folder, name: of the run folder; a number is appended if the name is taken.
+
+    Attributes:
+        folder: of the run.
     """
 
     def __init__(self, preset: str, config: TrainingConfig, runs_folder: Path, name: str) -> None:
         names = itertools.chain([name], (f"{name}-{i}" for i in itertools.count(2)))
         self.folder = next(runs_folder / name for name in names if not (runs_folder / name).exists())
         self._screen = Quiet()
-        self._shown: Shown | None = None  # where `wait` shows it
+        self._shown: Shown | None = None  # shows the run in the cell of `wait`
         self._cell: int | None = None  # number of that cell's execution
         self._live: LiveHyperparameters | None = None
         self._error: BaseException | None = None
@@ -159,14 +161,17 @@ class BackgroundRun:
         """
         self._wait(lambda: self._live is not None)
         if not self._thread.is_alive():
-            raise UserError(f"{self.folder} is over: hyperparameters can be changed only while a run goes on")
+            raise UserError(f"{self.folder} is over: hyperparameters can be changed only while a run trains")
         return self._live
 
     @_one_line()
     def wait(self, epoch: int | None = None) -> Path:
-        """Watch until an epoch is over, by default the last; the stop button ends the run in good order.
+        """Show the run until an epoch is over; the stop button ends the run after its current epoch.
 
-        All calls of one cell show in one place.
+        All calls of one cell update one output.
+
+        Args:
+            epoch: None waits for the last.
 
         Returns:
             The run folder.
@@ -178,7 +183,7 @@ class BackgroundRun:
         return self.folder
 
     def stop(self) -> None:
-        """End it after the epoch that is under way."""
+        """End the run after its current epoch, and wait for that."""
         self._screen.stop = signal.SIGINT
         while self._thread.is_alive():
             self._refresh()
@@ -221,9 +226,10 @@ def _run(
     figure: bool = True,
     made: Callable[[Trainer], None] = lambda trainer: None,
 ) -> Path:
-    """A session in a folder that `place` found; scores and films are cells of their own.
+    """Train in the folder that `place` found, without evaluation and film, which are cells of their own.
 
-    made: told of the trainer before it trains.
+    Args:
+        made: called with the trainer before it trains.
     """
     where = {"name": folder.name, "runs_folder": str(folder.parent)} if saved is None else {"resume": folder}
     if saved is not None:
@@ -231,8 +237,7 @@ def _run(
     options = RunOptions(**where, evaluation_episodes=0, video=False, figure=figure)
 
     def make(config: TrainingConfig) -> Trainer:
-        kind = OffPolicyAgentTrainer if isinstance(config, OffPolicyConfig) else PPOAgentTrainer
-        trainer = kind(config, description=f"preset {preset}")
+        trainer = methods.METHODS[config.METHOD].trainer(config, description=f"preset {preset}")
         made(trainer)
         return trainer
 
@@ -240,9 +245,14 @@ def _run(
 
 
 def place(runs_folder: str | Path, name: str, config: TrainingConfig) -> tuple[Path, TrainingConfig | None]:
-    """The folder that holds the run of these settings, and what was saved of them; else a free one, and None.
+    """The folder of the run with these settings and its saved settings; or a free folder and None.
 
-    It may have been meant for fewer epochs. Folders are NAME, NAME-2, NAME-3, …
+    The saved run may have fewer epochs. Folders are NAME, NAME-2, NAME-3, …
+
+    Args:
+        runs_folder: that contains the run folders.
+        name: of the run folder.
+        config: the settings to look for.
     """
     for attempt in itertools.count(1):
         folder = Path(runs_folder) / (name if attempt == 1 else f"{name}-{attempt}")
@@ -251,7 +261,7 @@ def place(runs_folder: str | Path, name: str, config: TrainingConfig) -> tuple[P
         try:
             _, saved = methods.read_config(folder, config.env, getattr(config, "env_kwargs", None))
         except UserError as error:
-            if (folder / run_folder.CONFIG).exists():  # else it was cut off before it wrote its settings
+            if (folder / run_folder.CONFIG).exists():  # else it was killed before it wrote its settings
                 print(f"left alone: {error}")
             continue
         backend = saved.backend if config.backend == "auto" else config.backend
@@ -265,23 +275,36 @@ def _name(preset: str, config: TrainingConfig, label: str) -> str:
 
 
 def _trained(runs: tuple[Path | None, ...]) -> None:
-    """Raises UserError where a run is None: chosen, and not yet trained to its end."""
+    """Raises UserError if a run is None, which means chosen but not trained to its end."""
     if None in runs:
         raise UserError(
-            "this run is not trained to its end yet: run its cell above, which goes on where it was stopped"
+            "this run is not trained to its end yet: run its cell above, which continues where it was stopped"
         )
 
 
 @_one_line()
 def compare(*runs: Path | None, kind: Literal["five", "diagnostics"] = "five") -> None:
-    """Several runs overlaid: the five panels, or the diagnostics of learning."""
+    """Show a figure of several runs overlaid.
+
+    Args:
+        runs: their folders.
+        kind: five for the five panels, diagnostics for KL, clipping, entropy, σ and explained variance.
+
+    Raises:
+        UserError: a run is not trained to its end.
+    """
     _trained(runs)
     show(plot.draw(kind, list(runs), (), "range"))
 
 
 @_one_line()
 def show_changes(run: Path, changed: str) -> None:
-    """A hyperparameter that was changed while a run went on, the policy's spread and the reward."""
+    """Show a hyperparameter that was changed during a run, the policy's standard deviation and the reward.
+
+    Args:
+        run: its folder.
+        changed: name of the hyperparameter.
+    """
     panels = {"mean_std": "σ (half\naction ranges)", "avg_reward_orig": "Reward\nper episode"}
     show(notebook_display.after_changes(run.name, run_folder.read_results(run), changed, panels))
 
@@ -293,13 +316,15 @@ def score(
     environment: str | None = None,
     env_kwargs: Mapping[str, object] | None = None,
 ) -> None:
-    """A table of whole unshaped episodes: of the untrained agent, then of each run's best one.
+    """Show a table of unshaped scores: of the untrained agent, then of each run's best agent.
 
     Each run's scores are also written to its evaluation.json.
 
     Args:
-        environment: the runs' environment, named again: only needed where a module is imported for it.
-        env_kwargs: its arguments, named again: only needed where there are texts among them.
+        runs: their folders.
+        episodes: played with deterministic actions, and as many again with sampled ones.
+        environment: the runs' environment, named again; only needed where a module of your own is imported for it.
+        env_kwargs: its arguments, named again; only needed where some of them are strings.
     """
     _trained(runs)
     shown = put({"text/plain": f"untrained: playing {episodes} episodes twice ..."})
@@ -325,11 +350,14 @@ def _evaluate(agent: Agent, config: TrainingConfig, environment: Environment, ep
 
 @_one_line()
 def watch(run: Path | None, environment: str | None = None, env_kwargs: Mapping[str, object] | None = None) -> None:
-    """The same episode by the untrained agent and by a run's best one, side by side, if the environment draws it.
+    """Show the same episode played by the untrained agent and by a run's best agent, side by side.
+
+    An environment that draws no pictures gets a line instead.
 
     Args:
-        environment: the run's, named again: only needed where a module is imported for it.
-        env_kwargs: its arguments, named again: only needed where there are texts among them.
+        run: its folder.
+        environment: the run's environment, named again; only needed where a module of your own is imported for it.
+        env_kwargs: its arguments, named again; only needed where some of them are strings.
     """
     _trained((run,))
     shown = put({"text/plain": "filming ..."})

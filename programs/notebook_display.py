@@ -1,4 +1,4 @@
-"""What a notebook shows of a run: one line of progress and one figure, both changed in place; films; tables."""
+"""Shows a run in a notebook: one line of progress and one figure, both updated in place; films; tables."""
 
 import base64
 import io
@@ -25,17 +25,29 @@ _FILM_SECONDS, _FILM_FPS = 16.0, 25.0  # some 200 kB
 
 
 def put(bundle: dict[str, str]) -> DisplayHandle:
-    """Below the cell that is executed; format → content. What it returns changes it in place."""
+    """Show something below the executing cell.
+
+    Args:
+        bundle: MIME type → content.
+
+    Returns:
+        A handle whose `update` replaces it.
+    """
     handle = DisplayHandle()
     handle.display(bundle, raw=True)
     return handle
 
 
 class Quiet(Terminal):
-    """Keeps what is told of a run, and shows nothing.
+    """Keeps the lines and the newest row of a run, and shows nothing.
 
     Args:
-        stop_after: epoch after which the run is asked to stop, as if the stop button were pressed then.
+        stop_after: epoch after which the run is asked to stop, as by the stop button; None never.
+
+    Attributes:
+        lines: all lines that were printed.
+        row_now: the newest row.
+        epochs, done: of the whole run, and trained so far.
     """
 
     def __init__(self, stop_after: int | None = None) -> None:
@@ -46,21 +58,25 @@ class Quiet(Terminal):
         self._began, self._done_before = time.monotonic(), 0
 
     def begin(self, epochs: int, done: int) -> None:
-        self.lines.clear()  # what was said before is over
+        """Start: `epochs` in all, of which `done` are trained already."""
+        self.lines.clear()  # of an earlier part of the run
         self.epochs, self.done, self._done_before, self._began = epochs, done, done, time.monotonic()
 
-    def end(self) -> None: ...
+    def end(self) -> None:
+        """Nothing to do."""
 
     def say(self, line: str) -> None:
+        """Keep a line."""
         self.lines.append(line)
 
     def row(self, result: EpochResult) -> None:
+        """Keep the row of an epoch, and stop after the epoch that was named."""
         self.row_now, self.done = result, result.epoch
         if result.epoch == self._stop_after:
             self.stop = STOP
 
     def text(self) -> str:
-        """The first line, the bar, and the newest of the other lines."""
+        """The first line, the bar, and the newest other lines."""
         left = ""
         if self.done > self._done_before:
             seconds = (time.monotonic() - self._began) / (self.done - self._done_before) * (self.epochs - self.done)
@@ -75,7 +91,7 @@ class Quiet(Terminal):
 
 
 class Shown(Quiet):
-    """Shows it in the cell that made this: text, then the figure, each in its place."""
+    """Shows a run in the cell that made this object: text, then the figure, each updated in place."""
 
     def __init__(self, stop_after: int | None = None) -> None:
         super().__init__(stop_after)
@@ -83,24 +99,30 @@ class Shown(Quiet):
         self._picture: DisplayHandle | None = None
 
     def begin(self, epochs: int, done: int) -> None:
+        """See `Quiet.begin`."""
         super().begin(epochs, done)
         self.refresh()
 
     def end(self) -> None:
+        """Show the text a last time."""
         self.refresh()
 
     def say(self, line: str) -> None:
+        """Show a line."""
         super().say(line)
         self.refresh()
 
     def row(self, result: EpochResult) -> None:
+        """Show the progress after an epoch."""
         super().row(result)
         self.refresh()
 
     def refresh(self, text: str | None = None) -> None:
+        """Replace the shown text; None takes `text()`."""
         self._text.update({"text/plain": self.text() if text is None else text}, raw=True)
 
     def figure(self, figure: Figure) -> None:
+        """Show the figure, or replace the one before."""
         bundle = picture(figure)
         if self._picture is None:
             self._picture = put(bundle)
@@ -109,7 +131,7 @@ class Shown(Quiet):
 
 
 def picture(figure: Figure) -> dict[str, str]:
-    """A figure as a small PNG of few colours, so that a notebook with many stays small."""
+    """A figure as a PNG of 256 colours, so that a notebook with many figures stays small; MIME type → content."""
     drawn, small = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=_DPI)
     Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
@@ -117,12 +139,16 @@ def picture(figure: Figure) -> dict[str, str]:
 
 
 def show(figure: Figure) -> None:
-    """Below the cell."""
+    """Show a figure below the cell."""
     put(picture(figure))
 
 
 def table(rows: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, str]:
-    """Summaries of evaluations: agent → kind → `Evaluation.summary`, as Markdown."""
+    """A Markdown table of evaluations; MIME type → content.
+
+    Args:
+        rows: agent → kind → `Evaluation.summary`.
+    """
     lines = [
         "| agent | actions | mean [95% interval] | worst | best | steps | episodes |",
         "|---|---|---|---|---|---|---|",
@@ -137,11 +163,11 @@ def table(rows: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, st
 
 
 def after_changes(name: str, curves: Curves, changed: str, panels: Mapping[str, str]) -> Figure:
-    """A hyperparameter that was changed while a run went on, and below it what that did.
+    """A figure of a hyperparameter that was changed during a run, and of the columns that show its effect.
 
     Args:
         name: of the run.
-        curves: its table.
+        curves: its table, column → [epochs].
         changed: the hyperparameter.
         panels: column of the table → label.
     """
@@ -162,7 +188,12 @@ def after_changes(name: str, curves: Curves, changed: str, panels: Mapping[str, 
 
 
 def opening_of(film: Iterable[np.ndarray], frame_rate: float) -> Opening:
-    """What a page shows of a film of frames [H, W, 3] uint8, which is played to its end."""
+    """The part of a film that a page shows; the film is played to its end.
+
+    Args:
+        film: frames [H, W, 3] uint8.
+        frame_rate: frames per second.
+    """
     opening = Opening(frame_rate, _FILM_SECONDS, _FILM_FPS)
     for _ in opening.passing(film):
         pass
@@ -170,10 +201,10 @@ def opening_of(film: Iterable[np.ndarray], frame_rate: float) -> Opening:
 
 
 def film_html(films: Mapping[str, Opening]) -> str:
-    """Films side by side, each under its caption, in the page itself.
+    """HTML of films side by side, each below its caption; the films are stored in the page itself.
 
     Args:
-        films: caption → what is shown.
+        films: caption → opening of a film.
     """
     cells = "".join(
         f'<figure style="margin:0 8px 0 0"><figcaption>{caption}</figcaption>{_film_tag(film)}</figure>'
@@ -183,7 +214,7 @@ def film_html(films: Mapping[str, Opening]) -> str:
 
 
 def _film_tag(opening: Opening) -> str:
-    """As MP4, or where ffmpeg is missing as GIF."""
+    """HTML of one film: MP4, or GIF if ffmpeg is missing."""
     with tempfile.TemporaryDirectory() as folder:
         small = ["-crf", "30", "-preset", "slow", "-movflags", "+faststart"]
         path = save_video(opening.frames, opening.rate, Path(folder) / "film.mp4", small)

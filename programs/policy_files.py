@@ -1,7 +1,7 @@
-"""An agent's policy as files that need nothing of this project; `programs.export` is the command that writes them.
+"""An agent's policy as files that need no code of this project; the command is `programs.export`.
 
 A TensorFlow SavedModel and a LiteRT (TensorFlow Lite) file, each a function from raw observations [B, S] to
-environment actions: normalisation, network and action map in one. Weights are constants in both.
+environment actions: normalisation, network and action map are included. Weights are constants in both.
 """
 
 import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
@@ -39,7 +39,7 @@ class ExportedPolicy(tf.Module):
     def __init__(self, agent: Agent | DDPGAgent) -> None:
         super().__init__()
         choices, normalize, actor = agent.choices, agent.normalizer(), agent.actor
-        weights = actor.get_weights()  # constants: LiteRT would take variables for empty ones
+        weights = actor.get_weights()  # constants: LiteRT would treat variables as empty
         to_environment = _discrete_actions(agent, choices) if choices else _box_actions(agent.action_map)
 
         def act(observations: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -73,7 +73,7 @@ def _box_actions(action_map: BoxMap) -> Callable[[tf.Tensor], tf.Tensor]:
 
 
 def _within(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The bounds [A] as float32, rounded inwards: LiteRT cannot cut other types."""
+    """The bounds [A] as float32, rounded inwards: LiteRT can clip only this type."""
     down, up = low.astype(np.float32), high.astype(np.float32)  # [A], [A]
     inf = np.float32(np.inf)
     return np.where(down < low, np.nextafter(down, inf), down), np.where(up > high, np.nextafter(up, -inf), up)
@@ -92,25 +92,25 @@ def _discrete_actions(agent: Agent, choices: tuple[int, ...]) -> Callable[[tf.Te
 
 
 def write_saved_model(policy: ExportedPolicy, folder: Path) -> None:
-    """As a TensorFlow SavedModel with one signature, observations [B, S] → actions."""
+    """Write a TensorFlow SavedModel with one signature, observations [B, S] → actions."""
     with held_back_errors():
         tf.saved_model.save(policy, str(folder), signatures=policy.act)
 
 
 def write_litert(saved_model: Path, file: Path) -> None:
-    """A SavedModel as a LiteRT file."""
+    """Convert a SavedModel to a LiteRT file."""
     with held_back_errors():
         file.write_bytes(tf.lite.TFLiteConverter.from_saved_model(str(saved_model)).convert())
 
 
 def read_saved_model(folder: Path) -> Policy:
-    """The policy of a SavedModel, as whoever gets the folder would load it."""
+    """Load the policy of a SavedModel, as its user would."""
     act = tf.saved_model.load(str(folder)).signatures["serving_default"]
     return lambda observations: act(tf.constant(observations))["actions"].numpy()
 
 
 def read_litert(file: Path) -> Policy:
-    """The policy of a LiteRT file, as whoever gets it would load it."""
+    """Load the policy of a LiteRT file, as its user would."""
     with held_back_errors(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the interpreter will move to a package of its own
         # Not `model_path`: the file would stay mapped, and Windows renames no mapped file.
@@ -121,9 +121,9 @@ def read_litert(file: Path) -> Policy:
 
 
 def random_observations(agent: Agent | DDPGAgent, rng: np.random.Generator) -> np.ndarray:
-    """[CHECKED_OBSERVATIONS, S] float32, about those seen in training or about 0; normalised ones pass the cut."""
+    """[CHECKED_OBSERVATIONS, S] float32, around those of training or around 0; some are clipped if normalised."""
     normalize = agent.normalizer()
-    farthest = 0.0 if normalize.shift is None else 1.5  # far and uncut ones would tell float32's rounding
+    farthest = 0.0 if normalize.shift is None else 1.5  # without clipping, far ones would show float32's rounding
     spread = 10.0 ** rng.uniform(-1, farthest, (CHECKED_OBSERVATIONS, 1))  # [K, 1] standard deviations
     drawn = spread * rng.standard_normal((CHECKED_OBSERVATIONS, agent.observation_size))  # [K, S]
     if normalize.shift is not None:
@@ -132,10 +132,10 @@ def random_observations(agent: Agent | DDPGAgent, rng: np.random.Generator) -> n
 
 
 def largest_difference(policy: Policy, agent: Agent | DDPGAgent, observations: np.ndarray) -> float:
-    """Between a file's actions and the agent's, over observations [K, S], asked at once and one by one.
+    """The largest difference between a file's actions and the agent's, for observations [K, S].
 
-    Of whole numbers as it is; of others in units of each number's largest, where that is above 1. A shape or type
-    that differs, or NaN, is infinitely far.
+    Differences of whole numbers are absolute. Others are relative to each number's largest action, if that is above 1.
+    If shape or type differ, or an action is NaN, the result is infinite.
     """
     expected = agent.action_map(agent.acting_policy().act(observations))  # [K, *space.shape]
     few = observations[:10]
@@ -154,18 +154,19 @@ def largest_difference(policy: Policy, agent: Agent | DDPGAgent, observations: n
 
 @dataclass(frozen=True)
 class Written:
-    """A file or folder that an export wrote."""
+    """A file or folder that an export wrote; `difference` is that of `largest_difference`."""
 
     path: Path
     size: int  # bytes
-    difference: float  # see `largest_difference`
+    difference: float
 
 
 def export(agent: Agent | DDPGAgent, folder: Path) -> list[Written]:
-    """Write both files into a folder, whole and checked or not at all; earlier exports are replaced.
+    """Write both files into a folder; an earlier export is replaced once both are checked.
 
     Raises:
-        UserError: something else is in the way, the folder cannot be made, or a file does not act as the agent does.
+        UserError: something that is no export is in the way, the folder cannot be made, or a file acts differently
+            from the agent.
     """
     _check_free(folder)
     try:
@@ -184,7 +185,7 @@ def export(agent: Agent | DDPGAgent, folder: Path) -> list[Written]:
             difference = largest_difference(read(unfinished / name), agent, observations)
             if difference > TOLERANCE:
                 raise UserError(
-                    f"{name} acts otherwise than the agent, by {difference:.3g} where {TOLERANCE:g} is allowed: "
+                    f"{name} acts differently from the agent, by {difference:.3g} where {TOLERANCE:g} is allowed: "
                     "nothing was exported; score the agent itself with python -m programs evaluate"
                 )
             written.append(Written(folder / name, _size(unfinished / name), difference))
@@ -202,7 +203,7 @@ def export(agent: Agent | DDPGAgent, folder: Path) -> list[Written]:
 
 
 def _check_free(folder: Path) -> None:
-    """Raises UserError where an export would replace what is no export."""
+    """Raises UserError if an export would replace something that is no export."""
     model, file = folder / SAVED_MODEL, folder / LITERT
     foreign = next((path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()), None)
     if foreign is None and model.exists() and not (model / "saved_model.pb").exists():

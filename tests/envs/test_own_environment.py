@@ -84,7 +84,7 @@ def test_the_pages_commands_train_resume_evaluate_draw_and_export(folder, monkey
                 if flag in arguments:
                     arguments[arguments.index(flag) + 1] = value
             arguments += QUICK
-            tf.config.run_functions_eagerly("companions" not in module)  # faster than compiling a handful of steps
+            tf.config.run_functions_eagerly("td3" not in arguments)  # faster than compiling a handful of steps
         module = "programs.__main__" if module == "programs" else module
         code = call(monkeypatch, importlib.import_module(module), *arguments)
         tf.config.run_functions_eagerly(False)

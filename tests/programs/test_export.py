@@ -104,7 +104,7 @@ def test_td3(tmp_path):
 
 def test_a_file_that_acts_otherwise_is_not_left_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(policy_files, "OBSERVATION_CLIP", 1.0)  # as if somebody had changed one side alone
-    with pytest.raises(UserError, match="acts otherwise than the agent"):
+    with pytest.raises(UserError, match="acts differently from the agent"):
         policy_files.export(ppo_agent(UNEVEN), tmp_path)
     assert not list(tmp_path.iterdir())
 

@@ -23,7 +23,7 @@ from common.figures.five_panels import five_panels
 from common.results import TIMING_COLUMNS
 from common.runs import film, recorder, run_folder, session
 from ppo.config import PPOConfig
-from programs import install, notebook, notebook_display, plot
+from programs import install, methods, notebook, notebook_display, plot
 
 ROOT = Path(__file__).resolve().parents[2]
 specification = importlib.util.spec_from_file_location("stored_notebook", ROOT / "experiments" / "notebook.py")
@@ -247,7 +247,7 @@ def test_stopped_and_called_again_it_is_the_run_that_was_not(settings, tmp_path,
     stopped = notebook.train("pendulum", settings, tmp_path, stop_after=2)
     assert drawn == [2, 2]  # when it was due, and again for what the stop leaves behind
     assert learned(stopped)["epoch"] == ["1.0", "2.0"]
-    line = "stopped after epoch 2 of 4, which is saved: run this cell again to go on"
+    line = "stopped after epoch 2 of 4, which is saved: run this cell again to continue"
     assert shown[-1]["text/plain"].endswith(line)
     assert notebook.train("pendulum", settings, tmp_path, stop_after=2) == stopped
     assert "going on after epoch 2" in shown[-1]["text/plain"]
@@ -279,7 +279,7 @@ def test_the_stop_button_ends_the_run_with_one_line(settings, tmp_path, monkeypa
     with pytest.raises(StoppedError) as stop:
         notebook.train("pendulum", settings, tmp_path)
     [line] = stop.value._render_traceback_()
-    assert re.fullmatch(r"stopped after epoch [12] of 4, which is saved: run this cell again to go on", line)
+    assert re.fullmatch(r"stopped after epoch [12] of 4, which is saved: run this cell again to continue", line)
 
 
 def test_other_settings_get_a_folder_of_their_own(settings, tmp_path, shown, eager):
@@ -309,14 +309,14 @@ def test_more_epochs_than_a_run_was_meant_for_are_told(settings, tmp_path, shown
     notebook.train("pendulum", settings.replace(epochs=1), tmp_path)
     assert capsys.readouterr().out == ""
     notebook.train("pendulum", settings, tmp_path)
-    assert "was meant for 1 epochs: what is annealed goes on as if 4 had been" in capsys.readouterr().out
+    assert "was started with 1 epochs: its schedules stretch to the new total of 4" in capsys.readouterr().out
 
 
 def test_stopped_between_epochs_it_is_one_line_too(settings, tmp_path, monkeypatch, shown):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(notebook, "PPOAgentTrainer", interrupted)
+    monkeypatch.setitem(methods.METHODS, "ppo", methods.METHODS["ppo"]._replace(trainer=interrupted))
     with pytest.raises(StoppedError, match="stopped at once"):
         notebook.train("pendulum", settings, tmp_path)
 
@@ -325,7 +325,7 @@ def test_a_full_disk_is_one_line(settings, tmp_path, monkeypatch, shown):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(notebook, "PPOAgentTrainer", full)
+    monkeypatch.setitem(methods.METHODS, "ppo", methods.METHODS["ppo"]._replace(trainer=full))
     with pytest.raises(UserError, match="No space left on device: make room first"):
         notebook.train("pendulum", settings, tmp_path)
 

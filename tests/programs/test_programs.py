@@ -23,6 +23,7 @@ TRAIN = {
     "ppo": (
         "pendulum", "--backend", "gymnasium", "--num-envs", "2", "--epochs", "2", "--steps-per-epoch", "64",
         "--passes", "1", "--minibatch-size", "64", "--max-episode-steps", "20", "--hidden-sizes", "8",
+        "--best-metric", "mean_episode_reward", "--score-window", "1", "--no-anneal-learning-rate",
     ),
     "td3": (
         "pendulum-td3-fast", "--epochs", "3", "--steps-per-epoch", "40", "--warmup-steps", "40", "--num-envs", "2",
@@ -93,8 +94,7 @@ def test_a_resumed_run_equals_one_that_was_longer_from_the_start(run, form, monk
     assert typed(monkeypatch, command, *flag, "--epochs", more, *QUIET) == 0
     cut, whole = learned(tmp_path / "cut"), learned(tmp_path / "whole")
     assert len(cut["epoch"]) == more
-    annealed = run.name == "ppo"  # the schedules of the first epochs were those of the shorter run
-    assert annealed or str(cut) == str(whole)
+    assert str(cut) == str(whole)  # texts, since NaN is not equal to itself
 
 
 def test_evaluate_writes_scores_of_every_method(run, monkeypatch, tmp_path, capsys):
@@ -178,7 +178,7 @@ def test_no_two_methods_have_a_preset_of_one_name():
     ("line", "advice"),
     [
         ("evalute runs/A", "did you mean evaluate?"),
-        ("paint", "expected one of train, resume"),
+        ("xyz", "expected one of train, resume"),
         ("train bipdal-walker", "did you mean bipedal-walker"),
         ("train xyzzy", "python -m programs train --help lists all presets"),
         ("train --gama 1", "did you mean --gamma?"),
@@ -216,7 +216,7 @@ def test_a_mistake_is_one_line_with_advice(line, advice, monkeypatch, tmp_path, 
         ("export RUN --max-episode-steps 0", "max_episode_steps is 0: expected 1 or more"),
         ("evaluate RUN --weights worst", "worst"),
         ("resume RUN", "python -m programs evaluate RUN"),  # it is finished
-        ("resume RUN --gamma 0.5", "gamma 0.5 would make RUN another run"),
+        ("resume RUN --gamma 0.5", "gamma 0.5 would make RUN a different run"),
         ("plot RUN RUN --kind time", "--kind time draws one"),
         ("plot RUN --kind seeds --columns", "no columns given"),
     ],
