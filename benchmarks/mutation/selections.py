@@ -28,6 +28,7 @@ OFF_POLICY_LONG = (
 )
 OWN = "tests/envs/test_own_environment.py"
 POLICIES = "tests/rollout/test_policies.py"
+PROGRAMS = "tests/programs/test_programs.py"
 REPEATABLE = "tests/rollout/test_repeatable.py"
 RESUME = "tests/runs/test_resume.py"
 SESSION = "tests/runs/test_session.py"
@@ -45,7 +46,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "Agent.py": (UPDATE, TORSO, TRAINING, "tests/ppo/test_discrete.py"),
     "PPOAgentTrainer.py": (LIVE, FAULTS, TRAINING),
     "common/arrays_file.py": (CHECKPOINT, HOSTILE, WEIGHTS),
-    "common/config.py": (CLI,),
+    "common/config.py": ("tests/test_settings.py", CLI),
     "common/env_wrappers.py": ("tests/test_env_wrappers.py",),
     "common/envs/ale_group.py": ("tests/envs/test_atari.py",),
     "common/envs/atari.py": ("tests/envs/test_atari.py",),
@@ -87,6 +88,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/rollout/repeatable.py": (COLLECTOR, FAULTS, RESUME),
     "common/rollout/scores.py": (FUNCS, "tests/envs/test_failed_steps.py", TRAINING),
     "common/rollout/validation.py": (VALIDATION,),
+    "common/runs/after_training.py": (FINISHED,),
     "common/runs/board.py": (DISKS, CLI),
     "common/runs/checkpoint.py": (CHECKPOINT,),
     "common/runs/command_line.py": ("tests/runs/test_start.py", CLI),
@@ -97,9 +99,11 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/runs/options.py": ("tests/runs/test_platforms.py", CLI),
     "common/runs/recorder.py": (DISKS, FIGURES, SESSION),
     "common/runs/run_folder.py": (HOSTILE, CLI),
+    "common/runs/saver.py": (SESSION,),
     "common/runs/session.py": (LIVE, SESSION, FINISHED),
+    "common/runs/signals.py": (SESSION,),
     "common/runs/unread_output.py": ("tests/runs/test_start.py",),
-    "common/settings.py": (CLI,),
+    "common/settings.py": ("tests/test_settings.py", CLI),
     "common/state.py": (CHECKPOINT, HOSTILE),
     "common/user_code.py": (OWN,),
     "companions/DDPGAgent.py": (OFF_POLICY, OFF_POLICY_LONG),
@@ -114,13 +118,13 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "companions/stacked_networks.py": (OFF_POLICY, OFF_POLICY_LONG),
     "ppo/architecture.py": (NETWORKS, TORSO, "tests/ppo/test_images.py"),
     "ppo/batch.py": (BATCH, TRAINING),
-    "ppo/config.py": (CLI, TRAINING),
+    "ppo/config.py": ("tests/test_settings.py", CLI, TRAINING),
     "ppo/exploration.py": (FUNCS,),
     "ppo/live_settings.py": (LIVE,),
     "ppo/losses.py": (LOSSES, "tests/ppo/test_discrete.py"),
     "ppo/presets.py": (CLI, NOTEBOOK),
-    "programs/__main__.py": ("tests/test_pages.py", "tests/runs/test_start.py"),
-    "programs/evaluate.py": (CLI, EXPORT),
+    "programs/__main__.py": (PROGRAMS, "tests/test_pages.py", "tests/runs/test_start.py"),
+    "programs/evaluate.py": (PROGRAMS, CLI, EXPORT),
     "programs/export.py": (EXPORT,),
     "programs/install.py": ("tests/programs/test_install.py",),
     "programs/methods.py": (EXPORT, CLI),
@@ -128,6 +132,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "programs/notebook_display.py": (NOTEBOOK,),
     "programs/plot.py": (FIGURES, CLI),
     "programs/policy_files.py": (EXPORT,),
+    "programs/run_arguments.py": (PROGRAMS, CLI),
     "programs/study.py": ("tests/test_pages.py",),
-    "programs/watch.py": (CLI, "tests/runs/test_start.py"),
+    "programs/watch.py": (PROGRAMS, CLI, "tests/runs/test_start.py"),
 }
