@@ -47,7 +47,7 @@ class Fault:
 
 
 def faults_of(file: str, source: str) -> list[Fault]:
-    """All that can be made in the functions of a file, in the order of its lines."""
+    """All that can be made in a file's functions, or, where it has none, in its tables; in the order of its lines."""
     tree = ast.parse(source)
     lines = source.encode().splitlines(keepends=True)
     offsets = [0]
@@ -59,17 +59,22 @@ def faults_of(file: str, source: str) -> list[Fault]:
         end = offsets[node.end_lineno - 1] + node.end_col_offset
         return Fault(file, node.lineno, start, end, source.encode()[start:end].decode(), new)
 
-    found = []
-    for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef) and function.name not in QUIET:
-            for node in _own_nodes(function):
-                found += [fault(node, new) for new in _replacements(node, source)]
-                if isinstance(node, ast.If | ast.IfExp) and isinstance(node.test, ast.Name | ast.Attribute | ast.Call):
-                    found.append(fault(node.test, f"(not {ast.get_source_segment(source, node.test)})"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name not in QUIET]
+    found = [fault(*made) for function in functions for made in _replaced(function, source)]
+    if not found:  # tables of settings
+        found = [fault(*made) for made in _replaced(tree, source)]
     return sorted({(fault.start, fault.end): fault for fault in found}.values(), key=lambda fault: fault.start)
 
 
-def _own_nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:
+def _replaced(scope: ast.FunctionDef | ast.Module, source: str) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
+    """Nodes and what each becomes."""
+    for node in _own_nodes(scope):
+        yield from ((node, new) for new in _replacements(node, source))
+        if isinstance(node, ast.If | ast.IfExp) and isinstance(node.test, ast.Name | ast.Attribute | ast.Call):
+            yield node.test, f"(not {ast.get_source_segment(source, node.test)})"
+
+
+def _own_nodes(function: ast.FunctionDef | ast.Module) -> Iterator[ast.AST]:
     """Those of a function's body, without the functions inside it, annotations, texts and what is raised."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:
