@@ -2,7 +2,7 @@
 
 from companions.config import OffPolicyConfig
 
-# The published Pendulum system: 500 episodes of 200 steps, an update every ten steps, small networks, quirks on.
+# The published Pendulum system: 500 episodes of 200 steps, an update every ten steps, small networks, all its quirks.
 PENDULUM_TD3 = OffPolicyConfig(
     env="Pendulum-v1",
     epochs=50,
@@ -25,8 +25,8 @@ PENDULUM_TD3 = OffPolicyConfig(
 )
 PENDULUM_DDPG = PENDULUM_TD3.replace(twin_critics=False, target_smoothing=False, policy_delay=1)
 
-# The same numbers with the traps corrected, and the best parameters instead of the last: at this learning rate they
-# swing to the end.
+# The same numbers without its mistakes, and with the best parameters instead of the last: at this learning rate,
+# scores swing until the end.
 CORRECTED = dict(
     truncation_is_terminal=False,
     actor_first=False,
@@ -39,7 +39,7 @@ CORRECTED = dict(
 PENDULUM_TD3_CORRECTED = PENDULUM_TD3.replace(**CORRECTED)
 PENDULUM_DDPG_CORRECTED = PENDULUM_DDPG.replace(**CORRECTED)
 
-# As many updates as steps, in calls of fifty.
+# As many updates as environment steps, in calls of fifty.
 PENDULUM_TD3_FAST = PENDULUM_TD3_CORRECTED.replace(
     epochs=20,
     steps_per_epoch=1000,
@@ -56,11 +56,11 @@ PENDULUM_TD3_FAST = PENDULUM_TD3_CORRECTED.replace(
     validation_episodes=30,
 )
 
-# The authors' settings (arXiv:1802.09477 and their published code).
+# TD3 as its authors publish it (arXiv:1802.09477 and their code), and DDPG without TD3's additions.
 TD3 = OffPolicyConfig()
 DDPG = TD3.replace(twin_critics=False, target_smoothing=False, policy_delay=1)
 
-# An update for every second step, and PPO's reward design.
+# One update per two environment steps, and the reward design of PPO's walker.
 BIPEDAL_WALKER_TD3 = TD3.replace(
     env="BipedalWalker-v3",
     reward_design="ends_told_apart",
@@ -73,8 +73,9 @@ BIPEDAL_WALKER_TD3 = TD3.replace(
     validate_every=5,
 )
 
-# What keeps it hovering until its time is up is fear of the ground. Noise that remembers two thirds of a second
-# carries it down where independent noise does not; γ .98, which others use, hides the landing's reward (LOG.md).
+# The lander tends to hover until the time limit, since early crashes taught it to avoid the ground. Noise with a
+# memory of two thirds of a second brings it down, which independent noise does not. A γ of 0.98, which others use,
+# discounts the landing's reward too much (LOG.md).
 LUNAR_LANDER_TD3 = TD3.replace(
     env="LunarLanderContinuous-v3",
     epochs=100,
@@ -103,9 +104,13 @@ PRESETS: dict[str, OffPolicyConfig] = {
     "td3": TD3,
     "ddpg": DDPG,
 }
-"""`td3` and `ddpg` are what other environments start from: `td3 --env ID`."""
+"""name → config; for other environments start from `td3` or `ddpg`: `td3 --env ID`."""
 
 
 def preset_for(env_id: str) -> str:
-    """What `--env ID` starts from: `td3`, which is `OffPolicyConfig()`, whatever the environment."""
+    """The name of the preset that `--env ID` starts from: `td3`, which is `OffPolicyConfig()`, for every environment.
+
+    Args:
+        env_id: an environment's id, as it is typed.
+    """
     return "td3"

@@ -1,9 +1,9 @@
-"""Named settings, each with its source."""
+"""Named settings of PPO, each with its source."""
 
 from common.envs import atari
 from ppo.config import PPOConfig
 
-# What the settings below were measured with, where the defaults say otherwise by now.
+# The defaults with which the presets below were measured; some have changed since.
 MEASURED = PPOConfig(
     epochs=100,
     steps_per_epoch=16_384,
@@ -17,7 +17,7 @@ MEASURED = PPOConfig(
     validation_episodes=100,
 )
 
-# Version 2.0 of the study as published (its author's notes, 2021): one environment, one pass, every quirk on.
+# Version 2.0 of the study as published (its author's notes, 2021): one environment, one pass, all its quirks.
 BIPEDAL_WALKER_2021 = MEASURED.replace(
     env="BipedalWalker-v3",
     max_episode_steps=2000,
@@ -50,15 +50,15 @@ BIPEDAL_WALKER_2021 = MEASURED.replace(
     adopt_best=False,
 )
 
-# The study's later revision: advantages are divided by their cumulative standard deviation, in the critic's targets
-# too, and an episode's end is rewarded by what the environment's last reward says of it (its EnvWrapper_05).
+# The study's later revision: advantages are divided by their running standard deviation, in the critic's targets too,
+# and the reward at an episode's end depends on the environment's last reward (its EnvWrapper_05).
 BIPEDAL_WALKER_2021_REVISED = BIPEDAL_WALKER_2021.replace(
     reward_design="fall_penalty",
     normalize_advantages="running_std",
     value_target="normalized_advantage",
 )
 
-# Version 2.0's numbers with the traps corrected.
+# Version 2.0's numbers without its mistakes.
 BIPEDAL_WALKER_2021_CORRECTED = BIPEDAL_WALKER_2021.replace(
     reward_design="ends_told_apart",
     restart_each_epoch=False,
@@ -67,7 +67,7 @@ BIPEDAL_WALKER_2021_CORRECTED = BIPEDAL_WALKER_2021.replace(
     adopt_best=True,
 )
 
-# The same design with numbers tuned here; LOG.md has what was tried and what it scored.
+# The same design, tuned here; LOG.md lists what was tried and the scores.
 BIPEDAL_WALKER = MEASURED.replace(
     env="BipedalWalker-v3",
     max_episode_steps=2000,
@@ -77,7 +77,7 @@ BIPEDAL_WALKER = MEASURED.replace(
     steps_per_epoch=16_384,
     hidden_sizes=(256, 256),
     gamma=0.995,
-    final_gamma=0.999,  # a short horizon learns to walk early, a long one not to fall
+    final_gamma=0.999,  # a short horizon learns to walk early, a long one learns not to fall
     gae_lambda=0.95,
     passes=10,
     minibatch_size=1024,
@@ -87,7 +87,7 @@ BIPEDAL_WALKER = MEASURED.replace(
     validate_every=10,
 )
 
-# The walker's numbers on rough ground, which needs many more steps.
+# The walker's settings on rough ground, which takes many more steps to learn.
 BIPEDAL_WALKER_HARDCORE = BIPEDAL_WALKER.replace(env="BipedalWalkerHardcore-v3", epochs=1200, validate_every=50)
 
 LUNAR_LANDER_CONTINUOUS = MEASURED.replace(
@@ -112,13 +112,13 @@ PENDULUM = MEASURED.replace(
     learning_rate=1e-3,
 )
 
-# The published CartPole system: reward-to-go (λ = 1), advantages standardised over the batch, ReLU 16.
+# The published CartPole system: reward-to-go (λ = 1), advantages standardised over the epoch, 16 ReLU units.
 CARTPOLE = MEASURED.replace(
     env="CartPole-v1",
     max_episode_steps=1024,
     backend="gymnasium",
     num_envs=1,
-    epochs=49,  # of 2,048 steps, with the one collected before the first: 102,400
+    epochs=49,  # 102,400 steps, with the 2,048 collected before the first update
     steps_per_epoch=2048,
     hidden_sizes=(16,),
     activation="relu",
@@ -135,7 +135,7 @@ CARTPOLE = MEASURED.replace(
     best_metric="mean_episode_reward",
 )
 
-# The same environment and the same steps, tuned: shorter epochs, advantages over a horizon of twenty steps.
+# The same environment and number of steps, tuned: shorter epochs, advantages over a horizon of twenty steps.
 CARTPOLE_FAST = CARTPOLE.replace(
     epochs=199,
     steps_per_epoch=512,
@@ -147,7 +147,8 @@ CARTPOLE_FAST = CARTPOLE.replace(
     max_gradient_norm=0.5,
 )
 
-# The small published system: one torso, an update after every 20 steps, targets anew for both passes, rewards ÷ 100.
+# The small published system: a shared torso, an update every 20 steps, targets recomputed for the second pass, and
+# rewards divided by 100.
 CARTPOLE_MINIMAL = MEASURED.replace(
     env="CartPole-v1",
     backend="gymnasium",
@@ -179,7 +180,8 @@ CARTPOLE_MINIMAL = MEASURED.replace(
     score_window=20,
 )
 
-# The published Atari system (Mnih et al. 2015's network), rewards cut to their sign, everything annealed.
+# The published Atari system: the network of Mnih et al. (2015), the sign of rewards, and annealing of both the
+# learning rate and the clip range.
 BREAKOUT = MEASURED.replace(
     env="ALE/Breakout-v5",
     num_envs=8,
@@ -221,5 +223,9 @@ PRESETS: dict[str, PPOConfig] = {
 
 
 def preset_for(env_id: str) -> str:
-    """What `--env ID` starts from: `default`, which is `PPOConfig()`, or `breakout` for Atari games."""
+    """The name of the preset that `--env ID` starts from: `breakout` for Atari games, else `default` (`PPOConfig()`).
+
+    Args:
+        env_id: an environment's id, as it is typed.
+    """
     return "breakout" if atari.game_id(env_id) is not None else "default"
