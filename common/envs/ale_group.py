@@ -13,17 +13,22 @@ from common.envs.seeded_episodes import AS_IN_FORMAT_1, Past, episode_seed
 
 
 class AleGroup:
-    """ale-py's vector environment: steps in threads of its own from `send` on. A given seed always builds new ones.
+    """ale-py's vector environment, whose own threads step the games from `send` on.
 
-    Its own FIRE comes only after a restart, and its own report of lost lives hides a time limit in the same step, so
-    both are done here, as `atari.Lives` does them. Its images are Gymnasium's to the pixel, except that where the time
-    limit ends a game the newest frame is the maximum of that step's third frame and the step before.
+    A reset with a seed builds new vector environments.
 
-    Seeding an emulator takes as long as building it, so only every fiftieth game of an environment begins with a seed
-    of its own. Only a game that is alone in its vector environment can be seeded then, and brought back.
+    ale-py presses FIRE only after a restart, and its report of lost lives hides a time limit in the same step. So both
+    are done here, as in `atari.Lives`. Images are equal to Gymnasium's to the pixel, with one exception: where the
+    time limit ends a game, the newest frame is the maximum of that step's third frame and the step before.
+
+    Seeding an emulator takes as long as building it, so only every fiftieth game of an environment begins with its own
+    seed. Only a game that is alone in its vector environment can be seeded that way and restored.
 
     Args:
-        alone: a vector environment for every game.
+        environment: what to build; it is an Atari game.
+        num_envs: n, how many.
+        num_threads: of a vector environment that all games share.
+        alone: give every game its own vector environment.
     """
 
     GAMES_A_SEED = 50
@@ -32,11 +37,13 @@ class AleGroup:
         from ale_py import AtariVectorEnv
 
         self.num_envs = num_envs
-        self.faults: list[Fault] = []  # compiled environments raise nothing
+        self.faults: list[Fault] = []  # stays empty: compiled environments do not raise
         self.parts = [slice(i, i + 1) for i in range(num_envs)] if alone else [slice(0, num_envs)]
         self._alone = alone
+        assert environment.atari_game is not None, "`resolve_backend` makes sure of it"
+        assert environment.max_episode_steps is not None, "`make_atari` sets one"
         self._make, self._rom = AtariVectorEnv, gymnasium.spec(environment.atari_game).kwargs["game"]
-        self._options = {
+        self._options: dict[str, Any] = {
             "num_threads": 1 if alone else num_threads,
             "max_num_frames_per_episode": atari.FRAMES_A_STEP * environment.max_episode_steps,
             "repeat_action_probability": 0.0,
@@ -52,15 +59,18 @@ class AleGroup:
             "autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP,
         }
         self._images = np.empty((num_envs, atari.SIZE, atari.SIZE, atari.STACKED), np.uint8)  # [n, H, W, C]
-        self._envs: list[Any] = []  # of a part each
-        self._restarted: dict[int, tuple[np.ndarray, dict[str, Any]]] = {}  # parts that `send` gave a new seed
+        self._envs: list[Any] = []  # one for each part
+        self._restarted: dict[
+            int, tuple[np.ndarray, dict[str, Any]]
+        ] = {}  # parts that `send` reset with a new seed: stacks and info
         self._seed = 0
 
     def reset(self, seed: int | None) -> np.ndarray:
+        """See `Group.reset`."""
         if seed is not None or not self._envs:
             self.close()
             self._seed = seed or 0
-            self._games = np.full(self.num_envs, -1)  # [n] that were begun before the running one
+            self._games = np.full(self.num_envs, -1)  # [n] games begun before the running one
             self._restarts = np.zeros(self.num_envs, int)  # [n]
             self._lives = np.zeros(self.num_envs, int)  # [n]
             self._ended, self._first, self._replaced = (np.zeros(self.num_envs, bool) for _ in range(3))  # [n] each
@@ -70,7 +80,7 @@ class AleGroup:
         return self._images
 
     def _next_game(self, number: int) -> tuple[np.ndarray, dict[str, Any]]:
-        """The next game of a part, with a seed of its own or without; its stacks [n, C, H, W] and its info."""
+        """Begin a part's next game, with its own seed or without; its stacks of images [n, C, H, W] and its info."""
         part = self.parts[number]
         self._games[part] += 1
         seeds, games, restart = None, int(self._games[part.start]), int(self._restarts[part.start])
@@ -83,7 +93,7 @@ class AleGroup:
         return self._envs[number].reset(seed=seeds)
 
     def _needs_seed(self, number: int) -> bool:
-        """Whether a part's present game is one of those that are seeded."""
+        """Whether a part's running game is one of those that are seeded."""
         part = self.parts[number]
         seeded = self._restarts[part.start] != AS_IN_FORMAT_1
         return self._alone and seeded and self._games[part.start] % self.GAMES_A_SEED == 0
@@ -94,8 +104,13 @@ class AleGroup:
         self._lay_out(part, stacks)
 
     def bring_back(self, pasts: Mapping[int, Past]) -> np.ndarray:
+        """See `Group.bring_back`.
+
+        Raises:
+            ValueError: the games share a vector environment.
+        """
         if not self._alone:
-            raise ValueError("only games that are alone can be brought back")
+            raise ValueError("games that share a vector environment cannot be restored: build them with alone=True")
         for i, past in pasts.items():
             self._envs[i], self._restarts[i] = None, past.restart
             self._games[i] = past.episode // self.GAMES_A_SEED * self.GAMES_A_SEED - 1
@@ -111,6 +126,7 @@ class AleGroup:
         return self._images[list(pasts)]  # [k, H, W, C]
 
     def send(self, actions: np.ndarray) -> None:
+        """See `Group.send`."""
         for number, part in enumerate(self.parts):
             self._send(number, actions[part])
 
@@ -129,7 +145,7 @@ class AleGroup:
         self._envs[number].send(actions.astype(np.int64, copy=False))
 
     def recv(self) -> Step:
-        """The next step; its observations are overwritten by the one after."""
+        """See `Group.recv`; the next step overwrites the observations."""
         columns = [self._recv(number) for number in range(len(self.parts))]
         rewards, terminated, truncated = (np.concatenate(column) for column in zip(*columns))  # [n] each
         return Step(self._images, rewards, terminated, truncated, self._ended.copy(), replaced=self._replaced.copy())
@@ -149,12 +165,13 @@ class AleGroup:
         return rewards, over | lost, truncated
 
     def _lay_out(self, part: slice, stacks: np.ndarray) -> None:
-        """[n, C, H, W] → [n, H, W, C]: OpenCV takes a quarter of the time of NumPy's plane by plane (LOG.md)."""
+        """[n, C, H, W] → [n, H, W, C] by OpenCV, which takes a quarter of the time of NumPy (LOG.md)."""
         import cv2
 
         for stack, image in zip(stacks, self._images[part]):
             cv2.merge(list(stack), image)
 
     def close(self) -> None:
-        self._envs = []  # their threads end with them
+        """Drop every vector environment, which ends its threads."""
+        self._envs = []
         self._restarted.clear()

@@ -1,20 +1,21 @@
 """Atari games of the Arcade Learning Environment, prepared as DQN's were (Mnih et al. 2015), as images [84, 84, 4].
 
-Four frames a step, the last two pooled by their maximum, grey, 84 × 84, the last four steps' images stacked with the
-newest last, up to 30 idle frames after a restart, no sticky actions. Rewards are the game's own points and an episode
-is a whole game, of 27,000 steps (30 minutes of play) at most.
+A step repeats its action for four frames and returns the maximum of the last two, in grey, scaled to 84 × 84 pixels.
+An observation stacks the images of the last four steps, the newest last. After a restart up to 30 frames pass without
+an action. There are no sticky actions. Rewards are the game's own points, and an episode is a whole game of at most
+27,000 steps (30 minutes of play).
 
-Two things are done about lives, in training and in evaluation alike:
+Training and evaluation treat lives alike:
 
-- The first step of a life presses FIRE in place of the action where the game has that button: without it Breakout
-  serves no ball, and a policy that never fires would stand there for the rest of the game. The actor does not learn
-  from that step, whose action was not its own. The critic does: whatever the policy chooses, FIRE is what follows from
-  that state, so its value is that of FIRE.
-- The step that loses a life reports it. Training takes that for a termination, so that nothing is bootstrapped across
-  it, but the game goes on with the next step; see `common.envs.groups.Step`.
+- If the game has a FIRE button, the first step of a life presses it in place of the policy's action: without FIRE
+  Breakout serves no ball, and a policy that never fires would wait until the time is up. The actor does not learn
+  from that step, because the action was not its own. The critic does: FIRE follows from that state whatever the policy
+  chooses, so the state's value is that of FIRE.
+- The step that loses a life reports it. Training treats it as a termination, so that nothing is bootstrapped across
+  it, but the game continues with the next step; see `common.envs.groups.Step`.
 
-There are two ways to step them: `make_atari` with Gymnasium's wrappers, and `ale_group.AleGroup` with ale-py's
-own vector environment, which needs no Python between frames.
+Two classes step the games: `make_atari` uses Gymnasium's wrappers, and `ale_group.AleGroup` uses ale-py's vector
+environment, which runs no Python between frames.
 """
 
 import importlib.util
@@ -29,8 +30,8 @@ from common.errors import UserError
 
 FRAMES_A_STEP = 4
 STACKED = 4
-SIZE = 84  # pixels, of both sides
-IDLE_FRAMES = 30  # at most, after a restart
+SIZE = 84  # pixels, height and width
+IDLE_FRAMES = 30  # the most frames that pass without an action after a restart
 STEP_LIMIT = 27_000
 NAMES = re.compile(r"(?:ALE/)?([A-Z]\w*?)(?:NoFrameskip|Deterministic)?(?:-v[045])?")
 INSTALL = "run 'pip install -r requirements/atari.txt'"
@@ -38,13 +39,13 @@ MISSING = f"Atari needs packages that are missing: {INSTALL}"
 
 
 def game_id(env_id: str) -> str | None:
-    """The id that ale-py has for a game, `ALE/Breakout-v5`, or None for another environment.
+    """ale-py's id of a game, such as `ALE/Breakout-v5`; None for another environment.
 
-    `Breakout`, `Breakout-v4` and `BreakoutNoFrameskip-v4` mean the same: what tells these apart, frames a step and
-    sticky actions, is settled here.
+    `Breakout`, `Breakout-v4` and `BreakoutNoFrameskip-v4` all mean the same game here: they differ only in frames per
+    step and sticky actions, which this module fixes.
 
     Raises:
-        UserError: it names a game, but ale-py is not installed.
+        UserError: the id is certainly a game's, but ale-py is not installed.
     """
     certain = env_id.startswith("ALE/") or "NoFrameskip" in env_id
     known = gymnasium.registry.get(env_id)
@@ -65,7 +66,7 @@ def game_id(env_id: str) -> str | None:
 
 
 def may_be_a_game(env_id: str) -> bool:
-    """Whether a name that nothing knows looks like a game's, and ale-py is not there to tell."""
+    """Whether an unregistered name could be that of a game, given that ale-py is not installed."""
     return NAMES.fullmatch(env_id) is not None and importlib.util.find_spec("ale_py") is None
 
 
@@ -75,23 +76,24 @@ def make_atari(
     render_mode: str | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
 ) -> gymnasium.Env:
-    """One game.
+    """One game, with observations [84, 84, 4] uint8.
 
     Args:
         game: as `game_id` returns it.
-        max_episode_steps: truncate after so many steps; None takes 27,000.
+        max_episode_steps: truncate after this many steps; None means 27,000.
         render_mode: "rgb_array" to film it.
-        env_kwargs: more for ale-py, such as mode and difficulty.
+        env_kwargs: further arguments for ale-py, such as mode and difficulty.
 
     Raises:
         gymnasium.error.Error: there is no such game.
-        UserError: OpenCV is missing, or `env_kwargs` has what is settled here.
+        UserError: OpenCV is missing, or `env_kwargs` sets what this module fixes.
     """
-    settled = {"frameskip": 1, "repeat_action_probability": 0.0, "max_num_frames_per_episode": 0}  # steps: see below
+    # `AtariPreprocessing` repeats frames, and `TimeLimit` bounds the steps.
+    fixed: dict[str, Any] = {"frameskip": 1, "repeat_action_probability": 0.0, "max_num_frames_per_episode": 0}
     env_kwargs = env_kwargs or {}
-    if clash := sorted(set(env_kwargs) & {*settled, "obs_type"}):
-        raise UserError(f"env_kwargs names {', '.join(clash)}, which is settled for Atari games: leave it out")
-    env = gymnasium.make(game, render_mode=render_mode, disable_env_checker=True, **settled, **env_kwargs)
+    if clash := sorted(set(env_kwargs) & {*fixed, "obs_type"}):
+        raise UserError(f"env_kwargs names {', '.join(clash)}, which is fixed for Atari games: leave it out")
+    env = gymnasium.make(game, render_mode=render_mode, disable_env_checker=True, **fixed, **env_kwargs)
     try:
         env = gymnasium.wrappers.AtariPreprocessing(env, IDLE_FRAMES, FRAMES_A_STEP, SIZE)
     except gymnasium.error.DependencyNotInstalled as error:
@@ -108,22 +110,25 @@ def _channels_last(frames: np.ndarray) -> np.ndarray:
 
 
 class Lives(gymnasium.Wrapper):
-    """Presses FIRE in the first step of each life, which `info["action_replaced"]` says; `info["life_lost"]` says
-    that the step lost one.
+    """Presses FIRE in the first step of each life.
+
+    `info["action_replaced"]` says that a step pressed FIRE; `info["life_lost"]` says that it lost a life.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
-        self.metadata = {**env.metadata, "render_fps": 60 // FRAMES_A_STEP}  # a picture a step
-        self._fire = fire(env.unwrapped.get_action_meanings())
+        self.metadata = {**env.metadata, "render_fps": 60 // FRAMES_A_STEP}  # one picture per step
+        self._fire = fire(env.get_wrapper_attr("get_action_meanings")())
         self._lives, self._first = 0, True
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """As Gymnasium's; begins a game."""
         observation, info = self.env.reset(**kwargs)
         self._lives, self._first = info["lives"], True
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """As Gymnasium's, with `life_lost` and `action_replaced` in the info."""
         replaced = self._first and self._fire is not None
         if replaced:
             action = self._fire
@@ -135,12 +140,12 @@ class Lives(gymnasium.Wrapper):
 
 
 def fire(meanings: list[str]) -> int | None:
-    """The number of the action FIRE, where the game has it."""
+    """The index of the action FIRE in the names of a game's actions; None if the game has none."""
     return meanings.index("FIRE") if "FIRE" in meanings else None
 
 
 def has_vector_environment() -> bool:
-    """Whether ale-py is installed with its vector environment, which not every platform's wheel has."""
+    """Whether OpenCV and ale-py are installed, and ale-py with its vector environment, which some wheels lack."""
     try:
         import ale_py
         import cv2  # noqa: F401  `ale_group.AleGroup` lays images out with it

@@ -1,4 +1,4 @@
-"""What is known of an environment, found out once by building it."""
+"""The record of what is known about an environment, found out once by building it."""
 
 import copy
 import dataclasses
@@ -18,21 +18,23 @@ from common.user_code import closed
 
 @dataclass(frozen=True)
 class Environment:
-    """An environment as the rest of the code knows it: its spaces, its step limit, and how to build one.
+    """What the rest of the code knows about an environment: its spaces, its step limit, and how to build one.
 
     Attributes:
         id: its name with the version, such as "BipedalWalker-v3" or "my_module:Mine-v0"; or "function()".
-        max_episode_steps: the step limit in force; None where there is none.
-        observation_space: of what `make` returns: a Box of numbers [S], or of images [H, W, C] uint8.
-        action_space: of what `make` returns.
+        max_episode_steps: the step limit in force; None if there is none.
+        observation_space: of the environments that `make` returns: a Box of numbers [S], or of images [H, W, C] uint8.
+        action_space: of the environments that `make` returns.
         native_observation_space: before flattening.
-        render_modes: those that it can draw in.
-        render_fps: pictures a second that show its own pace.
-        gymnasium_id: its versioned id where it is one of Gymnasium's own, as it is; EnvPool may carry it, too.
-        atari_game: ale-py's id where it is an Atari game.
-        env_kwargs: what its constructor is given.
-        maker: the function or class that builds it, where it is not Gymnasium's registry.
-        spec: Gymnasium's of it where no module is named that registers it, so that another process can.
+        render_modes: the environment's own, such as "rgb_array".
+        render_fps: pictures per second at the environment's own pace.
+        gymnasium_id: the versioned id of one of Gymnasium's own environments without env_kwargs, which EnvPool may
+            also offer; else None.
+        atari_game: ale-py's id of an Atari game; else None.
+        env_kwargs: arguments for the constructor.
+        maker: the function or class that builds it; None for Gymnasium's registry.
+        spec: Gymnasium's entry, from which another process registers the environment; None where the id names a
+            module that registers it, and for Atari games and a `maker`.
     """
 
     id: str
@@ -49,7 +51,7 @@ class Environment:
     spec: gymnasium.envs.registration.EnvSpec | None = None
 
     def make(self, render_mode: str | None = None) -> gymnasium.Env:
-        """One of them, with its own rewards, flat observations or images, and the step limit.
+        """A new environment with its own rewards, flat observations or images, and the step limit.
 
         Args:
             render_mode: "rgb_array" to film it.
@@ -68,10 +70,10 @@ class Environment:
         return dataclasses.replace(self, max_episode_steps=max_episode_steps)
 
     def check(self) -> None:
-        """Take a step in one of the user's own, so that what it does wrong is told before anything is trained.
+        """Reset and step the environment once if it is the user's own, so that its mistakes are found before training.
 
         Raises:
-            UserError: its reset or its step fails, or returns what does not fit its spaces.
+            UserError: its reset or its step fails, or returns a value that does not fit its spaces.
         """
         if self.gymnasium_id is None and self.atari_game is None:
             env = make_native_env(self.id, self.max_episode_steps, None, self.env_kwargs, self.maker)
@@ -85,13 +87,13 @@ def find_environment(
     env_kwargs: Mapping[str, Any] | None = None,
     maker: MakeEnv | None = None,
 ) -> Environment:
-    """Build an environment, note what must be known of it, and close it.
+    """Build an environment, record what is known about it, and close it.
 
     Args:
-        env_id: a registered name, as in `gymnasium.make`; not read where there is a `maker`.
-        max_episode_steps: truncate after so many steps; None keeps the environment's own limit.
-        env_kwargs: for its constructor.
-        maker: a function or class that builds a new one each time, in place of `gymnasium.make`.
+        env_id: a registered name, as in `gymnasium.make`; ignored if there is a `maker`.
+        max_episode_steps: truncate after this many steps; None keeps the environment's own limit.
+        env_kwargs: arguments for its constructor.
+        maker: a function or class that builds a new environment in each call, in place of `gymnasium.make`.
 
     Raises:
         UserError: the name is unknown, a package is missing, or a space is not supported.
@@ -110,8 +112,10 @@ def find_environment(
         atari_game = None if maker is not None else atari.game_id(env_id)
         if maker is not None:
             _check_new(env_id, env, maker, env_kwargs)
-        spec = None if maker is not None or atari_game is not None else gymnasium.spec(env.unwrapped.spec.id)
+        spec = env.unwrapped.spec if maker is None and atari_game is None else None
+        spec = None if spec is None else gymnasium.spec(spec.id)
         flat = as_numbers_or_image(env)
+        assert isinstance(flat.observation_space, gymnasium.spaces.Box), "`as_numbers_or_image` makes it one"
         return Environment(
             id=env_id if spec is None else _full_id(env_id, spec),
             max_episode_steps=step_limit(env),
@@ -132,7 +136,7 @@ def name_of(maker: MakeEnv) -> str:
     """'make_rocket()', as run folders and messages name a function or class that builds environments.
 
     Raises:
-        UserError: it is neither.
+        UserError: it is neither a function nor a class.
     """
     if isinstance(maker, gymnasium.Env) or not callable(maker):
         raise UserError(
@@ -145,7 +149,7 @@ def name_of(maker: MakeEnv) -> str:
 
 
 def _check_new(name: str, env: gymnasium.Env, maker: Callable, env_kwargs: Mapping[str, Any]) -> None:
-    """Raises UserError where a function returns one environment again and again: several are stepped at once."""
+    """Raises UserError if a function returns the same environment twice, since several are stepped at once."""
     other = make_native_env(name, None, None, env_kwargs, maker)
     if other.unwrapped is env.unwrapped:
         raise UserError(f"{name} returned the same environment twice: expected a new one from each call")
@@ -154,15 +158,17 @@ def _check_new(name: str, env: gymnasium.Env, maker: Callable, env_kwargs: Mappi
 
 
 def _sendable(spec: gymnasium.envs.registration.EnvSpec) -> gymnasium.envs.registration.EnvSpec:
-    """With the class itself where it is named as one of the running program, which is another in other processes."""
-    if isinstance(spec.entry_point, str) and spec.entry_point.startswith("__main__:"):
+    """The spec with the class itself if it names one of `__main__`, which is another module in other processes."""
+    entry = spec.entry_point
+    if isinstance(entry, str) and entry.startswith("__main__:"):
         spec = copy.copy(spec)
-        spec.entry_point = gymnasium.envs.registration.load_env_creator(spec.entry_point)
+        creator: Any = gymnasium.envs.registration.load_env_creator(entry)
+        spec.entry_point = creator
     return spec
 
 
 def _full_id(env_id: str, spec: gymnasium.envs.registration.EnvSpec) -> str:
-    """With the version that Gymnasium chose where none was typed, so that a run folder means it for good."""
+    """The id with the version that Gymnasium chose if none was typed, so that a run folder stays unambiguous."""
     module, colon, _ = env_id.rpartition(":")
     return module + colon + spec.id
 

@@ -1,10 +1,11 @@
-"""Whether an environment of one's own does what its spaces say: one reset and one step, before anything is trained.
+"""Checks that a user's environment does what its spaces say, with one reset and one step before training.
 
-What would break in the middle of the training, or be misread without an error, is refused here in one line.
+Mistakes that would fail in the middle of training, or be misread without an error, are refused here in one line.
 """
 
 from collections.abc import Mapping
 from numbers import Integral, Real
+from types import UnionType
 from typing import Any
 
 import gymnasium
@@ -20,14 +21,16 @@ STEP = "expected (observation, reward, terminated, truncated, info)"
 
 
 def check_environment(name: str, env: gymnasium.Env) -> None:
-    """Reset an environment and take a step with the middle of its actions.
+    """Reset an environment and step it once with the middle of its action range.
 
     Args:
-        env: with its own observations, before any are flattened.
+        name: of the environment, for messages.
+        env: with its native observations, before flattening.
 
     Raises:
-        UserError: one of the two fails, or returns what Gymnasium's interface or the spaces do not allow.
+        UserError: reset or step fails, or returns a value that Gymnasium's interface or the spaces do not allow.
     """
+    returned: Any  # the environment may return anything
     try:
         returned = env.reset(seed=0)
     except Exception as error:
@@ -38,14 +41,14 @@ def check_environment(name: str, env: gymnasium.Env) -> None:
     to_environment = action_map(env.action_space)
     [action] = to_environment(np.zeros((1, to_environment.size), np.float32))  # [*action]
     try:
-        returned = env.step(action)
+        stepped: Any = env.step(action)
     except Exception as error:
-        if "unpack" in str(error) and not is_users(error):  # Gymnasium's wrapper takes the five apart
+        if "unpack" in str(error) and not is_users(error):  # Gymnasium's wrapper unpacks the five values
             raise UserError(f"{name}: step returned another number of values: {STEP}") from error
         raise UserError(f"{name}: step failed with the action {action!r} ({explain(error)}): fix its step") from error
-    if not isinstance(returned, tuple) or len(returned) != 5 or not isinstance(returned[4], Mapping):
-        raise UserError(f"{name}: step returned {_kind(returned)}: {STEP}, info being a dictionary")
-    observation, reward, terminated, truncated, _ = returned
+    if not isinstance(stepped, tuple) or len(stepped) != 5 or not isinstance(stepped[4], Mapping):
+        raise UserError(f"{name}: step returned {_kind(stepped)}: {STEP}, info being a dictionary")
+    observation, reward, terminated, truncated, _ = stepped
     _check_observation(name, "step", env.observation_space, observation)
     if not isinstance(reward, Real | np.bool_) and not (isinstance(reward, np.ndarray) and _is_number(reward)):
         raise UserError(f"{name}: step returned the reward {reward!r}: expected a number")
@@ -55,7 +58,7 @@ def check_environment(name: str, env: gymnasium.Env) -> None:
 
 
 def start_error(name: str, error: BaseException) -> UserError:
-    """What to tell of an environment whose reset failed, or that could not be built."""
+    """The error for an environment whose reset failed or that could not be built; a UserError stays as it is."""
     if isinstance(error, UserError):
         return error
     return UserError(_reset_failed(name, error))
@@ -75,7 +78,7 @@ def _check_observation(name: str, method: str, space: gymnasium.Space, value: An
 
 
 def mismatch(space: gymnasium.Space, value: Any) -> str | None:
-    """How a value differs from what a space holds; None where it can be taken. Bounds may be passed."""
+    """How a value does not fit an observation space, for a message; None if it fits. Bounds are not checked."""
     if isinstance(space, Dict):
         return _mismatch_of_parts(space, value, Mapping, dict(space.spaces))
     if isinstance(space, Tuple):
@@ -98,11 +101,12 @@ def mismatch(space: gymnasium.Space, value: Any) -> str | None:
 
 
 def _mismatch_of_parts(
-    space: gymnasium.Space, value: Any, kind: type, parts: Mapping[Any, gymnasium.Space]
+    space: gymnasium.Space, value: Any, kind: type | UnionType, parts: Mapping[Any, gymnasium.Space]
 ) -> str | None:
     if not isinstance(value, kind):
         return f" of type {type(value).__name__}, but observation_space says {type(space).__name__}"
-    named = value if isinstance(value, Mapping) else dict(enumerate(value))
+    listed: Any = value
+    named = dict(value) if isinstance(value, Mapping) else dict(enumerate(listed))
     for key, part in parts.items():
         if key not in named:
             return f" without {key!r}, which observation_space has"

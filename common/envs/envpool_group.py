@@ -12,39 +12,44 @@ from common.envs.seeded_episodes import Past, episode_seed
 
 
 class EnvPoolGroup:
-    """EnvPool: steps in threads of its own from `send` on. A given seed always builds new pools.
+    """EnvPool, whose own threads step the environments from `send` on. A reset with a seed builds new pools.
 
-    Stepping goes through EnvPool's native `_send` and `_recv`: its Python layer around them costs 5% of
-    an epoch (LOG.md). `tests/test_rollout.py` holds both ways together.
+    Stepping calls EnvPool's native `_send` and `_recv`, because its Python layer around them costs 5% of an epoch
+    (LOG.md). `tests/rollout/test_collector.py` checks that both give the same results.
 
-    EnvPool seeds environments when it builds them and never again. Where they draw random numbers in resets alone,
-    as many resets and the actions of the running episode bring one back.
+    EnvPool seeds environments only when it builds them. An environment that draws random numbers only in resets is
+    therefore restored by repeating as many resets and then the actions of its running episode.
 
     Args:
-        num_parts: how many pools; each can be built again for itself.
+        environment: what to build; it has a `gymnasium_id` that EnvPool knows.
+        num_envs: n, how many.
+        num_threads: of each pool.
+        num_parts: number of pools; each can be built again alone.
     """
 
     def __init__(self, environment: Environment, num_envs: int, num_threads: int, num_parts: int = 1) -> None:
         self.num_envs = num_envs
-        self.faults: list[Fault] = []  # compiled environments raise nothing
+        self.faults: list[Fault] = []  # stays empty: compiled environments do not raise
         bounds = np.linspace(0, num_envs, min(num_parts, num_envs) + 1).astype(int).tolist()
         self.parts = [slice(first, last) for first, last in pairwise(bounds)]
         self._ids = [np.arange(part.stop - part.start, dtype=np.int32) for part in self.parts]
-        self._options = {"env_type": "gymnasium", "num_threads": num_threads}
-        if environment.max_episode_steps is not None:  # EnvPool's own are not always Gymnasium's
+        self._options: dict[str, Any] = {"env_type": "gymnasium", "num_threads": num_threads}
+        if environment.max_episode_steps is not None:  # EnvPool's own limits are not always Gymnasium's
             self._options["max_episode_steps"] = environment.max_episode_steps
+        assert environment.gymnasium_id is not None, "`resolve_backend` makes sure of it"
         self._env_id = environment.gymnasium_id
-        self._pools = []
+        self._pools: list[Any] = []
         self._seed = 0
 
     def reset(self, seed: int | None) -> np.ndarray:
+        """See `Group.reset`."""
         if seed is not None or not self._pools:
             self.close()
             self._seed = seed or 0
             self._pools = [self._build(part, 0) for part in self.parts]
             keys = self._pools[0]._state_keys
             self._wanted = [keys.index(key) for key in ("obs", "reward", "done", "trunc")]
-            self._action_type = self._pools[0].action_space.dtype  # not always Gymnasium's
+            self._action_type = self._pools[0].action_space.dtype  # not always the dtype of Gymnasium's space
         with quiet_gymnasium():
             return np.concatenate([pool.reset()[0] for pool in self._pools])  # [n, S]
 
@@ -52,15 +57,16 @@ class EnvPoolGroup:
         import envpool
 
         seed = self._seed + part.start if restart <= 0 else episode_seed(self._seed, part.start, restart, 0)
-        with quiet_gymnasium():  # it warns about a space that nobody reads here
+        with quiet_gymnasium():  # it warns about a space that is not used here
             return envpool.make(self._env_id, num_envs=part.stop - part.start, seed=seed % 2**31, **self._options)
 
     def bring_back(self, pasts: Mapping[int, Past]) -> np.ndarray:
+        """See `Group.bring_back`; each part gets a new pool."""
         numbers = [number for number, part in enumerate(self.parts) if part.start in pasts]
         members = [[pasts[i] for i in range(part.start, part.stop)] for part in (self.parts[n] for n in numbers)]
         pools = [self._rebuild(number, past[0].restart) for number, past in zip(numbers, members)]
         observations = _repeat(pools, members, self._wanted[0], self._action_type)
-        back = {}
+        back: dict[int, np.ndarray] = {}  # environment → observation [S]
         for number, seen in zip(numbers, observations):
             part = self.parts[number]
             back |= zip(range(part.start, part.stop), seen)
@@ -73,8 +79,12 @@ class EnvPoolGroup:
         return self._pools[number]
 
     def send(self, actions: np.ndarray, which: np.ndarray | None = None) -> None:
-        """Start a step; `which` [k]: of these environments of a group of one pool alone, in whose order `recv` then
-        returns their results.
+        """See `Group.send`.
+
+        Args:
+            actions: [n, *action], or [k, *action] with `which`.
+            which: [k] indices of the environments to step, only for a group with a single pool; None steps all.
+                `recv` returns the results in this order.
         """
         actions = np.ascontiguousarray(actions, dtype=self._action_type)
         if which is not None:
@@ -85,6 +95,7 @@ class EnvPoolGroup:
             pool._send([ids, ids, actions[part]])  # environments, players, actions
 
     def recv(self) -> Step:
+        """See `Group.recv`."""
         states = [pool._recv() for pool in self._pools]
         observations, rewards, done, truncated = (
             states[0][i] if len(states) == 1 else np.concatenate([state[i] for state in states]) for i in self._wanted
@@ -92,19 +103,21 @@ class EnvPoolGroup:
         return Step(observations, rewards, done & ~truncated, truncated, done | truncated)
 
     def close(self) -> None:
+        """Close every pool, which ends its threads."""
         for pool in self._pools:
             pool.close()
         self._pools = []
 
 
 def _repeat(pools: list[Any], pasts: list[list[Past]], key: int, action_type: np.dtype) -> list[np.ndarray]:
-    """Reset new pools as often, and step them with the same actions, as their environments have been.
+    """Repeat in new pools the resets and actions of their environments.
 
     All pools work at the same time: each gets its call before the first answer is waited for.
 
     Args:
-        pasts: of all environments of each pool, in their order.
-        key: where a pool's answer has the observations.
+        pasts: for each pool, those of its environments, in their order.
+        key: index of the observations in a pool's answer.
+        action_type: dtype of the actions that the pools expect.
 
     Returns:
         The last observations of each pool, [n, S].
@@ -133,7 +146,7 @@ def _repeat(pools: list[Any], pasts: list[list[Past]], key: int, action_type: np
 
 
 def _calls(pasts: list[Past], action_type: np.dtype) -> list[list[np.ndarray]]:
-    """What a pool is sent to repeat its running episodes: environments [k], players [k] and actions [k, A] a step."""
+    """The calls that repeat a pool's running episodes, one per step: environments [k], players [k], actions [k, A]."""
     steps = np.array([len(past.actions) for past in pasts])  # [n]
     order = np.argsort(-steps, kind="stable").astype(np.int32)  # [n]; the longest first
     longest = pasts[order[0]].actions

@@ -1,7 +1,8 @@
-"""Groups of environments that are stepped together: in this process, in EnvPool, in ale-py; see also `process_group`.
+"""The interface of a group of environments that are stepped together.
 
-All restart an ended environment on its next step (next-step autoreset): that step ignores its action
-and returns the reset observation.
+There are four: `gymnasium_group` (this process), `process_group` (a process each), `envpool_group` and `ale_group`.
+All restart an ended environment on its next step (next-step autoreset): that step ignores its action and returns
+the reset observation.
 """
 
 import contextlib
@@ -17,38 +18,39 @@ from common.envs.seeded_episodes import Past
 class Step(NamedTuple):
     """What a step of n environments returned.
 
-    `terminated | truncated` is not always `ended`: where a game loses a life `terminated` says that nothing may be
-    bootstrapped across it, but the game goes on, and the next step is an ordinary one.
+    `terminated | truncated` is not always `ended`. Where a game loses a life, `terminated` is set so that nothing is
+    bootstrapped across it, but the game continues, and the next step is an ordinary one.
     """
 
     observations: np.ndarray  # [n, *shape]
     rewards: np.ndarray  # [n]
-    terminated: np.ndarray  # [n] bool: the task ended, or a life of it
+    terminated: np.ndarray  # [n] bool: the task ended, or a life was lost
     truncated: np.ndarray  # [n] bool: the time was up
     ended: np.ndarray  # [n] bool: the episode is over, the next step restarts it
-    failed: np.ndarray | None = None  # [n] bool: the environment failed, so this was no step; None: in none
-    replaced: np.ndarray | None = None  # [n] bool: another action was taken than the one sent; None: in none
+    failed: np.ndarray | None = None  # [n] bool: the environment raised, so this was no step; None: none did
+    replaced: np.ndarray | None = None  # [n] bool: another action was taken than the one sent; None: never
 
 
 class Fault(NamedTuple):
     """An environment that failed in the last step."""
 
-    index: int  # in its group
+    env_index: int  # its index in the group
     error: str  # one line
-    details: str  # its traceback; empty where there is none
+    details: str  # its traceback; empty if there is none
 
 
 class Group(Protocol):
     """Environments that are stepped together. `send` starts a step, `recv` waits for its result.
 
-    An environment that fails in a step seems to have stood still in it: its observation is the one before, its
-    reward 0, its episode over, but neither terminated nor truncated. The next step begins another episode in a new
-    environment. `faults` lists the failures of the last step until somebody empties it.
+    If an environment fails in a step, that step returns the observation before, reward 0, and an episode that is
+    over, but neither terminated nor truncated. The next step begins another episode in a new environment.
 
-    What `recv` returns is valid until the next `send`.
+    The arrays that `recv` returns are valid until the next `send`.
 
     Attributes:
-        parts: slices of environments that can only be brought back together.
+        num_envs: n, environments in the group.
+        faults: failures are appended here; whoever reads them empties the list.
+        parts: slices of environments that can only be restored together.
     """
 
     num_envs: int
@@ -56,13 +58,23 @@ class Group(Protocol):
     parts: list[slice]
 
     def reset(self, seed: int | None) -> np.ndarray:
-        """Begin an episode in every environment; a seed decides it and all that follow. Observations [n, *shape]."""
-
-    def bring_back(self, pasts: Mapping[int, Past]) -> np.ndarray:
-        """Bring some environments to where they were; `reset` with the seed of that time must have been before.
+        """Begin an episode in every environment.
 
         Args:
-            pasts: by the environment's index in the group; of a part all or none.
+            seed: fixes this episode and all that follow; None begins the next one.
+
+        Returns:
+            Observations [n, *shape].
+
+        Raises:
+            UserError: an environment cannot be started.
+        """
+
+    def bring_back(self, pasts: Mapping[int, Past]) -> np.ndarray:
+        """Restore some environments to an earlier point; `reset` with the seed of that time must come before.
+
+        Args:
+            pasts: by the environment's index in the group; of each part all environments or none.
 
         Returns:
             Their last observations [len(pasts), *shape].
@@ -75,15 +87,19 @@ class Group(Protocol):
         """Start a step with these actions [n, *action]."""
 
     def recv(self) -> Step:
-        """What came of the step that was started last."""
+        """Wait for the step that `send` started.
+
+        Raises:
+            UserError: an environment that failed in the step before cannot be started again.
+        """
 
     def close(self) -> None:
-        """End processes and threads; `reset` with a seed begins again."""
+        """End processes and threads; `reset` with a seed starts new ones."""
 
 
 @contextlib.contextmanager
 def quiet_gymnasium() -> Iterator[None]:
-    """Gymnasium's own warnings and errors are kept back: ours say the same in fewer words."""
+    """Suppress Gymnasium's log messages within this context: our messages say the same in fewer words."""
     level = gymnasium.logger.min_level
     gymnasium.logger.min_level = gymnasium.logger.ERROR + 1
     try:

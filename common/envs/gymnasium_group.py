@@ -1,7 +1,8 @@
 """Environments of Gymnasium, stepped in this process."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -16,29 +17,40 @@ from common.user_code import describe, own_traceback
 class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
     """`SyncVectorEnv` for Box spaces and next-step autoreset, without infos.
 
-    Where there is one environment its general `step` takes 12% longer than this one with the walker (LOG.md).
+    With one BipedalWalker environment the general `SyncVectorEnv.step` takes 12% longer than this one (LOG.md).
     An environment that raises begins another episode; see `Group`.
 
     Args:
+        makers: each builds one environment.
         name: of the environment, for messages.
-        faults: new ones are appended to it.
+        faults: failures are appended to this list.
 
     Attributes:
-        life_lost, replaced, failed, ended: [n] bool; the last step lost a life, or took another action than it was
-            given, by its info; the environment failed in it; it ended the episode.
+        life_lost: [n] bool: by its info, the last step lost a life.
+        replaced: [n] bool: by its info, the last step took another action than the one sent.
+        failed: [n] bool: the environment raised in the last step.
+        ended: [n] bool: the last step ended the episode.
     """
 
-    def __init__(self, makers: list[Callable[[], SeededEpisodes]], name: str, faults: list[Fault]) -> None:
+    def __init__(self, makers: Sequence[Callable[[], SeededEpisodes]], name: str, faults: list[Fault]) -> None:
         super().__init__(makers, copy=False)
         self._name, self._faults = name, faults
         self.life_lost, self.replaced, self.failed = (np.zeros(self.num_envs, bool) for _ in range(3))  # [n] each
         self.ended = self._autoreset_envs  # [n]
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
-        """As `SyncVectorEnv.step`; the arrays it returns are used again by the next step."""
+        """One step of every environment with actions [n, *action].
+
+        Returns:
+            Observations [n, *shape], rewards, terminated and truncated [n], and no infos. The next step overwrites
+            the arrays.
+
+        Raises:
+            UserError: an environment that failed in the step before cannot be started again.
+        """
         failed_before, self.failed = self.failed, np.zeros(self.num_envs, bool)  # [n]
         for i, env in enumerate(self.envs):
-            info = {}
+            info: dict[str, Any] = {}
             try:
                 if self._autoreset_envs[i]:
                     self._rewards[i], self._terminations[i], self._truncations[i] = 0.0, False, False
@@ -47,7 +59,7 @@ class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
                     (self._observations[i], self._rewards[i], self._terminations[i], self._truncations[i], info) = (
                         env.step(actions[i])
                     )
-            except Exception as error:  # somebody else's code: whatever it raises is a fault of the environment
+            except Exception as error:  # the environment is the user's code and may raise anything
                 if failed_before[i]:
                     raise start_error(self._name, error) from error
                 self._note_fault(i, error)
@@ -56,24 +68,31 @@ class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
         self.ended = self._autoreset_envs = self._terminations | self._truncations | self.failed
         return self._observations, self._rewards, self._terminations, self._truncations, {}
 
+    def _seeded(self, i: int) -> SeededEpisodes:
+        env = self.envs[i]
+        assert isinstance(env, SeededEpisodes), "`makers` build these"
+        return env
+
     def _note_fault(self, i: int, error: Exception) -> None:
         self._faults.append(Fault(i, describe(error), own_traceback(error)))
-        self.envs[i].give_up()
+        self._seeded(i).give_up()
         self._rewards[i], self._terminations[i], self._truncations[i] = 0.0, False, False
         self.failed[i] = True
 
     def bring_back(self, i: int, past: Past) -> np.ndarray:
-        """The last observation of an environment that was brought back."""
-        self.envs[i].past = past
+        """Restore environment i; its last observation [*shape]."""
+        self._seeded(i).past = past
         self._observations[i], _ = self.envs[i].reset()
-        self._autoreset_envs[i] = self.failed[i] = False  # if the episode is over, the environment knows it
+        self._autoreset_envs[i] = self.failed[i] = False  # `SeededEpisodes` itself knows if the episode is over
         return self._observations[i]
 
 
 class GymnasiumGroup:
-    """Gymnasium's vector environment: steps in this thread, when its result is asked for.
+    """Gymnasium's vector environment. It steps in this thread, when `recv` asks for the result.
 
     Args:
+        environment: what to build.
+        num_envs: n, how many.
         rebuild: see `SeededEpisodes`.
     """
 
@@ -82,11 +101,17 @@ class GymnasiumGroup:
         self.faults: list[Fault] = []
         self.parts = [slice(i, i + 1) for i in range(num_envs)]
         self._environment, self._rebuild = environment, rebuild
-        self._envs: BoxVectorEnv | None = None
-        self._actions: np.ndarray | None = None
+        self._built: BoxVectorEnv | None = None
+        self._actions = np.zeros(0)  # [n, *action] of the step that `send` started
+
+    @property
+    def _envs(self) -> BoxVectorEnv:
+        assert self._built is not None, "reset comes first"
+        return self._built
 
     def reset(self, seed: int | None) -> np.ndarray:
-        if seed is not None or self._envs is None:
+        """See `Group.reset`."""
+        if seed is not None or self._built is None:
             self.close()
             known = self._environment
             spaces = known.observation_space, known.action_space
@@ -94,22 +119,25 @@ class GymnasiumGroup:
                 functools.partial(SeededEpisodes, known.make, *spaces, seed or 0, i, self._rebuild)
                 for i in range(self.num_envs)
             ]
-            self._envs = BoxVectorEnv(makers, known.id, self.faults)
+            self._built = BoxVectorEnv(makers, known.id, self.faults)
         try:
             return self._envs.reset()[0]
         except Exception as error:
             raise start_error(self._environment.id, error) from error
 
     def bring_back(self, pasts: Mapping[int, Past]) -> np.ndarray:
+        """See `Group.bring_back`."""
         try:
             return np.stack([self._envs.bring_back(i, past) for i, past in pasts.items()])  # [k, *shape]
         except Exception as error:
             raise start_error(self._environment.id, error) from error
 
     def send(self, actions: np.ndarray) -> None:
+        """See `Group.send`; the step itself happens in `recv`."""
         self._actions = actions
 
     def recv(self) -> Step:
+        """See `Group.recv`."""
         envs = self._envs
         observations, rewards, terminated, truncated, _ = envs.step(self._actions)
         return Step(
@@ -117,6 +145,7 @@ class GymnasiumGroup:
         )
 
     def close(self) -> None:
-        if self._envs is not None:
-            self._envs.close()
-            self._envs = None
+        """Close every environment."""
+        if self._built is not None:
+            self._built.close()
+            self._built = None

@@ -1,4 +1,4 @@
-"""The one place where wrapper order and step limits of an environment are written."""
+"""Builds environments: the only place that decides the order of wrappers and the step limit."""
 
 import contextlib
 import inspect
@@ -13,8 +13,7 @@ from common.envs.spaces import as_numbers_or_image, check_spaces
 from common.errors import UserError
 
 MakeEnv = Callable[..., gymnasium.Env]
-"""Builds a new environment of one's own: a function, or a class. It is given `env_kwargs`, and `render_mode` if it
-has an argument of that name."""
+"""Builds a new environment: a function or class. It gets `env_kwargs`, and `render_mode` if it has that argument."""
 
 
 def make_env(
@@ -24,17 +23,18 @@ def make_env(
     env_kwargs: Mapping[str, Any] | None = None,
     maker: MakeEnv | None = None,
 ) -> gymnasium.Env:
-    """A single Gymnasium environment with its own, unshaped reward and a flat observation, or an image [H, W, C].
+    """A single Gymnasium environment with its own, unshaped reward and flat observations [S], or images [H, W, C].
 
     Args:
         env_id: a registered name, as in `gymnasium.make`; Atari games are prepared by `common.envs.atari`.
-        max_episode_steps: truncate after so many steps; None keeps the environment's own limit.
+        max_episode_steps: truncate after this many steps; None keeps the environment's own limit.
         render_mode: "rgb_array" to film it.
-        env_kwargs: for its constructor.
+        env_kwargs: arguments for its constructor.
         maker: builds it in place of `gymnasium.make`; `env_id` is then its name in messages.
 
     Raises:
-        UserError: unknown name (near names are told), missing extra, faulty constructor, unsupported space.
+        UserError: unknown name (the message suggests similar ones), missing package, faulty constructor, unsupported
+            space, or a limit above the environment's own `TimeLimit`.
     """
     return as_numbers_or_image(make_native_env(env_id, max_episode_steps, render_mode, env_kwargs, maker))
 
@@ -46,7 +46,7 @@ def make_native_env(
     env_kwargs: Mapping[str, Any] | None = None,
     maker: MakeEnv | None = None,
 ) -> gymnasium.Env:
-    """`make_env` with the environment's own observations, which need not be flat."""
+    """As `make_env`, but with the environment's own observations, which need not be flat."""
     kwargs = env_kwargs or {}
     if maker is not None:
         env = _make_own(env_id, maker, max_episode_steps, render_mode, kwargs)
@@ -65,7 +65,7 @@ def make_native_env(
 
 
 def step_limit(env: gymnasium.Env) -> int | None:
-    """The smallest limit of its `TimeLimit` wrappers; None where there is none."""
+    """The smallest limit, in steps, of an environment's `TimeLimit` wrappers; None if it has none."""
     limits = []
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, gymnasium.wrappers.TimeLimit):
@@ -78,7 +78,7 @@ def takes_render_mode(maker: MakeEnv) -> bool:
     """Whether a function or class has an argument `render_mode`."""
     try:
         parameters = inspect.signature(maker).parameters.values()
-    except (TypeError, ValueError):  # of a class written in C
+    except (TypeError, ValueError):  # a class written in C
         return False
     return any(p.name == "render_mode" or p.kind is p.VAR_KEYWORD for p in parameters)
 

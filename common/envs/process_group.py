@@ -1,4 +1,4 @@
-"""Environments in processes of their own, which hold no TensorFlow and end with the process that trains."""
+"""Environments in one process each. The processes hold no TensorFlow and end with the process that trains."""
 
 import contextlib
 import ctypes
@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -27,13 +27,15 @@ from common.user_code import describe, own_traceback
 START_METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 PRELOADED = ["numpy", "gymnasium", "common.envs.process_group"]
 PR_SET_PDEATHSIG = 1
-PATIENCE = 5.0  # seconds for an exception on its way from a process
+PATIENCE = 5.0  # seconds to wait for a process to send its exception
 
 
 class ProcessGroup:
-    """Gymnasium's asynchronous vector environment, one for each environment, so that each fails for itself.
+    """One of Gymnasium's asynchronous vector environments per environment, so that each can fail alone.
 
     Args:
+        environment: what to build.
+        num_envs: n, how many.
         rebuild: see `SeededEpisodes`.
         time_limit: seconds that building, resetting and each step may take before the process counts as failed.
     """
@@ -45,14 +47,19 @@ class ProcessGroup:
         self.faults: list[Fault] = []
         self.parts = [slice(i, i + 1) for i in range(num_envs)]
         self._environment, self._rebuild, self._time_limit = environment, rebuild, time_limit
-        self._envs: list[_Process | None] = []
+        self._envs: dict[int, _Process] = {}  # by index, [n] after a reset
         self._seed = 0
 
+    @property
+    def processes(self) -> list[multiprocessing.process.BaseProcess]:
+        """The process of each environment, [n]; empty before the first reset."""
+        return [self._envs[i].processes[0] for i in sorted(self._envs)]
+
     def reset(self, seed: int | None) -> np.ndarray:
+        """See `Group.reset`."""
         if seed is not None or not self._envs:
             self.close()
             self._seed = seed or 0
-            self._envs = [None] * self.num_envs
             space = self._environment.observation_space
             self._observations = np.zeros((self.num_envs, *space.shape), space.dtype)  # [n, *shape]
             self._restarts, self._episodes = np.zeros((2, self.num_envs), int)  # [n] each; see `Past`
@@ -64,6 +71,7 @@ class ProcessGroup:
         return self._observations
 
     def bring_back(self, pasts: Mapping[int, Past]) -> np.ndarray:
+        """See `Group.bring_back`; each environment gets a new process."""
         try:
             for i, past in pasts.items():
                 self._start(i, past)
@@ -75,29 +83,30 @@ class ProcessGroup:
         return self._observations[list(pasts)]  # [k, *shape]
 
     def _start(self, i: int, past: Past) -> None:
-        if self._envs[i] is not None:
+        if i in self._envs:
             self._envs[i].kill()
         self._restarts[i], self._episodes[i] = past.restart, past.episode
         self._ended[i], self._failed[i] = past.over, False
         self._envs[i] = _Process(self._environment, self._seed, i, self._rebuild, past)
 
     def send(self, actions: np.ndarray) -> None:
+        """See `Group.send`."""
         self._deadline = time.monotonic() + self._time_limit
-        for i, env in enumerate(self._envs):
+        for i, env in sorted(self._envs.items()):
             if self._ended[i]:
                 self._episodes[i] += 1
             if self._failed[i]:
                 self._start(i, Past(self._restarts[i], self._episodes[i]))
                 self._failed[i] = True  # until it has started
             else:
-                with contextlib.suppress(OSError):  # of a dead process; `recv` finds out
+                with contextlib.suppress(OSError):  # the process died; `recv` reports it
                     env.step_async(actions[i : i + 1])
 
     def recv(self) -> Step:
-        """The next step; its arrays are new ones, its observations are overwritten by the one after."""
+        """See `Group.recv`; the next step overwrites only the observations."""
         rewards = np.zeros(self.num_envs)  # [n]
         terminated, truncated, lost, replaced, failed = np.zeros((5, self.num_envs), bool)  # [n] each
-        for i, env in enumerate(self._envs):
+        for i, env in sorted(self._envs.items()):
             left = max(0.0, self._deadline - time.monotonic())
             if self._failed[i]:
                 try:
@@ -121,14 +130,14 @@ class ProcessGroup:
         return Step(self._observations, rewards, terminated | lost, truncated, self._ended.copy(), failed, replaced)
 
     def close(self) -> None:
-        for env in self._envs:
-            if env is not None:
-                env.kill()
-        self._envs = []
+        """Kill every process."""
+        for env in self._envs.values():
+            env.kill()
+        self._envs = {}
 
 
 class _Process(gymnasium.vector.AsyncVectorEnv):
-    """One environment in a process, which begins to build it at once."""
+    """One environment in its own process, which starts to build it at once."""
 
     def __init__(self, environment: Environment, seed: int, index: int, rebuild: bool, past: Past) -> None:
         spaces = environment.observation_space, environment.action_space
@@ -141,37 +150,42 @@ class _Process(gymnasium.vector.AsyncVectorEnv):
         self.reset_async()
 
     def _check_spaces(self) -> None:
-        """Both are the ones that were handed over; asking would wait without a limit."""
+        """Do nothing: the spaces are those of the record, and asking the process would wait without a time limit."""
 
     def started(self, time_limit: float) -> np.ndarray:
-        """The observation after building and bringing back, [*shape]."""
+        """Wait until the environment is built and restored; its observation [*shape]."""
         with quiet_gymnasium():
             return self.reset_wait(time_limit)[0][0]
 
     def what_failed(self, error: Exception, time_limit: float) -> tuple[str, str]:
-        """One line, and its traceback where there is one."""
+        """The failure in one line, and its traceback, empty if there is none."""
         process, [pipe] = self.processes[0], self.parent_pipes
-        # Gymnasium closed the pipe after the environment raised, or could not read what it returned.
+        # Without a pipe the environment raised, or returned something unreadable: Gymnasium closed the pipe.
         if pipe is None or not isinstance(error, multiprocessing.TimeoutError | EOFError | OSError):
             return describe(error), own_traceback(error)
-        process.join(0.1)  # so that a process that is dying is dead
+        process.join(0.1)  # gives a dying process time to end
         if not process.is_alive():
             return f"its process died (exit code {process.exitcode})", ""
         return f"its process did not answer within {time_limit:g} s", ""
 
-    def _raise_if_errors(self, successes: Sequence[bool]) -> None:
-        """As Gymnasium's, which would wait for ever for an exception that cannot be pickled."""
+    def _raise_if_errors(self, successes: Iterable[bool]) -> None:
+        """As in Gymnasium, which waits for ever for an exception that cannot be pickled.
+
+        Raises:
+            RuntimeError: the process did not send its exception in time.
+        """
+        successes = list(successes)
         deadline = time.monotonic() + PATIENCE
         while not all(successes) and self.error_queue.empty():
             if time.monotonic() > deadline:
                 self.parent_pipes[0].close()
-                self.parent_pipes[0] = None
+                self.parent_pipes[0] = None  # type: ignore[call-overload]  # as Gymnasium itself marks a closed pipe
                 raise RuntimeError("it raised an exception that cannot be sent to another process")
             time.sleep(0.01)
         super()._raise_if_errors(successes)
 
     def kill(self) -> None:
-        """End the process without asking it anything, since it may hang."""
+        """Kill the process without asking it to end, since it may hang."""
         if self.closed:
             return
         for process in self.processes:
@@ -189,9 +203,9 @@ class _Process(gymnasium.vector.AsyncVectorEnv):
 def _make_in_process(
     parent: int, spec: gymnasium.envs.registration.EnvSpec | None, arguments: tuple[Any, ...]
 ) -> SeededEpisodes:
-    """An environment that its first reset builds; the parent calls this, too, to read its spaces."""
+    """An environment that is built at its first reset. Gymnasium also calls this in the parent, to read its spaces."""
     if os.getpid() != parent:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C and SIGTERM are left to the process that trains
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the training process handles Ctrl-C and SIGTERM
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _end_with_parent()
         if spec is not None:
@@ -200,11 +214,12 @@ def _make_in_process(
 
 
 def _end_with_parent() -> None:
-    """By the kernel on Linux, where the fork server ends with the parent; by a thread elsewhere."""
+    """End this process when its parent ends: by the kernel on Linux, and by a thread everywhere."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    sentinel = multiprocessing.parent_process().sentinel
-    threading.Thread(target=_exit_after, args=(sentinel,), daemon=True).start()
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "an environment's process has a parent"
+    threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()
 
 
 def _exit_after(sentinel: int) -> None:

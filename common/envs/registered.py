@@ -1,4 +1,4 @@
-"""From what is typed after --env to an environment of Gymnasium's registry: own modules, and hints at near names."""
+"""Builds environments from Gymnasium's registry, imports users' modules, and suggests names for mistyped ones."""
 
 import difflib
 import importlib
@@ -18,13 +18,13 @@ from common.user_code import explain
 def make_registered(
     env_id: str, max_episode_steps: int | None, render_mode: str | None, env_kwargs: Mapping[str, Any]
 ) -> gymnasium.Env:
-    """`gymnasium.make`, whose errors become one line.
+    """As `gymnasium.make`, with errors in one line.
 
     Args:
-        env_id: a registered id, or `module:id` where importing the module, from the current folder too, registers it.
-        max_episode_steps: truncate after so many steps; None keeps the environment's own limit.
+        env_id: a registered id, or `module:id`: the module, which may be in the current folder, registers the id.
+        max_episode_steps: truncate after this many steps; None keeps the environment's own limit.
         render_mode: "rgb_array" to film it.
-        env_kwargs: for its constructor.
+        env_kwargs: arguments for its constructor.
 
     Raises:
         UserError: the module or the id is unknown, a package is missing, or the constructor failed.
@@ -32,10 +32,10 @@ def make_registered(
     module, name = _split(env_id)
     if module is not None:
         _import(module, env_id)
-    rendering = {} if render_mode is None else {"render_mode": render_mode}  # not every one takes it
+    rendering = {} if render_mode is None else {"render_mode": render_mode}  # some constructors do not have it
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "out of date" notices are ours to settle, not the user's
+            warnings.simplefilter("ignore")  # "out of date" notices: the user chose the version
             return gymnasium.make(
                 name, max_episode_steps=max_episode_steps, disable_env_checker=True, **rendering, **env_kwargs
             )
@@ -48,7 +48,7 @@ def make_registered(
 
 
 def constructor_error(name: str, error: Exception, env_kwargs: Mapping[str, Any]) -> UserError:
-    """What to tell of an environment that cannot be built."""
+    """The error for an environment that cannot be built."""
     advice = "fix it or choose another --env"
     if isinstance(error, ImportError):
         advice = "install the package it needs"
@@ -76,7 +76,7 @@ def _import(module: str, env_id: str) -> None:
         raise UserError(
             f"env is {env_id!r}: expected a module's name before the colon, without folder and .py: {file}"
         )
-    if os.getcwd() not in sys.path:  # scripts have their own folder there, and not the one they are called in
+    if os.getcwd() not in sys.path:  # sys.path has the folder of the script, not the current one
         sys.path.append(os.getcwd())
     try:
         importlib.import_module(module)
@@ -96,12 +96,12 @@ def _import(module: str, env_id: str) -> None:
 
 
 def _is_registered(name: str) -> bool:
-    """Whether `gymnasium.make` finds it, with a version or as the newest of its versions."""
+    """Whether `gymnasium.make` finds this id, with or without a version."""
     return name in gymnasium.registry or any(id.rpartition("-v")[0] == name for id in gymnasium.registry)
 
 
 def unknown_environment(env_id: str) -> UserError:
-    """What to tell of an id that nothing has registered."""
+    """The error for an id that is not registered, with similar ids."""
     near = difflib.get_close_matches(env_id, gymnasium.registry, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(near)}?" if near else "see gymnasium.pprint_registry() for the names"
     if not near and atari.may_be_a_game(env_id):
@@ -112,7 +112,7 @@ def unknown_environment(env_id: str) -> UserError:
 
 
 def _not_registered_by(module: str, name: str) -> UserError:
-    """What to tell of an id that a module of the user's should have registered."""
+    """The error for an id that a user's module should have registered."""
     own = list(_registered_by(module))
     if own:
         return UserError(f"{module} registers no {name!r}: use {' or '.join(f'{module}:{id}' for id in own[:5])}")
@@ -125,7 +125,7 @@ def _not_registered_by(module: str, name: str) -> UserError:
 
 
 def _registered_by(module: str) -> Iterator[str]:
-    """Ids whose class or function is in a module or in a part of it."""
+    """Ids whose class or function is defined in a module or below it."""
     for id, spec in gymnasium.registry.items():
         entry = spec.entry_point
         home = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")

@@ -1,46 +1,47 @@
-"""An environment whose every episode begins with a seed of its own, so that each can be repeated alone."""
+"""An environment in which every episode has its own seed, so that each episode can be repeated alone."""
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, SupportsFloat
 
 import gymnasium
 import numpy as np
 
-pass
-
-READ = ("life_lost", "action_replaced")  # what is read of an info; others may not even be sendable between processes
+READ = ("life_lost", "action_replaced")  # keys of an info that are kept; other values may not be picklable
 AS_IN_FORMAT_1 = -1  # a `restart` after which only the first episode was seeded, as in old checkpoints
 
 
-class Past(NamedTuple):
-    """What brings one environment back to where it was: a known start, and the actions since."""
+Way = Literal["episodes", "rebuilt", "resets", "history"]
+"""How environments are restored; `common.rollout.repeatable` says what each way means."""
 
-    restart: int = 0  # how often it was built again from a seed of its own, at the start of an epoch
+
+class Past(NamedTuple):
+    """How to restore one environment: a known start, and the actions since."""
+
+    restart: int = 0  # how many times it was built again from its own seed, at the start of an epoch
     episode: int = 0  # the episode in which the actions begin, counted from 0 since that restart
     actions: np.ndarray = np.zeros((0,))  # [L, *action] as the environment takes them, autoreset steps included
-    over: bool = False  # the episode has ended, so the next step begins another one
+    over: bool = False  # the episode has ended, so the next step begins the next one
 
 
 def episode_seed(seed: int, index: int, restart: int, episode: int) -> int:
-    """Independent seeds of episodes, from a run's seed, the environment's index, and the numbers in `Past`."""
+    """An episode's seed in [0, 2³¹), from the run's seed, the environment's index, and the numbers in `Past`."""
     return int(np.random.SeedSequence([seed, index, restart, episode]).generate_state(1)[0]) % 2**31
 
 
 class SeededEpisodes(gymnasium.Env):
-    """One environment, built at its first reset; `reset` without a seed begins the next episode.
+    """One environment, built at its first reset. Each `reset` begins the next episode with that episode's seed.
 
     Args:
-        make: builds one.
-        observation_space, action_space: of what it builds.
+        make: builds the environment.
+        observation_space, action_space: of the environment that `make` builds.
         seed, index: see `episode_seed`.
         rebuild: build the environment again for every episode. Box2D needs it: what its world does after a reset
             depends on the bodies it held before.
-
-        past: what the first reset brings back; None begins the first episode.
+        past: where the first reset restores the environment to; None begins the first episode.
 
     Attributes:
-        past: where it is set, the next reset brings this back, in an environment that is built for it.
+        past: if set, the next reset builds a new environment and restores it to this point.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class SeededEpisodes(gymnasium.Env):
         self.observation_space, self.action_space = observation_space, action_space
         self.metadata, self.render_mode = {}, None
         self._make, self._seed, self._index, self._rebuild = make, seed, index, rebuild
-        self._env: gymnasium.Env | None = None
+        self._built: gymnasium.Env | None = None
         self._restart = self._episode = 0
         self._over = False
         self.past: Past | None = past or Past()
@@ -64,7 +65,7 @@ class SeededEpisodes(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """The first observation of the next episode, or the last one of `past`; a seed given here is not used."""
+        """The first observation of the next episode, or the last one of `past`; `seed` and `options` are ignored."""
         past, self.past = self.past, None
         if past is not None:
             return self._as_declared(self._bring_back(past)), {}
@@ -72,8 +73,8 @@ class SeededEpisodes(gymnasium.Env):
         self._over = False
         return self._as_declared(self._begin()), {}
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """A step; after `past` was over it begins the next episode, as vector environments do."""
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, SupportsFloat, bool, bool, dict[str, Any]]:
+        """One step; if a restored episode is already over, the next one begins instead (next-step autoreset)."""
         if self._over:
             return self.reset()[0], 0.0, False, False, {}
         observation, reward, terminated, truncated, info = self._env.step(action)
@@ -83,19 +84,24 @@ class SeededEpisodes(gymnasium.Env):
         return observation, reward, terminated, truncated, {name: info[name] for name in READ if name in info}
 
     def give_up(self) -> None:
-        """After the environment failed: the next reset builds another one for the next episode."""
+        """Close an environment that failed; the next reset builds a new one for the next episode."""
         self._close()
 
     def _as_declared(self, observation: np.ndarray) -> np.ndarray:
-        """In the type of the observation space, which vector environments insist on."""
+        """The observation in the dtype of the observation space, which vector environments require."""
         return np.asarray(observation, self.observation_space.dtype)
 
     def _begin(self) -> np.ndarray:
         if self._rebuild:
             self._close()
-        if self._env is None:
-            self._env = self._make()
-        return self._env.reset(seed=self._episode_seed())[0]
+        if self._built is None:
+            self._built = self._make()
+        return self._built.reset(seed=self._episode_seed())[0]
+
+    @property
+    def _env(self) -> gymnasium.Env:
+        assert self._built is not None, "reset comes first"
+        return self._built
 
     def _episode_seed(self) -> int | None:
         if self._restart == AS_IN_FORMAT_1:
@@ -117,13 +123,11 @@ class SeededEpisodes(gymnasium.Env):
         return observation
 
     def _close(self) -> None:
-        if self._env is not None:
-            env, self._env = self._env, None
-            with contextlib.suppress(Exception):  # what is done with cannot fail any more
+        if self._built is not None:
+            env, self._built = self._built, None
+            with contextlib.suppress(Exception):  # a failure to close does not matter any more
                 env.close()
 
     def close(self) -> None:
+        """Close the environment, if one is built."""
         self._close()
-
-
-Way = Literal["episodes", "rebuilt", "resets", "history"]

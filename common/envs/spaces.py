@@ -1,4 +1,7 @@
-"""Between the agent's numbers and the environment's: flat observations, actions in [−1, 1] or counted from 0."""
+"""Conversions between the agent's numbers and the environment's spaces.
+
+The agent sees flat observations or images, and its actions are in [−1, 1], or counted from 0.
+"""
 
 import functools
 from collections.abc import Iterator, Mapping
@@ -11,26 +14,34 @@ from common.errors import UserError
 
 
 class ActionMap(Protocol):
-    """Maps policy actions [K, size] to the environment's."""
+    """Maps policy actions to the environment's."""
 
-    size: int  # A, numbers that make an action
-    noise_size: int  # random numbers that choose one
+    size: int  # A, numbers in an action
+    noise_size: int  # X, random numbers that sample one
 
-    def __call__(self, actions: np.ndarray) -> np.ndarray: ...  # [K, *space.shape]
+    def __call__(self, actions: np.ndarray) -> np.ndarray:
+        """Policy actions [K, A] → environment actions [K, *space.shape]."""
+        ...
 
 
 def action_map(space: gymnasium.Space) -> ActionMap:
-    """The map for a space that `check_spaces` lets pass."""
+    """The map for an action space that `check_spaces` accepts."""
     return BoxMap(space) if isinstance(space, gymnasium.spaces.Box) else DiscreteMap(space)
 
 
 def choices(space: gymnasium.Space) -> tuple[int, ...]:
-    """How many values each number of a discrete action has: Discrete one number, MultiBinary two values each."""
+    """How many values each of the A numbers of a discrete action can take; Discrete has one number."""
     if isinstance(space, gymnasium.spaces.Discrete):
         return (int(space.n),)
     if isinstance(space, gymnasium.spaces.MultiDiscrete):
         return tuple(int(n) for n in space.nvec.ravel())
-    return (2,) * int(np.prod(space.shape))
+    return (2,) * int(np.prod(_shape(space)))
+
+
+def _shape(space: gymnasium.Space) -> tuple[int, ...]:
+    """The shape of a space that has one, as all but Dict and Tuple do."""
+    assert space.shape is not None
+    return space.shape
 
 
 class DiscreteMap:
@@ -39,7 +50,7 @@ class DiscreteMap:
     def __init__(self, space: gymnasium.Space) -> None:
         counts = choices(space)
         self.size, self.noise_size = len(counts), sum(counts)
-        self._shape, self._dtype = space.shape, space.dtype
+        self._shape, self._dtype = _shape(space), space.dtype
         self._start = np.asarray(getattr(space, "start", 0)).ravel()  # [1] or [A]
 
     def __call__(self, actions: np.ndarray) -> np.ndarray:
@@ -47,23 +58,23 @@ class DiscreteMap:
         return (actions + self._start).astype(self._dtype).reshape(-1, *self._shape)
 
 
-WHOLE = 2.0**53  # up to here every whole number is a float64
+WHOLE = 2.0**53  # float64 holds every whole number up to here
 
 
 class BoxMap:
     """Maps policy actions in [−1, 1] to a Box by centre + scale of each dimension.
 
-    Actions outside [−1, 1] are clipped first. A dimension without two finite bounds keeps its unit and is clipped to
-    the bound it has; where that cuts into [−1, 1] it is shifted, so that [0, ∞) takes the policy's −1 for its 0.
-    Bounds as far as the number type reaches count as none. Integer spaces take the nearest integer.
+    The result is clipped to the bounds. A dimension without two finite bounds keeps its unit and is clipped to the
+    bound it has; if that bound lies within [−1, 1], the dimension is shifted, so that −1 maps to 0 in [0, ∞).
+    Bounds at the limits of the number type count as infinite. Integer spaces take the nearest integer.
     """
 
     def __init__(self, space: gymnasium.spaces.Box) -> None:
         self._rounds = space.dtype.kind in "iub"
         low, high = (_bounds(bound, space.dtype) for bound in (space.low, space.high))  # [A], [A]
         bounded = np.isfinite(low) & np.isfinite(high)  # [A]
-        shift = np.maximum(0.0, low + 1) + np.minimum(0.0, high - 1)  # [A]; of the infinite bound 0
-        with np.errstate(invalid="ignore"):  # ∞ − ∞, which is then not taken
+        shift = np.maximum(0.0, low + 1) + np.minimum(0.0, high - 1)  # [A]; 0 for an infinite bound
+        with np.errstate(invalid="ignore"):  # ∞ − ∞, which `np.where` then ignores
             self.centre = np.where(bounded, (high + low) / 2, shift)  # [A]
             self.scale = np.where(bounded, (high - low) / 2, 1.0)  # [A]
         self.low, self.high = space.low.ravel(), space.high.ravel()  # [A]
@@ -75,9 +86,8 @@ class BoxMap:
         """[K, A] policy actions → [K, *space.shape] in the space's dtype."""
         mapped = actions if self._identity else self.centre + self.scale * actions  # [K, A]
         if self._rounds:
-            reach = np.iinfo(
-                np.uint8 if self.dtype == np.bool_ else self.dtype
-            )  # beyond it a cast would begin again at the other end
+            # A cast of numbers beyond the type's range would wrap around.
+            reach = np.iinfo(np.dtype(np.uint8) if self.dtype == np.bool_ else self.dtype)  # type: ignore[type-var]  # an integer
             mapped = np.clip(np.rint(mapped), np.maximum(reach.min, -WHOLE), np.minimum(reach.max, WHOLE))
         mapped = np.maximum(mapped.astype(self.dtype, copy=False), self.low)
         np.minimum(mapped, self.high, out=mapped)
@@ -85,7 +95,7 @@ class BoxMap:
 
 
 def _bounds(bounds: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """[A] float64; infinite where a bound is as far as its type reaches, or float32."""
+    """Bounds [A] float64; infinite if at the limits of their type, or of float32."""
     wide = bounds.astype(np.float64).ravel()  # [A]
     reach = float(np.finfo(np.float32).max) / 2
     if np.issubdtype(dtype, np.integer):
@@ -96,11 +106,15 @@ def _bounds(bounds: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 DISCRETE = (gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.MultiBinary)
 VECTORS = (*DISCRETE, gymnasium.spaces.Box, gymnasium.spaces.Dict, gymnasium.spaces.Tuple)
-LARGEST = 100_000  # numbers of an observation; a trajectory of the default length then takes 6.5 GB
+LARGEST = 100_000  # numbers in an observation; a trajectory of the default length then takes 6.5 GB
 
 
 def check_spaces(env_id: str, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
-    """Raises UserError where the agent has no network or no policy for a space."""
+    """Check that there is a network for the observations and a policy for the actions.
+
+    Raises:
+        UserError: there is none.
+    """
     if not isinstance(observation_space, VECTORS) or not observation_space.is_np_flattenable:
         raise UserError(
             f"{env_id} has observations of type {type(observation_space).__name__}; supported are Box, Discrete, "
@@ -120,7 +134,7 @@ def check_spaces(env_id: str, observation_space: gymnasium.Space, action_space: 
 
 
 def _check_numbers(env_id: str, space: gymnasium.Space) -> None:
-    """Raises UserError where flattening would hide an image in a row of numbers, or the row is none or too long."""
+    """Raises UserError if an observation contains an image, or flattens to no number or to too many."""
     for path, leaf in _leaves(space):
         if _shows_pictures(leaf):
             what = f"an image in its observations, at {path}" if path else "image observations"
@@ -143,7 +157,7 @@ def _check_numbers(env_id: str, space: gymnasium.Space) -> None:
 
 
 def _leaves(space: gymnasium.Space, path: str = "") -> Iterator[tuple[str, gymnasium.Space]]:
-    """The spaces within nested Dict and Tuple spaces, each with where it stands, like ['camera'][0]."""
+    """The spaces within nested Dict and Tuple spaces, each with its path, like ['camera'][0]."""
     if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
         parts = space.spaces.items() if isinstance(space, gymnasium.spaces.Dict) else enumerate(space.spaces)
         for key, part in parts:
@@ -153,7 +167,7 @@ def _leaves(space: gymnasium.Space, path: str = "") -> Iterator[tuple[str, gymna
 
 
 def _shows_pictures(space: gymnasium.Space) -> bool:
-    """Whether a space is one of pictures: bytes from 0 to 255 in a plane, or other numbers in planes of 32 × 32."""
+    """Whether a space holds images: uint8 from 0 to 255 with two or more axes, or planes of 32 × 32 or more."""
     if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) < 2 or 0 in space.shape:
         return False
     if space.dtype == np.uint8:
@@ -162,25 +176,26 @@ def _shows_pictures(space: gymnasium.Space) -> bool:
 
 
 def image_layout(space: gymnasium.Space) -> str | None:
-    """How the axes of images lie, "HWC", "CHW" or "HW"; None where observations are not images of that kind.
+    """The order of an image's axes, "HWC", "CHW" or "HW"; None if observations are not uint8 images.
 
-    A Dict or Tuple with an image as its only part counts as that image. The channels are the last axis, but the first
-    where that is the shortest.
+    A Dict or Tuple with an image as its only part counts as that image. The channels are the first axis if that is the
+    shortest, otherwise the last.
     """
     if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
         leaves = list(_leaves(space))
         return image_layout(leaves[0][1]) if len(leaves) == 1 else None
-    if not _shows_pictures(space) or space.dtype != np.uint8 or len(space.shape) > 3:
+    if not _shows_pictures(space) or space.dtype != np.uint8 or len(_shape(space)) > 3:
         return None
-    if len(space.shape) == 2:
+    shape = _shape(space)
+    if len(shape) == 2:
         return "HW"
-    return "CHW" if space.shape[0] < min(space.shape[1:]) else "HWC"
+    return "CHW" if shape[0] < min(shape[1:]) else "HWC"
 
 
 def as_numbers_or_image(env: gymnasium.Env) -> gymnasium.Env:
-    """Wrapped so that its observations are numbers [S], or an image [height, width, channels].
+    """The environment, wrapped so that its observations are numbers [S], or an image [height, width, channels].
 
-    A Discrete number becomes one 1 among 0s; parts of a Dict or Tuple are laid side by side.
+    A Discrete number becomes a one-hot vector; the parts of a Dict or Tuple are concatenated.
     """
     space, layout = env.observation_space, image_layout(env.observation_space)
     if layout is None:
@@ -189,7 +204,8 @@ def as_numbers_or_image(env: gymnasium.Env) -> gymnasium.Env:
     if layout == "HWC" and isinstance(space, gymnasium.spaces.Box):
         return env
     [(_, leaf)] = _leaves(space)
-    shape = {"HWC": leaf.shape, "CHW": (*leaf.shape[1:], leaf.shape[0]), "HW": (*leaf.shape, 1)}[layout]
+    own = _shape(leaf)
+    shape = {"HWC": own, "CHW": (*own[1:], own[0]), "HW": (*own, 1)}[layout]
     images = gymnasium.spaces.Box(0, 255, shape, np.uint8)
     return gymnasium.wrappers.TransformObservation(env, functools.partial(_image, layout), images)
 
@@ -210,7 +226,11 @@ def is_image(space: gymnasium.Space) -> bool:
 
 
 def check_continuous(env_id: str, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
-    """Raises UserError where a deterministic policy has nothing to name, or there are images, which it cannot see."""
+    """Check that a method for continuous actions and observations of numbers supports the spaces.
+
+    Raises:
+        UserError: actions are not a Box, or observations are images.
+    """
     if is_image(observation_space):
         raise UserError(
             f"{env_id} has image observations {observation_space.shape}; this method needs observations of numbers: "

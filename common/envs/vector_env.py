@@ -1,4 +1,4 @@
-"""N environments at once, in groups that take turns: one steps while the policy thinks for the other."""
+"""N environments in groups that take turns: one group steps while the policy chooses actions for the other."""
 
 import os
 
@@ -20,7 +20,10 @@ class VectorEnv:
     """Groups of environments side by side: group g owns the columns `columns[g]` of every [T, N] array.
 
     Attributes:
-        parts: group and columns of those that can only be brought back together; see `Group.parts`.
+        groups: the groups.
+        columns: of each group.
+        num_envs: N, environments in all groups.
+        parts: group and columns of environments that can only be restored together; see `Group.parts`.
     """
 
     def __init__(self, groups: list[Group]) -> None:
@@ -35,35 +38,48 @@ class VectorEnv:
         ]
 
     def reset(self, seed: int | None = None) -> list[np.ndarray]:
-        """Restarts every environment; `copied_observations` of each group. Without a seed new episodes begin."""
+        """Begin an episode in every environment.
+
+        Args:
+            seed: fixes this episode and all that follow; None begins the next one.
+
+        Returns:
+            A copy of each group's observations [n, *shape].
+
+        Raises:
+            UserError: an environment cannot be started.
+        """
         seeds = [None] * len(self.groups) if seed is None else group_seeds(seed, len(self.groups))
         return [copied_observations(group.reset(s)) for group, s in zip(self.groups, seeds)]
 
     def close(self) -> None:
+        """End the processes and threads of every group."""
         for group in self.groups:
             group.close()
 
 
 def group_seeds(seed: int, groups: int) -> list[int]:
-    """Independent ones, of which a group's i-th environment takes the group's plus i."""
+    """Independent seeds, one for each group; a group's i-th environment takes the group's seed plus i."""
     return [int(s) % 2**31 for s in np.random.SeedSequence(seed).generate_state(groups)]
 
 
 def copied_observations(observations: np.ndarray) -> np.ndarray:
-    """A copy [n, *shape] that no group writes to: images stay uint8, all other numbers become float32."""
+    """A copy [n, *shape] that no group overwrites: images stay uint8, all other numbers become float32."""
     image = observations.dtype == np.uint8 and observations.ndim == 4
     return np.array(observations, np.uint8 if image else np.float32)
 
 
 def resolve_backend(backend: str, environment: Environment) -> str:
-    """What "auto" stands for: "ale" for Atari, "envpool" for what EnvPool carries, where those are installed.
+    """The backend that steps an environment: the one that was asked for, or the best one for "auto".
 
-    Else it is "gymnasium".
+    "auto" means "ale" for Atari games and "envpool" for environments that EnvPool has, if those packages are
+    installed; otherwise "gymnasium". EnvPool is only used for flat observations.
 
-    EnvPool's observations are taken as they are, so they must need no flattening.
+    Args:
+        backend: "auto", "gymnasium", "processes", "envpool" or "ale".
 
     Raises:
-        UserError: the backend that was asked for by name is missing, or does not carry the environment.
+        UserError: the backend that was asked for by name is not installed, or does not have the environment.
     """
     if backend in ("gymnasium", "processes"):
         return backend
@@ -102,7 +118,7 @@ def _resolve_atari(backend: str, env_id: str) -> str:
     raise UserError(f"{env_id}: this ale-py has no vector environment: use --backend gymnasium")
 
 
-PARTS = 8  # of environments that are built again now and then; one at a time, so that few are cut together
+PARTS = 8  # of environments that are built again now and then, one part at a time so that few episodes are cut
 
 
 def make_vector_env(
@@ -116,12 +132,14 @@ def make_vector_env(
     """`num_envs` environments.
 
     Args:
+        environment: what to build.
+        num_envs: N, environments in all.
         backend: as `resolve_backend` returns it.
-        groups: how many, of sizes as equal as can be; None makes two that take turns, but one on
-            Gymnasium, whose environments step in this thread anyway, and one of Atari games, since a second call
-            of the network takes longer than their frames.
-        way: how they shall be brought back; None where they need not be.
-        time_limit: seconds, of a process's answer.
+        groups: number of groups, whose sizes differ by one at most. None makes two that take turns, with two
+            exceptions: one group on Gymnasium, whose environments step in this thread anyway, and one of Atari games,
+            because a second call of the network takes longer than their frames.
+        way: how the environments will be restored; None if they never are.
+        time_limit: seconds that a process may take to answer.
     """
     if groups is None:
         groups = 1 if backend in ("gymnasium", "ale") else 2

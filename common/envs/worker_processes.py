@@ -1,7 +1,7 @@
 """Runs a function over items in worker processes that hold no TensorFlow and end with their parent.
 
-They are spawned, not forked: TensorFlow's threads and a run's locked files would come along with a fork. Unlike
-`concurrent.futures` they do not import the program that started them a second time, so that it needs no
+Workers are spawned, not forked, because a fork would copy TensorFlow's threads and a run's locked files. Unlike
+`concurrent.futures`, workers do not import the program that started them a second time. So that program needs no
 `if __name__ == "__main__"`, works in a notebook, and does not load TensorFlow again.
 """
 
@@ -24,15 +24,15 @@ from common.errors import UserError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-_PATIENCE = 5.0  # seconds in which a worker that was asked to end has to
+_PATIENCE = 5.0  # seconds to wait for a worker that was killed
 
 
 class CannotStartError(Exception):
-    """Workers do not start here, or cannot take the function over."""
+    """Workers cannot be started on this machine, or cannot load the function."""
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """How many processor cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -42,17 +42,22 @@ def run_in_workers(
     """`[function(item) for item in items]`, computed in worker processes.
 
     Args:
-        function: taken over by cloudpickle; it must not need TensorFlow's state.
-        workers: how many processes.
-        deaths_allowed: how many workers may die of an item each time; the item then goes to a new one.
+        function: sent to the workers by cloudpickle; it must not need TensorFlow's state.
+        workers: number of processes.
+        deaths_allowed: how many workers may die in all; the item of a dead worker is given to a new one.
+
+    Returns:
+        The results, in the order of the items.
 
     Raises:
-        CannotStartError: no worker could be started, or none could take the function over.
-        UserError: as the function raised it, or too many workers died.
+        CannotStartError: a worker could not be started, or could not load the function.
+        UserError: the function raised it, or more workers died than allowed.
+        OSError: the function raised it.
+        RuntimeError: the function raised another exception; the message holds the worker's traceback.
     """
     try:
         content = cloudpickle.dumps(function)
-    except Exception as error:  # whatever the function refers to decides what it raises
+    except Exception as error:  # pickling runs code of the objects that the function refers to
         raise CannotStartError(f"{type(error).__name__}: {error}") from error
     with contextlib.ExitStack() as ended:
         team = [_Worker(content) for _ in range(min(workers, len(items)))]
@@ -65,14 +70,14 @@ def run_in_workers(
 
 @contextlib.contextmanager
 def in_background(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
-    """Computes `function()` in a worker process while other things are done.
+    """Computes `function()` in a worker process while the caller continues.
 
     Args:
         function: see `run_in_workers`.
 
     Yields:
-        What waits for the result and returns it. It raises CannotStartError if no worker could be started or take the
-        function over, UserError if it died of the function, and what the function raised.
+        A function that waits for the result and returns it. It raises CannotStartError if the worker could not be
+        started or could not load the function, UserError if the worker died, and what the function raised.
     """
     with contextlib.ExitStack() as ended:
         try:
@@ -80,7 +85,7 @@ def in_background(function: Callable[[], Result]) -> Iterator[Callable[[], Resul
             ended.callback(worker.end)
             worker.start()
             worker.give(0, [None])
-        except Exception as error:  # whatever the function refers to decides what cloudpickle raises
+        except Exception as error:  # pickling runs code of the objects that the function refers to
             problem = f"{type(error).__name__}: {error}"
             worker = None
 
@@ -110,7 +115,7 @@ def _received(worker: "_Worker") -> Any:
 
 
 def _distribute(team: list["_Worker"], items: Sequence[Item], deaths_allowed: int) -> list[Result]:
-    """Gives each worker an item at a time, until all are done."""
+    """Give each worker one item at a time, until all are done. The results, in the order of the items."""
     results: list[Any] = [None] * len(items)
     todo = list(range(len(items)))[::-1]
     left = len(items)
@@ -137,6 +142,7 @@ def _distribute(team: list["_Worker"], items: Sequence[Item], deaths_allowed: in
             if kind == "raised":
                 raise value
             if kind == "done":
+                assert worker.item is not None
                 results[worker.item] = value
                 left -= 1
             worker.give(todo.pop() if todo else None, items)
@@ -148,12 +154,17 @@ class _Worker:
 
     def __init__(self, content: bytes) -> None:
         self._content = content
-        self._process: multiprocessing.process.BaseProcess | None = None
-        self.connection: Connection | None = None
-        self.item: int | None = None  # what it computes at present
+        self._process: multiprocessing.process.BaseProcess
+        self.connection: Connection
+        self.item: int | None = None  # index of the item that it computes
         self.is_busy = False
 
     def start(self) -> None:
+        """Start a process and send it the function.
+
+        Raises:
+            CannotStartError: the system refused.
+        """
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self._process = context.Process(target=_work, args=(theirs,), name="worker")
@@ -168,33 +179,37 @@ class _Worker:
         self.item, self.is_busy = None, True
 
     def give(self, item: int | None, items: Sequence[Item]) -> None:
-        """The next item, or none: then it has nothing more to do."""
+        """Send the item of this index; None leaves the worker idle."""
         self.item, self.is_busy = item, item is not None
         if item is not None:
-            with contextlib.suppress(OSError):  # of a dead process; `receive` finds out
+            with contextlib.suppress(OSError):  # the process died; `receive` raises for it
                 self.connection.send(items[item])
 
     def receive(self) -> tuple[str, Any]:
+        """The next message, waiting for it: "cannot", "ready", "done" or "raised", and its value.
+
+        Raises:
+            EOFError, OSError: the process died.
+        """
         return self.connection.recv()
 
     def exit_code(self) -> int | None:
+        """The exit code of a process that died; None if it still runs after a few seconds."""
         self._process.join(_PATIENCE)
         return self._process.exitcode
 
     def end(self) -> None:
-        """At once, whatever it does."""
-        if self.connection is not None:
+        """Kill the process, whatever it is doing; without one nothing happens."""
+        if hasattr(self, "connection"):
             self.connection.close()
-            self.connection = None
-        if self._process is not None and self._process.pid is not None:
+        if hasattr(self, "_process") and self._process.pid is not None:
             self._process.kill()
             self._process.join(_PATIENCE)
-        self._process = None
 
 
 @contextlib.contextmanager
 def without_program() -> Iterator[None]:
-    """Hides the running program from `multiprocessing`, which would import it again in every process it spawns."""
+    """Hide the running program from `multiprocessing`, which would import it again in every process it spawns."""
     program = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
@@ -205,8 +220,8 @@ def without_program() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupts_held_back() -> Iterator[None]:
-    """Processes started meanwhile never hear a Ctrl-C or a closed terminal, which are their parent's to answer."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows; there `_work` ignores it as soon as it begins
+    """Processes started within this context ignore Ctrl-C and a closed terminal; their parent handles both."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows, where `_work` ignores Ctrl-C as soon as it starts
         yield
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
@@ -220,7 +235,7 @@ def interrupts_held_back() -> Iterator[None]:
 
 
 def _work(connection: Connection) -> None:
-    """Takes the function over, then one item after another, until the parent is gone."""
+    """Load the function, then compute one item after another, until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
@@ -228,7 +243,7 @@ def _work(connection: Connection) -> None:
             function = pickle.loads(connection.recv_bytes())
         except EOFError:
             raise
-        except Exception as error:  # a module that is not there for this process, for one
+        except Exception as error:  # such as a module that this process does not find
             connection.send(("cannot", f"{type(error).__name__}: {error}"))
             return
         connection.send(("ready", None))
@@ -246,6 +261,8 @@ def _outcome(function: Callable[[Item], Result], item: Item) -> tuple[str, Any]:
 
 
 def _end_with_parent() -> None:
-    """Not left to the pipe alone, which nobody looks at in the middle of an item."""
-    wait([multiprocessing.parent_process().sentinel])
+    """Exit as soon as the parent has ended; the pipe would tell only between two items."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a worker process has a parent"
+    wait([parent.sentinel])
     os._exit(1)

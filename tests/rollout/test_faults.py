@@ -74,9 +74,9 @@ def assert_one_failed_and_the_others_noticed_nothing(group, error):
     assert fault.error == error
     for i in range(3):
         first = [*range(20), 19, 0, 1, 2, 3, 4]  # stood still in the step in which it failed, then was reset
-        assert [int(row[i, 0]) for row in observations] == (first if i == fault.index else list(range(26)))
+        assert [int(row[i, 0]) for row in observations] == (first if i == fault.env_index else list(range(26)))
     rewards, terminated, truncated, ended, failed = (
-        np.array([step[column][fault.index] for step in rest]) for column in range(5)
+        np.array([step[column][fault.env_index] for step in rest]) for column in range(5)
     )
     assert list(rewards) == [1.0] * 19 + [0.0, 0.0] + [1.0] * 4
     assert not terminated.any()
@@ -104,7 +104,7 @@ def test_one_that_raises_is_replaced_and_the_others_notice_nothing(fails_once):
 def test_a_process_that_fails_is_replaced_and_the_others_notice_nothing(fails_once, env_id, error):
     group = ProcessGroup(find_environment(env_id), 3, time_limit=2.0)
     assert_one_failed_and_the_others_noticed_nothing(group, error)
-    processes = [env.processes[0] for env in group._envs]
+    processes = group.processes
     group.close()
     assert not any(process.is_alive() for process in processes)
 
@@ -185,7 +185,7 @@ lock = open({lock!r}, "w")
 import fcntl; fcntl.flock(lock, fcntl.LOCK_EX)
 group = ProcessGroup(find_environment({env_id!r}), 2)
 group.reset(0)
-print(*(env.processes[0].pid for env in group._envs), flush=True)
+print(*(process.pid for process in group.processes), flush=True)
 while True:
     group.send(np.zeros((2, 1), np.float32))
     group.recv()
@@ -231,7 +231,7 @@ def is_there(process: int) -> bool:
 def test_processes_load_no_tensorflow():
     group = ProcessGroup(find_environment("Pendulum-v1"), 1)
     group.reset(0)
-    maps = Path(f"/proc/{group._envs[0].processes[0].pid}/maps")
+    maps = Path(f"/proc/{group.processes[0].pid}/maps")
     loaded = maps.read_text(encoding="utf-8") if maps.exists() else ""
     group.close()
     assert "tensorflow" not in loaded
@@ -453,7 +453,7 @@ def test_a_spread_that_runs_away_is_reported_once():
 def test_a_process_ignores_the_signals_of_its_parent():
     group = ProcessGroup(find_environment("Pendulum-v1"), 1)
     group.reset(0)
-    process = group._envs[0].processes[0]
+    process = group.processes[0]
     os.kill(process.pid, signal.SIGINT)
     for _ in range(3):
         group.send(np.zeros((1, 1), np.float32))
