@@ -1,7 +1,7 @@
-"""Named arrays as .npz files: plain numbers, in which nothing could run.
+"""Reads and writes .npz files of named arrays that hold plain numbers and no code.
 
-Files are read without trusting who made them: archives that are stored, not compressed, whose parts together are no
-larger than the file, and in which every header says exactly what follows it.
+Reading trusts nobody. A file must be an uncompressed archive, its parts must not be larger than the file, and each
+header must describe exactly the bytes that follow it.
 """
 
 import functools
@@ -26,20 +26,20 @@ _PLAIN_KINDS = "biuf"  # booleans, whole numbers and floats
 
 
 def packed(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """The content of a file that holds them."""
+    """The bytes of an .npz file that holds these arrays."""
     buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
+    np.savez(buffer, **dict(arrays))  # type: ignore[arg-type]  # mypy takes an array for `allow_pickle`
     return buffer.getvalue()
 
 
 def unpacked(content: bytes) -> Arrays:
-    """What `packed` packed; the arrays take no more memory than the content does.
+    """The arrays of an .npz file's bytes; they take no more memory than the bytes.
 
     Raises:
-        ValueError: it is no such content, or holds something else than plain arrays.
-        MemoryError: there is no room for the arrays.
+        ValueError: the content is damaged, or holds something other than plain arrays.
+        MemoryError: there is not enough memory for the arrays.
     """
-    if content.count(_DIRECTORY_ENTRY) > MOST_ARRAYS:  # counted before any of it is taken in
+    if content.count(_DIRECTORY_ENTRY) > MOST_ARRAYS:  # counted before anything is parsed
         raise ValueError("it names too many arrays")
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -91,7 +91,7 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
 
 @functools.cache
 def largest_file() -> int:
-    """Bytes of the largest file that is taken in: half of this machine's memory, where it can be asked."""
+    """The largest file that is read, in bytes: half of this machine's memory, or 4 GiB if that is unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     except (AttributeError, OSError, ValueError):
@@ -102,15 +102,15 @@ def read(path: Path, largest: int | None = None) -> Arrays:
     """Every array of a file of at most `largest` bytes; None takes `largest_file`.
 
     Raises:
-        UserError: a link or no plain file lies in its place, or it is larger.
-        ValueError: it is no such file, or holds something else than plain arrays.
+        UserError: the path is a link or no plain file, or the file is larger.
+        ValueError: the file is damaged, or holds something other than plain arrays.
         OSError: it is missing or cannot be read.
     """
     return unpacked(files.read_bytes(path, largest_file() if largest is None else largest))
 
 
 def write_weights(path: Path, state: Mapping[str, np.ndarray]) -> None:
-    """Write an agent's state, replacing the file whole or not at all, and making its folder where there is none."""
+    """Write an agent's state, whole or not at all; the folder is made if it is missing."""
     files.replace_file(path, packed(state))
 
 
@@ -119,10 +119,10 @@ def read_weights(path: Path, own: Mapping[str, np.ndarray], best: Mapping[str, n
 
     Args:
         own: the reading agent's state, with or without its best parameters.
-        best: what its best parameters would be, if it had any.
+        best: arrays of the shapes that its best parameters have.
 
     Raises:
-        UserError: missing, damaged, or of an agent with other networks.
+        UserError: the file is missing, damaged, or of an agent with other networks.
     """
     expected = {name: _kind(array) for name, array in own.items() if not name.startswith("best/")}
     possible = expected | {f"best/{name}": _kind(array) for name, array in best.items()}

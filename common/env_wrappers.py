@@ -19,8 +19,8 @@ from common.errors import UserError
 from common.user_code import explain
 
 RewardDesign = Callable[[Array, Array, Array, Array], np.ndarray]
-"""(rewards, terminated, truncated, steps), all of one shape → rewards of that shape, float64; `steps`: of the episode,
-the one that is rewarded included."""
+"""(rewards, terminated, truncated, steps), all of one shape → float64 rewards of that shape. `steps` counts the
+steps of the episode, including the one that is rewarded."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Unchanged:
 
 @dataclass(frozen=True)
 class LastedToLimit:
-    """The original's choice: at the end +1 if the episode lasted to the limit, −1 if not.
+    """The 2021 study's choice: at the end +1 if the episode lasted to the limit, −1 if not.
 
-    It calls reaching the far end early a failure; `EndsToldApart` is the correction.
+    It punishes reaching the far end early; `EndsToldApart` corrects that.
     """
 
     max_steps: int = 2000
@@ -66,7 +66,7 @@ class EndsToldApart:
 
 @dataclass(frozen=True)
 class StepsAtEnd:
-    """The original reward during the episode; at its end `per_step` · steps in its place."""
+    """The original reward during the episode, but `per_step` · steps at its end."""
 
     per_step: float = 0.005
 
@@ -76,7 +76,7 @@ class StepsAtEnd:
 
 @dataclass(frozen=True)
 class StepsAddedAtEnd:
-    """The original reward, and at the end `per_step` · steps on top of it."""
+    """The original reward; at the end `per_step` · steps are added to it."""
 
     per_step: float = 0.005
 
@@ -96,7 +96,7 @@ class Scaled:
 
 @dataclass(frozen=True)
 class Sign:
-    """−1, 0 or +1, the reward's sign: games that count in ones and in thousands become alike (Mnih et al. 2015)."""
+    """The reward's sign, −1, 0 or +1, so that all games have rewards of the same size (Mnih et al. 2015)."""
 
     def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
         return np.sign(np.asarray(rewards, dtype=np.float64))
@@ -104,10 +104,10 @@ class Sign:
 
 @dataclass(frozen=True)
 class Function:
-    """A design of the user's own, whose result is checked; it gets copies, so that it may change what it is given.
+    """A user's function as a design. It gets copies of the arrays, which it may change, and its result is checked.
 
     Raises:
-        UserError: when called: it failed, or returned another shape, or what is no number.
+        UserError: it is not callable; when called: it failed, or returned another shape, NaN or infinity.
     """
 
     function: RewardDesign
@@ -138,7 +138,7 @@ class Function:
 
 @dataclass(frozen=True)
 class FallPenalty:
-    """At the end −1 where the original reward says it fell, +1 otherwise."""
+    """At the end −1 if the original reward is at most `fall_reward`, +1 otherwise."""
 
     fall_reward: float = -100.0
     success: float = 1.0
@@ -158,14 +158,17 @@ class ShapedReward(gymnasium.Wrapper):
         self.steps = 0
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """As Gymnasium's; begins to count the episode's steps."""
         self.steps = 0
         return self.env.reset(**kwargs)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """As Gymnasium's, with the design's reward, and the environment's own as `original_reward` in the info."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         self.steps += 1
-        shaped = float(self.design(reward, terminated, truncated, self.steps))
-        return observation, shaped, terminated, truncated, {"original_reward": float(reward), **info}
+        original = float(reward)
+        shaped = float(self.design(original, terminated, truncated, self.steps))
+        return observation, shaped, terminated, truncated, {"original_reward": original, **info}
 
 
 class UnchangedReward(ShapedReward):
@@ -183,7 +186,7 @@ class LastedToLimitReward(ShapedReward):
 
 
 class EndsToldApartReward(ShapedReward):
-    """At the end `fall`, `goal` or `timeout`, whichever it was."""
+    """At the end `fall`, `goal` or `timeout`, by how the episode ended."""
 
     def __init__(
         self,
@@ -197,14 +200,14 @@ class EndsToldApartReward(ShapedReward):
 
 
 class StepsAtEndReward(ShapedReward):
-    """At the end `per_step` · steps in place of the original reward."""
+    """The original reward during the episode, but `per_step` · steps at its end."""
 
     def __init__(self, env: gymnasium.Env, per_step: float = 0.005) -> None:
         super().__init__(env, StepsAtEnd(per_step))
 
 
 class StepsAddedAtEndReward(ShapedReward):
-    """At the end `per_step` · steps on top of the original reward."""
+    """The original reward; at the end `per_step` · steps are added to it."""
 
     def __init__(self, env: gymnasium.Env, per_step: float = 0.005) -> None:
         super().__init__(env, StepsAddedAtEnd(per_step))
@@ -236,16 +239,16 @@ class FallPenaltyReward(ShapedReward):
 def reward_design(
     name: str, reward_factor: float, step_limit: int | None, function: RewardDesign | None = None
 ) -> RewardDesign:
-    """The design of a name, with the original's numbers; lasting to the limit means the limit in force.
+    """The design of a name, with the numbers of the 2021 study; "lasted_to_limit" takes the step limit in force.
 
     Args:
         name: one of `common.config.RewardDesignName`.
         reward_factor: for "scaled".
-        step_limit: of the environment; None where it has none.
-        function: of a Python program, for "function".
+        step_limit: of the environment; None if it has none.
+        function: a Python program's own design, for "function".
 
     Raises:
-        UserError: a function is wanted, and there is none.
+        UserError: the name is "function", but no function is given.
     """
     if name == "function":
         if function is None:

@@ -1,8 +1,8 @@
-"""Faults a person can mend: one line that says what was wrong, what was expected and what to do."""
+"""Errors that a user can fix. Their one line says what was wrong, what was expected and what to do."""
 
 
 class UserError(Exception):
-    """A foreseeable mistake; programs print its one line and exit with code 2."""
+    """A mistake of the user's. Programs print its one line and exit with code 2."""
 
     def _render_traceback_(self) -> list[str]:
         """What IPython shows in place of a traceback."""
@@ -10,15 +10,15 @@ class UserError(Exception):
 
 
 class NotFiniteError(UserError):
-    """NaN or infinity from an environment or from the policy; the line names its place."""
+    """An environment or the policy returned NaN or infinity; the line says where."""
 
 
 class DivergedError(UserError):
-    """Training came to NaN or infinity; the agent is back at its last good weights."""
+    """Training diverged to NaN or infinity; the agent has its last good weights again."""
 
 
 class StoppedError(Exception):
-    """A signal asked the run to stop, and it did so in good order."""
+    """A signal stopped the run after it saved a checkpoint. Programs exit with code 128 + the signal's number."""
 
     def __init__(self, line: str, signal_number: int) -> None:
         super().__init__(line)

@@ -1,7 +1,7 @@
-"""Files as a run needs them: written whole or not at all, and read without trusting who made them.
+"""Writes files whole or not at all, and reads them without trusting who made them.
 
-A run folder may come from somebody else. Nothing here follows a link that lies in it, waits for a pipe or a device,
-or reads more than a bound that is known beforehand.
+A run folder may come from somebody else. Nothing here follows a link in it, waits for a pipe or a device, or reads
+more than a given number of bytes.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from common.errors import UserError
 
-UNFINISHED = ".unfinished"  # in the name of a file until it is whole
+UNFINISHED = ".unfinished"  # in the name of a file until it is complete
 _LEFT_OVER = re.compile(rf"\..+-[0-9a-f]{{8}}{re.escape(UNFINISHED)}(\.\w+)?")
 _BINARY = getattr(os, "O_BINARY", 0)
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY  # O_EXCL follows no link
@@ -37,7 +37,7 @@ _NO_FILE_FLUSH = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class ForeignFileError(UserError):
-    """What lies in a file's place is something else: a link, a pipe, a device, or far too large."""
+    """A file is not what it should be: a link, a pipe, a device, or far too large."""
 
 
 # -- writing --
@@ -45,9 +45,9 @@ class ForeignFileError(UserError):
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A new, empty file beside `path`, with the same ending; once the block is over it is flushed and takes its place.
+    """A new, empty file next to `path`, with the same suffix; at the end of the context it replaces `path`.
 
-    Makes the folder where there is none. If the block raises, `path` stays as it was and the new file is removed.
+    The folder is made if it is missing. If the context raises, `path` stays as it was and the new file is removed.
     """
     make_folder(path.parent)
     unfinished = path.with_name(f".{path.name}-{secrets.token_hex(4)}{UNFINISHED}{path.suffix}")
@@ -74,7 +74,7 @@ def move_with_retries(move: Callable[[Path, Path], None], source: Path, target: 
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, and its folder where there is none; a power cut leaves the old or the new."""
+    """Write a file whole or not at all, also in a power cut; the folder is made if it is missing."""
     with replacing(path) as unfinished:
         unfinished.write_bytes(content)
 
@@ -93,7 +93,7 @@ def write_new(path: Path, content: bytes) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """A folder and those above it, where they are not there yet; a power cut does not undo it once this returns."""
+    """Make a folder and those above it if they are missing; once this returns, a power cut does not undo it."""
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for path in made:
@@ -101,7 +101,7 @@ def make_folder(folder: Path) -> None:
 
 
 def flush_file(path: Path) -> None:
-    """What was written to a file is on the disk once this returns."""
+    """Flush a file to the disk."""
     descriptor = os.open(path, os.O_RDWR | _BINARY)
     try:
         _flush(descriptor, _NO_FILE_FLUSH)
@@ -110,7 +110,7 @@ def flush_file(path: Path) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Names made, replaced and removed in a folder are on the disk once this returns, where its disk can do that."""
+    """Flush the names in a folder to the disk, if its file system can do that."""
     if os.name != "posix":  # elsewhere folders cannot be opened
         return
     try:
@@ -126,7 +126,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def _flush(descriptor: int, cannot: tuple[int, ...]) -> None:
-    """`os.fsync`, passed over where the file system has none (Google Drive, some network disks)."""
+    """`os.fsync`, skipped on file systems without it (Google Drive, some network disks)."""
     try:
         os.fsync(descriptor)
     except OSError as error:
@@ -135,10 +135,11 @@ def _flush(descriptor: int, cannot: tuple[int, ...]) -> None:
 
 
 def remove_unfinished(folder: Path, beginning: str = "") -> None:
-    """Remove what `replacing` left behind where a process was killed in the middle of it.
+    """Remove the files that `replacing` left behind when a process was killed.
 
     Args:
-        beginning: of the names of the files that were to be replaced.
+        folder: where they are.
+        beginning: prefix of the names of the files that were being replaced.
     """
     for path in folder.iterdir():
         if _LEFT_OVER.fullmatch(path.name) and path.name.startswith(f".{beginning}"):
@@ -179,12 +180,12 @@ def read_bytes(path: Path, largest: int) -> bytes:
 
 
 def read_json(path: Path, largest: int = LARGEST_JSON) -> object:
-    """What a JSON file holds.
+    """The content of a JSON file of at most `largest` bytes.
 
     Raises:
         ForeignFileError: see `read_bytes`.
         OSError: it is missing or cannot be read.
-        ValueError: it is no JSON, is nested too deeply, or holds a number of thousands of digits.
+        ValueError: it is not JSON, is nested too deeply, or holds a number with thousands of digits.
     """
     content = read_bytes(path, largest)
     try:
@@ -202,7 +203,11 @@ def read_json(path: Path, largest: int = LARGEST_JSON) -> object:
 
 
 def check_plain(folder: Path) -> None:
-    """Raises UserError if something in a run folder is neither a plain file nor a folder; what is missing is well."""
+    """Check that a run folder, if it exists, holds plain files and folders only.
+
+    Raises:
+        ForeignFileError: it holds a link, a pipe or a device.
+    """
     try:
         with os.scandir(folder) as entries:
             for entry in entries:

@@ -48,9 +48,9 @@ def generalized_advantages(
 def rewards_to_go(
     rewards: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, valid: np.ndarray, gamma: float
 ) -> np.ndarray:
-    """What is still to come in the trajectory, discounted, nothing bootstrapped: G_t = r_t + γ·(1 − ended_t)·G_{t+1}.
+    """Discounted sums of the rewards that follow, without bootstrapping: G_t = r_t + γ·(1 − ended_t)·G_{t+1}.
 
-    Arguments and result as for `generalized_advantages`, of which this is the one with λ = 1 and no values.
+    This is `generalized_advantages` with λ = 1 and values of 0, and has the same arguments and result.
     """
     nothing = np.zeros((len(rewards) + 1, rewards.shape[1]))  # [T+1, N]
     return generalized_advantages(rewards, nothing, terminated, truncated, valid, gamma, 1.0)
@@ -60,8 +60,8 @@ def episode_steps(valid: np.ndarray, carry: np.ndarray) -> np.ndarray:
     """Steps of the running episode, the current one included; 0 on an autoreset step.
 
     Args:
-        valid: [T, N] bool; an autoreset step starts the count anew.
-        carry: [N] steps the episodes had behind them when the epoch began.
+        valid: [T, N] bool; an autoreset step starts the count again.
+        carry: [N] steps that the running episodes had taken before the epoch.
 
     Returns:
         [T, N] int64.
@@ -79,37 +79,43 @@ def explained_variance(predicted: np.ndarray, target: np.ndarray) -> float:
 
 
 def linear_schedule(start: float, end: float, fraction: float) -> float:
-    """The value after `fraction` (cut to [0, 1]) of the way from start to end."""
+    """Linear interpolation from `start` to `end` by `fraction`, which is clipped to [0, 1]."""
     return start + (end - start) * min(max(fraction, 0.0), 1.0)
 
 
 def discount_schedule(start: float, end: float, fraction: float) -> float:
-    """The discount after `fraction` (cut to [0, 1]) of the way from start to end, both below 1.
+    """Interpolation between two discounts below 1 by `fraction`, which is clipped to [0, 1].
 
-    The horizon 1 / (1 − γ) grows by the same factor with every step of the way.
+    The horizon 1 / (1 − γ) changes geometrically: equal steps of `fraction` multiply it by equal factors.
     """
     fraction = min(max(fraction, 0.0), 1.0)
     return 1.0 - (1.0 - start) ** (1.0 - fraction) * (1.0 - end) ** fraction
 
 
 def adapted_kl_coefficient(coefficient: float, divergence: float, target: float) -> float:
-    """β of the KL penalty after an update that moved the policy by `divergence` (arXiv:1707.06347, section 4)."""
+    """The coefficient β of the KL penalty after an update (Schulman et al. 2017, arXiv:1707.06347, section 4).
+
+    It doubles if the update's KL `divergence` is above 1.5 · `target`, and halves if it is below `target` / 1.5.
+    """
     if divergence > 1.5 * target:
         return 2.0 * coefficient
     return coefficient / 2.0 if divergence < target / 1.5 else coefficient
 
 
 def standardize(samples: np.ndarray, valid: np.ndarray) -> np.ndarray:
-    """Samples shifted and divided to mean 0 and standard deviation 1 over those that are valid; any one shape."""
+    """Samples shifted and scaled to mean 0 and standard deviation 1 of the valid ones; arrays of one shape."""
     counted = samples[valid]
     return (samples - counted.mean()) / (counted.std() + 1e-8) if len(counted) else samples
 
 
 class RunningStatistics:
-    """Cumulative mean and variance of everything seen, merged batch by batch.
+    """Mean and variance of all samples seen, updated batch by batch (Chan, Golub & LeVeque 1979).
 
-    Chan, Golub & LeVeque 1979: merging (n, mean, M2) of two sets gives those of their union, so any
-    split of the same numbers gives the same result.
+    Merging (count, mean, M2) of two sets gives those of their union, so the result does not depend on how the samples
+    are split into batches.
+
+    Args:
+        shape: of a sample.
     """
 
     def __init__(self, shape: tuple[int, ...] = ()) -> None:
@@ -118,7 +124,7 @@ class RunningStatistics:
         self.m2 = np.zeros(shape)  # [*shape] sum of squared deviations
 
     def update(self, samples: np.ndarray) -> None:
-        """Merge samples [K, *shape]; none at all changes nothing."""
+        """Merge samples [K, *shape]; K may be 0."""
         samples = np.asarray(samples, dtype=np.float64)
         added = len(samples)
         if added == 0:
@@ -139,13 +145,15 @@ class RunningStatistics:
 
     @property
     def std(self) -> np.ndarray:
-        """Population standard deviation [*shape]; 1 before anything was seen."""
+        """Population standard deviation [*shape]; 1 before the first sample."""
         return np.sqrt(self.m2 / self.count) if self.count > 0 else np.ones_like(self.m2)
 
     def state(self) -> dict[str, np.ndarray]:
-        return {"count": np.float64(self.count), "mean": self.mean.copy(), "m2": self.m2.copy()}
+        """Count [], mean [*shape] and M2 [*shape], for `load_state`."""
+        return {"count": np.array(self.count, np.float64), "mean": self.mean.copy(), "m2": self.m2.copy()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned."""
         self.count = float(state["count"])
         self.mean = np.array(state["mean"], dtype=np.float64)
         self.m2 = np.array(state["m2"], dtype=np.float64)

@@ -1,8 +1,8 @@
-"""The hand-overs between the stages; every array's shape is written here and nowhere else.
+"""The records that one stage of training hands to the next, with the shapes of their arrays.
 
-T: steps of an epoch in one environment; N: environments side by side; A: action dimensions;
-S: observation dimensions, or H, W, C of images, which are uint8; M = T·N: steps of an epoch; B: minibatch;
-E: finished episodes; K: any number of samples.
+T: steps of an epoch in one environment; N: parallel environments; A: numbers in an action; S: numbers in an
+observation, or H, W, C of images, which are uint8; M = T·N: steps of an epoch; B: minibatch; E: finished episodes;
+X: numbers that the actor returns; K: any number of samples.
 """
 
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ import numpy as np
 
 
 class Trajectory(NamedTuple):
-    """One epoch of experience as the environments gave it: nothing scaled, nothing bootstrapped.
+    """One epoch of experience as the environments returned it: nothing scaled, nothing bootstrapped.
 
     Environments restart on the step after an episode's end (next-step autoreset). That step ignores
     its action, so it is not `valid`; its observation is the ended episode's true final one. A step in which an
     environment failed is not `valid` either; it ends its episode, which does not count as finished.
     """
 
-    observations: np.ndarray  # [T+1, N, S] float32 or uint8; row T is where the epoch stopped
+    observations: np.ndarray  # [T+1, N, S] float32 or uint8; row T follows the last step
     actions: np.ndarray  # [T, N, A] float32, as drawn: before clipping to the environment's bounds
     rewards: np.ndarray  # [T, N] float64, the environment's own
-    terminated: np.ndarray  # [T, N] bool: the task ended, or a life of it: nothing that follows is to count
-    truncated: np.ndarray  # [T, N] bool: the time was up, the task would have gone on
-    ended: np.ndarray  # [T, N] bool: the episode is over; terminated or truncated, but not where only a life was lost
+    terminated: np.ndarray  # [T, N] bool: the task ended, or a life was lost: no later reward counts
+    truncated: np.ndarray  # [T, N] bool: the time was up; the task itself had not ended
+    ended: np.ndarray  # [T, N] bool: the episode is over: terminated or truncated, but not a lost life
     valid: np.ndarray  # [T, N] bool: False on autoreset steps and where the environment failed
     episode_steps: np.ndarray  # [T, N] int64: steps of the episode so far, this one included
     replaced: np.ndarray  # [T, N] bool: the environment took another action than this one
@@ -39,7 +39,7 @@ class Episodes(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What an update learns from: a trajectory laid flat. `weights` is 0 where a step is not valid."""
+    """A flattened trajectory, from which an update learns. `weights` is 0 where a step is not valid."""
 
     observations: np.ndarray  # [M, S] float32, normalised; of images [M, height, width, channels] uint8
     actions: np.ndarray  # [M, A] float32
@@ -47,15 +47,15 @@ class Batch(NamedTuple):
     advantages: np.ndarray  # [M] float32
     value_targets: np.ndarray  # [M] float32
     weights: np.ndarray  # [M] float32, 0 or 1
-    heads: np.ndarray  # [M, X] float32, what the actor that acted said; only a KL penalty reads it
-    values: np.ndarray  # [M] float32, by the critic as it was; only a clipped value loss reads it
-    next_observations: np.ndarray  # [M, S] float32; [M, 0] but where gradients flow through the target
-    discounts: np.ndarray  # [M] float32, γ, or 0 where nothing follows; only there, too
-    actor_weights: np.ndarray  # [M] float32, as `weights`, but 0 also where the action was not the policy's
+    heads: np.ndarray  # [M, X] float32, outputs of the actor that acted; used by the KL penalty
+    values: np.ndarray  # [M] float32, by the critic before the update; used by the clipped value loss
+    next_observations: np.ndarray  # [M, S] float32 if gradients flow through the target, else [M, 0]
+    discounts: np.ndarray  # [M] float32, γ, or 0 after a termination; used in the same case
+    actor_weights: np.ndarray  # [M] float32, as `weights`, and 0 where the action was not the policy's
 
 
 class Transitions(NamedTuple):
-    """Single steps for off-policy learning, truncated ones with their true final observation."""
+    """Single steps for off-policy learning; a truncated step has its true final observation."""
 
     observations: np.ndarray  # [K, S] float32
     actions: np.ndarray  # [K, A] float32 in [−1, 1]
@@ -66,15 +66,15 @@ class Transitions(NamedTuple):
 
 @dataclass
 class Timing:
-    """Seconds of an epoch by stage."""
+    """Seconds of an epoch, by stage."""
 
     environment: float = 0.0  # waiting for environment steps
     policy: float = 0.0  # choosing actions
     update: float = 0.0  # values, advantages, gradients
-    validation: float = 0.0  # judging the parameters; no part of training
+    validation: float = 0.0  # scoring the parameters; not part of training
 
     def columns(self, steps: int) -> dict[str, float]:
-        """The timing columns of an epoch of so many steps."""
+        """The timing columns of `common.results.EpochResult` for an epoch of `steps` environment steps."""
         training = self.environment + self.policy + self.update
         return {
             "seconds": training + self.validation,

@@ -1,7 +1,7 @@
-"""What an epoch came to: the row of results.csv, of TensorBoard and of the console."""
+"""The results of an epoch: one row of results.csv, of TensorBoard and of the console."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -11,13 +11,18 @@ from common.config import TrainingConfig
 
 
 def column(group: str, timing: bool = False) -> Any:
-    """A column of the table. `group`: where TensorBoard shows it; `timing`: differs between equal runs."""
+    """A column of the table.
+
+    Args:
+        group: the section in which TensorBoard shows it.
+        timing: whether it differs between runs that are otherwise equal.
+    """
     return field(metadata={"group": group, "timing": timing})
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpochResult:
-    """The columns every method has. Means over episodes are NaN in an epoch in which none finished."""
+    """The columns that every method has. Means over episodes are NaN in an epoch in which no episode finished."""
 
     epoch: int
     steps: int  # environment steps since training began, autoreset steps included
@@ -43,27 +48,30 @@ class EpochResult:
     steps_per_second: float = column("time", timing=True)  # of training: without validation
 
     SHOWN: ClassVar[dict[str, tuple[str, str]]] = {}
-    """Columns of a method's own that the console shows: heading → column, format."""
+    """Columns of one method that the console shows: heading → column, format."""
 
 
 TIMING_COLUMNS = [column.name for column in dataclasses.fields(EpochResult) if column.metadata.get("timing")]
 
 
 def columns_of(kind: type[EpochResult]) -> list[str]:
-    """The table's headings."""
+    """The headings of the table, in order."""
     return [column.name for column in dataclasses.fields(kind)]
 
 
-def to_columns(rows: list[EpochResult], kind: type[EpochResult]) -> dict[str, np.ndarray]:
+def to_columns(rows: Sequence[EpochResult], kind: type[EpochResult]) -> dict[str, np.ndarray]:
     """Every column by its name, [epochs] float64."""
     return {name: np.array([getattr(row, name) for row in rows], np.float64) for name in columns_of(kind)}
 
 
+_TYPES: dict[Any, Callable[[float], Any]] = {int: int, float: float, bool: bool}
+
+
 def from_columns(columns: Mapping[str, np.ndarray], kind: type[EpochResult]) -> list[EpochResult]:
-    """What `to_columns` took apart. Columns that the version that wrote them did not have are NaN, 0 or False.
+    """The rows of `to_columns`' columns. Columns missing in an older version's table are NaN, 0 or False.
 
     Raises:
-        ValueError: a time is no number.
+        ValueError: the seconds of an epoch are NaN or infinity.
     """
     if not np.isfinite(columns["seconds"]).all():
         raise ValueError("the seconds of an epoch are NaN or infinity")
@@ -71,13 +79,13 @@ def from_columns(columns: Mapping[str, np.ndarray], kind: type[EpochResult]) -> 
     epochs = len(columns["epoch"])
     missing = {field.name: np.full(epochs, np.nan if field.type is float else 0) for field in fields}
     table = zip(*({**missing, **columns}[field.name] for field in fields))
-    return [kind(**{field.name: field.type(cell) for field, cell in zip(fields, row)}) for row in table]
+    return [kind(**{field.name: _TYPES[field.type](cell) for field, cell in zip(fields, row)}) for row in table]
 
 
 def results_dictionary(
-    name: str, description: str, rows: list[EpochResult], best_metric: float, config: TrainingConfig
+    name: str, description: str, rows: Sequence[EpochResult], best_metric: float, config: TrainingConfig
 ) -> dict[str, object]:
-    """Everything trained so far under the keys of the 2021 study, and the settings."""
+    """The results of all epochs so far, under the keys of the 2021 study, and the settings."""
     seconds = sum(row.seconds for row in rows)
 
     def column(name: str) -> list[float]:

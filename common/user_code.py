@@ -1,4 +1,4 @@
-"""Errors that a user's own code raised: told in one line that names the place in their file."""
+"""Describes errors raised by a user's own code in one line that names the place in their file."""
 
 import contextlib
 import sysconfig
@@ -17,7 +17,7 @@ _LONGEST = 300  # characters of an error's message
 
 @contextlib.contextmanager
 def closed(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
-    """Closes an environment in the end; one that fails at that is done with all the same."""
+    """Close an environment at the end of the context; errors of its `close` are ignored."""
     try:
         yield env
     finally:
@@ -26,7 +26,7 @@ def closed(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
 
 
 def explain(error: BaseException) -> str:
-    """'ValueError: its message, at rocket.py, line 12, in reset'; one line, without a place if none is the user's."""
+    """'ValueError: message, at rocket.py, line 12, in reset'; without the place if no code is the user's."""
     error, frames = _blamed(error)
     place = ""
     if isinstance(error, SyntaxError) and error.filename:
@@ -39,7 +39,7 @@ def explain(error: BaseException) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """'ValueError: its message', in one line."""
+    """'ValueError: message', in one line of at most 300 characters."""
     message = error.msg if isinstance(error, SyntaxError) else str(error)
     first = next((line.strip() for line in (message or "").splitlines() if line.strip()), "")
     shown = first if len(first) <= _LONGEST else first[: _LONGEST - 1] + "…"
@@ -47,12 +47,12 @@ def describe(error: BaseException) -> str:
 
 
 def is_users(error: BaseException) -> bool:
-    """Whether the user's own code was running when an error was raised, and not what called it."""
+    """Whether the user's own code raised an error, directly or through what it called."""
     return bool(_blamed(error)[1])
 
 
 def own_traceback(error: BaseException) -> str:
-    """The part of a traceback that runs through the user's own files, or all of it where no part does."""
+    """The part of a traceback that runs through the user's own files, or all of it if none does."""
     blamed, frames = _blamed(error)
     if not frames:
         return "".join(traceback.format_exception(error))
@@ -61,8 +61,9 @@ def own_traceback(error: BaseException) -> str:
 
 
 def _blamed(error: BaseException) -> tuple[BaseException, list[traceback.FrameSummary]]:
-    """The first error of a chain that has frames of the user's, and those frames; else the error and none."""
-    link, seen = error, set()
+    """The first error of a chain with frames in the user's files, and those frames; else the error and no frames."""
+    link: BaseException | None = error
+    seen: set[int] = set()
     while link is not None and id(link) not in seen:
         seen.add(id(link))
         frames = _users_frames(link.__traceback__)
@@ -77,5 +78,5 @@ def _users_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
 
 
 def _is_users(filename: str) -> bool:
-    """Neither this project's, nor Python's, nor an installed package's."""
+    """Whether a file belongs neither to this project, nor to Python, nor to an installed package."""
     return not filename.startswith((*_OURS, *_INSTALLED, "<frozen"))

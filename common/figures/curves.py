@@ -1,7 +1,7 @@
-"""Figures of what results.csv holds, beside the five panels: reward, seeds, diagnostics, time."""
+"""Figures of results.csv other than the five panels: reward, seeds, diagnostics, time."""
 
 import warnings
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -52,9 +52,9 @@ def reward_and_steps(name: str, curves: Curves) -> Figure:
     """Reward per epoch with the environment's own, and steps per episode with the longest, of one run."""
     figure, (reward, steps) = stacked_panels(2, 2.6)
     epochs = curves["epoch"]
-    lone = {"marker": "."} if len(epochs) == 1 else {}
-    shaped = {"color": COLOURS[0], "linewidth": 1.6, **lone}
-    other = {"color": COLOURS[1], "linewidth": 0.9, **lone}
+    lone: dict[str, Any] = {"marker": "."} if len(epochs) == 1 else {}
+    shaped: dict[str, Any] = {"color": COLOURS[0], "linewidth": 1.6, **lone}
+    other: dict[str, Any] = {"color": COLOURS[1], "linewidth": 0.9, **lone}
     reward.plot(epochs, curves["total_reward"], label="trained on", **shaped)
     if differ(curves["total_reward"], curves["total_reward_orig"]):
         reward.plot(epochs, curves["total_reward_orig"], label="unshaped", **other)
@@ -103,7 +103,7 @@ def over_seeds(arms: dict[str, list[Curves]], panels: tuple[tuple[str, str], ...
 
 
 def _draw_seeds(axis: Axes, arm: str, curves: list[Curves], column: str, colour: str, band: Band) -> None:
-    """Median and band of a column, as far as all seeds have come."""
+    """Draw the median and band of a column, up to the last epoch that all seeds have."""
     epochs = min(len(curve["steps"]) for curve in curves)
     steps = curves[0]["steps"][:epochs]  # [epochs]
     if any(not np.array_equal(curve["steps"][:epochs], steps) for curve in curves):
@@ -114,14 +114,14 @@ def _draw_seeds(axis: Axes, arm: str, curves: list[Curves], column: str, colour:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # epochs before the first episode of any run are gaps
         low, middle, high = np.nanpercentile(table, (BANDS[band][0], 50, BANDS[band][1]), axis=0)  # each [epochs]
-    lone = {"marker": "."} if epochs == 1 else {}
+    lone: dict[str, Any] = {"marker": "."} if epochs == 1 else {}
     seeds = "1 seed" if len(curves) == 1 else f"{len(curves)} seeds"
     axis.plot(steps, middle, color=colour, label=f"{arm} ({seeds})", **lone)
     axis.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
 def _last_known(table: np.ndarray) -> np.ndarray:
-    """[seeds, epochs] with each NaN replaced by the seed's number before: no episode ended, so there is no news."""
+    """[seeds, epochs] with each NaN, an epoch in which no episode ended, replaced by the seed's number before it."""
     epochs = np.where(np.isnan(table), 0, np.arange(table.shape[1]))  # [seeds, epochs]
     return np.take_along_axis(table, np.maximum.accumulate(epochs, axis=1), axis=1)  # [seeds, epochs]
 
@@ -141,7 +141,7 @@ def diagnostics(runs: dict[str, Curves]) -> Figure:
     for axis, column in zip(axes, columns):
         for i, (name, curves) in enumerate(runs.items()):
             if _has_numbers(curves, column):
-                lone = {"marker": "."} if len(curves["epoch"]) == 1 else {}
+                lone: dict[str, Any] = {"marker": "."} if len(curves["epoch"]) == 1 else {}
                 axis.plot(
                     curves["epoch"], curves[column], color=COLOURS[i % len(COLOURS)], linewidth=1.4, label=name, **lone
                 )
@@ -159,9 +159,9 @@ def _has_numbers(curves: Curves, column: str) -> bool:
 
 
 def time_per_stage(name: str, curves: Curves) -> Figure:
-    """Seconds of every epoch by stage, one upon the other, with each stage's share of the whole run.
+    """Seconds of every epoch by stage, stacked, with each stage's share of the whole run.
 
-    Validation, which some epochs have and which would dwarf the others, has a panel of its own.
+    Validation has its own panel, because only some epochs have it and it would dwarf the other stages.
     """
     epochs = curves["epoch"]
     edges = np.append(epochs - 0.5, epochs[-1] + 0.5)  # [epochs + 1]

@@ -1,5 +1,7 @@
 """The five panels: reward, steps and losses over epochs, with the best epochs marked."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -32,14 +34,14 @@ _JUDGED = ("total_reward", "avg_reward", "avg_steps")
 def near_best_epochs(curves: Curves, share: float = 0.05, most: int = 8) -> np.ndarray:
     """Epochs on which reward per epoch, reward and steps per episode are all near their best.
 
-    Near is within `share` of the curve's range below its maximum; if no epoch is that near on all three, it is as far
-    as the nearest one is. Of neighbouring epochs the one with the highest reward stands for all; the `most` best of
-    those are returned, in order.
+    "Near" means less than `share` of the curve's range below its maximum. If no epoch is that near in all three
+    curves, the distance of the nearest epoch counts. Of neighbouring epochs the one with the highest reward is taken, and of
+    those the `most` best, in order.
 
     Returns:
         [≤ most] indices into the curves.
     """
-    missing = np.zeros(len(curves["epoch"]))  # [epochs] share of a curve's range, of the curve that misses most
+    missing = np.zeros(len(curves["epoch"]))  # [epochs] largest distance of the three, as a share of the range
     for name in _JUDGED:
         curve = curves[name]
         if np.all(np.isnan(curve)):
@@ -66,7 +68,7 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
         epochs = curves["epoch"]
         marked = near_best_epochs(curves)
         for axis, (column, original, _) in zip(axes, _PANELS):
-            lone = dict(marker=".") if len(epochs) == 1 else {}
+            lone: dict[str, Any] = dict(marker=".") if len(epochs) == 1 else {}
             axis.plot(epochs, curves[column], color=colour, linewidth=1.6, label=name, **lone)
             if original is not None and differ(curves[column], curves[original]):
                 axis.plot(epochs, curves[original], color=colour, linewidth=0.8, alpha=0.6, label=f"{name}, unshaped")

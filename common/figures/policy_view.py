@@ -1,4 +1,4 @@
-"""What a policy does and what its critic thinks, over all observations of one or two dimensions."""
+"""Figures of a policy's actions and its critic's values over observations of one or two dimensions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,29 +14,35 @@ from common.figures.style import COLOURS, style_axis
 
 
 class Viewed(Protocol):
-    """What is read of an agent, of any method."""
+    """What the figure reads of an agent of any method."""
 
     config: Any
     action_map: Any
     action_size: int
     observation_size: int
-    choices: tuple[int, ...] | None  # of each number of an action; None where actions are numbers on a line
+    choices: tuple[int, ...] | None  # values of each number of an action; None for continuous actions
 
-    def acting_policy(self) -> Any: ...
+    def acting_policy(self) -> Any:
+        """A `common.rollout.policies.Policy` that maps raw observations to actions."""
+        ...
 
-    def normalizer(self) -> Any: ...
+    def normalizer(self) -> Any:
+        """A `common.rollout.policies.Normalizer`."""
+        ...
 
-    def values(self, observations: np.ndarray) -> np.ndarray: ...
+    def values(self, observations: np.ndarray) -> np.ndarray:
+        """Values [K] of raw observations [K, S]."""
+        ...
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What a policy is looked at over: one axis or two, and the observation at each point.
+    """The points at which a policy is drawn: one axis or two, and the observation at each point.
 
     Attributes:
         axes: label and [points] values of each; the first goes to the right, the second up.
         observation: values of each axis [K] → raw observations [K, S].
-        action: label of what is done.
+        action: label of the action.
     """
 
     axes: tuple[tuple[str, np.ndarray], ...]
@@ -55,10 +61,10 @@ PENDULUM = Grid(
 
 
 def grid_for(env_id: str, agent: Viewed) -> Grid:
-    """The pendulum's, or for observations of one or two numbers, all that were seen in training.
+    """The grid of Pendulum, or three standard deviations around the mean observation of one or two numbers.
 
     Raises:
-        UserError: observations have more dimensions than a picture.
+        UserError: observations have more than two numbers.
     """
     if env_id.startswith("Pendulum-"):
         return PENDULUM
@@ -82,7 +88,9 @@ def policy_view(agent: Viewed, grid: Grid, number: int = 0) -> Figure:
     """The deterministic action and its value: two heat maps, or over one dimension two lines.
 
     Args:
-        number: which of the numbers that make an action is drawn.
+        agent: the trained agent.
+        grid: where to draw it.
+        number: index of the number of an action to draw.
     """
     points = np.meshgrid(*(values for _, values in grid.axes))  # each [second, first], or [first]
     observations = grid.observation(*(axis.ravel() for axis in points)).astype(np.float32)  # [K, S]
@@ -114,8 +122,8 @@ def _value_label(agent: Viewed) -> str:
     return "Value (discounted scaled reward)" if scaled else "Value (discounted reward)"
 
 
-def _action_colours(agent: Viewed, number: int) -> dict[str, object]:
-    """A colour for each choice; for numbers on a line two that part in the middle of their bounds."""
+def _action_colours(agent: Viewed, number: int) -> dict[str, Any]:
+    """A colour for each choice; for continuous actions two colours that meet in the middle of the bounds."""
     if agent.choices is not None:
         first = float(agent.action_map(np.zeros((1, agent.action_size), np.float32)).ravel()[number])
         count = agent.choices[number]
@@ -126,14 +134,14 @@ def _action_colours(agent: Viewed, number: int) -> dict[str, object]:
 
 
 def _heat_map(
-    figure: Figure, axis: Axes, grid: Grid, picture: np.ndarray, label: str, colours: dict[str, object]
+    figure: Figure, axis: Axes, grid: Grid, picture: np.ndarray, label: str, colours: dict[str, Any]
 ) -> None:
-    """picture: [second, first]."""
+    """Draw a picture [second, first] over the grid's two axes."""
     (right, first), (up, second) = grid.axes
     mesh = axis.pcolormesh(first, second, picture, shading="nearest", rasterized=True, **colours)
     bar = figure.colorbar(mesh, ax=axis, label=label)
     if isinstance(colours["cmap"], ListedColormap):
-        bar.set_ticks(np.arange(colours["vmin"] + 0.5, colours["vmax"]))
+        bar.set_ticks(np.arange(colours["vmin"] + 0.5, colours["vmax"]).tolist())
     axis.set_ylabel(up)
     if "(rad)" in right:
         axis.set_xticks([-np.pi, -np.pi / 2, 0, np.pi / 2, np.pi], ["−π", "−π/2", "0", "π/2", "π"])

@@ -1,4 +1,4 @@
-"""What all figures share: colours, axes, and how they are written."""
+"""What all figures share: colours, axes, and writing them to files."""
 
 import io
 from collections.abc import Iterable
@@ -13,30 +13,30 @@ from common import files
 
 Curves = dict[str, np.ndarray]  # column of results.csv → [epochs]
 
-# Okabe & Ito's palette, told apart by colour-blind readers too.
+# Okabe & Ito's palette, which colour-blind readers can distinguish too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
 
 
-def thousands(value: float, _: int) -> str:
-    """A tick's label: 1500 → '1.5k', 2000000 → '2M'."""
+def thousands(value: float, _: float) -> str:
+    """The label of a tick: 1500 → '1.5k', 2000000 → '2M'."""
     if abs(value) >= 1e6:
         return f"{value / 1e6:g}M"
     return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}"
 
 
 def differ(shaped: np.ndarray, original: np.ndarray) -> bool:
-    """Whether rewards were shaped: more than two sums of the same numbers in another order differ."""
+    """Whether shaped and original rewards [epochs] differ by more than rounding."""
     return not np.allclose(shaped, original, equal_nan=True)
 
 
 def stacked_panels(count: int, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure as wide as a page with so many panels, one below the other; `height`: inches of each."""
+    """A figure as wide as a page with `count` panels below each other, each `height` inches high."""
     figure = Figure(figsize=(9, 1 + height * count), layout="constrained")
     return figure, list(figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0])
 
 
 def style_axis(axis: Axes, label: str) -> None:
-    """Label, grid and short numbers."""
+    """Give an axis its label, a grid and short numbers."""
     axis.set_ylabel(label)
     axis.grid(alpha=0.25)
     axis.set_axisbelow(True)
@@ -45,7 +45,7 @@ def style_axis(axis: Axes, label: str) -> None:
 
 
 def label_epochs(axis: Axes, first: float) -> None:
-    """The lowest panel's axis of epochs."""
+    """Label the lowest panel's axis with epochs, from `first` on."""
     axis.set_xlabel("Epoch")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.set_xlim(left=first)
@@ -55,7 +55,7 @@ EMPTY_EPOCHS = "grey: no episode finished"
 
 
 def shade_empty_epochs(axes: Iterable[Axes], runs: dict[str, Curves]) -> bool:
-    """Grey where some run finished no episode, so that a gap explains itself; says whether there was one."""
+    """Shade epochs in which some run finished no episode, to explain gaps in curves; whether there were any."""
     empty = [epoch for curves in runs.values() for epoch in curves["epoch"][curves["episodes"] == 0]]
     for axis in axes:
         for epoch in empty:
@@ -64,7 +64,7 @@ def shade_empty_epochs(axes: Iterable[Axes], runs: dict[str, Curves]) -> bool:
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Replaces the file at once, so that a viewer never sees half a picture; the suffix sets the format."""
+    """Write a figure whole or not at all; the suffix of the path sets the format, PNG if there is none."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format=path.suffix.lstrip(".") or "png", dpi=110)
     files.replace_file(path, buffer.getvalue())

@@ -1,4 +1,4 @@
-"""Evaluation apart from training: Gymnasium's own unshaped environment, seeds of its own, nothing learned."""
+"""Evaluates a policy in the unshaped environment, with seeds of its own; nothing is learned."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from common.envs.environment import Environment
 from common.envs.spaces import ActionMap
 from common.errors import UserError
 from common.rollout.playing import STEP_BOUND, Episode, Job, play_all
-from common.rollout.policies import NormalPolicy
+from common.rollout.policies import Policy, SamplingPolicy
 
 EVALUATION_SEED = 1_000_003  # far from the small seeds people train with
 KINDS = ("deterministic", "sampled")
@@ -18,17 +18,17 @@ Summaries = dict[str, dict[str, object]]  # kind → `Evaluation.summary`
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of whole episodes, one each from seeds `seed`, `seed` + 1, …"""
+    """Scores of whole episodes, one from each of the seeds `seed`, `seed` + 1, …"""
 
-    returns: np.ndarray  # [E] original rewards summed
+    returns: np.ndarray  # [E] sums of the original rewards
     lengths: np.ndarray  # [E] steps
-    cut: int = 0  # episodes that were cut after STEP_BOUND steps
-    repeated: int = 0  # episodes that were played again, since the environment failed
-    faults: tuple[str, ...] = field(default=())  # of episodes that ended early all the same, a line each
+    cut: int = 0  # number of episodes that were cut after STEP_BOUND steps
+    repeated: int = 0  # number of episodes that were played again because the environment failed
+    faults: tuple[str, ...] = field(default=())  # failures that ended an episode for good, each in one line
 
     @classmethod
     def of(cls, episodes: Sequence[Episode]) -> "Evaluation":
-        """What came of these."""
+        """The scores of these episodes."""
         return cls(
             np.array([episode.score for episode in episodes]),
             np.array([episode.steps for episode in episodes], np.int64),
@@ -38,8 +38,8 @@ class Evaluation:
         )
 
     def summary(self) -> dict[str, object]:
-        """Mean with a 95% bootstrap interval, spread, extremes, mean length, every episode's score; `exceptions`."""
-        from scipy.stats import bootstrap  # a tenth of what is imported before the first line
+        """Mean with its 95% bootstrap interval, standard deviation, extremes, mean length, all scores, incidents."""
+        from scipy.stats import bootstrap  # here, because a program that evaluates nothing need not wait for it
 
         low = high = float(self.returns.mean())
         if len(self.returns) > 1 and np.ptp(self.returns) > 0:
@@ -57,26 +57,26 @@ class Evaluation:
             "mean_steps": float(self.lengths.mean()),
             "episodes": len(self.returns),
             "returns": [round(float(score), 3) for score in self.returns],
-        } | self.exceptions()
+        } | self.incidents()
 
-    def exceptions(self) -> dict[str, object]:
-        """How many episodes were cut, played again or failed; only what there was."""
-        exceptions = {}
+    def incidents(self) -> dict[str, object]:
+        """How many episodes were cut, played again or failed; counts of zero are left out."""
+        incidents: dict[str, object] = {}
         if self.cut:
-            exceptions |= {"cut_episodes": self.cut, "cut_after_steps": STEP_BOUND}
+            incidents |= {"cut_episodes": self.cut, "cut_after_steps": STEP_BOUND}
         if self.repeated:
-            exceptions["repeated_episodes"] = self.repeated
+            incidents["repeated_episodes"] = self.repeated
         if self.faults:
-            exceptions |= {"failed_episodes": len(self.faults), "fault": self.faults[0]}
-        return exceptions
+            incidents |= {"failed_episodes": len(self.faults), "fault": self.faults[0]}
+        return incidents
 
     def remarks(self, episodes: str) -> list[str]:
-        """`exceptions` as sentences; `episodes` is what they were, such as "100 episodes"."""
-        return _remarks(episodes, self.exceptions())
+        """`incidents` as sentences; `episodes` names the episodes, such as "100 episodes"."""
+        return _remarks(episodes, self.incidents())
 
 
 def evaluate(
-    policy: NormalPolicy,
+    policy: Policy,
     action_map: ActionMap,
     environment: Environment,
     episodes: int,
@@ -85,10 +85,20 @@ def evaluate(
     restarts: int = 0,
     workers: int | None = None,
 ) -> Evaluation:
-    """Plays `episodes` whole episodes; see `common.rollout.playing.play_all`.
+    """Play whole episodes; see `common.rollout.playing.play_all`.
 
-    Episode i starts from seed + i and is stepped until it ends, so short episodes weigh no more than
-    long ones. No generator of training is touched.
+    Episode i starts from seed + i and runs until it ends, so that short and long episodes weigh the same. The random
+    generators of training are not used.
+
+    Args:
+        policy: chooses the actions.
+        action_map: from policy actions to the environment's.
+        environment: where to play.
+        episodes: how many.
+        deterministic: take the policy's deterministic action instead of a sample.
+        seed: of the first episode.
+        restarts: how often an episode in which the environment fails is played again.
+        workers: number of processes; None decides by the number of episodes.
 
     Raises:
         UserError: the environment cannot be started, or failed in every episode; the policy returned NaN.
@@ -100,7 +110,7 @@ def evaluate(
 
 
 def _evaluations(
-    policy: NormalPolicy, action_map: ActionMap, jobs: Sequence[Job], restarts: int, workers: int | None
+    policy: Policy, action_map: ActionMap, jobs: Sequence[Job], restarts: int, workers: int | None
 ) -> list[Evaluation]:
     evaluations = []
     for job, episodes in zip(jobs, play_all(policy, action_map, jobs, restarts, workers)):
@@ -114,7 +124,7 @@ def _evaluations(
 
 
 def evaluate_both(
-    policy: NormalPolicy,
+    policy: SamplingPolicy,
     action_map: ActionMap,
     environment: Environment,
     episodes: int,
@@ -128,7 +138,7 @@ def evaluate_both(
 
 
 def evaluate_limits(
-    policy: NormalPolicy,
+    policy: SamplingPolicy,
     action_map: ActionMap,
     environments: Sequence[Environment],
     episodes: int,
@@ -136,31 +146,31 @@ def evaluate_limits(
     restarts: int = 0,
     workers: int | None = None,
 ) -> list[Summaries]:
-    """`evaluate_both` in each of several environments, which differ in their step limits, all at once."""
+    """`evaluate_both` in several environments that differ in their step limits; all episodes are played in one go."""
     jobs = [
         Job(environment, kind == "deterministic", episodes, seed) for environment in environments for kind in KINDS
     ]
     evaluations = iter(_evaluations(policy, action_map, jobs, restarts, workers))
     return [
-        {kind: next(evaluations).summary() | _circumstances(policy, environment, kind, seed) for kind in KINDS}
+        {kind: next(evaluations).summary() | _conditions(policy, environment, kind, seed) for kind in KINDS}
         for environment in environments
     ]
 
 
-def _circumstances(policy: NormalPolicy, environment: Environment, kind: str, seed: int) -> dict[str, object]:
-    """What must be known to repeat an evaluation."""
-    circumstances = {"seed": seed, "max_episode_steps": environment.max_episode_steps}
-    return circumstances if kind == "deterministic" else circumstances | {"noise": policy.noise}
+def _conditions(policy: SamplingPolicy, environment: Environment, kind: str, seed: int) -> dict[str, object]:
+    """What one must know to repeat an evaluation."""
+    conditions: dict[str, object] = {"seed": seed, "max_episode_steps": environment.max_episode_steps}
+    return conditions if kind == "deterministic" else conditions | {"noise": policy.noise}
 
 
 def evaluation_line(summaries: Summaries) -> str:
-    """'deterministic 301.2 [298.0, 303.9], sampled …', means with 95% intervals; then what was out of the ordinary."""
+    """'deterministic 301.2 [298.0, 303.9], sampled …', means with 95% intervals, then the incidents."""
     scores = ", ".join(f"{kind} {s['mean']:.1f} [{s['low']:.1f}, {s['high']:.1f}]" for kind, s in summaries.items())
     return "; ".join([scores, *remarks(summaries)])
 
 
 def remarks(summaries: Summaries) -> list[str]:
-    """Sentences about episodes that did not end by themselves, or had to be played again."""
+    """Sentences about episodes that were cut, failed, or were played again."""
     return [
         sentence
         for kind, summary in summaries.items()

@@ -1,4 +1,4 @@
-"""Whole episodes apart from training, each a pure function of a policy, an environment and a seed.
+"""Plays whole episodes outside training, each a pure function of a policy, an environment and a seed.
 
 Worker processes import this module: nothing here imports TensorFlow.
 """
@@ -18,17 +18,18 @@ from common.envs.environment import Environment
 from common.envs.environment_check import start_error
 from common.envs.spaces import ActionMap, is_image
 from common.errors import UserError
+from common.rollout.policies import Policy
 from common.user_code import explain
 
-STEP_BOUND = 10_000  # steps of an episode where the environment has no limit
-ROWS = 8  # episodes that are played side by side, always as a batch of so many
-WORTHWHILE = 5  # batches from which on starting worker processes pays
-_NOISE_STEPS = 128  # drawn at a time
+STEP_BOUND = 10_000  # steps after which an episode is cut if the environment has no limit
+ROWS = 8  # episodes played side by side; the policy always sees a batch of this size
+WORTHWHILE = 5  # number of batches from which worker processes save time
+_NOISE_STEPS = 128  # steps of noise drawn at a time
 
 
 @dataclass(frozen=True)
 class Job:
-    """Episodes to play: one each from seeds `seed`, `seed` + 1, …"""
+    """Episodes to play: one from each of the seeds `seed`, `seed` + 1, …"""
 
     environment: Environment
     deterministic: bool
@@ -38,49 +39,54 @@ class Job:
 
 @dataclass(frozen=True)
 class Episode:
-    """What came of an episode."""
+    """The result of an episode."""
 
-    score: float  # original rewards summed
+    score: float  # sum of the original rewards
     steps: int
-    cut: bool = False  # after STEP_BOUND steps, in an environment without a limit
-    failures: int = 0  # of the environment; after each but the last allowed one the episode was played again
-    fault: str | None = None  # the failure that ended it in the end, in a line
+    cut: bool = False  # ended after STEP_BOUND steps, in an environment without a limit
+    failures: int = 0  # how often the environment failed; the episode was played again while that was allowed
+    fault: str | None = None  # the failure that ended the episode for good, in one line
 
 
 class _Batch(NamedTuple):
     job: int
     first: int  # episode of the job
-    count: int
+    size: int  # episodes
 
 
 @dataclass(frozen=True)
 class _Player:
-    """What a worker process is given; called with a batch it plays its episodes."""
+    """The function that a worker process runs: called with a batch, it plays the batch's episodes."""
 
-    policy: object
+    policy: Policy
     action_map: ActionMap
     jobs: tuple[Job, ...]
     restarts: int
 
     def __call__(self, batch: _Batch) -> list[Episode]:
         job = self.jobs[batch.job]
-        seeds = range(job.seed + batch.first, job.seed + batch.first + batch.count)
+        seeds = range(job.seed + batch.first, job.seed + batch.first + batch.size)
         rows = ROWS if getattr(self.policy, "is_plain", False) else None
         return play(self.policy, self.action_map, job.environment, seeds, job.deterministic, self.restarts, rows)
 
 
 def play_all(
-    policy: object, action_map: ActionMap, jobs: Sequence[Job], restarts: int, workers: int | None = None
+    policy: Policy, action_map: ActionMap, jobs: Sequence[Job], restarts: int, workers: int | None = None
 ) -> list[list[Episode]]:
-    """The episodes of several jobs, in as many processes as there are cores where the policy is plain arrays.
+    """Play the episodes of several jobs, in worker processes if the policy is plain arrays.
 
-    The result does not depend on how many processes there are, nor on what else is played: a plain policy always
-    sees batches of ROWS observations, whose products would otherwise be rounded in another way.
+    The result depends neither on the number of processes nor on the other jobs: a plain policy always sees batches of
+    ROWS observations, because matrix products of other sizes are rounded differently.
 
     Args:
-        policy: see `common.rollout.policies.Policy`.
+        policy: chooses the actions.
+        action_map: from policy actions to the environment's.
+        jobs: what to play.
         restarts: how often an episode in which the environment fails is played again.
-        workers: processes; None takes a core each, and plays few episodes in this process.
+        workers: number of processes; None means one for each core, or this process alone for few episodes.
+
+    Returns:
+        The episodes of each job, in the order of their seeds.
 
     Raises:
         UserError: an environment cannot be started, or the policy returned NaN.
@@ -96,7 +102,7 @@ def play_all(
         for number, job in enumerate(jobs)
         for first, size in _cuts(job.episodes, ROWS if plain else job.episodes, workers)
     ]
-    batches.sort(key=lambda batch: -batch.count)  # small ones last, so that workers end together
+    batches.sort(key=lambda batch: -batch.size)  # small ones last, so that workers end together
     played = _play_batches(_Player(policy, action_map, tuple(jobs), restarts), batches, workers)
     episodes: list[list[Episode]] = [[] for _ in jobs]
     for batch, those in sorted(zip(batches, played), key=lambda pair: pair[0].first):
@@ -105,7 +111,7 @@ def play_all(
 
 
 def _cuts(episodes: int, largest: int, workers: int) -> list[tuple[int, int]]:
-    """First episode and size of batches; in the end each is half of a worker's share of what is left, or two."""
+    """First episode and size of each batch. Towards the end batches get smaller, so that workers end together."""
     cuts, first = [], 0
     while first < episodes:
         left = episodes - first
@@ -115,8 +121,8 @@ def _cuts(episodes: int, largest: int, workers: int) -> list[tuple[int, int]]:
     return cuts
 
 
-def takes_workers(policy: object, episodes: int) -> bool:
-    """Whether `play_all` would by itself play so many episodes in worker processes."""
+def takes_workers(policy: Policy, episodes: int) -> bool:
+    """Whether `play_all` with `workers=None` plays this number of episodes in worker processes."""
     batches = -(-episodes // ROWS)
     return getattr(policy, "is_plain", False) and batches >= WORTHWHILE and worker_processes.cores() > 1
 
@@ -135,12 +141,12 @@ def empty_observations(environment: Environment, rows: int) -> np.ndarray:
 
 
 class _NotFiniteNumberError(Exception):
-    """Counts as a failure of the environment."""
+    """The environment returned NaN or infinity, which counts as a failure."""
 
 
 @dataclass
 class _Running:
-    """An episode while it is played."""
+    """An episode that is being played."""
 
     seed: int
     env: gymnasium.Env | None = None
@@ -152,10 +158,10 @@ class _Running:
 
 
 class _Table:
-    """Episodes side by side: row i of every array belongs to the i-th.
+    """Episodes played side by side: row i of every array belongs to episode i.
 
     Args:
-        noise_size: X, random numbers that choose an action; 0 for none.
+        noise_size: X, random numbers that sample an action; 0 for deterministic actions.
     """
 
     def __init__(
@@ -171,27 +177,28 @@ class _Table:
             self._begin(i)
 
     def noise(self, rows: list[int] | slice) -> np.ndarray:
-        """Standard normal numbers of the next step [n, X], each episode's from a generator of its own."""
+        """Standard normal numbers for the next step, [n, X]; each episode has its own generator."""
         for i in self.running:
             episode = self._episodes[i]
             if episode.steps % _NOISE_STEPS == 0:
+                assert episode.noise is not None
                 episode.noise.standard_normal(out=self._noise[i], dtype=np.float32)
         ages = [episode.steps % _NOISE_STEPS for episode in self._episodes]
         ages += [0] * (len(self._noise) - len(ages))
         return self._noise[np.arange(len(self._noise)), ages][rows]  # [n, X]
 
     def step(self, actions: np.ndarray) -> None:
-        """actions: [n, *action] of the episodes that are running, in their order."""
+        """Step the running episodes with actions [n, *action], in their order."""
         for i, action in zip(self.running, actions):
             self._step(i, action)
         self.running = [i for i in self.running if self._episodes[i].outcome is None]
 
     def outcomes(self) -> list[Episode]:
-        """What came of each, once none is running."""
-        return [episode.outcome for episode in self._episodes]
+        """The result of each episode, once none is running."""
+        return [episode.outcome for episode in self._episodes if episode.outcome is not None]
 
     def _begin(self, i: int) -> None:
-        """From its seed, in a new environment: what some do after a reset depends on what they did before."""
+        """Begin an episode in a new environment, because some environments depend on what they did before a reset."""
         episode = self._episodes[i]
         episode.noise = np.random.default_rng([episode.seed, 1])
         episode.score, episode.steps = 0.0, 0
@@ -203,18 +210,20 @@ class _Table:
                 return
             except UserError:
                 raise
-            except Exception as error:  # somebody else's code: whatever it raises is a fault of the environment
+            except Exception as error:  # the environment is the user's code and may raise anything
                 episode.failures += 1
                 if episode.failures > self._restarts:
                     raise start_error(self._environment.id, error) from error
 
     def _step(self, i: int, action: np.ndarray) -> None:
         episode = self._episodes[i]
+        assert episode.env is not None
         try:
             observation, reward, terminated, truncated, _ = episode.env.step(action)
             self._observe(i, observation, f"step {episode.steps + 1}")
             if isinstance(reward, np.ndarray):
                 reward = reward.item()
+            reward = float(reward)
             if not np.isfinite(reward):
                 raise _NotFiniteNumberError(f"it returned NaN or infinity as reward in step {episode.steps + 1}")
         except Exception as error:
@@ -224,7 +233,7 @@ class _Table:
             else:
                 self._end(episode, fault=str(error) if isinstance(error, _NotFiniteNumberError) else explain(error))
             return
-        episode.score += float(reward)
+        episode.score += reward
         episode.steps += 1
         if terminated or truncated:
             self._end(episode)
@@ -247,7 +256,7 @@ class _Table:
             episode.env = None
 
     def close(self) -> None:
-        """End environments that still run."""
+        """Close the environments that are still open."""
         for episode in self._episodes:
             self._close(episode)
 
@@ -258,12 +267,12 @@ def _threads() -> ThreadpoolController:
 
 
 def one_blas_thread() -> contextlib.AbstractContextManager:
-    """Products in this thread alone while it is open: a policy's are small, and cores have environments to step."""
+    """A context with one thread for matrix products, which are small; the other cores step environments."""
     return _threads().limit(limits=1, user_api="blas")
 
 
 def play(
-    policy: object,
+    policy: Policy,
     action_map: ActionMap,
     environment: Environment,
     seeds: Sequence[int],
@@ -271,12 +280,19 @@ def play(
     restarts: int = 0,
     rows: int | None = None,
 ) -> list[Episode]:
-    """One episode from each seed, side by side in this process. An episode that is over is not stepped further.
+    """Play one episode from each seed, side by side in this process.
 
     Args:
-        policy: see `common.rollout.policies.Policy`.
+        policy: chooses the actions.
+        action_map: from policy actions to the environment's.
+        environment: where to play.
+        seeds: of the episodes.
+        deterministic: take the policy's deterministic action instead of a sample.
         restarts: how often an episode in which the environment fails, or returns NaN, is played again.
-        rows: observations in a batch for the policy, those of episodes that are over included; None leaves these out.
+        rows: observations in each batch for the policy, with those of ended episodes; None leaves ended ones out.
+
+    Returns:
+        The episodes, in the order of the seeds.
 
     Raises:
         UserError: the environment cannot be started, or the policy returned NaN.

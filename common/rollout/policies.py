@@ -1,10 +1,10 @@
-"""Policies that act, as plain arrays and names of activations: nothing here imports TensorFlow or Keras.
+"""Policies that act: plain arrays and names of activations, without TensorFlow or Keras.
 
-For a batch of one to a few dozen observations the call into TensorFlow costs many times the
-arithmetic (LOG.md has the figures), and it holds a core that the environments could use. What is
-copied from a Keras actor by `common.learning.frozen_policy` agrees with it to rounding; a test holds them
-together. Training never uses it: values and log-probabilities come from TensorFlow, in one batch,
-after collecting. Everything here can be pickled, so that worker processes can act too.
+For a batch of one to a few dozen observations, calling TensorFlow takes many times longer than the arithmetic
+(figures in LOG.md), and it occupies a core that the environments could use. `common.learning.frozen_policy` copies a
+Keras actor into these classes; a test checks that both agree to rounding. Updates do not use them: values and
+log-probabilities come from TensorFlow, in one batch, after collecting. Policies with `DenseHeads` can be pickled, so
+that worker processes can act too.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,9 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
-OBSERVATION_CLIP = 10.0  # standard deviations; what lies beyond would blow the networks up
+OBSERVATION_CLIP = 10.0  # standard deviations; larger observations would make the networks diverge
 MIN_STD = 1e-6  # keeps log-probabilities finite should softplus or exp underflow
-MAX_STD = 100.0  # beyond, an action is the toss of a coin; a bonus too strong would drive it to infinity
+MAX_STD = 100.0  # beyond it actions are coin tosses, and too strong an entropy bonus would drive it to infinity
 
 _ZERO = np.zeros((), np.float32)  # a Python 0 would be converted at every call, which takes longer than the rest
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -27,7 +27,7 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 class Policy(Protocol):
-    """Chooses actions for raw observations."""
+    """Chooses actions for raw observations. If it has a true attribute `is_plain`, worker processes can use it."""
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions [n, A] for raw observations [n, *shape].
@@ -35,6 +35,15 @@ class Policy(Protocol):
         Args:
             noise: [n, X] standard normal numbers that sample the action; None takes the deterministic action.
         """
+        ...
+
+
+class SamplingPolicy(Policy, Protocol):
+    """A policy that says how it samples actions."""
+
+    @property
+    def noise(self) -> str:
+        """How sampled actions are drawn, in words."""
         ...
 
 
@@ -55,7 +64,7 @@ class Dense:
 
 @dataclass(frozen=True)
 class Constant:
-    """A head that says the same whatever is observed."""
+    """A head that does not depend on the observation."""
 
     values: np.ndarray  # [out]
 
@@ -66,7 +75,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Normalizer:
-    """(observation − shift) · scale, cut to ±10; None for both leaves observations as they are."""
+    """(observation − shift) · scale, clipped to ±10; None for both leaves observations unchanged."""
 
     shift: np.ndarray | None  # [S] float32
     scale: np.ndarray | None  # [S] float32
@@ -81,7 +90,7 @@ class Normalizer:
         return np.minimum(scaled, OBSERVATION_CLIP, out=scaled)
 
 
-Heads = Callable[[np.ndarray], list[np.ndarray]]  # raw observations [n, ...] → what an actor says, each [n, ...]
+Heads = Callable[[np.ndarray], list[np.ndarray]]  # raw observations [n, *shape] → outputs [n, out] or [out]
 
 
 @dataclass(frozen=True)
@@ -93,7 +102,7 @@ class DenseHeads:
     heads: tuple[Dense | Constant, ...]
 
     def __call__(self, observations: np.ndarray) -> list[np.ndarray]:
-        """Raw observations [n, S] → what each head says, [n, ...] or [...]."""
+        """Raw observations [n, S] → the output of each head, [n, out] or [out]."""
         features = self.normalize(observations)  # [n, S]
         for layer in self.hidden:
             features = layer(features)  # [n, units]
@@ -101,23 +110,24 @@ class DenseHeads:
 
 
 class NormalPolicy:
-    """Acts as a Normal policy with these heads: means [n, A]; standard deviations [n, A], or [A] within bounds."""
+    """Acts as a Normal policy with two heads: means [n, A], and standard deviations [n, A] or [A]."""
 
     noise = "drawn from the policy's Normal distribution"
 
     def __init__(self, heads: Heads) -> None:
         self._heads = heads
-        self.is_plain = isinstance(heads, DenseHeads)  # arrays alone, which a worker process can take over
+        self.is_plain = isinstance(heads, DenseHeads)
 
     def mean_and_std(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """observations [n, S] → mean [n, A], standard deviation [n, A] or [A]."""
+        """Observations [n, S] → mean [n, A], standard deviation [n, A] in [MIN_STD, MAX_STD], or [A]."""
         mean, std = self._heads(observations)
         return mean, std if std.ndim == 1 else np.clip(std, MIN_STD, MAX_STD)
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
-        """Actions [n, A] for observations [n, S]: mean + std·noise, or the mean where noise is None.
+        """Actions [n, A] for observations [n, S]: mean + std·noise, or the mean without noise.
 
-        noise: [n, A], standard normal.
+        Args:
+            noise: [n, A], standard normal.
         """
         mean, std = self.mean_and_std(observations)
         return mean if noise is None else mean + std * noise
@@ -127,7 +137,8 @@ class CategoricalPolicy:
     """Acts as a Categorical policy with one head, logits [n, Σ choices].
 
     Args:
-        choices: of every number of an action.
+        heads: gives the logits.
+        choices: how many values each of the A numbers of an action can take.
     """
 
     noise = "drawn from the policy's Categorical distribution"
@@ -138,19 +149,20 @@ class CategoricalPolicy:
         self._cuts = np.cumsum(choices)[:-1]
 
     def logits(self, observations: np.ndarray) -> np.ndarray:
-        """observations [n, S] → [n, Σ choices]."""
+        """Observations [n, S] → logits [n, Σ choices]."""
         [logits] = self._heads(observations)
         return logits
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
-        """Actions [n, A], whole numbers in float32, for observations [n, S]: drawn, or the likeliest without noise.
+        """Actions [n, A], whole numbers as float32, for observations [n, S]; without noise the likeliest.
 
-        noise: [n, Σ choices], standard normal. −log(−log Φ(noise)) is Gumbel noise, with which the largest
-        logit is a draw from the softmax (Gumbel 1954).
+        Args:
+            noise: [n, Σ choices], standard normal. −log(−log Φ(noise)) is Gumbel noise; the largest logit plus Gumbel
+                noise is a sample from the softmax (Gumbel 1954).
         """
         scores = self.logits(observations)  # [n, Σ choices]
         if noise is not None:
-            from scipy.special import log_ndtr  # half of what a worker process would import
+            from scipy.special import log_ndtr  # here, because it would double the imports of a worker process
 
             scores = scores - np.log(-log_ndtr(noise.astype(np.float64)))  # [n, Σ choices]
         parts = np.split(scores, self._cuts, axis=1)
@@ -161,9 +173,9 @@ class DeterministicPolicy:
     """Acts as an actor made by `companions.architecture.deterministic_actor`, with or without noise.
 
     Args:
-        activations: names of the layers' activations.
-        weights: kernels and biases, layer by layer.
-        std: what noise is multiplied by, in units of half the action range.
+        activations: names of the layers' activations; keys of ACTIVATIONS.
+        weights: kernels [in, out] and biases [out], layer by layer.
+        std: standard deviation of the noise, in units of half the action range.
     """
 
     is_plain = True
@@ -174,15 +186,15 @@ class DeterministicPolicy:
 
     @property
     def noise(self) -> str:
-        """What a sampled action adds, in words."""
+        """How sampled actions are drawn, in words."""
         return f"independent Gaussian noise with a standard deviation of {self._std:g} of half the action range"
 
     def refresh(self, weights: Sequence[np.ndarray]) -> None:
-        """Act by these kernels and biases from here on."""
+        """Act with these kernels [in, out] and biases [out] from now on."""
         self._layers = tuple(map(Dense, weights[::2], weights[1::2], self._activations))
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
-        """Actions [n, A] in [−1, 1] for observations [n, S]: cut from μ + std·noise, or μ where noise is None."""
+        """Actions [n, A] in [−1, 1] for observations [n, S]: μ + std·noise, clipped, or μ without noise."""
         features = np.asarray(observations, dtype=np.float32)  # [n, S]
         for layer in self._layers:
             features = layer(features)  # [n, units]
