@@ -35,8 +35,8 @@ def near_best_epochs(curves: Curves, share: float = 0.05, most: int = 8) -> np.n
     """Epochs on which reward per epoch, reward and steps per episode are all near their best.
 
     "Near" means less than `share` of the curve's range below its maximum. If no epoch is that near in all three
-    curves, the distance of the nearest epoch counts. Of neighbouring epochs the one with the highest reward is taken, and of
-    those the `most` best, in order.
+    curves, the distance of the nearest epoch counts. Of neighbouring epochs the one with the highest
+    reward is taken, and of those the `most` best, in order.
 
     Returns:
         [≤ most] indices into the curves.
