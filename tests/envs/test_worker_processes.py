@@ -119,7 +119,7 @@ print(run_in_workers(function, range(2), 2))
 def start(folder: Path, seconds: float) -> subprocess.Popen:
     (folder / "program.py").write_text(PROGRAM)
     (folder / "pids").mkdir()
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     return subprocess.Popen(
         [sys.executable, folder / "program.py", folder / "pids", str(seconds)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True,
