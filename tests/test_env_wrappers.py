@@ -8,6 +8,7 @@ from gymnasium.spaces import Box
 from common import env_wrappers
 from common.env_wrappers import reward_design
 from common.envs.environment import find_environment
+from common.errors import UserError
 from ppo.config import PPOConfig
 
 Step = tuple[float, bool, bool]  # reward, terminated, truncated
@@ -219,3 +220,18 @@ def test_lasting_to_the_limit_means_the_environments_own_limit_where_the_run_set
     design = reward_design("lasted_to_limit", 1.0, find_environment("BipedalWalker-v3").max_episode_steps)
     assert float(design(-3.0, False, True, 1600)) == 1
     assert float(design(-3.0, True, False, 1599)) == -1
+
+
+def test_a_function_of_ones_own_gets_copies_in_the_documented_order():
+    given = [np.array([[1.0, 2.0]]), np.array([[True, False]]), np.array([[False, True]]), np.array([[3, 4]])]
+
+    def mine(rewards, terminated, truncated, steps):
+        shaped = rewards + 10 * terminated + 100 * truncated + 1000 * steps
+        rewards[:] = 0.0
+        return shaped
+
+    design = reward_design("function", 1.0, None, mine)
+    assert design(*given).tolist() == [[3011.0, 4102.0]]
+    assert given[0].tolist() == [[1.0, 2.0]]
+    with pytest.raises(UserError, match="a Python program has to give"):
+        reward_design("function", 1.0, None)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from common import funcs
-from common.records import Episodes
+from common.records import Episodes, Timing
 from common.results import format_seconds
 from common.rollout.scores import finished_episodes
 from ppo.exploration import colored_noise
@@ -414,3 +414,11 @@ def test_coloured_noise_has_the_power_of_its_colour(exponent):
     for slow, fast in ((1, 4), (8, 32), (25, 100)):
         assert power[slow] / power[fast] == pytest.approx((fast / slow) ** exponent, rel=0.15)
     assert power[0] == pytest.approx(power[1], rel=0.15)
+
+
+def test_seconds_of_an_epoch_by_stage_and_its_speed():
+    columns = Timing(environment=1.0, policy=2.0, update=5.0, validation=4.0).columns(160)
+    assert columns == {
+        "seconds": 12.0, "seconds_environment": 1.0, "seconds_policy": 2.0, "seconds_update": 5.0,
+        "seconds_validation": 4.0, "steps_per_second": 20.0,
+    }  # fmt: skip

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from common.funcs import RunningStatistics
 from common.records import Trajectory
-from ppo.batch import EPSILON, flat_batch, scaled_rewards
+from ppo.batch import EPSILON, flat_batch, minibatch_rows, scaled_rewards
 from ppo.config import PPOConfig
 
 REWARDS = np.array([[1.0, 4.0], [2.0, 0.0], [0.0, 7.0], [5.0, 3.0]])  # [T, N]
@@ -126,3 +126,11 @@ def test_an_action_that_was_replaced_teaches_the_critic_alone():
     ).batch  # fmt: skip
     assert_array_equal(batch.weights, VALID.ravel())
     assert_array_equal(batch.actor_weights, (VALID & ~replaced).ravel())
+
+
+def test_minibatches_cover_every_sample_once_a_pass_and_fill_up_with_the_row_of_weight_0():
+    rows = minibatch_rows(10, 4, 3, np.random.default_rng(0))
+    assert rows.shape == (9, 4) and rows.dtype == np.int32
+    for one_pass in rows.reshape(3, 12):
+        assert sorted(one_pass) == [*range(10), 10, 10]
+    assert minibatch_rows(8, 4, 1, np.random.default_rng(0)).shape == (2, 4)

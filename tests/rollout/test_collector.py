@@ -1,6 +1,7 @@
 """Collecting on a scripted environment whose every step is known, and cutting an epoch into minibatches."""
 
 import functools
+import warnings
 from itertools import pairwise
 
 import gymnasium
@@ -14,14 +15,15 @@ from hypothesis import strategies as st
 
 from common.envs.environment import find_environment
 from common.envs.envpool_group import EnvPoolGroup
-from common.envs.groups import Step
+from common.envs.groups import Step, quiet_gymnasium
 from common.envs.gymnasium_group import BoxVectorEnv, GymnasiumGroup
 from common.envs.make_env import make_env
 from common.envs.seeded_episodes import Way
 from common.envs.spaces import BoxMap
-from common.envs.vector_env import VectorEnv, make_vector_env
+from common.envs.vector_env import VectorEnv, copied_observations, make_vector_env
 from common.errors import UserError
 from common.records import Timing, Trajectory
+from common.rollout.not_finite import not_finite_action
 from ppo.batch import minibatch_rows, padded_rows
 
 fast = settings(max_examples=100, deadline=None, derandomize=True, database=None)
@@ -489,3 +491,30 @@ def test_every_pass_has_an_order_of_its_own():
 def test_the_generator_fixes_the_order():
     first, second = (minibatch_rows(50, 20, 2, np.random.default_rng(7)) for _ in range(2))
     np.testing.assert_array_equal(first, second)
+
+
+def test_gymnasiums_own_errors_are_kept_back_and_its_level_comes_back():
+    before = gymnasium.logger.min_level
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with quiet_gymnasium():
+            gymnasium.logger.error("in other words")
+        assert said == []
+        gymnasium.logger.error("aloud")
+    assert len(said) == 1 and gymnasium.logger.min_level == before
+
+
+def test_a_non_finite_action_is_the_environments_fault_only_where_it_saw_something_non_finite():
+    seen = np.ones((3, 2, 2), np.float32)
+    assert not_finite_action(seen, 4, 7).startswith("the policy returned NaN or infinity at step 7")
+    seen[1, 0, 1] = np.inf
+    assert not_finite_action(seen, 4, 7).startswith("environment 5 returned NaN or infinity as observation at step 6")
+    assert "environment 5" in not_finite_action(seen, 4, 0) and "at a reset" in not_finite_action(seen, 4, 0)
+
+
+def test_images_stay_bytes_and_all_other_observations_become_float32():
+    images = np.full((2, 5, 5, 1), 200, np.uint8)
+    copied = copied_observations(images)
+    assert copied.dtype == np.uint8 and not np.shares_memory(copied, images)
+    for flat in (np.ones((2, 5), np.uint8), np.ones((2, 5), np.float64), np.ones((2, 5, 5, 1), np.float64)):
+        assert copied_observations(flat).dtype == np.float32
