@@ -182,8 +182,11 @@ class Runner:
                 row |= {"void": False, "by": outcome["by"] or _how(outcome["code"], group)}
                 break
         row["caught"] = bool(row["by"])
+        row["unfinished"] = not row["caught"] and len(groups) < len(SELECTIONS[fault.file])
         self._results.take("rows", f"{fault.name}{f' ({CONTROL})' if why == CONTROL else ''}", row)
-        verdict = "caught" if row["caught"] else "void" if row["void"] else "SURVIVED"
+        verdict = (
+            "caught" if row["caught"] else "void" if row["void"] else "later" if row["unfinished"] else "SURVIVED"
+        )
         print(f"{verdict:8} {row['seconds']:6.1f} s  {fault.file}:{fault.line} {why or fault.name}", flush=True)
 
     def _limit(self, group: str) -> float | None:
@@ -229,7 +232,8 @@ def is_valid(row: dict, fault: Fault, why: str, groups: int = 99) -> bool:
 
 def page(rows: dict[str, dict]) -> str:
     """How many of each folder's faults were caught, those that were not, and all of them."""
-    counted = [row for row in rows.values() if not row["void"] and row["why"] != CONTROL]
+    faults = [row for row in rows.values() if row["why"] != CONTROL]
+    counted = [row for row in faults if not row["void"] and not row["unfinished"]]
     lines = ["| folder | faults | caught | equivalent | survived |", "|---|---:|---:|---:|---:|"]
     for folder in [*sorted({_folder(row) for row in counted}), "all"]:
         own = [row for row in counted if folder in (_folder(row), "all")]
@@ -243,7 +247,9 @@ def page(rows: dict[str, dict]) -> str:
     lines += ["Not caught:", "", "| fault | why |", "|---|---|"]
     lines += [f"| {_code(row['fault'])} | {EQUIVALENT.get(row['fault'], 'no test notices')} |" for row in survivors]
     lines += ["", "Void, since the tests fail without the fault:", ""]
-    lines += [f"- {_code(row['fault'])}" for row in rows.values() if row["void"]] or ["- none"]
+    lines += [f"- {_code(row['fault'])}" for row in faults if row["void"]] or ["- none"]
+    lines += ["", "Not caught by the first groups of tests, with others still to run (not counted above):", ""]
+    lines += [f"- {_code(row['fault'])}" for row in faults if row["unfinished"]] or ["- none"]
     lines += ["", "| fault | line | caught by | seconds | commit |", "|---|---:|---|---:|---|"]
     for row in sorted(counted, key=lambda row: (row["file"], row["line"])):
         by = row["by"].replace("|", "\\|") or "–"
