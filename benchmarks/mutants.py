@@ -185,7 +185,7 @@ class Runner:
         row["unfinished"] = not row["caught"] and len(groups) < len(SELECTIONS[fault.file])
         self._results.take("rows", f"{fault.name}{f' ({CONTROL})' if why == CONTROL else ''}", row)
         verdict = (
-            "caught" if row["caught"] else "void" if row["void"] else "later" if row["unfinished"] else "SURVIVED"
+            "caught" if row["caught"] else "void" if row["void"] else "later" if row.get("unfinished") else "SURVIVED"
         )
         print(f"{verdict:8} {row['seconds']:6.1f} s  {fault.file}:{fault.line} {why or fault.name}", flush=True)
 
@@ -233,7 +233,7 @@ def is_valid(row: dict, fault: Fault, why: str, groups: int = 99) -> bool:
 def page(rows: dict[str, dict]) -> str:
     """How many of each folder's faults were caught, those that were not, and all of them."""
     faults = [row for row in rows.values() if row["why"] != CONTROL]
-    counted = [row for row in faults if not row["void"] and not row["unfinished"]]
+    counted = [row for row in faults if not row["void"] and not row.get("unfinished")]
     lines = ["| folder | faults | caught | equivalent | survived |", "|---|---:|---:|---:|---:|"]
     for folder in [*sorted({_folder(row) for row in counted}), "all"]:
         own = [row for row in counted if folder in (_folder(row), "all")]
@@ -249,7 +249,7 @@ def page(rows: dict[str, dict]) -> str:
     lines += ["", "Void, since the tests fail without the fault:", ""]
     lines += [f"- {_code(row['fault'])}" for row in faults if row["void"]] or ["- none"]
     lines += ["", "Not caught by the first groups of tests, with others still to run (not counted above):", ""]
-    lines += [f"- {_code(row['fault'])}" for row in faults if row["unfinished"]] or ["- none"]
+    lines += [f"- {_code(row['fault'])}" for row in faults if row.get("unfinished")] or ["- none"]
     lines += ["", "| fault | line | caught by | seconds | commit |", "|---|---:|---|---:|---|"]
     for row in sorted(counted, key=lambda row: (row["file"], row["line"])):
         by = row["by"].replace("|", "\\|") or "–"
