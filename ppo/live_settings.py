@@ -1,10 +1,10 @@
-"""The few settings that may be changed while a run goes on, from Python or by editing a file in its folder."""
+"""The few settings that can be changed during a run, from Python or by editing hyperparameters.json in its folder."""
 
 import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,21 +40,21 @@ class Hyperparameters(NamedTuple):
 
 
 class Polled(NamedTuple):
-    """What `LiveHyperparameters.poll` took up, and what it did not."""
+    """The result of `LiveHyperparameters.poll`."""
 
-    changes: list[str]  # a line each
-    refused: str  # why the file was not taken; empty where it was
+    changes: list[str]  # one line per changed value, "clip_range 0.2 → 0.1"
+    refused: str  # why the file was rejected; empty if it was not
 
 
 class LiveHyperparameters:
     """Values that may change between two updates, each within a range.
 
-    `live["clip_range"] = 0.1`, from any thread, is checked at once; `poll`, before every update, takes it up. A
-    watched file is read whenever it was written; if anything in it is wrong, nothing of it is taken.
+    `live["clip_range"] = 0.1`, from any thread, is checked at once and used from the next update on, by `poll`. A
+    watched file is read again after every write; if anything in it is wrong, all of it is rejected.
 
     Args:
-        config: the values to start with; its schedules go on from whatever the values are changed to, and the
-            critic's learning rate keeps its ratio to the actor's.
+        config: the initial values. Its schedules scale whatever the values are changed to, and the critic's learning
+            rate keeps its ratio to the actor's.
     """
 
     def __init__(self, config: PPOConfig) -> None:
@@ -63,7 +63,7 @@ class LiveHyperparameters:
             name: getattr(config, name)
             for name in ("learning_rate", "passes", "clip_range", "value_coefficient", "entropy_coefficient")
         }
-        highest = {"learning_rate": 1e-3, "passes": 16}  # 1 for the others; more where the config says more
+        highest = {"learning_rate": 1e-3, "passes": 16}  # 1 for the others; the config's own value if that is higher
         self.ranges: dict[str, tuple[float, float]] = {
             name: (1 if name == "passes" else 0, max(highest.get(name, 1.0), value))
             for name, value in self.values.items()
@@ -73,10 +73,10 @@ class LiveHyperparameters:
             self._without_effect["value_coefficient"] = "actor and critic are networks of their own"
         if config.objective == "kl_penalty" and config.value_loss != "clipped":
             self._without_effect["clip_range"] = "nothing is clipped"
-        self._asked: dict[str, float | int] = {}  # by `live[name] = value`, not yet taken up
+        self._asked: dict[str, float | int] = {}  # set with `live[name] = value`, not used yet
         self._asking = threading.Lock()
         self._path: Path | None = None
-        self._read_at: tuple[int, int] | None = None  # time of writing and size of what was read last
+        self._read_at: tuple[int, int] | None = None  # time [ns] and size [bytes] of the file that was read last
 
     def __getitem__(self, name: str) -> float | int:
         with self._asking:
@@ -86,7 +86,7 @@ class LiveHyperparameters:
         """Change a value from the next update on.
 
         Raises:
-            UserError: an unknown name, or a value that is no number, out of its range or without effect.
+            UserError: the name is unknown, or the value is not a number, out of its range or without effect.
         """
         checked = self._checked(name, value)
         with self._asking:
@@ -100,15 +100,13 @@ class LiveHyperparameters:
             lines.append(f"{name:20} {self[name]:<10g} {f'no effect, since {why}' if why else f'{low:g} to {high:g}'}")
         return "\n".join(lines)
 
-    def _checked(self, name: str, value: object) -> float | int:
+    def _checked(self, name: str, value: Any) -> float | int:
         if name not in self.values:
-            raise UserError(
-                f"{name!r:.40} cannot be changed while a run goes on: expected one of {', '.join(self.values)}"
-            )
+            raise UserError(f"{name!r:.40} cannot be changed during a run: expected one of {', '.join(self.values)}")
         low, high = self.ranges[name]
         wanted = int if name == "passes" else float
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (number and low <= value <= high and wanted(value) == value):  # NaN is in no range
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not low <= value <= high or wanted(value) != value:  # NaN is in no range
             kind, shown = "a whole number" if wanted is int else "a number", repr(value)
             shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
             raise UserError(f"{name} is {shown}: expected {kind} from {low:g} to {high:g}")
@@ -119,26 +117,23 @@ class LiveHyperparameters:
     # -- the file --
 
     def watch(self, folder: Path) -> None:
-        """Keep `hyperparameters.json` in a run folder in step; one that is there already is read by `poll`."""
+        """Read changes from `hyperparameters.json` in a run folder, and write it if it does not exist.
+
+        Args:
+            folder: of the run.
+        """
         self._path = folder / FILE
         if not os.path.lexists(self._path):
-            self._write()
+            self._write(self._path)
 
-    def _write(self) -> None:
-        files.write_json(self._path, {"values": self.values, "ranges": {n: list(r) for n, r in self.ranges.items()}})
-        self._read_at = self._written_at()
-
-    def _written_at(self) -> tuple[int, int] | None:
-        try:
-            status = self._path.lstat()
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_size
+    def _write(self, path: Path) -> None:
+        files.write_json(path, {"values": self.values, "ranges": {n: list(r) for n, r in self.ranges.items()}})
+        self._read_at = _written_at(path)
 
     def poll(self) -> Polled:
-        """Take up what was asked for since the last time, by the file and then from Python.
+        """Use the changes made since the last call: those of the file, then those from Python.
 
-        A file that is wrong is refused as a whole, told of once and left alone until it is written again.
+        A file with an error is rejected as a whole; the error is reported once, until the file is written again.
         """
         refused, changed = "", {}
         try:
@@ -151,36 +146,42 @@ class LiveHyperparameters:
             before, self.values = self.values, self.values | changed
         lines = [f"{name} {before[name]:g} → {value:g}" for name, value in changed.items() if value != before[name]]
         if asked and self._path is not None and not refused:
-            self._write()
+            self._write(self._path)
         return Polled(lines, refused)
 
     def _changes_in_file(self) -> dict[str, float | int]:
-        """What it holds, if it was written since it was last read.
+        """The file's values, if it was written since it was last read.
 
         Raises:
-            UserError: something in it is wrong.
+            UserError: something in the file is wrong.
         """
-        written = self._written_at() if self._path is not None else None
-        if written is None or written == self._read_at:
+        path = self._path
+        written = None if path is None else _written_at(path)
+        if path is None or written is None or written == self._read_at:
             return {}
         self._read_at = written
         try:
-            values = files.read_json(self._path)["values"]
+            content: Any = files.read_json(path)
+            values = content["values"]
             return {name: self._checked(name, value) for name, value in values.items()}
         except files.ForeignFileError:
             raise
         except UserError as error:
-            raise UserError(f"{self._path}: {error}; the values stay as they are") from None
+            raise UserError(f"{path}: {error}; the values stay as they are") from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
-                f'{self._path} cannot be read ({type(error).__name__}): expected {{"values": {{name: number}}}}; '
+                f'{path} cannot be read ({type(error).__name__}): expected {{"values": {{name: number}}}}; '
                 "the values stay as they are"
             ) from None
 
-    # -- what an update gets --
+    # -- for an update --
 
     def now(self, learning_rate_left: float = 1.0, clip_range_left: float = 1.0) -> Hyperparameters:
-        """The values of this moment, those with a schedule multiplied by what it leaves of them."""
+        """The current values, for the next update.
+
+        Args:
+            learning_rate_left, clip_range_left: shares, 0 to 1, that their schedules leave of them.
+        """
         start, values = self._start, self.values
         ratio = start.critic_learning_rate / start.learning_rate if start.learning_rate else 1.0
         critic = start.critic_learning_rate
@@ -198,13 +199,13 @@ class LiveHyperparameters:
     # -- state --
 
     def state(self) -> dict[str, np.ndarray]:
-        """Every value, and apart from them what was asked for and waits for an update."""
+        """Every value as a scalar; names that begin with "asked/" are changes that the next update will use."""
         with self._asking:
-            state = {name: np.float64(value) for name, value in self.values.items()}
-            return state | {f"asked/{name}": np.float64(value) for name, value in self._asked.items()}
+            state = {name: np.array(value, np.float64) for name, value in self.values.items()}
+            return state | {f"asked/{name}": np.array(value, np.float64) for name, value in self._asked.items()}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Take over what `state` returned; a checkpoint of a version without it changes nothing.
+        """Restore what `state` returned; values that an older version's checkpoint lacks stay as they are.
 
         Raises:
             ValueError: a value is out of its range.
@@ -219,3 +220,12 @@ class LiveHyperparameters:
         if not low <= value <= high:
             raise ValueError(f"{name} is {value}")
         return int(value) if name == "passes" else value
+
+
+def _written_at(path: Path) -> tuple[int, int] | None:
+    """A file's time of writing [ns] and size [bytes]; None if it is missing."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
