@@ -28,6 +28,7 @@ class Unchanged:
     """The environment's own reward."""
 
     def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
+        """See `RewardDesign`."""
         return np.asarray(rewards, dtype=np.float64)
 
 
@@ -43,6 +44,7 @@ class LastedToLimit:
     failure: float = -1.0
 
     def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
+        """See `RewardDesign`."""
         end = np.where(np.asarray(steps) >= self.max_steps, self.success, self.failure)
         return np.where(np.logical_or(terminated, truncated), end, rewards)
 
@@ -60,6 +62,7 @@ class EndsToldApart:
     fall_reward: float = -100.0
 
     def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
+        """See `RewardDesign`."""
         end = np.where(np.less_equal(rewards, self.fall_reward), self.fall, self.goal)
         return np.where(terminated, end, np.where(truncated, self.timeout, rewards))
 
@@ -71,6 +74,7 @@ class StepsAtEnd:
     per_step: float = 0.005
 
     def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
+        """See `RewardDesign`."""
         return np.where(np.logical_or(terminated, truncated), self.per_step * np.asarray(steps), rewards)
 
 
@@ -81,6 +85,7 @@ class StepsAddedAtEnd:
     per_step: float = 0.005
 
     def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
+        """See `RewardDesign`."""
         return rewards + np.where(np.logical_or(terminated, truncated), self.per_step * np.asarray(steps), 0.0)
 
 
@@ -91,6 +96,7 @@ class Scaled:
     factor: float = 0.1
 
     def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
+        """See `RewardDesign`."""
         return np.asarray(rewards, dtype=np.float64) * self.factor
 
 
@@ -99,6 +105,7 @@ class Sign:
     """The reward's sign, −1, 0 or +1, so that all games have rewards of the same size (Mnih et al. 2015)."""
 
     def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
+        """See `RewardDesign`."""
         return np.sign(np.asarray(rewards, dtype=np.float64))
 
 
@@ -120,6 +127,7 @@ class Function:
             )
 
     def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
+        """See `RewardDesign`."""
         shape, name = np.shape(rewards), getattr(self.function, "__name__", type(self.function).__name__)
         copies = np.array(rewards, np.float64), np.array(terminated), np.array(truncated), np.array(steps)
         try:
@@ -145,6 +153,7 @@ class FallPenalty:
     failure: float = -1.0
 
     def __call__(self, rewards: Array, terminated: Array, truncated: Array, steps: Array) -> np.ndarray:
+        """See `RewardDesign`."""
         end = np.where(np.less_equal(rewards, self.fall_reward), self.failure, self.success)
         return np.where(np.logical_or(terminated, truncated), end, rewards)
 
