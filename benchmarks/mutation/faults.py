@@ -2,8 +2,9 @@
 
 import ast
 import random
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 COMPARISONS: dict[type[ast.cmpop], str] = {
@@ -34,11 +35,14 @@ class Fault:
     end: int
     old: str
     new: str
+    nth: int = 1
+    """Of those of a file that are written alike."""
 
     @property
     def name(self) -> str:
         """What it is called in results, whatever line it stands on today."""
-        return f"{self.file}: {self.old.strip()[:60]} → {self.new.strip()[:60]}"
+        nth = f" ({self.nth})" if self.nth > 1 else ""
+        return f"{self.file}: {self.old.strip()[:60]} → {self.new.strip()[:60]}{nth}"
 
     def apply(self, source: str) -> str:
         """The file with the fault in it."""
@@ -63,7 +67,12 @@ def faults_of(file: str, source: str) -> list[Fault]:
     found = [fault(*made) for function in functions for made in _replaced(function, source)]
     if not found:  # tables of settings
         found = [fault(*made) for made in _replaced(tree, source)]
-    return sorted({(fault.start, fault.end): fault for fault in found}.values(), key=lambda fault: fault.start)
+    found = sorted({(fault.start, fault.end): fault for fault in found}.values(), key=lambda fault: fault.start)
+    alike: Counter[str] = Counter()
+    for i, one in enumerate(found):
+        alike[one.name] += 1
+        found[i] = replace(one, nth=alike[one.name])
+    return found
 
 
 def _replaced(scope: ast.FunctionDef | ast.Module, source: str) -> Iterator[tuple[ast.expr | ast.stmt, str]]:

@@ -33,6 +33,7 @@ def test_every_fault_is_one_change_that_still_parses():
     assert {fault.new for fault in made} >= {
         "pass", "terminated or not truncated", "(truncated)", "2 - limit", "min", "6", "limit <= 4", "terminated",
     }  # fmt: skip
+    assert len({fault.name for fault in made}) == len(made)
     for fault in made:
         changed = fault.apply(SOURCE)
         ast.parse(changed)
