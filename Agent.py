@@ -75,9 +75,9 @@ class Agent(AgentBase):
         # XLA: 1.2 to 1.7 times the speed of the plain graph on two cores, but half of it with convolutions of many
         # images; of eight it is twice as fast (LOG.md).
         # No AutoGraph: nothing here needs it, and it writes a file that a full disk refuses.
-        self._compiled_assess = tf.function(self._assess, jit_compile=not self.sees_images, autograph=False)
-        self._compiled_update = tf.function(self._update, jit_compile=not self.sees_images, autograph=False)
-        self._compiled_divergence = tf.function(self._divergence, jit_compile=not self.sees_images, autograph=False)
+        self.compiled_assess = tf.function(self._assess, jit_compile=not self.sees_images, autograph=False)
+        self.compiled_update = tf.function(self._update, jit_compile=not self.sees_images, autograph=False)
+        self.compiled_divergence = tf.function(self._divergence, jit_compile=not self.sees_images, autograph=False)
         self._image_heads = ImageHeads(self.actor)
 
     # -- acting --
@@ -136,7 +136,7 @@ class Agent(AgentBase):
             values [M + N], log-probabilities [M], and the actor's heads [M, X] ([M, 0] without a KL
             penalty), all float32.
         """
-        values, log_probs, heads = self._compiled_assess(observations, actions)
+        values, log_probs, heads = self.compiled_assess(observations, actions)
         return values.numpy(), log_probs.numpy(), heads.numpy()
 
     def _assess(self, observations: tf.Tensor, actions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -171,7 +171,7 @@ class Agent(AgentBase):
             DivergedError: a loss, a gradient or a weight became NaN or infinite; the agent is as it was before.
         """
         per_pass = len(actor_rows) // hyperparameters.passes
-        table, steps, finite_weights = self._compiled_update(
+        table, steps, finite_weights = self.compiled_update(
             batch, actor_rows, critic_rows, np.array([*hyperparameters, self.kl_coefficient], np.float32), per_pass
         )
         table = table.numpy()[: int(steps)]  # [K, metrics]
@@ -186,7 +186,7 @@ class Agent(AgentBase):
 
     def adapt_kl_coefficient(self, batch: Batch) -> None:
         """β for the next update, by how far all passes over a batch have moved the policy from the one that acted."""
-        divergence = float(self._compiled_divergence(batch.observations, batch.heads, batch.weights))
+        divergence = float(self.compiled_divergence(batch.observations, batch.heads, batch.weights))
         start, furthest = self.config.kl_coefficient, KL_COEFFICIENT_FACTOR
         adapted = funcs.adapted_kl_coefficient(self.kl_coefficient, divergence, self.config.kl_target)
         self.kl_coefficient = min(max(adapted, start / furthest), start * furthest)

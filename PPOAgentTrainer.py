@@ -80,9 +80,9 @@ class PPOAgentTrainer(TrainerBase):
         if self.experience.trajectory is not None:
             return
         if self.agent.lacks_statistics:
-            self._collect(Timing())
+            self.collect(Timing())
             self._observe_trajectory()
-        self._collect(Timing())
+        self.collect(Timing())
 
     def run_epoch(self, last: int) -> PPOResult:
         """Train on the trajectory at hand, then collect the next, which scores this epoch."""
@@ -90,7 +90,7 @@ class PPOAgentTrainer(TrainerBase):
         updates = self.config.updates_per_epoch
         for i in range(updates):
             metrics.append(self._checked_update((self.epoch + i / updates) / last, timing))
-            self._collect(timing)
+            self.collect(timing)
         self.epoch += 1
         return PPOResult(
             steps=self.steps,
@@ -100,7 +100,8 @@ class PPOAgentTrainer(TrainerBase):
             **{f"hp_{name}": float(value) for name, value in self.live.values.items()},
         )
 
-    def _collect(self, timing: Timing) -> None:
+    def collect(self, timing: Timing) -> None:
+        """Collect the next trajectory with the present policy; its seconds are added to `timing`."""
         self.experience.collect_whole(self.agent.acting_policy(), self.epoch, timing)
         self.steps += self.config.steps_per_update
 
@@ -148,7 +149,7 @@ class PPOAgentTrainer(TrainerBase):
         rewards, self.reward_statistics = scaled_rewards(
             self.experience.shaped_rewards, self.experience.trajectory, gamma, config, self.reward_statistics
         )  # [T, N]
-        batch, explained_variance = self._batch(rewards, gamma)
+        batch, explained_variance = self.batch(rewards, gamma)
         if config.recompute_targets:
             metrics = self._passes_recomputing_targets(batch, rewards, gamma, hyperparameters)
         else:
@@ -171,7 +172,7 @@ class PPOAgentTrainer(TrainerBase):
         observations = self.experience.trajectory.observations[:-1]  # [T, N, ...]
         self.agent.observe(observations.reshape(self.config.steps_per_update, *observations.shape[2:]))
 
-    def _batch(self, rewards: np.ndarray, gamma: float) -> tuple[Batch, float]:
+    def batch(self, rewards: np.ndarray, gamma: float) -> tuple[Batch, float]:
         """The trajectory at hand as a flat batch, and the explained variance of its value targets."""
         batch, explained_variance, self.advantage_statistics = flat_batch(
             self.experience.trajectory, rewards, self.agent.normalize, self.agent.assess, gamma, self.config,
@@ -193,7 +194,7 @@ class PPOAgentTrainer(TrainerBase):
         metrics, acted = [], {"log_probs": batch.log_probs, "heads": batch.heads}
         for i in range(hyperparameters.passes):
             if i > 0:
-                batch = self._batch(rewards, gamma)[0]._replace(**acted)
+                batch = self.batch(rewards, gamma)[0]._replace(**acted)
             metrics.append(self._passes(batch, hyperparameters._replace(passes=1)))
             if self.config.max_kl is not None and metrics[-1]["approximate_kl"] > self.config.max_kl:
                 break

@@ -21,7 +21,7 @@ UNFINISHED = ".unfinished"  # in the name of a file until it is complete
 _LEFT_OVER = re.compile(rf"\..+-[0-9a-f]{{8}}{re.escape(UNFINISHED)}(\.\w+)?")
 _BINARY = getattr(os, "O_BINARY", 0)
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY  # O_EXCL follows no link
-_PAUSES = (0.01, 0.03, 0.1, 0.3, 1.0) if os.name == "nt" else ()  # seconds; virus scanners read every new file
+PAUSES = (0.01, 0.03, 0.1, 0.3, 1.0) if os.name == "nt" else ()  # seconds; virus scanners read every new file
 LARGEST_JSON = 4 * 2**20  # bytes
 DEEPEST_JSON = 100  # lists within lists
 _NO_FOLDER_FLUSH = (
@@ -65,7 +65,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def move_with_retries(move: Callable[[Path, Path], None], source: Path, target: Path) -> None:
     """`os.replace` or `os.rename`; Windows refuses it while another program reads the file, so there it is retried."""
-    for seconds in _PAUSES:
+    for seconds in PAUSES:
         try:
             return move(source, target)
         except PermissionError:

@@ -62,8 +62,8 @@ class DDPGAgent(AgentBase):
         self.adams = {"actor_adam": self.actor_optimizer, "critic_adam": self.critic_optimizer}
         self.updates = 0
         self._unpack = ReplayBuffer(0, self.observation_size, self.action_size).unpack
-        self._compiled_cycles = tf.function(self._cycles, jit_compile=True, autograph=False)
-        self._compiled_step = tf.function(self._lone_step, jit_compile=True, autograph=False)
+        self.compiled_cycles = tf.function(self._cycles, jit_compile=True, autograph=False)
+        self.compiled_step = tf.function(self._lone_step, jit_compile=True, autograph=False)
 
     # -- networks --
 
@@ -138,7 +138,7 @@ class DDPGAgent(AgentBase):
             cycles = (len(rows) - i) // delay if self.updates % delay == 0 else 0
             if cycles:
                 shape, taken = (cycles, delay), cycles * delay
-                table = self._compiled_cycles(
+                table = self.compiled_cycles(
                     rows[i : i + taken].reshape(*shape, *rows.shape[1:]),
                     noise[i : i + taken].reshape(*shape, *noise.shape[1:]),
                     self._copies_due(taken),
@@ -146,7 +146,7 @@ class DDPGAgent(AgentBase):
             else:
                 taken, last_of_cycle, copies = 1, (self.updates + 1) % delay == 0, self._copies_due(1)
                 copy = None if copies is None else copies[0]
-                table = self._compiled_step(rows[i], noise[i], last_of_cycle, copy)[None]
+                table = self.compiled_step(rows[i], noise[i], last_of_cycle, copy)[None]
             self.updates += taken
             i += taken
             tables.append(table.numpy())
@@ -270,7 +270,8 @@ class DDPGAgent(AgentBase):
 
     # -- state --
 
-    def _flat_networks(self) -> dict[str, FlatNetworks]:
+    def flat_networks(self) -> dict[str, FlatNetworks]:
+        """The weights that are learned, each group of networks as one vector."""
         return {
             "actor": self._actor,
             "target_actor": self._target_actor,
@@ -280,11 +281,11 @@ class DDPGAgent(AgentBase):
 
     def parameters(self) -> State:
         """Copies of the weights of all networks, those of the targets included."""
-        return {name: np.array(networks_.weights) for name, networks_ in self._flat_networks().items()}
+        return {name: np.array(networks_.weights) for name, networks_ in self.flat_networks().items()}
 
     def load_parameters(self, state: State) -> None:
         """Take over what `parameters` returned; other names are passed over."""
-        for name, networks_ in self._flat_networks().items():
+        for name, networks_ in self.flat_networks().items():
             networks_.weights.assign(state[name])
 
     def counters(self) -> State:

@@ -42,14 +42,14 @@ def install_missing(envpool: bool = False, run: Callable = subprocess.run) -> No
     if needed:
         print(f"installing {', '.join(needed)} ...", flush=True)
     if compiles_box2d() and shutil.which("swig") is None:
-        _pip(["swig"], run)
-    if needed and _pip(needed, run):
+        run_pip(["swig"], run)
+    if needed and run_pip(needed, run):
         raise UserError(f"pip could not install {' '.join(needed)}: its lines above say why")
     if envpool:
         pool = missing([r for r in read_requirements(ROOT / "requirements" / "fast.txt") if r.name == "envpool"])
         if pool:
             print("installing EnvPool, a large download ...", flush=True)
-            if _pip(pool, run):
+            if run_pip(pool, run):
                 print("EnvPool cannot be installed here: Gymnasium steps the environments, at a sixth of the speed")
             else:
                 needed += pool
@@ -143,7 +143,7 @@ def _version(distribution: Distribution, name: str) -> str | None:
         return None
 
 
-def _pip(packages: list[str], run: Callable) -> int:
+def run_pip(packages: list[str], run: Callable) -> int:
     """Run pip and return its exit code; its output is shown if it fails. With a usable TensorFlow, `KEPT` is kept."""
     here = importlib.metadata.distribution
     versions = {name: _version(here, name) for name in KEPT} if _usable_tensorflow(here) else {}

@@ -61,7 +61,7 @@ def _normalized(observations: tf.Tensor, normalize: Normalizer) -> tf.Tensor:
 def _box_actions(action_map: BoxMap) -> Callable[[tf.Tensor], tf.Tensor]:
     """`BoxMap` in TensorFlow, [B, A] → [B, *space.shape]."""
     centre, scale = action_map.centre.astype(np.float32), action_map.scale.astype(np.float32)  # [A], [A]
-    low, high = _within(action_map.low, action_map.high)  # [A], [A]
+    low, high = float32_bounds(action_map.low, action_map.high)  # [A], [A]
     rounds = np.issubdtype(action_map.dtype, np.integer)
 
     def to_environment(actions: tf.Tensor) -> tf.Tensor:
@@ -72,7 +72,7 @@ def _box_actions(action_map: BoxMap) -> Callable[[tf.Tensor], tf.Tensor]:
     return to_environment
 
 
-def _within(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def float32_bounds(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The bounds [A] as float32, rounded inwards: LiteRT can clip only this type."""
     down, up = low.astype(np.float32), high.astype(np.float32)  # [A], [A]
     inf = np.float32(np.inf)

@@ -72,7 +72,7 @@ class AleGroup:
             self._seed = seed or 0
             self._games = np.full(self.num_envs, -1)  # [n] games begun before the running one
             self._restarts = np.zeros(self.num_envs, int)  # [n]
-            self._lives = np.zeros(self.num_envs, int)  # [n]
+            self.lives = np.zeros(self.num_envs, int)  # [n]
             self._ended, self._first, self._replaced = (np.zeros(self.num_envs, bool) for _ in range(3))  # [n] each
             self._envs = [None] * len(self.parts)
         for number in range(len(self.parts)):
@@ -100,7 +100,7 @@ class AleGroup:
 
     def _begin(self, number: int, stacks: np.ndarray, info: dict[str, Any]) -> None:
         part = self.parts[number]
-        self._lives[part], self._ended[part], self._first[part] = info["lives"], False, True
+        self.lives[part], self._ended[part], self._first[part] = info["lives"], False, True
         self._lay_out(part, stacks)
 
     def bring_back(self, pasts: Mapping[int, Past]) -> np.ndarray:
@@ -159,8 +159,8 @@ class AleGroup:
             return np.zeros(1), np.zeros(1, bool), np.zeros(1, bool)
         stacks, rewards, over, truncated, info = self._envs[number].recv()  # [n, C, H, W], [n], [n], [n]
         lives, restarted = info["lives"], self._ended[part].copy()  # [n], [n]
-        lost = (lives < self._lives[part]) & ~restarted  # [n]
-        self._lives[part], self._ended[part], self._first[part] = lives, over | truncated, lost | restarted
+        lost = (lives < self.lives[part]) & ~restarted  # [n]
+        self.lives[part], self._ended[part], self._first[part] = lives, over | truncated, lost | restarted
         self._lay_out(part, stacks)
         return rewards, over | lost, truncated
 

@@ -50,7 +50,7 @@ class Collector:
             noise_size,
             shape_noise,
         )
-        self._noise = np.random.default_rng(seed)
+        self.noise = np.random.default_rng(seed)
         self._threads = ThreadpoolController()
 
     def collect(self, policy: Policy, timing: Timing, rows_per_yield: int | None = None) -> Iterator[slice]:
@@ -69,7 +69,7 @@ class Collector:
             UserError: environments failed more often than they may.
         """
         envs, steps = self.envs, self._steps
-        noise = self._noise.standard_normal((steps, envs.num_envs, self._noise_size), np.float32)  # [T, N, X]
+        noise = self.noise.standard_normal((steps, envs.num_envs, self._noise_size), np.float32)  # [T, N, X]
         if self._shape_noise is not None:
             noise = self._shape_noise(noise)  # [T, N, X]
         trajectory = self.trajectory = self._empty_trajectory()
@@ -130,7 +130,7 @@ class Collector:
 
     def state(self) -> dict[str, np.ndarray]:
         """What brings the environments back to where they are, and the noise's generator."""
-        return self.envs.state() | {"noise": pack_generator(self._noise)}
+        return self.envs.state() | {"noise": pack_generator(self.noise)}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         """Take over what `state` returned.
@@ -138,7 +138,7 @@ class Collector:
         Raises:
             UserError: the environments do not repeat what they did.
         """
-        load_generator(self._noise, state["noise"])
+        load_generator(self.noise, state["noise"])
         self.envs.load_state(state)
 
 

@@ -73,7 +73,7 @@ class Experience:
     def _build(self, way: Way) -> None:
         """Environments that can be brought back in a way, and their collector."""
         config, action_map = self._config, self._action_map
-        self._way = way
+        self.way = way
         vector_env = make_vector_env(
             self._environment, config.num_envs, config.backend, way=way, time_limit=config.environment_time_limit
         )
@@ -99,7 +99,7 @@ class Experience:
         if self._how.restart_each_epoch and (epoch > 0 or self.trajectory is not None):
             self.envs.restart()
             self.scores.running_returns[:] = 0.0
-        elif self._way == "history":
+        elif self.way == "history":
             self._restart_some(epoch)
         for attempt in itertools.count(1):
             try:
@@ -183,7 +183,7 @@ class Experience:
         if np.max(collector.get("episodes", 0)) > most:
             raise ValueError(f"{self._environment.id} cannot have begun more than {most:,} episodes")
         way = way_of(collector) if "way" in collector else "history"  # of format 1, for as long as its episodes last
-        if way != self._way:
+        if way != self.way:
             self.close()
             self._build(way)
         self.collector.load_state(collector)

@@ -79,7 +79,7 @@ class Take:
         rows = ROWS if getattr(self._policy, "is_plain", False) else 1  # as the evaluation plays it
         observations = empty_observations(self._environment, rows)  # [R, *shape]
         observations[0], _ = env.reset(seed=self._seed)
-        yield self._drawn(env)
+        yield self.drawn(env)
         over = False
         while not (over or self.was_cut):
             with one_blas_thread():
@@ -90,9 +90,10 @@ class Take:
             over = terminated or truncated
             self.was_cut = not over and self._environment.max_episode_steps is None and self.steps == STEP_BOUND
             if self.steps % self._every == 0 or over or self.was_cut:
-                yield self._drawn(env)
+                yield self.drawn(env)
 
-    def _drawn(self, env: object) -> np.ndarray:
+    def drawn(self, env: object) -> np.ndarray:
+        """The present frame of an environment, [H, W, 3] uint8."""
         frame = np.asarray(env.render())  # [H, W, 3]
         if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] not in (3, 4):
             raise UserError(f"{self._environment.id} draws no pictures of [height, width, 3] bytes")
@@ -183,10 +184,10 @@ def _write_mp4(film: Iterable[np.ndarray], fps: float, path: Path, ffmpeg: list[
     with contextlib.closing(imageio.get_writer(path, fps=fps, macro_block_size=2, output_params=options)) as writer:
         for frame in film:
             writer.append_data(frame)
-    _check_whole(path)
+    check_whole(path)
 
 
-def _check_whole(film: Path) -> None:
+def check_whole(film: Path) -> None:
     """Raises OSError for an MP4 that is cut off: ffmpeg reports no error when its disk is full.
 
     An MP4 is a row of boxes, each with its size and its kind; the one with the table of frames is written last.

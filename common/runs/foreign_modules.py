@@ -31,7 +31,7 @@ class _Refusal(importlib.abc.MetaPathFinder):
             )
 
 
-_refusal = _Refusal()
+refusal = _Refusal()
 
 
 def refuse(folder: Path) -> None:
@@ -42,9 +42,9 @@ def refuse(folder: Path) -> None:
     folder = folder.resolve()
     if _CODE.is_relative_to(folder):
         return
-    _refusal.folders.add(folder)
-    if _refusal not in sys.meta_path:
-        sys.meta_path.insert(0, _refusal)
+    refusal.folders.add(folder)
+    if refusal not in sys.meta_path:
+        sys.meta_path.insert(0, refusal)
 
 
 def refuse_runs(folder: Path) -> None:

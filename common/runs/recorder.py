@@ -21,7 +21,7 @@ from common.runs.options import RunOptions
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_FIGURE_SHARE = 50  # drawing takes at most one part in so many of the run time
+FIGURE_SHARE = 50  # drawing takes at most one part in so many of the run time
 _ROW = "{:>5} {:>10} {:>9} {:>8} {:>8} {:>8} {:>8} {:>7} {:>6} {:>8}  {}"
 
 
@@ -206,7 +206,7 @@ class Recorder:
         if last and self._board is not None:
             self._board.figure(self._folder / run_folder.FIGURE, self._rows[-1].epoch)
         ended = time.monotonic()
-        self._figure_due = ended + max(10.0, _FIGURE_SHARE * (ended - began))
+        self._figure_due = ended + max(10.0, FIGURE_SHARE * (ended - began))
 
     def write_evaluation(self, epoch: int, summaries: dict[str, dict[str, object]]) -> None:
         """Record the scores of an evaluation during training, in TensorBoard and on the screen.

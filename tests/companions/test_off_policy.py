@@ -24,6 +24,7 @@ from companions.DDPGAgent import UPDATE_METRICS, DDPGAgent
 from companions.exploration import OrnsteinUhlenbeck
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer, make_agent
 from companions.presets import PRESETS, preset_for
+from companions.replay import ReplayBuffer
 from companions.stacked_networks import FlatNetworks, flat
 from companions.TD3Agent import TD3Agent
 from ppo.config import PPOConfig
@@ -57,6 +58,9 @@ def drawn(updates: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rows[..., S : S + A] = np.clip(rows[..., S : S + A], -1, 1)
     rows[..., S + A + 1] = rng.random((updates, B)) < 0.2
     return rows, rng.standard_normal((updates, B, A)).astype(np.float32)
+
+
+unpack = ReplayBuffer(0, S, A).unpack
 
 
 def weights(network) -> np.ndarray:
@@ -95,7 +99,7 @@ def hand_made(agent: DDPGAgent, action: float, values: list[float]) -> None:
 
 def push(agent: DDPGAgent) -> None:
     """The Keras networks' weights become the agent's."""
-    for flat_networks in agent._flat_networks().values():
+    for flat_networks in agent.flat_networks().values():
         flat_networks.push()
 
 
@@ -125,7 +129,7 @@ def test_smoothing_moves_the_action_that_the_target_is_taken_at():
         kernel = np.zeros((S + A, 1), np.float32)
         kernel[S:] = 1.0
         critic.layers[-1].kernel.assign(kernel)
-    agent._target_critics.push()
+    push(agent)
     batch = Transitions(*(np.zeros(shape, np.float32) for shape in ((1, S), (1, A), 1, 1, (1, S))))
     noise = np.full((1, A), 0.5, np.float32)
     assert_allclose(agent.targets(batch, noise), [0.5 * 0.4], rtol=1e-6)
@@ -165,7 +169,7 @@ def test_the_critic_learns_by_plain_gradient_descent_of_adam():
     """An update against Adam's formula on gradients taken eagerly: both critics, then the actor up Q₁."""
     agent = made(policy_delay=1)
     rows, noise = drawn(1)
-    batch = agent._unpack(tf.constant(rows[0]))
+    batch = unpack(tf.constant(rows[0]))
     target = agent.targets(batch, noise[0])
     inputs = tf.concat([batch.observations, batch.actions], axis=1)
     critics = agent.critics
@@ -189,8 +193,8 @@ def test_the_actor_learns_from_the_critic_that_has_learned_already():
         agent, twin = made(policy_delay=1, actor_first=first), made(policy_delay=1)
         if not first:
             twin.update(rows, noise)  # its critics are now those the actor should have seen
-            twin._actor.weights.assign(agent._actor.weights)
-        batch = agent._unpack(tf.constant(rows[0]))
+            twin.load_parameters(twin.parameters() | {"actor": agent.parameters()["actor"]})
+        batch = unpack(tf.constant(rows[0]))
         seen = tf.concat([batch.observations, twin.actor(batch.observations)], axis=1)
         expected = -float(tf.reduce_mean(twin.critics[0](seen)))
         [metrics] = agent.update(rows, noise)
@@ -488,7 +492,7 @@ def test_ten_thousand_updates_compile_once_and_memory_stays_flat(resident_megaby
 
     def on_epoch(result):
         agent = trainer.agent
-        functions = (agent._compiled_cycles, agent._compiled_step)
+        functions = (agent.compiled_cycles, agent.compiled_step)
         traces.append([function.experimental_get_tracing_count() for function in functions])
         if result.epoch in (10, 30):
             memory.append(resident_megabytes())

@@ -220,7 +220,7 @@ def test_a_life_lost_as_time_runs_out_is_still_told():
     limited.send(np.zeros(1, np.int64))
     after = limited.recv()
     assert not (after.terminated[0] | after.truncated[0] | after.ended[0])
-    assert (limited._lives == 5).all()
+    assert (limited.lives == 5).all()
     limited.close()
 
 
@@ -231,7 +231,7 @@ def test_a_seed_gives_the_same_games_whatever_was_before(backend):
     one.restart()
     one.restart(0)
     noise = np.random.default_rng(0)
-    one.collector._noise = noise  # as at the start
+    one.collector.noise = noise  # as at the start
     np.testing.assert_array_equal(one.collect(Random(), Timing()).observations, first)
     other = collector(60, backend=backend, seed=1)
     assert (other.collect(Random(), Timing()).observations != first).any()

@@ -54,7 +54,7 @@ def trainer(fails_once, eager):
     """One that has collected an epoch with a failure."""
     trainer = PPOAgentTrainer(CONFIG)
     trainer.warn = lambda line: None
-    trainer._collect(Timing())
+    trainer.collect(Timing())
     yield trainer
     trainer.close()
 
@@ -103,7 +103,7 @@ def test_an_episode_that_failed_is_not_counted(trainer):
     first = trainer.experience.scores.columns()
     trainer.experience.scores.begin_epoch()
     assert (first["episodes"], first["avg_steps"], first["avg_reward_orig"]) == (1, 30, 30)
-    trainer._collect(Timing())  # both episodes that were under way end
+    trainer.collect(Timing())  # both episodes that were under way end
     second = trainer.experience.scores.columns()
     assert (second["episodes"], second["avg_steps"], second["avg_reward_orig"]) == (2, 30, 30)
     assert second["total_episodes"] == 3
@@ -143,7 +143,7 @@ def test_a_failed_step_is_not_stored_for_replay(fails_once, eager, train_every):
 
 def test_a_replaced_action_weighs_nothing_for_the_actor_alone(eager):
     trainer = PPOAgentTrainer(CONFIG.replace(env="tests/Serving-v0", reward_design="unchanged"))
-    trainer._collect(Timing())
+    trainer.collect(Timing())
     learned, step = columns(trainer), np.repeat(np.arange(40)[:, None] % 6, 2, axis=1)  # [T, N] of the episode
     trainer.close()
     assert_array_equal(trainer.experience.trajectory.replaced, step == 0)

@@ -178,7 +178,7 @@ def updates(config: PPOConfig) -> tuple[np.ndarray, int]:
     rows = minibatch_rows(128, 32, 3, np.random.default_rng(0))
     rates = np.full(2, config.learning_rate, np.float32)
     numbers = np.array([*rates, 3, config.clip_range, 0.5, 0.0, config.kl_coefficient], np.float32)
-    table, taken, _ = trainer.agent._compiled_update(batch, rows, rows, numbers, 4)
+    table, taken, _ = trainer.agent.compiled_update(batch, rows, rows, numbers, 4)
     trainer.close()
     return table.numpy(), int(taken)
 
@@ -232,7 +232,7 @@ def test_the_divergence_is_that_of_the_policies_where_samples_count(eager):
     log_p, log_q = log_softmax(old, axis=1), log_softmax(now, axis=1)
     expected = (np.exp(log_p) * (log_p - log_q)).sum(axis=1)[:3].mean()
     weights = np.array([1, 1, 1, 0, 0], np.float32)
-    assert float(agent._compiled_divergence(observations, old, weights)) == pytest.approx(expected, rel=1e-4)
+    assert float(agent.compiled_divergence(observations, old, weights)) == pytest.approx(expected, rel=1e-4)
     trainer.close()
 
 

@@ -27,13 +27,13 @@ SMALL_CONVOLUTIONS = {"filters": (4, 8), "kernel_sizes": (4, 3), "strides": (2, 
 
 
 def weights_of(agent: Agent) -> list[np.ndarray]:
-    return [np.array(v) for network in agent._networks.values() for v in network.trainable_variables]
+    return [value for name, value in agent.parameters().items() if not name.startswith("observations/")]
 
 
 def batch_of(config: PPOConfig):
     """A trainer with one trajectory, and its batch."""
     trainer = PPOAgentTrainer(config)
-    trainer._collect(Timing())
+    trainer.collect(Timing())
     batch = next_batch(trainer)
     return trainer, batch
 

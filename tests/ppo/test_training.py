@@ -114,7 +114,7 @@ def learn(agent, batch, actor_rows, critic_rows, learning_rate):
     """The compiled update's table as columns, each [K]."""
     rates = np.full(2, learning_rate, np.float32)
     numbers = np.array([*rates, 1, 0.2, 0.5, 0.0, 1.0], np.float32)  # passes, clip range, value, entropy, KL
-    table, *_ = agent._compiled_update(batch, actor_rows, critic_rows, numbers, len(actor_rows) // 2)
+    table, *_ = agent.compiled_update(batch, actor_rows, critic_rows, numbers, len(actor_rows) // 2)
     return dict(zip(UPDATE_METRICS, table.numpy().T))
 
 
@@ -670,7 +670,7 @@ def test_compiled_once_and_memory_stays_flat(tiny, tmp_path, resident_megabytes)
 
         def on_epoch(result):
             recorder(result)
-            functions = (agent._compiled_update, agent._compiled_assess)
+            functions = (agent.compiled_update, agent.compiled_assess)
             traces.append([f.experimental_get_tracing_count() for f in functions])
             if result.epoch in (20, 60):
                 memory.append(resident_megabytes())
@@ -883,8 +883,8 @@ def weights(tmp_path_factory):
 
 
 def other_agent(trainer, **changes):
-    space = trainer.experience.envs.groups[0]._envs
-    return Agent(space.single_observation_space, space.single_action_space, trainer.config.replace(**changes), 99)
+    known = trainer.environment
+    return Agent(known.observation_space, known.action_space, trainer.config.replace(**changes), 99)
 
 
 def test_saved_weights_act_and_learn_on_alike(weights, eager):
@@ -1029,9 +1029,8 @@ def test_an_environment_that_returns_nan_is_named(tiny, eager):
     for env, what in (("tests/Faulty-v0", "observation"), ("tests/FaultyReward-v0", "reward")):
         config = tiny.replace(env=env, max_episode_steps=None, epochs=3, passes=1, minibatch_size=64)
         trainer = PPOAgentTrainer(config)
-        trainer.experience.envs.groups[0]._envs.envs[
-            0
-        ]._env.unwrapped.fault_at = -1  # only the second of the two is faulty
+        [group] = trainer.experience.envs.groups
+        group.envs.envs[0].env.unwrapped.fault_at = -1  # only the second of the two is faulty
         with pytest.raises(UserError) as caught:
             trainer.train()
         told = re.fullmatch(rf"environment 1\b.*\b{what}\b.*\bstep (\d+)\b.*", str(caught.value))

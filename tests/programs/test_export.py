@@ -68,7 +68,7 @@ def test_both_files_act_as_the_agent_in_every_space(tmp_path, space):
 
 
 def test_bounds_that_float32_does_not_have_are_rounded_inwards():
-    low, high = policy_files._within(np.array([-0.1, -(2**31) - 1]), np.array([0.1, 2**31 - 1]))
+    low, high = policy_files.float32_bounds(np.array([-0.1, -(2**31) - 1]), np.array([0.1, 2**31 - 1]))
     assert low.dtype == high.dtype == np.float32
     assert np.all(low.astype(float) >= [-0.1, -(2**31) - 1]) and np.all(high.astype(float) <= [0.1, 2**31 - 1])
     np.testing.assert_allclose(high, [0.1, 2**31 - 1], rtol=1e-6)

@@ -84,10 +84,10 @@ def test_pip_finds_swig_itself_and_not_its_wrapper(tmp_path, monkeypatch):
         environments.append(env)
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    install._pip(["x"], run)
+    install.run_pip(["x"], run)
     library = tmp_path / "swig" / "data" / "share" / "swig" / "4.3"
     library.mkdir(parents=True)
-    install._pip(["x"], run)
+    install.run_pip(["x"], run)
     without, with_swig = environments
     assert "SWIG_LIB" not in without and with_swig["SWIG_LIB"] == str(library)
     assert with_swig["PATH"] == f"{tmp_path / 'swig' / 'data' / 'bin'}:{without['PATH']}"

@@ -258,7 +258,7 @@ def test_stopped_and_called_again_it_is_the_run_that_was_not(settings, tmp_path,
 
 
 def test_the_figure_is_redrawn_in_its_place(settings, tmp_path, monkeypatch, shown, eager):
-    monkeypatch.setattr(recorder, "_FIGURE_SHARE", 0)
+    monkeypatch.setattr(recorder, "FIGURE_SHARE", 0)
     monkeypatch.setattr(recorder, "max", lambda *_: 0.0, raising=False)  # no pause between two figures
     put = []
     monkeypatch.setattr(notebook_display, "put", lambda bundle: put.append(bundle) or DisplayHandle())

@@ -314,7 +314,7 @@ def test_an_epoch_with_nan_is_collected_anew_or_ends_the_run():
 
 def spoil(trainer: PPOAgentTrainer, epochs: list[int]) -> None:
     """Lets value targets be infinite in some epochs, so that a loss is."""
-    make = trainer._batch
+    make = trainer.batch
 
     def batch(rewards, gamma):
         made, explained = make(rewards, gamma)
@@ -322,7 +322,7 @@ def spoil(trainer: PPOAgentTrainer, epochs: list[int]) -> None:
             made.value_targets[17] = np.inf
         return made, explained
 
-    trainer._batch = batch
+    trainer.batch = batch
 
 
 def weights(trainer: PPOAgentTrainer) -> list[np.ndarray]:

@@ -99,7 +99,7 @@ def test_a_film_of_an_environment_without_a_limit_is_cut(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("restarts", [0, 1])
 def test_an_environment_that_fails_once_is_filmed_again(tmp_path, monkeypatch, restarts):
-    steps, step = [], film.Take._drawn
+    steps, step = [], film.Take.drawn
 
     def failing(one, env):
         steps.append(1)
@@ -107,7 +107,7 @@ def test_an_environment_that_fails_once_is_filmed_again(tmp_path, monkeypatch, r
             raise RuntimeError("the lens broke\nin two")
         return step(one, env)
 
-    monkeypatch.setattr(film.Take, "_drawn", failing)
+    monkeypatch.setattr(film.Take, "drawn", failing)
     line, opening = film_into(tmp_path, Still(), ACTIONS, find_environment("tests/Lengths-v0"), restarts=restarts)
     if restarts:
         assert line.startswith("filmed an episode of ") and opening is not None
@@ -158,11 +158,11 @@ class Broken:
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
 def test_a_film_that_breaks_off_is_not_taken_for_one(tmp_path, share):
     path = save_video(some_frames(), 20, tmp_path / "video.mp4")
-    film._check_whole(path)
+    film.check_whole(path)
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
     with pytest.raises(OSError, match="breaks off"):
-        film._check_whole(path)
+        film.check_whole(path)
 
 
 def test_ffmpeg_that_ends_without_a_word_leaves_no_half_film(tmp_path, monkeypatch):

@@ -358,7 +358,7 @@ def test_tables_are_drawn_or_refused(tmp_path, table):
 @pytest.fixture
 def module(tmp_path, monkeypatch):
     """A runs folder on the import path with a run whose environment comes with a module; where that lies."""
-    monkeypatch.setattr(foreign_modules._refusal, "folders", set())  # those of earlier tests may hold this one's
+    monkeypatch.setattr(foreign_modules.refusal, "folders", set())  # those of earlier tests may hold this one's
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
     made = tmp_path / "imported"

@@ -75,10 +75,10 @@ def test_a_file_that_another_program_reads_is_moved_once_it_is_free(tmp_path, mo
             raise PermissionError(13, "it is in use")
         os.replace(source, target)
 
-    monkeypatch.setattr(files, "_PAUSES", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(files, "PAUSES", (0.0, 0.0, 0.0))
     files.move_with_retries(move, tmp_path / "a", tmp_path / "b")
     assert len(refusals) == 2 and (tmp_path / "b").read_bytes() == b"new"
-    monkeypatch.setattr(files, "_PAUSES", (0.0,))
+    monkeypatch.setattr(files, "PAUSES", (0.0,))
     refusals.clear()
     with pytest.raises(PermissionError):
         files.move_with_retries(move, tmp_path / "b", tmp_path / "a")

@@ -79,7 +79,7 @@ def test_resumed_run_equals_uninterrupted_one(case: str) -> None:
     if config.backend == "envpool":
         pytest.importorskip("envpool")
     whole, states = trained_with_states(config)
-    assert whole.experience._way == WAYS[case]
+    assert whole.experience.way == WAYS[case]
     # With a history, parts of the environments are built again after epochs 1 to 4 by turns, and again from 5 on.
     for after in (1, 4, 6):
         resumed = PPOAgentTrainer(config)
