@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import tyro
@@ -41,8 +41,9 @@ def score(path: Path, environment: Environment, episodes: int, seed: int, restar
     from programs.policy_files import read_litert, read_saved_model  # imports TensorFlow
 
     policy = read_saved_model(path) if path.is_dir() else read_litert(path)
-    as_they_are = lambda actions: actions  # noqa: E731
-    played = evaluate(_Exported(policy), as_they_are, environment, episodes, True, seed, restarts)
+    exported: Any = _Exported(policy)
+    as_they_are: Any = lambda actions: actions  # noqa: E731
+    played = evaluate(exported, as_they_are, environment, episodes, True, seed, restarts)
     return evaluation_line({"deterministic": played.summary()})
 
 

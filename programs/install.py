@@ -19,7 +19,7 @@ from common.errors import UserError
 try:
     from packaging.requirements import Requirement
 except ImportError:  # a bare environment has pip's own copy only
-    from pip._vendor.packaging.requirements import Requirement
+    from pip._vendor.packaging.requirements import Requirement  # type: ignore[assignment]
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ("tensorflow", "keras", "numpy")  # replacing one of these in a running notebook breaks the others

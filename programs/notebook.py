@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from IPython import get_ipython
 
@@ -162,6 +162,7 @@ class BackgroundRun:
         self._wait(lambda: self._live is not None)
         if not self._thread.is_alive():
             raise UserError(f"{self.folder} is over: hyperparameters can be changed only while a run trains")
+        assert self._live is not None  # set before training starts
         return self._live
 
     @_one_line()
@@ -254,7 +255,9 @@ def place(runs_folder: str | Path, name: str, config: TrainingConfig) -> tuple[P
         name: of the run folder.
         config: the settings to look for.
     """
-    for attempt in itertools.count(1):
+    attempt = 0
+    while True:
+        attempt += 1
         folder = Path(runs_folder) / (name if attempt == 1 else f"{name}-{attempt}")
         if not folder.exists():
             return folder, None
@@ -274,12 +277,13 @@ def _name(preset: str, config: TrainingConfig, label: str) -> str:
     return f"{preset if made_for_it else config.env.replace('/', '-')}-seed{config.seed}" + (label and f"-{label}")
 
 
-def _trained(runs: tuple[Path | None, ...]) -> None:
-    """Raises UserError if a run is None, which means chosen but not trained to its end."""
+def _trained(runs: tuple[Path | None, ...]) -> list[Path]:
+    """The runs; raises UserError if one is None, which means chosen but not trained to its end."""
     if None in runs:
         raise UserError(
             "this run is not trained to its end yet: run its cell above, which continues where it was stopped"
         )
+    return [run for run in runs if run is not None]
 
 
 @_one_line()
@@ -293,8 +297,7 @@ def compare(*runs: Path | None, kind: Literal["five", "diagnostics"] = "five") -
     Raises:
         UserError: a run is not trained to its end.
     """
-    _trained(runs)
-    show(plot.draw(kind, list(runs), (), "range"))
+    show(plot.draw(kind, _trained(runs), (), "range"))
 
 
 @_one_line()
@@ -326,12 +329,12 @@ def score(
         environment: the runs' environment, named again; only needed where a module of your own is imported for it.
         env_kwargs: its arguments, named again; only needed where some of them are strings.
     """
-    _trained(runs)
+    trained = _trained(runs)
     shown = put({"text/plain": f"untrained: playing {episodes} episodes twice ..."})
-    _, config = methods.read_config(runs[0], environment, env_kwargs)
+    _, config = methods.read_config(trained[0], environment, env_kwargs)
     found = find_environment(config.env, config.max_episode_steps, config.env_kwargs)
     rows = {"untrained": _evaluate(new_agent(config, found), config, found, episodes)}
-    for run in dict.fromkeys(runs):
+    for run in dict.fromkeys(trained):
         shown.update({"text/plain": f"{run.name}: playing {episodes} episodes twice ..."}, raw=True)
         agent, config, found = load_agent(run, "best", env=environment, env_kwargs=env_kwargs)
         rows[run.name] = _evaluate(agent, config, found, episodes)
@@ -359,10 +362,11 @@ def watch(run: Path | None, environment: str | None = None, env_kwargs: Mapping[
         environment: the run's environment, named again; only needed where a module of your own is imported for it.
         env_kwargs: its arguments, named again; only needed where some of them are strings.
     """
-    _trained((run,))
+    (folder,) = _trained((run,))
     shown = put({"text/plain": "filming ..."})
-    trained, config, found = load_agent(run, "best", env=environment, env_kwargs=env_kwargs)
+    trained, config, found = load_agent(folder, "best", env=environment, env_kwargs=env_kwargs)
     films = {}
+    agent: Any
     for caption, agent in (("untrained", new_agent(config, found)), ("trained", trained)):
         try:
             take = film.Take(agent.acting_policy(), agent.action_map, found, most_frames=film.MP4_FRAMES_PER_SECOND)

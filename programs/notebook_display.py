@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from IPython.display import DisplayHandle
@@ -143,7 +144,7 @@ def show(figure: Figure) -> None:
     put(picture(figure))
 
 
-def table(rows: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, str]:
+def table(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, str]:
     """A Markdown table of evaluations; MIME type → content.
 
     Args:

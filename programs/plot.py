@@ -6,7 +6,7 @@ The figures themselves are in `common.figures`.
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from matplotlib.figure import Figure
@@ -83,6 +83,7 @@ def _policy(run: Path, env: str | None, env_kwargs: str | None) -> Figure:
     from common.figures import policy_view  # imports TensorFlow, which the other kinds do not need
     from programs import methods
 
+    agent: Any
     agent, config, _ = methods.load_agent(run, "best", env=env, env_kwargs=env_kwargs)
     return policy_view.policy_view(agent, policy_view.grid_for(config.env, agent))
 

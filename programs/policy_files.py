@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -36,7 +37,7 @@ class ExportedPolicy(tf.Module):
         act: raw observations [B, S] float32 → {"actions": [B, *space.shape] in the space's dtype}.
     """
 
-    def __init__(self, agent: Agent | DDPGAgent) -> None:
+    def __init__(self, agent: Any) -> None:
         super().__init__()
         choices, normalize, actor = agent.choices, agent.normalizer(), agent.actor
         weights = actor.get_weights()  # constants: LiteRT would treat variables as empty
@@ -126,7 +127,7 @@ def random_observations(agent: Agent | DDPGAgent, rng: np.random.Generator) -> n
     farthest = 0.0 if normalize.shift is None else 1.5  # without clipping, far ones would show float32's rounding
     spread = 10.0 ** rng.uniform(-1, farthest, (CHECKED_OBSERVATIONS, 1))  # [K, 1] standard deviations
     drawn = spread * rng.standard_normal((CHECKED_OBSERVATIONS, agent.observation_size))  # [K, S]
-    if normalize.shift is not None:
+    if normalize.shift is not None and normalize.scale is not None:
         drawn = normalize.shift + drawn / normalize.scale  # [K, S]
     return drawn.astype(np.float32)
 

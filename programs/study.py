@@ -18,7 +18,7 @@ import numpy as np
 import tyro
 
 from common.errors import UserError
-from common.figures.curves import LABELS, over_seeds
+from common.figures.curves import LABELS, Band, over_seeds
 from common.figures.style import save_figure
 from common.runs import run_folder
 from common.runs.command_line import one_line_errors
@@ -184,7 +184,7 @@ STUDIES: dict[str, Study] = {
 class Arguments:
     """Train every setting of a study over several seeds, and summarise the runs in tables and a figure."""
 
-    study: tyro.conf.Positional[Literal[*STUDIES]]
+    study: tyro.conf.Positional[Literal[*STUDIES]]  # type: ignore[valid-type]
     """Which study; STUDIES in programs/study.py says what each compares."""
     into: Path = RESULTS
     """Folder for the runs, the tables and the figure; runs that are there already are not repeated."""
@@ -243,7 +243,7 @@ def summarise(name: str, results: Path) -> None:
         scores = [evaluation["deterministic"]["mean"] for evaluation in evaluations]
         median = f"| {arm} | {len(scores)} | {np.median(scores):.1f} | {min(scores):.1f} | {max(scores):.1f} |"
         medians.append(median if study.milestone is None else f"{median} {study.milestone.reached(*curves[arm])} |")
-    band = "interquartile" if len(study.seeds) >= 5 else "range"  # one seed of many hides the others
+    band: Band = "interquartile" if len(study.seeds) >= 5 else "range"  # one seed of many hides the others
     save_figure(over_seeds(curves, study.panels, band), results / name / "summary.png")
     text = "\n".join([*medians, "", *lines])
     (results / name / "summary.md").write_text(text + "\n")

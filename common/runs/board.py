@@ -6,6 +6,7 @@ import functools
 import io
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import imageio.v2 as imageio
 import numpy as np
@@ -46,7 +47,7 @@ class Board:
 
     def __init__(self, folder: Path, say: Say = print) -> None:
         self._folder, self._say = folder, say
-        self._writer: tf.summary.SummaryWriter | None = None
+        self._writer: Any = None  # a tf.summary.SummaryWriter; None once the log was given up
         self._write: tf.types.experimental.PolymorphicFunction | None = None
         try:
             self._writer = tf.summary.create_file_writer(str(folder))
@@ -136,7 +137,7 @@ class Board:
             epoch: of the agent that is filmed.
         """
         content = io.BytesIO()
-        imageio.mimsave(content, frames, format="gif", duration=1000 / fps, loop=0)
+        imageio.mimsave(content, list[Any](frames), format="gif", duration=1000 / fps, loop=0)
         height, width = frames[0].shape[:2]
         self._image("film", content.getvalue(), width, height, epoch)
 

@@ -5,6 +5,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import imageio.v2 as imageio
 import numpy as np
@@ -75,7 +76,7 @@ class Take:
         except Exception as error:  # somebody else's code: whatever it raises is a fault of the environment
             raise UserError(f"{self._environment.id} failed while it was filmed ({explain(error)})") from error
 
-    def _frames(self, env: object) -> Iterator[np.ndarray]:
+    def _frames(self, env: Any) -> Iterator[np.ndarray]:
         rows = ROWS if getattr(self._policy, "is_plain", False) else 1  # as the evaluation plays it
         observations = empty_observations(self._environment, rows)  # [R, *shape]
         observations[0], _ = env.reset(seed=self._seed)
@@ -92,7 +93,7 @@ class Take:
             if self.steps % self._every == 0 or over or self.was_cut:
                 yield self.drawn(env)
 
-    def drawn(self, env: object) -> np.ndarray:
+    def drawn(self, env: Any) -> np.ndarray:
         """The present frame of an environment, [H, W, 3] uint8."""
         frame = np.asarray(env.render())  # [H, W, 3]
         if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] not in (3, 4):

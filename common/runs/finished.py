@@ -6,6 +6,7 @@ epochs.
 
 import os
 from pathlib import Path
+from typing import Any
 
 from common import files
 from common.runs import run_folder
@@ -103,7 +104,7 @@ def set_aside(folder: Path, epochs: int, epoch: int) -> Path | None:
 def _read(folder: Path) -> tuple[int, dict[str, str]]:
     """The number of epochs, and stage → file; 0 and {} if finished.json is missing or damaged."""
     try:
-        content = files.read_json(folder / FILE)
+        content: Any = files.read_json(folder / FILE)
         epochs, done = content["epochs"], content["stages"]
         names = {*_RESULTS, ""}
         if isinstance(epochs, int) and all(file in names for file in done.values()):

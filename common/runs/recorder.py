@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -70,7 +70,7 @@ class Terminal:
     stop = 0
 
     def __init__(self) -> None:
-        self._console = Console(file=_Output(sys.stdout, self._no_reader), highlight=False)
+        self._console = Console(file=cast(TextIO, _Output(sys.stdout, self._no_reader)), highlight=False)
         if not self._console.is_terminal:
             self._console.width = 120
         self._header_due = True

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -147,12 +148,12 @@ def damage_of_config(folder: Path, kinds: Kinds) -> str:
 _FAULTS = (UserError, OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
-def _content(folder: Path, kinds: Kinds) -> tuple[dict[str, object], TrainingConfig]:
+def _content(folder: Path, kinds: Kinds) -> tuple[dict[str, Any], TrainingConfig]:
     """The content of config.json, or of its copy in the newest whole checkpoint, and the settings in it."""
     check_name(str(folder))
     files.check_plain(folder)
     try:
-        content = files.read_json(folder / CONFIG)
+        content: Any = files.read_json(folder / CONFIG)
         return content, _config_of(content, kinds)
     except _FAULTS as error:
         fault = error
@@ -169,7 +170,7 @@ def _content(folder: Path, kinds: Kinds) -> tuple[dict[str, object], TrainingCon
     raise UserError(f"{folder / CONFIG} cannot be read as a run's settings: {str(fault)[:200]}") from None
 
 
-def _config_of(content: object, kinds: Kinds) -> TrainingConfig:
+def _config_of(content: Any, kinds: Kinds) -> TrainingConfig:
     """Raises one of _FAULTS if this is not the content of a config.json."""
     str(content["preset"])
     method = content.get("method", "ppo")
@@ -178,7 +179,7 @@ def _config_of(content: object, kinds: Kinds) -> TrainingConfig:
     return kinds[method].of_run(content["config"])
 
 
-def check_same_settings(folder: Path, config: TrainingConfig, saved: object) -> None:
+def check_same_settings(folder: Path, config: TrainingConfig, saved: Any) -> None:
     """Raises UserError if a run's settings are not those that its checkpoint was written with.
 
     Args:
