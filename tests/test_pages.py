@@ -61,6 +61,23 @@ def test_files_that_are_named_are_there(page):
         assert (ROOT / name).exists() or ((ROOT / page).parent / name).exists(), name
 
 
+def test_the_picture_of_the_house_names_every_file():
+    """README's tree of rooms: each room stands at the beginning of a line, its files indented below it."""
+    tree = text_of("README.md").split("## The house")[1].split("```")[1]
+    shown, room = {}, ""
+    for line in tree.splitlines():
+        if line.startswith("  "):
+            shown[room] |= set(re.split(r" {2,}", line.strip())[0].split(", "))
+        elif line.strip():
+            room = line.split()[0].rstrip("/")
+            shown[room] = set()
+    for room in ("ppo", "companions", "common", "programs", *(f"common/{name}" for name in HALLS)):
+        files = {path.stem for path in (ROOT / room).glob("*.py")} - {"__init__", "__main__", "plots", "export"}
+        assert files - shown[room] == set(), room
+        assert shown[room] - {path.stem for path in (ROOT / room).glob("*.py")} == set(), room
+
+
+HALLS = ("envs", "rollout", "learning", "runs", "figures")
 RECORDED = [  # page, file, which of its tables
     ("README.md", "benchmarks/results/faults.md", 0),
     ("README.md", "experiments/results/walker/summary.md", 0),
