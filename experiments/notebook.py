@@ -27,8 +27,13 @@ from common.runs.command_line import one_line_errors, parse_settings  # noqa: E4
 NOTEBOOK, README = ROOT / "training.ipynb", ROOT / "README.md"
 ADDRESS = re.compile(r'^REPOSITORY = "(https://github\.com/[\w.-]+/[\w.-]+)"', re.MULTILINE)
 BADGE = re.compile(r"https://colab\.research\.google\.com/github/([\w.-]+/[\w.-]+)/blob/main/training\.ipynb")
-LEFT_OUT = shutil.ignore_patterns(".git", ".venv*", "runs", "__pycache__", ".*_cache", "results")
+LEFT_OUT = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", "results")
 MOST_BYTES = 1_000_000
+
+
+def left_out(folder: str, names: list[str]) -> set[str]:
+    """What a copy of the project does without: LEFT_OUT everywhere, and its own runs."""
+    return LEFT_OUT(folder, names) | ({"runs"} & set(names) if Path(folder) == ROOT else set())
 
 
 def execute(folder: Path, quick: bool, seconds_a_cell: int = 3600) -> nbformat.NotebookNode:
@@ -42,7 +47,7 @@ def execute(folder: Path, quick: bool, seconds_a_cell: int = 3600) -> nbformat.N
     Raises:
         nbclient.exceptions.CellExecutionError: a cell failed.
     """
-    shutil.copytree(ROOT, folder, ignore=LEFT_OUT)
+    shutil.copytree(ROOT, folder, ignore=left_out)
     notebook = nbformat.read(folder / NOTEBOOK.name, as_version=4)
     client = nbclient.NotebookClient(notebook, timeout=seconds_a_cell, resources={"metadata": {"path": str(folder)}})
     client.create_kernel_manager()

@@ -24,7 +24,7 @@ import sys
 if "fault_table.child" not in sys.modules:
     sys.path[:0] = [{str(programs.ROOT)!r}, {str(HERE.parent)!r}]
     from fault_table import child
-    from common import notebook
+    from programs import notebook
     child.install()
 run = notebook.train(*notebook.choose("pendulum", {SETTINGS}), FOLDER)
 """

@@ -240,7 +240,8 @@ def test_a_replacement_may_be_empty_or_torn_while_it_is_not_flushed(tmp_path):
 
 A_RUN = """
 import numpy as np
-from common import checkpoint, files, run_folder
+from common import files
+from common.runs import checkpoint, run_folder
 run = run_folder.create(str(folder / "runs"), "run", "run")
 files.write_json(run / "config.json", {})
 checkpoint.save(run / "checkpoints", 1, {"a": np.zeros(3)}, keep=1)

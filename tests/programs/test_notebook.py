@@ -19,6 +19,7 @@ import pytest
 from IPython.display import DisplayHandle
 
 from common.errors import StoppedError, UserError
+from common.figures import five_panels as figure
 from common.figures.five_panels import five_panels
 from common.results import TIMING_COLUMNS
 from common.runs import film, recorder, run_folder, session
@@ -239,11 +240,10 @@ def test_a_preset_or_an_environment_is_chosen():
 def test_stopped_and_called_again_it_is_the_run_that_was_not(settings, tmp_path, monkeypatch, shown, eager):
     whole = notebook.train("pendulum", settings, tmp_path, "whole")
     drawn = []
-    monkeypatch.setattr(
-        plot,
-        "five_panels",
-        lambda runs: drawn.append(len(runs["pendulum-seed0"]["epoch"])) or five_panels(runs),
-    )
+    for module in (plot, figure):
+        monkeypatch.setattr(
+            module, "five_panels", lambda runs: drawn.append(len(runs["pendulum-seed0"]["epoch"])) or five_panels(runs)
+        )
     stopped = notebook.train("pendulum", settings, tmp_path, stop_after=2)
     assert drawn == [2, 2]  # when it was due, and again for what the stop leaves behind
     assert learned(stopped)["epoch"] == ["1.0", "2.0"]
