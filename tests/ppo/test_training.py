@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 from gymnasium.spaces import Discrete
 from numpy.testing import assert_allclose, assert_array_equal
-from tiny_envs import Lengths, Schedule
+from tiny_envs import Faulty, Lengths, Schedule
 
 from Agent import UPDATE_METRICS, Agent
 from common import funcs
@@ -1024,13 +1024,16 @@ def test_episodes_run_on_from_epoch_to_epoch(tiny, eager):
     assert [row.avg_steps for row in trainer.results] == [20.0, 20.0]
 
 
-def test_an_environment_that_returns_nan_is_named(tiny, eager):
+def test_an_environment_that_returns_nan_is_named(tiny, eager, monkeypatch):
+    built, build = [], Faulty.__init__
+    monkeypatch.setattr(
+        Faulty, "__init__", lambda self, *args, **named: (built.append(self), build(self, *args, **named))[1]
+    )
     steps = set()
     for env, what in (("tests/Faulty-v0", "observation"), ("tests/FaultyReward-v0", "reward")):
         config = tiny.replace(env=env, max_episode_steps=None, epochs=3, passes=1, minibatch_size=64)
         trainer = PPOAgentTrainer(config)
-        [group] = trainer.experience.envs.groups
-        group.envs.envs[0].env.unwrapped.fault_at = -1  # only the second of the two is faulty
+        built[-2].fault_at = -1  # only the second of the trainer's two is faulty
         with pytest.raises(UserError) as caught:
             trainer.train()
         told = re.fullmatch(rf"environment 1\b.*\b{what}\b.*\bstep (\d+)\b.*", str(caught.value))
