@@ -74,10 +74,8 @@ def trained_with_states(config: PPOConfig) -> tuple[PPOAgentTrainer, dict[int, S
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_resumed_run_equals_uninterrupted_one(case: str, request: pytest.FixtureRequest) -> None:
+def test_resumed_run_equals_uninterrupted_one(case: str) -> None:
     config = CASES[case]
-    if case != "seeded episodes":  # one case compiles; the others need not
-        request.getfixturevalue("eager")
     if config.backend == "envpool":
         pytest.importorskip("envpool")
     whole, states = trained_with_states(config)
@@ -97,7 +95,7 @@ def test_resumed_run_equals_uninterrupted_one(case: str, request: pytest.Fixture
 
 
 @pytest.mark.parametrize("case", ["a new environment an episode", "as many resets"])
-def test_a_checkpoint_holds_the_actions_of_running_episodes_alone(case: str, eager: None) -> None:
+def test_a_checkpoint_holds_the_actions_of_running_episodes_alone(case: str) -> None:
     if case == "as many resets":
         pytest.importorskip("envpool")
     config = CASES[case]
@@ -112,7 +110,7 @@ def test_a_checkpoint_holds_the_actions_of_running_episodes_alone(case: str, eag
     trainer.close()
 
 
-def test_cut_off_twice(tmp_path: Path, eager: None) -> None:
+def test_cut_off_twice(tmp_path) -> None:
     config = CASES["seeded episodes"]
     whole, states = trained_with_states(config)
     twice = PPOAgentTrainer(config)
@@ -128,7 +126,7 @@ def test_cut_off_twice(tmp_path: Path, eager: None) -> None:
         trainer.close()
 
 
-def test_environments_that_do_not_repeat_are_noticed(eager: None) -> None:
+def test_environments_that_do_not_repeat_are_noticed() -> None:
     trainer = PPOAgentTrainer(CASES["seeded episodes"])
     trainer.train(2)
     state = copied(trainer)
