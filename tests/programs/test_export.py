@@ -180,7 +180,7 @@ def spoil(kind, run):
     if kind == "no such run":
         return [run / "nothing"], "nothing"
     if kind == "no run named":
-        return [], "Run folder"
+        return [], "no run is named"
     if kind == "wrong weights":
         return [run, "--weights", "worst"], "worst"
     if kind == "no weights":
