@@ -1,6 +1,8 @@
 """A run that was cut off and resumed is the run that was not."""
 
+import functools
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -52,6 +54,9 @@ CASES = {
 }
 
 
+TIMES = tuple(f"results/{name}" for name in TIMING_COLUMNS)
+
+
 def rows(trainer: PPOAgentTrainer) -> list[dict[str, object]]:
     return [{k: v for k, v in vars(row).items() if k not in TIMING_COLUMNS} for row in trainer.results]
 
@@ -66,75 +71,67 @@ def copied(trainer: PPOAgentTrainer) -> State:
     return {name: np.array(array) for name, array in trainer.state().items()}
 
 
-def trained_with_states(config: PPOConfig) -> tuple[PPOAgentTrainer, dict[int, State]]:
-    """A whole run, and its states after every epoch."""
-    whole, states = PPOAgentTrainer(config), {}
-    whole.train(on_epoch=lambda row: states.update({row.epoch: copied(whole)}))
-    return whole, states
+class Whole(NamedTuple):
+    """A run that was not cut off."""
+
+    way: str
+    rows: list[dict[str, object]]
+    state: State
+    states: dict[int, State]  # after every epoch
+
+
+@functools.cache
+def whole(case: str) -> Whole:
+    """Trained once for all tests of a case."""
+    if CASES[case].backend == "envpool":
+        pytest.importorskip("envpool")
+    trainer, states = PPOAgentTrainer(CASES[case]), {}
+    trainer.train(on_epoch=lambda row: states.update({row.epoch: copied(trainer)}))
+    trainer.close()
+    return Whole(trainer.experience.way, rows(trainer), copied(trainer), states)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_resumed_run_equals_uninterrupted_one(case: str) -> None:
-    config = CASES[case]
-    if config.backend == "envpool":
-        pytest.importorskip("envpool")
-    whole, states = trained_with_states(config)
-    assert whole.experience.way == WAYS[case]
+    expected = whole(case)
+    assert expected.way == WAYS[case]
+    # The first state is loaded into a new trainer, and each that follows into a trainer that went elsewhere.
+    resumed = PPOAgentTrainer(CASES[case])
     # With a history, parts of the environments are built again after epochs 1 to 4 by turns, and again from 5 on.
-    for after in (1, 4, 6):
-        resumed = PPOAgentTrainer(config)
-        resumed.load_state(states[after])
+    for after in (1, 6, 4):
+        resumed.load_state(expected.states[after])
         assert resumed.epoch == after
         resumed.train(EPOCHS - after)
-        assert repr(rows(resumed)) == repr(rows(whole))
-        assert same(
-            resumed.state(), whole.state(), but=("trainer/seconds", *(f"results/{name}" for name in TIMING_COLUMNS))
-        )
-        resumed.close()
-    whole.close()
+        assert repr(rows(resumed)) == repr(expected.rows)
+        assert same(resumed.state(), expected.state, but=("trainer/seconds", *TIMES))
+    resumed.close()
 
 
 @pytest.mark.parametrize("case", ["a new environment an episode", "as many resets"])
 def test_a_checkpoint_holds_the_actions_of_running_episodes_alone(case: str) -> None:
-    if case == "as many resets":
-        pytest.importorskip("envpool")
-    config = CASES[case]
-    trainer = PPOAgentTrainer(config)
-    trainer.train(3)
-    state = part_of(trainer.state(), "experience/collector")
+    config, state = CASES[case], part_of(whole(case).states[3], "experience/collector")
     assert (state["steps"] <= config.max_episode_steps).all()
     assert state["actions"].shape == (state["steps"].sum(), 4)
     running = ~state["ended"]
     np.testing.assert_array_equal(state["steps"][running], state["episode_steps"][running])
     assert (state["episodes"] >= 3 * config.steps_per_epoch // config.num_envs // 41 - 1).all()
-    trainer.close()
 
 
 def test_cut_off_twice(tmp_path) -> None:
-    config = CASES["seeded episodes"]
-    whole, states = trained_with_states(config)
-    twice = PPOAgentTrainer(config)
-    first = PPOAgentTrainer(config)
-    first.load_state(states[2])
-    again = {}
-    first.train(EPOCHS - 2, lambda row: again.update({row.epoch: first.state()}))
+    expected, again = whole("seeded episodes"), {}
+    first = PPOAgentTrainer(CASES["seeded episodes"])
+    first.load_state(expected.states[2])
+    first.train(EPOCHS - 2, lambda row: again.update({row.epoch: copied(first)}))
     checkpoint.save(tmp_path, 4, again[4], keep=1)
-    twice.load_state(checkpoint.load_newest(tmp_path, pytest.fail)[1])
-    twice.train(EPOCHS - 4)
-    assert repr(rows(twice)) == repr(rows(whole))
-    for trainer in (whole, first, twice):
-        trainer.close()
-
-
-def test_environments_that_do_not_repeat_are_noticed() -> None:
-    trainer = PPOAgentTrainer(CASES["seeded episodes"])
-    trainer.train(2)
-    state = copied(trainer)
-    state["experience/collector/observations/0"] = state["experience/collector/observations/0"] + 1
+    first.load_state(checkpoint.load_newest(tmp_path, pytest.fail)[1])
+    first.train(EPOCHS - 4)
+    assert repr(rows(first)) == repr(expected.rows)
+    other = {name: array.copy() for name, array in again[4].items()}
+    other["experience/collector/observations/0"] += 1
     with pytest.raises(UserError, match="did not repeat") as refusal:
-        trainer.load_state(state)
+        first.load_state(other)
     assert "\n" not in str(refusal.value)
-    trainer.close()
+    first.close()
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[" * 100_000, bytes(range(128, 256))])

@@ -47,15 +47,26 @@ def same(a, b) -> bool:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def finished(tmp_path_factory) -> Path:
+    """The folder of a run that was not cut off; tests that change it copy it."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         folder = tmp_path_factory.mktemp("whole")
         assert program(monkeypatch, *SETTINGS, *QUIET, "--runs-folder", folder, "--name", "run") == 0
-    return learned(folder / "run")
+    return folder / "run"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("epoch", [1, 3, 5])
+@pytest.fixture(scope="module")
+def whole(finished):
+    return learned(finished)
+
+
+@pytest.fixture
+def run(finished, tmp_path) -> Path:
+    """A finished run."""
+    return shutil.copytree(finished, tmp_path / "run")
+
+
+@pytest.mark.parametrize(("number", "epoch"), [(signal.SIGTERM, 1), (signal.SIGINT, 3), (signal.SIGTERM, 5)])
 def test_a_signal_saves_and_the_resumed_run_is_the_same(monkeypatch, tmp_path, capfd, whole, number, epoch):
     write = Recorder.__call__
 
@@ -105,20 +116,19 @@ def test_cut_off_before_its_first_checkpoint_begins_again(monkeypatch, tmp_path,
     assert same(learned(tmp_path / "run"), whole)
 
 
-def test_a_damaged_checkpoint_falls_back_and_says_so(monkeypatch, tmp_path, capsys, whole):
-    assert program(monkeypatch, *SETTINGS, *QUIET, "--runs-folder", tmp_path, "--name", "run") == 0
-    newest = tmp_path / "run" / session.CHECKPOINTS / "00000006" / checkpoint.STATE
+def test_a_damaged_checkpoint_falls_back_and_says_so(monkeypatch, run, capsys, whole):
+    newest = run / session.CHECKPOINTS / "00000006" / checkpoint.STATE
     newest.write_bytes(newest.read_bytes()[:-100])
-    (tmp_path / "run" / run_folder.BEST_AGENT).unlink()
-    assert program(monkeypatch, "--resume", tmp_path / "run", *QUIET) == 0
+    (run / run_folder.BEST_AGENT).unlink()
+    assert program(monkeypatch, "--resume", run, *QUIET) == 0
     assert "checkpoint 6 is damaged" in capsys.readouterr().out
-    assert same(learned(tmp_path / "run"), whole)
+    assert same(learned(run), whole)
 
 
-def test_more_epochs_go_on_and_other_settings_are_refused(monkeypatch, tmp_path, capsys):
-    assert program(monkeypatch, *SETTINGS, *QUIET, "--runs-folder", tmp_path, "--name", "run") == 0
-    run = tmp_path / "run"
-    capsys.readouterr()
+def test_more_epochs_continue_and_other_settings_are_refused(monkeypatch, run, capsys):
+    with FileLock(run / one_process.LOCK):
+        assert program(monkeypatch, "--resume", run, *QUIET, "--epochs", "8") == 2
+    assert "another process is training" in capsys.readouterr().err
     assert program(monkeypatch, "--resume", run, *QUIET) == 2
     said = capsys.readouterr()
     assert "has all its 6 epochs" in said.err
@@ -127,31 +137,21 @@ def test_more_epochs_go_on_and_other_settings_are_refused(monkeypatch, tmp_path,
     assert "gamma 0.5 would make" in capsys.readouterr().err
     assert program(monkeypatch, "--resume", run, *QUIET, "--name", "other") == 2
     assert "exclude each other" in capsys.readouterr().err
+    assert run_folder.read_results(run)["epoch"].tolist() == [1, 2, 3, 4, 5, 6]
     assert program(monkeypatch, "--resume", run, *QUIET, "--epochs", "8") == 0
     assert run_folder.read_results(run)["epoch"].tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
     assert methods.read_config(run)[1].epochs == 8
 
 
-def test_a_second_process_is_refused(monkeypatch, tmp_path, capsys):
-    assert program(monkeypatch, *SETTINGS, *QUIET, "--runs-folder", tmp_path, "--name", "run") == 0
-    with FileLock(tmp_path / "run" / one_process.LOCK):
-        assert program(monkeypatch, "--resume", tmp_path / "run", *QUIET, "--epochs", "8") == 2
-    assert "another process is training" in capsys.readouterr().err
-    assert len(run_folder.read_results(tmp_path / "run")["epoch"]) == 6
-
-
-def test_cut_off_while_it_was_evaluated_it_is_evaluated_when_resumed(monkeypatch, tmp_path, whole):
+def test_cut_off_while_it_was_evaluated_it_is_evaluated_when_resumed(monkeypatch, run, whole):
     """The last checkpoint is there, what comes after it is not."""
-    arguments = [*SETTINGS, *QUIET, "--runs-folder", tmp_path, "--name", "run"]
-    assert program(monkeypatch, *arguments) == 0
-    folder = tmp_path / "run"
     again = [argument if argument != "0" else "2" for argument in QUIET]
-    assert program(monkeypatch, "--resume", folder, *again) == 0
-    assert (folder / run_folder.EVALUATION).exists()
-    assert program(monkeypatch, "--resume", folder, *again) == 2
-    (folder / run_folder.BEST_AGENT).unlink()
-    assert program(monkeypatch, "--resume", folder, *QUIET) == 0
-    assert same(learned(folder), whole)
+    assert program(monkeypatch, "--resume", run, *again) == 0
+    assert (run / run_folder.EVALUATION).exists()
+    assert program(monkeypatch, "--resume", run, *again) == 2
+    (run / run_folder.BEST_AGENT).unlink()
+    assert program(monkeypatch, "--resume", run, *QUIET) == 0
+    assert same(learned(run), whole)
 
 
 OLD = Path(__file__).parents[1] / "data" / "run-of-format-1"
