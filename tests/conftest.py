@@ -7,8 +7,17 @@ from pathlib import Path
 
 import pytest
 import tiny_envs  # noqa: F401  registers the environments
+import without_xla
 
 from ppo.config import PPOConfig
+
+without_xla.install()
+
+
+@pytest.fixture(autouse=True)
+def xla(request, monkeypatch):
+    """XLA for tests that are marked "xla", plain graphs for all others."""
+    monkeypatch.setattr(without_xla, "wanted", request.node.get_closest_marker("xla") is not None)
 
 
 @pytest.fixture

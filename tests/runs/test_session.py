@@ -89,7 +89,7 @@ def test_a_signal_saves_and_the_resumed_run_is_the_same(monkeypatch, tmp_path, c
 
 def test_killed_at_any_moment_and_resumed_until_done(monkeypatch, tmp_path, whole):
     folder = tmp_path / "run"
-    command = [sys.executable, "PPOAgentTrainer.py"]
+    command = [sys.executable, "tests/without_xla.py", "PPOAgentTrainer.py"]
     first = [*command, *SETTINGS, *QUIET, "--runs-folder", str(tmp_path), "--name", "run"]
     process = subprocess.Popen(first, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
@@ -189,7 +189,7 @@ def test_a_killed_off_policy_run_resumed_is_the_run_that_was_not(monkeypatch, tm
 
     assert run(*TD3, *QUIET, "--runs-folder", tmp_path, "--name", "whole") == 0
     folder = tmp_path / "run"
-    command = [sys.executable, "-m", "companions.OffPolicyAgentTrainer", *TD3, *QUIET]
+    command = [sys.executable, "tests/without_xla.py", "-m", "companions.OffPolicyAgentTrainer", *TD3, *QUIET]
     process = subprocess.Popen(
         [*command, "--runs-folder", str(tmp_path), "--name", "run"],
         cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

@@ -70,7 +70,7 @@ def test_help_is_quick(program):
         after = os.times()
         return sum(after[2:4]) - sum(before[2:4])  # of children that have ended
 
-    assert min(seconds() for _ in range(2)) < LONGEST
+    assert seconds() < LONGEST or seconds() < LONGEST  # the second chance is for a busy machine
 
 
 @pytest.fixture
