@@ -409,6 +409,32 @@ class Lives(gymnasium.Env):
         return self._observe(), float(self._steps), self._steps == 6, out_of_time, info
 
 
+class Awkward(gymnasium.Env):
+    """A reward of one number in an array, no info at all times, observations of another type, no way to close it."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 0.5}  # noqa: RUF012
+
+    def __init__(self, render_mode=None):
+        self.observation_space, self.action_space = Box(0, 255, (3,), np.uint8), Box(-1.0, 1.0, (1,))
+        self.render_mode, self._steps = render_mode, 0
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self._steps = 0
+        return np.zeros(3), {}
+
+    def step(self, action):
+        self._steps += 1
+        over = self._steps == 6
+        return np.full(3, float(self._steps)), -(action**2), over, False, {"cannot be pickled": lambda: 0}
+
+    def render(self):
+        return np.full((16, 16, 4), self._steps, np.uint8)
+
+    def close(self):
+        raise AttributeError("there is no window")
+
+
 gymnasium.register("tests/Target-v0", Target)
 gymnasium.register("tests/Dot-v0", Dot)
 gymnasium.register("tests/Lives-v0", Lives)

@@ -12,7 +12,6 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
-import tensorflow as tf
 import tiny_envs
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Tuple
 from run_program import call
@@ -84,10 +83,8 @@ def test_the_pages_commands_train_resume_evaluate_draw_and_export(folder, monkey
                 if flag in arguments:
                     arguments[arguments.index(flag) + 1] = value
             arguments += QUICK
-            tf.config.run_functions_eagerly("td3" not in arguments)  # faster than compiling a handful of steps
         module = "programs.__main__" if module == "programs" else module
         code = call(monkeypatch, importlib.import_module(module), *arguments)
-        tf.config.run_functions_eagerly(False)
         assert code == 0, capsys.readouterr().err
     moon, mars, td3 = (folder / "runs" / name for name in ("moon", "mars", "moon-td3"))
     rewards = run_folder.read_results(moon)["avg_reward_orig"]
@@ -509,35 +506,9 @@ def test_a_fault_in_the_middle_of_training_shows_the_users_own_lines_alone(folde
 # -- what environments do that nobody thought of --
 
 
-class Awkward(gymnasium.Env):
-    """A reward of one number in an array, no info at all times, observations of another type, no way to close it."""
-
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 0.5}  # noqa: RUF012
-
-    def __init__(self, render_mode=None):
-        self.observation_space, self.action_space = Box(0, 255, (3,), np.uint8), Box(-1.0, 1.0, (1,))
-        self.render_mode, self._steps = render_mode, 0
-
-    def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
-        self._steps = 0
-        return np.zeros(3), {}
-
-    def step(self, action):
-        self._steps += 1
-        over = self._steps == 6
-        return np.full(3, float(self._steps)), -(action**2), over, False, {"cannot be pickled": lambda: 0}
-
-    def render(self):
-        return np.full((16, 16, 4), self._steps, np.uint8)
-
-    def close(self):
-        raise AttributeError("there is no window")
-
-
 @pytest.mark.parametrize("backend", ["gymnasium", "processes"])
 def test_an_awkward_environment_is_trained_scored_and_filmed(tmp_path, backend):
-    trainer = PPOAgentTrainer(PPO.replace(backend=backend), make_env=Awkward)
+    trainer = PPOAgentTrainer(PPO.replace(backend=backend), make_env=tiny_envs.Awkward)
     trainer.train()
     assert trainer.results[0].episodes > 0 and trainer.state()["experience/collector/faults"] == 0
     trainer.close()
@@ -548,7 +519,7 @@ def test_an_awkward_environment_is_trained_scored_and_filmed(tmp_path, backend):
     assert len(list(take)) == 7 and take.frame_rate == 1 and take.score == scores.returns[0]
 
 
-class Grey(Awkward):
+class Grey(tiny_envs.Awkward):
     def render(self):
         return np.zeros((16, 16, 1), np.uint8)
 
@@ -560,7 +531,7 @@ def test_pictures_of_one_channel_are_refused_in_one_line():
 
 @pytest.mark.parametrize("backend", ["gymnasium", "processes"])
 def test_an_info_that_is_none_is_a_fault_of_the_environment(backend):
-    class Bare(Awkward):
+    class Bare(tiny_envs.Awkward):
         def step(self, action):
             return *super().step(action)[:4], None
 
@@ -578,7 +549,7 @@ def test_an_exception_that_cannot_be_pickled_is_a_fault_and_no_hang(monkeypatch)
         def __reduce__(self):
             raise TypeError("it holds a lock")
 
-    class Crashing(Awkward):
+    class Crashing(tiny_envs.Awkward):
         def step(self, action):
             raise CrashError("the simulator is gone")
 
@@ -598,7 +569,7 @@ def test_a_second_environment_that_cannot_be_built_is_one_line():
         if built:
             raise OSError("address already in use")
         built.append(1)
-        return Awkward()
+        return tiny_envs.Awkward()
 
     with pytest.raises(UserError, match="address already in use") as refusal:
         find_environment("", maker=make)

@@ -1,6 +1,7 @@
 """A run folder from somebody else runs nothing, and nothing outside it is written, read or waited for."""
 
 import errno
+import functools
 import io
 import json
 import os
@@ -68,6 +69,7 @@ def overlapping() -> bytes:
     return bytes(content[:start] + entry * 1000 + end)
 
 
+@functools.cache
 def arrays(trap: Path) -> dict[str, bytes]:
     """What may lie in place of an archive of arrays."""
     bomb, saved = pickle.dumps(Bomb(trap)), io.BytesIO()
@@ -103,6 +105,7 @@ def arrays(trap: Path) -> dict[str, bytes]:
     }
 
 
+@functools.cache
 def configs(trap: Path) -> dict[str, str]:
     """What may be written in config.json."""
     whole = {"preset": "pendulum", "method": "ppo", "config": {**vars(CONFIG)}}
