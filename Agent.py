@@ -340,7 +340,7 @@ class Agent(AgentBase):
 
     def counters(self) -> State:
         """The coefficient of the KL penalty."""
-        return {"kl_coefficient": np.float64(self.kl_coefficient)}
+        return {"kl_coefficient": np.array(self.kl_coefficient, np.float64)}
 
     def load_counters(self, state: State) -> None:
         """Take over what `counters` returned; other names are passed over."""

@@ -12,7 +12,7 @@ import functools
 import math
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class PPOAgentTrainer(TrainerBase):
     default_name = "ppo"
     generator_name = "shuffle"
 
-    def __init__(self, config: PPOConfig, *arguments: object, **named: object) -> None:
+    def __init__(self, config: PPOConfig, *arguments: Any, **named: Any) -> None:
         super().__init__(config, *arguments, **named)
         self.reward_statistics = funcs.RunningStatistics()
         self.advantage_statistics = funcs.RunningStatistics()
@@ -61,6 +61,7 @@ class PPOAgentTrainer(TrainerBase):
         self._mean_std = 0.0  # of the policy after the last update
 
     def make_agent(self, environment: Environment, config: PPOConfig, seed: int) -> "Agent":
+        """Actor and critic for the environment's spaces."""
         from Agent import Agent
 
         return Agent(environment.observation_space, environment.action_space, config, seed)
@@ -77,7 +78,7 @@ class PPOAgentTrainer(TrainerBase):
 
         Without that one the first update would see raw observations and all later ones normalised ones.
         """
-        if self.experience.trajectory is not None:
+        if self.experience.collected:
             return
         if self.agent.lacks_statistics:
             self.collect(Timing())
@@ -97,7 +98,7 @@ class PPOAgentTrainer(TrainerBase):
             reward_std=float(self.reward_statistics.std) if self.config.scale_rewards else 1.0,
             **self.scored(last, timing),
             **_means(metrics),
-            **{f"hp_{name}": float(value) for name, value in self.live.values.items()},
+            **self.live.columns(),
         )
 
     def collect(self, timing: Timing) -> None:
@@ -203,6 +204,7 @@ class PPOAgentTrainer(TrainerBase):
     # -- state --
 
     def parts(self) -> dict[str, Part]:
+        """Both running statistics, and the settings that may change during a run."""
         return {
             "reward_statistics": self.reward_statistics,
             "advantage_statistics": self.advantage_statistics,
@@ -212,14 +214,15 @@ class PPOAgentTrainer(TrainerBase):
     def load_counters(self, counters: State) -> None:
         """Take over what `counters` returned."""
         before = int(counters["epoch"]) * self.config.steps_per_epoch + self.config.steps_per_update
-        super().load_counters({"steps": np.int64(before)} | counters)  # older versions did not count them
+        super().load_counters({"steps": np.array(before, np.int64)} | counters)  # older versions did not count them
 
     def load_state(self, state: State) -> None:
+        """See `TrainerBase.load_state`."""
         super().load_state(state)
         self._mean_std = self.results[-1].mean_std if self.results else 0.0
 
 
-def _means(rows: list[dict[str, float]]) -> dict[str, float]:
+def _means(rows: list[dict[str, float]]) -> dict[str, Any]:
     """The mean of each metric over updates, those that were undone left out; NaN without any."""
     if len(rows) == 1:
         return rows[0]
@@ -231,6 +234,7 @@ def _means(rows: list[dict[str, float]]) -> dict[str, float]:
 
 
 def main() -> None:
+    """Train as the command line says."""
     with one_line_errors():
         preset, config, options = parse(
             sys.argv[1:], "python PPOAgentTrainer.py", PRESETS, "bipedal-walker", preset_for

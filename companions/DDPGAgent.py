@@ -37,16 +37,16 @@ class DDPGAgent(AgentBase):
 
     def __init__(
         self,
-        observation_space: gymnasium.spaces.Box,
-        action_space: gymnasium.spaces.Box,
+        observation_space: gymnasium.Space,
+        action_space: gymnasium.Space,
         config: OffPolicyConfig,
         seed: int,
     ) -> None:
         choose_device(config.device, self.sees_images)
         super().__init__(config)
         self.action_map = action_map(action_space)
-        self.observation_size = int(np.prod(observation_space.shape))
-        self.action_size = int(np.prod(action_space.shape))
+        self.observation_size = gymnasium.spaces.flatdim(observation_space)
+        self.action_size = gymnasium.spaces.flatdim(action_space)
         shape = (self.observation_size, self.action_size, config.hidden_sizes, config.activation)
         actor_seed, *critic_seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(3))
         critic_seeds = critic_seeds[: self.number_of_critics]
@@ -290,7 +290,7 @@ class DDPGAgent(AgentBase):
 
     def counters(self) -> State:
         """How many updates there were."""
-        return {"updates": np.int64(self.updates)}
+        return {"updates": np.array(self.updates, np.int64)}
 
     def load_counters(self, state: State) -> None:
         """Take over what `counters` returned; other names are passed over."""

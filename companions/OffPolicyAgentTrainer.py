@@ -10,7 +10,7 @@ The run leaves its traces in runs/NAME, as PPO's does.
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -35,11 +35,11 @@ from companions.results import UPDATE_METRICS, OffPolicyResult
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
     from companions.DDPGAgent import DDPGAgent
 
-NOTHING_DRAWN = (np.empty(0, np.float32), np.empty(0, np.float32))
+NOTHING_DRAWN: tuple[np.ndarray, np.ndarray] = (np.empty(0, np.float32), np.empty(0, np.float32))
 
 
 def make_agent(
-    observation_space: gymnasium.spaces.Box, action_space: gymnasium.spaces.Box, config: OffPolicyConfig, seed: int
+    observation_space: gymnasium.Space, action_space: gymnasium.Space, config: OffPolicyConfig, seed: int
 ) -> "DDPGAgent":
     """DDPG's agent, or TD3's where one of its changes of the target is wanted."""
     from companions.DDPGAgent import DDPGAgent
@@ -57,16 +57,18 @@ class OffPolicyAgentTrainer(TrainerBase):
     result_type = OffPolicyResult
     default_name = "td3"
 
-    def __init__(self, config: OffPolicyConfig, *arguments: object, **named: object) -> None:
+    def __init__(self, config: OffPolicyConfig, *arguments: Any, **named: Any) -> None:
         super().__init__(config, *arguments, **named)
         self.replay = ReplayBuffer(config.replay_size, self.agent.observation_size, self.agent.action_size)
         self._untrained = 0  # steps since the last time of training, the warm-up not counted
         self._drawn = NOTHING_DRAWN  # minibatches [K, B, W] and noise [K, B, A] of updates that wait
 
     def check_environment(self, environment: Environment) -> None:
+        """Raises UserError unless actions are a Box and observations are numbers."""
         check_continuous(environment.id, environment.observation_space, environment.action_space)
 
     def make_agent(self, environment: Environment, config: OffPolicyConfig, seed: int) -> "DDPGAgent":
+        """DDPG's or TD3's; see the function."""
         return make_agent(environment.observation_space, environment.action_space, config, seed)
 
     def collecting(self, config: OffPolicyConfig) -> Collecting:
@@ -148,14 +150,16 @@ class OffPolicyAgentTrainer(TrainerBase):
         rows = self.replay.sample(updates, config.batch_size, self.generator)  # [K, B, W]
         shape = (updates, config.batch_size, self.agent.action_size)
         noise = self.generator.standard_normal(shape if config.target_smoothing else (*shape[:2], 0), np.float32)
-        waiting, drawn = self._drawn, (rows, noise)
-        self._drawn = tuple(map(np.concatenate, zip(waiting, drawn))) if len(waiting[0]) else drawn
+        if len(self._drawn[0]):
+            rows, noise = np.concatenate((self._drawn[0], rows)), np.concatenate((self._drawn[1], noise))
+        self._drawn = rows, noise
 
     def _checked_learn(self, before: dict[str, np.ndarray], count: int) -> list[np.ndarray]:
         """The first updates of those drawn; if they come to NaN the agent is again what it was before the epoch."""
-        now, self._drawn = ([part[cut] for part in self._drawn] for cut in (slice(count), slice(count, None)))
+        rows, noise = self._drawn
+        self._drawn = rows[count:], noise[count:]
         try:
-            return [self.agent.update(*now)]  # [K, metrics]
+            return [self.agent.update(rows[:count], noise[:count])]  # [K, metrics]
         except DivergedError as error:
             self._drawn = NOTHING_DRAWN
             self.agent.load_learned_state(before)
@@ -168,6 +172,7 @@ class OffPolicyAgentTrainer(TrainerBase):
     # -- state --
 
     def parts(self) -> dict[str, Part]:
+        """The replay buffer and the exploration noise."""
         return {"replay": self.replay, "exploration": self.exploration}
 
     def counters(self) -> dict[str, int]:
@@ -199,7 +204,7 @@ class _WarmUp:
         return self._policy.act(observations, noise)  # [n, A]
 
 
-def _means(tables: list[np.ndarray]) -> dict[str, float]:
+def _means(tables: list[np.ndarray]) -> dict[str, Any]:
     """UPDATE_METRICS over an epoch's updates, of the actor's loss over those that it learned in; NaN without any."""
     table = np.concatenate(tables) if tables else np.full((1, len(UPDATE_METRICS)), np.nan)  # [K, metrics]
     means = {}
@@ -210,6 +215,7 @@ def _means(tables: list[np.ndarray]) -> dict[str, float]:
 
 
 def main() -> None:
+    """Train as the command line says."""
     with one_line_errors():
         program = "python -m companions.OffPolicyAgentTrainer"
         preset, config, options = parse(sys.argv[1:], program, PRESETS, "pendulum-td3-fast", preset_for)

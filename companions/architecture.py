@@ -13,6 +13,7 @@ class Glorot:
         self._rng = np.random.default_rng(seed)
 
     def __call__(self, _: float) -> keras.initializers.Initializer:
+        """The next kernel's initializer (Glorot & Bengio 2010); it has no gain."""
         return keras.initializers.GlorotUniform(seed=int(self._rng.integers(2**31)))
 
 

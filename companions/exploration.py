@@ -8,7 +8,7 @@ import numpy as np
 class OrnsteinUhlenbeck:
     """x ← x − θ·x·dt + σ·√dt·n (Uhlenbeck & Ornstein 1930): noise with a memory, for σ = 1.
 
-    Every environment and action dimension has its own x, which goes on over episodes and epochs.
+    Every environment and action dimension has its own x, which continues across episodes and epochs.
     """
 
     def __init__(self, theta: float, dt: float, shape: tuple[int, int]) -> None:
@@ -24,7 +24,9 @@ class OrnsteinUhlenbeck:
         return noise
 
     def state(self) -> dict[str, np.ndarray]:
+        """x, [N, A]."""
         return {"x": self._x}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Restore what `state` returned."""
         self._x = np.array(state["x"], np.float32)

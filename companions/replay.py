@@ -61,7 +61,7 @@ class ReplayBuffer:
 
     def state(self) -> dict[str, np.ndarray]:
         """What is in it."""
-        return {"rows": self._rows[: self.size], "position": np.int64(self._position)}
+        return {"rows": self._rows[: self.size], "position": np.array(self._position, np.int64)}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Take over what `state` returned for a buffer of the same capacity.

@@ -15,13 +15,13 @@ def torso_sizes(hidden_sizes: tuple[int, ...], observation_size: int, action_siz
     return hidden_sizes or (first, math.ceil(math.sqrt(first * last)), last)
 
 
-def torso_for(observation_shape: tuple[int, ...], action_size: int, config: PPOConfig) -> "Torso":
+def torso_for(observation_shape: tuple[int, ...], action_size: int, config: PPOConfig) -> Torso:
     """The hidden layers that a config names for observations of this shape.
 
     Raises:
         UserError: the convolutions leave nothing of the image.
     """
-    convolutions = ()
+    convolutions: tuple[Convolution, ...] = ()
     if len(observation_shape) == 3:
         convolutions = tuple(map(Convolution, config.filters, config.kernel_sizes, config.strides))
         _check_convolutions(observation_shape, convolutions)
@@ -29,14 +29,14 @@ def torso_for(observation_shape: tuple[int, ...], action_size: int, config: PPOC
     return Torso(observation_shape, sizes, config.activation, config.hidden_gain, convolutions)
 
 
-def heads_for(action_size: int, choices: tuple[int, ...] | None, config: PPOConfig) -> "NormalHeads | CategoricalHead":
+def heads_for(action_size: int, choices: tuple[int, ...] | None, config: PPOConfig) -> NormalHeads | CategoricalHead:
     """The policy's heads: logits where actions are choices, else means and standard deviations."""
     if choices is not None:
         return CategoricalHead(sum(choices), config.mean_gain)
     return NormalHeads(action_size, config.mean_activation, config.mean_gain, config.std, config.initial_std)
 
 
-def _check_convolutions(shape: tuple[int, ...], convolutions: tuple["Convolution", ...]) -> None:
+def _check_convolutions(shape: tuple[int, ...], convolutions: tuple[Convolution, ...]) -> None:
     height, width, _ = shape
     for layer in convolutions:
         height, width = ((side - layer.kernel_size) // layer.stride + 1 for side in (height, width))

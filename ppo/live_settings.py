@@ -82,6 +82,10 @@ class LiveHyperparameters:
         with self._asking:
             return (self.values | self._asked)[name]
 
+    def columns(self) -> dict[str, Any]:
+        """The values in force, as columns of the results."""
+        return {f"hp_{name}": float(value) for name, value in self.values.items()}
+
     def __setitem__(self, name: str, value: float | int) -> None:
         """Change a value from the next update on.
 

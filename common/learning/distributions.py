@@ -1,11 +1,10 @@
 """Policies: what a network's heads say about actions, as `tfp` distributions built outside Keras."""
 
 import tensorflow as tf
-import tensorflow_probability as tfp
+from tensorflow_probability import distributions as tfd
 
 from common.rollout.policies import MAX_STD, MIN_STD
 
-tfd = tfp.distributions
 RULED_OUT = -1e9  # a logit whose probability is 0 and whose entropy is not NaN
 
 

@@ -54,7 +54,8 @@ def deterministic(actor: keras.Model, weights: list[np.ndarray], std: float) -> 
 
 
 def _dense(layer: keras.layers.Dense) -> Dense:
-    return Dense(*layer.get_weights(), _activation(layer))
+    kernel, bias = layer.get_weights()
+    return Dense(kernel, bias, _activation(layer))
 
 
 def _activation(layer: keras.layers.Dense) -> str:

@@ -29,6 +29,7 @@ class Orthogonal:
         self._rng = np.random.default_rng(seed)
 
     def __call__(self, gain: float) -> keras.initializers.Initializer:
+        """The next kernel's initializer (Saxe et al. 2014)."""
         return keras.initializers.Orthogonal(gain, seed=int(self._rng.integers(2**31)))
 
 
@@ -95,6 +96,7 @@ class NormalHeads:
     initial_std: float
 
     def __call__(self, features: keras.KerasTensor, kernel: Orthogonal) -> list[keras.KerasTensor]:
+        """features [B, F] → mean and standard deviation, [B, A] each."""
         mean = keras.layers.Dense(
             self.action_size, self.mean_activation, kernel_initializer=kernel(self.mean_gain), name="mean"
         )
@@ -113,11 +115,13 @@ class CategoricalHead:
     gain: float
 
     def __call__(self, features: keras.KerasTensor, kernel: Orthogonal) -> list[keras.KerasTensor]:
+        """features [B, F] → logits [B, `logits`]."""
         return [keras.layers.Dense(self.logits, kernel_initializer=kernel(self.gain), name="logits")(features)]
 
 
 def value_head(features: keras.KerasTensor, kernel: Kernels) -> keras.KerasTensor:
-    return keras.layers.Dense(1, kernel_initializer=kernel(1.0), name="value")(features)  # [B, 1]
+    """features [B, F] → values [B, 1]."""
+    return keras.layers.Dense(1, kernel_initializer=kernel(1.0), name="value")(features)
 
 
 def policy_actor(torso: Torso, heads: NormalHeads | CategoricalHead, seed: int) -> keras.Model:

@@ -43,8 +43,10 @@ class Best:
             self.replaced = {}
 
     def state(self) -> State:
+        """The score and the parameters, as "best_metric" and "best/name"."""
         kept = self.parameters or {}
-        return {"best_metric": np.float64(self.metric)} | {f"best/{name}": array for name, array in kept.items()}
+        metric = np.array(self.metric, np.float64)
+        return {"best_metric": metric} | {f"best/{name}": array for name, array in kept.items()}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Take over what `state` returned; other names are passed over."""

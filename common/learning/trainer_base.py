@@ -22,9 +22,11 @@ SKIPS_IN_A_ROW = 10  # updates that are undone before training stops anyway
 class Part(Protocol):
     """What changes while a trainer runs, and can be stored."""
 
-    def state(self) -> State: ...
+    def state(self) -> State:
+        """Named arrays that bring it back."""
 
-    def load_state(self, state: State) -> None: ...
+    def load_state(self, state: State) -> None:
+        """Restore what `state` returned."""
 
 
 class TrainerBase:
@@ -160,7 +162,7 @@ class TrainerBase:
 
     def state(self) -> State:
         """Everything that changes, between two epochs: a trainer that loads it continues as if never stopped."""
-        trainer = {name: np.int64(value) for name, value in self.counters().items()}
+        trainer = {name: np.array(value, np.int64) for name, value in self.counters().items()}
         return join_parts(
             {
                 "agent": self.agent.training_state(),

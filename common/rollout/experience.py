@@ -42,10 +42,14 @@ class Experience:
         design: what is rewarded, where the config leaves that to a function.
 
     Attributes:
-        trajectory: the last whole one; None before the first.
+        collected: whether there is a trajectory.
+        trajectory: the last whole one.
         scores: of the episodes that ended.
         shaped_rewards: [T, N] its rewards by the config's design; 0 where not valid.
     """
+
+    trajectory: Trajectory
+    shaped_rewards: np.ndarray
 
     def __init__(
         self,
@@ -67,8 +71,7 @@ class Experience:
             config.reward_design, config.reward_factor, environment.max_episode_steps, design
         )  # (rewards, terminated, truncated, episode_steps) of one shape → shaped rewards
         self.scores = EpisodeScores(config.num_envs, config.score_window)
-        self.trajectory: Trajectory | None = None
-        self.shaped_rewards: np.ndarray | None = None
+        self.collected = False
 
     def _build(self, way: Way) -> None:
         """Environments that can be brought back in a way, and their collector."""
@@ -96,7 +99,7 @@ class Experience:
             NotFiniteError: an environment or the policy returned NaN or infinity.
             UserError: environments failed more often than they may.
         """
-        if self._how.restart_each_epoch and (epoch > 0 or self.trajectory is not None):
+        if self._how.restart_each_epoch and (epoch > 0 or self.collected):
             self.envs.restart()
             self.scores.running_returns[:] = 0.0
         elif self.way == "history":
@@ -154,7 +157,7 @@ class Experience:
 
     def _take_up(self, trajectory: Trajectory) -> None:
         """Make a trajectory the last one."""
-        self.trajectory = trajectory
+        self.collected, self.trajectory = True, trajectory
         shaped = self.shape(
             trajectory.rewards, trajectory.terminated, trajectory.truncated, trajectory.episode_steps
         )  # [T, N]
@@ -167,7 +170,7 @@ class Experience:
         return join_parts(
             {
                 "collector": self.collector.state(),
-                "trajectory": {} if self.trajectory is None else self.trajectory._asdict(),
+                "trajectory": self.trajectory._asdict() if self.collected else {},
                 "episodes": self.scores.state(),
             }
         )

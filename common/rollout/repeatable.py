@@ -244,7 +244,7 @@ class RepeatableEnvs:
         first = self.columns[group].start
         numbers = range(columns.start, columns.stop)
         pasts = {n - first: self._record.past(n, self._action_map, bool(self.ended[n])) for n in numbers}
-        for n in np.flatnonzero(self._lost):  # whose actions end with a failure, and which begin again anyway
+        for n in map(int, np.flatnonzero(self._lost)):  # their actions end with a failure, and they begin again anyway
             if n - first in pasts:
                 pasts[n - first] = pasts[n - first]._replace(actions=pasts[n - first].actions[:0])
         self.observations[group][list(pasts)] = self.groups[group].bring_back(pasts)
@@ -256,11 +256,11 @@ class RepeatableEnvs:
         state = self._record.state()
         state |= {f"observations/{i}": seen.copy() for i, seen in enumerate(self.observations)}
         return state | {
-            "seed": np.int64(self._seed),
+            "seed": np.array(self._seed, np.int64),
             "ended": self.ended.copy(),
             "lost": self._lost.copy(),
             "episode_steps": self.episode_steps.copy(),
-            "faults": np.int64(self._faults),
+            "faults": np.array(self._faults, np.int64),
         }
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:

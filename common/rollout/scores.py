@@ -108,7 +108,7 @@ class EpisodeScores:
             "running_returns": self.running_returns.copy(),
             "recent": self._last,
             "recent_shaped": self.last_returns,
-            "total": np.int64(self._total_episodes),
+            "total": np.array(self._total_episodes, np.int64),
         }
 
     def load_state(self, state: State) -> None:

@@ -29,9 +29,11 @@ class Agent(Protocol):
 
     action_map: ActionMap
 
-    def acting_policy(self) -> Policy: ...
+    def acting_policy(self) -> Policy:
+        """A frozen copy of the policy."""
 
-    def keep_best(self, metric: float) -> bool: ...
+    def keep_best(self, metric: float) -> bool:
+        """Keep the present parameters if the metric is at least the best so far; whether they were kept."""
 
 
 class Judge:
@@ -155,10 +157,10 @@ def _validate_in_groups(
         for group, columns, seen in active:
             wanted = running[columns] if isinstance(group, EnvPoolGroup) else np.ones(group.num_envs, bool)  # [n]
             actions = action_map(policy.act(seen))  # [n, *action]
-            if wanted.all():
-                group.send(actions)
-            else:
+            if isinstance(group, EnvPoolGroup) and not wanted.all():
                 group.send(actions[wanted], np.flatnonzero(wanted))
+            else:
+                group.send(actions)
             stepped.append(wanted)
         for (group, columns, seen), wanted in zip(active, stepped):
             step = group.recv()  # of those that were stepped

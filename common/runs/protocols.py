@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from common.config import TrainingConfig
 from common.envs.environment import Environment
 from common.envs.spaces import ActionMap
 from common.results import EpochResult
@@ -48,9 +47,12 @@ class Trainer(Protocol):
     environment: Environment
     epoch: int  # how many are trained
     results: list[Any]  # an EpochResult for each of them
-    result_type: type[EpochResult]
     warn: Callable[[str], None]
     live: Any  # a Live; None where nothing may be changed while training
+
+    @property
+    def result_type(self) -> type[EpochResult]:
+        """The columns of its rows."""
 
     def train(self, epochs: int, on_epoch: Callable[[EpochResult], None]) -> dict[str, Any]:
         """Train for `epochs` more epochs, call `on_epoch` after each, and return the results dictionary."""
@@ -69,4 +71,4 @@ class Trainer(Protocol):
         """Close the environments and end their processes."""
 
 
-MakeTrainer = Callable[[TrainingConfig], Trainer]
+MakeTrainer = Callable[[Any], Trainer]  # from the method's own config
