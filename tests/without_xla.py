@@ -1,14 +1,9 @@
-"""Graphs that TensorFlow runs as they are: XLA would compile two seconds for each trainer, and most tests build one.
-
-`python tests/without_xla.py PPOAgentTrainer.py …` runs a program like that, `… -m programs …` a module.
-"""
+"""Lets TensorFlow run graphs without XLA, which compiles two seconds for each trainer that a test builds."""
 
 import importlib.abc
 import importlib.util
-import runpy
 import sys
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from types import ModuleType
 
 wanted = False
@@ -51,14 +46,3 @@ def install() -> None:
         patch(sys.modules["tensorflow"])
     else:
         sys.meta_path.insert(0, Patch())
-
-
-if __name__ == "__main__":
-    install()
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
-    if sys.argv[1] == "-m":
-        del sys.argv[:2]
-        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-    else:
-        del sys.argv[0]
-        runpy.run_path(sys.argv[0], run_name="__main__")

@@ -22,6 +22,7 @@ from common.env_wrappers import reward_design
 from common.envs.environment import find_environment
 from common.envs.envpool_group import EnvPoolGroup
 from common.envs.spaces import action_map
+from common.envs.vector_env import group_seeds
 from common.errors import UserError
 from common.learning import distributions, frozen_policy
 from common.records import Timing
@@ -356,12 +357,11 @@ def test_validation_scores_whole_deterministic_episodes(tiny, backend, env):
     np.testing.assert_array_equal(score, validate(*played, seed).returns)
     assert (score != validate(*played, seed + 1).returns).any()
     if backend == "gymnasium":
-        seeds = [int(s) % 2**31 for s in np.random.SeedSequence(seed).generate_state(2)]
         returns = [
             evaluation.evaluate(
                 agent.acting_policy(), agent.action_map, find_environment(env), 15, True, first
             ).returns
-            for first in seeds
+            for first in group_seeds(seed, 2)
         ]
         assert score == pytest.approx(np.concatenate(returns))
     trainer.close()
@@ -373,10 +373,8 @@ def test_validation_counts_each_environments_first_episode_whole(tiny):
     validation = validate(
         agent.acting_policy(), agent.action_map, find_environment("tests/Lengths-v0"), "gymnasium", 60, 7
     )
-    first = [int(s) % 2**31 for s in np.random.SeedSequence(7).generate_state(3)]  # of groups of 20
-    seeds = [seed + i for seed in first for i in range(20)]
-    assert Lengths.seeds == seeds  # one reset each: an episode that is over is not stepped further
-    lengths = np.array([Lengths.length(seed) for seed in seeds])
+    assert len(Lengths.seeds) == len(set(Lengths.seeds)) == 60  # one reset each: what is over is not stepped further
+    lengths = np.array([Lengths.length(seed) for seed in Lengths.seeds])
     assert len(set(lengths)) > 3
     np.testing.assert_array_equal(validation.lengths, lengths)
     np.testing.assert_array_equal(validation.returns, lengths * (lengths + 1) / 2)
@@ -589,18 +587,20 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
 }
 
 
+ENDS = {  # what the default ends training with
+    "environment_restarts": "failed at step",
+    "on_not_finite": "NaN or infinity as reward",
+}
 NOT_LEARNED = ("score_window", "device", "environment_time_limit")  # tested where they act
 
 
 @functools.cache
 def outcome(config):
-    """How the agent acts after training: weights and observation statistics; nothing if training was refused."""
+    """How the agent acts after training: weights and observation statistics."""
     trainer = PPOAgentTrainer(config)
     try:
         trainer.train()
         return policy_of(trainer.agent)
-    except UserError:
-        return {}
     finally:
         trainer.close()
 
@@ -624,7 +624,13 @@ def test_every_setting_changes_what_is_learned(tiny, eager, monkeypatch, name):
         pytest.importorskip("envpool")
     config = tiny.replace(**{"adopt_best": False} | needed)
     assert getattr(config, name) != value
-    assert change(outcome(config), outcome(config.replace(**{name: value}))) > 0.01
+    trained = outcome(config.replace(**{name: value}))
+    if name in ENDS:
+        with pytest.raises(UserError, match=ENDS[name]):
+            outcome(config)
+        assert all(np.isfinite(array).all() for array in trained.values())
+    else:
+        assert change(outcome(config), trained) > 0.01
 
 
 def test_no_setting_changed_nothing_changed(tiny, eager):

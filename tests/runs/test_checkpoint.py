@@ -238,12 +238,17 @@ def test_an_archive_of_other_things_is_no_checkpoint(tmp_path):
         checkpoint.load_newest(tmp_path, lambda _: None)
 
 
-@pytest.mark.parametrize("operation", ["open", "fsync", "rename"])
-@pytest.mark.parametrize("nth", [0, 1, 2])
+BEFORE = [("open", 0), ("open", 1), ("fsync", 0), ("fsync", 1), ("fsync", 2), ("rename", 0)]
+AFTER = [("fsync", 3)]  # of the folder that the new one was moved into; `open` is called to prune then
+KILLED, FULL = KeyboardInterrupt(), OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("fault", [FULL, KILLED], ids=["full", "killed"])
 @pytest.mark.parametrize(
-    "fault", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["full", "killed"]
+    ("operation", "nth", "newest"),
+    [*((*step, 1) for step in BEFORE), *((*step, 2) for step in AFTER)],
 )
-def test_a_fault_while_saving_leaves_the_one_before_whole(tmp_path, monkeypatch, operation, nth, fault):
+def test_a_fault_while_saving_leaves_whole_checkpoints(tmp_path, monkeypatch, operation, nth, newest, fault):
     checkpoint.save(tmp_path, 1, STATE, keep=3)
     module = builtins if operation == "open" else os
     real, calls = getattr(module, operation), []
@@ -256,13 +261,11 @@ def test_a_fault_while_saving_leaves_the_one_before_whole(tmp_path, monkeypatch,
 
     with monkeypatch.context() as patch:
         patch.setattr(module, operation, failing)
-        try:
+        with pytest.raises(UserError if fault is FULL else KeyboardInterrupt) as raised:
             checkpoint.save(tmp_path, 2, STATE, keep=3)
-        except (UserError, KeyboardInterrupt) as error:
-            assert isinstance(error, UserError) == isinstance(fault, OSError)
-            assert "untouched" in str(error) or isinstance(error, KeyboardInterrupt)
+        assert fault is KILLED or "untouched" in str(raised.value)
     generation, state = checkpoint.load_newest(tmp_path, pytest.fail)
-    assert generation in (1, 2)
+    assert generation == newest
     assert equal(state, STATE)
     checkpoint.save(tmp_path, 3, STATE, keep=1)  # what was left half-done is in nobody's way
     assert checkpoint.load_newest(tmp_path, pytest.fail)[0] == 3
