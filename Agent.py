@@ -1,4 +1,4 @@
-"""The agent: an actor and a critic, how they act, what they think of a step, how they learn.
+"""The agent: an actor and a critic, how they act, how they judge a step, how they learn.
 
 An Agent knows weights and nothing of time: epochs, environments and schedules are the trainer's.
 """
@@ -26,21 +26,21 @@ from ppo.live_settings import Hyperparameters
 from ppo.results import UPDATE_METRICS
 
 AVERAGED_METRICS = ("loss_actor", "loss_critic", "gradient_norm_actor", "gradient_norm_critic")  # over all passes
-KL_COEFFICIENT_FACTOR = 1024.0  # β stays within so many times what it began with, so that it finds back
+KL_COEFFICIENT_FACTOR = 1024.0  # β stays within this factor of its first value, so that it can recover
 DECISIVE = [UPDATE_METRICS.index(name) for name in AVERAGED_METRICS]  # an update in which one is NaN is undone
 
 
 class Agent(AgentBase):
-    """A Keras `actor` and `critic`, apart or on one torso, a `tfp` policy picked by the action space, Adam.
+    """A Keras `actor` and `critic`, separate or on one torso, a `tfp` policy chosen by the action space, and Adam.
 
     Args:
         observation_space: Box, of one environment; images are [height, width, channels] uint8.
         action_space: Box for a Normal policy; Discrete, MultiDiscrete or MultiBinary for a Categorical one.
-        config: network and update settings; the rest of it is not read here.
+        config: network and update settings; all other settings are ignored here.
         seed: of the initial weights.
 
     Raises:
-        UserError: the convolutions do not fit the images, or the device that was asked for is not there.
+        UserError: the convolutions do not fit the images, or the requested device is missing.
     """
 
     def __init__(
@@ -83,19 +83,19 @@ class Agent(AgentBase):
     # -- acting --
 
     def normalizer(self) -> Normalizer:
-        """A frozen copy of what `normalize` does at present; images are scaled inside the network instead."""
+        """A frozen copy of the present normalisation; images are scaled inside the network instead."""
         statistics = self.observation_statistics
         if self.sees_images or not self.config.normalize_observations or statistics.count == 0:
             return Normalizer(None, None)
         return Normalizer(statistics.mean.astype(np.float32), (1.0 / (statistics.std + 1e-8)).astype(np.float32))
 
     def normalize(self, observations: np.ndarray) -> np.ndarray:
-        """Raw observations [..., S] → what the networks read [..., S] float32; images stay as they are."""
+        """Raw observations [..., S] → the networks' inputs [..., S] float32; images are not changed."""
         return observations if self.sees_images else self.normalizer()(observations)
 
     @property
     def lacks_statistics(self) -> bool:
-        """Whether observations will be normalised, but by statistics that are still empty."""
+        """Whether observations are to be normalised, but no statistics exist yet."""
         normalizes = self.config.normalize_observations and not self.sees_images
         return normalizes and self.observation_statistics.count == 0
 
@@ -123,10 +123,10 @@ class Agent(AgentBase):
         """V at raw observations [K, ...], [K]."""
         return np.asarray(self.critic(self.normalize(observations)))[:, 0]
 
-    # -- what the networks think of an epoch --
+    # -- values and log-probabilities of an epoch --
 
     def assess(self, observations: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Values, log-probabilities and the policy itself over a whole epoch, in one call.
+        """Values, log-probabilities and policy of a whole epoch, in one call.
 
         Args:
             observations: [M + N, S], normalised; the last N only bootstrap.
@@ -185,7 +185,7 @@ class Agent(AgentBase):
         }
 
     def adapt_kl_coefficient(self, batch: Batch) -> None:
-        """β for the next update, by how far all passes over a batch have moved the policy from the one that acted."""
+        """Set β for the next update from the KL divergence between the policy that acted and the present one."""
         divergence = float(self.compiled_divergence(batch.observations, batch.heads, batch.weights))
         start, furthest = self.config.kl_coefficient, KL_COEFFICIENT_FACTOR
         adapted = funcs.adapted_kl_coefficient(self.kl_coefficient, divergence, self.config.kl_target)
@@ -198,7 +198,7 @@ class Agent(AgentBase):
         return losses.weighted_mean(divergence, weights)
 
     def _not_finite(self, table: np.ndarray, finite_weights: np.ndarray) -> str | None:
-        """What first became NaN or infinite in an update with these metrics [K, metrics] and weights' flags."""
+        """The first metric [K, metrics] or weight that became NaN or infinite; None if all are finite."""
         steps, columns = np.nonzero(~np.isfinite(table[:, DECISIVE]))
         if len(steps):
             return f"{AVERAGED_METRICS[columns[0]]} of minibatch {steps[0] + 1} of {len(table)}"
@@ -333,7 +333,7 @@ class Agent(AgentBase):
         return weights | statistics
 
     def load_parameters(self, state: State) -> None:
-        """Take over what `parameters` returned; other names are passed over."""
+        """Restore what `parameters` returned; other names are ignored."""
         for name, network in self._networks.items():
             network.set_weights([state[f"{name}/{i}"] for i in range(len(network.weights))])
         self.observation_statistics.load_state({k: state[f"observations/{k}"] for k in ("count", "mean", "m2")})
@@ -343,7 +343,7 @@ class Agent(AgentBase):
         return {"kl_coefficient": np.array(self.kl_coefficient, np.float64)}
 
     def load_counters(self, state: State) -> None:
-        """Take over what `counters` returned; other names are passed over."""
+        """Restore what `counters` returned; other names are ignored."""
         self.kl_coefficient = float(state["kl_coefficient"])
 
 

@@ -137,7 +137,7 @@ class PPOAgentTrainer(TrainerBase):
             self.warn(f"hyperparameters: {change} from epoch {self.epoch + 1} on")
 
     def _update(self, progress: float, timing: Timing) -> dict[str, float]:
-        """Learn from the trajectory at hand; `progress`: share of all updates that are over."""
+        """Learn from the trajectory at hand; `progress`: share of all updates that are done."""
         began = time.perf_counter()
         config, gamma = self.config, self.config.gamma
         if config.final_gamma is not None:
@@ -191,7 +191,7 @@ class PPOAgentTrainer(TrainerBase):
     def _passes_recomputing_targets(
         self, batch: Batch, rewards: np.ndarray, gamma: float, hyperparameters: Hyperparameters
     ) -> dict[str, float]:
-        """Each pass learns from values, targets and advantages of its own; the policy that acted stays that one."""
+        """Recompute values, targets and advantages before each pass; keep the acting policy's log-probabilities."""
         metrics, acted = [], {"log_probs": batch.log_probs, "heads": batch.heads}
         for i in range(hyperparameters.passes):
             if i > 0:
@@ -212,7 +212,7 @@ class PPOAgentTrainer(TrainerBase):
         }
 
     def load_counters(self, counters: State) -> None:
-        """Take over what `counters` returned."""
+        """Restore what `counters` returned."""
         before = int(counters["epoch"]) * self.config.steps_per_epoch + self.config.steps_per_update
         super().load_counters({"steps": np.array(before, np.int64)} | counters)  # older versions did not count them
 

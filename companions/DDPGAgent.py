@@ -26,14 +26,14 @@ class DDPGAgent(AgentBase):
 
     Args:
         observation_space, action_space: Box, of one environment.
-        config: network and update settings; the rest of it is not read here.
+        config: network and update settings; all other settings are ignored here.
         seed: of the initial weights.
 
     Raises:
-        UserError: the device that was asked for is not there.
+        UserError: the requested device is missing.
     """
 
-    choices, sees_images = None, False  # its actions are numbers on a line, and so are its observations
+    choices, sees_images = None, False  # continuous actions, and observations that are not images
 
     def __init__(
         self,
@@ -74,22 +74,22 @@ class DDPGAgent(AgentBase):
 
     @property
     def actor(self) -> keras.Model:
-        """The actor with its weights of now."""
+        """The actor, with its present weights."""
         return self._actor.pull()[0]
 
     @property
     def critics(self) -> list[keras.Model]:
-        """The critics with their weights of now."""
+        """The critics, with their present weights."""
         return self._critics.pull()
 
     @property
     def target_actor(self) -> keras.Model:
-        """The target actor with its weights of now."""
+        """The target actor, with its present weights."""
         return self._target_actor.pull()[0]
 
     @property
     def target_critics(self) -> list[keras.Model]:
-        """The target critics with their weights of now."""
+        """The target critics, with their present weights."""
         return self._target_critics.pull()
 
     # -- acting --
@@ -106,7 +106,7 @@ class DDPGAgent(AgentBase):
         return deterministic(self._actor.networks[0], self.actor_weights(), std)
 
     def normalizer(self) -> Normalizer:
-        """Observations are taken as they are."""
+        """Observations are not normalised."""
         return Normalizer(None, None)
 
     def values(self, observations: np.ndarray) -> np.ndarray:
@@ -115,7 +115,7 @@ class DDPGAgent(AgentBase):
         return np.asarray(self.critics[0](np.concatenate([observations, actions], axis=1)))[:, 0]
 
     def actor_weights(self) -> list[np.ndarray]:
-        """The actor's kernels and biases of now, layer by layer."""
+        """The actor's present kernels and biases, layer by layer."""
         return [stack[0] for stack in self._actor.stacks(self._actor.weights.numpy())]
 
     # -- learning --
@@ -156,10 +156,10 @@ class DDPGAgent(AgentBase):
         return table
 
     def updates_that_act(self, waiting: int) -> int:
-        """How many of `waiting` updates to make now. What is left over changes nothing that chooses actions.
+        """How many of `waiting` updates to make now; the rest would not change the acting policy.
 
-        Only the last update of a cycle of `policy_delay` moves the actor: made with those before it in one call it
-        comes to the same, and costs less.
+        Only the last update of a cycle of `policy_delay` moves the actor: made with those before it in one call the
+        result is the same and it costs less.
         """
         delay = self.config.policy_delay
         return max(0, (self.updates + waiting) // delay * delay - self.updates)
@@ -284,7 +284,7 @@ class DDPGAgent(AgentBase):
         return {name: np.array(networks_.weights) for name, networks_ in self.flat_networks().items()}
 
     def load_parameters(self, state: State) -> None:
-        """Take over what `parameters` returned; other names are passed over."""
+        """Restore what `parameters` returned; other names are ignored."""
         for name, networks_ in self.flat_networks().items():
             networks_.weights.assign(state[name])
 
@@ -293,5 +293,5 @@ class DDPGAgent(AgentBase):
         return {"updates": np.array(self.updates, np.int64)}
 
     def load_counters(self, state: State) -> None:
-        """Take over what `counters` returned; other names are passed over."""
+        """Restore what `counters` returned; other names are ignored."""
         self.updates = int(state["updates"])

@@ -81,7 +81,7 @@ class OffPolicyAgentTrainer(TrainerBase):
         )
 
     def run_epoch(self, last: int) -> OffPolicyResult:
-        """Steps and updates by turns."""
+        """Alternate steps and updates."""
         config, timing = self.config, Timing()
         std = config.exploration_std
         if config.final_exploration_std is not None:
@@ -155,7 +155,7 @@ class OffPolicyAgentTrainer(TrainerBase):
         self._drawn = rows, noise
 
     def _checked_learn(self, before: dict[str, np.ndarray], count: int) -> list[np.ndarray]:
-        """The first updates of those drawn; if they come to NaN the agent is again what it was before the epoch."""
+        """Make the first `count` of the drawn updates; if one diverges, restore the agent of before the epoch."""
         rows, noise = self._drawn
         self._drawn = rows[count:], noise[count:]
         try:
@@ -180,7 +180,7 @@ class OffPolicyAgentTrainer(TrainerBase):
         return super().counters() | {"untrained": self._untrained}
 
     def load_counters(self, counters: State) -> None:
-        """Take over what `counters` returned.
+        """Restore what `counters` returned.
 
         Raises:
             ValueError: more steps wait for their updates than an epoch has.

@@ -64,7 +64,7 @@ class ReplayBuffer:
         return {"rows": self._rows[: self.size], "position": np.array(self._position, np.int64)}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Take over what `state` returned for a buffer of the same capacity.
+        """Restore what `state` returned for a buffer of the same capacity.
 
         Raises:
             ValueError: it is not of such a buffer.

@@ -59,7 +59,7 @@ class FlatNetworks:
         return self.networks
 
     def push(self) -> None:
-        """Take over the weights of the Keras networks."""
+        """Copy the weights of the Keras networks."""
         self.weights.assign(self._joined())
 
 

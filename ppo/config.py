@@ -96,7 +96,7 @@ class ScalingSettings(Settings):
     if rewards are already about 1."""
     reward_std_of: Literal["rewards", "returns"] = "returns"
     """Quantity whose standard deviation scale_rewards divides by. rewards: all rewards so far. returns: the discounted
-    sums of future rewards; needed if all rewards are alike, such as -1 per step."""
+    sums of future rewards; needed if all rewards are equal, such as -1 per step."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ def colored_noise(white: np.ndarray, exponent: float) -> np.ndarray:
     """Noise with the power spectrum 1/f^β over the steps of an epoch (Timmer & König 1995), β = `exponent`.
 
     Every number stays standard normal by itself, as Hollenstein et al. 2024 (arXiv:2312.11091) need it for a policy
-    whose log-probabilities must hold; what changes is how alike the numbers of neighbouring steps are. The mean over
+    whose log-probabilities must hold; what changes is the correlation between neighbouring steps. The mean over
     the epoch has the power of the lowest frequency.
 
     Args:

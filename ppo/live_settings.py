@@ -16,7 +16,7 @@ FILE = "hyperparameters.json"
 
 
 class Hyperparameters(NamedTuple):
-    """What an update is told besides its batch."""
+    """The settings of one update, schedules applied."""
 
     learning_rate: float
     critic_learning_rate: float

@@ -88,7 +88,7 @@ def policy_loss(
     hyperparameters: Hyperparameters,
     kl_coefficient: tf.Tensor,
 ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-    """The surrogate, with its penalty and its bonus, and what there is to say of the policy; all scalars.
+    """The surrogate, with its penalty and its bonus, and the policy's metrics; all scalars.
 
     Args:
         policy: at the batch's observations, [B, A].

@@ -19,7 +19,7 @@ class PPOResult(EpochResult):
     gradient_norm_critic: float = column("gradients")
     learning_rate: float = column("gradients")  # the actor's
     reward_std: float = column("reward")  # what rewards are divided by; 1 without scaling
-    hp_learning_rate: float = column("hp")  # what may be changed while the run goes on, before any schedule
+    hp_learning_rate: float = column("hp")  # what may be changed during a run, before any schedule
     hp_passes: float = column("hp")
     hp_clip_range: float = column("hp")
     hp_value_coefficient: float = column("hp")

@@ -169,7 +169,7 @@ class _Process(gymnasium.vector.AsyncVectorEnv):
         return f"its process did not answer within {time_limit:g} s", ""
 
     def _raise_if_errors(self, successes: Iterable[bool]) -> None:
-        """As in Gymnasium, which waits for ever for an exception that cannot be pickled.
+        """As in Gymnasium, which waits forever for an exception that cannot be pickled.
 
         Raises:
             RuntimeError: the process did not send its exception in time.

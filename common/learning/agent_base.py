@@ -1,4 +1,4 @@
-"""What agents of every method do alike: keep their best parameters, and save and load everything they learned."""
+"""The base of all agents: it keeps the best parameters, and saves and loads everything learned."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from common.state import State
 
 
 class AgentBase:
-    """An agent is its parameters, its optimisers and a few counters; a method says what these are.
+    """An agent has parameters, optimisers and a few counters; each method defines them.
 
     Attributes:
         config: the method's settings.
@@ -31,15 +31,15 @@ class AgentBase:
         raise NotImplementedError
 
     def load_parameters(self, state: State) -> None:
-        """Take over what `parameters` returned; other names are passed over."""
+        """Restore what `parameters` returned; other names are ignored."""
         raise NotImplementedError
 
     def counters(self) -> State:
-        """What changes besides parameters and optimisers."""
+        """Whole numbers that change during training, by name."""
         raise NotImplementedError
 
     def load_counters(self, state: State) -> None:
-        """Take over what `counters` returned; other names are passed over."""
+        """Restore what `counters` returned; other names are ignored."""
         raise NotImplementedError
 
     # -- best parameters --
@@ -63,7 +63,7 @@ class AgentBase:
         return self.parameters() | adams_state(self.adams) | self.counters()
 
     def load_learned_state(self, state: State) -> None:
-        """Take over what `learned_state` returned."""
+        """Restore what `learned_state` returned."""
         self.load_parameters(state)
         load_adams(self.adams, state)
         self.load_counters(state)
@@ -73,12 +73,12 @@ class AgentBase:
         return self.learned_state() | self.best.state()
 
     def load_state(self, state: State) -> None:
-        """Take over what `state` returned for an agent of the same configuration."""
+        """Restore what `state` returned for an agent of the same configuration."""
         self.load_learned_state(state)
         self.best.load_state(state)
 
     def training_state(self) -> State:
-        """`state()` as it would be had `adopt_best` not been called: what training continues from."""
+        """`state()` without the effect of `adopt_best`: what training continues from."""
         return self.state() | self.best.replaced
 
     def save_weights(self, path: str | Path) -> None:

@@ -1,4 +1,4 @@
-"""What agents of every kind carry along: their best parameters so far, and their Adams."""
+"""Parts of every agent: its best parameters so far, and its Adam optimisers."""
 
 from collections.abc import Callable, Mapping
 
@@ -15,7 +15,7 @@ class Best:
     Attributes:
         metric: their score; −∞ before there are any.
         parameters: named arrays; None before there are any.
-        replaced: what training had reached where they were adopted; empty while they are not.
+        replaced: the parameters that `adopt` replaced; empty otherwise.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Best:
         return {"best_metric": metric} | {f"best/{name}": array for name, array in kept.items()}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Take over what `state` returned; other names are passed over."""
+        """Restore what `state` returned; other names are ignored."""
         self.metric = float(state["best_metric"])
         kept = {name.removeprefix("best/"): array for name, array in state.items() if name.startswith("best/")}
         self.parameters = kept or None
@@ -64,7 +64,7 @@ def adams_state(adams: Adams) -> State:
 
 
 def load_adams(adams: Adams, state: Mapping[str, np.ndarray]) -> None:
-    """Take over what `adams_state` returned; other names are passed over."""
+    """Restore what `adams_state` returned; other names are ignored."""
     for name, adam in adams.items():
         for i, variable in enumerate(adam.variables):
             variable.assign(state[f"{name}/{i}"])

@@ -1,4 +1,4 @@
-"""The frame of every trainer: build, run epochs, stop, continue."""
+"""The base of all trainers: build, run epochs, stop, resume."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
@@ -32,8 +32,8 @@ class Part(Protocol):
 class TrainerBase:
     """Builds environments and agent, runs a method's epochs, and stores everything that changes.
 
-    A method says with which agent (`make_agent`), how it collects (`collecting`), what an epoch is (`run_epoch`), and
-    what changes besides agent and environments (`parts`, `counters`).
+    Each method defines its agent (`make_agent`), how it collects (`collecting`), one epoch (`run_epoch`), and its
+    state besides agent and environments (`parts`, `counters`).
 
     Args:
         config: the method's settings.
@@ -92,7 +92,7 @@ class TrainerBase:
         self.epoch = 0
         self.results: list[Any] = []
 
-    # -- what a method says --
+    # -- what each method defines --
 
     def check_environment(self, environment: Environment) -> None:
         """Raises UserError for an environment that the method cannot be trained on."""
@@ -106,14 +106,14 @@ class TrainerBase:
         return Collecting()
 
     def prepare(self) -> None:
-        """What comes before the first epoch."""
+        """Prepare the first epoch."""
 
     def run_epoch(self, last: int) -> EpochResult:
         """One epoch and its row; `last`: the number of the final epoch."""
         raise NotImplementedError
 
     def parts(self) -> Mapping[str, Part]:
-        """What changes besides agent and environments, by its name in a checkpoint."""
+        """State besides agent and environments, by its name in a checkpoint."""
         raise NotImplementedError
 
     def counters(self) -> dict[str, int]:
@@ -121,7 +121,7 @@ class TrainerBase:
         return {"epoch": self.epoch, "steps": self.steps, "skipped": self.skipped}
 
     def load_counters(self, counters: State) -> None:
-        """Take over what `counters` returned."""
+        """Restore what `counters` returned."""
         self.epoch, self.steps, self.skipped = (int(counters[name]) for name in ("epoch", "steps", "skipped"))
 
     # -- training --
@@ -151,7 +151,7 @@ class TrainerBase:
         return results_dictionary(self.name, self.description, self.results, self.agent.best.metric, self.config)
 
     def scored(self, last: int, timing: Timing) -> dict[str, Any]:
-        """The columns of an epoch's row that say how well it went; a validation may be played for them."""
+        """An epoch's scores and timing, as columns of its row; this may run a validation."""
         scores = self.experience.scores
         return self.judge(scores.training_metrics(), scores.columns(), self.epoch, last, timing)
 
@@ -161,7 +161,7 @@ class TrainerBase:
         return {"experience": self.experience, **self.parts()}
 
     def state(self) -> State:
-        """Everything that changes, between two epochs: a trainer that loads it continues as if never stopped."""
+        """Everything that changes during training, between two epochs: a trainer that loads it continues exactly."""
         trainer = {name: np.array(value, np.int64) for name, value in self.counters().items()}
         return join_parts(
             {
@@ -173,7 +173,7 @@ class TrainerBase:
         )
 
     def load_state(self, state: State) -> None:
-        """Take over what `state` returned for a trainer of the same configuration.
+        """Restore what `state` returned for a trainer of the same configuration.
 
         Raises:
             UserError: the environments do not repeat what they did.

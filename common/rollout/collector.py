@@ -129,11 +129,11 @@ class Collector:
     # -- state --
 
     def state(self) -> dict[str, np.ndarray]:
-        """What brings the environments back to where they are, and the noise's generator."""
+        """What is needed to restore the environments, and the state of the noise generator."""
         return self.envs.state() | {"noise": pack_generator(self.noise)}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """Take over what `state` returned.
+        """Restore what `state` returned.
 
         Raises:
             UserError: the environments do not repeat what they did.

@@ -1,4 +1,4 @@
-"""What an epoch in the environments came to: its trajectory, its shaped rewards, the episodes that ended in it."""
+"""An epoch in the environments: its trajectory, its shaped rewards, and the episodes that ended in it."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -74,7 +74,7 @@ class Experience:
         self.collected = False
 
     def _build(self, way: Way) -> None:
-        """Environments that can be brought back in a way, and their collector."""
+        """Build environments that can be restored in this way, and their collector."""
         config, action_map = self._config, self._action_map
         self.way = way
         vector_env = make_vector_env(
@@ -90,7 +90,7 @@ class Experience:
         """The next trajectory, in as many attempts as the config allows.
 
         Args:
-            epoch: how many are over.
+            epoch: how many epochs are done.
 
         Yields:
             Rows that are complete in `collector.trajectory`; see `Collector.collect`.
@@ -156,7 +156,7 @@ class Experience:
             check_array(name, trajectory[name], shape, np.dtype(dtype))
 
     def _take_up(self, trajectory: Trajectory) -> None:
-        """Make a trajectory the last one."""
+        """Store a trajectory as the last one, with its shaped rewards."""
         self.collected, self.trajectory = True, trajectory
         shaped = self.shape(
             trajectory.rewards, trajectory.terminated, trajectory.truncated, trajectory.episode_steps
@@ -166,7 +166,7 @@ class Experience:
     # -- state --
 
     def state(self) -> State:
-        """Everything that changes, between two epochs."""
+        """Everything that changes during training; call it between two epochs."""
         return join_parts(
             {
                 "collector": self.collector.state(),
@@ -176,7 +176,7 @@ class Experience:
         )
 
     def load_state(self, state: State) -> None:
-        """Take over what `state` returned.
+        """Restore what `state` returned.
 
         Raises:
             UserError: the environments do not repeat what they did.
@@ -192,9 +192,9 @@ class Experience:
         self.collector.load_state(collector)
         trajectory = part_of(state, "trajectory")
         if trajectory:
-            if "ended" not in trajectory:  # written before lives were told from episodes
+            if "ended" not in trajectory:  # older versions did not distinguish lives from episodes
                 trajectory["ended"] = trajectory["terminated"] | trajectory["truncated"]  # [T, N]
-            if "replaced" not in trajectory:  # written before replaced actions were noted
+            if "replaced" not in trajectory:  # older versions did not record replaced actions
                 trajectory["replaced"] = np.zeros_like(trajectory["valid"])  # [T, N]
             self._check(trajectory)
             self._take_up(Trajectory(**trajectory))

@@ -1,13 +1,14 @@
-"""What brings environments back to where they are, since they cannot be copied.
+"""Restores environments to the step they are at. They cannot be copied, so what they did is repeated.
 
-There are four ways, of which a run takes one that a probe finds to work:
+There are four ways; a probe finds one that works for the environment:
 
-- "episodes": every episode begins with a seed of its own, so that seed and the actions since are enough.
-- "rebuilt": the same, but every episode has a new environment: what a Box2D world does depends, by a rounding, on
-  the bodies it held before.
+- "episodes": every episode begins with a seed of its own, so that seed and the actions since then are enough.
+- "rebuilt": the same, but every episode has a new environment: rounding in a Box2D world depends on the
+  bodies that it held before.
 - "resets": seeded once, and random numbers are drawn in resets alone, so as many resets as there were episodes and the
   actions of the running one are enough.
-- "history": all actions since the environment was built. They become many, so it is built again now and then.
+- "history": all actions since the environment was built. Their number grows, so the environment is rebuilt
+  from time to time.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -48,7 +49,7 @@ class Record:
         self._steps[:] = 0
 
     def restart(self, columns: slice) -> None:
-        """Some environments are built again from a seed of their own."""
+        """Some environments are rebuilt, each from a new seed."""
         self._restarts[columns] = np.maximum(self._restarts[columns], 0) + 1
         self._episodes[columns] = self._steps[columns] = 0
 
@@ -65,10 +66,10 @@ class Record:
             kept -= len(self._chunks.pop(0))
 
     def past(self, n: int, action_map: ActionMap, ended: bool) -> Past:
-        """What brings an environment back; `ended`: its episode is over."""
+        """What is needed to restore an environment; `ended`: its episode has ended."""
         actions = action_map(self._actions(n))  # [L, *action]
         if ended and self.way in ("episodes", "rebuilt"):
-            actions = actions[:0]  # of the one that follows they say nothing, and the last may have failed
+            actions = actions[:0]  # they do not matter to the next episode, and the last may have failed
         return Past(int(self._restarts[n]), int(self._episodes[n]), actions, ended and self.way != "history")
 
     def _actions(self, n: int) -> np.ndarray:
@@ -89,7 +90,7 @@ class Record:
         }
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Take over what `state` returned.
+        """Restore what `state` returned.
 
         Raises:
             ValueError: its numbers do not fit each other.
@@ -133,7 +134,7 @@ def way_of(state: Mapping[str, np.ndarray]) -> Way:
 
 
 class RepeatableEnvs:
-    """Environments whose running episodes can be repeated: it records their actions and counts their failures.
+    """Environments whose running episodes can be repeated. It records their actions and counts their failures.
 
     Args:
         envs: not yet reset.
@@ -141,11 +142,11 @@ class RepeatableEnvs:
         seed: of the environments.
         restarts: how many failing environments may be replaced by new ones.
         warn: called with one line for each failure, and its traceback.
-        way: how they are brought back.
+        way: how they are restored.
 
     Attributes:
         observations: the last of each group, [n, *shape].
-        ended: [N] bool, episodes that are over and that the next step replaces by new ones.
+        ended: [N] bool, whether the episode has ended; the next step begins a new one.
         episode_steps: [N] int64, steps of the running episodes.
     """
 
@@ -209,7 +210,7 @@ class RepeatableEnvs:
     # -- restarts --
 
     def restart(self, seed: int | None = None) -> None:
-        """Throw the running episodes away and begin new ones; a seed decides all that follow."""
+        """Discard the running episodes and begin new ones; a seed determines all later ones."""
         if seed is None and self._record.way == "history":
             self.restart_parts(range(len(self.parts)))
             return
@@ -223,7 +224,7 @@ class RepeatableEnvs:
         self.episode_steps = np.zeros(self.num_envs, np.int64)  # [N]
 
     def restart_parts(self, numbers: Iterable[int]) -> np.ndarray:
-        """Build some of `VectorEnv.parts` again, whose running episodes are thrown away; which they are, [N] bool."""
+        """Rebuild some of `VectorEnv.parts`, discarding their running episodes. Returns which, [N] bool."""
         which = np.zeros(self.num_envs, bool)  # [N]
         for number in numbers:
             group, columns = self.parts[number]
@@ -235,12 +236,12 @@ class RepeatableEnvs:
         return which
 
     def restart_lost(self) -> np.ndarray:
-        """Build those again whose history holds a failure, which cannot be repeated; which they are, [N] bool."""
+        """Rebuild those whose history holds a failure, which cannot be repeated. Returns which, [N] bool."""
         lost = self._lost
         return self.restart_parts(i for i, (_, columns) in enumerate(self.parts) if lost[columns].any())
 
     def _bring_back(self, group: int, columns: slice) -> None:
-        """To what the record says of some environments of a group."""
+        """Restore some environments of a group to the recorded step."""
         first = self.columns[group].start
         numbers = range(columns.start, columns.stop)
         pasts = {n - first: self._record.past(n, self._action_map, bool(self.ended[n])) for n in numbers}
@@ -252,7 +253,7 @@ class RepeatableEnvs:
     # -- state --
 
     def state(self) -> State:
-        """What brings the environments back to where they are."""
+        """What is needed to restore the environments."""
         state = self._record.state()
         state |= {f"observations/{i}": seen.copy() for i, seen in enumerate(self.observations)}
         return state | {
@@ -264,7 +265,7 @@ class RepeatableEnvs:
         }
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Bring the environments back; they cannot be copied, but they repeat exactly.
+        """Restore the environments by repeating what they did.
 
         Raises:
             UserError: they did not, so this is not the machine or the version that the run began on.
@@ -286,7 +287,7 @@ class RepeatableEnvs:
         with quiet_gymnasium(), ThreadPoolExecutor(len(groups)) as threads:  # a core each
             list(threads.map(self._bring_back, groups, self.columns))
         for i, columns in enumerate(self.columns):
-            known = self._lost[columns] | self.ended[columns]  # [n] of which the record says nothing
+            known = self._lost[columns] | self.ended[columns]  # [n] that the record does not cover
             stored = state[f"observations/{i}"]
             if not np.array_equal(self.observations[i][~known], stored[~known]):
                 raise UserError(

@@ -79,7 +79,7 @@ class EpisodeScores:
         return Episodes(*(np.concatenate(columns) for columns in zip(*self.of_epoch)))
 
     def columns(self) -> dict[str, float]:
-        """The columns of `EpochResult` that say how well everything went that was collected since `begin_epoch`."""
+        """The scores of everything collected since `begin_epoch`, as columns of `EpochResult`."""
         episodes = self._episodes_of_the_epoch()
         mean = {
             name: float(column.mean()) if len(column) else float("nan")
@@ -112,7 +112,7 @@ class EpisodeScores:
         }
 
     def load_state(self, state: State) -> None:
-        """Take over what `state` returned."""
+        """Restore what `state` returned."""
         self.running_returns = state["running_returns"].copy()
         recent = np.array(state.get("recent", np.zeros((2, 0))))  # [2, ≤ window]
         # Older versions stored returns without steps, or neither; the window fills again.

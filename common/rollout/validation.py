@@ -25,7 +25,7 @@ GROUP = 25  # episodes side by side at most, so that few wait for their group's 
 
 
 class Agent(Protocol):
-    """What is judged."""
+    """What `Judge` needs of an agent."""
 
     action_map: ActionMap
 
@@ -37,11 +37,11 @@ class Agent(Protocol):
 
 
 class Judge:
-    """Says how well an epoch went, and lets the agent keep its parameters if they are the best so far.
+    """Scores an epoch, and lets the agent keep its parameters if they are the best so far.
 
     Args:
         seed: of the validations, which play the same episodes each time.
-        warn: told of episodes that were cut.
+        warn: called with a line about episodes that were cut.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class Judge:
     def __call__(
         self, metrics: dict[str, float], scores: dict[str, float], epoch: int, last: int, timing: Timing
     ) -> dict[str, float]:
-        """The columns of `EpochResult` that come of it, those of `scores` and `timing` included.
+        """The metric and whether it is the best, joined with the columns of `scores` and `timing`.
 
         Args:
             metrics: see `EpisodeScores.training_metrics`.
             scores: see `EpisodeScores.columns`.
-            epoch, last: the one that is over, and the one that will end the training.
+            epoch, last: the epoch just trained, and the final one.
             timing: a validation's seconds are added to it.
         """
         metric = metrics.get(self._config.best_metric, float("nan"))
@@ -79,7 +79,7 @@ class Judge:
         return epoch == last or (2 * epoch > last and epoch % self._config.validate_every == 0)
 
     def validate(self, timing: Timing) -> float:
-        """The mean unshaped reward of whole episodes, in environments of its own."""
+        """The mean unshaped reward of whole episodes, in separate environments."""
         began = time.perf_counter()
         config, agent = self._config, self._agent
         try:
@@ -106,8 +106,8 @@ def validate(
     """Unshaped rewards of whole deterministic episodes.
 
     Every call with the same seed plays on the same terrains, so that two agents' scores differ by what
-    the agents do. An episode that is over is not stepped further, but in Atari games, whose vector environment
-    steps all of a group.
+    the agents do. An episode that has ended is not stepped further, except in Atari games, whose vector
+    environment steps the whole group.
 
     Args:
         backend: as `resolve_backend` returns it.

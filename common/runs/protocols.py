@@ -21,7 +21,7 @@ class Agent(Protocol):
         """A frozen copy of the policy: raw observations → actions."""
 
     def read_weights(self, path: Path) -> None:
-        """Take over what `save_weights` wrote.
+        """Restore what `save_weights` wrote.
 
         Raises:
             UserError: the file is missing, damaged or of another network.
@@ -61,7 +61,7 @@ class Trainer(Protocol):
         """Everything that changes during training; call it between two epochs."""
 
     def load_state(self, state: State) -> None:
-        """Take over what `state` returned.
+        """Restore what `state` returned.
 
         Raises:
             LookupError, ValueError: the state is of another trainer.
