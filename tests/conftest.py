@@ -21,6 +21,12 @@ def xla(request, monkeypatch):
 
 
 @pytest.fixture
+def processes_without_xla(monkeypatch):
+    """Processes that the test starts run plain graphs as well."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "site"))
+
+
+@pytest.fixture
 def tiny() -> PPOConfig:
     """Two epochs that take a moment; timeouts fall within an epoch."""
     return PPOConfig(

@@ -123,7 +123,7 @@ def test_the_pages_python_program_trains_resumes_evaluates_and_exports(folder, m
     assert "make_rocket() was made by a function of a Python program" in one_line(capsys.readouterr().err)
 
 
-def test_a_module_in_the_current_folder_is_found_by_a_program_that_lies_elsewhere(folder):
+def test_a_module_in_the_current_folder_is_found_by_a_program_that_lies_elsewhere(folder, processes_without_xla):
     (folder / "rocket.py").write_text(files_of_the_page()["rocket.py"])
     words = ["--env", "rocket:Rocket", "--epochs", "1", "--steps-per-epoch", "64", "--minibatch-size", "64", *QUICK]
     done = subprocess.run(

@@ -193,7 +193,7 @@ def test_left_alone_the_form_takes_the_presets_own(preset):
 
 @pytest.mark.notebook
 @pytest.mark.timeout(900)
-def test_it_runs_from_top_to_bottom(tmp_path):
+def test_it_runs_from_top_to_bottom(tmp_path, processes_without_xla):
     check(program.execute(tmp_path / "project", quick=True, seconds_a_cell=600))
     assert (tmp_path / "project" / "runs" / "pendulum-seed0" / run_folder.EVALUATION).exists()
 

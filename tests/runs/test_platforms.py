@@ -47,7 +47,7 @@ def test_help_on_a_console_that_has_not_got_every_letter(console, program):
 
 
 @pytest.mark.parametrize("console", ["cp1252", "C locale"])
-def test_a_run_on_a_console_that_has_not_got_every_letter(console, tmp_path):
+def test_a_run_on_a_console_that_has_not_got_every_letter(console, tmp_path, processes_without_xla):
     name = "größe-σ" if console == "cp1252" else "plain"
     done = typed(console, "PPOAgentTrainer.py", *SMALL, "--runs-folder", tmp_path, "--name", name)
     assert done.returncode == 0, done.stderr
