@@ -117,7 +117,7 @@ def described(settings: type[Settings]) -> list[Described]:
     main: set[str] = set()
     texts: dict[str, str] = {}
     for part in reversed(_parts(settings)):
-        texts |= _texts(part)
+        texts |= texts_of(part)
         for field in dataclasses.fields(part):
             groups.setdefault(field.name, part.GROUP)
             if field.metadata.get("main"):
@@ -145,7 +145,7 @@ def _parts(settings: type) -> list[type[Settings]]:
     return [part for part in settings.__mro__ if issubclass(part, Settings)]
 
 
-def _texts(part: type[Settings]) -> dict[str, str]:
+def texts_of(part: type) -> dict[str, str]:
     """The text below each field of one class, each in one line; none where the source is not at hand."""
     try:
         source = textwrap.dedent(inspect.getsource(part))

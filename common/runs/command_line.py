@@ -1,6 +1,7 @@
 """Reads every program's arguments, and turns a user's mistakes into one-line errors."""
 
 import contextlib
+import copy
 import dataclasses
 import difflib
 import errno
@@ -11,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar, cast, get_origin
+from typing import Annotated, Any, NoReturn, TypeVar, cast, get_origin, get_type_hints
 
 import tyro
 
@@ -20,7 +21,7 @@ from common.errors import StoppedError, UserError
 from common.runs import run_folder
 from common.runs.options import RunOptions
 from common.runs.unread_output import ends_when_unread
-from common.settings import Described, described, json_object
+from common.settings import Described, described, json_object, texts_of
 
 T = TypeVar("T")
 C = TypeVar("C", bound=TrainingConfig)
@@ -205,11 +206,27 @@ def parse_settings(kind: type[T], **options: Any) -> T:
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint), _SETTINGS:
-            return tyro.cli(kind, **options)
+            return tyro.cli(_with_whole_texts(kind), **options)
     except SystemExit as stop:
         if not stop.code:
             raise
         raise UserError(_essence(complaint.getvalue())) from None
+
+
+def _with_whole_texts(kind: type[T]) -> type[T]:
+    """A dataclass whose fields' texts are one line each, for tyro keeps the line breaks of the source."""
+    texts: dict[str, str] = {}
+    for part in reversed(kind.__mro__):
+        texts |= texts_of(part) if dataclasses.is_dataclass(part) else {}
+    hints = get_type_hints(kind, include_extras=True)
+    fields = [
+        (field.name, Annotated[hints[field.name], tyro.conf.arg(help=texts[field.name])], copy.copy(field))
+        for field in dataclasses.fields(cast(Any, kind))
+        if field.name in texts
+    ]
+    made = dataclasses.make_dataclass(kind.__name__, fields, bases=(kind,), frozen=True)
+    made.__doc__ = kind.__doc__
+    return made
 
 
 def _essence(box: str) -> str:
