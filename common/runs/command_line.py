@@ -224,6 +224,8 @@ def _with_whole_texts(kind: type[T]) -> type[T]:
         for field in dataclasses.fields(cast(Any, kind))
         if field.name in texts
     ]
+    if not fields:
+        return kind
     made = dataclasses.make_dataclass(kind.__name__, fields, bases=(kind,), frozen=True)
     made.__doc__ = kind.__doc__
     return made
