@@ -55,6 +55,12 @@ def collector(steps, num_envs=2, limit=None, backend="ale", seed=0):
 # -- names --
 
 
+def test_a_game_that_ale_py_does_not_have_keeps_its_name():
+    assert atari.game_id("ALE/no game") == "ALE/no game"
+    assert atari.game_id("no game") is None
+
+
+
 @pytest.mark.parametrize("name", [BREAKOUT, "Breakout", "Breakout-v4", "BreakoutNoFrameskip-v4", "Breakout-v0"])
 def test_a_game_has_several_names(name):
     assert atari.game_id(name) == BREAKOUT
@@ -238,6 +244,18 @@ def test_a_seed_gives_the_same_games_whatever_was_before(backend):
     assert (first[:, 0] != first[:, 1]).any()  # idle frames and actions differ
     one.envs.close()
     other.envs.close()
+
+
+def test_another_seed_gives_other_games():
+    group, seen = AleGroup(find_environment("ALE/Pong-v5"), 2, 1), []
+    for seed in (5, 6, 5):
+        group.reset(seed)
+        for _ in range(10):
+            group.send(np.ones(2, np.int64))
+            images = group.recv().observations.copy()
+        seen.append(images)
+    group.close()
+    assert (seen[0] == seen[2]).all() and (seen[0] != seen[1]).any()
 
 
 @pytest.mark.parametrize("seed", [2**31 - 1, 2**31 - 2])

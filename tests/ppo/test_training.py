@@ -1083,3 +1083,13 @@ def test_environments_need_not_know_of_rendering(tiny, eager):
 def test_minibatches_are_never_larger_than_asked_for():
     rows = minibatch_rows(10, 4, 2, np.random.default_rng(0))
     assert rows.shape == (6, 4)
+
+
+@pytest.mark.parametrize(
+    ("env", "noise_color", "colored"),
+    [("Pendulum-v1", 0.5, True), ("Pendulum-v1", 0.0, False), ("CartPole-v1", 0.5, False)],
+)
+def test_noise_has_a_color_where_actions_are_continuous(tiny, env, noise_color, colored):
+    trainer = PPOAgentTrainer(tiny.replace(env=env, max_episode_steps=None, noise_color=noise_color))
+    assert (trainer.collecting(trainer.config).shape_noise is not None) == colored
+    trainer.close()
