@@ -60,7 +60,6 @@ def test_a_game_that_ale_py_does_not_have_keeps_its_name():
     assert atari.game_id("no game") is None
 
 
-
 @pytest.mark.parametrize("name", [BREAKOUT, "Breakout", "Breakout-v4", "BreakoutNoFrameskip-v4", "Breakout-v0"])
 def test_a_game_has_several_names(name):
     assert atari.game_id(name) == BREAKOUT

@@ -13,6 +13,7 @@ from common.errors import UserError
 from common.figures import curves as curve_figures
 from common.figures import policy_view
 from common.figures.five_panels import five_panels, near_best_epochs
+from common.figures.style import stacked_panels
 from common.results import columns_of
 from common.runs import run_folder
 from companions.config import OffPolicyConfig
@@ -262,3 +263,8 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch, capsys):
         error = capsys.readouterr().err
         assert error.startswith("error: ") and error.count("\n") == 1 and str(tmp_path) in error, error
     assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_stacked_panels_are_as_high_as_asked():
+    figure, axes = stacked_panels(3, 2.0)
+    assert figure.get_size_inches().tolist() == [9, 7] and len(axes) == 3

@@ -35,7 +35,7 @@ class Config:
 def machine(monkeypatch):
     def make(*arguments, **options):
         config = Config(*arguments, **options)
-        monkeypatch.setattr(device, "tf", type("TensorFlow", (), {"config": config}))
+        monkeypatch.setattr(device, "tf", type("TensorFlow", (), {"config": config, "__version__": "2.21.0"}))
         return config
 
     return make

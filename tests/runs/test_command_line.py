@@ -16,6 +16,7 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from common.errors import StoppedError
 from common.results import columns_of
 from common.runs import run_folder
 from common.runs.command_line import one_line_errors, parse
@@ -515,3 +516,12 @@ def test_a_picture_in_a_folder_that_is_not_there_makes_the_folder(walker, progra
     code, _, error = program("programs.plot", folder, "--output", output)
     assert (code, error) == (0, "")
     assert output.stat().st_size > 1000
+
+
+def test_a_stopped_run_says_its_line_and_exits_with_its_signal():
+    error = StoppedError("saved: continue it", 15)
+    assert (str(error), error.exit_code, error._render_traceback_()) == (
+        "saved: continue it",
+        143,
+        ["saved: continue it"],
+    )

@@ -441,3 +441,11 @@ def test_names_that_cannot_be_printed_are_one_line(tmp_path, monkeypatch, capfd)
         assert call(monkeypatch, main_program, *arguments, "--runs-folder", tmp_path / "runs") == 2
         assert capfd.readouterr().err.count("\n") == 1
     assert not (tmp_path / "runs").exists()
+
+
+def test_as_many_arrays_as_are_allowed_are_read(monkeypatch):
+    monkeypatch.setattr(arrays_file, "MOST_ARRAYS", 3)
+    three = {name: np.arange(4.0) for name in "abc"}
+    assert arrays_file.unpacked(arrays_file.packed(three)).keys() == three.keys()
+    with pytest.raises(ValueError, match="too many arrays"):
+        arrays_file.unpacked(arrays_file.packed(three | {"d": np.arange(4.0)}))
