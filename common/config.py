@@ -57,6 +57,10 @@ class EnvironmentSettings(Settings):
     num_envs: int = setting(16, at_least=1, main=True)
     """Number of environments that are stepped in parallel. More of them collect faster, but each contributes fewer
     consecutive steps to an epoch."""
+    shards: int | None = setting(None, at_least=1)
+    """Number of shards that the environments are divided into; a worker steps whole shards, see --workers. The
+    numbers of a run depend on it, and not on the workers. None: 1 on Gymnasium and ale-py, else 2; in a new run with
+    workers as many as environments, but 16 at most."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
     """Device that TensorFlow computes on. auto: a GPU for image observations if there is one, else the CPU, which is
     faster for small networks."""
@@ -148,6 +152,11 @@ class TrainingConfig(BestSettings, FaultSettings, RunSettings, EnvironmentSettin
             raise UserError(
                 f"steps_per_epoch {self.steps_per_epoch} is not divisible by num_envs {self.num_envs}: "
                 f"try --steps-per-epoch {max(1, round(self.steps_per_epoch / self.num_envs)) * self.num_envs}"
+            )
+        if self.shards is not None and self.shards > self.num_envs:
+            raise UserError(
+                f"shards is {self.shards}, but there are only {self.num_envs} environments to divide: "
+                f"use --shards {self.num_envs} or less"
             )
 
     def seeds(self) -> list[int]:

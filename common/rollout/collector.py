@@ -1,5 +1,6 @@
 """The loop that steps environments with a policy and fills a trajectory."""
 
+import functools
 import time
 from collections.abc import Callable, Iterator
 
@@ -12,10 +13,12 @@ from common.errors import NotFiniteError
 from common.records import Timing, Trajectory
 from common.rollout.not_finite import check_finite, not_finite_action
 from common.rollout.policies import Policy
-from common.rollout.repeatable import RepeatableEnvs
+from common.rollout.repeatable import RepeatableEnvs, Stepped
 from common.state import load_generator, pack_generator
 
 ShapeNoise = Callable[[np.ndarray], np.ndarray]
+_THREADS = ThreadpoolController()
+Fill = Callable[[Policy, np.ndarray, Trajectory, np.ndarray, Timing], Iterator[int]]
 
 
 class Collector:
@@ -27,6 +30,7 @@ class Collector:
         action_size, noise_size: A, numbers of an action; X, random numbers that choosing one takes.
         seed: of the exploration noise.
         shape_noise: makes the epoch's exploration noise of standard normal numbers, both [T, N, X]; None keeps these.
+        fill: as `step_through` without its first argument; None steps the environments in this process.
 
     Attributes:
         trajectory: the one that is being filled, or was filled last.
@@ -42,19 +46,15 @@ class Collector:
         noise_size: int,
         seed: int,
         shape_noise: ShapeNoise | None = None,
+        fill: Fill | None = None,
     ) -> None:
         self.envs = envs
-        self._steps, self._action_size, self._noise_size, self._shape_noise = (
-            steps,
-            action_size,
-            noise_size,
-            shape_noise,
-        )
+        self._steps, self._action_size, self._noise_size = steps, action_size, noise_size
+        self._shape_noise, self._fill = shape_noise, fill or functools.partial(step_through, envs)
         self.noise = np.random.default_rng(seed)
-        self._threads = ThreadpoolController()
 
     def collect(self, policy: Policy, timing: Timing, rows_per_yield: int | None = None) -> Iterator[slice]:
-        """One epoch. Each group steps while the policy chooses for the other.
+        """One epoch.
 
         Args:
             policy: the policy; it may change between two yields.
@@ -72,49 +72,17 @@ class Collector:
         noise = self.noise.standard_normal((steps, envs.num_envs, self._noise_size), np.float32)  # [T, N, X]
         if self._shape_noise is not None:
             noise = self._shape_noise(noise)  # [T, N, X]
-        trajectory = self.trajectory = self._empty_trajectory()
-        observations, actions = trajectory.observations, trajectory.actions  # [T+1, N, *shape], [T, N, A]
+        trajectory = self.trajectory = empty_trajectory(steps, envs.num_envs, envs.observations[0], self._action_size)
         failed, resets = np.zeros((2, steps, envs.num_envs), bool)  # [T, N] each
-        resets[0] = envs.ended
-        done, clock = 0, time.perf_counter
-        with self._threads.limit(limits=1, user_api="blas"):  # small matrices; environments use the other cores
-            for columns, first in zip(envs.columns, envs.observations):
-                observations[0, columns] = first
-            for t in range(steps + 1):
-                for group, columns in enumerate(envs.columns):
-                    began = clock()
-                    if t > 0:
-                        _store(envs.receive(group, t - 1), trajectory, failed, t - 1, columns)
-                    arrived = clock()
-                    timing.environment += arrived - began
-                    if t < steps:
-                        chosen = policy.act(observations[t, columns], noise[t, columns])  # [n, A]
-                        if not np.isfinite(chosen.sum()):
-                            raise NotFiniteError(not_finite_action(observations[t, columns], columns.start, t))
-                        actions[t, columns] = chosen
-                        envs.send(group, chosen)
-                        timing.policy += clock() - arrived
-                if t == steps or (t > 0 and rows_per_yield is not None and t % rows_per_yield == 0):
-                    rows = slice(done, t)
-                    self._complete(rows, resets, failed)
-                    if t == steps:
-                        envs.remember(trajectory, resets, failed)
-                    yield rows
-                    done = t
-
-    def _empty_trajectory(self) -> Trajectory:
-        seen, shape = self.envs.observations[0], (self._steps, self.envs.num_envs)
-        return Trajectory(
-            observations=np.empty((shape[0] + 1, shape[1], *seen.shape[1:]), seen.dtype),
-            actions=np.empty((*shape, self._action_size), np.float32),
-            rewards=np.empty(shape),
-            terminated=np.empty(shape, bool),
-            truncated=np.empty(shape, bool),
-            ended=np.empty(shape, bool),
-            valid=np.empty(shape, bool),
-            episode_steps=np.empty(shape, np.int64),
-            replaced=np.zeros(shape, bool),
-        )
+        resets[0], done = envs.ended, 0
+        for t in self._fill(policy, noise, trajectory, failed, timing):
+            if t == steps or (rows_per_yield is not None and t % rows_per_yield == 0):
+                rows = slice(done, t)
+                self._complete(rows, resets, failed)
+                if t == steps:
+                    envs.remember(trajectory, resets, failed)
+                yield rows
+                done = t
 
     def _complete(self, rows: slice, resets: np.ndarray, failed: np.ndarray) -> None:
         """Fill in what follows from ends of episodes and failures, [T, N] each; check for NaN and infinity."""
@@ -140,6 +108,52 @@ class Collector:
         """
         load_generator(self.noise, state["noise"])
         self.envs.load_state(state)
+
+
+def empty_trajectory(steps: int, count: int, seen: np.ndarray, action_size: int) -> Trajectory:
+    """A trajectory to fill, of `count` environments that return observations like `seen` [n, *shape]."""
+    shape = steps, count
+    return Trajectory(
+        observations=np.empty((steps + 1, count, *seen.shape[1:]), seen.dtype),
+        actions=np.empty((*shape, action_size), np.float32),
+        rewards=np.empty(shape),
+        terminated=np.empty(shape, bool),
+        truncated=np.empty(shape, bool),
+        ended=np.empty(shape, bool),
+        valid=np.empty(shape, bool),
+        episode_steps=np.empty(shape, np.int64),
+        replaced=np.zeros(shape, bool),
+    )
+
+
+def step_through(
+    envs: Stepped, policy: Policy, noise: np.ndarray, trajectory: Trajectory, failed: np.ndarray, timing: Timing
+) -> Iterator[int]:
+    """Fill what environments return into a trajectory and `failed` [T, N]; `noise` [T, N, X] samples the actions.
+
+    Each group steps while the policy chooses for the other. Yields the number of rows that all groups have stepped.
+    """
+    observations, actions = trajectory.observations, trajectory.actions  # [T+1, N, *shape], [T, N, A]
+    steps, clock = len(actions), time.perf_counter
+    for columns, first in zip(envs.columns, envs.observations):
+        observations[0, columns] = first
+    with _THREADS.limit(limits=1, user_api="blas"):  # small matrices; environments use the other cores
+        for t in range(steps + 1):
+            for group, columns in enumerate(envs.columns):
+                began = clock()
+                if t > 0:
+                    _store(envs.receive(group, t - 1), trajectory, failed, t - 1, columns)
+                arrived = clock()
+                timing.environment += arrived - began
+                if t < steps:
+                    chosen = policy.act(observations[t, columns], noise[t, columns])  # [n, A]
+                    if not np.isfinite(chosen.sum()):
+                        raise NotFiniteError(not_finite_action(observations[t, columns], columns.start, t))
+                    actions[t, columns] = chosen
+                    envs.send(group, chosen)
+                    timing.policy += clock() - arrived
+            if t > 0:
+                yield t
 
 
 def _store(step: Step, trajectory: Trajectory, failed: np.ndarray, t: int, columns: slice) -> None:

@@ -11,7 +11,6 @@ from common.env_wrappers import RewardDesign, reward_design
 from common.envs.environment import Environment
 from common.envs.seeded_episodes import Way
 from common.envs.spaces import ActionMap, is_image
-from common.envs.vector_env import make_vector_env
 from common.errors import NotFiniteError
 from common.records import Timing, Trajectory
 from common.rollout.collector import Collector, ShapeNoise
@@ -19,6 +18,8 @@ from common.rollout.policies import Policy
 from common.rollout.probe import find_way
 from common.rollout.repeatable import RepeatableEnvs, way_of
 from common.rollout.scores import EpisodeScores
+from common.rollout.workers.envs import EnvsOnWorkers
+from common.rollout.workers.shard import Recipe, Runner
 from common.state import State, check_array, join_parts, part_of
 
 
@@ -40,6 +41,7 @@ class Experience:
         warn: called with a line about each environment that failed.
         how: how the method collects.
         design: what is rewarded, where the config leaves that to a function.
+        make_runner: makes those who step the environments; None steps them in this process.
 
     Attributes:
         collected: whether there is a trajectory.
@@ -60,8 +62,9 @@ class Experience:
         warn: Callable[[str], None] = print,
         how: Collecting = Collecting(),  # noqa: B008  (it is immutable)
         design: RewardDesign | None = None,
+        make_runner: Callable[[Recipe], Runner] | None = None,
     ) -> None:
-        self._config, self._warn, self._how = config, warn, how
+        self._config, self._warn, self._how, self._make_runner = config, warn, how, make_runner
         self._environment, self._action_map, self._seed = environment, action_map, seed
         steps = config.steps_per_epoch // config.num_envs  # of an epoch in each environment
         self._steps = steps // how.per_epoch
@@ -77,13 +80,20 @@ class Experience:
         """Build environments that can be restored in this way, and their collector."""
         config, action_map = self._config, self._action_map
         self.way = way
-        vector_env = make_vector_env(
-            self._environment, config.num_envs, config.backend, way=way, time_limit=config.environment_time_limit
-        )
+        recipe = Recipe(
+            self._environment, config.num_envs, config.backend, config.shards, way, config.environment_time_limit,
+            action_map,
+        )  # fmt: skip
         seed, noise_seed = (int(s) for s in np.random.SeedSequence(self._seed).generate_state(2))
-        self.envs = RepeatableEnvs(vector_env, action_map, seed, config.environment_restarts, self._warn, way)
+        fill = None
+        if self._make_runner is None:
+            self.envs = RepeatableEnvs(recipe.build(), action_map, seed, config.environment_restarts, self._warn, way)
+        else:
+            runner = self._make_runner(recipe)
+            self.envs = on_workers = EnvsOnWorkers(recipe, runner, seed, config.environment_restarts, self._warn)
+            fill = on_workers.fill
         self.collector = Collector(
-            self.envs, self._steps, action_map.size, action_map.noise_size, noise_seed, self._how.shape_noise
+            self.envs, self._steps, action_map.size, action_map.noise_size, noise_seed, self._how.shape_noise, fill
         )
 
     def collect(self, policy: Policy, epoch: int, timing: Timing) -> Iterator[slice]:

@@ -11,13 +11,13 @@ There are four ways; a probe finds one that works for the environment:
   from time to time.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import get_args
+from typing import Protocol, get_args
 
 import numpy as np
 
-from common.envs.groups import Group, Step, quiet_gymnasium
+from common.envs.groups import Fault, Step, quiet_gymnasium
 from common.envs.seeded_episodes import AS_IN_FORMAT_1, Past, Way
 from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv
@@ -133,6 +133,19 @@ def way_of(state: Mapping[str, np.ndarray]) -> Way:
     return way
 
 
+class Stepped(Protocol):
+    """Groups of environments as `collector.step_through` steps them."""
+
+    columns: list[slice]  # of each group
+    observations: list[np.ndarray]  # the last of each group, [n, *shape]
+
+    def send(self, group: int, actions: np.ndarray) -> None:
+        """Start a step of a group with the policy's actions [n, A]."""
+
+    def receive(self, group: int, t: int) -> Step:
+        """The result of the step that was started last. `t`: which step of the epoch it is, for messages."""
+
+
 class RepeatableEnvs:
     """Environments whose running episodes can be repeated. It records their actions and counts their failures.
 
@@ -180,25 +193,26 @@ class RepeatableEnvs:
         step = environments.recv()
         self.ended[columns] = step.ended
         if environments.faults:
-            self._count_faults(environments, columns.start, t)
+            for fault in environments.faults:
+                self._count_fault(fault, group, t)
+            environments.faults.clear()
         return step
 
-    def _count_faults(self, group: Group, first_env: int, t: int) -> None:
-        for index, error, details in group.faults:
-            self._faults += 1
-            what = f"environment {first_env + index} failed at step {t} of the epoch: {error}"
-            if self._faults > self._restarts:
-                if details:
-                    self._warn(details.rstrip())
-                raise UserError(
-                    f"{what}; {self._restarts} were replaced by new ones before: fix it, "
-                    "or allow more with --environment-restarts"
-                )
-            self._warn(
-                f"warning: {what}; a new one takes its place, its episode does not count "
-                f"({self._faults} of {self._restarts})" + ("\n" + details.rstrip() if details else "")
+    def _count_fault(self, fault: Fault, group: int, t: int) -> None:
+        index, error, details = fault
+        self._faults += 1
+        what = f"environment {self.columns[group].start + index} failed at step {t} of the epoch: {error}"
+        if self._faults > self._restarts:
+            if details:
+                self._warn(details.rstrip())
+            raise UserError(
+                f"{what}; {self._restarts} were replaced by new ones before: fix it, "
+                "or allow more with --environment-restarts"
             )
-        group.faults.clear()
+        self._warn(
+            f"warning: {what}; a new one takes its place, its episode does not count "
+            f"({self._faults} of {self._restarts})" + ("\n" + details.rstrip() if details else "")
+        )
 
     def remember(self, trajectory: Trajectory, resets: np.ndarray, failed: np.ndarray) -> None:
         """Record an epoch: `resets` [T, N], steps that began an episode; `failed` [T, N], steps that failed."""
@@ -219,9 +233,13 @@ class RepeatableEnvs:
         else:
             self._seed = seed
             self._record.clear()
-        self.observations = self._envs.reset(seed)  # [n, *shape] a group
         self.ended, self._lost = np.zeros((2, self.num_envs), bool)  # [N] each; see `restart_lost`
         self.episode_steps = np.zeros(self.num_envs, np.int64)  # [N]
+        self.observations = self._reset(seed)  # [n, *shape] a group
+
+    def _reset(self, seed: int | None) -> list[np.ndarray]:
+        """See `VectorEnv.reset`."""
+        return self._envs.reset(seed)
 
     def restart_parts(self, numbers: Iterable[int]) -> np.ndarray:
         """Rebuild some of `VectorEnv.parts`, discarding their running episodes. Returns which, [N] bool."""
@@ -230,7 +248,7 @@ class RepeatableEnvs:
             group, columns = self.parts[number]
             self._record.restart(columns)
             which[columns] = True
-            self._bring_back(group, columns)
+            self._bring_back([(group, columns)])
         self.ended[which] = self._lost[which] = False
         self.episode_steps[which] = 0
         return which
@@ -240,15 +258,27 @@ class RepeatableEnvs:
         lost = self._lost
         return self.restart_parts(i for i, (_, columns) in enumerate(self.parts) if lost[columns].any())
 
-    def _bring_back(self, group: int, columns: slice) -> None:
-        """Restore some environments of a group to the recorded step."""
+    def _bring_back(self, parts: Sequence[tuple[int, slice]]) -> None:
+        """Restore some environments of different groups to the recorded step."""
+        pasts = [self._pasts(group, columns) for group, columns in parts]
+        groups = [group for group, _ in parts]
+        for group, past, seen in zip(groups, pasts, self._repeat(groups, pasts)):
+            self.observations[group][list(past)] = seen
+
+    def _pasts(self, group: int, columns: slice) -> dict[int, Past]:
+        """How to restore some environments of a group, by their index in the group."""
         first = self.columns[group].start
         numbers = range(columns.start, columns.stop)
         pasts = {n - first: self._record.past(n, self._action_map, bool(self.ended[n])) for n in numbers}
         for n in map(int, np.flatnonzero(self._lost)):  # their actions end with a failure, and they begin again anyway
             if n - first in pasts:
                 pasts[n - first] = pasts[n - first]._replace(actions=pasts[n - first].actions[:0])
-        self.observations[group][list(pasts)] = self.groups[group].bring_back(pasts)
+        return pasts
+
+    def _repeat(self, groups: list[int], pasts: list[dict[int, Past]]) -> list[np.ndarray]:
+        """`Group.bring_back` of several groups: observations [k, *shape] of each."""
+        with quiet_gymnasium(), ThreadPoolExecutor(len(groups)) as threads:  # a core each
+            return list(threads.map(lambda group, past: self.groups[group].bring_back(past), groups, pasts))
 
     # -- state --
 
@@ -283,9 +313,7 @@ class RepeatableEnvs:
         else:
             actions = [state[name] for name in sorted(state) if name.startswith("history/")]
             self._record.load_format_1(actions)
-        groups = range(len(self.columns))
-        with quiet_gymnasium(), ThreadPoolExecutor(len(groups)) as threads:  # a core each
-            list(threads.map(self._bring_back, groups, self.columns))
+        self._bring_back(list(enumerate(self.columns)))
         for i, columns in enumerate(self.columns):
             known = self._lost[columns] | self.ended[columns]  # [n] that the record does not cover
             stored = state[f"observations/{i}"]
