@@ -239,7 +239,12 @@ def main() -> None:
         preset, config, options = parse(
             sys.argv[1:], "python PPOAgentTrainer.py", PRESETS, "bipedal-walker", preset_for
         )
-        session.run(lambda config: PPOAgentTrainer(config, description=f"preset {preset}"), preset, config, options)
+        session.run(
+            lambda config: PPOAgentTrainer(config, description=f"preset {preset}", workers=options.placement),
+            preset,
+            config,
+            options,
+        )
 
 
 if __name__ == "__main__":

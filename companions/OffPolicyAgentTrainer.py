@@ -220,7 +220,10 @@ def main() -> None:
         program = "python -m companions.OffPolicyAgentTrainer"
         preset, config, options = parse(sys.argv[1:], program, PRESETS, "pendulum-td3-fast", preset_for)
         session.run(
-            lambda config: OffPolicyAgentTrainer(config, description=f"preset {preset}"), preset, config, options
+            lambda config: OffPolicyAgentTrainer(config, description=f"preset {preset}", workers=options.placement),
+            preset,
+            config,
+            options,
         )
 
 

@@ -54,7 +54,12 @@ def train(method: Method, arguments: list[str], program: str) -> None:
         StoppedError: a signal stopped the run; a checkpoint was written.
     """
     preset, config, options = parse(arguments, program, method.presets, method.default_preset, method.preset_for)
-    session.run(lambda config: method.trainer(config, description=f"preset {preset}"), preset, config, options)
+    session.run(
+        lambda config: method.trainer(config, description=f"preset {preset}", workers=options.placement),
+        preset,
+        config,
+        options,
+    )
 
 
 def presets_by_method() -> str:

@@ -13,6 +13,8 @@ from common.records import Timing
 from common.results import EpochResult, from_columns, results_dictionary, to_columns
 from common.rollout.experience import Collecting, Experience
 from common.rollout.validation import Judge
+from common.rollout.workers.cluster import HERE, Workers
+from common.rollout.workers.team import Crew
 from common.state import State, join_parts, load_generator, pack_generator, part_of
 
 EpochCallback = Callable[[Any], None]
@@ -40,6 +42,7 @@ class TrainerBase:
         name, description: for the results dictionary and figures.
         make_env: builds a new environment of one's own, in place of the one that the config names.
         reward_design: what is rewarded in place of the design that the config names.
+        workers: who steps the environments; the results do not depend on it.
 
     Raises:
         UserError: the environment is unknown or not supported, or its backend is missing.
@@ -59,6 +62,7 @@ class TrainerBase:
         description: str = "",
         make_env: MakeEnv | None = None,
         reward_design: RewardDesign | None = None,
+        workers: Workers = HERE,
     ) -> None:
         self.name, self.description = name or self.default_name, description
         # A bad environment fails here, before any network is built.
@@ -73,9 +77,10 @@ class TrainerBase:
         )
         if config.backend != "processes":  # else a crash or an endless loop of its code would be this process's
             environment.check()
+        self.warn: Callable[[str], None] = print
+        self._crew = Crew(workers, lambda line: self.warn(line)) if workers.number else None
         agent_seed, environment_seed, generator_seed, validation_seed = config.seeds()
         self.agent = self.make_agent(environment, config, agent_seed)
-        self.warn: Callable[[str], None] = print
         self.experience = Experience(
             config,
             environment,
@@ -84,6 +89,7 @@ class TrainerBase:
             lambda line: self.warn(line),
             self.collecting(config),
             reward_design,
+            self._crew,
         )
         self.generator = np.random.default_rng(generator_seed)  # of all that training draws
         self.judge = Judge(config, environment, self.agent, validation_seed, lambda line: self.warn(line))
@@ -186,6 +192,13 @@ class TrainerBase:
         load_generator(self.generator, trainer[self.generator_name])
         self.results = from_columns(part_of(state, "results"), self.result_type)
 
+    @property
+    def interrupted(self) -> str:
+        """Why the run should end after this epoch; empty while nothing is wrong."""
+        return self.experience.interrupted
+
     def close(self) -> None:
-        """End the environments."""
+        """End the environments, and the workers that stepped them."""
         self.experience.close()
+        if self._crew is not None:
+            self._crew.close()

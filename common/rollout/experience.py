@@ -11,7 +11,7 @@ from common.env_wrappers import RewardDesign, reward_design
 from common.envs.environment import Environment
 from common.envs.seeded_episodes import Way
 from common.envs.spaces import ActionMap, is_image
-from common.errors import NotFiniteError
+from common.errors import NotFiniteError, UserError
 from common.records import Timing, Trajectory
 from common.rollout.collector import Collector, ShapeNoise
 from common.rollout.policies import Policy
@@ -66,6 +66,8 @@ class Experience:
     ) -> None:
         self._config, self._warn, self._how, self._make_runner = config, warn, how, make_runner
         self._environment, self._action_map, self._seed = environment, action_map, seed
+        if make_runner is not None:
+            _check_spreads(environment, how)
         steps = config.steps_per_epoch // config.num_envs  # of an epoch in each environment
         self._steps = steps // how.per_epoch
         self._build(find_way(environment, config.backend, action_map, config.environment_time_limit))
@@ -210,9 +212,28 @@ class Experience:
             self._take_up(Trajectory(**trajectory))
         self.scores.load_state(part_of(state, "episodes"))
 
+    @property
+    def interrupted(self) -> str:
+        """Why the run should end after this epoch; empty while nothing is wrong."""
+        return self.envs.interrupted
+
     def close(self) -> None:
         """End the environments."""
         self.envs.close()
+
+
+def _check_spreads(environment: Environment, how: Collecting) -> None:
+    """Raises UserError for what workers cannot collect."""
+    if how.rows_per_yield is not None:
+        raise UserError(
+            "--workers is for methods that learn from whole trajectories, like PPO; this one learns while it steps: "
+            "leave --workers out"
+        )
+    if is_image(environment.observation_space):
+        raise UserError(
+            f"{environment.id} shows images, for which the policy acts in TensorFlow, and workers have none: "
+            "leave --workers out"
+        )
 
 
 def default_restart_interval(environment: Environment, steps: int) -> int:

@@ -161,7 +161,10 @@ class RepeatableEnvs:
         observations: the last of each group, [n, *shape].
         ended: [N] bool, whether the episode has ended; the next step begins a new one.
         episode_steps: [N] int64, steps of the running episodes.
+        interrupted: why the run should end, where others step the environments; empty while nothing is wrong.
     """
+
+    interrupted = ""
 
     def __init__(
         self,

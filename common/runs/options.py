@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import UserError
+from common.rollout.workers.cluster import Workers
 from common.settings import Settings, setting
 
 
 @dataclass(frozen=True)
 class RunOptions(Settings):
-    """The run folder and what is written into it; nothing here changes what is learned.
+    """The run folder, what is written into it, and who steps; nothing here changes what is learned.
 
     Raises:
         UserError: a value is of another kind or out of its range, or does not go with another.
@@ -45,15 +46,29 @@ class RunOptions(Settings):
     """Whether to write TensorBoard logs."""
     figure: bool = True
     """Whether to draw the five-panel figure, figure.png, and to update it during training."""
+    workers: int = setting(0, at_least=0)
+    """Number of worker processes that step the environments, which Ray starts and replaces. 0: none, this process
+    steps them. The results are the same for any number. Use as many as cores where environments are slow, or as many
+    as a cluster has."""
+    cluster: str | None = None
+    """Address of a running Ray cluster, like 10.0.0.1:6379. None starts one on this machine. Only used with
+    workers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.cluster is not None and not self.workers:
+            raise UserError("--cluster needs workers: say how many with --workers N")
         if self.evaluate_every and not self.evaluation_episodes:
             raise UserError("evaluate_every needs episodes: set --evaluation-episodes to 1 or more")
         if self.resume is not None and self.name is not None:
             raise UserError("--name and --resume exclude each other: a resumed run keeps its folder")
         if self.name is not None and not is_folder_name(self.name, windows=os.name == "nt"):
             raise UserError(f"name {self.name!r} is not a folder name: use letters, digits, '-', '_' and '.'")
+
+    @property
+    def placement(self) -> Workers:
+        """Who steps the environments."""
+        return Workers(self.workers, self.cluster)
 
 
 def is_folder_name(name: str, windows: bool) -> bool:

@@ -51,6 +51,10 @@ class Trainer(Protocol):
     live: Any  # a Live; None where nothing may be changed while training
 
     @property
+    def interrupted(self) -> str:
+        """Why the run should end after this epoch; empty while nothing is wrong."""
+
+    @property
     def result_type(self) -> type[EpochResult]:
         """The columns of its rows."""
 

@@ -23,6 +23,7 @@ from common.runs.signals import StopSignals
 from common.state import State
 
 CHECKPOINTS = run_folder.CHECKPOINTS
+MOST_SHARDS = 16  # that a new run with workers is divided into unless its settings say how many
 
 
 def run(
@@ -50,7 +51,8 @@ def run(
     """
     if options.resume is None:
         foreign_modules.refuse_runs(Path(options.runs_folder))
-        return _run(make_trainer, preset, config, options, screen or Terminal())
+        screen = screen or Terminal()
+        return _run(make_trainer, preset, _divided(config, options, screen), options, screen)
     check_unfinished(options.resume, config, options)
     try:
         return _run(make_trainer, preset, config, options, screen or Terminal())
@@ -59,6 +61,17 @@ def run(
         if not kept:
             raise
         raise UserError(f"{error}; a resumed run keeps its {kept[0]}, so another one takes a new run") from None
+
+
+def _divided(config: TrainingConfig, options: RunOptions, screen: Terminal) -> TrainingConfig:
+    """The settings of a new run with workers, which needs shards for them."""
+    if not options.workers or config.shards is not None:
+        return config
+    shards = min(config.num_envs, MOST_SHARDS)
+    screen.say(
+        f"environments are divided into {shards} shards: --shards {shards} gives the same table without workers"
+    )
+    return config.replace(shards=shards)
 
 
 def _kept_settings(advice: str, config: TrainingConfig) -> list[str]:
@@ -130,15 +143,19 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions, scr
         def on_epoch(result: EpochResult) -> None:
             recorder(result)
             epoch, stopped = result.epoch, signals.received or screen.stop
-            if saver.due(epoch) or epoch == config.epochs or stopped:
+            if saver.due(epoch) or epoch == config.epochs or stopped or trainer.interrupted:
                 saver.save(epoch)
             if options.evaluate_every and epoch % options.evaluate_every == 0:
                 recorder.write_evaluation(epoch, after_training.evaluate(trainer, options.evaluation_episodes))
-            if stopped:
+            if stopped or (trainer.interrupted and epoch < config.epochs):
                 if options.figure:
                     recorder.draw(last=True)
-                how = f"continue with python -m programs resume {folder}"
-                raise StoppedError(f"stopped after epoch {epoch} of {config.epochs}; {how}", stopped)
+                line = (
+                    f"stopped after epoch {epoch} of {config.epochs}; continue with python -m programs resume {folder}"
+                )
+                if not stopped:
+                    raise UserError(f"{trainer.interrupted}: {line}")
+                raise StoppedError(line, stopped)
 
         trainer.warn = recorder.say
         if trainer.live is not None:

@@ -108,6 +108,7 @@ class EnvsOnWorkers(RepeatableEnvs):
             UserError: one of them raised it.
         """
         values = self._runner.run(tasks)
+        self.interrupted = self._runner.interrupted
         for value in values:
             if isinstance(value, UserError):
                 raise value

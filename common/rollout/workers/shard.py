@@ -162,7 +162,13 @@ class _OneGroup:
 
 
 class Runner(Protocol):
-    """Who performs tasks."""
+    """Who performs tasks.
+
+    Attributes:
+        interrupted: why the run should end; empty while nothing is wrong.
+    """
+
+    interrupted: str
 
     def share(self, value: Any) -> Any:
         """What stands for a value among the arguments of several tasks."""
@@ -178,7 +184,7 @@ class Here:
     """Performs tasks in this process, one after the other."""
 
     def __init__(self, recipe: Recipe) -> None:
-        self._host, self._recipe = Host(recipe), recipe
+        self._host, self.interrupted = Host(recipe), ""
         self._stamps: dict[int, int] = {}  # of the states that the shards are in
 
     def share(self, value: Any) -> Any:

@@ -1,0 +1,169 @@
+"""Ray for a run: started and ended with it on this machine, or joined where it runs already."""
+
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from common.errors import UserError
+
+PACKAGE = Path(__file__).resolve().parents[2]  # common/, which other machines are sent
+STORE = 256 * 2**20  # bytes of shared memory for policies, noise and trajectories on their way
+PATIENCE = 5.0  # seconds for its processes to end
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # its lines about lost workers; `Team` writes its own
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else it announces a change of a default
+}
+
+
+class Workers(NamedTuple):
+    """Who steps a run's environments."""
+
+    number: int = 0  # at most; 0: this process
+    cluster: str | None = None  # address of a running cluster; None starts one on this machine
+
+
+HERE = Workers()
+
+
+class Cluster:
+    """A connection to Ray.
+
+    Args:
+        address: of a running cluster, like 10.0.0.1:6379; None starts one on this machine, which only it can reach.
+        workers: how many a local one has room for.
+
+    Attributes:
+        address: of its control process.
+
+    Raises:
+        UserError: Ray is not installed, does not start, or there is no cluster.
+    """
+
+    def __init__(self, address: str | None, workers: int) -> None:
+        os.environ.update(QUIET | (_alone() if address is None else {}))
+        try:
+            import ray
+        except ImportError:
+            raise UserError(
+                "Ray is not installed: run 'pip install -r requirements/cluster.txt' or leave --workers out"
+            ) from None
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        self._ray, self._folder = ray, None
+        self._is_ours = not ray.is_initialized()
+        if not self._is_ours:  # a notebook's, or a test's
+            self.address = ray.get_runtime_context().gcs_address
+            return
+        common: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
+        try:
+            if address is not None:
+                _check_listens(address)
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(_signals_kept())
+                if address is None:
+                    self._folder = tempfile.mkdtemp(prefix="ray-")
+                    stack.enter_context(_modules_found())
+                    ray.init(
+                        "local", num_cpus=workers, include_dashboard=False, object_store_memory=STORE,
+                        _node_ip_address="127.0.0.1", _temp_dir=self._folder, **common,
+                    )  # fmt: skip
+                else:
+                    ray.init(address, runtime_env={"py_modules": [str(PACKAGE)]}, **common)
+        except Exception as error:
+            self.close()
+            where = "on this machine" if address is None else f"at {address}"
+            first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise UserError(
+                f"no Ray cluster {where} ({first[:200]}): "
+                + ("leave --workers out" if address is None else "compare --cluster with what 'ray status' says there")
+            ) from error
+        self.address = ray.get_runtime_context().gcs_address
+
+    def answers(self) -> bool:
+        """Whether its control process still accepts connections."""
+        try:
+            _check_listens(self.address)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Disconnect, and end the cluster if this process started it."""
+        if self._is_ours:
+            processes = [] if self._folder is None else _processes(self._folder)
+            with _signals_kept(), contextlib.suppress(Exception):  # it may have vanished
+                self._ray.shutdown()
+            _end(processes)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _check_listens(address: str) -> None:
+    """Raises OSError or ValueError unless something accepts connections at host:port."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError(f"{address!r} is not HOST:PORT")
+    socket.create_connection((host, int(port)), timeout=5).close()
+
+
+def _processes(folder: str) -> list[Any]:
+    """Those of the cluster whose files are in this folder, and all that they started."""
+    import psutil  # which Ray brings
+
+    found: list[Any] = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):  # it ended meanwhile
+            if any(folder in argument for argument in child.cmdline()):
+                found += [child, *child.children(recursive=True)]
+    return found
+
+
+def _end(processes: list[Any]) -> None:
+    """Wait for processes that were asked to end, and kill those that do not."""
+    import psutil
+
+    for process in psutil.wait_procs(processes, timeout=PATIENCE)[1]:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def _alone() -> dict[str, str]:
+    """Variables that keep others out of a cluster on this machine: no network reaches it, and it asks for a token."""
+    return {
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # its servers listen on 127.0.0.1 alone
+        "RAY_AUTH_TOKEN": os.environ.get("RAY_AUTH_TOKEN") or secrets.token_hex(32),
+    }
+
+
+@contextlib.contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Restore the handler of SIGTERM, which Ray replaces."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # not the main thread, where Ray replaces none
+            signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _modules_found() -> Iterator[None]:
+    """Processes started within this context find the modules that this one finds."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), *(folder or os.getcwd() for folder in sys.path)])
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before

@@ -1,0 +1,271 @@
+"""Collecting by workers on Ray: the numbers do not depend on how many there are, nor on which of them are lost."""
+
+import functools
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from test_shards import SIZES, assert_equal, epochs, experience
+
+from common.config import TrainingConfig
+from common.envs.environment import find_environment
+from common.envs.spaces import action_map
+from common.errors import UserError
+from common.records import Timing
+from common.rollout.experience import Collecting, Experience
+from common.rollout.workers import team as teams
+from common.rollout.workers.cluster import Cluster
+from common.rollout.workers.shard import Columns
+from common.rollout.workers.team import Team
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is an extra")
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    one = Cluster(None, 8)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def on(cluster):
+    """Makes an experience on so many workers; all end with the test."""
+    made: list[Experience] = []
+
+    def make(number: int, env="Pendulum-v1", said=None, **settings) -> tuple[Experience, Team]:
+        found: list[Team] = []
+
+        def make_team(recipe) -> Team:
+            found.append(Team(recipe, cluster, number, print if said is None else said.append))
+            return found[-1]
+
+        made.append(experience(make_team, env, **({"shards": 4} | settings)))
+        return made[-1], found[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.mark.parametrize(("backend", "numbers", "resumed"), [("gymnasium", (1, 2, 4), 3), ("envpool", (2,), 1)])
+def test_any_number_of_workers_collects_what_one_process_collects(on, backend, numbers, resumed):
+    settings = {"env": "BipedalWalker-v3", "backend": backend, "max_episode_steps": 50}
+    expected = epochs(experience(**settings, shards=4), 0, 4, SIZES["BipedalWalker-v3"])
+    for number in numbers:
+        one, _ = on(number, **settings)
+        for state, same in zip(epochs(one, 0, 2, SIZES["BipedalWalker-v3"]), expected):
+            assert_equal(state, same)
+        one.close()
+    other, _ = on(resumed, **settings)
+    other.load_state(expected[1])
+    for state, same in zip(epochs(other, 2, 4, SIZES["BipedalWalker-v3"]), expected[2:], strict=True):
+        assert_equal(state, same)
+
+
+def test_a_worker_has_no_tensorflow_and_only_this_machine_reaches_it(on):
+    import psutil  # which Ray brings
+    import ray  # not above: `Cluster` sets what it reads when it is imported
+
+    _, team = on(2)
+    answers = ray.get([worker.actor.hello.remote() for worker in team._workers])
+    for problem, (address, _), its in answers:
+        assert (problem, address) == ("", "127.0.0.1")
+        assert "numpy" in its["modules"]
+        assert not {"tensorflow", "keras", "tf_keras", "matplotlib", "scipy"} & its["modules"]
+    started = psutil.Process().children(recursive=True)
+    assert any("raylet" in process.name() for process in started)
+    for process in started:
+        listening = [c for c in process.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+        assert all(c.laddr.ip.removeprefix("::ffff:") == "127.0.0.1" for c in listening), (process.name(), listening)
+
+
+def test_lost_workers_are_replaced_and_nothing_changes(on):
+    """Workers are killed at random moments, while they collect, restore shards or wait."""
+    settings = {"env": "BipedalWalker-v3", "steps_per_epoch": 1600, "max_episode_steps": 90}
+    said: list[str] = []
+    one, team = on(2, said=said, **settings)
+    rng, killed = np.random.default_rng(0), []
+
+    def kill() -> None:
+        while len(killed) < 4:
+            time.sleep(rng.uniform(0.1, 0.4))
+            ready = [worker for worker in list(team._workers) if worker.is_ready and worker.process not in killed]
+            if ready:
+                killed.append(ready[rng.integers(len(ready))].process)
+                os.kill(killed[-1], signal.SIGKILL)
+
+    thread, states = threading.Thread(target=kill), []
+    thread.start()
+    while thread.is_alive():
+        states += epochs(one, len(states), len(states) + 1, SIZES["BipedalWalker-v3"])
+    states += epochs(one, len(states), len(states) + 1, SIZES["BipedalWalker-v3"])
+    expected = epochs(experience(**settings, shards=4), 0, len(states), SIZES["BipedalWalker-v3"])
+    for state, same in zip(states, expected, strict=True):
+        assert_equal(state, same)
+    assert sum("was lost (ActorDiedError); another one steps its" in line for line in said) >= 3
+    assert len(team._workers) == 2
+
+
+class Elsewhere(gymnasium.Env):
+    """Fails in its second step, but only in another process than the one that it is described to: by its pid."""
+
+    observation_space = action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+
+    def __init__(self, how: str, home: int, marks: str = "") -> None:
+        self.how, self.home, self.marks = how, home, Path(marks)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 2 and os.getpid() != self.home:
+            if self.how == "die":
+                os._exit(7)
+            if not (self.marks / "hung").exists():
+                (self.marks / "hung").touch()
+                time.sleep(3600)
+        return self.np_random.uniform(-1, 1, 1).astype(np.float32), float(action[0]), False, False, {}
+
+
+def of_own(maker, make_runner=None) -> Experience:
+    """Two environments of one's own, in two shards."""
+    environment = find_environment("", 20, maker=maker)
+    config = TrainingConfig(num_envs=2, steps_per_epoch=40, backend="gymnasium", shards=2)
+    return Experience(config, environment, action_map(environment.action_space), 7, make_runner=make_runner)
+
+
+def test_an_environment_that_crashes_its_process_ends_the_run(cluster):
+    said: list[str] = []
+    maker = functools.partial(Elsewhere, "die", os.getpid())
+    one = of_own(maker, lambda recipe: Team(recipe, cluster, 1, said.append))
+    with pytest.raises(UserError, match=r"5 workers were lost one after the other with shard 0 .*fix the environment"):
+        epochs(one, 0, 1, (1, 1))
+    one.close()
+    assert len(said) == 4
+
+
+def test_a_worker_that_hangs_is_replaced(cluster, monkeypatch, tmp_path):
+    monkeypatch.setattr(teams, "PATIENCE", 2.0)
+    said: list[str] = []
+    maker = functools.partial(Elsewhere, "hang", os.getpid(), str(tmp_path))
+    one = of_own(maker, lambda recipe: Team(recipe, cluster, 2, said.append))
+    [state], [same] = epochs(one, 0, 1, (1, 1)), epochs(of_own(maker), 0, 1, (1, 1))
+    one.close()
+    assert_equal(state, same)
+    assert len(said) == 1 and "was lost (it did not answer within 2 s); another one steps its 1 shard again" in said[0]
+
+
+def test_a_worker_that_is_slow_for_three_epochs_is_named_once(on):
+    said: list[str] = []
+    one, team = on(2, said=said)
+    epochs(one, 0, 1)
+    said.clear()
+    slow = team._homes[3]
+    collected = [
+        (worker, Columns({}, np.zeros(0), [], Timing(environment=9.0 if worker is slow else 1.0)))
+        for worker in team._homes.values()
+    ]
+    lines = []
+    for _ in range(5):
+        team._look_for_stragglers(collected)
+        lines.append(len(said))
+    assert lines == [0, 0, 1, 1, 1]
+    assert said[0].startswith(
+        f"warning: worker {slow.number} is slow: 9.0 s for a shard's epoch, where 1.0 s are usual"
+    )
+
+
+def test_shards_are_spread_evenly_over_workers_that_come_and_go(on):
+    one, team = on(4)
+    epochs(one, 0, 1)
+    assert sorted(Counter(worker.number for worker in team._homes.values()).values()) == [1, 1, 1, 1]
+    team._number = 3
+    team._drop(team._workers[0])
+    states = epochs(one, 1, 2)
+    assert sorted(Counter(worker.number for worker in team._homes.values()).values()) == [1, 1, 2]
+    team._start()
+    while not all(worker.is_ready for worker in team._workers):
+        team._admit()
+    states += epochs(one, 2, 4)
+    assert sorted(Counter(worker.number for worker in team._homes.values()).values()) == [1, 1, 1, 1]
+    for state, same in zip(states, epochs(experience(shards=4), 0, 4)[1:], strict=True):
+        assert_equal(state, same)
+
+
+def test_this_process_finishes_the_epoch_when_the_cluster_is_gone(on, monkeypatch):
+    one, team = on(2)
+    states = epochs(one, 0, 1)
+    assert one.interrupted == ""
+    monkeypatch.setattr(team._cluster, "answers", lambda: False)
+    for worker in team._workers:
+        os.kill(worker.process, signal.SIGKILL)
+    states += epochs(one, 1, 3)
+    assert one.interrupted.startswith("the Ray cluster at 127.0.0.1:") and one.interrupted.endswith("is gone")
+    for state, same in zip(states, epochs(experience(shards=4), 0, 3), strict=True):
+        assert_equal(state, same)
+
+
+def test_more_workers_than_shards_are_not_started(on):
+    said: list[str] = []
+    _, team = on(4, said=said, shards=1)
+    assert said == ["4 workers were asked for, and 1 started: a run of 1 shard has no work for more"]
+    assert len(team._workers) == 1
+
+
+def test_an_environment_reaches_the_workers_or_one_line_says_why_not(cluster):
+    class Mine(gymnasium.Env):
+        observation_space = action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+
+        def reset(self, seed=None, options=None):
+            super().reset(seed=seed)
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action):
+            return self.np_random.uniform(-1, 1, 1).astype(np.float32), float(action[0]), False, False, {}
+
+    def trained(maker, number: int):
+        one = of_own(maker, None if not number else lambda recipe: Team(recipe, cluster, number))
+        try:
+            return epochs(one, 0, 1, (1, 1))[0]
+        finally:
+            one.close()
+
+    assert_equal(trained(lambda: Mine(), 2), trained(Mine, 0))
+    lock = threading.Lock()
+    with pytest.raises(
+        UserError, match=r"lambda\(\) cannot be sent to workers \(TypeError: cannot pickle '_thread.lock'"
+    ):
+        trained(lambda: Mine() if lock else None, 1)
+
+
+def test_what_workers_cannot_collect_is_refused_in_one_line(cluster):
+    with pytest.raises(UserError, match="this one learns while it steps: leave --workers out"):
+        experience(lambda recipe: Team(recipe, cluster, 1), how=Collecting(rows_per_yield=2))
+    with pytest.raises(UserError, match="tests/Dot-v0 shows images"):
+        experience(lambda recipe: Team(recipe, cluster, 1), "tests/Dot-v0")
+
+
+def test_no_cluster_at_an_address_is_one_line():
+    code = (
+        "from common.errors import UserError\nfrom common.rollout.workers.team import Crew, Workers\n"
+        "crew = Crew(Workers(1, '127.0.0.1:1'), print)\n"
+        "try:\n    crew(None)\nexcept UserError as error:\n    print('error:', error)\ncrew.close()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("error: no Ray cluster at 127.0.0.1:1 ("), done
+    assert done.stdout.count("\n") == 1
