@@ -92,7 +92,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/runs/board.py": (DISKS, CLI),
     "common/runs/checkpoint.py": (CHECKPOINT,),
     "common/runs/command_line.py": ("tests/runs/test_start.py", CLI),
-    "common/runs/film.py": (FILM,),
+    "common/runs/film.py": (FILM, OWN),
     "common/runs/finished.py": (FINISHED,),
     "common/runs/foreign_modules.py": (HOSTILE,),
     "common/runs/one_process.py": (DISKS,),

@@ -109,7 +109,6 @@ class Record:
 
     def load_format_1(self, actions: list[np.ndarray]) -> None:
         """Take over every action [T, N, A] since all environments were seeded together."""
-        self.clear()
         self.way = "history"
         self._restarts[:] = AS_IN_FORMAT_1
         self._chunks = list(actions)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from common.envs import worker_processes
-from common.envs.worker_processes import CannotStartError, run_in_workers
+from common.envs.worker_processes import CannotStartError, in_background, run_in_workers
 from common.errors import UserError
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="sends POSIX's signals")
@@ -99,6 +99,37 @@ def test_no_process_can_be_started(monkeypatch):
     monkeypatch.setattr(worker_processes.multiprocessing.context.SpawnProcess, "_Popen", staticmethod(refuse))
     with pytest.raises(CannotStartError, match="Resource temporarily unavailable"):
         run_in_workers(str, range(2), 2)
+
+
+# -- a function in the background --
+
+
+def test_a_result_from_the_background():
+    with in_background(lambda: os.getpid()) as result:
+        assert result() != os.getpid()
+
+
+def test_what_the_background_raises_is_raised_here():
+    def fail():
+        raise UserError("there is no such game")
+
+    with in_background(fail) as result, pytest.raises(UserError, match="there is no such game"):
+        result()
+
+
+def test_a_worker_that_dies_in_the_background_is_named():
+    with in_background(lambda: os._exit(7)) as result, pytest.raises(UserError, match="exit code 7"):
+        result()
+
+
+def test_a_function_that_cannot_be_loaded_in_the_background_is_told_apart():
+    class Unloadable:
+        def __reduce__(self):
+            return int, ("no number",)
+
+    thing = Unloadable()
+    with in_background(lambda: thing) as result, pytest.raises(CannotStartError, match="no number"):
+        result()
 
 
 # -- the program that starts them --

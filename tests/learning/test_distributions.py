@@ -145,3 +145,8 @@ def test_entropy_always_widens(std):
     # d/dσ log σ = 1/σ
     found = pull_on_std(lambda policy, _: distributions.entropy(policy), std)
     assert found == pytest.approx(1 / std, rel=1e-4)
+
+
+def test_a_categorical_policy_has_as_many_choices_as_its_largest_number():
+    policy = distributions.categorical_policy(tf.zeros((3, 6)), (2, 4))
+    assert policy.logits_parameter().shape == (3, 2, 4)

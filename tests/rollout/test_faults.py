@@ -461,3 +461,45 @@ def test_a_process_ignores_the_signals_of_its_parent():
     assert not group.faults
     group.close()
     assert multiprocessing.active_children() == []
+
+
+def test_an_epoch_is_collected_again_as_often_as_environments_may_restart(monkeypatch):
+    config = CONFIG.replace(env="Pendulum-v1", on_not_finite="skip", environment_restarts=2)
+    trainer, said = PPOAgentTrainer(config), []
+    trainer.warn = said.append
+
+    def fail(*_):
+        raise NotFiniteError("an observation is NaN")
+        yield
+
+    monkeypatch.setattr(trainer.experience.collector, "collect", fail)
+    with pytest.raises(NotFiniteError):
+        trainer.train(1)
+    assert said == ["warning: an observation is NaN; the epoch is collected again"] * 2
+    trainer.close()
+
+
+def test_processes_end_where_one_cannot_be_started_again(tmp_path):
+    built = tmp_path / "built"
+    built.touch()
+
+    class Once(tiny_envs.Plain):
+        """Can be built three times: to be looked at, and for each process once; its steps fail."""
+
+        def __init__(self):
+            built.write_text(built.read_text() + "x")
+            if len(built.read_text()) > 3:
+                raise OSError("no licence")
+
+        def step(self, action):
+            raise ValueError("the simulator is gone")
+
+    group = ProcessGroup(find_environment("", maker=Once), 1)
+    group.reset(0)
+    processes = group.processes
+    group.send(np.zeros((1, 1), np.float32))
+    assert group.recv().failed.tolist() == [True]
+    group.send(np.zeros((1, 1), np.float32))
+    with pytest.raises(UserError, match="no licence"):
+        group.recv()
+    assert group.processes == [] and not any(process.is_alive() for process in processes)

@@ -285,3 +285,10 @@ def test_parts_come_apart_as_they_were_joined():
     parts = {"agent": {"a/0": np.ones(2)}, "agents": {"a": np.zeros(1)}}
     joined = join_parts(parts)
     assert {name: list(part_of(joined, name)) for name in parts} == {"agent": ["a/0"], "agents": ["a"]}
+
+
+def test_a_file_that_replaces_another_is_new_and_empty(tmp_path):
+    with files.replacing(tmp_path / "a.json") as unfinished:
+        assert unfinished.read_bytes() == b""
+        unfinished.write_bytes(b"new")
+    assert (tmp_path / "a.json").read_bytes() == b"new"
