@@ -84,3 +84,19 @@ class Timing:
             "seconds_validation": self.validation,
             "steps_per_second": steps / training,
         }
+
+
+def empty_trajectory(steps: int, count: int, seen: np.ndarray, action_size: int) -> Trajectory:
+    """A trajectory to fill, of `count` environments that return observations like `seen` [n, *shape]."""
+    shape = steps, count
+    return Trajectory(
+        observations=np.empty((steps + 1, count, *seen.shape[1:]), seen.dtype),
+        actions=np.empty((*shape, action_size), np.float32),
+        rewards=np.empty(shape),
+        terminated=np.empty(shape, bool),
+        truncated=np.empty(shape, bool),
+        ended=np.empty(shape, bool),
+        valid=np.empty(shape, bool),
+        episode_steps=np.empty(shape, np.int64),
+        replaced=np.zeros(shape, bool),
+    )

@@ -10,7 +10,7 @@ from threadpoolctl import ThreadpoolController
 from common import funcs
 from common.envs.groups import Step
 from common.errors import NotFiniteError
-from common.records import Timing, Trajectory
+from common.records import Timing, Trajectory, empty_trajectory
 from common.rollout.not_finite import check_finite, not_finite_action
 from common.rollout.policies import Policy
 from common.rollout.repeatable import RepeatableEnvs, Stepped
@@ -108,22 +108,6 @@ class Collector:
         """
         load_generator(self.noise, state["noise"])
         self.envs.load_state(state)
-
-
-def empty_trajectory(steps: int, count: int, seen: np.ndarray, action_size: int) -> Trajectory:
-    """A trajectory to fill, of `count` environments that return observations like `seen` [n, *shape]."""
-    shape = steps, count
-    return Trajectory(
-        observations=np.empty((steps + 1, count, *seen.shape[1:]), seen.dtype),
-        actions=np.empty((*shape, action_size), np.float32),
-        rewards=np.empty(shape),
-        terminated=np.empty(shape, bool),
-        truncated=np.empty(shape, bool),
-        ended=np.empty(shape, bool),
-        valid=np.empty(shape, bool),
-        episode_steps=np.empty(shape, np.int64),
-        replaced=np.zeros(shape, bool),
-    )
 
 
 def step_through(

@@ -11,8 +11,8 @@ from common.envs.seeded_episodes import Past, Way
 from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv, copied_observations, make_vector_env
 from common.errors import NotFiniteError, UserError
-from common.records import Timing
-from common.rollout.collector import empty_trajectory, step_through
+from common.records import Timing, empty_trajectory
+from common.rollout.collector import step_through
 from common.rollout.not_finite import not_finite_action
 from common.rollout.policies import Policy
 

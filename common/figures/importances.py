@@ -1,0 +1,33 @@
+"""How much each setting of a search mattered, and what its trials scored."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from common.figures.style import COLOURS, style_axis
+
+
+def importances(shares: Mapping[str, float], scores: Sequence[float], metric: str) -> Figure:
+    """Two panels: the share of each setting in the differences between trials, and the scores of the trials.
+
+    Args:
+        shares: setting → share, which add up to 1; empty before there are enough trials.
+        scores: of the completed trials, in their order.
+        metric: what the score is.
+    """
+    figure = Figure(figsize=(9, 3 + 0.25 * len(shares)), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    names = sorted(shares, key=lambda name: shares[name])
+    left.barh(names, [shares[name] for name in names], color=COLOURS[0])
+    left.set_xlabel("Share of the differences between trials")
+    left.set_title("Which settings mattered", loc="left")
+    left.spines[["top", "right"]].set_visible(False)
+    right.plot(np.arange(1, len(scores) + 1), scores, "o", color=COLOURS[0], label="trial")
+    best = np.maximum.accumulate(scores) if len(scores) else []
+    right.step(np.arange(1, len(scores) + 1), best, where="post", color=COLOURS[1], label="best so far")
+    right.set_xlabel("Completed trial")
+    style_axis(right, metric)
+    right.set_title("What the trials scored", loc="left")
+    right.legend(frameon=False)
+    return figure
