@@ -17,6 +17,7 @@ COMMANDS = {
     "watch": "Film one episode of a trained agent: RUN.",
     "plot": "Draw figures of one run or several: RUN [RUN ...] --output PICTURE.",
     "export": "Write a policy as a SavedModel and a LiteRT file: RUN.",
+    "tune": "Search for better settings of a preset: PRESET [--trials N].",
     "study": "Train several settings over several seeds and summarise them: STUDY.",
 }
 

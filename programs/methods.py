@@ -30,7 +30,7 @@ class Method(NamedTuple):
     presets: Mapping[str, TrainingConfig]
     preset_for: Callable[[str], str]  # an environment's id → the name of the preset that `--env ID` starts from
     default_preset: str  # where neither a preset nor an environment is named
-    trainer: Callable[..., Any]  # called with a config
+    trainer: Any  # a class, called with a config
     agent: Callable[..., Any]  # called with observation space, action space, config and seed
 
 

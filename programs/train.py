@@ -1,4 +1,7 @@
-"""Train an agent with any method: python -m programs train [PRESET] [--env ID] [--setting value ...]"""
+"""Train an agent with any method: python -m programs train [PRESET] [--env ID] [--setting value ...]
+
+A preset is a name, or a JSON file that `python -m programs tune` wrote.
+"""
 
 import difflib
 import sys
@@ -8,6 +11,7 @@ from common.errors import UserError
 from common.runs import session
 from common.runs.command_line import one_line_errors, parse, value_of
 from programs.methods import METHODS, Method, read_config
+from programs.preset_files import is_preset_file, read_preset
 
 PROGRAM = "python -m programs train"
 
@@ -72,7 +76,11 @@ def main() -> None:
     with one_line_errors():
         arguments = sys.argv[1:]
         resumed = value_of("--resume", arguments)
-        if arguments and not arguments[0].startswith("-"):
+        if arguments and is_preset_file(arguments[0]):
+            name, method, config = read_preset(Path(arguments[0]))
+            method = method._replace(presets={**method.presets, name: config})
+            arguments[0] = name
+        elif arguments and not arguments[0].startswith("-"):
             method = method_of(arguments[0])
         elif resumed is not None:
             method = method_of_run(Path(resumed), arguments)

@@ -47,7 +47,7 @@ def commands():
 COMMANDS = commands()
 
 
-@pytest.mark.parametrize("page", (*PAGES, "docs/own-environment.md"))  # whose commands run in a test of its own
+@pytest.mark.parametrize("page", (*PAGES, "docs/own-environment.md", "docs/tuning.md"))  # whose commands run in a test of its own
 def test_links_lead_somewhere(page):
     links = re.findall(r"\]\(([^)\s]+)\)", text_of(page))
     for link in links:
@@ -71,13 +71,13 @@ def test_the_picture_of_the_house_names_every_file():
         elif line.strip():
             room = line.split()[0].rstrip("/")
             shown[room] = set()
-    for room in ("ppo", "companions", "common", "programs", *(f"common/{name}" for name in HALLS)):
+    for room in ("ppo", "companions", "common", "programs", "programs/tuning", *(f"common/{name}" for name in HALLS)):
         files = {path.stem for path in (ROOT / room).glob("*.py")} - {"__init__", "__main__", "plots", "export"}
         assert files - shown[room] == set(), room
         assert shown[room] - {path.stem for path in (ROOT / room).glob("*.py")} == set(), room
 
 
-HALLS = ("envs", "rollout", "learning", "runs", "figures")
+HALLS = ("envs", "rollout", "rollout/workers", "learning", "runs", "figures")
 RECORDED = [  # page, file, which of its tables
     ("README.md", "benchmarks/results/faults.md", 0),
     ("README.md", "experiments/results/walker/summary.md", 0),

@@ -24,8 +24,9 @@ def importances(shares: Mapping[str, float], scores: Sequence[float], metric: st
     left.set_title("Which settings mattered", loc="left")
     left.spines[["top", "right"]].set_visible(False)
     right.plot(np.arange(1, len(scores) + 1), scores, "o", color=COLOURS[0], label="trial")
-    best = np.maximum.accumulate(scores) if len(scores) else []
-    right.step(np.arange(1, len(scores) + 1), best, where="post", color=COLOURS[1], label="best so far")
+    if scores:
+        best = np.maximum.accumulate(scores)  # [completed trials]
+        right.step(np.arange(1, len(scores) + 1), best, where="post", color=COLOURS[1], label="best so far")
     right.set_xlabel("Completed trial")
     style_axis(right, metric)
     right.set_title("What the trials scored", loc="left")

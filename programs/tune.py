@@ -1,0 +1,210 @@
+"""Search for better settings of a preset: python -m programs tune PRESET --trials N
+
+Every trial trains a few seeds with settings that Optuna proposes, and scores their median. All trials are stored in
+FOLDER/journal.log: the same command continues a search that was stopped. FOLDER/tuned.json is the best preset so far;
+`python -m programs train FOLDER/tuned.json` trains it.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+
+from common import files
+from common.config import TrainingConfig
+from common.errors import UserError
+from common.figures.importances import importances
+from common.figures.style import save_figure
+from common.runs.command_line import one_line_errors
+from programs.preset_files import is_preset_file, read_preset, write_preset
+from programs.run_arguments import check_at_least, parse_named
+from programs.train import method_of
+from programs.tuning.places import Submit, places
+from programs.tuning.search import Search, optuna
+from programs.tuning.space import SPACES, Space, read_space
+from programs.tuning.trial import Journal, Outcome, run_trial
+
+JOURNAL, TUNED, TRIALS, FIGURE, HELD_OUT = "journal.log", "tuned.json", "trials.csv", "tuning.png", "held-out.json"
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Search for better settings of a preset with Optuna (TPE sampler, median pruner)."""
+
+    preset: Annotated[str, tyro.conf.Positional]
+    """Preset to start from; a preset file, like tuned.json, is one, too."""
+    space: Path | None = None
+    """JSON file of the settings to change and the values each may take. By default a file for the preset's method;
+    it lies in programs/tuning/spaces and shows the format."""
+    trials: int = 50
+    """Number of trials in all. The first five are drawn at random; fifty are enough for about six settings."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """Seeds that each trial trains with; its score is their median. More seeds make the score less noisy."""
+    epochs: int | None = None
+    """Epochs of each run. By default the preset's; fewer find settings that learn fast."""
+    metric: str = "score"
+    """Column of results.csv whose last value is a run's score, to be maximised. score: the mean unshaped reward of the
+    last score_window episodes. metric: that of the last validation."""
+    held_out_seeds: tuple[int, ...] = ()
+    """Seeds with which the preset and the best settings are compared after the search, such as 100 101 102 103 104.
+    None of them may be among --seeds. By default they are not compared."""
+    seed: int = 0
+    """Random seed of the search."""
+    into: Path | None = None
+    """Folder for the journal, the preset file, the table and the figure. By default tuning/PRESET."""
+    workers: int = 0
+    """How many trials run at once, each on a Ray worker; needs requirements/cluster.txt. 0 runs one at a time in a
+    process of this machine."""
+    cluster: str | None = None
+    """Address of a running Ray cluster, like 10.0.0.1:6379. All its machines must see the folder. By default a local
+    one is started and ended with the search."""
+
+    def check(self) -> None:
+        """Raises UserError for values that are out of their range."""
+        for name, least in (("trials", 1), ("workers", 0), ("seed", 0)):
+            check_at_least(name, getattr(self, name), least)
+        check_at_least("epochs", self.epochs, 1)
+        if not self.seeds:
+            raise UserError("no seeds are named: type --seeds 0 1 2, say")
+        if tuned_on := set(self.seeds) & set(self.held_out_seeds):
+            raise UserError(f"seed {min(tuned_on)} is used to tune: choose other --held-out-seeds")
+        if self.cluster is not None and not self.workers:
+            raise UserError("--cluster needs workers: set --workers to 1 or more")
+
+
+def base_of(arguments: Arguments) -> TrainingConfig:
+    """The settings that trials start from: the preset's, without validations unless their metric is asked for.
+
+    Raises:
+        UserError: the preset or the metric is unknown.
+    """
+    if is_preset_file(arguments.preset):
+        _, method, base = read_preset(Path(arguments.preset))
+    else:
+        method = method_of(arguments.preset)
+        base = method.presets[arguments.preset]
+    columns = {field.name: field.type for field in dataclasses.fields(method.trainer.result_type)}
+    if columns.get(arguments.metric) not in (float, int):
+        raise UserError(f"metric is {arguments.metric!r:.40}: expected a column of results.csv, such as score")
+    if arguments.epochs is not None:
+        base = base.replace(epochs=arguments.epochs)
+    return base if arguments.metric == "metric" else base.replace(best_metric="mean_episode_reward", adopt_best=False)
+
+
+class Report:
+    """What a search has found, on the console and in its folder."""
+
+    def __init__(self, folder: Path, search: Search, base: TrainingConfig, space: Space, metric: str) -> None:
+        self._folder, self._search, self._base, self._space, self._metric = folder, search, base, space, metric
+
+    def __call__(self, trial: Any, outcome: Outcome) -> None:
+        """Print a trial that ended, and write the files again."""
+        scores = ", ".join(f"{score:.1f}" for score in outcome.scores)
+        how = f"failed: {outcome.error}" if outcome.error else "pruned" if outcome.value is None else ""
+        settings = ", ".join(f"{name} {_short(value)}" for name, value in trial.params.items())
+        value = "" if outcome.value is None else f"{outcome.value:.1f}"
+        print(f"trial {len(self._search.finished()):3}  {value or how}  [{scores}]  {settings}", flush=True)
+        self.write()
+
+    def best(self) -> TrainingConfig | None:
+        """The settings of the best trial; None before one was completed."""
+        trial = self._best_trial()
+        return None if trial is None else self._search.config_of(optuna().trial.FixedTrial(trial.params))
+
+    def _completed(self) -> list[Any]:
+        state = optuna().trial.TrialState.COMPLETE
+        return [trial for trial in self._search.finished() if trial.state == state]
+
+    def _best_trial(self) -> Any:
+        return max(self._completed(), key=lambda trial: trial.value, default=None)
+
+    def write(self) -> None:
+        """The preset file, the table and the figure."""
+        names = list(self._space)
+        rows = [",".join(["trial", "state", "score", "seeds", *names])]
+        for i, trial in enumerate(self._search.finished(), start=1):
+            scores = " ".join(f"{score:g}" for score in trial.user_attrs.get("scores", []))
+            cells = [i, trial.state.name.lower(), "" if trial.value is None else f"{trial.value:g}", scores]
+            cells += [_short(trial.params.get(name, "")).replace(",", "") for name in names]
+            rows.append(",".join(map(str, cells)))
+        files.replace_file(self._folder / TRIALS, ("\n".join(rows) + "\n").encode())
+        completed, best = self._completed(), self.best()
+        if best is not None:
+            trial = self._best_trial()
+            remarks = {"score": trial.value, "scores": trial.user_attrs["scores"], "metric": self._metric}
+            write_preset(self._folder / TUNED, best, **remarks)
+        figure = importances(self._shares(), [trial.value for trial in completed], self._metric)
+        save_figure(figure, self._folder / FIGURE)
+
+    def _shares(self) -> dict[str, float]:
+        """Setting → share of the differences between trials (PED-ANOVA, Watanabe et al. 2023)."""
+        values = {trial.value for trial in self._completed()}
+        if len(values) < 4:  # the best tenth is compared with all
+            return {}
+        package = optuna()
+        evaluator = package.importance.PedAnovaImportanceEvaluator()
+        return dict(package.importance.get_param_importances(self._search.study, evaluator=evaluator))
+
+
+def _short(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def compare(
+    folder: Path, base: TrainingConfig, best: TrainingConfig, seeds: tuple[int, ...], metric: str, submit: Submit
+) -> None:
+    """Train the preset and the best settings with seeds that nothing was tuned on, and print and store both.
+
+    Raises:
+        UserError: a run failed.
+    """
+    nobody = Journal("", "")
+    futures = {
+        name: [submit(nobody, None, config, (seed,), metric) for seed in seeds]
+        for name, config in (("preset", base), ("tuned", best))
+    }
+    found: dict[str, dict[str, float]] = {}
+    for name, runs in futures.items():
+        outcomes: list[Outcome] = [run.result() for run in runs]
+        for seed, outcome in zip(seeds, outcomes):
+            if outcome.value is None:
+                raise UserError(f"{name}, seed {seed}: {outcome.error}")
+        found[name] = {str(seed): float(outcome.scores[0]) for seed, outcome in zip(seeds, outcomes)}
+        scores = list(found[name].values())
+        print(f"{name:7} median {np.median(scores):.1f} of seeds {' '.join(map(str, seeds))}: "
+              + ", ".join(f"{score:.1f}" for score in scores))  # fmt: skip
+    files.write_json(folder / HELD_OUT, {"metric": metric, **found})
+
+
+def main() -> None:
+    """Search as the command line says."""
+    with one_line_errors():
+        arguments = parse_named(Arguments, "python -m programs tune", "preset", "pendulum-td3-fast")
+        arguments.check()
+        base = base_of(arguments)
+        space = read_space(arguments.space or SPACES / f"{base.METHOD}.json", base)
+        name = Path(arguments.preset).stem
+        folder = (arguments.into or Path("tuning") / name).absolute()
+        files.make_folder(folder)
+        journal = Journal(str(folder / JOURNAL), name)
+        search = Search(journal, base, space, arguments.seeds, arguments.metric, arguments.seed)
+        report = Report(folder, search, base, space, arguments.metric)
+        if done := len(search.finished()):
+            print(f"continuing after {done} trials in {folder}", flush=True)
+        with places(run_trial, arguments.workers, arguments.cluster) as submit:
+            for trial, outcome in search.run(arguments.trials, max(1, arguments.workers), submit):
+                report(trial, outcome)
+            report.write()
+            best = report.best()
+            if best is None:
+                raise UserError("no trial was completed: look at their errors above, or begin with a narrower --space")
+            print(f"best settings: {folder / TUNED}; train them with python -m programs train {folder / TUNED}")
+            if arguments.held_out_seeds:
+                compare(folder, base, best, arguments.held_out_seeds, arguments.metric, submit)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Where trials run: a process of this machine each, or workers of a Ray cluster."""
+
+import contextlib
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from typing import Any
+
+from common.rollout.workers.cluster import Cluster
+
+ATTEMPTS = 4  # of a trial whose worker is lost
+Submit = Callable[..., "Future[Any]"]
+
+
+@contextlib.contextmanager
+def places(function: Callable[..., Any], workers: int, cluster: str | None) -> Iterator[Submit]:
+    """A function that starts `function` with its arguments elsewhere, and returns a future.
+
+    Args:
+        workers: how many calls run at once; 0 runs one at a time, in a process of this machine, without Ray.
+        cluster: address of a running Ray cluster; None starts one on this machine.
+
+    Raises:
+        UserError: Ray is wanted and not installed, or the cluster cannot be reached.
+    """
+    if workers == 0:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
+            yield lambda *arguments: pool.submit(function, *arguments)
+        return
+    connection = Cluster(cluster, workers)
+    try:
+        import ray
+
+        remote = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1, max_calls=1)(function)
+        yield lambda *arguments: remote.remote(*arguments).future()
+    finally:
+        connection.close()

@@ -1,0 +1,86 @@
+"""The settings that a search may change, and the values that each may take, read from a JSON file."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common import files
+from common.config import TrainingConfig
+from common.errors import UserError
+
+SPACES = Path(__file__).parent / "spaces"
+EXAMPLE = '{"learning_rate": {"from": 1e-5, "to": 1e-2, "log": true}, "hidden_sizes": {"choices": [[64, 64], [256]]}}'
+KEYS = {"from", "to", "log", "choices", "why"}
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values that one setting may take: a range of numbers, or a list of choices."""
+
+    low: float | int = 0
+    high: float | int = 0
+    log: bool = False
+    choices: tuple[str, ...] = ()  # as JSON, since Optuna stores plain texts and numbers
+
+    def suggest(self, trial: Any, name: str) -> object:
+        """The value that an Optuna trial takes."""
+        if self.choices:
+            return json.loads(trial.suggest_categorical(name, self.choices))
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            return trial.suggest_int(name, self.low, self.high, log=self.log)
+        return trial.suggest_float(name, self.low, self.high, log=self.log)
+
+    def extremes(self) -> list[object]:
+        """Values that must be allowed if all are."""
+        return [json.loads(choice) for choice in self.choices] if self.choices else [self.low, self.high]
+
+
+Space = dict[str, Values]
+
+
+def read_space(path: Path, base: TrainingConfig) -> Space:
+    """The space in a file, checked against the settings that it is to change.
+
+    Raises:
+        UserError: the file cannot be read, names a setting that is not there, or allows a wrong value.
+    """
+    try:
+        content = files.read_json(path)
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON ({error}): expected a file like {EXAMPLE}") from None
+    if not isinstance(content, dict) or not content:
+        raise UserError(f"{path} names no settings: expected a file like {EXAMPLE}")
+    return {name: _checked(path, name, entry, base) for name, entry in content.items()}
+
+
+def _checked(path: Path, name: str, entry: object, base: TrainingConfig) -> Values:
+    where = f"{path}: {name!r:.60}"
+    if not hasattr(base, name) or name not in vars(base):
+        raise UserError(f"{where} is not a setting of {base.METHOD}: --help of train lists them all")
+    if not isinstance(entry, dict) or not entry.keys() <= KEYS:
+        raise UserError(f'{where} is {entry!r:.80}: expected {{"from": 1, "to": 9}} or {{"choices": [1, 9]}}')
+    values = _values(where, entry)
+    for value in values.extremes():
+        try:
+            base.replace(**{name: tuple(value) if isinstance(value, list) else value})
+        except UserError as error:
+            raise UserError(f"{where} may become {value!r:.60}, which is refused ({error})") from None
+    return values
+
+
+def _values(where: str, entry: dict[str, Any]) -> Values:
+    if "choices" in entry:
+        choices = entry["choices"]
+        if not isinstance(choices, list) or len(choices) < 2:
+            raise UserError(f"{where} has choices {choices!r:.60}: expected a list of two or more")
+        return Values(choices=tuple(json.dumps(choice) for choice in choices))
+    low: Any = entry.get("from")
+    high: Any = entry.get("to")
+    log = entry.get("log", False)
+    for number in (low, high):
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise UserError(f"{where} goes from {low!r:.40} to {high!r:.40}: expected two numbers")
+    if not low < high or (log and low <= 0):
+        raise UserError(f"{where} goes from {low} to {high}: expected the lower one first, and above 0 with log")
+    return Values(low, high, bool(log))

@@ -1,0 +1,210 @@
+"""The search for better settings: its space, its trials, and what it leaves in its folder."""
+
+import json
+import math
+from concurrent.futures import Future
+
+import pytest
+from run_program import call
+
+from common.errors import UserError
+from companions.config import OffPolicyConfig
+from ppo.config import PPOConfig
+from programs import preset_files, train, tune
+from programs.methods import METHODS
+from programs.tuning.space import SPACES, read_space
+from programs.tuning.trial import Outcome, run_seeds
+
+optuna = pytest.importorskip("optuna")
+
+from programs.tuning.search import Search  # noqa: E402
+from programs.tuning.trial import Journal  # noqa: E402
+
+SPACE = {
+    "learning_rate": {"from": 1e-5, "to": 1e-2, "log": True},
+    "passes": {"from": 1, "to": 20},
+    "hidden_sizes": {"choices": [[8], [16, 16]]},
+}
+TINY = {
+    "env": "Pendulum-v1", "max_episode_steps": 10, "backend": "gymnasium", "num_envs": 2, "steps_per_epoch": 32,
+    "minibatch_size": 32,
+    "epochs": 2, "passes": 1, "score_window": 1, "hidden_sizes": [4],
+}  # fmt: skip
+
+
+def written(path, content):
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_a_space_that_fits_all_its_presets(name):
+    for preset in METHODS[name].presets.values():
+        if not preset.env.startswith("ALE"):
+            space = read_space(SPACES / f"{name}.json", preset)
+            assert "learning_rate" in space
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "is not JSON"),
+        ({}, "names no settings"),
+        ({"learning_rat": {"from": 1, "to": 2}}, "'learning_rat' is not a setting of ppo"),
+        ({"passes": 3}, "expected {"),
+        ({"passes": {"low": 3}}, "expected {"),
+        ({"passes": {"from": 3}}, "goes from 3 to None: expected two numbers"),
+        ({"passes": {"from": 9, "to": 3}}, "goes from 9 to 3: expected the lower one first"),
+        ({"passes": {"from": 0, "to": 3}}, "may become 0, which is refused"),
+        ({"learning_rate": {"from": 0.0, "to": 1.0, "log": True}}, "above 0 with log"),
+        ({"std": {"choices": ["softplus_head"]}}, "expected a list of two or more"),
+        ({"std": {"choices": ["softplus_head", "wide"]}}, "may become 'wide', which is refused"),
+    ],
+)
+def test_a_wrong_space_is_refused_in_one_line(tmp_path, content, words):
+    with pytest.raises(UserError) as refusal:
+        read_space(written(tmp_path / "space.json", content), PPOConfig())
+    assert words in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def height(config):
+    """A score that is highest at a step size of 1e-3 and ten passes."""
+    return -abs(math.log10(config.learning_rate) + 3) - abs(config.passes - 10) / 10
+
+
+def search_in(folder, **changes):
+    space = read_space(written(folder / "space.json", SPACE), PPOConfig())
+    known = {"seeds": (0, 1), "metric": "score", "seed": 3} | changes
+    return Search(Journal(str(folder / "journal.log"), "tiny"), PPOConfig(), space, **known)
+
+
+def run_all(search, trials, places=1, stop_after=math.inf):
+    """Settings and states of the trials; trials beyond `stop_after` are begun and never end."""
+
+    def submit(journal, trial_id, config, seeds, metric):
+        future = Future()
+        if len(search.finished()) >= stop_after:
+            raise KeyboardInterrupt
+        value = height(config)
+        future.set_result(Outcome(value, (value,)) if config.passes > 3 else Outcome(None, (), "it diverged"))
+        return future
+
+    try:
+        list(search.run(trials, places, submit))
+    except KeyboardInterrupt:
+        assert stop_after < trials
+    return [(trial.params, trial.state) for trial in search.finished()]
+
+
+def test_a_search_that_was_stopped_continues_as_if_it_had_not_been(tmp_path):
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    whole = run_all(search_in(tmp_path / "whole"), 14)
+    assert len(whole) == 14
+    run_all(search_in(tmp_path / "parts"), 14, stop_after=4)
+    run_all(search_in(tmp_path / "parts"), 14, stop_after=9)
+    assert run_all(search_in(tmp_path / "parts"), 14) == whole
+    assert run_all(search_in(tmp_path / "parts"), 14) == whole  # nothing is left to do
+    assert {state.name for _, state in whole} >= {"COMPLETE"}
+
+
+def test_a_search_finds_better_settings_than_chance(tmp_path):
+    search = search_in(tmp_path)
+    run_all(search, 40, places=4)
+    values = [trial.value for trial in search.finished() if trial.value is not None]
+    assert max(values) == search.study.best_value > -0.5
+    assert sum(values[-10:]) > sum(values[:10])
+
+
+def test_another_search_in_the_same_folder_is_refused(tmp_path):
+    run_all(search_in(tmp_path), 1)
+    with pytest.raises(UserError, match=r"holds a search with seeds \[0, 1\]"):
+        search_in(tmp_path, seeds=(5,))
+
+
+class Watched:
+    """A stand-in for a method's trainer: its score rises by the step size an epoch."""
+
+    def __init__(self, config):
+        self.config, self.warn = config, print
+
+    def train(self, on_epoch):
+        for epoch in range(1, self.config.epochs + 1):
+            score = math.nan if epoch == 1 else epoch * self.config.learning_rate + self.config.seed
+            on_epoch(type("Row", (), {"epoch": epoch, "score": score}))
+
+    def close(self):
+        pass
+
+
+def test_a_trial_scores_the_median_of_its_seeds_and_reports_growing_steps(monkeypatch):
+    monkeypatch.setitem(METHODS, "ppo", METHODS["ppo"]._replace(trainer=Watched))
+    config, reported = PPOConfig(epochs=3, learning_rate=0.5), []
+    outcome = run_seeds(config, (0, 10, 4), "score", lambda step, value: reported.append((step, value)))
+    assert outcome == Outcome(5.5, (1.5, 11.5, 5.5))
+    assert reported == [(2, 1.0), (3, 1.5), (5, 6.25), (6, 6.5), (8, 5.0), (9, 5.5)]
+    assert run_seeds(config, (0, 10), "score", lambda step, value: step == 5) == Outcome(None, (1.5,))
+    never = run_seeds(config.replace(epochs=1), (0,), "score", lambda step, value: False)
+    assert never.value is None and "score never had a value" in never.error
+
+
+def test_tuned_settings_are_written_compared_and_trained(tmp_path, monkeypatch, capsys, processes_without_xla):
+    preset = written(tmp_path / "tiny.json", {"method": "ppo", "config": TINY})
+    space = written(tmp_path / "space.json", {"learning_rate": {"from": 1e-4, "to": 1e-2, "log": True}})
+    command = [preset, "--space", space, "--trials", 1, "--seeds", 0, "--held-out-seeds", 7, "--into", tmp_path / "t"]
+    assert call(monkeypatch, tune, *command) == 0
+    assert {path.name for path in (tmp_path / "t").iterdir()} >= {
+        tune.JOURNAL, tune.TUNED, tune.TRIALS, tune.FIGURE, tune.HELD_OUT,
+    }  # fmt: skip
+    out = capsys.readouterr().out
+    assert "trial   1  " in out and "tuned   median" in out
+    held_out = json.loads((tmp_path / "t" / tune.HELD_OUT).read_text())
+    assert held_out.keys() == {"metric", "preset", "tuned"} and held_out["tuned"].keys() == {"7"}
+    name, method, config = preset_files.read_preset(tmp_path / "t" / tune.TUNED)
+    assert (name, method.config) == ("tuned", PPOConfig) and 1e-4 <= config.learning_rate <= 1e-2
+    quiet = ["--evaluation-episodes", 0, "--no-video", "--no-tensorboard", "--no-figure", "--runs-folder", tmp_path]
+    assert call(monkeypatch, train, tmp_path / "t" / tune.TUNED, *quiet) == 0
+    stored = json.loads((tmp_path / "tuned-seed0" / "config.json").read_text())
+    assert (stored["preset"], stored["config"]["learning_rate"]) == ("tuned", config.learning_rate)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["pendulun"], "unknown preset 'pendulun'"),
+        (["pendulum", "--trials", "0"], "trials is 0: expected 1 or more"),
+        (["pendulum", "--metric", "scores"], "metric is 'scores': expected a column"),
+        (["pendulum", "--seeds", "1", "2", "--held-out-seeds", "2"], "seed 2 is used to tune"),
+        (["pendulum", "--cluster", "10.0.0.1:6379"], "--cluster needs workers"),
+        (["none.json"], "none.json"),
+        ([], "no preset is named"),
+    ],
+)
+def test_a_wrong_argument_is_one_line(monkeypatch, tmp_path, capsys, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, tune, *arguments) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert words in line
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("[", "is not JSON"),
+        ([], "is not a preset"),
+        ({"method": "sarsa", "config": {}}, "names the method 'sarsa'"),
+        ({"method": "ppo", "config": {"gama": 0.9}}, "has a setting that is not known"),
+        ({"method": "off-policy", "config": {"tau": 2.0}}, "tau is 2.0"),
+    ],
+)
+def test_a_file_that_is_no_preset_is_refused(tmp_path, content, words):
+    with pytest.raises(UserError, match=words.replace("[", r"\[")):
+        preset_files.read_preset(written(tmp_path / "preset.json", content))
+
+
+def test_a_preset_file_returns_what_was_written(tmp_path):
+    for config in (PPOConfig(hidden_sizes=(3, 4)), OffPolicyConfig(tau=0.1)):
+        preset_files.write_preset(tmp_path / "mine.json", config, score=1.5)
+        name, method, read = preset_files.read_preset(tmp_path / "mine.json")
+        assert (name, method.config, read) == ("mine", type(config), config)
