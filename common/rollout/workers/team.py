@@ -134,6 +134,11 @@ class Team:
         for _ in range(self._number):
             self._start()
 
+    @property
+    def ready(self) -> int:
+        """How many workers have started."""
+        return sum(worker.is_ready for worker in self._workers)
+
     # -- tasks --
 
     def share(self, value: Any) -> Any:
@@ -155,11 +160,14 @@ class Team:
                 return self._run(tasks)
             except _VanishedError:
                 self.interrupted = f"the Ray cluster at {self._cluster.address} is gone"
+                self._workers.clear()
+                self._cluster.close()
                 self._here = Here(self._recipe)
         assert self._here is not None, "it takes over from the cluster"
         return self._here.run([task._replace(arguments=tuple(map(_value, task.arguments))) for task in tasks])
 
     def _run(self, tasks: list[Task]) -> list[Any]:
+        self._check_cluster()  # workers answer without it, but after a minute Ray ends this process
         self._admit()
         self._balance()
         values: dict[int, Any] = {}
@@ -273,7 +281,7 @@ class Team:
         while True:
             for worker in [worker for worker in self._workers if not worker.is_ready]:
                 self._greet(worker)
-            ready = sum(worker.is_ready for worker in self._workers)
+            ready = self.ready
             waited = time.monotonic() - began
             if ready == len(self._workers) or (ready and (not first or waited > TOGETHER)):
                 break

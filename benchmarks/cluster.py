@@ -1,0 +1,334 @@
+"""Collecting on Ray: the same bytes, lost workers and nodes, start and end, scaling: python benchmarks/cluster.py
+
+same: runs with 1, 2 and 4 workers, and one resumed with another number, equal the run without workers to the byte.
+lost: workers, or nodes of a cluster of three, are killed at random moments of a run, which must equal the undisturbed
+one. gone: the cluster is killed; the run ends with exit code 2 and one line, and is resumed without it. start: seconds
+to the first line, and processes that are left after the end and after Ctrl-C. scaling: an environment that takes 10 ms
+a step, on one worker to 64, each with one environment.
+
+All parts need about half an hour on two quiet cores; results go to results/cluster.json.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import gymnasium
+import numpy as np
+from fault_table import record
+from fault_table.outcome import differences, lasting, outcome
+from speed import RESULTS, ROOT, machine
+
+from common.config import TrainingConfig
+from common.envs.environment import find_environment
+from common.envs.spaces import action_map
+from common.errors import UserError
+from common.records import Timing
+from common.rollout.experience import Experience
+from common.rollout.policies import Constant, Dense, DenseHeads, Normalizer, NormalPolicy
+from common.rollout.workers.cluster import QUIET, Cluster, Workers
+from common.rollout.workers.team import Team
+from common.runs.command_line import one_line_errors, parse_settings
+
+PARTS = ("same", "lost", "gone", "start", "scaling")
+QUIET_RUN = "--evaluation-episodes 0 --no-video --no-tensorboard --no-figure --checkpoint-every 1"
+SMALL = (
+    f"{QUIET_RUN} --seed 3 --hidden-sizes 16 --epochs 4 --num-envs 8 --shards 4 --steps-per-epoch 1600 "
+    "--max-episode-steps 90 --minibatch-size 160"
+)
+STORE = 100 * 2**20  # bytes of shared memory of a node
+PATIENCE = 300.0  # seconds that a run may take
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Measure what collecting on Ray keeps and costs."""
+
+    only: tuple[str, ...] = PARTS
+    """Parts to do."""
+    workers_killed: int = 30
+    """Runs in which a worker is killed."""
+    nodes_killed: int = 10
+    """Runs in which a node is killed."""
+    workers: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
+    """Numbers of workers of the scaling part."""
+    steps: int = 200
+    """Steps of an epoch in each environment of the scaling part."""
+
+
+def train(folder: Path, *arguments: str) -> Path:
+    """A small run of the walker by the command line.
+
+    Raises:
+        UserError: it failed.
+    """
+    command = [
+        sys.executable,
+        "PPOAgentTrainer.py",
+        "bipedal-walker",
+        *SMALL.split(),
+        "--runs-folder",
+        str(folder.parent),
+    ]
+    return finish([*command, "--name", folder.name, *arguments], folder)
+
+
+def finish(command: list[str], folder: Path) -> Path:
+    """Run a command of a run to its end."""
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+    if ended.returncode:
+        raise UserError(f"a run ended with exit code {ended.returncode}: {ended.stderr.strip()[-500:]}")
+    return folder
+
+
+def resume(folder: Path, *arguments: str) -> Path:
+    """Continue a run to its end."""
+    return finish([sys.executable, "-m", "programs", "resume", str(folder), *QUIET_RUN.split(), *arguments], folder)
+
+
+def same(arguments: Arguments) -> Iterator[dict[str, Any]]:
+    """Runs with any number of workers against the one without."""
+    for backend in ("gymnasium", "envpool"):
+        with tempfile.TemporaryDirectory() as temporary:
+            work, on = Path(temporary), ("--backend", backend)
+            expected = outcome(train(work / "none", *on))
+            for number in (1, 2, 4):
+                found = train(work / str(number), *on, "--workers", str(number))
+                yield {"backend": backend, "workers": number, "differs": differences(expected, outcome(found))}
+            half = train(work / "half", *on, "--workers", "2", "--epochs", "2")
+            resume(half, "--epochs", "4", "--workers", "3")
+            whole = train(work / "whole", *on, "--epochs", "2")
+            resume(whole, "--epochs", "4")
+            differs = differences(outcome(whole), outcome(half))
+            yield {"backend": backend, "workers": "2, resumed with 3", "differs": differs}
+
+
+@contextlib.contextmanager
+def three_nodes() -> Iterator[Any]:
+    """A cluster of a head without processors and three nodes with two each, all on this machine."""
+    os.environ.update(QUIET | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)})
+    from ray.cluster_utils import Cluster as Nodes
+
+    head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": STORE}
+    nodes = Nodes(initialize_head=True, head_node_args=head)
+    try:
+        for _ in range(3):
+            nodes.add_node(num_cpus=2, object_store_memory=STORE)
+        yield nodes
+    finally:
+        nodes.shutdown()
+
+
+def lost(arguments: Arguments) -> Iterator[dict[str, Any]]:
+    """Runs in which a worker or a node is killed, against the one that nobody disturbs."""
+    import psutil
+
+    from ppo.presets import PRESETS
+    from PPOAgentTrainer import PPOAgentTrainer
+
+    config = PRESETS["bipedal-walker"].replace(
+        seed=3, hidden_sizes=(16,), epochs=4, num_envs=8, shards=4, steps_per_epoch=1600, max_episode_steps=90,
+        minibatch_size=160, backend="gymnasium",
+    )  # fmt: skip
+
+    def state(workers: Workers, disturb: Any = None) -> tuple[dict[str, np.ndarray], list[str], float]:
+        said: list[str] = []
+        trainer = PPOAgentTrainer(config, workers=workers)
+        trainer.warn = said.append
+        try:
+            thread = threading.Thread(target=disturb or (lambda: None))
+            began = time.monotonic()
+            thread.start()
+            trainer.train()
+            thread.join()
+            return lasting(trainer.state()), said, time.monotonic() - began
+        finally:
+            trainer.close()
+
+    expected, _, _ = state(Workers())
+    rng = np.random.default_rng(0)
+    with three_nodes() as nodes:
+        place = Workers(4, nodes.address)
+        found, _, seconds = state(place)
+        yield {"killed": "nothing", "differs": differences(expected, found)}
+
+        def kill_worker() -> None:
+            time.sleep(rng.uniform(0.0, seconds))
+            workers = [p for p in psutil.Process().children(recursive=True) if "ray::Remote" in p.name() + _title(p)]
+            if workers:
+                workers[rng.integers(len(workers))].kill()
+
+        def kill_node() -> None:
+            time.sleep(rng.uniform(0.0, seconds))
+            nodes.remove_node(nodes.list_all_nodes()[1 + rng.integers(3)], allow_graceful=False)
+
+        for what, disturb, count in (
+            ("worker", kill_worker, arguments.workers_killed),
+            ("node", kill_node, arguments.nodes_killed),
+        ):
+            for _ in range(count):
+                found, said, _ = state(place, disturb)
+                noticed = sum("was lost" in line for line in said)
+                yield {"killed": what, "noticed": noticed, "differs": differences(expected, found)}
+                if what == "node":
+                    nodes.add_node(num_cpus=2, object_store_memory=STORE)
+
+
+def _title(process: Any) -> str:
+    import psutil
+
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:  # it ended meanwhile
+        return ""
+
+
+def gone(arguments: Arguments) -> Iterator[dict[str, Any]]:
+    """A run whose cluster is killed, then resumed in one process."""
+    with tempfile.TemporaryDirectory() as temporary, three_nodes() as nodes:
+        work = Path(temporary)
+        expected = outcome(train(work / "whole", "--epochs", "40"))
+        options = f"--epochs 40 --runs-folder {work} --name cut --workers 4 --cluster {nodes.address}"
+        command = [sys.executable, "PPOAgentTrainer.py", "bipedal-walker", *SMALL.split(), *options.split()]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while not (work / "cut" / "checkpoints" / "00000003").exists() and process.poll() is None:
+            time.sleep(0.02)
+        for server in nodes.head_node.all_processes["gcs_server"]:
+            os.kill(server.process.pid, signal.SIGKILL)
+        _, errors = process.communicate(timeout=PATIENCE)
+        lines = [line for line in errors.splitlines() if line.strip()]
+        resume(work / "cut")
+        differs = differences(expected, outcome(work / "cut"))
+        yield {"exit code": process.returncode, "lines": lines, "differs": differs}
+
+
+def start(arguments: Arguments) -> Iterator[dict[str, Any]]:
+    """Seconds to the first line of a run, and what is left after its end, after Ctrl-C, and after two of them."""
+    import psutil
+
+    for what, interrupts in (("end", 0), ("Ctrl-C", 1), ("Ctrl-C twice", 2)):
+        with tempfile.TemporaryDirectory() as temporary:
+            began = time.time()
+            command = [sys.executable, "-u", "PPOAgentTrainer.py", "bipedal-walker", *SMALL.split(), "--runs-folder",
+                       temporary, "--workers", "2", *(["--epochs", "10000"] if interrupts else [])]  # fmt: skip
+            process = subprocess.Popen(
+                command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            )
+            assert process.stdout is not None
+            first = next(line for line in process.stdout if line.startswith("bipedal-walker"))
+            seconds = time.time() - began
+            for _ in range(interrupts):
+                time.sleep(6.0 if _ == 0 else 0.1)
+                os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+            process.communicate(timeout=PATIENCE)
+            time.sleep(1.0)
+            left = [p for p in psutil.process_iter() if p.create_time() > began - 1 and _is_rays(p)]
+            yield {
+                "after": what, "first line": first.strip(), "seconds": round(seconds, 1),
+                "exit code": process.returncode, "left": [_title(p) for p in left],
+            }  # fmt: skip
+
+
+def _is_rays(process: Any) -> bool:
+    title = _title(process)
+    return any(name in title for name in ("ray::", "raylet", "gcs_server", "ray/_private", "ray/dashboard"))
+
+
+class Sleeping(gymnasium.Env):
+    """An environment that takes 10 ms a step, without the processor."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (24,))
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (4,))
+
+    def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        return self.np_random.uniform(-1, 1, 24).astype(np.float32), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        time.sleep(0.01)
+        return self.np_random.uniform(-1, 1, 24).astype(np.float32), 1.0, False, False, {}
+
+
+def scaling(arguments: Arguments) -> Iterator[dict[str, Any]]:
+    """Seconds and bytes of an epoch, by the number of workers; each steps one environment as long."""
+    rng = np.random.default_rng(0)
+
+    def dense(rows: int, columns: int, activation: str) -> Dense:
+        return Dense(
+            rng.standard_normal((rows, columns)).astype(np.float32) / 8, np.zeros(columns, np.float32), activation
+        )
+
+    hidden = dense(24, 64, "tanh"), dense(64, 64, "tanh")
+    heads = dense(64, 4, "linear"), Constant(np.ones(4, np.float32))
+    policy = NormalPolicy(DenseHeads(Normalizer(None, None), hidden, heads))
+    environment = find_environment("", 100, maker=Sleeping)
+    one_worker = 0.0
+    for number in arguments.workers:
+        config = TrainingConfig(
+            num_envs=number, steps_per_epoch=number * arguments.steps, shards=number, backend="gymnasium"
+        )
+        cluster, teams = Cluster(None, number), []
+
+        def make_team(recipe: Any, cluster: Cluster = cluster, number: int = number, teams: list = teams) -> Team:
+            teams.append(Team(recipe, cluster, number))
+            return teams[-1]
+
+        experience = Experience(config, environment, action_map(environment.action_space), 0, make_runner=make_team)
+        [team], epochs, rows = teams, 0, []
+        while team.ready < number or len(rows) < 4:
+            before, began = (team.sent, team.received), time.perf_counter()
+            complete = team.ready == number
+            experience.scores.begin_epoch()
+            experience.collect_whole(policy, epochs, Timing())
+            epochs += 1
+            if complete:
+                sent, received = team.sent - before[0], team.received - before[1]
+                rows.append((time.perf_counter() - began, sent, received))
+        experience.close()
+        cluster.close()
+        seconds = median(row[0] for row in rows[1:])  # the first moved shards to workers that joined late
+        rate = number * arguments.steps / seconds
+        one_worker = one_worker or rate / number
+        yield {
+            "workers": number, "seconds": round(seconds, 3), "steps/s": round(rate, 1),
+            "share of N × one worker": round(rate / (number * one_worker), 3),
+            "bytes sent": int(median(row[1] for row in rows[1:])), "bytes received": rows[-1][2],
+        }  # fmt: skip
+
+
+def main() -> None:
+    with one_line_errors():
+        arguments = parse_settings(Arguments)
+        if unknown := set(arguments.only) - set(PARTS):
+            raise UserError(f"--only names {', '.join(sorted(unknown))}: expected some of {', '.join(PARTS)}")
+        path = RESULTS / "cluster.json"
+        results = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        wrong = False
+        for name in arguments.only:
+            rows = []
+            for row in {"same": same, "lost": lost, "gone": gone, "start": start, "scaling": scaling}[name](arguments):
+                rows.append(row)
+                print(name, row, flush=True)
+                wrong |= bool(row.get("differs")) or bool(row.get("left"))
+            results[name] = {"machine": machine() | {"commit": record.commit()}, "rows": rows}
+            path.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+        if wrong:
+            raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
