@@ -22,7 +22,7 @@ from common.runs.command_line import one_line_errors
 from programs.preset_files import is_preset_file, read_preset, write_preset
 from programs.run_arguments import check_at_least, parse_named
 from programs.train import method_of
-from programs.tuning.places import Submit, places
+from programs.tuning.places import Submit, places, result_of
 from programs.tuning.search import Search, optuna
 from programs.tuning.space import SPACES, Space, read_space
 from programs.tuning.trial import Journal, Outcome, run_trial
@@ -168,7 +168,7 @@ def compare(
     }
     found: dict[str, dict[str, float]] = {}
     for name, runs in futures.items():
-        outcomes: list[Outcome] = [run.result() for run in runs]
+        outcomes: list[Outcome] = [result_of(run) for run in runs]
         for seed, outcome in zip(seeds, outcomes):
             if outcome.value is None:
                 raise UserError(f"{name}, seed {seed}: {outcome.error}")

@@ -33,18 +33,22 @@ REPEATABLE = "tests/rollout/test_repeatable.py"
 RESUME = "tests/runs/test_resume.py"
 SESSION = "tests/runs/test_session.py"
 SPACES = "tests/envs/test_spaces.py"
+SHARDS = "tests/rollout/test_shards.py"
 TORSO = "tests/ppo/test_shared_torso.py"
 TRAINING = (
     "tests/ppo/test_training.py -k 'ratio or own_rows or every_sample or timeouts or discount or divided or shifted "
     "or first_update_sees or statistics_rest or metric or keys_of or rate or best or nan or run_on or goes_on'"
 )
+TUNE = "tests/programs/test_tune.py"
 UPDATE = "tests/ppo/test_update.py"
 VALIDATION = "tests/ppo/test_training.py -k validation"
 WEIGHTS = "tests/ppo/test_training.py -k 'best or weights or saved or saving'"
+WORKERS = "tests/rollout/test_workers.py"
 
 SELECTIONS: dict[str, tuple[str, ...]] = {
     "Agent.py": (UPDATE, TORSO, TRAINING, "tests/ppo/test_discrete.py"),
     "PPOAgentTrainer.py": (LIVE, FAULTS, TRAINING),
+    "common/__init__.py": ("tests/learning/test_device.py",),
     "common/arrays_file.py": (CHECKPOINT, HOSTILE, WEIGHTS),
     "common/config.py": ("tests/test_settings.py", CLI),
     "common/env_wrappers.py": ("tests/test_env_wrappers.py",),
@@ -65,6 +69,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/errors.py": (CLI,),
     "common/figures/curves.py": (FIGURES,),
     "common/figures/five_panels.py": (FIGURES,),
+    "common/figures/importances.py": (TUNE,),
     "common/figures/policy_view.py": (FIGURES, FILM),
     "common/figures/style.py": (FIGURES,),
     "common/files.py": (CHECKPOINT, DISKS, HOSTILE),
@@ -74,6 +79,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/learning/distributions.py": ("tests/learning/test_distributions.py",),
     "common/learning/frozen_policy.py": (POLICIES, TORSO),
     "common/learning/networks.py": (NETWORKS, TORSO),
+    "common/learning/quiet_start.py": ("tests/learning/test_device.py",),
     "common/learning/snapshots.py": (WEIGHTS,),
     "common/learning/trainer_base.py": (LIVE, FAULTS, TRAINING),
     "common/records.py": (FUNCS, OFF_POLICY),
@@ -88,6 +94,10 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/rollout/repeatable.py": (COLLECTOR, FAULTS, RESUME),
     "common/rollout/scores.py": (FUNCS, "tests/envs/test_failed_steps.py", TRAINING),
     "common/rollout/validation.py": (VALIDATION,),
+    "common/rollout/workers/cluster.py": (WORKERS,),
+    "common/rollout/workers/envs.py": (SHARDS, WORKERS),
+    "common/rollout/workers/shard.py": (SHARDS, WORKERS),
+    "common/rollout/workers/team.py": (WORKERS,),
     "common/runs/after_training.py": (FINISHED,),
     "common/runs/board.py": (DISKS, CLI),
     "common/runs/checkpoint.py": (CHECKPOINT,),
@@ -115,6 +125,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "companions/losses.py": (OFF_POLICY, OFF_POLICY_LONG),
     "companions/presets.py": (OFF_POLICY, OFF_POLICY_LONG),
     "companions/replay.py": ("tests/companions/test_replay.py",),
+    "companions/results.py": (OFF_POLICY, OFF_POLICY_LONG),
     "companions/stacked_networks.py": (OFF_POLICY, OFF_POLICY_LONG),
     "ppo/architecture.py": (NETWORKS, TORSO, "tests/ppo/test_images.py"),
     "ppo/batch.py": (BATCH, TRAINING),
@@ -130,9 +141,17 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "programs/methods.py": (EXPORT, CLI),
     "programs/notebook.py": (NOTEBOOK,),
     "programs/notebook_display.py": (NOTEBOOK,),
+    "programs/preset_files.py": (TUNE,),
     "programs/plot.py": (FIGURES, CLI),
     "programs/policy_files.py": (EXPORT,),
+    "programs/resume.py": (PROGRAMS,),
     "programs/run_arguments.py": (PROGRAMS, CLI),
     "programs/study.py": ("tests/test_pages.py",),
+    "programs/train.py": (PROGRAMS, CLI),
+    "programs/tune.py": (TUNE,),
+    "programs/tuning/places.py": (TUNE,),
+    "programs/tuning/search.py": (TUNE,),
+    "programs/tuning/space.py": (TUNE,),
+    "programs/tuning/trial.py": (TUNE,),
     "programs/watch.py": (PROGRAMS, CLI, "tests/runs/test_start.py"),
 }

@@ -3,12 +3,14 @@
 import contextlib
 import multiprocessing
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from typing import Any
 
+from common.errors import UserError
 from common.rollout.workers.cluster import Cluster
 
 ATTEMPTS = 4  # of a trial whose worker is lost
+CALLS = 10  # that a process makes before another takes its place, since TensorFlow keeps the memory of its graphs
 Submit = Callable[..., "Future[Any]"]
 
 
@@ -24,14 +26,31 @@ def places(function: Callable[..., Any], workers: int, cluster: str | None) -> I
         UserError: Ray is wanted and not installed, or the cluster cannot be reached.
     """
     if workers == 0:
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=CALLS) as pool:
             yield lambda *arguments: pool.submit(function, *arguments)
         return
     connection = Cluster(cluster, workers)
     try:
         import ray
 
-        remote = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1, max_calls=1)(function)
+        remote = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1, max_calls=CALLS)(function)
         yield lambda *arguments: remote.remote(*arguments).future()
     finally:
         connection.close()
+
+
+def result_of(future: "Future[Any]") -> Any:
+    """What a call returned.
+
+    Raises:
+        UserError: the process that made it was lost, more than once on Ray.
+    """
+    try:
+        return future.result()
+    except Exception as error:
+        if not (isinstance(error, BrokenExecutor) or type(error).__module__.startswith("ray.")):
+            raise
+        raise UserError(
+            f"a process that trained was lost ({type(error).__name__}; it may have run out of memory): "
+            "continue the search with the same command, perhaps with fewer --workers"
+        ) from error

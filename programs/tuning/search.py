@@ -2,17 +2,17 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
 from common.config import TrainingConfig
 from common.errors import UserError
+from programs.tuning.places import Submit, result_of
 from programs.tuning.space import Space
 from programs.tuning.trial import Journal, Outcome
 
 STARTUP_TRIALS = 5  # that are drawn at random, and that none is pruned before
-Submit = Callable[..., "Future[Outcome]"]
 
 
 def optuna() -> Any:
@@ -128,7 +128,7 @@ class Search:
             if not running:
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                yield self._tell(running.pop(future), future.result())
+                yield self._tell(running.pop(future), result_of(future))
 
     def _ask(self, number: int, parallel: bool) -> Any:
         """The next trial. A sampler of its own makes it depend on the trials before alone, also after a restart."""

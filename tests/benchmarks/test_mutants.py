@@ -49,12 +49,16 @@ def test_a_sample_is_spread_over_the_file_and_always_the_same():
     assert [made.index(fault) * 3 // len(made) for fault in taken] == [0, 1, 2]
 
 
-def test_every_file_that_is_named_is_there():
-    for file, groups in selections.SELECTIONS.items():
-        assert (ROOT / file).is_file()
-        assert faults.faults_of(file, (ROOT / file).read_text("utf-8")), file
-        for group in groups:
-            assert (ROOT / group.split()[0]).is_file(), group
+ROOMS = ("Agent.py", "PPOAgentTrainer.py", "common/**/*.py", "ppo/*.py", "companions/*.py", "programs/**/*.py")
+OLD_COMMANDS = {"common/plots.py", "common/export.py"}  # which print their successor
+
+
+def test_every_module_has_tests_that_should_notice_its_faults():
+    files = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for room in ROOMS for path in ROOT.glob(room)}
+    with_faults = {name for name, source in files.items() if faults.faults_of(name, source)}
+    assert selections.SELECTIONS.keys() == with_faults - OLD_COMMANDS
+    for group in {group for groups in selections.SELECTIONS.values() for group in groups}:
+        assert (ROOT / group.split()[0]).is_file(), group
 
 
 @pytest.fixture
