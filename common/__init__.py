@@ -1,12 +1,10 @@
-"""The pieces every method shares; nothing here knows an Agent or a Trainer by name but `load_agent`, which the
-commands `python -m programs plot` and `python -m programs export` open finished runs with.
-"""
+"""What every method shares; nothing here knows a method, its agent or its trainer."""
 
 import os
 import tempfile
 
-# Before TensorFlow is first imported: the start-up notices of its C++ side are no news to anyone. Setting a
-# variable outside overrides it.
+# Set before TensorFlow is first imported, to hide the start-up messages of its C++ code. Variables that are set
+# already are kept.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # films are drawn in memory, on machines without a screen too
 os.environ.setdefault("SDL_AUDIODRIVER", "dummy")

@@ -19,7 +19,7 @@ NETWORKS = "tests/learning/test_networks.py"
 NOTEBOOK = "tests/programs/test_notebook.py -k 'not from_top_to_bottom'"
 OFF_POLICY = (
     "tests/companions/test_off_policy.py -k 'by_hand or transitions_target or smoothing or compiled_update or delay "
-    "or targets_move or diverges_says or frozen or noise_of or remembered or timeout or updates_come or warming "
+    "or targets_move or diverges_says or frozen or noise_of or remembered or number_of_critics or timeout or updates_come or warming "
     "or exploration_falls or settings_are or wrong_settings or presets or defaults or flat or plain_gradient'"
 )
 OFF_POLICY_LONG = (
@@ -110,7 +110,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/runs/recorder.py": (DISKS, FIGURES, SESSION),
     "common/runs/run_folder.py": (HOSTILE, CLI),
     "common/runs/saver.py": (SESSION,),
-    "common/runs/session.py": (LIVE, SESSION, FINISHED),
+    "common/runs/session.py": (LIVE, SESSION, FINISHED, HOSTILE),
     "common/runs/signals.py": (SESSION,),
     "common/runs/unread_output.py": ("tests/runs/test_start.py",),
     "common/settings.py": ("tests/test_settings.py", CLI),

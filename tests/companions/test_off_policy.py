@@ -746,3 +746,12 @@ def test_flat_networks_are_the_keras_networks():
     np.testing.assert_allclose(one, expected[1:], rtol=1e-5, atol=1e-6)
     together.weights.assign(together.weights * 2.0)
     np.testing.assert_array_equal(together.pull()[1].get_weights()[0], 2.0 * stacks[0][1])
+
+
+def test_number_of_critics():
+    """TD3 has two, also where only its other changes are wanted; DDPG has one (arXiv:1802.09477, section 4)."""
+    numbers = [
+        len(made(twin_critics=twin, target_smoothing=smooth).critics)
+        for twin, smooth in ((True, True), (True, False), (False, True), (False, False))
+    ]
+    assert numbers == [2, 2, 1, 1]

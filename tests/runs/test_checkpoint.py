@@ -15,7 +15,7 @@ import pytest
 from common import files
 from common.errors import UserError
 from common.runs import checkpoint
-from common.state import join_parts, load_generator, pack_generator, part_of
+from common.state import check_array, join_parts, load_generator, pack_generator, part_of
 
 STATE = {
     "weights/0": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -292,3 +292,23 @@ def test_a_file_that_replaces_another_is_new_and_empty(tmp_path):
         assert unfinished.read_bytes() == b""
         unfinished.write_bytes(b"new")
     assert (tmp_path / "a.json").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "expected", "fits"),
+    [
+        ((3,), np.float64, (3,), True),
+        ((4,), np.float64, (3,), False),
+        ((4,), np.uint8, (3,), True),  # packed JSON
+        ((4, 2), np.uint8, (3, 2), False),  # images
+        ((4, 2), np.float32, (0, 2), True),  # grows
+        ((3,), np.float32, (3,), False),
+    ],
+)
+def test_an_array_fits_by_its_kind_and_shape(shape, dtype, expected, fits):
+    kind = np.float64 if dtype == np.float32 and 0 not in expected else dtype
+    if fits:
+        check_array("a", np.zeros(shape, dtype), expected, kind)
+        return
+    with pytest.raises(ValueError, match="a is .*, expected"):
+        check_array("a", np.zeros(shape, dtype), expected, kind)
