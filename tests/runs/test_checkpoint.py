@@ -310,5 +310,5 @@ def test_an_array_fits_by_its_kind_and_shape(shape, dtype, expected, fits):
     if fits:
         check_array("a", np.zeros(shape, dtype), expected, kind)
         return
-    with pytest.raises(ValueError, match="a is .*, expected"):
+    with pytest.raises(ValueError, match=r"a is .*, expected"):
         check_array("a", np.zeros(shape, dtype), expected, kind)
