@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from common.errors import StoppedError
+from common.errors import StoppedError, UserError
 from common.results import columns_of
 from common.runs import run_folder
 from common.runs.command_line import one_line_errors, parse
@@ -525,3 +525,21 @@ def test_a_stopped_run_says_its_line_and_exits_with_its_signal():
         143,
         ["saved: continue it"],
     )
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "line"),
+    [
+        (UserError("wrong"), 2, "error: wrong"),
+        (MemoryError("12 GiB"), 2, "error: there is not enough memory (12 GiB): use smaller settings"),
+        (PermissionError(errno.EACCES, "Permission denied", "runs"), 2, "error: runs: Permission denied"),
+        (KeyboardInterrupt(), 130, "stopped"),
+        (StoppedError("saved", 15), 143, "saved"),
+    ],
+)
+def test_each_kind_of_error_has_its_line_and_its_exit_code(capsys, raised, code, line):
+    with pytest.raises(SystemExit) as ended, one_line_errors():
+        raise raised
+    assert ended.value.code == code
+    [said] = capsys.readouterr().err.strip().splitlines()
+    assert said.startswith(line)

@@ -449,3 +449,13 @@ def test_as_many_arrays_as_are_allowed_are_read(monkeypatch):
     assert arrays_file.unpacked(arrays_file.packed(three)).keys() == three.keys()
     with pytest.raises(ValueError, match="too many arrays"):
         arrays_file.unpacked(arrays_file.packed(three | {"d": np.arange(4.0)}))
+
+
+def test_a_file_may_be_half_as_large_as_the_memory(monkeypatch):
+    arrays_file.largest_file.cache_clear()
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 100, "SC_PAGE_SIZE": 4096}.__getitem__)
+    assert arrays_file.largest_file() == 204_800
+    arrays_file.largest_file.cache_clear()
+    monkeypatch.setattr(os, "sysconf", lambda name: int("unknown"))
+    assert arrays_file.largest_file() == 2**32
+    arrays_file.largest_file.cache_clear()

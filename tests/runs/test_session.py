@@ -20,6 +20,7 @@ from common.runs import checkpoint, one_process, run_folder, saver, session
 from common.runs.options import RunOptions
 from common.runs.recorder import Recorder
 from common.runs.saver import Saver
+from common.runs.signals import StopSignals
 from companions import OffPolicyAgentTrainer
 from programs import methods
 
@@ -262,3 +263,17 @@ def test_checkpoints_by_default_cost_a_percent_at_most(monkeypatch, tmp_path, se
         3,
         6,
     ]
+
+
+def test_a_terminal_that_closes_does_not_stop_a_run_under_nohup():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignals() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert stop.received == 0
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        with StopSignals() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert stop.received == signal.SIGHUP
+    finally:
+        signal.signal(signal.SIGHUP, before)
