@@ -532,7 +532,7 @@ def test_a_stopped_run_says_its_line_and_exits_with_its_signal():
     [
         (UserError("wrong"), 2, "error: wrong"),
         (MemoryError("12 GiB"), 2, "error: there is not enough memory (12 GiB): use smaller settings"),
-        (PermissionError(errno.EACCES, "Permission denied", "runs"), 2, "error: runs: Permission denied"),
+        (PermissionError(errno.EACCES, "Permission denied", "runs"), 2, "error: Permission denied, runs: choose"),
         (KeyboardInterrupt(), 130, "stopped"),
         (StoppedError("saved", 15), 143, "saved"),
     ],
