@@ -390,7 +390,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+MANY_UPDATES = ("ddpg, one environment", "ornstein-uhlenbeck, odd rhythm")  # for which compiling pays
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, marks=compiled) if c in MANY_UPDATES else c for c in CASES])
 def test_a_resumed_run_is_the_run_that_was_not_stopped(case):
     if case == "envpool":
         pytest.importorskip("envpool")

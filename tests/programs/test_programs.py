@@ -133,7 +133,7 @@ def test_export_writes_both_files(run, monkeypatch, tmp_path, capsys):
     assert capsys.readouterr().out.count("largest difference") == 2
 
 
-def test_study_trains_what_is_missing_and_summarises_it(monkeypatch, tmp_path, capsys):
+def test_study_trains_what_is_missing_and_summarises_it(monkeypatch, tmp_path, capsys, processes_without_xla):
     arms = {"short": (*TRAIN["ppo"], "--evaluation-episodes", "2")}
     small = study.Study(study.PPO, range(1), arms, (study.REWARD,), low=0)
     monkeypatch.setitem(study.STUDIES, "pendulum", small)
