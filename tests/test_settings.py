@@ -143,3 +143,25 @@ def test_a_config_is_flat_and_what_json_holds_of_it_is_the_same_config(config):
     assert not [name for name, value in stored.items() if isinstance(value, dict) and name != "env_kwargs"]
     assert type(config).of_run(stored) == config == config.replace()
     assert hash(config) == hash(config.replace())
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"epochs": "3"}, "epochs is '3': expected a whole number"),
+        ({"epochs": True}, "epochs is True: expected a whole number"),
+        ({"epochs": 2.0}, "epochs is 2.0: expected a whole number"),
+        ({"gamma": "high"}, "gamma is 'high': expected a number"),
+        ({"gamma": False}, "gamma is False: expected a number"),
+        ({"adopt_best": 1}, "adopt_best is 1: expected True or False"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(changes, expected):
+    with pytest.raises(UserError, match=re.escape(expected)):
+        PPOConfig(**changes)
+
+
+def test_there_may_be_as_many_shards_as_environments():
+    assert PPOConfig(num_envs=4, shards=4).shards == 4
+    with pytest.raises(UserError, match="shards is 5, but there are only 4 environments"):
+        PPOConfig(num_envs=4, shards=5)

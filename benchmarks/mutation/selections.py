@@ -130,7 +130,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "companions/stacked_networks.py": (OFF_POLICY, OFF_POLICY_LONG),
     "ppo/architecture.py": (NETWORKS, TORSO, "tests/ppo/test_images.py"),
     "ppo/batch.py": (BATCH, TRAINING),
-    "ppo/config.py": ("tests/test_settings.py", CLI, TRAINING),
+    "ppo/config.py": ("tests/test_settings.py", CLI, TORSO, TRAINING),
     "ppo/exploration.py": (FUNCS,),
     "ppo/live_settings.py": (LIVE,),
     "ppo/losses.py": (LOSSES, "tests/ppo/test_discrete.py"),

@@ -1,15 +1,20 @@
 """Graphics cards are for images, unless somebody says otherwise."""
 
+import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from common.errors import UserError
 from common.learning import device
+from common.learning.quiet_start import held_back_errors
 from companions.presets import PRESETS as COMPANIONS
 from ppo.presets import PRESETS
 
+ROOT = Path(__file__).resolve().parents[2]
 CARD = "PhysicalDevice(name='/physical_device:GPU:0', device_type='GPU')"
 
 
@@ -98,3 +103,46 @@ def test_looking_for_cards_says_nothing():
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(("version", "introduces"), [("2.18.1", True), ("2.19.0", True), ("2.20.0", False)])
+def test_older_versions_introduce_xla_where_nobody_hears_it(machine, monkeypatch, version, introduces):
+    machine([])
+    called = []
+    for name, value in {
+        "__version__": version,
+        "negative": None,
+        "constant": float,
+        "function": lambda *_, **options: called.append(options["jit_compile"]) or called.append,
+    }.items():
+        monkeypatch.setattr(device.tf, name, staticmethod(value) if callable(value) else value, raising=False)
+    device._let_xla_introduce_itself.cache_clear()
+    device.choose_device("cpu", sees_images=False)
+    assert called == ([True, 0.0] if introduces else [])
+    device._let_xla_introduce_itself.cache_clear()
+
+
+def test_errors_that_are_held_back_are_shown_if_an_exception_comes_out(capfd):
+    with held_back_errors():
+        os.write(2, b"no driver\n")
+    assert capfd.readouterr().err == ""
+    with pytest.raises(ImportError), held_back_errors():
+        os.write(2, b"a library is missing\n")
+        raise ImportError
+    os.write(2, b"later\n")
+    assert capfd.readouterr().err == "a library is missing\nlater\n"
+
+
+NAMES = ("TF_CPP_MIN_LOG_LEVEL", "SDL_VIDEODRIVER", "SDL_AUDIODRIVER", "XDG_RUNTIME_DIR")
+
+
+@pytest.mark.parametrize("already", [False, True])
+def test_variables_are_set_before_tensorflow_and_sdl_start(already):
+    code = f"import os, common; print(*(os.environ[name] for name in {NAMES}))"
+    environment = {name: value for name, value in os.environ.items() if name not in NAMES}
+    environment |= dict.fromkeys(NAMES, "mine") if already else {}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=environment, check=True
+    )
+    expected = ["mine"] * 4 if already else ["3", "dummy", "dummy", tempfile.gettempdir()]
+    assert ran.stdout.split() == expected

@@ -12,7 +12,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from common import files
+from common import arrays_file, files
 from common.errors import UserError
 from common.runs import checkpoint
 from common.state import check_array, join_parts, load_generator, pack_generator, part_of
@@ -312,3 +312,19 @@ def test_an_array_fits_by_its_kind_and_shape(shape, dtype, expected, fits):
         return
     with pytest.raises(ValueError, match=r"a is .*, expected"):
         check_array("a", np.zeros(shape, dtype), expected, kind)
+
+
+def test_a_file_where_an_unfinished_folder_would_be_is_removed(tmp_path):
+    (tmp_path / f"{checkpoint.UNFINISHED}-x").write_text("no folder")
+    checkpoint.save(tmp_path, 1, STATE, keep=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["00000001"]
+
+
+def test_a_checkpoint_may_be_as_large_as_the_largest_file(tmp_path, monkeypatch):
+    checkpoint.save(tmp_path, 1, STATE, keep=1)
+    size = (tmp_path / "00000001" / checkpoint.STATE).stat().st_size
+    monkeypatch.setattr(arrays_file, "largest_file", lambda: size)
+    assert checkpoint.load_newest(tmp_path, pytest.fail)[0] == 1
+    monkeypatch.setattr(arrays_file, "largest_file", lambda: size - 1)
+    with pytest.raises(MemoryError):
+        checkpoint.load_newest(tmp_path, pytest.fail)
