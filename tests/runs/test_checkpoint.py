@@ -326,5 +326,5 @@ def test_a_checkpoint_may_be_as_large_as_the_largest_file(tmp_path, monkeypatch)
     monkeypatch.setattr(arrays_file, "largest_file", lambda: size)
     assert checkpoint.load_newest(tmp_path, pytest.fail)[0] == 1
     monkeypatch.setattr(arrays_file, "largest_file", lambda: size - 1)
-    with pytest.raises(MemoryError):
+    with pytest.raises(UserError, match="not enough memory"):
         checkpoint.load_newest(tmp_path, pytest.fail)
