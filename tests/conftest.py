@@ -12,6 +12,12 @@ import without_xla
 from ppo.config import PPOConfig
 
 without_xla.install()
+LONG = ("test_notebook", "test_training", "test_off_policy", "test_workers", "test_resume", "test_own_environment")
+
+
+def pytest_collection_modifyitems(items):
+    """The longest files come first, so that both processes end at about the same time."""
+    items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
 
 
 @pytest.fixture(autouse=True)
