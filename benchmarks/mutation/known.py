@@ -18,4 +18,9 @@ KNOWN = (
     ("common/rollout/repeatable.py", 'self._faults = int(state["faults"])', "self._faults = 0",
      "the count of failed environments is not restored"),
     ("common/files.py", "os.fsync(descriptor)", "pass", "nothing is flushed to the disk"),
+    ("common/files.py", "flush_file(unfinished)\n        move_with_retries(os.replace, unfinished, path)",
+     "move_with_retries(os.replace, unfinished, path)\n        flush_file(path)",
+     "a file is flushed after it is renamed"),
+    ("common/runs/checkpoint.py", "files.flush_folder(unfinished)", "pass",
+     "a checkpoint's folder is not flushed before it is renamed"),
 )  # fmt: skip
