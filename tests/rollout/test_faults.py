@@ -131,11 +131,15 @@ def test_training_continues_with_a_new_environment_and_says_which_failed_where(f
 @pytest.mark.parametrize("backend", ["gymnasium", "processes"])
 def test_one_that_fails_for_ever_ends_the_run(no_probe, backend):
     config = CONFIG.replace(backend=backend, num_envs=1, steps_per_epoch=60, minibatch_size=20)
+    trainer, said = PPOAgentTrainer(config), []
+    trainer.warn = said.append
     with pytest.raises(
         UserError, match=r"^environment 0 failed .*; 3 were replaced by new ones before: fix it, or"
     ) as error:
-        trained(config, epochs=20)
+        trainer.train(20)
     assert "\n" not in str(error.value)
+    assert len(said) == 4 and said[-1].startswith("Traceback")  # the last one's, above the line of the error
+    trainer.close()
 
 
 @pytest.mark.parametrize("backend", ["gymnasium", "processes"])
