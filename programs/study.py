@@ -1,14 +1,11 @@
 """Run a study over seeds and summarise it: python -m programs study walker --into runs/again
 
-Every run is an ordinary one of a training program, in FOLDER/STUDY/NAME. A study that was interrupted
-continues where it stopped: runs that have an evaluation.json are not repeated. Without --into the folder is
-experiments/results, which holds the recorded runs: only what is missing there is run.
+Every run is an ordinary one of a training program, in FOLDER/STUDY/NAME. A study that was interrupted continues: runs
+that have an evaluation.json are not repeated, and one that was cut off continues from its newest checkpoint. Without
+--into the folder is experiments/results, which holds the recorded runs: only what is missing there is run.
 """
 
 import json
-import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -22,7 +19,8 @@ from common.figures.curves import LABELS, Band, over_seeds
 from common.figures.style import save_figure
 from common.runs import run_folder
 from common.runs.command_line import one_line_errors
-from programs.run_arguments import parse_named
+from programs.run_arguments import check_at_least, parse_named
+from programs.study_runs import StudyRun, train_all
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "experiments" / "results"
@@ -30,8 +28,7 @@ RESULTS = ROOT / "experiments" / "results"
 PUBLISHED = ("bipedal-walker-2021-corrected", "--backend", "envpool", "--num-envs", "32", "--epochs", "300")
 
 
-PPO = ("PPOAgentTrainer.py",)
-OFF_POLICY = ("-m", "companions.OffPolicyAgentTrainer")
+PPO, OFF_POLICY = "PPOAgentTrainer", "companions.OffPolicyAgentTrainer"
 REWARD, LENGTH, KL, Q, ENTROPY, SPREAD = (
     (name, LABELS[name])
     for name in ("avg_reward_orig", "avg_steps", "approximate_kl", "mean_value", "entropy", "mean_std")
@@ -65,7 +62,7 @@ class Milestone:
 class Study:
     """Settings that are compared, each repeated over seeds."""
 
-    program: tuple[str, ...]
+    module: str  # whose `main` trains a run
     seeds: range
     arms: dict[str, tuple[str, ...]]  # name → arguments of the program
     panels: tuple[tuple[str, str], ...]  # of the figure: column of results.csv, label
@@ -188,6 +185,12 @@ class Arguments:
     """Which study; STUDIES in programs/study.py says what each compares."""
     into: Path = RESULTS
     """Folder for the runs, the tables and the figure; runs that are there already are not repeated."""
+    workers: int = 0
+    """How many runs are trained at once, each on a Ray worker; needs requirements/cluster.txt. 0 trains one at a time
+    in a process of this machine."""
+    cluster: str | None = None
+    """Address of a running Ray cluster, like 10.0.0.1:6379. All its machines must see the folder. By default a local
+    one is started and ended with the study."""
 
 
 def folder_of(study: str, arm: str, seed: int, results: Path = RESULTS) -> Path:
@@ -196,29 +199,19 @@ def folder_of(study: str, arm: str, seed: int, results: Path = RESULTS) -> Path:
     return results / study / f"{name}-seed{seed}"
 
 
-def run(name: str, results: Path) -> None:
-    """Train every run of a study that is not there yet.
-
-    Raises:
-        UserError: a run failed.
-    """
+def runs_of(name: str, results: Path) -> list[StudyRun]:
+    """Every run of a study, whole seeds first."""
     study = STUDIES[name]
-    for seed in study.seeds:  # whole seeds first
-        for arm, arguments in study.arms.items():
-            folder = folder_of(name, arm, seed, results)
-            if (folder / run_folder.EVALUATION).exists():
-                continue
-            shutil.rmtree(folder, ignore_errors=True)  # a run that was cut off
-            print(f"{name}: {arm}, seed {seed}", flush=True)
-            ended = subprocess.run(
-                [sys.executable, *study.program, *arguments, "--seed", str(seed), "--no-video", "--no-tensorboard",
-                 "--no-figure", "--runs-folder", str(folder.parent), "--name", folder.name],
-                cwd=ROOT, stdout=subprocess.DEVNULL,
-            )  # fmt: skip
-            if ended.returncode:
-                raise UserError(
-                    f"{arm}, seed {seed} ended with exit code {ended.returncode}: fix that, then start the study again"
-                )
+    return [
+        StudyRun(
+            f"{name}: {arm}, seed {seed}",
+            study.module,
+            (*arguments, "--seed", str(seed)),
+            str(folder_of(name, arm, seed, results)),
+        )
+        for seed in study.seeds
+        for arm, arguments in study.arms.items()
+    ]
 
 
 def summarise(name: str, results: Path) -> None:
@@ -263,8 +256,11 @@ def main() -> None:
     """Run and summarise the study that the command line names."""
     with one_line_errors():
         arguments = parse_named(Arguments, "python -m programs study", "study", "walker")
+        check_at_least("workers", arguments.workers, 0)
+        if arguments.cluster is not None and not arguments.workers:
+            raise UserError("--cluster needs workers: set --workers to 1 or more")
         results = arguments.into.absolute()
-        run(arguments.study, results)
+        train_all(runs_of(arguments.study, results), arguments.workers, arguments.cluster)
         summarise(arguments.study, results)
 
 

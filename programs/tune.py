@@ -19,14 +19,16 @@ from common.errors import UserError
 from common.figures.importances import importances
 from common.figures.style import save_figure
 from common.runs.command_line import one_line_errors
+from programs.places import Submit, places, result_of
 from programs.preset_files import is_preset_file, read_preset, write_preset
 from programs.run_arguments import check_at_least, parse_named
 from programs.train import method_of
-from programs.tuning.places import Submit, places, result_of
-from programs.tuning.search import Search, optuna
+from programs.tuning.journal import Journal, optuna
+from programs.tuning.search import Search
 from programs.tuning.space import SPACES, Space, read_space
-from programs.tuning.trial import Journal, Outcome, run_trial
+from programs.tuning.trial import Outcome, run_trial
 
+CALLS = 10  # trainings of one process
 JOURNAL, TUNED, TRIALS, FIGURE, HELD_OUT = "journal.log", "tuned.json", "trials.csv", "tuning.png", "held-out.json"
 
 
@@ -194,7 +196,7 @@ def main() -> None:
         report = Report(folder, search, base, space, arguments.metric)
         if done := len(search.finished()):
             print(f"continuing after {done} trials in {folder}", flush=True)
-        with places(run_trial, arguments.workers, arguments.cluster) as submit:
+        with places(run_trial, arguments.workers, arguments.cluster, calls=CALLS) as submit:
             for trial, outcome in search.run(arguments.trials, max(1, arguments.workers), submit):
                 report(trial, outcome)
             report.write()

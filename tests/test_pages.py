@@ -106,7 +106,7 @@ def test_recorded_runs_have_the_settings_that_their_study_asks_for():
     """A preset that changes after its runs were recorded leaves scores behind that nothing in the project has."""
     checked = 0
     for name, what in study.STUDIES.items():
-        method = presets if what.program == study.PPO else companions
+        method = presets if what.module == study.PPO else companions
         for arm, arguments in what.arms.items():
             parsed = parse([*arguments], "study", method.PRESETS, next(iter(method.PRESETS)), method.preset_for)
             for seed in what.seeds:

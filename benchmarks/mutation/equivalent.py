@@ -7,6 +7,9 @@ EQUIVALENT: dict[str, str] = {
     "common/figures/curves.py: 1.6 → 3.2": "the width of a line is a matter of taste",
     "companions/architecture.py: 2 → 3": "initial weights from another seed; benchmarks/same_numbers.py notices it",
     "ppo/losses.py: 1e-8 → 2e-08": "the difference is below the rounding of float32",
+    "companions/architecture.py: 31 → 32": "initial weights from another seed; benchmarks/same_numbers.py notices it",
+    "companions/results.py: TYPE_CHECKING → (not TYPE_CHECKING)": "annotations are not evaluated while programs run",
+    "common/figures/importances.py: 3 → 4": "the height of a figure is a matter of taste",
     "common/arrays_file.py: 16 → 17": "a generous bound, against files that fill the memory",
     "companions/TD3Agent.py: 2 → 3": "two seeds are drawn for critics, so there are two either way",
 }

@@ -8,44 +8,10 @@ from typing import Any
 
 from common.config import TrainingConfig
 from common.errors import UserError
-from programs.tuning.places import Submit, result_of
+from programs.places import Submit, result_of
+from programs.tuning.journal import Journal, open_study, optuna
 from programs.tuning.space import Space
-from programs.tuning.trial import Journal, Outcome
-
-STARTUP_TRIALS = 5  # that are drawn at random, and that none is pruned before
-
-
-def optuna() -> Any:
-    """The package, without its log.
-
-    Raises:
-        UserError: it is not installed.
-    """
-    try:
-        import optuna
-    except ImportError:
-        raise UserError("Optuna is not installed: run 'pip install -r requirements/cluster.txt' to use tune") from None
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return optuna
-
-
-def open_study(journal: Journal, seed: int = 0, parallel: bool = False) -> Any:
-    """The Optuna study in a journal, a new one if there is none.
-
-    Args:
-        seed: of the sampler.
-        parallel: whether several trials run at once.
-    """
-    package = optuna()
-    backend = package.storages.journal.JournalFileBackend(journal.path)
-    return package.create_study(
-        study_name=journal.name,
-        storage=package.storages.JournalStorage(backend),
-        sampler=package.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP_TRIALS, constant_liar=parallel),
-        pruner=package.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS),
-        direction="maximize",
-        load_if_exists=True,
-    )
+from programs.tuning.trial import Outcome
 
 
 class Search:

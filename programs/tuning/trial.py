@@ -9,15 +9,9 @@ import numpy as np
 from common.config import TrainingConfig
 from common.errors import UserError
 from programs.methods import METHODS
+from programs.tuning.journal import Journal, open_study, optuna
 
 Report = Callable[[int, float], bool]  # step, value → whether to stop
-
-
-class Journal(NamedTuple):
-    """Where a search is stored."""
-
-    path: str  # a file that every worker can read and write
-    name: str
 
 
 class Outcome(NamedTuple):
@@ -94,11 +88,7 @@ def run_trial(
     """`run_seeds`, reporting to an Optuna trial, which may be pruned; None reports to nobody."""
     if trial_id is None:
         return run_seeds(config, seeds, metric, lambda step, value: False)
-    import optuna
-
-    from programs.tuning.search import open_study
-
-    trial = optuna.trial.Trial(open_study(journal), trial_id)
+    trial = optuna().trial.Trial(open_study(journal), trial_id)
 
     def report(step: int, value: float) -> bool:
         trial.report(value, step)

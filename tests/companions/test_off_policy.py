@@ -517,6 +517,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "env_kwargs": ({"g": 3.0}, {}),  # Pendulum's gravity
     "backend": ("envpool", {}),
     "num_envs": (3, {}),
+    "shards": (2, {}),
     "epochs": (4, {"final_exploration_std": 1.0}),
     "steps_per_epoch": (84, {}),
     "seed": (1, {}),

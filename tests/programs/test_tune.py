@@ -17,8 +17,8 @@ from programs.tuning.trial import Outcome, run_seeds
 
 optuna = pytest.importorskip("optuna")
 
+from programs.tuning.journal import Journal  # noqa: E402
 from programs.tuning.search import Search  # noqa: E402
-from programs.tuning.trial import Journal  # noqa: E402
 
 SPACE = {
     "learning_rate": {"from": 1e-5, "to": 1e-2, "log": True},

@@ -1,4 +1,4 @@
-"""Where trials run: a process of this machine each, or workers of a Ray cluster."""
+"""Where a program's trainings run: in processes of this machine, or on workers of a Ray cluster."""
 
 import contextlib
 import multiprocessing
@@ -9,31 +9,31 @@ from typing import Any
 from common.errors import UserError
 from common.rollout.workers.cluster import Cluster
 
-ATTEMPTS = 4  # of a trial whose worker is lost
-CALLS = 10  # that a process makes before another takes its place, since TensorFlow keeps the memory of its graphs
+ATTEMPTS = 6  # of a call whose worker is lost
 Submit = Callable[..., "Future[Any]"]
 
 
 @contextlib.contextmanager
-def places(function: Callable[..., Any], workers: int, cluster: str | None) -> Iterator[Submit]:
+def places(function: Callable[..., Any], workers: int, cluster: str | None, calls: int = 1) -> Iterator[Submit]:
     """A function that starts `function` with its arguments elsewhere, and returns a future.
 
     Args:
         workers: how many calls run at once; 0 runs one at a time, in a process of this machine, without Ray.
         cluster: address of a running Ray cluster; None starts one on this machine.
+        calls: that a process makes before another takes its place, since TensorFlow keeps the memory of its graphs.
 
     Raises:
         UserError: Ray is wanted and not installed, or the cluster cannot be reached.
     """
     if workers == 0:
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=CALLS) as pool:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=calls) as pool:
             yield lambda *arguments: pool.submit(function, *arguments)
         return
     connection = Cluster(cluster, workers)
     try:
         import ray
 
-        remote = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1, max_calls=CALLS)(function)
+        remote = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1, max_calls=calls)(function)
         yield lambda *arguments: remote.remote(*arguments).future()
     finally:
         connection.close()
@@ -43,7 +43,7 @@ def result_of(future: "Future[Any]") -> Any:
     """What a call returned.
 
     Raises:
-        UserError: the process that made it was lost, more than once on Ray.
+        UserError: the process that made it was lost, on Ray ATTEMPTS times.
     """
     try:
         return future.result()
@@ -52,5 +52,5 @@ def result_of(future: "Future[Any]") -> Any:
             raise
         raise UserError(
             f"a process that trained was lost ({type(error).__name__}; it may have run out of memory): "
-            "continue the search with the same command, perhaps with fewer --workers"
+            "continue with the same command, perhaps with fewer --workers"
         ) from error

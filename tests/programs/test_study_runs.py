@@ -1,0 +1,64 @@
+"""Runs of a study on workers: the results of one after the other, also after a worker is lost."""
+
+import contextlib
+import importlib.util
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from common.errors import UserError
+from common.results import TIMING_COLUMNS
+from common.runs import checkpoint, run_folder
+from programs.study_runs import StudyRun, train_all, train_run
+
+SMALL = (
+    "pendulum", "--backend", "gymnasium", "--num-envs", "2", "--epochs", "30", "--steps-per-epoch", "64",
+    "--passes", "1", "--minibatch-size", "64", "--max-episode-steps", "20", "--hidden-sizes", "4",
+    "--checkpoint-every", "5", "--evaluation-episodes", "2",
+)  # fmt: skip
+
+
+def run_in(folder):
+    return StudyRun("small, seed 0", "PPOAgentTrainer", (*SMALL, "--seed", "0"), str(folder / "seed0"))
+
+
+def learned(run):
+    table = run_folder.read_results(Path(run.folder))
+    weights = Path(run.folder) / run_folder.BEST_AGENT
+    return repr({k: v.tolist() for k, v in table.items() if k not in TIMING_COLUMNS}), weights.read_bytes()
+
+
+def test_a_run_that_fails_ends_the_study_in_one_line(tmp_path, processes_without_xla):
+    wrong = StudyRun("wrong, seed 0", "PPOAgentTrainer", ("pendulum", "--gamma", "2"), str(tmp_path / "wrong"))
+    with pytest.raises(UserError, match=r"wrong, seed 0 ended with exit code 2 \(error: gamma is 2.0") as refusal:
+        train_all([wrong], 0, None)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is an extra")
+def test_a_run_whose_worker_is_killed_continues_on_another_with_the_same_results(tmp_path, capsys):
+    import psutil
+
+    alone, spread = run_in(tmp_path / "one"), run_in(tmp_path / "two")
+    train_all([alone], 0, None)
+    killed = []
+
+    def kill():
+        folder = Path(spread.folder) / run_folder.CHECKPOINTS
+        while not checkpoint.generations(folder):
+            time.sleep(0.005)
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):  # it ended meanwhile
+                if "ray::train_run" in " ".join(process.cmdline()):
+                    process.kill()
+                    killed.append(process.pid)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    train_all([spread], 2, None)
+    assert killed and not killer.is_alive()
+    assert learned(spread) == learned(alone)
+    assert "small, seed 0: done" in capsys.readouterr().out
+    assert train_run(spread) == (0, "")  # nothing is left to do
