@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from common import funcs
-from common.records import Episodes, Timing
-from common.results import format_seconds
-from common.rollout.scores import finished_episodes
+from common.records import Episodes, Timing, Trajectory
+from common.results import EpochResult, format_seconds, from_columns
+from common.rollout.scores import EpisodeScores, finished_episodes
 from ppo.exploration import colored_noise
 
 fast = settings(max_examples=150, deadline=None, derandomize=True, database=None)
@@ -422,3 +422,27 @@ def test_seconds_of_an_epoch_by_stage_and_its_speed():
         "seconds": 12.0, "seconds_environment": 1.0, "seconds_policy": 2.0, "seconds_update": 5.0,
         "seconds_validation": 4.0, "steps_per_second": 20.0,
     }  # fmt: skip
+
+
+def test_the_score_is_the_mean_of_a_full_window():
+    scores = EpisodeScores(num_envs=1, window=2)
+    rewards = np.array([[1.0], [2.0], [3.0]])  # [T, N], an episode a step
+    ones, zeros = np.ones((3, 1), bool), np.zeros((3, 1), bool)
+    steps = np.ones((3, 1), np.int64)
+    for t, expected in enumerate((np.nan, 1.5, 2.5)):
+        row = slice(t, t + 1)
+        trajectory = Trajectory(
+            observations=np.zeros((2, 1, 1), np.float32), actions=np.zeros((1, 1, 1), np.float32),
+            rewards=rewards[row], terminated=ones[row], truncated=zeros[row], ended=ones[row], valid=ones[row],
+            episode_steps=steps[row], replaced=zeros[row],
+        )  # fmt: skip
+        scores.add(trajectory, 10 * rewards[row])
+        columns = scores.columns()
+        np.testing.assert_equal([columns["score"], columns["score_steps"]], [expected, 1.0 if t else np.nan])
+    assert columns["total_episodes"] == 3
+
+
+def test_columns_that_an_older_table_lacks_are_empty():
+    [row] = from_columns({"seconds": np.array([2.0]), "epoch": np.array([1.0])}, EpochResult)
+    assert (row.epoch, row.seconds, row.episodes, row.is_best) == (1, 2.0, 0, False)
+    assert np.isnan(row.score) and np.isnan(row.loss_actor)

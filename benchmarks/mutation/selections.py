@@ -63,7 +63,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/make_env.py": (SPACES, OWN),
     "common/envs/process_group.py": (FAULTS,),
     "common/envs/registered.py": (OWN,),
-    "common/envs/seeded_episodes.py": (REPEATABLE, COLLECTOR, RESUME),
+    "common/envs/seeded_episodes.py": (REPEATABLE, COLLECTOR, f"{SESSION} -k format_1", RESUME),
     "common/envs/spaces.py": (SPACES,),
     "common/envs/vector_env.py": (COLLECTOR, REPEATABLE, SPACES, OWN),
     "common/envs/worker_processes.py": ("tests/envs/test_worker_processes.py", FAULTS),

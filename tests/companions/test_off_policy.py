@@ -759,3 +759,11 @@ def test_number_of_critics():
         for twin, smooth in ((True, True), (True, False), (False, True), (False, False))
     ]
     assert numbers == [2, 2, 1, 1]
+
+
+def test_settings_at_their_bounds():
+    assert TINY.replace(batch_size=100, replay_size=100).batch_size == 100
+    steps = TINY.epochs * TINY.steps_per_epoch
+    assert TINY.replace(warmup_steps=steps - 1).warmup_steps == steps - 1
+    with pytest.raises(UserError, match=f"warmup_steps {steps} leaves nothing to learn"):
+        TINY.replace(warmup_steps=steps)

@@ -177,6 +177,8 @@ def test_the_pendulum_is_seen_over_angle_and_velocity():
     action, value, action_bar, value_bar = figure.axes
     assert "rad" in action.get_xlabel() and "rad/s" in value.get_ylabel()
     assert action_bar.get_ylabel() == "Torque (N·m)" and "Value" in value_bar.get_ylabel()
+    assert [axis.collections[0].get_cmap().name for axis in (action, value)] == ["PuOr", "viridis"]
+    assert action.collections[0].get_clim() == (-2.0, 2.0)
     # Row 0, column 0 is the angle −π at −8 rad/s.
     expected = agent.action_map(agent.acting_policy().act(np.array([[-1, 0, -8]], np.float32)))
     assert action.collections[0].get_array().reshape(161, 181)[0, 0] == pytest.approx(expected[0, 0], abs=1e-5)

@@ -6,7 +6,9 @@ import tensorflow as tf
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from common.records import Batch
 from ppo import losses
+from ppo.config import PPOConfig
 
 fast = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 EPSILON = 0.2
@@ -231,3 +233,13 @@ def test_smooth_l1_is_a_parabola_below_1_and_a_line_above():
     # d = .5: .125; d = 1: .5; d = 3: 2.5; the last sample does not count
     loss = losses.smooth_l1(f32(0.5, -1, 3, 9), f32(0, 0, 0, 0), f32(1, 1, 1, 0))
     assert float(loss) == pytest.approx((0.125 + 0.5 + 2.5) / 3, rel=1e-6)
+
+
+def test_a_target_that_the_gradient_flows_through_worked_by_hand():
+    """(V − (target + γ·V'))² with V = 1, target 0.5, γ 0.9 and V' = 2 is (1 − 2.3)² = 1.69; without V' it is 0.25."""
+    ones = np.ones(1, np.float32)
+    batch = Batch(**dict.fromkeys(Batch._fields, ones) | {"value_targets": ones / 2, "discounts": 0.9 * ones})
+    config = PPOConfig(value_loss="squared")
+    one, two = tf.constant([1.0]), tf.constant([2.0])
+    scale = float(losses.value_loss(config, one, None, batch, None)) / 0.25  # of (1 − 0.5)²
+    assert float(losses.value_loss(config, one, two, batch, None)) == pytest.approx(1.69 * scale)
