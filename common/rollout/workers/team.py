@@ -266,7 +266,7 @@ class Team:
 
     def _start(self) -> None:
         """Ask for another worker, which starts as soon as the cluster has room."""
-        actor = self._class.remote([folder or "." for folder in sys.path], self._content)
+        actor: Any = self._class.remote([folder or "." for folder in sys.path], self._content)
         self._started += 1
         self._workers.append(Worker(self._started, actor, actor.hello.remote()))
 
