@@ -17,6 +17,7 @@ from programs.tuning.trial import Outcome, run_seeds
 
 optuna = pytest.importorskip("optuna")
 
+from programs.tuning import search  # noqa: E402
 from programs.tuning.journal import Journal  # noqa: E402
 from programs.tuning.search import Search  # noqa: E402
 
@@ -78,22 +79,22 @@ def search_in(folder, **changes):
     return Search(Journal(str(folder / "journal.log"), "tiny"), PPOConfig(), space, **known)
 
 
-def run_all(search, trials, places=1, stop_after=math.inf):
+def run_all(searched, trials, places=1, stop_after=math.inf):
     """Settings and states of the trials; trials beyond `stop_after` are begun and never end."""
 
     def submit(journal, trial_id, config, seeds, metric):
         future = Future()
-        if len(search.finished()) >= stop_after:
+        if len(searched.finished()) >= stop_after:
             raise KeyboardInterrupt
         value = height(config)
         future.set_result(Outcome(value, (value,)) if config.passes > 3 else Outcome(None, (), "it diverged"))
         return future
 
     try:
-        list(search.run(trials, places, submit))
+        list(searched.run(trials, places, submit))
     except KeyboardInterrupt:
         assert stop_after < trials
-    return [(trial.params, trial.state) for trial in search.finished()]
+    return [(trial.params, trial.state) for trial in searched.finished()]
 
 
 def test_a_search_that_was_stopped_continues_as_if_it_had_not_been(tmp_path):
@@ -109,11 +110,43 @@ def test_a_search_that_was_stopped_continues_as_if_it_had_not_been(tmp_path):
 
 
 def test_a_search_finds_better_settings_than_chance(tmp_path):
-    search = search_in(tmp_path)
-    run_all(search, 40, places=4)
-    values = [trial.value for trial in search.finished() if trial.value is not None]
-    assert max(values) == search.study.best_value > -0.5
+    searched = search_in(tmp_path)
+    run_all(searched, 40, places=4)
+    values = [trial.value for trial in searched.finished() if trial.value is not None]
+    assert max(values) == searched.study.best_value > -0.5
     assert sum(values[-10:]) > sum(values[:10])
+
+
+@pytest.mark.parametrize("places", [1, 2])
+def test_the_sampler_is_told_of_trials_that_run_beside(tmp_path, monkeypatch, places):
+    searched, told = search_in(tmp_path), []
+    opened = search.open_study
+
+    def watched(journal, seed=0, parallel=False):
+        told.append(parallel)
+        return opened(journal, seed, parallel)
+
+    monkeypatch.setattr(search, "open_study", watched)
+    run_all(searched, 3, places)
+    assert set(told) == {places > 1}
+
+
+def test_every_trial_is_told_with_its_scores_its_settings_or_what_went_wrong(tmp_path, capsys):
+    searched = search_in(tmp_path)
+    report = tune.Report(tmp_path, searched, PPOConfig(), read_space(tmp_path / "space.json", PPOConfig()), "score")
+    outcomes = [Outcome(1.5, (1.5, 2.0)), Outcome(None, (0.5,)), Outcome(None, (), "it diverged")]
+
+    def submit(*_):
+        future = Future()
+        future.set_result(outcomes[len(searched.finished())])
+        return future
+
+    for trial, outcome in searched.run(3, 1, submit):
+        report(trial, outcome)
+    lines = capsys.readouterr().out.splitlines()
+    shown = [line.split("learning_rate")[0].rstrip() for line in lines]
+    assert shown == ["trial   1  1.5  [1.5, 2.0]", "trial   2  pruned  [0.5]", "trial   3  failed: it diverged  []"]
+    assert [trial.state.name for trial in searched.finished()] == ["COMPLETE", "PRUNED", "FAIL"]
 
 
 def test_another_search_in_the_same_folder_is_refused(tmp_path):

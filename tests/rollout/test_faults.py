@@ -264,16 +264,17 @@ def test_a_run_resumed_after_a_fault_is_the_run_that_was_not_stopped(tmp_path, m
     np.testing.assert_array_equal(*rows)
 
 
-def test_a_run_whose_environment_always_fails_at_the_same_step_can_be_resumed(monkeypatch):
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_run_whose_environment_always_fails_at_the_same_step_can_be_resumed(monkeypatch, shards):
     """Its history ends with the failure, which repeating it would repeat."""
     monkeypatch.setattr(experience, "find_way", lambda *_: "history")
     monkeypatch.setitem(gymnasium.registry["tests/Raising-v0"].kwargs, "marks", None)
-    config = CONFIG.replace(adopt_best=False, environment_restarts=1000)
+    config = CONFIG.replace(adopt_best=False, environment_restarts=1000, shards=shards)
     trainer = PPOAgentTrainer(config)
     trainer.warn = lambda line: None
     trainer.train(1)
     state = {name: np.array(array) for name, array in trainer.state().items()}
-    assert state["experience/collector/lost"].any()
+    assert state["experience/collector/lost"].all()
     trainer.close()
     resumed = PPOAgentTrainer(config)
     resumed.warn = lambda line: None
