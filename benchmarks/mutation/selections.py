@@ -41,6 +41,7 @@ TRAINING = (
     "or first_update_sees or statistics_rest or metric or keys_of or rate or best or nan or run_on or goes_on'"
 )
 TUNE = "tests/programs/test_tune.py"
+COLOR = "tests/ppo/test_training.py -k color"
 UPDATE = "tests/ppo/test_update.py"
 VALIDATION = "tests/ppo/test_training.py -k validation"
 WEIGHTS = "tests/ppo/test_training.py -k 'best or weights or saved or saving'"
@@ -48,7 +49,7 @@ WORKERS = "tests/rollout/test_workers.py"
 
 SELECTIONS: dict[str, tuple[str, ...]] = {
     "Agent.py": (UPDATE, TORSO, TRAINING, "tests/ppo/test_discrete.py"),
-    "PPOAgentTrainer.py": (LIVE, FAULTS, TRAINING),
+    "PPOAgentTrainer.py": (LIVE, COLOR, FAULTS, TRAINING, RESUME),
     "common/__init__.py": ("tests/learning/test_device.py",),
     "common/arrays_file.py": (CHECKPOINT, HOSTILE, WEIGHTS),
     "common/config.py": ("tests/test_settings.py", CLI),
@@ -82,7 +83,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/learning/networks.py": (NETWORKS, TORSO),
     "common/learning/quiet_start.py": ("tests/learning/test_device.py",),
     "common/learning/snapshots.py": (WEIGHTS,),
-    "common/learning/trainer_base.py": (LIVE, FAULTS, TRAINING),
+    "common/learning/trainer_base.py": (LIVE, FAULTS, TRAINING, OWN),
     "common/records.py": (FUNCS, OFF_POLICY),
     "common/results.py": (FUNCS, FIGURES, TRAINING),
     "common/rollout/collector.py": (COLLECTOR,),

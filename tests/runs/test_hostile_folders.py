@@ -411,6 +411,14 @@ def test_a_module_of_a_stored_environment_is_imported_only_if_it_is_named_again(
         assert imported.exists(), error
 
 
+def test_a_new_run_imports_nothing_from_a_runs_folder(module, tmp_path, monkeypatch, capsys):
+    _, imported = module(tmp_path / "runs" / "theirs" / "evil.py", "")
+    typed = ["--env", "runs.theirs.evil:Theirs-v0", "--runs-folder", tmp_path / "runs"]
+    assert call(monkeypatch, main_program, "pendulum", *typed) == 2
+    assert "nothing is imported from" in capsys.readouterr().err
+    assert not imported.exists()
+
+
 @pytest.mark.parametrize("where", ["runs/theirs/evil.py", "runs/evil.py", "runs/theirs/__init__.py"])
 def test_nothing_in_a_runs_folder_is_imported_even_if_it_is_named(module, tmp_path, monkeypatch, capsys, where):
     name = where.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
