@@ -113,6 +113,27 @@ class FailingFile:
         return getattr(self._file, name)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="links take a right of their own on Windows")
+def test_a_lock_that_is_a_link_is_refused_and_what_it_names_stays_as_it_was(tmp_path):
+    folder, other = tmp_path / "run", tmp_path / "other"
+    folder.mkdir()
+    (folder / one_process.LOCK).symlink_to(other)
+    with pytest.raises(UserError, match="link"), one_process.only_here(folder, pytest.fail):
+        pytest.fail("it was locked")
+    assert not other.exists()
+
+
+def test_a_terminal_gets_its_cursor_back_when_the_bar_ends(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    hidden, shown = "\x1b[?25l", "\x1b[?25h"
+    screen = Terminal()
+    screen.begin(5, 2)
+    screen.end()
+    out = capsys.readouterr().out
+    assert "2/5" in out and out.rindex(shown) > out.index(hidden)
+
+
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
 def test_a_table_that_cannot_be_written_is_one_line_and_the_run_resumes(monkeypatch, tmp_path, capfd, number):
     quiet = "--no-tensorboard"
