@@ -47,7 +47,7 @@ def commands():
 COMMANDS = commands()
 
 
-@pytest.mark.parametrize("page", (*PAGES, "docs/own-environment.md", "docs/tuning.md"))
+@pytest.mark.parametrize("page", (*PAGES, "docs/own-environment.md", "docs/tuning.md", "docs/cluster.md"))
 def test_links_lead_somewhere(page):
     links = re.findall(r"\]\(([^)\s]+)\)", text_of(page))
     for link in links:

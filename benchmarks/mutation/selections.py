@@ -66,7 +66,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/registered.py": (OWN,),
     "common/envs/seeded_episodes.py": (REPEATABLE, COLLECTOR, f"{SESSION} -k format_1", RESUME),
     "common/envs/spaces.py": (SPACES,),
-    "common/envs/vector_env.py": (COLLECTOR, REPEATABLE, SPACES, OWN),
+    "common/envs/vector_env.py": (COLLECTOR, REPEATABLE, SPACES, OWN, "tests/envs/test_atari.py"),
     "common/envs/worker_processes.py": ("tests/envs/test_worker_processes.py", FAULTS),
     "common/errors.py": (CLI,),
     "common/figures/curves.py": (FIGURES,),

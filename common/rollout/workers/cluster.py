@@ -17,6 +17,7 @@ from common.errors import UserError
 
 PACKAGE = Path(__file__).resolve().parents[2]  # common/, which other machines are sent
 STORE = 256 * 2**20  # bytes of shared memory for policies, noise and trajectories on their way
+ELSEWHERE = "compare --cluster with what 'ray status' says there, and RAY_AUTH_TOKEN with the cluster's"
 PATIENCE = 5.0  # seconds for its processes to end
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -83,8 +84,7 @@ class Cluster:
             where = "on this machine" if address is None else f"at {address}"
             first = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise UserError(
-                f"no Ray cluster {where} ({first[:200]}): "
-                + ("leave --workers out" if address is None else "compare --cluster with what 'ray status' says there")
+                f"no Ray cluster {where} ({first[:200]}): " + ("leave --workers out" if address is None else ELSEWHERE)
             ) from error
         self.address = ray.get_runtime_context().gcs_address
 
