@@ -71,7 +71,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/errors.py": (CLI,),
     "common/figures/curves.py": (FIGURES,),
     "common/figures/five_panels.py": (FIGURES,),
-    "common/figures/importances.py": (TUNE,),
+    "common/figures/importances.py": (FIGURES, TUNE),
     "common/figures/policy_view.py": (FIGURES, FILM),
     "common/figures/style.py": (FIGURES,),
     "common/files.py": (CHECKPOINT, DISKS, HOSTILE),

@@ -13,6 +13,7 @@ from common.errors import UserError
 from common.figures import curves as curve_figures
 from common.figures import policy_view
 from common.figures.five_panels import five_panels, near_best_epochs
+from common.figures.importances import importances
 from common.figures.style import stacked_panels
 from common.results import columns_of
 from common.runs import run_folder
@@ -270,3 +271,16 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch, capsys):
 def test_stacked_panels_are_as_high_as_asked():
     figure, axes = stacked_panels(3, 2.0)
     assert figure.get_size_inches().tolist() == [9, 7] and len(axes) == 3
+
+
+def test_the_figure_of_a_search_shows_what_mattered_and_the_best_so_far():
+    left, right = importances({"gamma": 0.3, "passes": 0.7}, [1.0, 3.0, 2.0], "score").axes
+    assert [(text.get_text(), bar.get_width()) for text, bar in zip(left.get_yticklabels(), left.patches)] == [
+        ("gamma", 0.3), ("passes", 0.7),
+    ]  # fmt: skip
+    trials, best = right.lines
+    assert list(trials.get_ydata()) == [1.0, 3.0, 2.0]
+    assert list(best.get_ydata()) == [1.0, 3.0, 3.0]
+    assert (left.get_xlabel(), right.get_xlabel(), right.get_ylabel()) == (
+        "Share of the differences between trials", "Completed trial", "score",
+    )  # fmt: skip
