@@ -411,6 +411,24 @@ def test_a_module_of_a_stored_environment_is_imported_only_if_it_is_named_again(
         assert imported.exists(), error
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "it is missing"),
+        ("{", "JSONDecodeError"),
+        ("3", "TypeError"),
+        ({"gamma": 2.0}, "gamma is 2.0"),
+        ({}, ""),
+    ],
+)
+def test_what_is_wrong_with_the_settings_is_said(tmp_path, content, said):
+    if content is not None:
+        settings = {"preset": "pendulum", "config": vars(CONFIG) | content} if isinstance(content, dict) else None
+        (tmp_path / run_folder.CONFIG).write_text(content if settings is None else json.dumps(settings))
+    found = run_folder.damage_of_config(tmp_path, {"ppo": PPOConfig})
+    assert said in found and bool(said) == bool(found)
+
+
 def test_a_new_run_imports_nothing_from_a_runs_folder(module, tmp_path, monkeypatch, capsys):
     _, imported = module(tmp_path / "runs" / "theirs" / "evil.py", "")
     typed = ["--env", "runs.theirs.evil:Theirs-v0", "--runs-folder", tmp_path / "runs"]
