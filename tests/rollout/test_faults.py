@@ -453,6 +453,12 @@ def test_a_spread_that_runs_away_is_reported_once():
     assert trainer.results[-1].mean_std > main_program.RUNAWAY_STD
     assert [line for line in said if "runs away" in line] == said
     assert len(said) == 1
+    resumed = PPOAgentTrainer(config.replace(epochs=5))
+    resumed.warn = said.append
+    resumed.load_state(trainer.state())
+    resumed.train(1)
+    resumed.close()
+    assert len(said) == 1  # it was reported before
 
 
 def test_a_process_ignores_the_signals_of_its_parent():

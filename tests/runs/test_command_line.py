@@ -412,6 +412,7 @@ def test_evaluate_scores_a_saved_run_as_the_run_did(walker):
     ended = typed("-m", "programs", "evaluate", str(folder), "--episodes", "2")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "unshaped reward: deterministic" in ended.stdout
+    assert str(folder / "video.mp4") in ended.stdout.splitlines()[-1]
     assert json.loads((folder / "evaluation.json").read_text()) == json.loads(at_the_end)
     assert (folder / "video.mp4").stat().st_size > 0
 
