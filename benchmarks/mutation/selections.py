@@ -111,7 +111,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/runs/options.py": ("tests/runs/test_platforms.py", CLI),
     "common/runs/recorder.py": (DISKS, FIGURES, SESSION),
     "common/runs/run_folder.py": (HOSTILE, CLI),
-    "common/runs/saver.py": (SESSION,),
+    "common/runs/saver.py": (SESSION, FINISHED, CLI),
     "common/runs/session.py": (LIVE, SESSION, FINISHED, HOSTILE),
     "common/runs/signals.py": (SESSION,),
     "common/runs/unread_output.py": ("tests/runs/test_start.py",),

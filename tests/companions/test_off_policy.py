@@ -367,6 +367,21 @@ def test_warming_up_is_random_or_the_policys():
     assert_allclose(actions["policy"], chosen, atol=0.06)  # six standard deviations of the noise
 
 
+def test_warming_up_must_leave_steps_to_learn_from():
+    steps = TINY.epochs * TINY.steps_per_epoch
+    with pytest.raises(UserError, match="leaves nothing to learn"):
+        TINY.replace(warmup_steps=steps)
+    assert TINY.replace(warmup_steps=steps - 1).warmup_steps == steps - 1
+
+
+def test_warming_up_ends_after_as_many_steps_as_asked_for():
+    config = TINY.replace(num_envs=1, warmup_steps=12, steps_per_epoch=16, exploration_std=1e-3, train_every=4)
+    trainer, memory = remembered(config.replace(learning_rate=1e-12))
+    chosen = trainer.agent.acting_policy().act(memory.observations)  # [16, A], by the policy, which hardly learns
+    random = (np.abs(memory.actions - chosen) > 0.01).all(axis=1)  # [16]
+    assert list(np.flatnonzero(random)) == list(range(13))  # the thirteenth was chosen before the twelfth was stored
+
+
 def test_exploration_falls_over_the_epochs():
     config = TINY.replace(exploration_std=0.5, final_exploration_std=0.1, epochs=5)
     trainer = OffPolicyAgentTrainer(config)

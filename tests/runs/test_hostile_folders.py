@@ -429,6 +429,19 @@ def test_what_is_wrong_with_the_settings_is_said(tmp_path, content, said):
     assert said in found and bool(said) == bool(found)
 
 
+@pytest.mark.parametrize("where", ["path", "cwd", "elsewhere"])
+def test_a_runs_folder_that_holds_the_users_own_modules_is_not_refused(tmp_path, monkeypatch, where):
+    monkeypatch.setattr(foreign_modules.refusal, "folders", set())
+    own = tmp_path / "runs" / "own"
+    own.mkdir(parents=True)
+    if where == "path":
+        monkeypatch.syspath_prepend(str(own))
+    elif where == "cwd":
+        monkeypatch.chdir(own)
+    foreign_modules.refuse_runs(tmp_path / "runs")
+    assert foreign_modules.refusal.folders == (set() if where != "elsewhere" else {tmp_path / "runs"})
+
+
 def test_a_new_run_imports_nothing_from_a_runs_folder(module, tmp_path, monkeypatch, capsys):
     _, imported = module(tmp_path / "runs" / "theirs" / "evil.py", "")
     typed = ["--env", "runs.theirs.evil:Theirs-v0", "--runs-folder", tmp_path / "runs"]
