@@ -12,6 +12,7 @@ EQUIVALENT: dict[str, str] = {
     "common/learning/networks.py: 31 → 32": "initial weights from another seed; benchmarks/same_numbers.py notices it",
     "common/rollout/probe.py: 5 → 6 (4)": "actions are held for a step more; the probe finds the same",
     "common/figures/five_panels.py: False → True": "the frame of a legend is a matter of taste",
+    "companions/OffPolicyAgentTrainer.py: False → True (2)": "it is set before it is read",
     "common/runs/unread_output.py: os.close(nowhere) → pass": "a descriptor that stays open while the program ends",
     "programs/study_runs.py: True → False (3)": "a line that Python writes a moment later, to a file",
     "common/figures/importances.py: False → True (2)": "the frame of a legend is a matter of taste",

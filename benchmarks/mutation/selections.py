@@ -19,7 +19,7 @@ NETWORKS = "tests/learning/test_networks.py"
 NOTEBOOK = "tests/programs/test_notebook.py -k 'not from_top_to_bottom'"
 OFF_POLICY = (
     "tests/companions/test_off_policy.py -k 'by_hand or transitions_target or smoothing or compiled_update or delay "
-    "or targets_move or diverges_says or frozen or noise_of or remembered or timeout or updates_come or warming "
+    "or targets_move or diverges_says or frozen or noise_of or remembered or timeout or updates_come or warming or fit_the_buffer "
     "or number_of or exploration_falls or settings_are or wrong_settings or presets or defaults or flat "
     "or plain_gradient'"
 )
@@ -100,7 +100,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/rollout/workers/envs.py": (SHARDS, WORKERS),
     "common/rollout/workers/shard.py": (SHARDS, WORKERS),
     "common/rollout/workers/team.py": (WORKERS,),
-    "common/runs/after_training.py": (FINISHED,),
+    "common/runs/after_training.py": (FINISHED, CLI),
     "common/runs/board.py": (DISKS, CLI),
     "common/runs/checkpoint.py": (CHECKPOINT,),
     "common/runs/command_line.py": ("tests/runs/test_start.py", CLI),

@@ -374,6 +374,12 @@ def test_warming_up_must_leave_steps_to_learn_from():
     assert TINY.replace(warmup_steps=steps - 1).warmup_steps == steps - 1
 
 
+def test_minibatches_are_settings_that_fit_the_buffer():
+    assert TINY.replace(batch_size=TINY.replay_size).batch_size == TINY.replay_size
+    with pytest.raises(UserError, match="is larger than replay_size"):
+        TINY.replace(batch_size=TINY.replay_size + 1)
+
+
 def test_warming_up_ends_after_as_many_steps_as_asked_for():
     config = TINY.replace(num_envs=1, warmup_steps=12, steps_per_epoch=16, exploration_std=1e-3, train_every=4)
     trainer, memory = remembered(config.replace(learning_rate=1e-12))
@@ -671,6 +677,7 @@ def test_presets_are_what_is_published():
     assert td3.truncation_is_terminal and td3.actor_first and td3.targets_every_update  # its quirks
     corrected = PRESETS["pendulum-td3-corrected"]
     assert not (corrected.truncation_is_terminal or corrected.actor_first or corrected.targets_every_update)
+    assert corrected.adopt_best and corrected.best_metric == "validation"
     authors = PRESETS["td3"]
     assert (authors.hidden_sizes, authors.batch_size, authors.tau, authors.warmup_steps) == (
         (256, 256),
