@@ -19,8 +19,8 @@ NETWORKS = "tests/learning/test_networks.py"
 NOTEBOOK = "tests/programs/test_notebook.py -k 'not from_top_to_bottom'"
 OFF_POLICY = (
     "tests/companions/test_off_policy.py -k 'by_hand or transitions_target or smoothing or compiled_update or delay "
-    "or targets_move or diverges_says or frozen or noise_of or remembered or timeout or updates_come or warming or fit_the_buffer "
-    "or number_of or exploration_falls or settings_are or wrong_settings or presets or defaults or flat "
+    "or targets_move or diverges_says or frozen or noise_of or remembered or timeout or updates_come or warming "
+    "or fit_the_buffer or number_of or exploration_falls or settings_are or wrong_settings or presets or defaults or flat "
     "or plain_gradient'"
 )
 OFF_POLICY_LONG = (
