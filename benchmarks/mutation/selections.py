@@ -20,8 +20,8 @@ NOTEBOOK = "tests/programs/test_notebook.py -k 'not from_top_to_bottom'"
 OFF_POLICY = (
     "tests/companions/test_off_policy.py -k 'by_hand or transitions_target or smoothing or compiled_update or delay "
     "or targets_move or diverges_says or frozen or noise_of or remembered or timeout or updates_come or warming "
-    "or fit_the_buffer or number_of or exploration_falls or settings_are or wrong_settings or presets or defaults or flat "
-    "or plain_gradient'"
+    "or number_of or exploration_falls or settings_are or wrong_settings or presets or defaults or flat "
+    "or fit_the_buffer or plain_gradient'"
 )
 OFF_POLICY_LONG = (
     "tests/companions/test_off_policy.py -k 'many_updates or actor_learns or all_three or waits_for_its_cycle "
@@ -109,11 +109,11 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/runs/foreign_modules.py": (HOSTILE,),
     "common/runs/one_process.py": (DISKS, HOSTILE),
     "common/runs/options.py": ("tests/runs/test_platforms.py", CLI),
-    "common/runs/recorder.py": (DISKS, FIGURES, SESSION),
+    "common/runs/recorder.py": (DISKS, FIGURES, SESSION, CLI),
     "common/runs/run_folder.py": (HOSTILE, CLI),
     "common/runs/saver.py": (SESSION, FINISHED, CLI),
     "common/runs/session.py": (LIVE, SESSION, FINISHED, HOSTILE),
-    "common/runs/signals.py": (SESSION,),
+    "common/runs/signals.py": (SESSION, DISKS),
     "common/runs/unread_output.py": ("tests/runs/test_start.py",),
     "common/settings.py": ("tests/test_settings.py", CLI),
     "common/state.py": (CHECKPOINT, HOSTILE),
