@@ -113,6 +113,18 @@ class FailingFile:
         return getattr(self._file, name)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="os.kill ends the process on Windows")
+def test_only_a_second_ctrl_c_stops_at_once(capfd):
+    with StopSignals() as signals:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert signals.received == signal.SIGINT
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert signals.received == signal.SIGTERM
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert capfd.readouterr().err.count("stopping at the end of this epoch") == 2
+
+
 @pytest.mark.skipif(os.name == "nt", reason="links take a right of their own on Windows")
 def test_a_lock_that_is_a_link_is_refused_and_what_it_names_stays_as_it_was(tmp_path):
     folder, other = tmp_path / "run", tmp_path / "other"
