@@ -2,6 +2,10 @@
 
 import json
 import math
+import os
+import socket
+import subprocess
+import sys
 from concurrent.futures import Future
 
 import pytest
@@ -147,6 +151,17 @@ def test_every_trial_is_told_with_its_scores_its_settings_or_what_went_wrong(tmp
     shown = [line.split("learning_rate")[0].rstrip() for line in lines]
     assert shown == ["trial   1  1.5  [1.5, 2.0]", "trial   2  pruned  [0.5]", "trial   3  failed: it diverged  []"]
     assert [trial.state.name for trial in searched.finished()] == ["COMPLETE", "PRUNED", "FAIL"]
+
+
+def test_trials_of_processes_of_this_machine_that_are_gone_are_given_up(tmp_path):
+    searched, here = search_in(tmp_path), socket.gethostname()
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    for process in ([here, gone.pid], [here, os.getpid()], [here, os.getppid()], ["elsewhere", gone.pid]):
+        searched.study.ask().set_user_attr("process", process)
+    again = search_in(tmp_path)
+    assert [trial.state.name for trial in again.study.get_trials()] == ["FAIL", "FAIL", "RUNNING", "RUNNING"]
+    assert again.finished() == []  # nothing went wrong with their settings
 
 
 def test_another_search_in_the_same_folder_is_refused(tmp_path):
