@@ -61,6 +61,7 @@ def _be_pytest(tree: str, arguments: list[str], output: int) -> None:
         os.setsid()
         os.dup2(output, 1)
         os.dup2(output, 2)
+        os.closerange(3, 256)  # among them what answers are written to
         os.chdir(tree)
         sys.dont_write_bytecode = True
         sys.path[:0] = [tree, str(Path(tree) / "tests")]
