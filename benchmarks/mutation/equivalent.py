@@ -1,4 +1,4 @@
-"""Faults that change nothing that a test could see, and why."""
+"""Faults that no test needs to notice, and why: most change nothing, some only looks, speed or random draws."""
 
 XLA = "with or without XLA the numbers are the same but for rounding; benchmarks measure the speed"
 EQUIVALENT: dict[str, str] = {
@@ -17,10 +17,9 @@ EQUIVALENT: dict[str, str] = {
     "common/figures/style.py: axis.grid(alpha=0.25) → pass": "a grid is a matter of taste",
     "common/figures/style.py: 0.5 → 1.0 (2)": "the width of a line is a matter of taste",
     "common/runs/unread_output.py: os.close(nowhere) → pass": "a descriptor that stays open while the program ends",
-    "programs/study_runs.py: True → False (3)": "a line that Python writes a moment later, to a file",
     "common/figures/importances.py: False → True (2)": "the frame of a legend is a matter of taste",
     "common/figures/importances.py: 3 → 4": "the height of a figure is a matter of taste",
     "common/arrays_file.py: 16 → 17": "a generous bound, against files that fill the memory",
     "companions/TD3Agent.py: 2 → 3": "two seeds are drawn for critics, so there are two either way",
 }
-"""The fault's name → the reason that no test can notice it."""
+"""The fault's name → the reason that no test notices it."""

@@ -1,5 +1,6 @@
 """The base of all agents: it keeps the best parameters, and saves and loads everything learned."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from common.learning.snapshots import Best, adams_state, load_adams
 from common.state import State
 
 
-class AgentBase:
+class AgentBase(ABC):
     """An agent has parameters, optimisers and a few counters; each method defines them.
 
     Attributes:
@@ -26,21 +27,21 @@ class AgentBase:
         self.config = config
         self.best = Best()
 
+    @abstractmethod
     def parameters(self) -> State:
         """Copies of all that acting needs, by name."""
-        raise NotImplementedError
 
+    @abstractmethod
     def load_parameters(self, state: State) -> None:
         """Restore what `parameters` returned; other names are ignored."""
-        raise NotImplementedError
 
+    @abstractmethod
     def counters(self) -> State:
         """Whole numbers that change during training, by name."""
-        raise NotImplementedError
 
+    @abstractmethod
     def load_counters(self, state: State) -> None:
         """Restore what `counters` returned; other names are ignored."""
-        raise NotImplementedError
 
     # -- best parameters --
 

@@ -1,5 +1,6 @@
 """The base of all trainers: build, run epochs, stop, resume."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
@@ -31,7 +32,7 @@ class Part(Protocol):
         """Restore what `state` returned."""
 
 
-class TrainerBase:
+class TrainerBase(ABC):
     """Builds environments and agent, runs a method's epochs, and stores everything that changes.
 
     Each method defines its agent (`make_agent`), how it collects (`collecting`), one epoch (`run_epoch`), and its
@@ -100,27 +101,27 @@ class TrainerBase:
 
     # -- what each method defines --
 
-    def check_environment(self, environment: Environment) -> None:
+    def check_environment(self, environment: Environment) -> None:  # noqa: B027  a method may have no such limits
         """Raises UserError for an environment that the method cannot be trained on."""
 
+    @abstractmethod
     def make_agent(self, environment: Environment, config: Any, seed: int) -> Any:
         """The agent to train."""
-        raise NotImplementedError
 
     def collecting(self, config: Any) -> Collecting:
         """How the method collects."""
         return Collecting()
 
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027  a method may need none
         """Prepare the first epoch."""
 
+    @abstractmethod
     def run_epoch(self, last: int) -> EpochResult:
         """One epoch and its row; `last`: the number of the final epoch."""
-        raise NotImplementedError
 
+    @abstractmethod
     def parts(self) -> Mapping[str, Part]:
         """State besides agent and environments, by its name in a checkpoint."""
-        raise NotImplementedError
 
     def counters(self) -> dict[str, int]:
         """Whole numbers that change, by their names in a checkpoint."""

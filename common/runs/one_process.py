@@ -36,7 +36,7 @@ def only_here(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
             lock.acquire(timeout=0)
     except Timeout:
         raise UserError(f"another process is training in {folder}: wait for it or stop it first") from None
-    except (OSError, NotImplementedError) as error:
+    except (OSError, NotImplementedError) as error:  # filelock raises either where there are no locks
         if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
             raise
         lock = _by_name(folder)

@@ -51,7 +51,7 @@ class Search:
     def _fail_abandoned(self) -> None:
         """End trials of processes of this machine that are gone; their settings are drawn again."""
         states = optuna().trial.TrialState
-        for trial in self.study.get_trials(states=(states.RUNNING,)):
+        for trial in self.study.get_trials(deepcopy=False, states=(states.RUNNING,)):
             host, pid = trial.user_attrs.get("process", ["", 0])
             if host == socket.gethostname() and (pid == os.getpid() or not _runs(pid)):
                 self.study.tell(trial.number, state=states.FAIL)
@@ -59,7 +59,7 @@ class Search:
     def finished(self) -> list[Any]:
         """All trials that were completed or pruned, or whose training failed, in their order."""
         states = optuna().trial.TrialState
-        done = self.study.get_trials(states=(states.COMPLETE, states.PRUNED, states.FAIL))
+        done = self.study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED, states.FAIL))
         return [trial for trial in done if trial.state != states.FAIL or "error" in trial.user_attrs]
 
     def config_of(self, trial: Any) -> TrainingConfig:
@@ -113,7 +113,7 @@ class Search:
             self.study.tell(trial.number, state=states.PRUNED)
         else:
             self.study.tell(trial.number, outcome.value)
-        return self.study.get_trials()[trial.number], outcome
+        return self.study.get_trials(deepcopy=False)[trial.number], outcome
 
 
 def _runs(pid: int) -> bool:

@@ -380,7 +380,7 @@ def test_minibatches_are_settings_that_fit_the_buffer():
         TINY.replace(batch_size=TINY.replay_size + 1)
 
 
-def test_warming_up_ends_after_as_many_steps_as_asked_for():
+def test_warming_up_ends_one_action_after_the_steps_asked_for():
     config = TINY.replace(num_envs=1, warmup_steps=12, steps_per_epoch=16, exploration_std=1e-3, train_every=4)
     trainer, memory = remembered(config.replace(learning_rate=1e-12))
     chosen = trainer.agent.acting_policy().act(memory.observations)  # [16, A], by the policy, which hardly learns
