@@ -1,15 +1,13 @@
 """Faults that no test needs to notice, and why: most change nothing, some only looks, speed or random draws."""
 
 XLA = "with or without XLA the numbers are the same but for rounding; benchmarks measure the speed"
+COPIES = "trials are copied before they are read, which is only slower"
 EQUIVALENT: dict[str, str] = {
-    f"Agent.py: not self.sees_images → (self.sees_images){nth}": XLA for nth in ("", " (2)", " (3)")
-} | {
+    **{f"Agent.py: not self.sees_images → (self.sees_images){nth}": XLA for nth in ("", " (2)", " (3)")},
+    **{f"programs/tuning/search.py: False → True{nth}": COPIES for nth in ("", " (2)", " (3)")},
     "common/figures/curves.py: 1.6 → 3.2": "the width of a line is a matter of taste",
-    "companions/architecture.py: 2 → 3": "initial weights from another seed; benchmarks/same_numbers.py notices it",
     "ppo/losses.py: 1e-8 → 2e-08": "the difference is below the rounding of float32",
-    "companions/architecture.py: 31 → 32": "initial weights from another seed; benchmarks/same_numbers.py notices it",
     "companions/results.py: TYPE_CHECKING → (not TYPE_CHECKING)": "annotations are not evaluated while programs run",
-    "common/learning/networks.py: 31 → 32": "initial weights from another seed; benchmarks/same_numbers.py notices it",
     "common/rollout/probe.py: 5 → 6 (4)": "actions are held for a step more; the probe finds the same",
     "common/figures/five_panels.py: False → True": "the frame of a legend is a matter of taste",
     "companions/OffPolicyAgentTrainer.py: False → True (2)": "it is set before it is read",

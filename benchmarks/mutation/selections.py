@@ -125,7 +125,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "companions/config.py": (OFF_POLICY, OFF_POLICY_LONG),
     "companions/exploration.py": (OFF_POLICY, OFF_POLICY_LONG),
     "companions/losses.py": (OFF_POLICY, OFF_POLICY_LONG),
-    "companions/presets.py": (OFF_POLICY, OFF_POLICY_LONG),
+    "companions/presets.py": ("tests/test_pages.py", OFF_POLICY, OFF_POLICY_LONG),
     "companions/replay.py": ("tests/companions/test_replay.py",),
     "companions/results.py": (OFF_POLICY, OFF_POLICY_LONG),
     "companions/stacked_networks.py": (OFF_POLICY, OFF_POLICY_LONG),

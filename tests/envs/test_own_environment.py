@@ -16,6 +16,7 @@ import tiny_envs
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Tuple
 from run_program import call
 
+from common import user_code
 from common.envs.environment import find_environment
 from common.envs.gymnasium_group import GymnasiumGroup
 from common.envs.process_group import ProcessGroup
@@ -586,6 +587,18 @@ def test_what_a_program_registers_is_known_to_its_processes(folder, monkeypatch,
     group = ProcessGroup(environment, 1)
     assert group.reset(0).shape == (1, *environment.observation_space.shape)
     group.close()
+
+
+def test_a_name_that_there_is_not_is_answered_with_near_ones():
+    with pytest.raises(UserError, match="unknown environment 'Pendulm-v1': did you mean Pendulum-v1"):
+        find_environment("Pendulm-v1")
+
+
+@pytest.mark.timeout(10)
+def test_errors_that_name_each_other_as_their_cause_are_explained():
+    one, other = ValueError("one"), KeyError("other")
+    one.__cause__, other.__cause__ = other, one
+    assert user_code.explain(one) == "ValueError: one"
 
 
 def test_an_action_of_booleans_can_be_false_and_true():

@@ -150,6 +150,12 @@ def test_diagnostics_leave_out_what_has_no_numbers():
         curve_figures.diagnostics({"run": {"epoch": np.arange(3.0)}})
 
 
+def test_diagnostics_begin_with_the_earliest_run():
+    late = curves(epoch=np.arange(4.0, 10.0))
+    figure = curve_figures.diagnostics({"early": curves(), "late": late})
+    assert figure.axes[-1].get_xlim()[0] == 1
+
+
 def test_time_is_stacked_and_shared_out():
     stages = dict.fromkeys(("seconds_environment", "seconds_policy", "seconds_update"), np.ones(6))
     figure = drawn(curve_figures.time_per_stage("run", curves(**stages, seconds_validation=np.zeros(6))))

@@ -7,6 +7,7 @@ from gymnasium.spaces import Box
 
 from Agent import Agent
 from common.learning import networks
+from companions.architecture import action_critic, deterministic_actor
 from ppo import architecture
 from ppo.presets import BIPEDAL_WALKER_2021
 
@@ -100,6 +101,19 @@ def weights(agent: Agent) -> list[np.ndarray]:
 def test_the_same_seed_gives_the_same_weights():
     for first, second in zip(weights(walker_agent(3)), weights(walker_agent(3))):
         np.testing.assert_array_equal(first, second)
+
+
+def test_a_seed_gives_the_weights_that_recorded_runs_began_with():
+    """The first numbers of the first and the last kernel of seed 0, printed on 23 November 2026."""
+    began = {
+        small_actor(): ([-0.16611004, 0.0082864], [0.21713269, -0.3704299]),
+        deterministic_actor(3, 1, (4,), "relu", 0): ([0.42643905, 0.21903265], [-0.99453986, -0.13055748]),
+        action_critic(3, 1, (4,), "relu", 0): ([0.39889723, 0.20488626], [-0.99453986, -0.13055748]),
+    }
+    for network, (first, last) in began.items():
+        kernels = [array for array in network.get_weights() if array.ndim == 2]
+        np.testing.assert_allclose(kernels[0].ravel()[:2], first, rtol=1e-4)
+        np.testing.assert_allclose(kernels[-1].ravel()[:2], last, rtol=1e-4)
 
 
 def test_another_seed_gives_other_kernels():

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -344,6 +345,21 @@ def test_a_new_run_in_the_background_stops_the_one_before(settings, tmp_path, sh
     with pytest.raises(StoppedError, match="this cell begins a new run"):
         first.wait()
     assert len(learned(second.wait())["epoch"]) == 1
+
+
+def test_a_run_in_the_background_does_not_outlive_its_program(settings, tmp_path, shown):
+    before = set(threading.enumerate())
+    run = notebook.start("pendulum", settings.replace(epochs=100_000), tmp_path)
+    run.wait(epoch=1)
+    assert {thread.daemon for thread in set(threading.enumerate()) - before} == {True}
+    run.stop()
+
+
+def test_a_change_is_drawn_above_what_it_did():
+    curves = {"epoch": np.arange(1.0, 5.0), "hp_clip_range": np.array([0.2, 0.2, 0.1, 0.1]), "approx_kl": np.ones(4)}
+    above, below = notebook_display.after_changes("run", curves, "clip_range", {"approx_kl": "KL"}).axes
+    assert (above.get_ylabel(), below.get_ylabel()) == ("clip\nrange", "KL")
+    assert [line.get_xdata()[0] for axis in (above, below) for line in axis.lines[1:]] == [2.5, 2.5]
 
 
 def test_hyperparameters_change_while_it_runs(settings, tmp_path, monkeypatch, shown):

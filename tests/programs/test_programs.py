@@ -144,6 +144,22 @@ def test_study_trains_what_is_missing_and_summarises_it(monkeypatch, tmp_path, c
     assert "pendulum: short, seed 0" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("seeds", "band"), [(4, "range"), (5, "interquartile")])
+def test_a_studys_figure_shows_the_middle_half_of_five_seeds(trained, seeds, band, monkeypatch, tmp_path):
+    small, drawn = study.Study(study.PPO, range(seeds), {"arm": ()}, (study.REWARD,), low=0), []
+    monkeypatch.setitem(study.STUDIES, "pendulum", small)
+    scores = {"mean": 1.0, "low": 0.0, "high": 2.0, "returns": [1.0]}
+    for seed in small.seeds:
+        folder = study.folder_of("pendulum", "arm", seed, tmp_path)
+        folder.mkdir(parents=True)
+        (folder / run_folder.RESULTS).write_bytes((trained / "ppo" / run_folder.RESULTS).read_bytes())
+        (folder / run_folder.EVALUATION).write_text(json.dumps({"deterministic": scores, "sampled": scores}))
+    original = study.over_seeds
+    monkeypatch.setattr(study, "over_seeds", lambda *given: drawn.append(given[2]) or original(*given))
+    study.summarise("pendulum", tmp_path)
+    assert drawn == [band]
+
+
 # -- help --
 
 

@@ -2,8 +2,12 @@
 
 import contextlib
 import importlib.util
+import io
+import sys
 import threading
 import time
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,8 @@ import pytest
 from common.errors import UserError
 from common.results import TIMING_COLUMNS
 from common.runs import checkpoint, run_folder
+from programs import study_runs
+from programs.places import result_of
 from programs.study_runs import StudyRun, train_all, train_run
 
 SMALL = (
@@ -37,9 +43,51 @@ def test_a_run_that_fails_ends_the_study_in_one_line(tmp_path, processes_without
     assert "\n" not in str(refusal.value)
 
 
+def test_a_line_is_in_a_studys_log_as_soon_as_it_is_said(tmp_path, monkeypatch):
+    """A file or a pipe keeps what was not flushed."""
+
+    class Log(io.StringIO):
+        seen = ""
+
+        def flush(self):
+            self.seen = self.getvalue()
+
+    @contextlib.contextmanager
+    def at_once(*_):
+        done = Future()
+        done.set_result((0, ""))
+        yield lambda _: done
+
+    monkeypatch.setattr(study_runs, "places", at_once)
+    monkeypatch.setattr(sys, "stdout", log := Log())
+    train_all([run_in(tmp_path)], 0, None)
+    assert "small, seed 0: done" in log.seen
+
+
+def test_a_lost_process_is_one_line_and_other_errors_stay_what_they_are():
+    lost, wrong = Future(), Future()
+    lost.set_exception(BrokenProcessPool("it was killed"))
+    wrong.set_exception(ZeroDivisionError())
+    with pytest.raises(UserError, match=r"a process that trained was lost .*continue with the same command"):
+        result_of(lost)
+    with pytest.raises(ZeroDivisionError):
+        result_of(wrong)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is an extra")
+def test_a_worker_of_a_cluster_that_is_lost_is_the_same_line():
+    from ray.exceptions import WorkerCrashedError
+
+    lost = Future()
+    lost.set_exception(WorkerCrashedError())
+    with pytest.raises(UserError, match="a process that trained was lost"):
+        result_of(lost)
+
+
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is an extra")
 def test_a_run_whose_worker_is_killed_continues_on_another_with_the_same_results(tmp_path, capsys):
     import psutil
+    import ray
 
     alone, spread = run_in(tmp_path / "one"), run_in(tmp_path / "two")
     train_all([alone], 0, None)
@@ -59,6 +107,7 @@ def test_a_run_whose_worker_is_killed_continues_on_another_with_the_same_results
     killer.start()
     train_all([spread], 2, None)
     assert killed and not killer.is_alive()
+    assert not ray.is_initialized()  # its processes are gone
     assert learned(spread) == learned(alone)
     assert "small, seed 0: done" in capsys.readouterr().out
     assert train_run(spread) == (0, "")  # nothing is left to do
