@@ -9,7 +9,6 @@ The run leaves its traces in runs/NAME, as PPO's does.
 
 import sys
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -22,7 +21,7 @@ from common.errors import DivergedError
 from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
 from common.records import Timing, Trajectory, Transitions
 from common.rollout.experience import Collecting
-from common.rollout.policies import DeterministicPolicy
+from common.rollout.policies import WarmUp
 from common.runs import session
 from common.runs.command_line import one_line_errors, parse
 from common.state import State
@@ -72,12 +71,13 @@ class OffPolicyAgentTrainer(TrainerBase):
         return make_agent(environment.observation_space, environment.action_space, config, seed)
 
     def collecting(self, config: OffPolicyConfig) -> Collecting:
-        """Rows as soon as enough are there to learn from."""
+        """Rows as soon as there are enough to learn from."""
         size = action_map(self.environment.action_space).size
         self.exploration = OrnsteinUhlenbeck(config.ou_theta, config.ou_dt, (config.num_envs, size))
         return Collecting(
             rows_per_yield=max(1, config.train_every // config.num_envs),
             shape_noise=self.exploration if config.exploration == "ornstein_uhlenbeck" else None,
+            policy_lag=config.policy_lag,
         )
 
     def run_epoch(self, last: int) -> OffPolicyResult:
@@ -89,7 +89,7 @@ class OffPolicyAgentTrainer(TrainerBase):
         tables: list[np.ndarray] = []  # [K, metrics] of every time of training
         before, self._diverged = self.agent.learned_state(), False
         policy = self.agent.acting_policy(std)
-        warm_up = _WarmUp(policy, self._random_actions)
+        warm_up = WarmUp(policy, self._random_actions)
         warm_up.random = self._acts_at_random()
         for rows in self.experience.collect(warm_up, self.epoch, timing):
             began = time.perf_counter()
@@ -189,19 +189,6 @@ class OffPolicyAgentTrainer(TrainerBase):
         self._untrained = int(counters["untrained"])
         if not 0 <= self._untrained < max(self.config.train_every, self.config.steps_per_epoch):
             raise ValueError(f"{self._untrained} steps cannot wait for their updates")
-
-
-class _WarmUp:
-    """Acts by a policy, or at random while `random` is set."""
-
-    def __init__(self, policy: DeterministicPolicy, random_actions: Callable[[int], np.ndarray]) -> None:
-        self._policy, self._random_actions = policy, random_actions
-        self.random = False
-
-    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
-        if self.random:
-            return self._random_actions(len(observations))  # [n, A]
-        return self._policy.act(observations, noise)  # [n, A]
 
 
 def _means(tables: list[np.ndarray]) -> dict[str, Any]:

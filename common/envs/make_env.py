@@ -69,7 +69,7 @@ def step_limit(env: gymnasium.Env) -> int | None:
     limits = []
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, gymnasium.wrappers.TimeLimit):
-            limits.append(env._max_episode_steps)
+            limits.append(env._max_episode_steps)  # noqa: SLF001  no public name
         env = env.env
     return min(limits, default=None)
 

@@ -60,7 +60,7 @@ def run_in_workers(
     except Exception as error:  # pickling runs code of the objects that the function refers to
         raise CannotStartError(f"{type(error).__name__}: {error}") from error
     with contextlib.ExitStack() as ended:
-        team = [_Worker(content) for _ in range(min(workers, len(items)))]
+        team = [Worker(content) for _ in range(min(workers, len(items)))]
         for worker in team:
             ended.callback(worker.end)
         for worker in team:
@@ -81,7 +81,7 @@ def in_background(function: Callable[[], Result]) -> Iterator[Callable[[], Resul
     """
     with contextlib.ExitStack() as ended:
         try:
-            worker = _Worker(cloudpickle.dumps(lambda _: function()))
+            worker = Worker(cloudpickle.dumps(lambda _: function()))
             ended.callback(worker.end)
             worker.start()
             worker.give(0, [None])
@@ -97,7 +97,7 @@ def in_background(function: Callable[[], Result]) -> Iterator[Callable[[], Resul
         yield result
 
 
-def _received(worker: "_Worker") -> Any:
+def _received(worker: "Worker") -> Any:
     """The result of a worker's only item."""
     try:
         kind, value = worker.receive()
@@ -114,7 +114,7 @@ def _received(worker: "_Worker") -> Any:
     return value
 
 
-def _distribute(team: list["_Worker"], items: Sequence[Item], deaths_allowed: int) -> list[Result]:
+def _distribute(team: list["Worker"], items: Sequence[Item], deaths_allowed: int) -> list[Result]:
     """Give each worker one item at a time, until all are done. The results, in the order of the items."""
     results: list[Any] = [None] * len(items)
     todo = list(range(len(items)))[::-1]
@@ -149,7 +149,7 @@ def _distribute(team: list["_Worker"], items: Sequence[Item], deaths_allowed: in
     return results
 
 
-class _Worker:
+class Worker:
     """A process and the pipe to it."""
 
     def __init__(self, content: bytes) -> None:

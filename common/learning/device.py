@@ -35,11 +35,11 @@ def choose_device(device: str, sees_images: bool) -> None:
                     f"this process computes on another device than {device} already: start a new one (in a notebook, "
                     "restart the kernel)"
                 ) from None
-    _let_xla_introduce_itself()
+    let_xla_introduce_itself()
 
 
 @functools.cache
-def _let_xla_introduce_itself() -> None:
+def let_xla_introduce_itself() -> None:
     """TensorFlow 2.18 and 2.19 tell of XLA, once, when it first compiles something."""
     if tuple(map(int, tf.__version__.split(".")[:2])) < (2, 20):
         with held_back_errors():

@@ -1,5 +1,6 @@
 """An epoch in the environments: its trajectory, its shaped rewards, and the episodes that ended in it."""
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from common.rollout.probe import find_way
 from common.rollout.repeatable import RepeatableEnvs, way_of
 from common.rollout.scores import EpisodeScores
 from common.rollout.workers.envs import EnvsOnWorkers
-from common.rollout.workers.shard import Recipe, Runner
+from common.rollout.workers.shard import Here, Recipe, Runner
 from common.state import State, check_array, join_parts, part_of
 
 
@@ -30,6 +31,7 @@ class Collecting(NamedTuple):
     rows_per_yield: int | None = None  # steps after which the method learns; None waits for the whole trajectory
     shape_noise: ShapeNoise | None = None  # see `Collector`
     restart_each_epoch: bool = False  # the quirk of that name; see `PPOConfig`
+    policy_lag: int = 0  # 1: the next rows are stepped while the method learns; see `OffPolicyConfig`
 
 
 class Experience:
@@ -41,7 +43,7 @@ class Experience:
         warn: called with a line about each environment that failed.
         how: how the method collects.
         design: what is rewarded, where the config leaves that to a function.
-        make_runner: makes those who step the environments; None steps them in this process.
+        make_runner: makes those who step the environments; None steps them in this process, one step after another.
 
     Attributes:
         collected: whether there is a trajectory.
@@ -64,10 +66,11 @@ class Experience:
         design: RewardDesign | None = None,
         make_runner: Callable[[Recipe], Runner] | None = None,
     ) -> None:
-        self._config, self._warn, self._how, self._make_runner = config, warn, how, make_runner
+        self._config, self._warn, self._how = config, warn, how
+        self._make_runner = Here if make_runner is None and how.policy_lag else make_runner
         self._environment, self._action_map, self._seed = environment, action_map, seed
         if make_runner is not None:
-            _check_spreads(environment, how)
+            _check_spreads(environment)
         steps = config.steps_per_epoch // config.num_envs  # of an epoch in each environment
         self._steps = steps // how.per_epoch
         self._build(find_way(environment, config.backend, action_map, config.environment_time_limit))
@@ -93,7 +96,7 @@ class Experience:
         else:
             runner = self._make_runner(recipe)
             self.envs = on_workers = EnvsOnWorkers(recipe, runner, seed, config.environment_restarts, self._warn)
-            fill = on_workers.fill
+            fill = functools.partial(on_workers.fill, rows=self._how.rows_per_yield, lag=self._how.policy_lag)
         self.collector = Collector(
             self.envs, self._steps, action_map.size, action_map.noise_size, noise_seed, self._how.shape_noise, fill
         )
@@ -222,13 +225,8 @@ class Experience:
         self.envs.close()
 
 
-def _check_spreads(environment: Environment, how: Collecting) -> None:
+def _check_spreads(environment: Environment) -> None:
     """Raises UserError for what workers cannot collect."""
-    if how.rows_per_yield is not None:
-        raise UserError(
-            "--workers is for methods that learn from whole trajectories, like PPO; this one learns while it steps: "
-            "leave --workers out"
-        )
     if is_image(environment.observation_space):
         raise UserError(
             f"{environment.id} shows images, for which the policy acts in TensorFlow, and workers have none: "

@@ -202,3 +202,32 @@ class DeterministicPolicy:
             return features
         features += self._std * noise
         return np.minimum(np.maximum(features, -1.0), 1.0)
+
+
+class WarmUp:
+    """Acts by a policy, or at random while `random` is set.
+
+    Args:
+        random_actions: number of actions n → actions [n, A].
+    """
+
+    def __init__(self, policy: DeterministicPolicy, random_actions: Callable[[int], np.ndarray]) -> None:
+        self._policy, self._random_actions = policy, random_actions
+        self.random = False
+
+    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+        """Actions [n, A] for observations [n, S]."""
+        if self.random:
+            return self._random_actions(len(observations))  # [n, A]
+        return self._policy.act(observations, noise)  # [n, A]
+
+    def plain(self, rows: int, num_envs: int) -> tuple[Policy, np.ndarray | None]:
+        """What worker processes can use for the next K rows of N environments.
+
+        Returns:
+            The policy; and the rows' actions [K, N, A] if they are random, the same that `act` would choose.
+        """
+        chosen = None
+        if self.random:
+            chosen = self._random_actions(rows * num_envs).reshape(rows, num_envs, -1)  # [K, N, A]
+        return self._policy, chosen

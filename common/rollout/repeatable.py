@@ -220,7 +220,11 @@ class RepeatableEnvs:
         """Record an epoch: `resets` [T, N], steps that began an episode; `failed` [T, N], steps that failed."""
         self.observations = [trajectory.observations[-1, columns].copy() for columns in self.columns]
         self.episode_steps = trajectory.episode_steps[-1].copy()
-        self._record.add(trajectory.actions, resets)
+        self._record_steps(trajectory.actions, resets, failed)
+
+    def _record_steps(self, actions: np.ndarray, resets: np.ndarray, failed: np.ndarray) -> None:
+        """Record actions [K, N, A]; for `resets` and `failed`, [K, N] each, see `remember`."""
+        self._record.add(actions, resets)
         self._lost |= failed.any(axis=0) & (self._record.way == "history")
 
     # -- restarts --

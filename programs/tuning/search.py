@@ -89,7 +89,8 @@ class Search:
                 except UserError as error:
                     yield self._tell(trial, Outcome(None, (), str(error)))
                     continue
-                arguments = (self._journal, trial._trial_id, config, self._seeds, self._metric)
+                trial_id = trial._trial_id  # noqa: SLF001  Optuna has no public way to hand a trial to another process
+                arguments = (self._journal, trial_id, config, self._seeds, self._metric)
                 running[submit(*arguments)] = trial
             if not running:
                 return

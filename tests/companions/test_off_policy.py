@@ -557,6 +557,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "batch_size": (4, {}),
     "train_every": (8, {}),
     "updates_per_train": (1, {}),
+    "policy_lag": (1, {}),
     "gamma": (0.5, {}),
     "learning_rate": (1e-3, {}),
     "critic_learning_rate": (1e-1, {}),

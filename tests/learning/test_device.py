@@ -116,10 +116,10 @@ def test_older_versions_introduce_xla_where_nobody_hears_it(machine, monkeypatch
         "function": lambda *_, **options: called.append(options["jit_compile"]) or called.append,
     }.items():
         monkeypatch.setattr(device.tf, name, staticmethod(value) if callable(value) else value, raising=False)
-    device._let_xla_introduce_itself.cache_clear()
+    device.let_xla_introduce_itself.cache_clear()
     device.choose_device("cpu", sees_images=False)
     assert called == ([True, 0.0] if introduces else [])
-    device._let_xla_introduce_itself.cache_clear()
+    device.let_xla_introduce_itself.cache_clear()
 
 
 def test_errors_that_are_held_back_are_shown_if_an_exception_comes_out(capfd):

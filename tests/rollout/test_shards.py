@@ -8,9 +8,11 @@ from common.envs.environment import find_environment
 from common.envs.spaces import action_map
 from common.errors import NotFiniteError, UserError
 from common.records import Timing
+from common.rollout import experience as experiences
 from common.rollout.experience import Collecting, Experience
-from common.rollout.policies import Dense, DenseHeads, Normalizer, NormalPolicy
+from common.rollout.policies import Dense, DenseHeads, DeterministicPolicy, Normalizer, NormalPolicy, WarmUp
 from common.rollout.workers.shard import Here, Host, Recipe, Task
+from common.rollout.workers.stragglers import Stragglers
 from common.state import State
 
 SIZES = {"BipedalWalker-v3": (24, 4), "Pendulum-v1": (3, 1), "LunarLanderContinuous-v3": (8, 2)}
@@ -27,8 +29,11 @@ class Forgetful:
     def share(self, value):
         return value
 
-    def run(self, tasks: list[Task]) -> list:
-        return [self._perform(task) for task in tasks]
+    def begin(self, tasks: list[Task]) -> list[Task]:
+        return tasks
+
+    def finish(self, begun: list[Task]) -> list:
+        return [self._perform(task) for task in begun]
 
     def _perform(self, task: Task):
         host = Host(self._recipe)
@@ -42,11 +47,11 @@ class Forgetful:
         pass
 
 
-def policy(observation_size: int, action_size: int, seed: int = 0) -> NormalPolicy:
+def policy(observation_size: int, action_size: int, seed: int = 0, scale: float = 0.25) -> NormalPolicy:
     rng = np.random.default_rng(seed)
 
     def dense(*shape: int, activation: str) -> Dense:
-        return Dense(*(rng.standard_normal(s).astype(np.float32) / 4 for s in (shape, shape[1:])), activation)
+        return Dense(*(rng.standard_normal(s).astype(np.float32) * scale for s in (shape, shape[1:])), activation)
 
     heads = dense(32, action_size, activation="linear"), dense(32, action_size, activation="softplus")
     return NormalPolicy(DenseHeads(Normalizer(None, None), (dense(observation_size, 32, activation="tanh"),), heads))
@@ -102,6 +107,23 @@ def test_shards_that_are_restored_anywhere_collect_what_one_process_collects(env
         one.close()
 
 
+def test_a_worker_that_is_slow_for_three_epochs_is_named_once():
+    said: list[str] = []
+    stragglers, lines = Stragglers(said.append), []
+    for _ in range(5):
+        for worker, shard, seconds in (
+            ("worker 1", 0, 1.0),
+            ("worker 2", 1, 4.0),
+            ("worker 2", 1, 5.0),
+            ("worker 3", 2, 1.0),
+        ):
+            stragglers.note(worker, shard, seconds)
+        stragglers.end_epoch()
+        lines.append(len(said))
+    assert lines == [0, 0, 1, 1, 1]
+    assert said[0].startswith("warning: worker 2 is slow: 9.0 s for a shard's epoch, where 1.0 s are usual")
+
+
 def test_the_division_decides_the_numbers():
     one, other = (epochs(experience(None, shards=shards), 0, 1)[0] for shards in (1, 2))
     assert not np.array_equal(one["trajectory/observations"], other["trajectory/observations"])
@@ -140,7 +162,105 @@ def test_failing_environments_are_counted_as_in_one_process(make_runner, restart
 
 @pytest.mark.parametrize("make_runner", [None, Here, Forgetful])
 def test_a_policy_that_diverged_is_named(make_runner):
-    one, broken = experience(make_runner, shards=2), policy(3, 1)
-    broken._heads.hidden[0].kernel[:] = np.nan
+    one, broken = experience(make_runner, shards=2), policy(3, 1, scale=np.nan)
     with pytest.raises(NotFiniteError, match="the policy returned NaN or infinity at step 0 of the epoch"):
         one.collect_whole(broken, 0, Timing())
+
+
+# -- rows that are learned from before the epoch is over --
+
+LEARNING = Collecting(rows_per_yield=7)  # of 60 rows an epoch
+
+
+class Late(DeterministicPolicy):
+    """Takes new weights up when the next ones come: what `policy_lag` 1 is in one process."""
+
+    coming = None
+
+    def refresh(self, weights):
+        if self.coming is not None:
+            super().refresh(self.coming)
+        elif not hasattr(self, "_layers"):
+            super().refresh(weights)
+            return
+        self.coming = weights
+
+
+def learning(one: Experience, kind=DeterministicPolicy, at_random: int = 0) -> list[State]:
+    """States after some epochs whose policy changes whenever rows come; until a number of times it acts at random."""
+    rng, states, came = np.random.default_rng(5), [], []
+
+    def weights() -> list[np.ndarray]:
+        return [rng.standard_normal(shape).astype(np.float32) / 2 for shape in ((3, 8), (8,), (8, 1), (1,))]
+
+    for epoch in range(3):
+        acting = kind(("tanh", "tanh"), weights(), 0.3)
+        policy = WarmUp(acting, lambda n: rng.uniform(-1, 1, (n, 1)).astype(np.float32))
+        policy.random = len(came) < at_random
+        one.scores.begin_epoch()
+        for rows in one.collect(policy, epoch, Timing()):
+            came.append((rows.start, rows.stop))
+            policy.random = len(came) < at_random
+            acting.refresh(weights())
+        states.append(one.state())
+    assert came == [*((i, i + 7) for i in range(0, 56, 7)), (56, 60)] * 3
+    return states
+
+
+@pytest.mark.parametrize("make_runner", [Here, Forgetful])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_rows_that_are_learned_from_as_they_come_are_the_same(make_runner, shards):
+    one, other = (
+        experience(runner, how=LEARNING, shards=shards, max_episode_steps=25) for runner in (None, make_runner)
+    )
+    for state, same in zip(learning(one, at_random=12), learning(other, at_random=12), strict=True):
+        assert_equal(state, same)
+
+
+@pytest.mark.parametrize("make_runner", [None, Forgetful])
+def test_a_policy_lags_by_the_updates_of_one_call(make_runner):
+    settings = {"shards": 2, "max_episode_steps": 25}
+    late = experience(None, how=LEARNING, **settings)
+    lagging = experience(make_runner, how=LEARNING._replace(policy_lag=1), **settings)
+    for state, same in zip(learning(lagging), learning(late, Late), strict=True):
+        assert_equal(state, same)
+
+
+@pytest.mark.parametrize("make_runner", [None, Here, Forgetful])
+def test_a_policy_that_diverges_between_two_rows_is_named(make_runner):
+    one, acting = experience(make_runner, how=LEARNING, shards=2), DeterministicPolicy(("tanh",), [], 0.3)
+    acting.refresh([np.ones((3, 1), np.float32), np.zeros(1, np.float32)])
+    with pytest.raises(NotFiniteError, match="the policy returned NaN or infinity at step 15 of the epoch"):
+        for rows in one.collect(acting, 0, Timing()):
+            if rows.stop == 14:
+                acting.refresh([np.full((3, 1), np.nan, np.float32), np.zeros(1, np.float32)])
+
+
+@pytest.mark.parametrize("make_runner", [Here, Forgetful])
+def test_failures_among_such_rows_are_counted_as_in_one_process(make_runner):
+    def lines(runner) -> tuple[list[str], State]:
+        said: list[str] = []
+        settings = {"shards": 3, "environment_restarts": 30, "on_not_finite": "skip", "steps_per_epoch": 24}
+        one = experience(runner, "tests/Unsound-v0", said.append, Collecting(rows_per_yield=2), **settings)
+        acting = DeterministicPolicy(("tanh",), [np.ones((2, 1), np.float32), np.zeros(1, np.float32)], 0.3)
+        for epoch in range(2):
+            one.scores.begin_epoch()
+            for _ in one.collect(acting, epoch, Timing()):
+                pass
+        return said, one.state()
+
+    (said, end), (same_lines, same_end) = lines(None), lines(make_runner)
+    assert said == same_lines and said
+    assert_equal(end, same_end)
+
+
+def test_a_failure_that_cannot_be_repeated_is_told_where_a_worker_must_repeat_it(monkeypatch):
+    """By "history" an environment is brought back by all its actions, and one of them had failed."""
+    monkeypatch.setattr(experiences, "find_way", lambda *_: "history")
+    settings = {"shards": 3, "environment_restarts": 30, "on_not_finite": "skip", "steps_per_epoch": 24}
+    one = experience(Forgetful, "tests/Unsound-v0", lambda _: None, Collecting(rows_per_yield=2), **settings)
+    acting = DeterministicPolicy(("tanh",), [np.ones((2, 1), np.float32), np.zeros(1, np.float32)], 0.3)
+    with pytest.raises(UserError, match="which cannot be repeated: continue from the last checkpoint with --resume"):
+        for epoch in range(4):
+            for _ in one.collect(acting, epoch, Timing()):
+                pass

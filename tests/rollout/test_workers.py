@@ -20,12 +20,15 @@ from common.config import TrainingConfig
 from common.envs.environment import find_environment
 from common.envs.spaces import action_map
 from common.errors import UserError
-from common.records import Timing
-from common.rollout.experience import Collecting, Experience
+from common.learning import trainer_base
+from common.results import TIMING_COLUMNS
+from common.rollout.experience import Experience
 from common.rollout.workers import team as teams
-from common.rollout.workers.cluster import Cluster
-from common.rollout.workers.shard import Columns
+from common.rollout.workers.cluster import Cluster, Workers
 from common.rollout.workers.team import Team
+from common.state import State
+from companions.config import OffPolicyConfig
+from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is an extra")
 
@@ -79,7 +82,7 @@ def test_a_worker_has_no_tensorflow_and_only_this_machine_reaches_it(on):
     import ray  # not above: `Cluster` sets what it reads when it is imported
 
     _, team = on(2)
-    answers = ray.get([worker.actor.hello.remote() for worker in team._workers])
+    answers = ray.get([worker.actor.hello.remote() for worker in team.workers])
     for problem, (address, _), its in answers:
         assert (problem, address) == ("", "127.0.0.1")
         assert "numpy" in its["modules"]
@@ -101,7 +104,7 @@ def test_lost_workers_are_replaced_and_nothing_changes(on):
     def kill() -> None:
         while len(killed) < 4:
             time.sleep(rng.uniform(0.1, 0.4))
-            ready = [worker for worker in list(team._workers) if worker.is_ready and worker.process not in killed]
+            ready = [worker for worker in list(team.workers) if worker.is_ready and worker.process not in killed]
             if ready:
                 killed.append(ready[rng.integers(len(ready))].process)
                 os.kill(killed[-1], signal.SIGKILL)
@@ -115,7 +118,7 @@ def test_lost_workers_are_replaced_and_nothing_changes(on):
     for state, same in zip(states, expected, strict=True):
         assert_equal(state, same)
     assert sum("was lost (ActorDiedError); another one steps its" in line for line in said) >= 3
-    assert len(team._workers) == 2
+    assert len(team.workers) == 2
 
 
 class Elsewhere(gymnasium.Env):
@@ -159,6 +162,35 @@ def test_an_environment_that_crashes_its_process_ends_the_run(cluster):
     assert len(said) == 4
 
 
+@pytest.mark.parametrize("lag", [0, 1])
+def test_a_method_that_learns_while_it_steps_learns_the_same_on_workers(cluster, monkeypatch, eager, lag):
+    """One of the two workers is killed whenever the policy was sent five times."""
+    config = OffPolicyConfig(
+        env="BipedalWalker-v3", max_episode_steps=40, num_envs=4, shards=2, epochs=3, steps_per_epoch=240,
+        hidden_sizes=(8,), warmup_steps=60, replay_size=500, batch_size=8, train_every=20, updates_per_train=3,
+        policy_lag=lag, best_metric="mean_episode_reward", score_window=1, adopt_best=False,
+    )  # fmt: skip
+    sent, said = [], []
+
+    class Losing(Team):
+        def share(self, value):
+            sent.append(value)
+            if len(sent) % 5 == 0:
+                os.kill(next(worker for worker in self.workers if worker.is_ready).process, signal.SIGKILL)
+            return super().share(value)
+
+    def trained(workers: int) -> State:
+        trainer = OffPolicyAgentTrainer(config, workers=Workers(workers))
+        trainer.train()
+        trainer.experience.close()
+        state = trainer.state()
+        return {name: array for name, array in state.items() if name.rpartition("/")[2] not in TIMING_COLUMNS}
+
+    monkeypatch.setattr(trainer_base, "Crew", lambda *_: lambda recipe: Losing(recipe, cluster, 2, said.append))
+    assert_equal(trained(2), trained(0))
+    assert len(sent) == 36 and sum("was lost" in line for line in said) >= 5
+
+
 def test_a_worker_that_hangs_is_replaced(cluster, monkeypatch, tmp_path):
     monkeypatch.setattr(teams, "PATIENCE", 2.0)
     said: list[str] = []
@@ -170,40 +202,21 @@ def test_a_worker_that_hangs_is_replaced(cluster, monkeypatch, tmp_path):
     assert len(said) == 1 and "was lost (it did not answer within 2 s); another one steps its 1 shard again" in said[0]
 
 
-def test_a_worker_that_is_slow_for_three_epochs_is_named_once(on):
-    said: list[str] = []
-    one, team = on(2, said=said)
-    epochs(one, 0, 1)
-    said.clear()
-    slow = team._homes[3]
-    collected = [
-        (worker, Columns({}, np.zeros(0), [], Timing(environment=9.0 if worker is slow else 1.0)))
-        for worker in team._homes.values()
-    ]
-    lines = []
-    for _ in range(5):
-        team._look_for_stragglers(collected)
-        lines.append(len(said))
-    assert lines == [0, 0, 1, 1, 1]
-    assert said[0].startswith(
-        f"warning: worker {slow.number} is slow: 9.0 s for a shard's epoch, where 1.0 s are usual"
-    )
-
-
 def test_shards_are_spread_evenly_over_workers_that_come_and_go(on):
-    one, team = on(4)
-    epochs(one, 0, 1)
-    assert sorted(Counter(worker.number for worker in team._homes.values()).values()) == [1, 1, 1, 1]
-    team._number = 3
-    team._drop(team._workers[0])
-    states = epochs(one, 1, 2)
-    assert sorted(Counter(worker.number for worker in team._homes.values()).values()) == [1, 1, 2]
-    team._start()
-    while not all(worker.is_ready for worker in team._workers):
-        team._admit()
-    states += epochs(one, 2, 4)
-    assert sorted(Counter(worker.number for worker in team._homes.values()).values()) == [1, 1, 1, 1]
-    for state, same in zip(states, epochs(experience(shards=4), 0, 4)[1:], strict=True):
+    def load() -> list[int]:
+        return sorted(Counter(worker.number for worker in team.homes.values()).values())
+
+    one, team = on(4, said=[])
+    states = epochs(one, 0, 1)
+    assert load() == [1, 1, 1, 1]
+    os.kill(team.workers[0].process, signal.SIGKILL)
+    while team.ready == 4:  # until it is noticed; another one is asked for then
+        states += epochs(one, len(states), len(states) + 1)
+    assert load() == [1, 1, 2]
+    while team.ready < 4:
+        states += epochs(one, len(states), len(states) + 1)
+    assert load() == [1, 1, 1, 1]
+    for state, same in zip(states, epochs(experience(shards=4), 0, len(states)), strict=True):
         assert_equal(state, same)
 
 
@@ -212,8 +225,8 @@ def test_this_process_finishes_the_epoch_when_the_cluster_is_gone(on, monkeypatc
     one, team = on(2)
     states = epochs(one, 0, 1)
     assert one.interrupted == ""
-    monkeypatch.setattr(team._cluster, "answers", lambda: False)
-    for worker in team._workers:
+    monkeypatch.setattr(Cluster, "answers", lambda _: False)
+    for worker in team.workers:
         os.kill(worker.process, signal.SIGKILL)
     states += epochs(one, 1, 3)
     assert one.interrupted.startswith("the Ray cluster at 127.0.0.1:") and one.interrupted.endswith("is gone")
@@ -225,7 +238,7 @@ def test_more_workers_than_shards_are_not_started(on):
     said: list[str] = []
     _, team = on(4, said=said, shards=1)
     assert said == ["4 workers were asked for, and 1 started: a run of 1 shard has no work for more"]
-    assert len(team._workers) == 1
+    assert len(team.workers) == 1
 
 
 def test_an_environment_reaches_the_workers_or_one_line_says_why_not(cluster):
@@ -255,8 +268,6 @@ def test_an_environment_reaches_the_workers_or_one_line_says_why_not(cluster):
 
 
 def test_what_workers_cannot_collect_is_refused_in_one_line(cluster):
-    with pytest.raises(UserError, match="this one learns while it steps: leave --workers out"):
-        experience(lambda recipe: Team(recipe, cluster, 1), how=Collecting(rows_per_yield=2))
     with pytest.raises(UserError, match="tests/Dot-v0 shows images"):
         experience(lambda recipe: Team(recipe, cluster, 1), "tests/Dot-v0")
 

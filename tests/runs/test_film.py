@@ -323,7 +323,7 @@ def test_a_film_is_made_here_where_no_process_starts(tmp_path, two_cores, monkey
     def start(_):
         raise film.worker_processes.CannotStartError("no more processes")
 
-    monkeypatch.setattr(film.worker_processes._Worker, "start", start)
+    monkeypatch.setattr(film.worker_processes.Worker, "start", start)
     with film_of(tmp_path, 200) as filmed:
         assert filmed()[0].startswith("filmed an episode of ")
 

@@ -66,11 +66,21 @@ class Event(NamedTuple):
     failure: Fault | UserError  # an error ends the collection
 
 
-class Columns(NamedTuple):
-    """A collected shard."""
+class Rows(NamedTuple):
+    """The steps of a shard to collect: K of them, from row `first` of the epoch on."""
 
-    stepped: dict[str, np.ndarray]  # name in STEPPED → its columns [T, n, ...]
-    failed: np.ndarray  # [T, n] bool
+    first: int
+    noise: np.ndarray  # [K, n, X] of exploration; [K + 1, n, X] if the actions of the row after them are chosen too
+    ahead: bool  # whether they are
+    given: np.ndarray | None = None  # [G, n, A] actions of the first rows; the policy chooses the others
+
+
+class Columns(NamedTuple):
+    """Collected rows of a shard."""
+
+    stepped: dict[str, np.ndarray]  # name in STEPPED → its columns [K, n, ...]
+    failed: np.ndarray  # [K, n] bool
+    ahead: np.ndarray | None  # [n, A] actions of the row after them
     events: list[Event]
     timing: Timing
 
@@ -113,50 +123,66 @@ class Host:
         """Restore some environments of a shard: their observations [k, *shape]."""
         return copied_observations(self._envs.groups[shard].bring_back(pasts))
 
-    def collect(self, shard: int, policy: Policy, observations: np.ndarray, noise: np.ndarray) -> Columns:
-        """Step a shard for an epoch.
+    def collect(self, shard: int, policy: Policy, observations: np.ndarray, rows: Rows) -> Columns:
+        """Step a shard.
 
         Args:
             policy: without TensorFlow.
             observations: [n, *shape], the last ones.
-            noise: [T, n, X] of exploration.
         """
-        columns, (steps, count) = self._envs.columns[shard], noise.shape[:2]
-        envs = _OneGroup(shard, self._envs.groups[shard], self._action_map, observations)
+        columns, count = self._envs.columns[shard], len(observations)
+        steps = len(rows.noise) - rows.ahead  # K
+        envs = _OneGroup(shard, self._envs.groups[shard], self._action_map, observations, rows.first)
         trajectory = empty_trajectory(steps, count, observations, self._action_map.size)
-        failed, timing = np.zeros((steps, count), bool), Timing()  # [T, n]
+        failed, timing = np.zeros((steps, count), bool), Timing()  # [K, n]
+        acting, ahead = policy if rows.given is None else _Given(rows.given, policy), None
         try:
-            for _ in step_through(envs, policy, noise, trajectory, failed, timing):
+            for _ in step_through(envs, acting, rows.noise[:steps], trajectory, failed, timing):
                 pass
+            if rows.ahead:
+                ahead = acting.act(trajectory.observations[-1], rows.noise[-1])  # [n, A]
+                if not np.isfinite(ahead.sum()):
+                    raise NotFiniteError
         except NotFiniteError:
             t = envs.received
-            message = not_finite_action(trajectory.observations[t], columns.start, t)
+            message = not_finite_action(trajectory.observations[t - rows.first], columns.start, t)
             envs.events.append(Event(t, shard, True, NotFiniteError(message)))
         except UserError as error:
             envs.events.append(Event(envs.received + 1, shard, False, error))
-        return Columns({name: getattr(trajectory, name) for name in STEPPED}, failed, envs.events, timing)
+        return Columns({name: getattr(trajectory, name) for name in STEPPED}, failed, ahead, envs.events, timing)
 
     def leave(self, shard: int) -> None:
         """End a shard's environments."""
         self._envs.groups[shard].close()
 
 
-class _OneGroup:
-    """A shard as `step_through` steps it; see `repeatable.Stepped`."""
+class _Given:
+    """Acts with given actions [G, n, A], one row after the other, then by a policy."""
 
-    def __init__(self, shard: int, group: Group, action_map: ActionMap, observations: np.ndarray) -> None:
+    def __init__(self, actions: np.ndarray, policy: Policy) -> None:
+        self._rows, self._policy = iter(actions), policy
+
+    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+        chosen = next(self._rows, None)
+        return self._policy.act(observations, noise) if chosen is None else chosen
+
+
+class _OneGroup:
+    """A shard as `step_through` steps it, from row `first` of the epoch on; see `repeatable.Stepped`."""
+
+    def __init__(self, shard: int, group: Group, action_map: ActionMap, observations: np.ndarray, first: int) -> None:
         self.columns, self.observations = [slice(0, len(observations))], [observations]
         self._shard, self._group, self._action_map = shard, group, action_map
         self.events: list[Event] = []
-        self.received = 0  # steps
+        self.received = self._first = first  # steps of the epoch
 
     def send(self, group: int, actions: np.ndarray) -> None:
         self._group.send(self._action_map(actions))
 
     def receive(self, group: int, t: int) -> Step:
         step = self._group.recv()
-        self.received = t + 1
-        self.events += [Event(t + 1, self._shard, False, fault) for fault in self._group.faults]
+        self.received = self._first + t + 1
+        self.events += [Event(self.received, self._shard, False, fault) for fault in self._group.faults]
         self._group.faults.clear()
         return step
 
@@ -173,8 +199,11 @@ class Runner(Protocol):
     def share(self, value: Any) -> Any:
         """What stands for a value among the arguments of several tasks."""
 
-    def run(self, tasks: list[Task]) -> list[Any]:
-        """Perform tasks of different shards; what each returned, or its UserError."""
+    def begin(self, tasks: list[Task]) -> Any:
+        """Begin to perform tasks of different shards; what `finish` takes."""
+
+    def finish(self, begun: Any) -> list[Any]:
+        """What each task returned, or its UserError. There may be at most one that has begun."""
 
     def close(self) -> None:
         """End all environments."""
@@ -191,9 +220,13 @@ class Here:
         """See `Runner`."""
         return value
 
-    def run(self, tasks: list[Task]) -> list[Any]:
+    def begin(self, tasks: list[Task]) -> list[Task]:
+        """Nothing is performed yet; see `Runner`."""
+        return tasks
+
+    def finish(self, begun: list[Task]) -> list[Any]:
         """See `Runner`."""
-        return [self._perform(task) for task in tasks]
+        return [self._perform(task) for task in begun]
 
     def _perform(self, task: Task) -> Any:
         held = self._stamps.pop(task.shard, None)

@@ -20,12 +20,12 @@ from threadpoolctl import threadpool_info
 from common.errors import UserError
 from common.rollout.workers.cluster import Cluster, Workers
 from common.rollout.workers.shard import Columns, Here, Host, Recipe, Task
+from common.rollout.workers.stragglers import Stragglers
 from common.user_code import describe
 
 LOSSES = 5  # of workers while they performed the same task, after which the run ends
 PATIENCE = 60.0  # seconds that a task may take at least
 SLOWEST = 10.0  # times what tasks take by the median, that one may take
-STRAGGLING, EPOCHS = 3.0, 3  # times the median, in as many epochs in a row: a worker that is named
 START = 60.0  # seconds for the first worker to start
 TOGETHER = 10.0  # seconds for the others, after which the first epoch begins without them
 TICK = 1.0  # seconds between looks at the clock
@@ -77,10 +77,20 @@ class Worker:
     node: str = ""  # address of its machine
     process: int = 0
     since: float = 0.0  # when it began the task that it performs now
-    slow_epochs: int = 0  # in a row
 
     def __str__(self) -> str:
         return f"worker {self.number}" + ("" if self.node in ("", "127.0.0.1") else f" on {self.node}")
+
+
+@dataclasses.dataclass(eq=False)
+class Begun:
+    """Tasks that workers perform."""
+
+    tasks: list[Task]
+    values: dict[int, Any] = dataclasses.field(default_factory=dict)  # task → what it returned
+    performed: dict[int, Worker] = dataclasses.field(default_factory=dict)  # task → who performed it
+    losses: Counter[int] = dataclasses.field(default_factory=Counter)  # of workers, by task
+    waiting: dict[Any, tuple[Worker, int]] = dataclasses.field(default_factory=dict)  # reference → who, which task
 
 
 class Shared(NamedTuple):
@@ -106,6 +116,8 @@ class Team:
     Attributes:
         interrupted: why the run should end; empty while nothing is wrong.
         sent, received: bytes of arrays, since the team began.
+        workers: those that have started, or were asked for.
+        homes: shard → who performs its tasks.
 
     Raises:
         UserError: the environment cannot be sent to workers.
@@ -125,9 +137,10 @@ class Team:
         self._computing = computing()
         self.interrupted, self.sent, self.received = "", 0, 0
         self._here: Here | None = None  # performs the tasks once the cluster is gone
-        self._workers: list[Worker] = []
-        self._homes: dict[int, Worker] = {}  # shard → who performs its tasks
+        self.workers: list[Worker] = []
+        self.homes: dict[int, Worker] = {}
         self._held: dict[int, tuple[Worker, int]] = {}  # shard → who holds it, and the stamp of its state
+        self._stragglers = Stragglers(warn)
         self._durations: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=256))  # method → seconds
         self._has_begun = False
         self._started = self._broken = 0  # workers; those that died before their first answer
@@ -137,7 +150,7 @@ class Team:
     @property
     def ready(self) -> int:
         """How many workers have started."""
-        return sum(worker.is_ready for worker in self._workers)
+        return sum(worker.is_ready for worker in self.workers)
 
     # -- tasks --
 
@@ -150,69 +163,87 @@ class Team:
         except Exception as error:
             self._check_cluster(error)
             return value
-        self.sent += len(self._workers) * len(cloudpickle.dumps(value))
+        self.sent += len(self.workers) * len(cloudpickle.dumps(value))
         return Shared(value, reference)
 
-    def run(self, tasks: list[Task]) -> list[Any]:
+    def begin(self, tasks: list[Task]) -> Begun:
+        """See `Runner`."""
+        begun = Begun(tasks)
+        if not self.interrupted:
+            try:
+                self._check_cluster()  # workers answer without it, but after a minute Ray ends this process
+                self._admit()
+                self._balance()
+                for i in range(len(tasks)):
+                    self._give(i, begun)
+            except _VanishedError:
+                self._take_over()
+        return begun
+
+    def finish(self, begun: Begun) -> list[Any]:
         """See `Runner`. Once the cluster is gone this process performs the tasks."""
         if not self.interrupted:
             try:
-                return self._run(tasks)
+                return self._finish(begun)
             except _VanishedError:
-                self.interrupted = f"the Ray cluster at {self._cluster.address} is gone"
-                self._workers.clear()
-                self._cluster.close()
-                self._here = Here(self._recipe)
+                self._take_over()
         assert self._here is not None, "it takes over from the cluster"
-        return self._here.run([task._replace(arguments=tuple(map(_value, task.arguments))) for task in tasks])
+        tasks = [task._replace(arguments=tuple(map(_value, task.arguments))) for task in begun.tasks]
+        return self._here.finish(self._here.begin(tasks))
 
-    def _run(self, tasks: list[Task]) -> list[Any]:
-        self._check_cluster()  # workers answer without it, but after a minute Ray ends this process
-        self._admit()
-        self._balance()
-        values: dict[int, Any] = {}
-        performed: dict[int, Worker] = {}  # task → who performed it
-        losses: Counter[int] = Counter()  # by task
-        waiting: dict[Any, tuple[Worker, int]] = {}  # reference → who performs which task; each in this order
-        for i in range(len(tasks)):
-            self._give(i, tasks[i], waiting)
+    def _take_over(self) -> None:
+        """From now on this process performs the tasks."""
+        self.interrupted = f"the Ray cluster at {self._cluster.address} is gone"
+        self.workers.clear()
+        self._cluster.close()
+        self._here = Here(self._recipe)
+
+    def _finish(self, begun: Begun) -> list[Any]:
+        tasks, waiting = begun.tasks, begun.waiting
         while waiting:
             for reference in self._answered(list(waiting)):
                 if reference not in waiting:  # its worker was lost in this turn
                     continue
                 worker, i = waiting[reference]
                 try:
-                    values[i] = self._ray.get(reference)
+                    begun.values[i] = self._ray.get(reference)
                 except self._ray.exceptions.RayTaskError:  # a mistake in this code, not in the user's
                     raise
                 except self._ray.exceptions.RayError as error:
-                    self._replace(worker, _cause(error), tasks, waiting, losses)
+                    self._replace(worker, _cause(error), begun)
                     continue
                 del waiting[reference]
-                performed[i] = worker
-                self._note(worker, tasks[i], values[i])
+                begun.performed[i] = worker
+                self._note(worker, tasks[i], begun.values[i])
             for worker in {worker for worker, _ in waiting.values()}:
                 task = next(tasks[i] for one, i in waiting.values() if one is worker)
                 limit = self._limit(task.method)
                 if time.monotonic() - worker.since > limit:
-                    self._replace(worker, f"it did not answer within {limit:.0f} s", tasks, waiting, losses)
-        self._look_for_stragglers([(performed[i], value) for i, value in values.items() if isinstance(value, Columns)])
-        return [values[i] for i in range(len(tasks))]
+                    self._replace(worker, f"it did not answer within {limit:.0f} s", begun)
+        for i, value in begun.values.items():
+            if isinstance(value, Columns):
+                seconds = value.timing.environment + value.timing.policy
+                self._stragglers.note(str(begun.performed[i]), tasks[i].shard, seconds)
+        if any(isinstance(value, Columns) and value.ahead is None for value in begun.values.values()):
+            self._stragglers.end_epoch()  # these were its last rows
+        return [begun.values[i] for i in range(len(tasks))]
 
-    def _give(self, i: int, task: Task, waiting: dict[Any, tuple[Worker, int]]) -> None:
+    def _give(self, i: int, begun: Begun) -> None:
+        """Let a worker perform the task of this number."""
+        task = begun.tasks[i]
         worker = self._home(task.shard)
         needs = task.before is not None and self._held.get(task.shard) != (worker, task.before)
         snapshot = task.snapshot() if needs else None
         self._held.pop(task.shard, None)
         arguments = [value.reference if isinstance(value, Shared) else value for value in task.arguments]
-        if all(worker is not one for one, _ in waiting.values()):
+        if all(worker is not one for one, _ in begun.waiting.values()):
             worker.since = time.monotonic()
         try:
             reference = worker.actor.perform.remote(task.shard, task.method, snapshot, *arguments)
         except Exception as error:
             self._check_cluster(error)
             raise
-        waiting[reference] = worker, i
+        begun.waiting[reference] = worker, i
         self.sent += _bytes(arguments) + (
             0 if snapshot is None else _bytes(past.actions for past in snapshot.pasts.values())
         )
@@ -225,6 +256,8 @@ class Team:
         """
         try:
             answered, _ = self._ray.wait(references, timeout=TICK)
+            if answered and len(references) > 1:  # all that are there, lest one that is only unread seems late
+                answered, _ = self._ray.wait(references, num_returns=len(references), timeout=0)
         except Exception as error:
             self._check_cluster(error)
             raise
@@ -247,28 +280,13 @@ class Team:
         known = self._durations[method]
         return max(PATIENCE, SLOWEST * statistics.median(known)) if known else float("inf")
 
-    def _look_for_stragglers(self, collected: list[tuple[Worker, Columns]]) -> None:
-        """Name workers that took far longer than the others in several epochs."""
-        seconds: dict[Worker, list[float]] = defaultdict(list)  # of each shard
-        for worker, columns in collected:
-            seconds[worker].append(columns.timing.environment + columns.timing.policy)
-        means = {worker: sum(own) / len(own) for worker, own in seconds.items()}
-        usual = statistics.median_low(means.values()) if means else 0.0
-        for worker, mean in means.items():
-            worker.slow_epochs = worker.slow_epochs + 1 if mean > STRAGGLING * usual else 0
-            if worker.slow_epochs == EPOCHS:
-                self._warn(
-                    f"warning: {worker} is slow: {mean:.1f} s for a shard's epoch, where {usual:.1f} s are usual; "
-                    "look at what else its machine does"
-                )
-
     # -- workers --
 
     def _start(self) -> None:
         """Ask for another worker, which starts as soon as the cluster has room."""
         actor: Any = self._class.remote([folder or "." for folder in sys.path], self._content)
         self._started += 1
-        self._workers.append(Worker(self._started, actor, actor.hello.remote()))
+        self.workers.append(Worker(self._started, actor, actor.hello.remote()))
 
     def _admit(self) -> None:
         """Take up the workers that have started; before the first tasks, wait for them.
@@ -279,18 +297,18 @@ class Team:
         """
         began, first = time.monotonic(), not self._has_begun
         while True:
-            for worker in [worker for worker in self._workers if not worker.is_ready]:
+            for worker in [worker for worker in self.workers if not worker.is_ready]:
                 self._greet(worker)
             ready = self.ready
             waited = time.monotonic() - began
-            if ready == len(self._workers) or (ready and (not first or waited > TOGETHER)):
+            if ready == len(self.workers) or (ready and (not first or waited > TOGETHER)):
                 break
             if waited > START:
                 raise UserError(
                     f"no worker started within {START:.0f} s: see with 'ray status' that the cluster has free "
                     "processors, or leave --workers out"
                 )
-            self._answered([worker.hello for worker in self._workers if not worker.is_ready])
+            self._answered([worker.hello for worker in self.workers if not worker.is_ready])
         self._has_begun = True
         if first and ready < self._number:
             self._warn(f"{ready} of {self._number} workers have started; the others join when the cluster has room")
@@ -323,34 +341,27 @@ class Team:
 
     def _home(self, shard: int) -> Worker:
         """Who performs a shard's tasks; where that worker was lost, the one with the fewest shards."""
-        if shard not in self._homes:
-            if not any(worker.is_ready for worker in self._workers):
+        if shard not in self.homes:
+            if not any(worker.is_ready for worker in self.workers):
                 self._admit()
-            load = Counter(self._homes.values())
-            self._homes[shard] = min((w for w in self._workers if w.is_ready), key=lambda worker: load[worker])
-        return self._homes[shard]
+            load = Counter(self.homes.values())
+            self.homes[shard] = min((w for w in self.workers if w.is_ready), key=lambda worker: load[worker])
+        return self.homes[shard]
 
     def _balance(self) -> None:
         """Hand shards from the worker with the most to the one with the fewest, until these differ by one at most."""
-        ready = [worker for worker in self._workers if worker.is_ready]
-        while self._homes:
+        ready = [worker for worker in self.workers if worker.is_ready]
+        while self.homes:
             load = Counter({worker: 0 for worker in ready})
-            load.update(self._homes.values())
+            load.update(self.homes.values())
             (most, many), (fewest, few) = load.most_common(1)[0], load.most_common()[-1]
             if many - few < 2:
                 return
-            shard = next(shard for shard, worker in self._homes.items() if worker is most)
-            self._homes[shard] = fewest
+            shard = next(shard for shard, worker in self.homes.items() if worker is most)
+            self.homes[shard] = fewest
             most.actor.perform.remote(shard, "leave", None)
 
-    def _replace(
-        self,
-        worker: Worker,
-        cause: str,
-        tasks: list[Task],
-        waiting: dict[Any, tuple[Worker, int]],
-        losses: Counter[int],
-    ) -> None:
+    def _replace(self, worker: Worker, cause: str, begun: Begun) -> None:
         """Another worker takes the place of a lost one; its tasks are performed by those that there are.
 
         Raises:
@@ -358,28 +369,29 @@ class Team:
             _VanishedError: the cluster is gone.
         """
         self._drop(worker)
-        left = {reference: i for reference, (one, i) in waiting.items() if one is worker}
+        left = {reference: i for reference, (one, i) in begun.waiting.items() if one is worker}
         for reference in left:
-            del waiting[reference]
+            del begun.waiting[reference]
         self._check_cluster()
         performed = next(iter(left.values()))
-        losses[performed] += 1
-        if losses[performed] == LOSSES:
+        begun.losses[performed] += 1
+        if begun.losses[performed] == LOSSES:
+            shard = begun.tasks[performed].shard
             raise UserError(
-                f"{LOSSES} workers were lost one after the other with shard {tasks[performed].shard} ({cause}): fix "
+                f"{LOSSES} workers were lost one after the other with shard {shard} ({cause}): fix "
                 "the environment if it crashes or hangs, which --backend processes shows"
             )
         self._warn(f"warning: {worker} was lost ({cause}); another one steps its {_count(len(left), 'shard')} again")
         self._start()
         for i in left.values():
-            self._give(i, tasks[i], waiting)
+            self._give(i, begun)
 
     def _drop(self, worker: Worker) -> None:
         """End a worker and forget what it held."""
         with contextlib.suppress(Exception):  # it may be gone already
             self._ray.kill(worker.actor, no_restart=True)
-        self._workers.remove(worker)
-        self._homes = {shard: one for shard, one in self._homes.items() if one is not worker}
+        self.workers.remove(worker)
+        self.homes = {shard: one for shard, one in self.homes.items() if one is not worker}
         self._held = {shard: held for shard, held in self._held.items() if held[0] is not worker}
 
     def _check_cluster(self, error: Exception | None = None) -> None:
@@ -391,7 +403,7 @@ class Team:
         """End the workers."""
         if self._here is not None:
             self._here.close()
-        for worker in list(self._workers):
+        for worker in list(self.workers):
             self._drop(worker)
 
 
