@@ -1,5 +1,8 @@
 """Collecting by shards, as workers do it: the numbers are those of one process, and any shard can be done again."""
 
+from typing import ClassVar
+
+import gymnasium
 import numpy as np
 import pytest
 
@@ -160,6 +163,50 @@ def test_failing_environments_are_counted_as_in_one_process(make_runner, restart
     assert end == same_end if isinstance(end, str) else assert_equal(end, same_end) is None
 
 
+class Brittle(gymnasium.Env):
+    """One breaks in its third step, and from then on nothing can be built; all others break in their second."""
+
+    observation_space = action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+    seeds: ClassVar[list[int]] = []  # of all resets
+    last, is_over = -1, False  # the seed of the first one's episode; whether nothing can be built any more
+
+    def __init__(self):
+        if Brittle.is_over:
+            raise OSError("nothing is built any more")
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps, self.seed = 0, seed
+        Brittle.seeds.append(seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        is_last = self.seed == Brittle.last
+        Brittle.is_over |= is_last and self.steps == 3
+        if Brittle.last != -1 and self.steps == (3 if is_last else 2):
+            raise ValueError("it broke")
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("make_runner", [None, Here])
+def test_what_happened_before_an_error_is_said_before_it(make_runner, monkeypatch):
+    """The first shard ends the run in its third step, and the second one has a failure in its second."""
+    said: list[str] = []
+    for name in ("last", "is_over"):
+        monkeypatch.setattr(Brittle, name, getattr(Brittle, name))
+    environment = find_environment("", 20, maker=Brittle)
+    config = TrainingConfig(num_envs=2, steps_per_epoch=40, backend="gymnasium", shards=2, environment_restarts=9)
+    mapped = action_map(environment.action_space)
+    one = Experience(config, environment, mapped, 7, said.append, make_runner=make_runner)
+    Brittle.last = Brittle.seeds[-2]
+    with pytest.raises(UserError, match="nothing is built any more"):
+        one.collect_whole(policy(1, 1), 0, Timing())
+    assert [line.split(" of the epoch")[0] for line in said] == [
+        "warning: environment 1 failed at step 1", "warning: environment 0 failed at step 2"
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("make_runner", [None, Here, Forgetful])
 def test_a_policy_that_diverged_is_named(make_runner):
     one, broken = experience(make_runner, shards=2), policy(3, 1, scale=np.nan)
@@ -264,3 +311,14 @@ def test_a_failure_that_cannot_be_repeated_is_told_where_a_worker_must_repeat_it
         for epoch in range(4):
             for _ in one.collect(acting, epoch, Timing()):
                 pass
+
+
+def test_environments_whose_turn_it_is_are_built_again_once_an_epoch(monkeypatch):
+    monkeypatch.setattr(experiences, "find_way", lambda *_: "history")
+    one, restarts = experience(how=Collecting(per_epoch=2), restart_environments_every=2), []
+    for epoch in range(5):
+        one.scores.begin_epoch()
+        for _ in range(2):
+            one.collect_whole(policy(3, 1), epoch, Timing())
+        restarts.append(one.state()["collector/restarts"].tolist())
+    assert restarts == [[0, 0, 0, 0], [0, 1, 1, 0], [1, 1, 1, 1], [1, 2, 2, 1], [2, 2, 2, 2]]

@@ -220,18 +220,32 @@ def test_shards_are_spread_evenly_over_workers_that_come_and_go(on):
         assert_equal(state, same)
 
 
-def test_this_process_finishes_the_epoch_when_the_cluster_is_gone(on, monkeypatch):
+@pytest.mark.parametrize("when", ["the policy is sent", "tasks are given"])
+def test_this_process_finishes_the_epoch_when_the_cluster_is_gone(on, monkeypatch, when):
+    import ray
+
+    def gone(_):
+        raise ConnectionError
+
     monkeypatch.setattr(Cluster, "close", lambda _: None)  # it is only said to be gone, and other tests need it
     one, team = on(2)
     states = epochs(one, 0, 1)
     assert one.interrupted == ""
     monkeypatch.setattr(Cluster, "answers", lambda _: False)
+    if when == "the policy is sent":
+        monkeypatch.setattr(ray, "put", gone)
     for worker in team.workers:
         os.kill(worker.process, signal.SIGKILL)
     states += epochs(one, 1, 3)
     assert one.interrupted.startswith("the Ray cluster at 127.0.0.1:") and one.interrupted.endswith("is gone")
     for state, same in zip(states, epochs(experience(shards=4), 0, 3), strict=True):
         assert_equal(state, same)
+
+
+def test_a_cluster_answers_while_its_control_process_does(cluster, monkeypatch):
+    assert cluster.answers()
+    monkeypatch.setattr(cluster, "address", "127.0.0.1:1")
+    assert not cluster.answers()
 
 
 def test_more_workers_than_shards_are_not_started(on):
