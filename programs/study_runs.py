@@ -18,7 +18,7 @@ from common.errors import UserError
 from common.runs import checkpoint, run_folder
 from programs.places import places, result_of
 
-QUIET = ("--no-video", "--no-tensorboard", "--no-figure")
+QUIET = ("--no-video", "--no-tensorboard", "--no-figure", "--workers", "0")  # the runs share the cores
 LOOK = 1.0  # seconds between looks at the tables of running runs
 
 

@@ -99,6 +99,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/rollout/workers/cluster.py": (WORKERS,),
     "common/rollout/workers/envs.py": (SHARDS, WORKERS),
     "common/rollout/workers/shard.py": (SHARDS, WORKERS),
+    "common/rollout/workers/pays.py": ("tests/rollout/test_pays.py",),
     "common/rollout/workers/stragglers.py": (SHARDS,),
     "common/rollout/workers/team.py": (WORKERS,),
     "common/runs/after_training.py": (FINISHED, CLI),

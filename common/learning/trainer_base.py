@@ -9,12 +9,13 @@ import numpy as np
 from common.env_wrappers import RewardDesign
 from common.envs.environment import Environment, find_environment
 from common.envs.make_env import MakeEnv
-from common.envs.vector_env import resolve_backend
+from common.envs.vector_env import resolve_backend, resolve_shards
 from common.records import Timing
 from common.results import EpochResult, from_columns, results_dictionary, to_columns
 from common.rollout.experience import Collecting, Experience
 from common.rollout.validation import Judge
 from common.rollout.workers.cluster import HERE, Workers
+from common.rollout.workers.pays import measured
 from common.rollout.workers.team import Crew
 from common.state import State, join_parts, load_generator, pack_generator, part_of
 
@@ -71,15 +72,17 @@ class TrainerBase(ABC):
             config.env, config.max_episode_steps, config.env_kwargs, make_env
         )
         self.check_environment(environment)
+        backend = resolve_backend(config.backend, environment)
         self.config = config = config.replace(
             env=environment.id,
-            backend=resolve_backend(config.backend, environment),
+            backend=backend,
+            shards=resolve_shards(config, backend, environment),
             reward_design=config.reward_design if reward_design is None else "function",
         )
         if config.backend != "processes":  # else a crash or an endless loop of its code would be this process's
             environment.check()
         self.warn: Callable[[str], None] = print
-        self._crew = Crew(workers, lambda line: self.warn(line)) if workers.number else None
+        self._crew = self._make_crew(workers)
         agent_seed, environment_seed, generator_seed, validation_seed = config.seeds()
         self.agent = self.make_agent(environment, config, agent_seed)
         self.experience = Experience(
@@ -98,6 +101,19 @@ class TrainerBase(ABC):
         self.skipped = 0  # updates in a row that were undone
         self.epoch = 0
         self.results: list[Any] = []
+
+    def _make_crew(self, workers: Workers) -> Crew | None:
+        """Who makes the workers of this run; None where this process steps the environments."""
+        config, number = self.config, workers.number
+        if number is None and config.backend == "gymnasium" and config.shards is not None:
+            found = measured(self.environment, config.shards, config.epochs, config.steps_per_epoch)
+            if found.line:
+                self.warn(found.line)
+            number = found.workers
+        if not number:
+            return None
+        asked_for = workers.number is not None
+        return Crew(workers._replace(number=number), lambda line: self.warn(line), asked_for)
 
     # -- what each method defines --
 

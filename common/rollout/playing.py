@@ -62,11 +62,12 @@ class _Player:
     action_map: ActionMap
     jobs: tuple[Job, ...]
     restarts: int
+    rows: int | None = ROWS  # observations that a plain policy sees at a time; None: as many as episodes in the batch
 
     def __call__(self, batch: _Batch) -> list[Episode]:
         job = self.jobs[batch.job]
         seeds = range(job.seed + batch.first, job.seed + batch.first + batch.size)
-        rows = ROWS if getattr(self.policy, "is_plain", False) else None
+        rows = self.rows or batch.size if getattr(self.policy, "is_plain", False) else None
         return play(self.policy, self.action_map, job.environment, seeds, job.deterministic, self.restarts, rows)
 
 
@@ -108,6 +109,23 @@ def play_all(
     for batch, those in sorted(zip(batches, played), key=lambda pair: pair[0].first):
         episodes[batch.job] += those
     return episodes
+
+
+def play_side_by_side(
+    policy: Policy, action_map: ActionMap, jobs: Sequence[Job], restarts: int, workers: int = 1
+) -> list[Episode]:
+    """Play the episodes of each job as one batch; the number of processes changes nothing.
+
+    Args:
+        policy, action_map, jobs, restarts: see `play_all`.
+        workers: number of processes; more than one only if the policy is plain arrays.
+
+    Raises:
+        UserError: an environment cannot be started, or the policy returned NaN.
+    """
+    batches = [_Batch(number, 0, job.episodes) for number, job in enumerate(jobs)]
+    played = _play_batches(_Player(policy, action_map, tuple(jobs), restarts, rows=None), batches, workers)
+    return [episode for batch in played for episode in batch]
 
 
 def _cuts(episodes: int, largest: int, workers: int) -> list[tuple[int, int]]:

@@ -12,15 +12,17 @@ from typing import Protocol
 import numpy as np
 
 from common.config import TrainingConfig
+from common.envs import worker_processes
 from common.envs.environment import Environment
 from common.envs.envpool_group import EnvPoolGroup
 from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv, group_seeds, make_vector_env
 from common.records import Timing
 from common.rollout.evaluation import Evaluation
-from common.rollout.playing import STEP_BOUND, Episode, play
+from common.rollout.playing import STEP_BOUND, Job, play_side_by_side
 from common.rollout.policies import Policy
 
+SLOW = 5.0  # seconds of a validation after which the next ones use a process for each core
 GROUP = 25  # episodes side by side at most, so that few wait for their group's longest
 
 
@@ -54,6 +56,7 @@ class Judge:
     ) -> None:
         self._warn = warn
         self._config, self._environment, self._agent, self._seed = config, environment, agent, seed
+        self._seconds = 0.0  # of the last validation in this process
 
     def __call__(
         self, metrics: dict[str, float], scores: dict[str, float], epoch: int, last: int, timing: Timing
@@ -82,13 +85,18 @@ class Judge:
         """The mean unshaped reward of whole episodes, in separate environments."""
         began = time.perf_counter()
         config, agent = self._config, self._agent
+        policy = agent.acting_policy()
+        spreads = self._seconds > SLOW and getattr(policy, "is_plain", False)
         try:
             validation = validate(
-                agent.acting_policy(), agent.action_map, self._environment, config.backend, config.validation_episodes,
-                self._seed, config.environment_restarts,
+                policy, agent.action_map, self._environment, config.backend, config.validation_episodes,
+                self._seed, config.environment_restarts, worker_processes.cores() if spreads else 1,
             )  # fmt: skip
         finally:
-            timing.validation += time.perf_counter() - began
+            seconds = time.perf_counter() - began
+            timing.validation += seconds
+        if not spreads:
+            self._seconds = seconds
         for remark in validation.remarks(f"{config.validation_episodes} validation episodes"):
             self._warn(f"warning: {remark}")
         return float(validation.returns.mean())
@@ -102,6 +110,7 @@ def validate(
     episodes: int,
     seed: int,
     restarts: int = 0,
+    workers: int = 1,
 ) -> Evaluation:
     """Unshaped rewards of whole deterministic episodes.
 
@@ -112,35 +121,21 @@ def validate(
     Args:
         backend: as `resolve_backend` returns it.
         restarts: how often an episode in which a Gymnasium environment fails is played again.
+        workers: number of processes that play groups of Gymnasium environments; the scores are the same.
 
     Raises:
         UserError: an environment cannot be started.
     """
     groups = -(-episodes // GROUP)
     if backend in ("gymnasium", "processes"):  # not a process an episode
-        return _validate_in_this_process(policy, action_map, environment, episodes, groups, seed, restarts)
+        sizes = [len(part) for part in np.array_split(np.arange(episodes), groups)]
+        jobs = [Job(environment, True, size, first) for first, size in zip(group_seeds(seed, groups), sizes)]
+        return Evaluation.of(play_side_by_side(policy, action_map, jobs, restarts, workers))
     envs = make_vector_env(environment, episodes, backend, groups)
     try:
         return _validate_in_groups(policy, action_map, environment, envs, seed)
     finally:
         envs.close()
-
-
-def _validate_in_this_process(
-    policy: Policy,
-    action_map: ActionMap,
-    environment: Environment,
-    episodes: int,
-    groups: int,
-    seed: int,
-    restarts: int,
-) -> Evaluation:
-    played: list[Episode] = []
-    sizes = [len(part) for part in np.array_split(np.arange(episodes), groups)]
-    for first, size in zip(group_seeds(seed, groups), sizes):
-        rows = size if getattr(policy, "is_plain", False) else None
-        played += play(policy, action_map, environment, range(first, first + size), True, restarts, rows)
-    return Evaluation.of(played)
 
 
 def _validate_in_groups(

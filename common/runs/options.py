@@ -46,10 +46,11 @@ class RunOptions(Settings):
     """Whether to write TensorBoard logs."""
     figure: bool = True
     """Whether to draw the five-panel figure, figure.png, and to update it during training."""
-    workers: int = setting(0, at_least=0)
+    workers: int | None = setting(None, at_least=0)
     """Number of worker processes that step the environments, which Ray starts and replaces. 0: none, this process
-    steps them. The results are the same for any number. Use as many as cores where environments are slow, or as many
-    as a cluster has."""
+    steps them. The results are the same for any number with the same shards. None: a worker for each core where
+    backend auto stands for Gymnasium and a measurement of the environment at the start says that this saves time,
+    else none."""
     cluster: str | None = None
     """Address of a running Ray cluster, like 10.0.0.1:6379. None starts one on this machine. Only used with
     workers."""

@@ -19,6 +19,7 @@ from tiny_envs import Faulty, Lengths, Schedule
 from Agent import UPDATE_METRICS, Agent
 from common import funcs
 from common.env_wrappers import reward_design
+from common.envs import worker_processes
 from common.envs.environment import find_environment
 from common.envs.envpool_group import EnvPoolGroup
 from common.envs.spaces import action_map
@@ -365,6 +366,20 @@ def test_validation_scores_whole_deterministic_episodes(tiny, backend, env):
         ]
         assert score == pytest.approx(np.concatenate(returns))
     trainer.close()
+
+
+def test_a_validation_that_takes_long_uses_all_cores_with_the_same_score(tiny, monkeypatch):
+    used = []
+    run = worker_processes.run_in_workers
+    monkeypatch.setattr(worker_processes, "cores", lambda: 2)
+    monkeypatch.setattr(worker_processes, "run_in_workers", lambda *given: used.append(len(given[1])) or run(*given))
+    config = tiny.replace(best_metric="validation", validation_episodes=30)  # two groups
+    with contextlib.closing(PPOAgentTrainer(config)) as trainer:
+        quick = trainer.judge.validate(Timing())
+        assert not used
+        monkeypatch.setattr(validation, "SLOW", 0.0)
+        assert trainer.judge.validate(Timing()) == quick
+    assert used == [2]
 
 
 def test_validation_counts_each_environments_first_episode_whole(tiny):

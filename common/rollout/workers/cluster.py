@@ -29,7 +29,7 @@ QUIET = {
 class Workers(NamedTuple):
     """Who steps a run's environments."""
 
-    number: int = 0  # at most; 0: this process
+    number: int | None = 0  # at most; 0: this process; None: as many as save time on this machine
     cluster: str | None = None  # address of a running cluster; None starts one on this machine
 
 

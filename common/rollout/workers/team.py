@@ -412,10 +412,11 @@ class Crew:
     Args:
         workers: how many, and where.
         warn: see `Team`.
+        asked_for: whether a user wants them, so that it is an error if there can be none.
     """
 
-    def __init__(self, workers: Workers, warn: Callable[[str], None]) -> None:
-        self._workers, self._warn = workers, warn
+    def __init__(self, workers: Workers, warn: Callable[[str], None], asked_for: bool = True) -> None:
+        self._workers, self._warn, self._asked_for = workers, warn, asked_for
         self._cluster: Future[Cluster] = Future()
         self._closed = threading.Event()
         threading.Thread(target=self._keep, daemon=True).start()
@@ -424,18 +425,24 @@ class Crew:
     def _keep(self) -> None:
         """Start the cluster and stay: Linux kills its processes with the thread that started them."""
         try:
-            self._cluster.set_result(Cluster(self._workers.cluster, self._workers.number))
+            self._cluster.set_result(Cluster(self._workers.cluster, self._workers.number or 0))
         except BaseException as error:
             self._cluster.set_exception(error)
         self._closed.wait()
 
-    def __call__(self, recipe: Recipe) -> Team:
-        """A team for these environments.
+    def __call__(self, recipe: Recipe) -> Team | Here:
+        """A team for these environments; without one that was asked for, this process where there can be none.
 
         Raises:
             UserError: Ray does not start, or the environment cannot be sent to workers.
         """
-        return Team(recipe, self._cluster.result(), self._workers.number, self._warn)
+        try:
+            return Team(recipe, self._cluster.result(), self._workers.number or 0, self._warn)
+        except UserError as error:
+            if self._asked_for:
+                raise
+            self._warn(f"this process steps the environments: {error}")
+            return Here(recipe)
 
     def close(self) -> None:
         """End the cluster, or leave it."""

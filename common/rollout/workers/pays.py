@@ -1,0 +1,62 @@
+"""Whether workers would save time, from measured steps of the environment."""
+
+import importlib.util
+import time
+from typing import NamedTuple
+
+from common.envs import worker_processes
+from common.envs.environment import Environment
+from common.envs.spaces import is_image
+from common.user_code import closed
+
+LONGEST = 0.5  # seconds of measuring
+START = 15.0  # seconds in which Ray and its workers start
+EACH = 0.05  # seconds an epoch for policies and steps on their way
+WORTHWHILE = 0.8  # of the seconds that steps take in one process
+
+
+class Measured(NamedTuple):
+    """How many workers to take, and why."""
+
+    workers: int
+    line: str  # empty where there is nothing to say
+
+
+def measured(environment: Environment, shards: int, epochs: int, steps_per_epoch: int) -> Measured:
+    """How many workers of this machine would save time; 0 where steps are too quick, or where Ray is not installed."""
+    workers = min(worker_processes.cores(), shards)
+    if workers < 2 or is_image(environment.observation_space):
+        return Measured(0, "")
+    each = step_seconds(environment)
+    alone = each * epochs * steps_per_epoch
+    shared = alone / workers + START + EACH * epochs
+    if shared > WORTHWHILE * alone:
+        return Measured(0, "")
+    found = f"a step of {environment.id} takes {1000 * each:.2g} ms, {_minutes(alone)} in this run"
+    if importlib.util.find_spec("ray") is None:
+        advice = f"would save about {_minutes(alone - shared)}: pip install -r requirements/cluster.txt"
+        return Measured(0, f"{found}; {workers} worker processes {advice}")
+    return Measured(
+        workers, f"{found}: {workers} worker processes take over, which leaves {_minutes(shared)} (--workers 0: none)"
+    )
+
+
+def step_seconds(environment: Environment) -> float:
+    """Seconds of a step with random actions, resets included; 0 if the environment fails, which training will tell."""
+    try:
+        with closed(environment.make()) as env:
+            env.action_space.seed(0)
+            env.reset(seed=0)
+            began, steps, over = time.perf_counter(), 0, False
+            while (spent := time.perf_counter() - began) < LONGEST and steps < 1000:
+                if over:
+                    env.reset()
+                _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+                steps, over = steps + 1, terminated or truncated
+    except Exception:
+        return 0.0
+    return spent / max(1, steps)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.1f} minutes" if seconds >= 60 else f"{seconds:.0f} seconds"

@@ -1,0 +1,112 @@
+"""Workers that nobody asked for: taken where measured steps say that they save time, with the same numbers."""
+
+import importlib.util
+import threading
+import time
+
+import gymnasium
+import numpy as np
+import pytest
+
+from common.envs.environment import find_environment
+from common.envs.vector_env import resolve_shards
+from common.learning import trainer_base
+from common.rollout.workers import pays
+from common.rollout.workers.cluster import Workers
+from common.rollout.workers.pays import measured, step_seconds
+from ppo.config import PPOConfig
+
+
+class Slow(gymnasium.Env):
+    """A step takes some milliseconds."""
+
+    observation_space = action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+
+    def __init__(self, milliseconds: float = 4.0):
+        self.seconds = milliseconds / 1000
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        time.sleep(self.seconds)
+        return self.np_random.uniform(-1, 1, 1).astype(np.float32), float(action[0]), False, False, {}
+
+
+SLOW = find_environment("", 20, maker=Slow)
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Pretends to be a machine with so many cores, with or without Ray."""
+
+    def pretend(cores: int, ray: bool = True) -> None:
+        monkeypatch.setattr(pays.worker_processes, "cores", lambda: cores)
+        monkeypatch.setattr(pays.importlib.util, "find_spec", lambda _: "ray" if ray else None)
+
+    return pretend
+
+
+def test_a_step_is_measured_with_resets_and_an_environment_that_fails_is_left_to_training():
+    assert 0.004 <= step_seconds(SLOW) < 0.02
+    assert step_seconds(find_environment("tests/Raising-v0")) >= 0
+
+
+def test_workers_are_taken_where_they_save_a_fifth(machine, monkeypatch):
+    monkeypatch.setattr(pays, "step_seconds", lambda _: 0.01)
+    machine(cores=4)
+    assert measured(SLOW, 8, 100, 1000).workers == 4  # 1000 s alone, 270 s together
+    assert measured(SLOW, 2, 100, 1000).workers == 2  # no more than shards
+    assert measured(SLOW, 8, 1, 1000) == (0, "")  # 10 s alone; Ray takes longer to start
+    assert measured(SLOW, 1, 100, 1000) == (0, "")
+    machine(cores=1)
+    assert measured(SLOW, 8, 100, 1000) == (0, "")
+    assert measured(find_environment("tests/Dot-v0"), 8, 100, 1000) == (0, "")  # images
+
+
+def test_what_was_measured_is_said(machine, monkeypatch):
+    monkeypatch.setattr(pays, "step_seconds", lambda _: 0.01)
+    machine(cores=2)
+    line = measured(SLOW, 4, 100, 1000).line
+    assert "a step of Slow() takes 10 ms, 16.7 minutes in this run: 2 worker processes take over" in line
+    assert "leaves 8.7 minutes (--workers 0: none)" in line
+    machine(cores=2, ray=False)
+    found = measured(SLOW, 4, 100, 1000)
+    assert found.workers == 0
+    assert found.line.endswith("would save about 8.0 minutes: pip install -r requirements/cluster.txt")
+
+
+def test_only_auto_that_stands_for_gymnasium_is_divided():
+    config = PPOConfig(num_envs=16)
+    assert resolve_shards(config, "gymnasium", SLOW) == 4
+    assert resolve_shards(config.replace(num_envs=2, steps_per_epoch=2000), "gymnasium", SLOW) == 2
+    assert resolve_shards(config.replace(shards=3), "gymnasium", SLOW) == 3
+    assert resolve_shards(config.replace(backend="gymnasium"), "gymnasium", SLOW) is None
+    assert resolve_shards(config, "envpool", SLOW) is None
+    assert resolve_shards(config, "gymnasium", find_environment("tests/Dot-v0")) is None
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is an extra")
+@pytest.mark.parametrize("unsuitable", [False, True])
+def test_the_numbers_do_not_depend_on_what_was_measured(monkeypatch, capsys, tiny, eager, unsuitable):
+    """Where an environment cannot be sent to workers, and nobody asked for them, this process steps it."""
+    from PPOAgentTrainer import PPOAgentTrainer
+
+    lock = threading.Lock() if unsuitable else True
+    config = tiny.replace(backend="auto", num_envs=4, steps_per_epoch=64)
+
+    def trained(workers: int) -> tuple[dict, str]:
+        monkeypatch.setattr(trainer_base, "measured", lambda *_: pays.Measured(workers, f"{workers} take over"))
+        trainer = PPOAgentTrainer(config, make_env=lambda: Slow(0.1) if lock else None, workers=Workers(None))
+        trainer.train(2)
+        parameters = trainer.agent.parameters()
+        trainer.close()
+        return parameters, capsys.readouterr().out
+
+    (one, said), (other, _) = trained(2), trained(0)
+    assert one.keys() == other.keys()
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, other[name])
+    assert said.startswith("2 take over\n")
+    assert ("this process steps the environments: " in said) == unsuitable
