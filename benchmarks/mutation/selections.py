@@ -91,7 +91,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/rollout/experience.py": (FAULTS, SHARDS, TRAINING, RESUME),
     "common/rollout/not_finite.py": (COLLECTOR, FAULTS),
     "common/rollout/playing.py": (EVALUATION, VALIDATION),
-    "common/rollout/policies.py": (POLICIES, SHARDS),
+    "common/rollout/policies.py": (POLICIES, SHARDS, "tests/ppo/test_discrete.py"),
     "common/rollout/probe.py": (REPEATABLE,),
     "common/rollout/repeatable.py": (COLLECTOR, FAULTS, RESUME),
     "common/rollout/scores.py": (FUNCS, "tests/envs/test_failed_steps.py", TRAINING),

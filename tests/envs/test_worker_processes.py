@@ -195,7 +195,10 @@ def test_the_program_is_not_imported_again(tmp_path):
 def test_ctrl_c_ends_the_workers_in_silence(tmp_path):
     program = start(tmp_path, 60)
     pids = workers_of(tmp_path)
-    os.killpg(program.pid, signal.SIGINT)  # as a terminal sends it, to all of them
+    for pid in pids:  # a terminal sends it to all of them; the workers are first here
+        os.kill(pid, signal.SIGINT)
+    time.sleep(0.2)
+    os.killpg(program.pid, signal.SIGINT)
     _, error = program.communicate(timeout=20)
     assert error.count("Traceback") == 1 and error.rstrip().endswith("KeyboardInterrupt")
     assert gone(pids)

@@ -1,5 +1,6 @@
 """Collecting by shards, as workers do it: the numbers are those of one process, and any shard can be done again."""
 
+import time
 from typing import ClassVar
 
 import gymnasium
@@ -19,6 +20,7 @@ from common.rollout.workers.stragglers import Stragglers
 from common.state import State
 
 SIZES = {"BipedalWalker-v3": (24, 4), "Pendulum-v1": (3, 1), "LunarLanderContinuous-v3": (8, 2)}
+LEARNING = Collecting(rows_per_yield=7)  # rows that are learned from as they come
 
 
 class Forgetful:
@@ -114,17 +116,35 @@ def test_a_worker_that_is_slow_for_three_epochs_is_named_once():
     said: list[str] = []
     stragglers, lines = Stragglers(said.append), []
     for _ in range(5):
-        for worker, shard, seconds in (
-            ("worker 1", 0, 1.0),
-            ("worker 2", 1, 4.0),
-            ("worker 2", 1, 5.0),
-            ("worker 3", 2, 1.0),
-        ):
-            stragglers.note(worker, shard, seconds)
+        for shard, worker in enumerate(("worker 1", "worker 1", "worker 2", "worker 3", "worker 3")):
+            for _ in range(2):  # times that it was given rows
+                stragglers.note(worker, shard, 4.5 if worker == "worker 2" else 1.0)
         stragglers.end_epoch()
         lines.append(len(said))
     assert lines == [0, 0, 1, 1, 1]
-    assert said[0].startswith("warning: worker 2 is slow: 9.0 s for a shard's epoch, where 1.0 s are usual")
+    assert said[0].startswith("warning: worker 2 is slow: 9.0 s for a shard's epoch, where 2.0 s are usual")
+
+
+def test_a_worker_is_not_slow_by_less_than_three_times_nor_now_and_then():
+    said: list[str] = []
+    stragglers = Stragglers(said.append)
+    for epoch in range(8):
+        for shard in range(3):
+            stragglers.note(f"worker {shard}", shard, 2.0)
+        stragglers.note("worker 3", 3, 20.0 if epoch % 3 else 2.0)
+        stragglers.note("worker 4", 4, 5.9)
+        stragglers.end_epoch()
+    assert not said
+
+
+@pytest.mark.parametrize("how", [Collecting(), LEARNING])
+def test_seconds_of_workers_are_divided_between_environments_and_policy(how):
+    one, timing = experience(Here, how=how, shards=2, steps_per_epoch=2400), Timing()
+    began = time.perf_counter()
+    for _ in one.collect(policy(3, 1), 0, timing):
+        pass
+    whole = time.perf_counter() - began
+    assert 0.1 * whole < timing.policy < timing.environment + timing.policy < whole
 
 
 def test_the_division_decides_the_numbers():
@@ -215,8 +235,6 @@ def test_a_policy_that_diverged_is_named(make_runner):
 
 
 # -- rows that are learned from before the epoch is over --
-
-LEARNING = Collecting(rows_per_yield=7)  # of 60 rows an epoch
 
 
 class Late(DeterministicPolicy):

@@ -131,7 +131,7 @@ class EnvsOnWorkers(RepeatableEnvs):
 
     def _report(self, events: list[Event]) -> None:
         """Count and raise failures in the order in which they happen in one process."""
-        for event in sorted(events, key=lambda event: event[:3]):
+        for event in sorted(events, key=lambda event: (event.turn, event.shard)):
             if isinstance(event.failure, UserError):
                 raise event.failure
             self._count_fault(event.failure, event.shard, event.turn - 1)

@@ -62,7 +62,6 @@ class Event(NamedTuple):
 
     turn: int  # of the loop over steps; it receives step `turn` - 1 and then acts
     shard: int
-    acting: bool  # whether the policy failed, after the step had been received
     failure: Fault | UserError  # an error ends the collection
 
 
@@ -146,9 +145,9 @@ class Host:
         except NotFiniteError:
             t = envs.received
             message = not_finite_action(trajectory.observations[t - rows.first], columns.start, t)
-            envs.events.append(Event(t, shard, True, NotFiniteError(message)))
+            envs.events.append(Event(t, shard, NotFiniteError(message)))
         except UserError as error:
-            envs.events.append(Event(envs.received + 1, shard, False, error))
+            envs.events.append(Event(envs.received + 1, shard, error))
         return Columns({name: getattr(trajectory, name) for name in STEPPED}, failed, ahead, envs.events, timing)
 
     def leave(self, shard: int) -> None:
@@ -182,7 +181,7 @@ class _OneGroup:
     def receive(self, group: int, t: int) -> Step:
         step = self._group.recv()
         self.received = self._first + t + 1
-        self.events += [Event(self.received, self._shard, False, fault) for fault in self._group.faults]
+        self.events += [Event(self.received, self._shard, fault) for fault in self._group.faults]
         self._group.faults.clear()
         return step
 
