@@ -1,9 +1,14 @@
 """What is known of an environment."""
 
+import importlib.util
+
 import gymnasium
 import numpy as np
+import pytest
 
 from common.envs.environment import find_environment
+from common.envs.vector_env import resolve_backend
+from common.errors import UserError
 
 
 def test_a_walkers_record():
@@ -33,3 +38,21 @@ def test_flat_observations_and_what_they_were_before():
     taxi = find_environment("Taxi-v4" if "Taxi-v4" in gymnasium.registry else "Taxi-v3")
     assert taxi.observation_space.shape == (500,)
     assert isinstance(taxi.native_observation_space, gymnasium.spaces.Discrete)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("envpool") is None, reason="EnvPool is an extra")
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [
+        ("Pendulum-v1", "envpool"),
+        ("CarRacing-v3", "gymnasium"),
+        ("FrozenLake-v1", "gymnasium"),
+        ("Blackjack-v1", "gymnasium"),
+    ],
+)
+def test_envpool_steps_flat_observations_alone(name, backend):
+    environment = find_environment(name)
+    assert resolve_backend("auto", environment) == backend
+    if backend == "gymnasium":  # though EnvPool has it
+        with pytest.raises(UserError, match="or not with flat observations: use --backend gymnasium"):
+            resolve_backend("envpool", environment)
