@@ -5,6 +5,7 @@ CLI = "tests/runs/test_command_line.py"
 CHECKPOINT = "tests/runs/test_checkpoint.py"
 COLLECTOR = "tests/rollout/test_collector.py"
 DISKS = "tests/runs/test_disks_and_terminals.py"
+ENVIRONMENT = "tests/envs/test_environment.py"
 EVALUATION = "tests/rollout/test_evaluation.py"
 EXPORT = "tests/programs/test_export.py"
 FAULTS = "tests/rollout/test_faults.py"
@@ -66,14 +67,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/registered.py": (OWN,),
     "common/envs/seeded_episodes.py": (REPEATABLE, COLLECTOR, f"{SESSION} -k format_1", RESUME),
     "common/envs/spaces.py": (SPACES,),
-    "common/envs/vector_env.py": (
-        "tests/envs/test_environment.py",
-        COLLECTOR,
-        REPEATABLE,
-        SPACES,
-        OWN,
-        "tests/envs/test_atari.py",
-    ),
+    "common/envs/vector_env.py": (ENVIRONMENT, COLLECTOR, REPEATABLE, SPACES, OWN, "tests/envs/test_atari.py"),
     "common/envs/worker_processes.py": ("tests/envs/test_worker_processes.py", FAULTS),
     "common/errors.py": (CLI,),
     "common/figures/curves.py": (FIGURES,),

@@ -1,13 +1,15 @@
 """What is known of an environment."""
 
 import importlib.util
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
 import pytest
 
+from common.envs import vector_env
 from common.envs.environment import find_environment
-from common.envs.vector_env import resolve_backend
+from common.envs.vector_env import make_vector_env, resolve_backend
 from common.errors import UserError
 
 
@@ -56,3 +58,18 @@ def test_envpool_steps_flat_observations_alone(name, backend):
     if backend == "gymnasium":  # though EnvPool has it
         with pytest.raises(UserError, match="or not with flat observations: use --backend gymnasium"):
             resolve_backend("envpool", environment)
+
+
+@pytest.mark.parametrize(("asked", "each"), [(None, 4), (3, 3)])
+def test_the_cores_are_divided_among_the_groups(monkeypatch, asked, each):
+    threads = []
+
+    class Group(SimpleNamespace):
+        def __init__(self, environment, num_envs, num_threads, num_parts):
+            threads.append(num_threads)
+            super().__init__(num_envs=num_envs, parts=[])
+
+    monkeypatch.setattr(vector_env, "EnvPoolGroup", Group)
+    monkeypatch.setattr(vector_env.os, "cpu_count", lambda: 8)
+    make_vector_env(find_environment("Pendulum-v1"), 20, "envpool", 2, threads=asked)
+    assert threads == [each, each]

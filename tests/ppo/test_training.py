@@ -23,7 +23,7 @@ from common.envs import worker_processes
 from common.envs.environment import find_environment
 from common.envs.envpool_group import EnvPoolGroup
 from common.envs.spaces import action_map
-from common.envs.vector_env import group_seeds
+from common.envs.vector_env import VectorEnv, group_seeds
 from common.errors import UserError
 from common.learning import distributions, frozen_policy
 from common.records import Timing
@@ -348,13 +348,17 @@ def test_after_adopting_the_best_updates_still_compare_with_the_policy_that_acte
 
 
 @pytest.mark.parametrize("backend, env", [("gymnasium", "tests/Target-v0"), ("envpool", "Pendulum-v1")])
-def test_validation_scores_whole_deterministic_episodes(tiny, backend, env):
+def test_validation_scores_whole_deterministic_episodes(tiny, monkeypatch, backend, env):
     if backend == "envpool":
         pytest.importorskip("envpool")
     trainer = PPOAgentTrainer(tiny.replace(env=env, max_episode_steps=None))
     agent, seed = trainer.agent, 11
     played = agent.acting_policy(), agent.action_map, find_environment(env), backend, 30  # in groups of 15
+    closed: list[VectorEnv] = []
+    close = VectorEnv.close
+    monkeypatch.setattr(VectorEnv, "close", lambda self: closed.append(self) or close(self))
     score = validate(*played, seed).returns
+    assert len(closed) == (backend == "envpool")
     np.testing.assert_array_equal(score, validate(*played, seed).returns)
     assert (score != validate(*played, seed + 1).returns).any()
     if backend == "gymnasium":
