@@ -1,12 +1,14 @@
 """Collecting on Ray: the same bytes, lost workers and nodes, start and end, scaling: python benchmarks/cluster.py
 
-same: runs with 1, 2 and 4 workers, and one resumed with another number, equal the run without workers to the byte.
-lost: workers, or nodes of a cluster of three, are killed at random moments of a run, which must equal the undisturbed
-one. gone: the cluster is killed; the run ends with exit code 2 and one line, and is resumed without it. start: seconds
-to the first line, and processes that are left after the end and after Ctrl-C. scaling: an environment that takes 10 ms
-a step, on one worker to 64, each with one environment.
+same: runs with 1, 2 and 4 workers, and one resumed with another number, equal the run without workers to the byte; so
+do TD3's, whose policy is sent every few steps. lost: workers, or nodes of a cluster of three, are killed at random
+moments of a run, which must equal the undisturbed one. gone: the cluster is killed; the run ends with exit code 2 and
+one line, and is resumed without it. studies: twelve runs on two workers, of which one is killed thrice, equal those
+that were trained one after the other. start: seconds to the first line, and processes that are left after the end and
+after Ctrl-C. walker: the walker on Gymnasium with and without two workers, whole commands, by turns. scaling: an
+environment that takes 10 ms a step, on one worker to 64, each with one environment.
 
-All parts need about half an hour on two quiet cores; results go to results/cluster.json.
+All parts need about an hour on two quiet cores; results go to results/cluster.json.
 """
 
 import contextlib
@@ -43,13 +45,22 @@ from common.rollout.policies import Constant, Dense, DenseHeads, Normalizer, Nor
 from common.rollout.workers.cluster import QUIET, Cluster, Workers
 from common.rollout.workers.team import Team
 from common.runs.command_line import one_line_errors, parse_settings
+from common.runs.run_folder import read_results
+from programs.study_runs import StudyRun, train_all
 
-PARTS = ("same", "lost", "gone", "start", "scaling")
 QUIET_RUN = "--evaluation-episodes 0 --no-video --no-tensorboard --no-figure --checkpoint-every 1"
 SMALL = (
     f"{QUIET_RUN} --seed 3 --hidden-sizes 16 --epochs 4 --num-envs 8 --shards 4 --steps-per-epoch 1600 "
     "--max-episode-steps 90 --minibatch-size 160"
 )
+OFF_POLICY = (
+    f"{QUIET_RUN} --seed 3 --hidden-sizes 16 --epochs 4 --num-envs 8 --shards 4 --steps-per-epoch 1600 "
+    "--max-episode-steps 90 --warmup-steps 800 --train-every 40 --updates-per-train 5 --batch-size 32"
+)
+METHODS = {
+    "PPO": ("PPOAgentTrainer.py", "bipedal-walker", *SMALL.split()),
+    "TD3": ("-m", "programs", "train", "td3", "--env", "BipedalWalker-v3", *OFF_POLICY.split()),
+}
 STORE = 100 * 2**20  # bytes of shared memory of a node
 PATIENCE = 300.0  # seconds that a run may take
 
@@ -58,8 +69,8 @@ PATIENCE = 300.0  # seconds that a run may take
 class Arguments:
     """Measure what collecting on Ray keeps and costs."""
 
-    only: tuple[str, ...] = PARTS
-    """Parts to do."""
+    only: tuple[str, ...] = ()
+    """Parts to do; none are all."""
     workers_killed: int = 30
     """Runs in which a worker is killed."""
     nodes_killed: int = 10
@@ -70,21 +81,14 @@ class Arguments:
     """Steps of an epoch in each environment of the scaling part."""
 
 
-def train(folder: Path, *arguments: str) -> Path:
+def train(folder: Path, *arguments: str, method: str = "PPO") -> Path:
     """A small run of the walker by the command line.
 
     Raises:
         UserError: it failed.
     """
-    command = [
-        sys.executable,
-        "PPOAgentTrainer.py",
-        "bipedal-walker",
-        *SMALL.split(),
-        "--runs-folder",
-        str(folder.parent),
-    ]
-    return finish([*command, "--name", folder.name, *arguments], folder)
+    command = [sys.executable, *METHODS[method], "--runs-folder", str(folder.parent), "--name", folder.name]
+    return finish([*command, *arguments], folder)
 
 
 def finish(command: list[str], folder: Path) -> Path:
@@ -102,19 +106,32 @@ def resume(folder: Path, *arguments: str) -> Path:
 
 def same(arguments: Arguments) -> Iterator[dict[str, Any]]:
     """Runs with any number of workers against the one without."""
+    for lag in ("0", "1"):
+        with tempfile.TemporaryDirectory() as temporary:
+            work, on = Path(temporary), ("--policy-lag", lag)
+            expected = outcome(train(work / "none", *on, "--workers", "0", method="TD3"))
+            for number in (1, 2, 4):
+                found = train(work / str(number), *on, "--workers", str(number), method="TD3")
+                differs = differences(expected, outcome(found))
+                yield {"method": "TD3", "policy lag": int(lag), "workers": number, "differs": differs}
     for backend in ("gymnasium", "envpool"):
         with tempfile.TemporaryDirectory() as temporary:
             work, on = Path(temporary), ("--backend", backend)
             expected = outcome(train(work / "none", *on))
             for number in (1, 2, 4):
                 found = train(work / str(number), *on, "--workers", str(number))
-                yield {"backend": backend, "workers": number, "differs": differences(expected, outcome(found))}
+                yield {
+                    "method": "PPO",
+                    "backend": backend,
+                    "workers": number,
+                    "differs": differences(expected, outcome(found)),
+                }
             half = train(work / "half", *on, "--workers", "2", "--epochs", "2")
             resume(half, "--epochs", "4", "--workers", "3")
             whole = train(work / "whole", *on, "--epochs", "2")
             resume(whole, "--epochs", "4")
             differs = differences(outcome(whole), outcome(half))
-            yield {"backend": backend, "workers": "2, resumed with 3", "differs": differs}
+            yield {"method": "PPO", "backend": backend, "workers": "2, resumed with 3", "differs": differs}
 
 
 @contextlib.contextmanager
@@ -171,19 +188,24 @@ def lost(arguments: Arguments) -> Iterator[dict[str, Any]]:
             workers = [p for p in psutil.Process().children(recursive=True) if "ray::Remote" in p.name() + _title(p)]
             if workers:
                 workers[rng.integers(len(workers))].kill()
+                killed.append("worker")
 
         def kill_node() -> None:
             time.sleep(rng.uniform(0.0, seconds))
             nodes.remove_node(nodes.list_all_nodes()[1 + rng.integers(3)], allow_graceful=False)
+            killed.append("node")
 
         for what, disturb, count in (
             ("worker", kill_worker, arguments.workers_killed),
             ("node", kill_node, arguments.nodes_killed),
         ):
-            for _ in range(count):
+            killed: list[str] = []
+            while len(killed) < count:  # the moment may be one at which no worker lives
+                before = len(killed)
                 found, said, _ = state(place, disturb)
                 noticed = sum("was lost" in line for line in said)
-                yield {"killed": what, "noticed": noticed, "differs": differences(expected, found)}
+                hit = what if len(killed) > before else "nothing, there was no worker yet"
+                yield {"killed": hit, "noticed": noticed, "differs": differences(expected, found)}
                 if what == "node":
                     nodes.add_node(num_cpus=2, object_store_memory=STORE)
 
@@ -214,6 +236,68 @@ def gone(arguments: Arguments) -> Iterator[dict[str, Any]]:
         resume(work / "cut")
         differs = differences(expected, outcome(work / "cut"))
         yield {"exit code": process.returncode, "lines": lines, "differs": differs}
+
+
+def studies(arguments: Arguments) -> Iterator[dict[str, Any]]:
+    """Twelve runs, one after the other, and on two workers of which one is killed three times."""
+    import psutil
+
+    small = (
+        "bipedal-walker --backend gymnasium --num-envs 8 --steps-per-epoch 1600 --max-episode-steps 90 --epochs 8 "
+        "--minibatch-size 160 --evaluation-episodes 2 --checkpoint-every 1"
+    )
+
+    def runs(folder: Path) -> list[StudyRun]:
+        return [
+            StudyRun(
+                f"{units} units, seed {seed}",
+                "PPOAgentTrainer",
+                (*small.split(), "--hidden-sizes", units, "--seed", str(seed)),
+                str(folder / f"{units}-seed{seed}"),
+            )
+            for seed in range(6)
+            for units in ("8", "16")
+        ]
+
+    with tempfile.TemporaryDirectory() as temporary:
+        alone, spread = runs(Path(temporary) / "alone"), runs(Path(temporary) / "spread")
+        train_all(alone, 0, None)
+        rng, killed, done = np.random.default_rng(0), [], threading.Event()
+
+        def kill() -> None:
+            while len(killed) < 3 and not done.wait(rng.uniform(8.0, 16.0)):
+                children = psutil.Process().children(recursive=True)
+                training = [p for p in children if "ray::train_run" in p.name() + _title(p)]
+                if training:
+                    victim = training[rng.integers(len(training))]
+                    victim.kill()
+                    killed.append(victim.pid)
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        train_all(spread, 2, None)
+        done.set()
+        thread.join()
+        for one, other in zip(alone, spread):
+            differs = differences(outcome(Path(one.folder)), outcome(Path(other.folder)))
+            yield {"run": one.label, "killed in all": len(killed), "differs": differs}
+
+
+def walker(arguments: Arguments) -> Iterator[dict[str, Any]]:
+    """Seconds of whole commands that train the walker on Gymnasium, with and without two workers, by turns."""
+    for _ in range(3):
+        seconds = {}
+        for workers in (0, 2):
+            with tempfile.TemporaryDirectory() as temporary:
+                options = f"--shards 2 --epochs 20 --evaluation-episodes 0 --no-video --runs-folder {temporary}"
+                began = time.perf_counter()
+                command = ["PPOAgentTrainer.py", "bipedal-walker", "--backend", "gymnasium", *options.split()]
+                finish([sys.executable, *command, "--name", "walker", "--workers", str(workers)], Path(temporary))
+                seconds[workers] = time.perf_counter() - began
+                columns = read_results(Path(temporary) / "walker")
+                spent = {name: round(float(columns[name].sum()), 1) for name in columns if name.startswith("seconds")}
+            yield {"workers": workers, "whole command": round(seconds[workers], 1)} | spent
+        yield {"one process": 1.0, "two workers": round(seconds[0] / seconds[2], 3)}
 
 
 def start(arguments: Arguments) -> Iterator[dict[str, Any]]:
@@ -310,6 +394,11 @@ def scaling(arguments: Arguments) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
+PARTS = {
+    "same": same, "lost": lost, "gone": gone, "studies": studies, "start": start, "walker": walker, "scaling": scaling,
+}  # fmt: skip
+
+
 def main() -> None:
     with one_line_errors():
         arguments = parse_settings(Arguments)
@@ -318,9 +407,9 @@ def main() -> None:
         path = RESULTS / "cluster.json"
         results = json.loads(path.read_text("utf-8")) if path.exists() else {}
         wrong = False
-        for name in arguments.only:
+        for name in arguments.only or PARTS:
             rows = []
-            for row in {"same": same, "lost": lost, "gone": gone, "start": start, "scaling": scaling}[name](arguments):
+            for row in PARTS[name](arguments):
                 rows.append(row)
                 print(name, row, flush=True)
                 wrong |= bool(row.get("differs")) or bool(row.get("left"))
