@@ -152,6 +152,14 @@ class Results:
         with self._lock:
             self._path.unlink(missing_ok=True)
 
+    def keep(self, faults: set[str], files: list[str]) -> None:
+        """Forget rows of these files whose faults cannot be made any more."""
+        with self._lock:
+            content = self.read()
+            rows = {name: row for name, row in content["rows"].items() if row["file"] not in files or name in faults}
+            if rows != content["rows"]:
+                write_json(self._path, content | {"rows": rows})
+
     def take(self, kind: str, name: str, row: dict) -> None:
         """Write a row down; the page follows."""
         with self._lock:
@@ -184,7 +192,7 @@ class Runner:
                 break
         row["caught"] = bool(row["by"])
         row["unfinished"] = not row["caught"] and len(groups) < len(SELECTIONS[fault.file])
-        self._results.take("rows", f"{fault.name}{f' ({CONTROL})' if why == CONTROL else ''}", row)
+        self._results.take("rows", row_name(fault, why), row)
         verdict = (
             "caught" if row["caught"] else "void" if row["void"] else "later" if row.get("unfinished") else "SURVIVED"
         )
@@ -236,6 +244,11 @@ def described(fault: Fault, why: str, groups: tuple[str, ...]) -> dict[str, obje
     source = zlib.crc32(without_texts((ROOT / fault.file).read_text(encoding="utf-8")).encode())
     known = {"file": fault.file, "line": fault.line, "fault": fault.name, "why": why}
     return known | {"source": source, "tests": fingerprint(groups)}
+
+
+def row_name(fault: Fault, why: str) -> str:
+    """Under which a fault's row is stored."""
+    return f"{fault.name} ({CONTROL})" if why == CONTROL else fault.name
 
 
 def is_valid(row: dict, fault: Fault, why: str, groups: int = 99) -> bool:
@@ -305,6 +318,7 @@ def main() -> None:
             raise UserError(f"no file's name contains {arguments.only!r}: expected a part of ppo/losses.py, say")
         control = Fault(files[0], 0, 0, 0, "", "# nothing\n")
         faults = [*known_faults(files), (control, CONTROL), *sampled_faults(files, arguments.per_file, arguments.seed)]
+        results.keep({row_name(*pair) for pair in faults}, files)
         rows = results.read()["rows"].values()
         before = {(row["fault"], row["why"]): row for row in rows}
         waiting = [

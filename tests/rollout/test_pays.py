@@ -53,6 +53,24 @@ def test_a_step_is_measured_with_resets_and_an_environment_that_fails_is_left_to
     assert step_seconds(find_environment("tests/Raising-v0")) >= 0
 
 
+class Ends(Slow):
+    """Is not to be stepped after an episode's end."""
+
+    def reset(self, seed=None, options=None):
+        self.left = 3
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.left -= 1
+        assert self.left >= 0
+        observation, reward, _, _, info = super().step(action)
+        return observation, reward, self.left == 0, False, info
+
+
+def test_an_episode_that_ends_is_followed_by_another_one():
+    assert step_seconds(find_environment("", 20, maker=Ends)) > 0
+
+
 def test_workers_are_taken_where_they_save_a_fifth(machine, monkeypatch):
     monkeypatch.setattr(pays, "step_seconds", lambda _: 0.01)
     machine(cores=4)

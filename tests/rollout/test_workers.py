@@ -11,10 +11,11 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import cloudpickle
 import gymnasium
 import numpy as np
 import pytest
-from test_shards import SIZES, assert_equal, epochs, experience
+from test_shards import SIZES, assert_equal, epochs, experience, policy
 
 from common.config import TrainingConfig
 from common.envs.environment import find_environment
@@ -25,6 +26,7 @@ from common.results import TIMING_COLUMNS
 from common.rollout.experience import Experience
 from common.rollout.workers import team as teams
 from common.rollout.workers.cluster import Cluster, Workers
+from common.rollout.workers.shard import STEPPED
 from common.rollout.workers.team import Team
 from common.state import State
 from companions.config import OffPolicyConfig
@@ -246,6 +248,15 @@ def test_a_cluster_answers_while_its_control_process_does(cluster, monkeypatch):
     assert cluster.answers()
     monkeypatch.setattr(cluster, "address", "127.0.0.1:1")
     assert not cluster.answers()
+
+
+def test_bytes_that_go_to_and_fro_are_counted(on):
+    one, team = on(2)
+    epochs(one, 0, 1)
+    trajectory, each = one.trajectory, len(cloudpickle.dumps(policy(3, 1)))
+    assert 2 * each < team.sent < 2 * each + 20_000  # the policy to each worker; noise and observations
+    parts = [getattr(trajectory, name).nbytes for name in STEPPED]
+    assert sum(parts) <= team.received <= sum(parts) + trajectory.valid.nbytes + trajectory.observations[0].nbytes * 4
 
 
 def test_more_workers_than_shards_are_not_started(on):
