@@ -160,6 +160,7 @@ def test_episodes_that_are_cut_at_each_epoch_are_the_same(make_runner):
     one, other = (experience(runner, how=how, shards=2) for runner in (None, make_runner))
     for state, same in zip(epochs(one, 0, 3), epochs(other, 0, 3)):
         assert_equal(state, same)
+        assert (state["collector/episode_steps"] == 60).all()  # of 200 that an episode has
 
 
 @pytest.mark.parametrize("make_runner", [Here, Forgetful])
@@ -340,3 +341,13 @@ def test_environments_whose_turn_it_is_are_built_again_once_an_epoch(monkeypatch
             one.collect_whole(policy(3, 1), epoch, Timing())
         restarts.append(one.state()["collector/restarts"].tolist())
     assert restarts == [[0, 0, 0, 0], [0, 1, 1, 0], [1, 1, 1, 1], [1, 2, 2, 1], [2, 2, 2, 2]]
+
+
+def test_no_more_episodes_are_believed_than_a_run_has_steps():
+    """A forged number would be counted up to."""
+    one, most = experience(epochs=2), 3 * 240  # the first trajectory may come before the first epoch
+    [state] = epochs(one, 0, 1)
+    with pytest.raises(UserError, match="did not repeat what they did"):
+        one.load_state(state | {"collector/episodes": np.full(4, most)})
+    with pytest.raises(ValueError, match=f"cannot have begun more than {most} episodes"):
+        one.load_state(state | {"collector/episodes": np.full(4, most + 1)})

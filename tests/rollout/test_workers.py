@@ -250,6 +250,15 @@ def test_a_cluster_answers_while_its_control_process_does(cluster, monkeypatch):
     assert not cluster.answers()
 
 
+def test_a_worker_that_may_round_otherwise_is_named(on, monkeypatch):
+    said: list[str] = []
+    here = teams.computing()
+    monkeypatch.setattr(teams, "computing", lambda: here | {"numpy": "1.0"})
+    one, _ = on(1, said=said)
+    epochs(one, 0, 1)
+    assert [line[:45] for line in said] == ["warning: worker 1 rounds otherwise than this "]
+
+
 def test_bytes_that_go_to_and_fro_are_counted(on):
     one, team = on(2)
     epochs(one, 0, 1)
