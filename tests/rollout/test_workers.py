@@ -38,7 +38,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def modules(tmp_path_factory) -> str:
+    """A folder in which this process finds modules."""
+    folder = str(tmp_path_factory.mktemp("modules"))
+    sys.path.append(folder)
+    yield folder
+    sys.path.remove(folder)
+
+
+@pytest.fixture(scope="module")
+def cluster(modules):
     one = Cluster(None, 8)
     yield one
     one.close()
@@ -248,6 +257,13 @@ def test_a_cluster_answers_while_its_control_process_does(cluster, monkeypatch):
     assert cluster.answers()
     monkeypatch.setattr(cluster, "address", "127.0.0.1:1")
     assert not cluster.answers()
+
+
+def test_processes_of_a_cluster_of_this_machine_find_the_modules_that_this_one_finds(cluster, modules):
+    import ray
+
+    found = ray.get(ray.remote(lambda: sys.path).remote())
+    assert {modules, str(ROOT)} <= set(found)
 
 
 def test_a_worker_that_may_round_otherwise_is_named(on, monkeypatch):
