@@ -8,7 +8,6 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from common import funcs
-from common.envs.groups import Step
 from common.errors import NotFiniteError
 from common.records import Timing, Trajectory, empty_trajectory
 from common.rollout.not_finite import check_finite, not_finite_action
@@ -117,16 +116,26 @@ def step_through(
 
     Each group steps while the policy chooses for the other. Yields the number of rows that all groups have stepped.
     """
-    observations, actions = trajectory.observations, trajectory.actions  # [T+1, N, *shape], [T, N, A]
+    observations, actions, rewards, terminated, truncated, ended, _, _, replaced = trajectory
     steps, clock = len(actions), time.perf_counter
+    groups = list(enumerate(envs.columns))
     for columns, first in zip(envs.columns, envs.observations):
         observations[0, columns] = first
     with _THREADS.limit(limits=1, user_api="blas"):  # small matrices; environments use the other cores
         for t in range(steps + 1):
-            for group, columns in enumerate(envs.columns):
+            for group, columns in groups:
                 began = clock()
                 if t > 0:
-                    _store(envs.receive(group, t - 1), trajectory, failed, t - 1, columns)
+                    step = envs.receive(group, t - 1)
+                    observations[t, columns] = step.observations
+                    rewards[t - 1, columns] = step.rewards
+                    terminated[t - 1, columns] = step.terminated
+                    truncated[t - 1, columns] = step.truncated
+                    ended[t - 1, columns] = step.ended
+                    if step.replaced is not None:
+                        replaced[t - 1, columns] = step.replaced
+                    if step.failed is not None:
+                        failed[t - 1, columns] = step.failed
                 arrived = clock()
                 timing.environment += arrived - began
                 if t < steps:
@@ -138,16 +147,3 @@ def step_through(
                     timing.policy += clock() - arrived
             if t > 0:
                 yield t
-
-
-def _store(step: Step, trajectory: Trajectory, failed: np.ndarray, t: int, columns: slice) -> None:
-    """A group's step into row t; failed [T, N]."""
-    trajectory.observations[t + 1, columns] = step.observations
-    trajectory.rewards[t, columns] = step.rewards
-    trajectory.terminated[t, columns] = step.terminated
-    trajectory.truncated[t, columns] = step.truncated
-    trajectory.ended[t, columns] = step.ended
-    if step.replaced is not None:
-        trajectory.replaced[t, columns] = step.replaced
-    if step.failed is not None:
-        failed[t, columns] = step.failed

@@ -191,9 +191,8 @@ class RepeatableEnvs:
         Raises:
             UserError: environments failed more often than they may.
         """
-        environments, columns = self.groups[group], self.columns[group]
+        environments = self.groups[group]
         step = environments.recv()
-        self.ended[columns] = step.ended
         if environments.faults:
             for fault in environments.faults:
                 self._count_fault(fault, group, t)
@@ -220,6 +219,7 @@ class RepeatableEnvs:
         """Record an epoch: `resets` [T, N], steps that began an episode; `failed` [T, N], steps that failed."""
         self.observations = [trajectory.observations[-1, columns].copy() for columns in self.columns]
         self.episode_steps = trajectory.episode_steps[-1].copy()
+        self.ended = trajectory.ended[-1].copy()
         self._record_steps(trajectory.actions, resets, failed)
 
     def _record_steps(self, actions: np.ndarray, resets: np.ndarray, failed: np.ndarray) -> None:
