@@ -101,17 +101,12 @@ class GymnasiumGroup:
         self.faults: list[Fault] = []
         self.parts = [slice(i, i + 1) for i in range(num_envs)]
         self._environment, self._rebuild = environment, rebuild
-        self._built: BoxVectorEnv | None = None
+        self._envs: Any = None  # a `BoxVectorEnv`, built by the first reset
         self._actions = np.zeros(0)  # [n, *action] of the step that `send` started
-
-    @property
-    def _envs(self) -> BoxVectorEnv:
-        assert self._built is not None, "reset comes first"
-        return self._built
 
     def reset(self, seed: int | None) -> np.ndarray:
         """See `Group.reset`."""
-        if seed is not None or self._built is None:
+        if seed is not None or self._envs is None:
             self.close()
             known = self._environment
             spaces = known.observation_space, known.action_space
@@ -119,7 +114,7 @@ class GymnasiumGroup:
                 functools.partial(SeededEpisodes, known.make, *spaces, seed or 0, i, self._rebuild)
                 for i in range(self.num_envs)
             ]
-            self._built = BoxVectorEnv(makers, known.id, self.faults)
+            self._envs = BoxVectorEnv(makers, known.id, self.faults)
         try:
             return self._envs.reset()[0]
         except Exception as error:
@@ -146,6 +141,6 @@ class GymnasiumGroup:
 
     def close(self) -> None:
         """Close every environment."""
-        if self._built is not None:
-            self._built.close()
-            self._built = None
+        if self._envs is not None:
+            self._envs.close()
+            self._envs = None

@@ -57,7 +57,7 @@ class SeededEpisodes(gymnasium.Env):
         self.observation_space, self.action_space = observation_space, action_space
         self.metadata, self.render_mode = {}, None
         self._make, self._seed, self._index, self._rebuild = make, seed, index, rebuild
-        self._built: gymnasium.Env | None = None
+        self._env: Any = None  # built by the first reset
         self._restart = self._episode = 0
         self._over = False
         self.past: Past | None = past or Past()
@@ -94,14 +94,9 @@ class SeededEpisodes(gymnasium.Env):
     def _begin(self) -> np.ndarray:
         if self._rebuild:
             self._close()
-        if self._built is None:
-            self._built = self._make()
-        return self._built.reset(seed=self._episode_seed())[0]
-
-    @property
-    def _env(self) -> gymnasium.Env:
-        assert self._built is not None, "reset comes first"
-        return self._built
+        if self._env is None:
+            self._env = self._make()
+        return self._env.reset(seed=self._episode_seed())[0]
 
     def _episode_seed(self) -> int | None:
         if self._restart == AS_IN_FORMAT_1:
@@ -123,8 +118,8 @@ class SeededEpisodes(gymnasium.Env):
         return observation
 
     def _close(self) -> None:
-        if self._built is not None:
-            env, self._built = self._built, None
+        if self._env is not None:
+            env, self._env = self._env, None
             with contextlib.suppress(Exception):  # a failure to close does not matter any more
                 env.close()
 

@@ -17,7 +17,7 @@ from common.state import load_generator, pack_generator
 
 ShapeNoise = Callable[[np.ndarray], np.ndarray]
 _THREADS = ThreadpoolController()
-Fill = Callable[[Policy, np.ndarray, Trajectory, np.ndarray, Timing], Iterator[int]]
+Fill = Callable[[Policy, np.ndarray, Trajectory, np.ndarray, Timing, int | None], Iterator[int]]
 
 
 class Collector:
@@ -74,14 +74,13 @@ class Collector:
         trajectory = self.trajectory = empty_trajectory(steps, envs.num_envs, envs.observations[0], self._action_size)
         failed, resets = np.zeros((2, steps, envs.num_envs), bool)  # [T, N] each
         resets[0], done = envs.ended, 0
-        for t in self._fill(policy, noise, trajectory, failed, timing):
-            if t == steps or (rows_per_yield is not None and t % rows_per_yield == 0):
-                rows = slice(done, t)
-                self._complete(rows, resets, failed)
-                if t == steps:
-                    envs.remember(trajectory, resets, failed)
-                yield rows
-                done = t
+        for t in self._fill(policy, noise, trajectory, failed, timing, rows_per_yield):
+            rows = slice(done, t)
+            self._complete(rows, resets, failed)
+            if t == steps:
+                envs.remember(trajectory, resets, failed)
+            yield rows
+            done = t
 
     def _complete(self, rows: slice, resets: np.ndarray, failed: np.ndarray) -> None:
         """Fill in what follows from ends of episodes and failures, [T, N] each; check for NaN and infinity."""
@@ -110,14 +109,22 @@ class Collector:
 
 
 def step_through(
-    envs: Stepped, policy: Policy, noise: np.ndarray, trajectory: Trajectory, failed: np.ndarray, timing: Timing
+    envs: Stepped,
+    policy: Policy,
+    noise: np.ndarray,
+    trajectory: Trajectory,
+    failed: np.ndarray,
+    timing: Timing,
+    rows_per_yield: int | None = None,
 ) -> Iterator[int]:
     """Fill what environments return into a trajectory and `failed` [T, N]; `noise` [T, N, X] samples the actions.
 
-    Each group steps while the policy chooses for the other. Yields the number of rows that all groups have stepped.
+    Each group steps while the policy chooses for the other. Yields the number of rows that all groups have stepped, at
+    the end and after every `rows_per_yield` rows.
     """
     observations, actions, rewards, terminated, truncated, ended, _, _, replaced = trajectory
     steps, clock = len(actions), time.perf_counter
+    every = rows_per_yield or steps
     groups = list(enumerate(envs.columns))
     for columns, first in zip(envs.columns, envs.observations):
         observations[0, columns] = first
@@ -145,5 +152,5 @@ def step_through(
                     actions[t, columns] = chosen
                     envs.send(group, chosen)
                     timing.policy += clock() - arrived
-            if t > 0:
+            if t == steps or (t > 0 and t % every == 0):
                 yield t

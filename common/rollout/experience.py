@@ -96,7 +96,7 @@ class Experience:
         else:
             runner = self._make_runner(recipe)
             self.envs = on_workers = EnvsOnWorkers(recipe, runner, seed, config.environment_restarts, self._warn)
-            fill = functools.partial(on_workers.fill, rows=self._how.rows_per_yield, lag=self._how.policy_lag)
+            fill = functools.partial(on_workers.fill, lag=self._how.policy_lag)
         self.collector = Collector(
             self.envs, self._steps, action_map.size, action_map.noise_size, noise_seed, self._how.shape_noise, fill
         )

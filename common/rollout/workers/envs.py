@@ -52,10 +52,10 @@ class EnvsOnWorkers(RepeatableEnvs):
         trajectory: Trajectory,
         failed: np.ndarray,
         timing: Timing,
-        rows: int | None = None,
+        rows_per_yield: int | None = None,
         lag: int = 0,
     ) -> Iterator[int]:
-        """See `collector.step_through`; so many rows at a time, None takes all at once.
+        """See `collector.step_through`; workers step all rows of a yield at once.
 
         Args:
             lag: 1 lets workers step the next rows before these are yielded, with the policy as it is then.
@@ -65,7 +65,7 @@ class EnvsOnWorkers(RepeatableEnvs):
             UserError: environments failed more often than they may, or did not repeat on another worker.
         """
         steps = len(noise)
-        rows = rows or steps
+        rows = rows_per_yield or steps
         going = self._begin(policy, noise, 0, min(rows, steps))
         for last in itertools.chain(range(rows, steps, rows), [steps]):
             began = time.perf_counter()
