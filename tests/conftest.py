@@ -9,6 +9,7 @@ import pytest
 import tiny_envs  # noqa: F401  registers the environments
 import without_xla
 
+from common.runs import foreign_modules
 from ppo.config import PPOConfig
 
 without_xla.install()
@@ -18,6 +19,12 @@ LONG = ("test_notebook", "test_training", "test_off_policy", "test_workers", "te
 def pytest_collection_modifyitems(items):
     """The longest files come first, so that both processes end at about the same time."""
     items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_refused(monkeypatch):
+    """Folders of runs that an earlier test refused to import from may hold this test's own modules."""
+    monkeypatch.setattr(foreign_modules.refusal, "folders", set())
 
 
 @pytest.fixture(autouse=True)

@@ -361,7 +361,6 @@ def test_tables_are_drawn_or_refused(tmp_path, table):
 @pytest.fixture
 def module(tmp_path, monkeypatch):
     """A runs folder on the import path with a run whose environment comes with a module; where that lies."""
-    monkeypatch.setattr(foreign_modules.refusal, "folders", set())  # those of earlier tests may hold this one's
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
     made = tmp_path / "imported"
@@ -431,7 +430,6 @@ def test_what_is_wrong_with_the_settings_is_said(tmp_path, content, said):
 
 @pytest.mark.parametrize("where", ["path", "cwd", "elsewhere"])
 def test_a_runs_folder_that_holds_the_users_own_modules_is_not_refused(tmp_path, monkeypatch, where):
-    monkeypatch.setattr(foreign_modules.refusal, "folders", set())
     own = tmp_path / "runs" / "own"
     own.mkdir(parents=True)
     if where == "path":
