@@ -177,7 +177,7 @@ def test_an_environment_that_crashes_its_process_ends_the_run(cluster):
 def test_a_method_that_learns_while_it_steps_learns_the_same_on_workers(cluster, monkeypatch, eager, lag):
     """One of the two workers is killed whenever the policy was sent five times."""
     config = OffPolicyConfig(
-        env="BipedalWalker-v3", max_episode_steps=40, num_envs=4, shards=2, epochs=3, steps_per_epoch=240,
+        env="BipedalWalker-v3", max_episode_steps=40, num_envs=4, shards=2, epochs=2, steps_per_epoch=240,
         hidden_sizes=(8,), warmup_steps=60, replay_size=500, batch_size=8, train_every=20, updates_per_train=3,
         policy_lag=lag, best_metric="mean_episode_reward", score_window=1, adopt_best=False,
     )  # fmt: skip
@@ -199,7 +199,7 @@ def test_a_method_that_learns_while_it_steps_learns_the_same_on_workers(cluster,
 
     monkeypatch.setattr(trainer_base, "Crew", lambda *_: lambda recipe: Losing(recipe, cluster, 2, said.append))
     assert_equal(trained(2), trained(0))
-    assert len(sent) == 36 and sum("was lost" in line for line in said) >= 5
+    assert len(sent) == 24 and sum("was lost" in line for line in said) >= 3
 
 
 def test_a_worker_that_hangs_is_replaced(cluster, monkeypatch, tmp_path):
