@@ -232,6 +232,7 @@ def gone(arguments: Arguments) -> Iterator[dict[str, Any]]:
         for server in nodes.head_node.all_processes["gcs_server"]:
             os.kill(server.process.pid, signal.SIGKILL)
         _, errors = process.communicate(timeout=PATIENCE)
+        errors = errors.replace(temporary, "FOLDER").replace(nodes.address, "HOST:PORT")
         lines = [line for line in errors.splitlines() if line.strip()]
         resume(work / "cut")
         differs = differences(expected, outcome(work / "cut"))
@@ -322,7 +323,7 @@ def start(arguments: Arguments) -> Iterator[dict[str, Any]]:
             time.sleep(1.0)
             left = [p for p in psutil.process_iter() if p.create_time() > began - 1 and _is_rays(p)]
             yield {
-                "after": what, "first line": first.strip(), "seconds": round(seconds, 1),
+                "after": what, "first line": first.strip().replace(temporary, "FOLDER"), "seconds": round(seconds, 1),
                 "exit code": process.returncode, "left": [_title(p) for p in left],
             }  # fmt: skip
 
