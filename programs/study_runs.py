@@ -1,6 +1,7 @@
 """The runs of a study, spread over processes of this machine or workers of a cluster."""
 
 import contextlib
+import dataclasses
 import importlib
 import io
 import shutil
@@ -16,6 +17,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from common import files
 from common.errors import UserError
 from common.runs import checkpoint, run_folder
+from common.runs.options import RunOptions
 from programs.places import places, result_of
 
 QUIET = ("--no-video", "--no-tensorboard", "--no-figure", "--workers", "0")  # the runs share the cores
@@ -46,7 +48,7 @@ def train_run(run: StudyRun) -> tuple[int, str]:
     if run.is_done:
         return 0, ""
     if checkpoint.generations(folder / run_folder.CHECKPOINTS):
-        typed = ["--resume", run.folder, *QUIET]
+        typed = ["--resume", run.folder, *_options_of(run.arguments), *QUIET]
     else:
         shutil.rmtree(folder, ignore_errors=True)  # it was cut off before its first checkpoint
         typed = [*run.arguments, *QUIET, "--runs-folder", str(folder.parent), "--name", folder.name]
@@ -57,6 +59,16 @@ def train_run(run: StudyRun) -> tuple[int, str]:
         except SystemExit as stop:
             return int(stop.code or 0), said.getvalue().strip()
     return 0, ""
+
+
+def _options_of(arguments: tuple[str, ...]) -> list[str]:
+    """Those of a new run's arguments that a resumed run needs again, such as the number of evaluation episodes."""
+    names = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(RunOptions)}
+    kept, wanted = [], False
+    for word in arguments:
+        wanted = word.replace("--no-", "--", 1) in names if word.startswith("--") else wanted
+        kept += [word] if wanted else []
+    return kept
 
 
 def train_all(runs: list[StudyRun], workers: int, cluster: str | None) -> None:

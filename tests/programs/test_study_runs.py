@@ -33,7 +33,8 @@ def run_in(folder):
 def learned(run):
     table = run_folder.read_results(Path(run.folder))
     weights = Path(run.folder) / run_folder.BEST_AGENT
-    return repr({k: v.tolist() for k, v in table.items() if k not in TIMING_COLUMNS}), weights.read_bytes()
+    scores = (Path(run.folder) / run_folder.EVALUATION).read_bytes()
+    return repr({k: v.tolist() for k, v in table.items() if k not in TIMING_COLUMNS}), weights.read_bytes(), scores
 
 
 def test_a_run_that_fails_ends_the_study_in_one_line(tmp_path, processes_without_xla):
