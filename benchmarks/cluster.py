@@ -287,7 +287,7 @@ def studies(arguments: Arguments) -> Iterator[dict[str, Any]]:
 def walker(arguments: Arguments) -> Iterator[dict[str, Any]]:
     """Seconds of whole commands that train the walker on Gymnasium, with and without two workers, by turns."""
     for _ in range(3):
-        seconds = {}
+        seconds, training = {}, {}
         for workers in (0, 2):
             with tempfile.TemporaryDirectory() as temporary:
                 options = f"--shards 2 --epochs 20 --evaluation-episodes 0 --no-video --runs-folder {temporary}"
@@ -296,9 +296,11 @@ def walker(arguments: Arguments) -> Iterator[dict[str, Any]]:
                 finish([sys.executable, *command, "--name", "walker", "--workers", str(workers)], Path(temporary))
                 seconds[workers] = time.perf_counter() - began
                 columns = read_results(Path(temporary) / "walker")
+                training[workers] = float(columns["seconds"].sum())
                 spent = {name: round(float(columns[name].sum()), 1) for name in columns if name.startswith("seconds")}
             yield {"workers": workers, "whole command": round(seconds[workers], 1)} | spent
-        yield {"one process": 1.0, "two workers": round(seconds[0] / seconds[2], 3)}
+        whole, trained = seconds[0] / seconds[2], training[0] / training[2]
+        yield {"speed of two workers, training": round(trained, 3), "whole command": round(whole, 3)}
 
 
 def start(arguments: Arguments) -> Iterator[dict[str, Any]]:
