@@ -39,6 +39,7 @@ from common.config import TrainingConfig
 from common.envs.environment import find_environment
 from common.envs.spaces import action_map
 from common.errors import UserError
+from common.figures.style import COLOURS, save_figure, stacked_panels, style_axis
 from common.records import Timing
 from common.rollout.experience import Experience
 from common.rollout.policies import Constant, Dense, DenseHeads, Normalizer, NormalPolicy
@@ -397,6 +398,26 @@ def scaling(arguments: Arguments) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
+def draw(rows: list[dict[str, Any]]) -> None:
+    """The scaling part as a figure: steps a second by workers, beside as many times one worker's."""
+    figure, [speed, share] = stacked_panels(2, 2.4)
+    workers = [row["workers"] for row in rows]
+    speed.loglog(workers, [row["steps/s"] for row in rows], "o-", color=COLOURS[0], label="measured")
+    speed.loglog(
+        workers, [number * rows[0]["steps/s"] for number in workers], "--", color="0.5", label="N × one worker"
+    )
+    speed.legend(frameon=False, fontsize="small")
+    style_axis(speed, "steps a second")
+    share.plot(workers, [100 * row["share of N × one worker"] for row in rows], "o-", color=COLOURS[0])
+    share.axhline(90, color="0.5", linestyle="--")
+    share.set_ylim(0, 105)
+    style_axis(share, "% of N × one worker")
+    share.set_xlabel("Workers, each with one environment that takes 10 ms a step, on two cores")
+    share.set_xticks(workers, [str(number) for number in workers])
+    share.minorticks_off()
+    save_figure(figure, RESULTS / "cluster_scaling.png")
+
+
 PARTS = {
     "same": same, "lost": lost, "gone": gone, "studies": studies, "start": start, "walker": walker, "scaling": scaling,
 }  # fmt: skip
@@ -416,6 +437,8 @@ def main() -> None:
                 rows.append(row)
                 print(name, row, flush=True)
                 wrong |= bool(row.get("differs")) or bool(row.get("left"))
+            if name == "scaling":
+                draw(rows)
             results[name] = {"machine": machine() | {"commit": record.commit()}, "rows": rows}
             path.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
         if wrong:
