@@ -398,6 +398,20 @@ def scaling(arguments: Arguments) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
+def scaling_page(rows: list[dict[str, Any]]) -> str:
+    """The scaling part as a table."""
+    lines = [
+        "| workers | seconds an epoch | steps a second | share of N × one worker | bytes sent an epoch | received |",
+        "|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        lines.append(
+            f"| {row['workers']} | {row['seconds']:.2f} | {row['steps/s']:,.0f} | {row['share of N × one worker']:.1%} "
+            f"| {row['bytes sent']:,} | {row['bytes received']:,} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
 def draw(rows: list[dict[str, Any]]) -> None:
     """The scaling part as a figure: steps a second by workers, beside as many times one worker's."""
     figure, [speed, share] = stacked_panels(2, 2.4)
@@ -439,6 +453,7 @@ def main() -> None:
                 wrong |= bool(row.get("differs")) or bool(row.get("left"))
             if name == "scaling":
                 draw(rows)
+                (RESULTS / "cluster_scaling.md").write_text(scaling_page(rows), "utf-8")
             results[name] = {"machine": machine() | {"commit": record.commit()}, "rows": rows}
             path.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
         if wrong:

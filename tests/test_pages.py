@@ -87,6 +87,7 @@ RECORDED = [  # page, file, which of its tables
     ("README.md", "experiments/results/cartpole-minimal/summary.md", 0),
     ("README.md", "experiments/results/defaults/summary.md", 0),
     ("README.md", "benchmarks/results/atari_speed.md", 0),
+    ("docs/cluster.md", "benchmarks/results/cluster_scaling.md", 0),
     ("companions/README.md", "experiments/results/pendulum/summary.md", 0),
     ("companions/README.md", "experiments/results/pendulum-ablation/summary.md", 0),
     ("companions/README.md", "benchmarks/results/off_policy_speed.md", 0),
