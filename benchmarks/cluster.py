@@ -406,7 +406,8 @@ def scaling_page(rows: list[dict[str, Any]]) -> str:
     ]
     for row in rows:
         lines.append(
-            f"| {row['workers']} | {row['seconds']:.2f} | {row['steps/s']:,.0f} | {row['share of N × one worker']:.1%} "
+            f"| {row['workers']} | {row['seconds']:.2f} | {row['steps/s']:,.0f} "
+            f"| {row['share of N × one worker']:.1%} "
             f"| {row['bytes sent']:,} | {row['bytes received']:,} |"
         )
     return "\n".join(lines) + "\n"
