@@ -109,14 +109,9 @@ class Collector:
 
 
 def step_through(
-    envs: Stepped,
-    policy: Policy,
-    noise: np.ndarray,
-    trajectory: Trajectory,
-    failed: np.ndarray,
-    timing: Timing,
+    envs: Stepped, policy: Policy, noise: np.ndarray, trajectory: Trajectory, failed: np.ndarray, timing: Timing,
     rows_per_yield: int | None = None,
-) -> Iterator[int]:
+) -> Iterator[int]:  # fmt: skip
     """Fill what environments return into a trajectory and `failed` [T, N]; `noise` [T, N, X] samples the actions.
 
     Each group steps while the policy chooses for the other. Yields the number of rows that all groups have stepped, at
