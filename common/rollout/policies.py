@@ -228,6 +228,6 @@ class WarmUp:
             The policy; and the rows' actions [K, N, A] if they are random, the same that `act` would choose.
         """
         chosen = None
-        if self.random:
+        if self.random and rows:  # the last row's actions may be chosen already
             chosen = self._random_actions(rows * num_envs).reshape(rows, num_envs, -1)  # [K, N, A]
         return self._policy, chosen
