@@ -252,7 +252,7 @@ class Late(DeterministicPolicy):
         self.coming = weights
 
 
-def learning(one: Experience, kind=DeterministicPolicy, at_random: int = 0, rows: int = 7) -> list[State]:
+def learning(one: Experience, kind=DeterministicPolicy, at_random: int = 0, size: int = 7) -> list[State]:
     """States after some epochs whose policy changes whenever rows come; until a number of times it acts at random."""
     rng, states, came = np.random.default_rng(5), [], []
 
@@ -269,19 +269,19 @@ def learning(one: Experience, kind=DeterministicPolicy, at_random: int = 0, rows
             policy.random = len(came) < at_random
             acting.refresh(weights())
         states.append(one.state())
-    assert came == [(first, min(first + rows, 60)) for first in range(0, 60, rows)] * 3
+    assert came == [(first, min(first + size, 60)) for first in range(0, 60, size)] * 3
     return states
 
 
 @pytest.mark.parametrize("make_runner", [Here, Forgetful])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_rows_that_are_learned_from_as_they_come_are_the_same(make_runner, shards):
-    for rows, at_random in ((7, 12), (1, 70)):  # the random actions end within the second epoch
-        how = Collecting(rows_per_yield=rows)
+    for size, at_random in ((7, 12), (1, 70)):  # the random actions end within the second epoch
+        how = Collecting(rows_per_yield=size)
         one, other = (
             experience(runner, how=how, shards=shards, max_episode_steps=25) for runner in (None, make_runner)
         )
-        states = learning(one, at_random=at_random, rows=rows), learning(other, at_random=at_random, rows=rows)
+        states = learning(one, at_random=at_random, size=size), learning(other, at_random=at_random, size=size)
         for state, same in zip(*states, strict=True):
             assert_equal(state, same)
 
