@@ -59,9 +59,8 @@ class EnvironmentSettings(Settings):
     consecutive steps to an epoch."""
     shards: int | None = setting(None, at_least=1)
     """Number of shards that the environments are divided into; a worker steps whole shards, see --workers. The
-    numbers of a run depend on it, and not on the workers. None: in a new run with
-    --workers as many as environments, but 16 at most; else 4 where backend auto stands for Gymnasium, 1 on Gymnasium
-    and ale-py, and 2 on EnvPool."""
+    numbers of a run depend on it, and not on the workers. None: in a new run with --workers as many as environments,
+    but 16 at most; else 4 where backend auto stands for Gymnasium, 1 on Gymnasium and ale-py, and 2 on EnvPool."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
     """Device that TensorFlow computes on. auto: a GPU for image observations if there is one, else the CPU, which is
     faster for small networks."""

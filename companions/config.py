@@ -63,13 +63,13 @@ class ReplaySettings(Settings):
     train_every: int = setting(1, at_least=1)
     """Environment steps between two calls of the update. Raise it together with updates_per_train to train faster:
     one call of 50 updates takes less time than 50 calls."""
+    updates_per_train: int = setting(1, at_least=1)
+    """Number of updates every train_every steps, all in one call. Raise it to learn more from each step; lower it to
+    save time."""
     policy_lag: int = setting(0, at_least=0, at_most=1)
     """How far the policy that acts may be behind. 0: every step after an update has the new policy. 1: workers
     (--workers) step the environments during an update, so their policy is older by the updates of one call. Use it
     where steps are slow; the results depend on it, and not on the number of workers."""
-    updates_per_train: int = setting(1, at_least=1)
-    """Number of updates every train_every steps, all in one call. Raise it to learn more from each step; lower it to
-    save time."""
 
 
 @dataclass(frozen=True)

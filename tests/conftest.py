@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +32,18 @@ def _nothing_refused(monkeypatch):
 def xla(request, monkeypatch):
     """XLA for tests that are marked "xla", plain graphs for all others."""
     monkeypatch.setattr(without_xla, "wanted", request.node.get_closest_marker("xla") is not None)
+
+
+@pytest.fixture(autouse=True)
+def _no_cluster_left():
+    """A test that begins without Ray ends without it."""
+    before = runs_ray()
+    yield
+    assert before or not runs_ray()
+
+
+def runs_ray() -> bool:
+    return "ray" in sys.modules and sys.modules["ray"].is_initialized()
 
 
 @pytest.fixture

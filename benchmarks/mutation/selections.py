@@ -22,12 +22,13 @@ OFF_POLICY = (
     "tests/companions/test_off_policy.py -k 'by_hand or transitions_target or smoothing or compiled_update or delay "
     "or targets_move or diverges_says or frozen or noise_of or remembered or timeout or updates_come or warming "
     "or number_of or exploration_falls or settings_are or wrong_settings or presets or defaults or flat "
-    "or fit_the_buffer or plain_gradient'"
+    "or plain_gradient'"
 )
 OFF_POLICY_LONG = (
     "tests/companions/test_off_policy.py -k 'many_updates or actor_learns or all_three or waits_for_its_cycle "
     "or resumed_run or in_parts or undone or leaves_its_traces'"
 )
+COMPANIONS = (OFF_POLICY, OFF_POLICY_LONG)
 OWN = "tests/envs/test_own_environment.py"
 POLICIES = "tests/rollout/test_policies.py"
 PROGRAMS = "tests/programs/test_programs.py"
@@ -66,6 +67,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/process_group.py": (FAULTS,),
     "common/envs/registered.py": (OWN,),
     "common/envs/seeded_episodes.py": (REPEATABLE, COLLECTOR, f"{SESSION} -k format_1", RESUME),
+    "common/envs/shards.py": ("tests/rollout/test_pays.py", SHARDS, WORKERS),
     "common/envs/spaces.py": (SPACES,),
     "common/envs/vector_env.py": (ENVIRONMENT, COLLECTOR, REPEATABLE, SPACES, OWN, "tests/envs/test_atari.py"),
     "common/envs/worker_processes.py": ("tests/envs/test_worker_processes.py", FAULTS),
@@ -73,6 +75,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/figures/curves.py": (FIGURES,),
     "common/figures/five_panels.py": (FIGURES,),
     "common/figures/importances.py": (FIGURES, TUNE),
+    "common/figures/kinds.py": (FIGURES, CLI),
     "common/figures/policy_view.py": (FIGURES, FILM),
     "common/figures/style.py": (FIGURES,),
     "common/files.py": (CHECKPOINT, DISKS, HOSTILE),
@@ -99,8 +102,8 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/rollout/validation.py": (VALIDATION,),
     "common/rollout/workers/cluster.py": (WORKERS,),
     "common/rollout/workers/envs.py": (SHARDS, WORKERS),
-    "common/rollout/workers/shard.py": (SHARDS, WORKERS),
     "common/rollout/workers/pays.py": ("tests/rollout/test_pays.py",),
+    "common/rollout/workers/shard.py": (SHARDS, WORKERS),
     "common/rollout/workers/stragglers.py": (SHARDS,),
     "common/rollout/workers/team.py": (WORKERS,),
     "common/runs/after_training.py": (FINISHED, CLI),
@@ -121,17 +124,17 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/settings.py": ("tests/test_settings.py", CLI),
     "common/state.py": (CHECKPOINT, HOSTILE),
     "common/user_code.py": (OWN,),
-    "companions/DDPGAgent.py": (OFF_POLICY, OFF_POLICY_LONG),
-    "companions/OffPolicyAgentTrainer.py": (OFF_POLICY, OFF_POLICY_LONG),
-    "companions/TD3Agent.py": (OFF_POLICY, OFF_POLICY_LONG),
+    "companions/DDPGAgent.py": COMPANIONS,
+    "companions/OffPolicyAgentTrainer.py": COMPANIONS,
+    "companions/TD3Agent.py": COMPANIONS,
     "companions/architecture.py": (NETWORKS, OFF_POLICY, OFF_POLICY_LONG),
-    "companions/config.py": (OFF_POLICY, OFF_POLICY_LONG),
-    "companions/exploration.py": (OFF_POLICY, OFF_POLICY_LONG),
-    "companions/losses.py": (OFF_POLICY, OFF_POLICY_LONG),
-    "companions/presets.py": ("tests/test_pages.py", OFF_POLICY, OFF_POLICY_LONG),
+    "companions/config.py": COMPANIONS,
+    "companions/exploration.py": COMPANIONS,
+    "companions/losses.py": COMPANIONS,
+    "companions/presets.py": ("tests/test_pages.py", *COMPANIONS),
     "companions/replay.py": ("tests/companions/test_replay.py",),
-    "companions/results.py": (OFF_POLICY, OFF_POLICY_LONG),
-    "companions/stacked_networks.py": (OFF_POLICY, OFF_POLICY_LONG),
+    "companions/results.py": COMPANIONS,
+    "companions/stacked_networks.py": COMPANIONS,
     "ppo/architecture.py": (NETWORKS, TORSO, "tests/ppo/test_images.py"),
     "ppo/batch.py": (BATCH, TRAINING),
     "ppo/config.py": ("tests/test_settings.py", CLI, TORSO, TRAINING),
@@ -140,6 +143,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "ppo/losses.py": (LOSSES, "tests/ppo/test_discrete.py"),
     "ppo/presets.py": (CLI, NOTEBOOK),
     "programs/__main__.py": (PROGRAMS, "tests/test_pages.py", "tests/runs/test_start.py"),
+    "programs/draw_figure.py": (FIGURES, CLI),
     "programs/evaluate.py": (PROGRAMS, CLI, EXPORT),
     "programs/export.py": (EXPORT,),
     "programs/install.py": ("tests/programs/test_install.py",),

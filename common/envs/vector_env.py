@@ -5,7 +5,6 @@ import os
 import gymnasium
 import numpy as np
 
-from common.config import TrainingConfig
 from common.envs import atari
 from common.envs.ale_group import AleGroup
 from common.envs.environment import Environment
@@ -14,7 +13,6 @@ from common.envs.groups import Group
 from common.envs.gymnasium_group import GymnasiumGroup
 from common.envs.process_group import ProcessGroup
 from common.envs.seeded_episodes import Way
-from common.envs.spaces import is_image
 from common.errors import UserError
 
 
@@ -118,19 +116,6 @@ def _resolve_atari(backend: str, env_id: str) -> str:
     if backend == "auto":
         return "gymnasium"
     raise UserError(f"{env_id}: this ale-py has no vector environment: use --backend gymnasium")
-
-
-SHARDS = 4  # for "auto"; each costs the policy a call a step, which cheap environments notice in one process
-
-
-def resolve_shards(config: TrainingConfig, backend: str, environment: Environment) -> int | None:
-    """The shards that were asked for; for "auto" some where it stands for Gymnasium, so that workers may step them.
-
-    Args:
-        backend: what the config's stands for.
-    """
-    divides = config.backend == "auto" and backend == "gymnasium" and not is_image(environment.observation_space)
-    return min(config.num_envs, SHARDS) if config.shards is None and divides else config.shards
 
 
 PARTS = 8  # of environments that are built again now and then, one part at a time so that few episodes are cut

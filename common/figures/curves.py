@@ -1,13 +1,14 @@
 """Figures of results.csv other than the five panels: reward, seeds, diagnostics, time."""
 
 import warnings
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from common.errors import UserError
+from common.figures.kinds import Band
 from common.figures.style import (
     COLOURS,
     EMPTY_EPOCHS,
@@ -20,7 +21,6 @@ from common.figures.style import (
     thousands,
 )
 
-Band = Literal["range", "interquartile"]
 BANDS: dict[Band, tuple[float, float]] = {"range": (0, 100), "interquartile": (25, 75)}  # percentiles over seeds
 
 LABELS = {

@@ -2,9 +2,6 @@
 
 TF_CPP_MIN_LOG_LEVEL does not reach them: they are written before logging is set up. Whatever was
 written is shown after all if the import fails.
-
-Where the processor has no arithmetic of its own for neural networks TensorFlow leaves oneDNN switched off, with which
-the gradients of convolutions take two thirds of the time (LOG.md).
 """
 
 import contextlib
@@ -37,6 +34,5 @@ def held_back_errors() -> Iterator[None]:
             os.close(error_stream)
 
 
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 with held_back_errors():
     import tensorflow as tf  # noqa: F401

@@ -1,5 +1,6 @@
 """The base of all trainers: build, run epochs, stop, resume."""
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
@@ -9,7 +10,8 @@ import numpy as np
 from common.env_wrappers import RewardDesign
 from common.envs.environment import Environment, find_environment
 from common.envs.make_env import MakeEnv
-from common.envs.vector_env import resolve_backend, resolve_shards
+from common.envs.shards import resolve_shards
+from common.envs.vector_env import resolve_backend
 from common.records import Timing
 from common.results import EpochResult, from_columns, results_dictionary, to_columns
 from common.rollout.experience import Collecting, Experience
@@ -84,19 +86,23 @@ class TrainerBase(ABC):
         self.warn: Callable[[str], None] = print
         self._crew = self._make_crew(workers)
         agent_seed, environment_seed, generator_seed, validation_seed = config.seeds()
-        self.agent = self.make_agent(environment, config, agent_seed)
-        self.experience = Experience(
-            config,
-            environment,
-            self.agent.action_map,
-            environment_seed,
-            lambda line: self.warn(line),
-            self.collecting(config),
-            reward_design,
-            self._crew,
-        )
-        self.generator = np.random.default_rng(generator_seed)  # of all that training draws
-        self.judge = Judge(config, environment, self.agent, validation_seed, lambda line: self.warn(line))
+        with contextlib.ExitStack() as on_error:
+            if self._crew is not None:
+                on_error.callback(self._crew.close)
+            self.agent = self.make_agent(environment, config, agent_seed)
+            self.experience = Experience(
+                config,
+                environment,
+                self.agent.action_map,
+                environment_seed,
+                lambda line: self.warn(line),
+                self.collecting(config),
+                reward_design,
+                self._crew,
+            )
+            self.generator = np.random.default_rng(generator_seed)  # of all that training draws
+            self.judge = Judge(config, environment, self.agent, validation_seed, lambda line: self.warn(line))
+            on_error.pop_all()
         self.steps = 0  # environment steps since training began
         self.skipped = 0  # updates in a row that were undone
         self.epoch = 0

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from common import files
 from common.config import MAY_CHANGE, TrainingConfig
+from common.envs.shards import shards_for_workers
 from common.errors import DivergedError, NotFiniteError, StoppedError, UserError
 from common.results import EpochResult
 from common.runs import after_training, checkpoint, finished, foreign_modules, run_folder
@@ -23,7 +24,6 @@ from common.runs.signals import StopSignals
 from common.state import State
 
 CHECKPOINTS = run_folder.CHECKPOINTS
-MOST_SHARDS = 16  # that a new run with workers is divided into unless its settings say how many
 
 
 def run(
@@ -67,7 +67,7 @@ def _divided(config: TrainingConfig, options: RunOptions, screen: Terminal) -> T
     """The settings of a new run with workers, which needs shards for them."""
     if not options.workers or config.shards is not None:
         return config
-    shards = min(config.num_envs, MOST_SHARDS)
+    shards = shards_for_workers(config)
     screen.say(
         f"environments are divided into {shards} shards: --shards {shards} gives the same table without workers"
     )

@@ -367,19 +367,6 @@ def test_warming_up_is_random_or_the_policys():
     assert_allclose(actions["policy"], chosen, atol=0.06)  # six standard deviations of the noise
 
 
-def test_warming_up_must_leave_steps_to_learn_from():
-    steps = TINY.epochs * TINY.steps_per_epoch
-    with pytest.raises(UserError, match="leaves nothing to learn"):
-        TINY.replace(warmup_steps=steps)
-    assert TINY.replace(warmup_steps=steps - 1).warmup_steps == steps - 1
-
-
-def test_minibatches_are_settings_that_fit_the_buffer():
-    assert TINY.replace(batch_size=TINY.replay_size).batch_size == TINY.replay_size
-    with pytest.raises(UserError, match="is larger than replay_size"):
-        TINY.replace(batch_size=TINY.replay_size + 1)
-
-
 def test_warming_up_ends_one_action_after_the_steps_asked_for():
     config = TINY.replace(num_envs=1, warmup_steps=12, steps_per_epoch=16, exploration_std=1e-3, train_every=4)
     trainer, memory = remembered(config.replace(learning_rate=1e-12))
@@ -635,7 +622,7 @@ def test_every_setting_changes_what_is_learned(name):
         ({"policy_delay": 0}, "policy_delay is 0: expected 1 or more"),
         ({"exploration_std": float("nan")}, "exploration_std is nan: expected a finite number, 0 or more"),
         ({"steps_per_epoch": 43}, "steps_per_epoch 43 is not divisible by num_envs 2: try --steps-per-epoch 44"),
-        ({"warmup_steps": 10_000}, "warmup_steps 10000 leaves nothing to learn in 3 epochs of 42 steps"),
+        ({"warmup_steps": 126}, "warmup_steps 126 leaves nothing to learn in 3 epochs of 42 steps"),
         ({"exploration": "pink"}, "exploration is 'pink': expected one of "),
         ({"epochs": 1.5}, "epochs is 1.5: expected a whole number"),
         ({"epochs": True}, "epochs is True: expected a whole number"),
@@ -784,9 +771,6 @@ def test_number_of_critics():
     assert numbers == [2, 2, 1, 1]
 
 
-def test_settings_at_their_bounds():
+def test_settings_are_allowed_at_their_bounds():
     assert TINY.replace(batch_size=100, replay_size=100).batch_size == 100
-    steps = TINY.epochs * TINY.steps_per_epoch
-    assert TINY.replace(warmup_steps=steps - 1).warmup_steps == steps - 1
-    with pytest.raises(UserError, match=f"warmup_steps {steps} leaves nothing to learn"):
-        TINY.replace(warmup_steps=steps)
+    assert TINY.replace(warmup_steps=125).warmup_steps == 125

@@ -21,7 +21,7 @@ from companions.config import OffPolicyConfig
 from companions.TD3Agent import TD3Agent
 from ppo.config import PPOConfig
 from ppo.results import PPOResult
-from programs import plot
+from programs import draw_figure, plot
 
 CONFIG = PPOConfig(env="Pendulum-v1", hidden_sizes=(8,))
 WALKER = Path(__file__).resolve().parents[2] / "experiments" / "results" / "walker"
@@ -233,7 +233,7 @@ def test_every_kind_is_written(kind, tmp_path, monkeypatch, capsys):
 def test_real_seeds_are_grouped_by_name(tmp_path, monkeypatch):
     seen = []
     over_seeds = curve_figures.over_seeds
-    monkeypatch.setattr(plot, "over_seeds", lambda *a: seen.append(a) or over_seeds(*a))
+    monkeypatch.setattr(draw_figure, "over_seeds", lambda *a: seen.append(a) or over_seeds(*a))
     runs = sorted(WALKER.glob("*-seed?"))
     columns = ["--columns", "avg_steps", "mean_std"]
     assert call(monkeypatch, plot, *runs, "--kind", "seeds", *columns, "--out", tmp_path / "seeds.png") == 0

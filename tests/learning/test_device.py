@@ -133,7 +133,7 @@ def test_errors_that_are_held_back_are_shown_if_an_exception_comes_out(capfd):
     assert capfd.readouterr().err == "a library is missing\nlater\n"
 
 
-NAMES = ("TF_CPP_MIN_LOG_LEVEL", "SDL_VIDEODRIVER", "SDL_AUDIODRIVER", "XDG_RUNTIME_DIR")
+NAMES = ("TF_CPP_MIN_LOG_LEVEL", "TF_ENABLE_ONEDNN_OPTS", "SDL_VIDEODRIVER", "SDL_AUDIODRIVER", "XDG_RUNTIME_DIR")
 
 
 @pytest.mark.parametrize("already", [False, True])
@@ -144,5 +144,25 @@ def test_variables_are_set_before_tensorflow_and_sdl_start(already):
     ran = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=environment, check=True
     )
-    expected = ["mine"] * 4 if already else ["3", "dummy", "dummy", tempfile.gettempdir()]
+    expected = ["mine"] * 5 if already else ["3", "1", "dummy", "dummy", tempfile.gettempdir()]
     assert ran.stdout.split() == expected
+
+
+WATCH = """
+import os, sys
+class Watch:
+    def find_spec(self, name, *_):
+        if name == "tensorflow":
+            raise SystemExit(os.environ.get("TF_ENABLE_ONEDNN_OPTS", "not set"))
+sys.meta_path.insert(0, Watch())
+"""
+
+
+@pytest.mark.parametrize("module", ["Agent", "ppo.losses", "companions.TD3Agent", "programs.policy_files"])
+def test_every_process_of_a_run_does_the_same_arithmetic(module):
+    """Whichever module is imported first."""
+    environment = {name: value for name, value in os.environ.items() if name != "TF_ENABLE_ONEDNN_OPTS"}
+    ran = subprocess.run(
+        [sys.executable, "-c", f"{WATCH}import {module}"], cwd=ROOT, capture_output=True, text=True, env=environment
+    )
+    assert ran.stderr == "1\n"

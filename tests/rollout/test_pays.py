@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from common.envs.environment import find_environment
-from common.envs.vector_env import resolve_shards
+from common.envs.shards import resolve_shards
+from common.errors import UserError
 from common.learning import trainer_base
 from common.rollout.workers import pays
 from common.rollout.workers.cluster import Workers
@@ -136,3 +137,22 @@ def test_what_cannot_be_sent_to_workers_that_nobody_asked_for_is_stepped_here(tr
     lock = threading.Lock()
     _, said = trained(2, lambda: Slow(0.1) if lock else None)
     assert "this process steps the environments: " in said and "cannot be sent to workers" in said
+
+
+def test_a_trainer_that_cannot_be_built_leaves_no_cluster(monkeypatch, trained):
+    closed = []
+
+    class Crew:
+        def __init__(self, *_):
+            pass
+
+        def __call__(self, recipe):
+            raise UserError("no workers")
+
+        def close(self):
+            closed.append(self)
+
+    monkeypatch.setattr(trainer_base, "Crew", Crew)
+    with pytest.raises(UserError, match="no workers"):
+        trained(2, lambda: Slow(0.1))
+    assert len(closed) == 1

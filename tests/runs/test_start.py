@@ -32,7 +32,7 @@ MISTAKES = {
     "no run to export": ("export", ["no/such/run"]),
     "no run to plot": ("plot", ["no/such/run"]),
 }
-LONGEST = 1.5  # seconds of processor time, on machines that do other work as well
+LONGEST = 5  # times what Python takes for the two packages that a program cannot do without
 
 
 def imported(*arguments):
@@ -50,8 +50,7 @@ def imported(*arguments):
 def test_help_waits_for_nothing_heavy(program):
     code, packages = imported(*PROGRAMS[program], "--help")
     assert code == 0
-    assert not HEAVY & packages
-    assert program == "plot" or "matplotlib" not in packages
+    assert not (HEAVY | {"matplotlib"}) & packages
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
@@ -64,13 +63,17 @@ def test_a_mistake_waits_for_nothing_heavy(mistake):
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_help_is_quick(program):
-    def seconds():
+    def seconds(*arguments):
+        """Of processor time."""
         before = os.times()
-        subprocess.run([sys.executable, *PROGRAMS[program], "--help"], cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run([sys.executable, *arguments], cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
         after = os.times()
         return sum(after[2:4]) - sum(before[2:4])  # of children that have ended
 
-    assert seconds() < LONGEST or seconds() < LONGEST  # the second chance is for a busy machine
+    def ratio():
+        return seconds(*PROGRAMS[program], "--help") / seconds("-c", "import numpy, tyro")
+
+    assert min(ratio() for _ in range(3)) < LONGEST  # other work on the machine disturbs a single one
 
 
 @pytest.fixture

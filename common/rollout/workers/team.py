@@ -416,7 +416,12 @@ class Crew:
     """
 
     def __init__(self, workers: Workers, warn: Callable[[str], None], asked_for: bool = True) -> None:
-        self._workers, self._warn, self._asked_for = workers, warn, asked_for
+        self._address, self._number, self._warn, self._asked_for = (
+            workers.cluster,
+            workers.number or 0,
+            warn,
+            asked_for,
+        )
         self._cluster: Future[Cluster] = Future()
         self._closed = threading.Event()
         threading.Thread(target=self._keep, daemon=True).start()
@@ -425,7 +430,7 @@ class Crew:
     def _keep(self) -> None:
         """Start the cluster and stay: Linux kills its processes with the thread that started them."""
         try:
-            self._cluster.set_result(Cluster(self._workers.cluster, self._workers.number or 0))
+            self._cluster.set_result(Cluster(self._address, self._number))
         except BaseException as error:
             self._cluster.set_exception(error)
         self._closed.wait()
@@ -437,7 +442,7 @@ class Crew:
             UserError: Ray does not start, or the environment cannot be sent to workers.
         """
         try:
-            return Team(recipe, self._cluster.result(), self._workers.number or 0, self._warn)
+            return Team(recipe, self._cluster.result(), self._number, self._warn)
         except UserError as error:
             if self._asked_for:
                 raise
