@@ -26,7 +26,7 @@ from common.runs.protocols import Agent, Trainer
 from ppo import presets
 from ppo.config import PPOConfig
 from ppo.live_settings import LiveHyperparameters
-from programs import methods, notebook_display, plot
+from programs import draw_figure, methods, notebook_display
 from programs.methods import load_agent, new_agent
 from programs.notebook_display import Quiet, Shown, put, show
 
@@ -101,7 +101,7 @@ def train(
     screen = Shown(stop_after)
     if saved is not None and finished.is_done(folder, finished.ADOPT, config.epochs):
         screen.refresh(f"{folder} has all its epochs")
-        screen.figure(plot.draw("five", [folder], (), "range"))
+        screen.figure(draw_figure.draw("five", [folder], (), "range"))
         return folder
     try:
         return _run(preset, config, folder, saved, screen)
@@ -297,7 +297,7 @@ def compare(*runs: Path | None, kind: Literal["five", "diagnostics"] = "five") -
     Raises:
         UserError: a run is not trained to its end.
     """
-    show(plot.draw(kind, _trained(runs), (), "range"))
+    show(draw_figure.draw(kind, _trained(runs), (), "range"))
 
 
 @_one_line()
