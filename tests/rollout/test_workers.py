@@ -190,14 +190,24 @@ def test_a_method_that_learns_while_it_steps_learns_the_same_on_workers(cluster,
                 os.kill(next(worker for worker in self.workers if worker.is_ready).process, signal.SIGKILL)
             return super().share(value)
 
+    class Crew:
+        def __init__(self, *_):
+            pass
+
+        def __call__(self, recipe):
+            return Losing(recipe, cluster, 2, said.append)
+
+        def close(self):
+            pass
+
     def trained(workers: int) -> State:
         trainer = OffPolicyAgentTrainer(config, workers=Workers(workers))
         trainer.train()
-        trainer.experience.close()
+        trainer.close()
         state = trainer.state()
         return {name: array for name, array in state.items() if name.rpartition("/")[2] not in TIMING_COLUMNS}
 
-    monkeypatch.setattr(trainer_base, "Crew", lambda *_: lambda recipe: Losing(recipe, cluster, 2, said.append))
+    monkeypatch.setattr(trainer_base, "Crew", Crew)
     assert_equal(trained(2), trained(0))
     assert len(sent) == 24 and sum("was lost" in line for line in said) >= 3
 

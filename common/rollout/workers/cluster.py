@@ -100,8 +100,11 @@ class Cluster:
         """Disconnect, and end the cluster if this process started it."""
         if self._is_ours:
             processes = [] if self._folder is None else _processes(self._folder)
-            with _signals_kept(), contextlib.suppress(Exception):  # it may have vanished
-                self._ray.shutdown()
+            for _ in range(2):  # a first call that failed leaves Ray half connected
+                with _signals_kept(), contextlib.suppress(Exception):  # it may have vanished
+                    self._ray.shutdown()
+                    break
+                _end(processes)
             _end(processes)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
