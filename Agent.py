@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from common import funcs
+from common.envs.mirrors import mirror_of
 from common.envs.spaces import action_map, choices
 from common.errors import DivergedError
 from common.funcs import RunningStatistics
@@ -18,7 +19,7 @@ from common.learning.agent_base import AgentBase
 from common.learning.device import choose_device
 from common.learning.frozen_policy import ImageHeads, dense_heads
 from common.records import Batch
-from common.rollout.policies import CategoricalPolicy, Normalizer, NormalPolicy
+from common.rollout.policies import CategoricalPolicy, Heads, Normalizer, NormalPolicy
 from common.state import State
 from ppo import architecture, losses
 from ppo.config import PPOConfig
@@ -51,18 +52,25 @@ class Agent(AgentBase):
         self.observation_size = int(np.prod(observation_space.shape))
         self.action_size = self.action_map.size
         self.choices = None if isinstance(action_space, gymnasium.spaces.Box) else choices(action_space)
+        self._mirror = mirror_of(config, observation_space, action_space)
+        mirror = self._mirror
+        if mirror is not None and config.normalize_observations:
+            mirror = mirror.normalized
+        self._mirror_of_networks = mirror
         torso = architecture.torso_for(observation_space.shape, self.action_size, config)
         self.sees_images = bool(torso.convolutions)
         choose_device(config.device, self.sees_images)
         heads = architecture.heads_for(self.action_size, self.choices, config)
         actor_seed, critic_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
         if config.shared_torso:
-            self.network, self.actor, self.critic = networks.actor_and_critic_of_one_torso(torso, heads, actor_seed)
+            self.network, self.actor, self.critic = networks.actor_and_critic_of_one_torso(
+                torso, heads, actor_seed, mirror
+            )
             self._networks = {"network": self.network}
             self.adams = {"adam": keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)}
         else:
-            self.actor = networks.policy_actor(torso, heads, actor_seed)
-            self.critic = networks.value_critic(torso, critic_seed)
+            self.actor = networks.policy_actor(torso, heads, actor_seed, mirror)
+            self.critic = networks.value_critic(torso, critic_seed, mirror)
             self._networks = {"actor": self.actor, "critic": self.critic}
             self.adams = {
                 name: keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)
@@ -102,11 +110,16 @@ class Agent(AgentBase):
     def observe(self, observations: np.ndarray) -> None:
         """Merge raw observations [K, S] into the statistics that `normalize` uses."""
         if self.config.normalize_observations and not self.sees_images:
+            if self._mirror is not None:  # so that both sides are normalised alike
+                observations = np.concatenate([observations, self._mirror.observation(observations)])  # [2K, S]
             self.observation_statistics.update(observations)
 
     def acting_policy(self) -> NormalPolicy | CategoricalPolicy:
         """The present policy, mapping raw observations to actions: a frozen copy, but with images the live one."""
-        heads = self._image_heads if self.sees_images else dense_heads(self.actor, self.normalizer())
+        if self.sees_images:
+            heads: Heads = self._image_heads
+        else:
+            heads = dense_heads(self.actor, self.normalizer(), self._mirror_of_networks)
         return NormalPolicy(heads) if self.choices is None else CategoricalPolicy(heads, self.choices)
 
     def policy(self, observations: tf.Tensor) -> distributions.tfd.Distribution:

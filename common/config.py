@@ -61,6 +61,17 @@ class EnvironmentSettings(Settings):
     """Number of shards that the environments are divided into; a worker steps whole shards, see --workers. The
     numbers of a run depend on it, and not on the workers. None: in a new run with --workers as many as environments,
     but 16 at most; else 4 where backend auto stands for Gymnasium, 1 on Gymnasium and ale-py, and 2 on EnvPool."""
+    symmetry: bool = False
+    """Whether networks obey the mirror of an environment that looks the same in one: a policy that does in mirrored
+    states the mirrored action, and a critic that values both states alike. It learns in fewer steps and takes twice
+    the computation. Mirrors are known of Acrobot, BipedalWalker and BipedalWalkerHardcore, CartPole, LunarLander
+    (both) and Pendulum; another environment's is given with mirror_observation and mirror_action."""
+    mirror_observation: tuple[int, ...] = setting((), at_least=-9999, at_most=9999)
+    """Where each number of a mirrored observation comes from, counted from 1; a minus changes its sign. Pendulum's
+    cos, sin and speed have 1 -2 -3. Empty for the mirror that is known. Only used with symmetry."""
+    mirror_action: tuple[int, ...] = setting((), at_least=-9999, at_most=9999)
+    """The same for actions; where they are choices, for all choices of all their numbers. CartPole's left and right
+    have 2 1. Empty for the mirror that is known. Only used with symmetry."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
     """Device that TensorFlow computes on. auto: a GPU for image observations if there is one, else the CPU, which is
     faster for small networks."""
@@ -153,6 +164,9 @@ class TrainingConfig(BestSettings, FaultSettings, RunSettings, EnvironmentSettin
                 f"steps_per_epoch {self.steps_per_epoch} is not divisible by num_envs {self.num_envs}: "
                 f"try --steps-per-epoch {max(1, round(self.steps_per_epoch / self.num_envs)) * self.num_envs}"
             )
+        for name in ("mirror_observation", "mirror_action"):
+            if getattr(self, name) and not self.symmetry:
+                raise UserError(f"{name} has no effect without symmetry: add --symmetry, or leave it out")
         if self.shards is not None and self.shards > self.num_envs:
             raise UserError(
                 f"shards is {self.shards}, but there are only {self.num_envs} environments to divide: "

@@ -193,7 +193,7 @@ def _plain(name: str, hint: Any, value: Any) -> object:
         return value
     if get_origin(hint) is tuple:
         if not isinstance(value, list | tuple):
-            raise UserError(f"{name} is {value!r}: expected a tuple, one number a layer")
+            raise UserError(f"{name} is {value!r}: expected a tuple")
         return tuple(_plain(name, get_args(hint)[0], number) for number in value)
     if get_origin(hint) is dict:
         return json_object(name, value)

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from common.envs.mirrors import VALUE, mirror_of
 from common.envs.spaces import action_map
 from common.errors import DivergedError
 from common.learning.agent_base import AgentBase
@@ -47,13 +48,16 @@ class DDPGAgent(AgentBase):
         self.action_map = action_map(action_space)
         self.observation_size = gymnasium.spaces.flatdim(observation_space)
         self.action_size = gymnasium.spaces.flatdim(action_space)
+        self._mirror = mirror = mirror_of(config, observation_space, action_space)
         shape = (self.observation_size, self.action_size, config.hidden_sizes, config.activation)
         actor_seed, *critic_seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(3))
         critic_seeds = critic_seeds[: self.number_of_critics]
-        actors = [architecture.deterministic_actor(*shape, actor_seed) for _ in range(2)]
-        critics = [[architecture.action_critic(*shape, seed) for seed in critic_seeds] for _ in range(2)]
-        self._actor, self._target_actor = (FlatNetworks([actor]) for actor in actors)
-        self._critics, self._target_critics = (FlatNetworks(networks_) for networks_ in critics)
+        actors = [architecture.deterministic_actor(*shape, actor_seed, mirror) for _ in range(2)]
+        critics = [[architecture.action_critic(*shape, seed, mirror) for seed in critic_seeds] for _ in range(2)]
+        of_actor = None if mirror is None else (mirror.observation, mirror.action)
+        of_critics = None if mirror is None else (mirror.joint, VALUE)
+        self._actor, self._target_actor = (FlatNetworks([actor], of_actor) for actor in actors)
+        self._critics, self._target_critics = (FlatNetworks(networks_, of_critics) for networks_ in critics)
         critic_rate = config.learning_rate if config.critic_learning_rate is None else config.critic_learning_rate
         self.actor_optimizer = keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)
         self.critic_optimizer = keras.optimizers.Adam(critic_rate, epsilon=config.adam_epsilon)
@@ -103,7 +107,7 @@ class DDPGAgent(AgentBase):
         if std is None:
             config = self.config
             std = config.exploration_std if config.final_exploration_std is None else config.final_exploration_std
-        return deterministic(self._actor.networks[0], self.actor_weights(), std)
+        return deterministic(self._actor.networks[0], self.actor_weights(), std, self._mirror)
 
     def normalizer(self) -> Normalizer:
         """Observations are not normalised."""

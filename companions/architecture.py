@@ -3,6 +3,8 @@
 import keras
 import numpy as np
 
+from common.envs.mirrors import Mirror
+from common.learning.mirrored import mean_of_heads, mean_of_values, with_mirror_image
 from common.learning.networks import Torso, value_head
 
 
@@ -18,20 +20,33 @@ class Glorot:
 
 
 def deterministic_actor(
-    observation_size: int, action_size: int, sizes: tuple[int, ...], activation: str, seed: int
+    observation_size: int,
+    action_size: int,
+    sizes: tuple[int, ...],
+    activation: str,
+    seed: int,
+    mirror: Mirror | None = None,
 ) -> keras.Model:
     """observations [B, S] → actions [B, A] in [−1, 1]."""
     kernel, torso = Glorot(seed), Torso((observation_size,), sizes, activation)
     inputs = torso.inputs()
-    features = torso(inputs, kernel)  # [B, units]
+    features = torso(with_mirror_image(inputs, mirror), kernel)  # [B, units], or [2B, units]
     action = keras.layers.Dense(action_size, "tanh", kernel_initializer=kernel(1.0), name="mean")
-    return keras.Model(inputs, action(features), name="actor")
+    [actions] = mean_of_heads([action(features)], mirror)  # [B, A]
+    return keras.Model(inputs, actions, name="actor")
 
 
 def action_critic(
-    observation_size: int, action_size: int, sizes: tuple[int, ...], activation: str, seed: int
+    observation_size: int,
+    action_size: int,
+    sizes: tuple[int, ...],
+    activation: str,
+    seed: int,
+    mirror: Mirror | None = None,
 ) -> keras.Model:
     """observations and actions side by side [B, S + A] → value [B, 1]."""
     kernel, torso = Glorot(seed), Torso((observation_size + action_size,), sizes, activation)
     inputs = torso.inputs()
-    return keras.Model(inputs, value_head(torso(inputs, kernel), kernel), name="critic")
+    both = None if mirror is None else Mirror(mirror.joint, mirror.action)
+    features = torso(with_mirror_image(inputs, both), kernel)  # [B, units], or [2B, units]
+    return keras.Model(inputs, mean_of_values(value_head(features, kernel), mirror), name="critic")

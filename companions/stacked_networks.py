@@ -11,19 +11,23 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from common.envs.mirrors import Entries
+
 
 class FlatNetworks:
     """Networks of dense layers, all of one shape, whose weights, network by network, are one vector.
 
     Args:
         networks: give the structure and the first weights; later they hold what `pull` last gave them.
+        mirrored: what a mirror that they obey does to inputs and to outputs; see `common.learning.mirrored`.
 
     Attributes:
         weights: [W] float32, all weights of all networks.
     """
 
-    def __init__(self, networks: Sequence[keras.Model]) -> None:
+    def __init__(self, networks: Sequence[keras.Model], mirrored: tuple[Entries, Entries] | None = None) -> None:
         self.networks = list(networks)
+        self._mirror = mirrored
         self._layers = [layer for layer in networks[0].layers if isinstance(layer, keras.layers.Dense)]
         self._shapes = [weights.shape for weights in networks[0].get_weights()]  # kernel, bias, kernel, bias, ...
         self.weights = keras.Variable(self._joined())
@@ -46,9 +50,15 @@ class FlatNetworks:
 
     def call(self, stacks: list[tf.Tensor], inputs: tf.Tensor) -> tf.Tensor:
         """What the networks with these weights [networks, ...] make of inputs [B, in]: [networks, B, out]."""
-        features = tf.broadcast_to(inputs, (stacks[0].shape[0], *inputs.shape))  # [networks, B, in]
+        if self._mirror is not None:
+            image = tf.matmul(inputs, self._mirror[0].matrix) + self._mirror[0].offset  # [B, in]
+            inputs = tf.concat([inputs, image], axis=0)  # [2B, in]
+        features = tf.broadcast_to(inputs, (stacks[0].shape[0], *inputs.shape))  # [networks, B, in], or 2B
         for layer, kernels, biases in zip(self._layers, stacks[::2], stacks[1::2]):
-            features = layer.activation(tf.matmul(features, kernels) + biases[:, None])  # [networks, B, units]
+            features = layer.activation(tf.matmul(features, kernels) + biases[:, None])  # [networks, B, units], or 2B
+        if self._mirror is not None:
+            one, image = tf.split(features, 2, axis=1)  # [networks, B, out] each
+            features = 0.5 * (one + tf.matmul(image, self._mirror[1].matrix))  # [networks, B, out]
         return features
 
     def pull(self) -> list[keras.Model]:

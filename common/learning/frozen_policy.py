@@ -4,6 +4,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from common.envs.mirrors import Mirror
+from common.learning.mirrored import entries_of_heads
 from common.learning.networks import StateIndependentStd
 from common.rollout.policies import (
     ACTIVATIONS,
@@ -16,6 +18,7 @@ from common.rollout.policies import (
     Normalizer,
 )
 
+HEADS = ("mean", "std", "logits")  # the names of their layers, means before standard deviations
 IMAGES_A_CALL = 8  # when acting, whatever their number
 
 
@@ -36,13 +39,19 @@ class ImageHeads:
         return [np.concatenate(heads) for heads in zip(*parts)]
 
 
-def dense_heads(actor: keras.Model, normalize: Normalizer) -> DenseHeads:
+def dense_heads(actor: keras.Model, normalize: Normalizer, mirror: Mirror | None = None) -> DenseHeads:
     """The heads of an actor made by `networks.policy_actor`; later training does not change the copy."""
     hidden = tuple(_dense(layer) for layer in actor.layers if layer.name.startswith("hidden_"))
-    return DenseHeads(normalize, hidden, tuple(_head(actor.get_layer(name)) for name in actor.output_names))
+    names = {layer.name for layer in actor.layers}
+    heads = tuple(_head(actor.get_layer(name)) for name in HEADS if name in names)
+    if mirror is None:
+        return DenseHeads(normalize, hidden, heads)
+    return DenseHeads(normalize, hidden, heads, mirror.observation, entries_of_heads(mirror)[: len(heads)])
 
 
-def deterministic(actor: keras.Model, weights: list[np.ndarray], std: float) -> DeterministicPolicy:
+def deterministic(
+    actor: keras.Model, weights: list[np.ndarray], std: float, mirror: Mirror | None = None
+) -> DeterministicPolicy:
     """A policy with the activations of an actor made by `companions.architecture.deterministic_actor`.
 
     Args:
@@ -50,7 +59,7 @@ def deterministic(actor: keras.Model, weights: list[np.ndarray], std: float) -> 
         std: see `DeterministicPolicy`.
     """
     layers = [layer for layer in actor.layers if isinstance(layer, keras.layers.Dense)]
-    return DeterministicPolicy([_activation(layer) for layer in layers], weights, std)
+    return DeterministicPolicy([_activation(layer) for layer in layers], weights, std, mirror)
 
 
 def _dense(layer: keras.layers.Dense) -> Dense:

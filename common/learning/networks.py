@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 
+from common.envs.mirrors import Mirror
+from common.learning.mirrored import mean_of_heads, mean_of_values, with_mirror_image
+
 
 class StateIndependentStd(keras.layers.Layer):
     """A learned standard deviation per action, the same in every state; kept as its logarithm."""
@@ -124,24 +127,29 @@ def value_head(features: keras.KerasTensor, kernel: Kernels) -> keras.KerasTenso
     return keras.layers.Dense(1, kernel_initializer=kernel(1.0), name="value")(features)
 
 
-def policy_actor(torso: Torso, heads: NormalHeads | CategoricalHead, seed: int) -> keras.Model:
+def policy_actor(
+    torso: Torso, heads: NormalHeads | CategoricalHead, seed: int, mirror: Mirror | None = None
+) -> keras.Model:
     """observations → logits [B, Σ choices], or means and standard deviations, each [B, A]."""
     kernel, inputs = Orthogonal(seed), torso.inputs()
-    return keras.Model(inputs, heads(torso(inputs, kernel), kernel), name="actor")
+    features = torso(with_mirror_image(inputs, mirror), kernel)  # [B, units], or [2B, units]
+    return keras.Model(inputs, mean_of_heads(heads(features, kernel), mirror), name="actor")
 
 
-def value_critic(torso: Torso, seed: int) -> keras.Model:
+def value_critic(torso: Torso, seed: int, mirror: Mirror | None = None) -> keras.Model:
     """observations → value [B, 1]."""
     kernel, inputs = Orthogonal(seed), torso.inputs()
-    return keras.Model(inputs, value_head(torso(inputs, kernel), kernel), name="critic")
+    features = torso(with_mirror_image(inputs, mirror), kernel)  # [B, units], or [2B, units]
+    return keras.Model(inputs, mean_of_values(value_head(features, kernel), mirror), name="critic")
 
 
 def actor_and_critic_of_one_torso(
-    torso: Torso, heads: NormalHeads | CategoricalHead, seed: int
+    torso: Torso, heads: NormalHeads | CategoricalHead, seed: int, mirror: Mirror | None = None
 ) -> tuple[keras.Model, keras.Model, keras.Model]:
     """The whole network, observations → [*heads, value]; and its two halves, which share the torso's layers."""
     kernel, inputs = Orthogonal(seed), torso.inputs()
-    features = torso(inputs, kernel)  # [B, units]
-    outputs, value = heads(features, kernel), value_head(features, kernel)
+    features = torso(with_mirror_image(inputs, mirror), kernel)  # [B, units], or [2B, units]
+    outputs = mean_of_heads(heads(features, kernel), mirror)
+    value = mean_of_values(value_head(features, kernel), mirror)
     actor, critic = keras.Model(inputs, outputs, name="actor"), keras.Model(inputs, value, name="critic")
     return keras.Model(inputs, [*outputs, value], name="network"), actor, critic

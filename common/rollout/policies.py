@@ -13,6 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
+from common.envs.mirrors import Entries, Mirror
+
 OBSERVATION_CLIP = 10.0  # standard deviations; larger observations would make the networks diverge
 MIN_STD = 1e-6  # keeps log-probabilities finite should softplus or exp underflow
 MAX_STD = 100.0  # beyond it actions are coin tosses, and too strong an entropy bonus would drive it to infinity
@@ -100,13 +102,24 @@ class DenseHeads:
     normalize: Normalizer  # maps raw observations [n, S] to the actor's
     hidden: tuple[Dense, ...]
     heads: tuple[Dense | Constant, ...]
+    mirror: Entries | None = None  # of observations, where the actor obeys a mirror
+    mirrored_heads: tuple[Entries, ...] = ()  # of each head's output
 
     def __call__(self, observations: np.ndarray) -> list[np.ndarray]:
         """Raw observations [n, S] → the output of each head, [n, out] or [out]."""
         features = self.normalize(observations)  # [n, S]
+        if self.mirror is not None:
+            features = np.concatenate([features, self.mirror(features)])  # [2n, S]
         for layer in self.hidden:
-            features = layer(features)  # [n, units]
-        return [head(features) for head in self.heads]
+            features = layer(features)  # [n, units], or [2n, units]
+        outputs = [head(features) for head in self.heads]  # [n, out], [2n, out] or [out]
+        return list(map(_mean_of_both, outputs, self.mirrored_heads)) if self.mirrored_heads else outputs
+
+
+def _mean_of_both(output: np.ndarray, entries: Entries) -> np.ndarray:
+    """[2n, out] → [n, out], or [out] → [out]; see `common.learning.mirrored`."""
+    one, image = (output, output) if output.ndim == 1 else np.split(output, 2)
+    return np.float32(0.5) * (one + entries(image))
 
 
 class NormalPolicy:
@@ -176,12 +189,19 @@ class DeterministicPolicy:
         activations: names of the layers' activations; keys of ACTIVATIONS.
         weights: kernels [in, out] and biases [out], layer by layer.
         std: standard deviation of the noise, in units of half the action range.
+        mirror: that the actor obeys.
     """
 
     is_plain = True
 
-    def __init__(self, activations: Sequence[str], weights: Sequence[np.ndarray], std: float) -> None:
-        self._activations, self._std = tuple(activations), std
+    def __init__(
+        self,
+        activations: Sequence[str],
+        weights: Sequence[np.ndarray],
+        std: float,
+        mirror: Mirror | None = None,
+    ) -> None:
+        self._activations, self._std, self._mirror = tuple(activations), std, mirror
         self.refresh(weights)
 
     @property
@@ -196,8 +216,12 @@ class DeterministicPolicy:
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions [n, A] in [−1, 1] for observations [n, S]: μ + std·noise, clipped, or μ without noise."""
         features = np.asarray(observations, dtype=np.float32)  # [n, S]
+        if self._mirror is not None:
+            features = np.concatenate([features, self._mirror.observation(features)])  # [2n, S]
         for layer in self._layers:
-            features = layer(features)  # [n, units]
+            features = layer(features)  # [n, units], or [2n, units]
+        if self._mirror is not None:
+            features = _mean_of_both(features, self._mirror.action)  # [n, A]
         if noise is None:
             return features
         features += self._std * noise

@@ -100,14 +100,16 @@ class Cluster:
         """Disconnect, and end the cluster if this process started it."""
         if self._is_ours:
             processes = [] if self._folder is None else _processes(self._folder)
-            for _ in range(2):  # a first call that failed leaves Ray half connected
-                with _signals_kept(), contextlib.suppress(Exception):  # it may have vanished
-                    self._ray.shutdown()
-                    break
-                _end(processes)
+            self._disconnect()  # it may have vanished
             _end(processes)
+            if self._ray.is_initialized():  # the call before ended half-way
+                self._disconnect()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _disconnect(self) -> None:
+        with _signals_kept(), contextlib.suppress(Exception):
+            self._ray.shutdown()
 
 
 def _check_listens(address: str) -> None:

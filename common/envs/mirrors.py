@@ -1,0 +1,182 @@
+"""Environments that look the same in a mirror: which numbers of observations and actions change places or signs.
+
+An entry k of a mirror's tuple says where an entry of the mirrored array comes from: from the |k|-th, counted from 1,
+with the sign of k.
+"""
+
+import re
+from dataclasses import dataclass
+
+import gymnasium
+import numpy as np
+
+from common.config import TrainingConfig
+from common.envs.spaces import choices, is_image
+from common.errors import UserError
+
+
+@dataclass(frozen=True)
+class Entries:
+    """A permutation with signs, and what is added afterwards.
+
+    Args:
+        sources: [X] whole numbers, from 1; a negative one changes the sign.
+        offsets: [X] what is added to each number; nothing where empty.
+    """
+
+    sources: tuple[int, ...]
+    offsets: tuple[float, ...] = ()
+
+    def __call__(self, array: np.ndarray) -> np.ndarray:
+        """[..., X] → the mirrored array, [..., X]."""
+        moved = array[..., np.abs(self.sources) - 1] * np.sign(self.sources).astype(array.dtype)  # [..., X]
+        return moved + self.offset.astype(array.dtype) if self.offsets else moved
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """[X, X] float32: a row vector is mirrored by this matrix on its right, but for the offset."""
+        return self.linear(np.eye(len(self.sources), dtype=np.float32))
+
+    @property
+    def offset(self) -> np.ndarray:
+        """[X] float32, zeros where nothing is added."""
+        return np.array(self.offsets or (0.0,) * len(self.sources), np.float32)
+
+    @property
+    def linear(self) -> "Entries":
+        """The same without offsets: right for numbers that were shifted by a mean that the mirror leaves as it is."""
+        return Entries(self.sources)
+
+    @property
+    def unsigned(self) -> "Entries":
+        """The same places alone, for standard deviations."""
+        return Entries(tuple(abs(source) for source in self.sources))
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """What a mirror does to observations [..., S] and to actions [..., A], or to the logits of discrete actions."""
+
+    observation: Entries
+    action: Entries
+
+    @property
+    def joint(self) -> Entries:
+        """Of observations and actions side by side, [..., S + A]."""
+        size = len(self.observation.sources)
+        shifted = (source + size if source > 0 else source - size for source in self.action.sources)
+        offsets = tuple(float(offset) for offset in (*self.observation.offset, *self.action.offset))
+        return Entries((*self.observation.sources, *shifted), offsets if self.observation.offsets else ())
+
+    @property
+    def normalized(self) -> "Mirror":
+        """The mirror of observations that are normalised with statistics which both sides share."""
+        return Mirror(self.observation.linear, self.action)
+
+
+VALUE = Entries((1,))  # of a number that a mirror does not change
+
+
+def _mirror(observation: tuple[int, ...], action: tuple[int, ...]) -> Mirror:
+    return Mirror(Entries(observation), Entries(action))
+
+
+# The walker's hull and its ten lidar rays lie in the plane in which both legs move: they stay. The hips count their
+# angles from where they were built, one leg 0.05 before the middle and the other 0.05 behind it.
+_WALKER = Mirror(
+    Entries(
+        (1, 2, 3, 4, 10, 11, 12, 13, 14, 5, 6, 7, 8, 9, *range(15, 25)),
+        tuple({4: 0.1, 9: -0.1}.get(i, 0.0) for i in range(24)),
+    ),
+    Entries((3, 4, 1, 2)),
+)
+_LANDER = (-1, 2, -3, 4, -5, -6, 8, 7)
+KNOWN = {
+    "Acrobot": _mirror((1, -2, 3, -4, -5, -6), (3, 2, 1)),
+    "BipedalWalker": _WALKER,
+    "BipedalWalkerHardcore": _WALKER,
+    "CartPole": _mirror((-1, -2, -3, -4), (2, 1)),
+    "LunarLander": _mirror(_LANDER, (1, 4, 3, 2)),
+    "LunarLanderContinuous": _mirror(_LANDER, (1, -2)),
+    "Pendulum": _mirror((1, -2, -3), (-1,)),
+}
+"""Mirrors that are known, by the environment's name without its version."""
+
+
+def mirror_of(
+    config: TrainingConfig, observation_space: gymnasium.Space, action_space: gymnasium.Space
+) -> Mirror | None:
+    """The mirror that a run's networks obey; None without `symmetry`.
+
+    Args:
+        config: of a run of one environment.
+        observation_space, action_space: of that environment.
+
+    Raises:
+        UserError: none is known, or it does not fit the spaces; the line names the entry.
+    """
+    if not config.symmetry:
+        return None
+    if is_image(observation_space):
+        raise UserError(f"symmetry is for observations that are numbers, {config.env} shows images: leave it out")
+    known = KNOWN.get(re.sub(r"-v\d+$", "", config.env), Mirror(Entries(()), Entries(())))
+    observation = Entries(config.mirror_observation) if config.mirror_observation else known.observation
+    action = Entries(config.mirror_action) if config.mirror_action else known.action
+    if not observation.sources or not action.sources:
+        raise UserError(
+            f"no mirror of {config.env} is known: add --mirror-observation and --mirror-action, or leave --symmetry "
+            f"out (known: {', '.join(KNOWN)})"
+        )
+    _check("mirror_observation", observation, gymnasium.spaces.utils.flatdim(observation_space))
+    if isinstance(observation_space, gymnasium.spaces.Box):
+        _check_bounds("mirror_observation", observation, observation_space)
+    if isinstance(action_space, gymnasium.spaces.Box):
+        _check("mirror_action", action, gymnasium.spaces.utils.flatdim(action_space))
+        _check_bounds("mirror_action", action, action_space)
+    else:
+        _check("mirror_action", action, sum(choices(action_space)))
+        _check_choices("mirror_action", action, choices(action_space))
+    return Mirror(observation, action)
+
+
+def _check(name: str, entries: Entries, size: int) -> None:
+    """Raises UserError unless each entry appears once and looking twice shows the original."""
+    sources = entries.sources
+    if len(sources) != size:
+        raise UserError(f"{name} has {len(sources)} entries: expected {size}, one for each number")
+    for i, source in enumerate(sources, start=1):
+        if not 1 <= abs(source) <= size:
+            raise UserError(f"{name}: entry {i} is {source}: expected 1 to {size}, or -1 to -{size}")
+    for i, source in enumerate(sources, start=1):
+        back = sources[abs(source) - 1] * (1 if source > 0 else -1)
+        if back != i:
+            raise UserError(
+                f"{name}: entry {i} is {source}, but entry {abs(source)} is {sources[abs(source) - 1]}: "
+                f"expected {i if source > 0 else -i} there, since a mirror image of a mirror image is the original"
+            )
+
+
+def _check_bounds(name: str, entries: Entries, space: gymnasium.spaces.Box) -> None:
+    """Raises UserError unless a mirrored array lies within the space again."""
+    lows, highs = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)  # [X], [X]
+    mirrored = np.sort(np.stack([entries.linear(lows), entries.linear(highs)]), axis=0) + 0.0  # [2, X], and no −0
+    for i, source in enumerate(entries.sources):
+        if not np.allclose(mirrored[:, i], (lows[i], highs[i])):
+            raise UserError(
+                f"{name}: entry {i + 1} is {source}, whose range becomes {mirrored[0, i]:g} to {mirrored[1, i]:g} in "
+                f"the mirror: expected {lows[i]:g} to {highs[i]:g}, the range of number {i + 1}"
+            )
+
+
+def _check_choices(name: str, entries: Entries, choices_: tuple[int, ...]) -> None:
+    """Raises UserError unless the choices of one number of an action become those of one number."""
+    numbers = np.repeat(np.arange(len(choices_)), choices_)  # [Σ choices] which number a choice belongs to
+    for i, source in enumerate(entries.sources):
+        first = int(np.flatnonzero(numbers == numbers[i])[0])
+        if source < 0:
+            raise UserError(f"{name}: entry {i + 1} is {source}: a choice has no sign, leave the minus out")
+        if numbers[source - 1] != numbers[entries.sources[first] - 1]:
+            raise UserError(
+                f"{name}: entries {first + 1} and {i + 1} are choices of one number, but their mirror images "
+                f"{entries.sources[first]} and {source} are not"
+            )

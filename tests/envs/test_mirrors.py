@@ -1,0 +1,178 @@
+"""Mirrors that are known are true: a mirrored state with a mirrored action leads to the mirrored next state."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, MultiDiscrete
+
+from common.envs.mirrors import KNOWN, Entries, Mirror, mirror_of
+from common.errors import UserError
+from ppo.config import PPOConfig
+
+IDS = {  # and the largest difference that rounding makes
+    "Acrobot-v1": 1e-5,
+    "BipedalWalker-v3": 0.02,
+    "BipedalWalkerHardcore-v3": 0.02,
+    "CartPole-v1": 1e-5,
+    "LunarLander-v3": 1e-3,
+    "LunarLanderContinuous-v3": 1e-3,
+    "Pendulum-v1": 1e-5,
+}
+SWAPPED = ((1, 2, 3, 4), (3, 4, 1, 2))  # the walker's thighs and shanks
+
+
+def known(env_id: str) -> Mirror:
+    return KNOWN[env_id.rpartition("-")[0]]
+
+
+class NoDispersion:
+    """In place of the lander's random numbers: its engines' sparks push neither way."""
+
+    def uniform(self, low, high):
+        return (low + high) / 2
+
+
+def copy_bodies(one, other, signs: float, pairs) -> None:
+    """Puts the bodies of `other` where a mirror shows those of `one`; with −1 x changes its sign around the middle."""
+    middle = 10.0 if signs < 0 else 0.0  # of the lander's world, 20 wide
+    for source, target in pairs:
+        x, y = source.position
+        target.position = (middle + signs * (x - middle), y)
+        target.angle = signs * source.angle
+        target.linearVelocity = (signs * source.linearVelocity.x, source.linearVelocity.y)
+        target.angularVelocity = signs * source.angularVelocity
+
+
+def put_in_mirrored_state(env_id: str, one: gymnasium.Env, other: gymnasium.Env) -> None:
+    a, b = one.unwrapped, other.unwrapped
+    if env_id.startswith("Bipedal"):
+        legs = [(a.legs[i - 1], b.legs[j - 1]) for i, j in zip(*SWAPPED)]
+        copy_bodies(a, b, 1.0, [(a.hull, b.hull), *legs])
+        b.prev_shaping = a.prev_shaping
+    elif env_id.startswith("Lunar"):
+        copy_bodies(a, b, -1.0, [(a.lander, b.lander), (a.legs[0], b.legs[1]), (a.legs[1], b.legs[0])])
+        b.prev_shaping = a.prev_shaping
+    else:
+        b.state = -np.asarray(a.state)
+
+
+def difference(env_id: str, mirror: Mirror) -> float:
+    """Between the mirrored observation and the mirrored state's, after one step; rewards included.
+
+    Nine in ten are smaller: the solver treats one leg's contacts with the ground before the other's.
+    """
+    one, other = gymnasium.make(env_id).unwrapped, gymnasium.make(env_id).unwrapped
+    one.action_space.seed(0)
+    discrete = isinstance(one.action_space, gymnasium.spaces.Discrete)
+    differences = []
+    for seed in range(4):
+        for env in (one, other):
+            env.reset(seed=seed)
+            if env_id.startswith("Lunar"):
+                env.np_random = NoDispersion()
+        for _ in range(25):
+            put_in_mirrored_state(env_id, one, other)
+            action = one.action_space.sample()
+            mirrored = mirror.action.sources[action] - 1 if discrete else mirror.action(action)
+            (seen, reward, *ended), (seen_there, reward_there, *ended_there) = one.step(action), other.step(mirrored)
+            assert ended[:2] == ended_there[:2]
+            largest = np.abs(mirror.observation(seen) - seen_there).max()
+            differences.append(max(largest, abs(reward - reward_there)))
+            if any(ended[:2]):
+                break
+    assert len(differences) > 50
+    return float(np.quantile(differences, 0.9))
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_a_known_mirror_is_true(env_id):
+    assert difference(env_id, known(env_id)) < IDS[env_id]
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_this_test_would_notice_a_wrong_mirror(env_id):
+    mirror = known(env_id)
+    still = [Entries(tuple(range(1, len(part.sources) + 1))) for part in (mirror.observation, mirror.action)]
+    for wrong in (Mirror(still[0], mirror.action), Mirror(mirror.observation, still[1])):
+        assert difference(env_id, wrong) > 2 * IDS[env_id]
+
+
+def test_every_known_mirror_is_tested_and_fits_its_environment():
+    assert {env_id.rpartition("-")[0] for env_id in IDS} == set(KNOWN)
+    for env_id in IDS:
+        env = gymnasium.make(env_id)
+        found = mirror_of(PPOConfig(env=env_id, symmetry=True), env.observation_space, env.action_space)
+        assert found == known(env_id)
+        assert mirror_of(PPOConfig(env=env_id), env.observation_space, env.action_space) is None
+
+
+def test_a_mirror_moves_entries_and_changes_signs():
+    entries = Entries((1, -2, 4, 3))
+    rows = np.array([[1, 2, 3, 4], [5, 6, 7, 8]], np.float32)
+    expected = [[1, -2, 4, 3], [5, -6, 8, 7]]
+    np.testing.assert_array_equal(entries(rows), expected)
+    np.testing.assert_array_equal(rows @ entries.matrix, expected)
+    assert entries(rows).dtype == entries.matrix.dtype == np.float32
+    np.testing.assert_array_equal(entries.unsigned(rows), np.abs(expected))
+    assert Mirror(Entries((2, 1)), Entries((-1,))).joint == Entries((2, 1, -3))
+
+
+def test_a_mirror_adds_what_differs_between_both_sides():
+    entries = Entries((2, 1), (0.5, -0.5))
+    rows = np.array([[1, 2], [3, 4]], np.float32)
+    np.testing.assert_array_equal(entries(rows), [[2.5, 0.5], [4.5, 2.5]])
+    np.testing.assert_array_equal(entries(entries(rows)), rows)
+    np.testing.assert_array_equal(rows @ entries.matrix + entries.offset, entries(rows))
+    assert entries.linear == Entries((2, 1))
+    assert Mirror(entries, Entries((-1,))).joint == Entries((2, 1, -3), (0.5, -0.5, 0.0))
+
+
+SPACES = Box(-1, 1, (3,)), Box(np.array([-1, 0], np.float32), np.array([1, 2], np.float32))
+GIVEN = {"env": "tests/Own-v0", "symmetry": True, "mirror_observation": (1, 3, 2), "mirror_action": (-1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"mirror_action": ()}, "no mirror of tests/Own-v0 is known: add --mirror-observation and --mirror-action"),
+        ({"mirror_observation": (1, 2)}, "mirror_observation has 2 entries: expected 3"),
+        ({"mirror_observation": (1, 2, 4)}, "mirror_observation: entry 3 is 4: expected 1 to 3, or -1 to -3"),
+        ({"mirror_observation": (0, 2, 3)}, "mirror_observation: entry 1 is 0: expected 1 to 3"),
+        ({"mirror_observation": (2, 3, 1)}, "mirror_observation: entry 1 is 2, but entry 2 is 3: expected 1 there"),
+        ({"mirror_observation": (-2, 1, 3)}, "mirror_observation: entry 1 is -2, but entry 2 is 1: expected -1 there"),
+        ({"mirror_action": (1, -2)}, "mirror_action: entry 2 is -2, whose range becomes -2 to 0 in the mirror: exp"),
+        ({"mirror_action": (2, 1)}, "mirror_action: entry 1 is 2, whose range becomes 0 to 2 in the mirror: expected"),
+    ],
+)
+def test_a_wrong_mirror_is_refused_in_a_line_that_names_the_entry(changes, line):
+    with pytest.raises(UserError) as error:
+        mirror_of(PPOConfig(**(GIVEN | changes)), *SPACES)
+    assert str(error.value).startswith(line) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("entries", "line"),
+    [
+        ((2, 1, 3, 4, 5), ""),
+        ((3, 4, 1, 2, 5), ""),
+        ((5, 2, 3, 4, 1), "mirror_action: entries 1 and 2 are choices of one number, but their mirror images 5 and 2"),
+        ((-1, 2, 3, 4, 5), "mirror_action: entry 1 is -1: a choice has no sign"),
+    ],
+)
+def test_choices_of_one_number_stay_together(entries, line):
+    config = PPOConfig(**(GIVEN | {"mirror_action": entries}))
+    if not line:
+        assert mirror_of(config, SPACES[0], MultiDiscrete([2, 2, 1])).action.sources == entries
+        return
+    with pytest.raises(UserError, match=line):
+        mirror_of(config, SPACES[0], MultiDiscrete([2, 2, 1]))
+
+
+def test_images_have_no_mirror():
+    with pytest.raises(UserError, match="shows images: leave it out"):
+        mirror_of(PPOConfig(symmetry=True), Box(0, 255, (8, 8, 3), np.uint8), SPACES[1])
+
+
+def test_a_mirror_without_symmetry_is_refused():
+    with pytest.raises(UserError, match="mirror_action has no effect without symmetry: add --symmetry"):
+        PPOConfig(mirror_action=(1,))

@@ -1,0 +1,117 @@
+"""Networks with `symmetry` obey the mirror whatever their weights are: when they learn, act, and are exported."""
+
+import gymnasium
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from Agent import Agent
+from common.envs.mirrors import mirror_of
+from companions.config import OffPolicyConfig
+from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
+from companions.OffPolicyAgentTrainer import make_agent as companion
+from ppo.config import PPOConfig
+from PPOAgentTrainer import PPOAgentTrainer
+from programs.policy_files import ExportedPolicy
+
+PPO = PPOConfig(hidden_sizes=(8, 8), mean_gain=1.0, symmetry=True)
+TD3 = OffPolicyConfig(hidden_sizes=(8, 8), symmetry=True)
+KINDS = {
+    "a Normal policy": PPO.replace(env="BipedalWalker-v3"),
+    "raw observations": PPO.replace(env="BipedalWalker-v3", normalize_observations=False),
+    "a standard deviation for each state": PPO.replace(env="BipedalWalker-v3", std="softplus_head"),
+    "choices": PPO.replace(env="LunarLander-v3"),
+    "a shared torso": PPO.replace(env="Pendulum-v1", shared_torso=True),
+    "TD3": TD3.replace(env="BipedalWalker-v3"),
+    "DDPG": TD3.replace(env="Pendulum-v1", twin_critics=False, target_smoothing=False),
+}
+
+
+@pytest.fixture(params=KINDS)
+def made(request):
+    """An agent with random weights in every part, its mirror and raw observations [K, S]."""
+    config, rng = KINDS[request.param], np.random.default_rng(0)
+    env = gymnasium.make(config.env)
+    spaces = env.observation_space, env.action_space
+    agent = (Agent if isinstance(config, PPOConfig) else companion)(*spaces, config, 0)
+    observations = rng.normal(0.3, 1.0, (64, agent.observation_size)).astype(np.float32)  # [K, S]
+    if isinstance(config, PPOConfig):
+        agent.observe(observations)
+    state = agent.parameters()
+    agent.load_parameters(
+        {k: v if "observations" in k else v + rng.normal(0, 0.3, v.shape).astype(v.dtype) for k, v in state.items()}
+    )
+    return agent, mirror_of(config, *spaces), observations
+
+
+def heads(agent, observations):
+    """What the acting copy says: means and standard deviations, logits, or actions; each [K, X]."""
+    policy = agent.acting_policy()
+    if hasattr(policy, "mean_and_std"):
+        mean, std = policy.mean_and_std(observations)
+        return mean, np.broadcast_to(std, mean.shape)
+    return (policy.logits(observations),) if hasattr(policy, "logits") else (policy.act(observations),)
+
+
+def test_mirrored_states_have_mirrored_policies_and_equal_values(made):
+    agent, mirror, observations = made
+    first, *spread = heads(agent, observations)  # [K, X]
+    first_there, *spread_there = heads(agent, mirror.observation(observations))  # [K, X]
+    assert_allclose(mirror.action(first), first_there, atol=1e-5)
+    for std, std_there in zip(spread, spread_there):
+        assert_allclose(mirror.action.unsigned(std), std_there, atol=1e-5)
+    assert np.abs(first - first_there).max() > 0.1  # it is not the same policy in all states
+    values, values_there = agent.values(observations), agent.values(mirror.observation(observations))  # [K], [K]
+    assert_allclose(values, values_there, atol=1e-5)
+    assert values.std() > 0.1
+
+
+def test_the_acting_copy_and_the_export_are_the_keras_networks(made):
+    agent, _, observations = made
+    said = agent.actor(agent.normalizer()(observations))  # [K, X] each
+    for ours, keras_s in zip(heads(agent, observations), said if isinstance(said, list | tuple) else [said]):
+        assert_allclose(ours, keras_s, atol=1e-5)
+    exported = ExportedPolicy(agent).act(observations)["actions"].numpy()  # [K, *space.shape]
+    assert_allclose(exported, agent.action_map(agent.acting_policy().act(observations)), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["a Normal policy", "choices", "TD3"])
+def test_a_trained_agent_obeys_it_and_a_resumed_run_is_the_run_that_was_not_stopped(name, eager):
+    config, kind = KINDS[name], PPOAgentTrainer
+    own = {"minibatch_size": 32, "passes": 2}
+    if isinstance(config, OffPolicyConfig):
+        kind, own = OffPolicyAgentTrainer, {"warmup_steps": 40, "batch_size": 8, "train_every": 8}
+    config = config.replace(
+        max_episode_steps=20, backend="gymnasium", num_envs=2, epochs=2, steps_per_epoch=64,
+        best_metric="mean_episode_reward", score_window=1, adopt_best=False, **own,
+    )  # fmt: skip
+    whole = kind(config)
+    before = whole.agent.parameters()
+    whole.train()
+    stopped, resumed = kind(config), kind(config)
+    stopped.train(1)
+    resumed.load_state(stopped.state())
+    resumed.train(1)
+    learned = whole.agent.parameters()
+    for key, array in resumed.agent.parameters().items():
+        np.testing.assert_array_equal(array, learned[key])
+    assert any(np.abs(learned[key] - array).max() > 1e-4 for key, array in before.items() if "critic" in key)
+    mirror = mirror_of(config, whole.environment.observation_space, whole.environment.action_space)
+    observations = np.random.default_rng(1).normal(size=(64, whole.agent.observation_size)).astype(np.float32)
+    there = heads(whole.agent, mirror.observation(observations))[0]  # [K, X]
+    assert_allclose(mirror.action(heads(whole.agent, observations)[0]), there, atol=1e-5)
+    for trainer in (whole, stopped, resumed):
+        trainer.close()
+
+
+def test_both_sides_are_normalised_alike():
+    env = gymnasium.make("BipedalWalker-v3")
+    agent = Agent(env.observation_space, env.action_space, KINDS["a Normal policy"], 0)
+    mirror = mirror_of(agent.config, env.observation_space, env.action_space)
+    rows = np.random.default_rng(0).normal(0.5, 2.0, (100, 24)).astype(np.float32)  # [K, S]
+    agent.observe(rows)
+    both = np.concatenate([rows, mirror.observation(rows)]).astype(np.float64)  # [2K, S]
+    normalizer = agent.normalizer()
+    assert_allclose(normalizer.shift, both.mean(axis=0), rtol=1e-5)
+    assert_allclose(normalizer.scale, 1 / both.std(axis=0), rtol=1e-5)
+    assert_allclose(normalizer(mirror.observation(rows)), mirror.normalized.observation(normalizer(rows)), atol=1e-5)
