@@ -25,7 +25,7 @@ from common.figures.five_panels import five_panels
 from common.results import TIMING_COLUMNS
 from common.runs import film, recorder, run_folder, session
 from ppo.config import PPOConfig
-from programs import install, methods, notebook, notebook_display, plot
+from programs import draw_figure, install, methods, notebook, notebook_display
 
 ROOT = Path(__file__).resolve().parents[2]
 specification = importlib.util.spec_from_file_location("stored_notebook", ROOT / "experiments" / "notebook.py")
@@ -241,7 +241,7 @@ def test_a_preset_or_an_environment_is_chosen():
 def test_stopped_and_called_again_it_is_the_run_that_was_not(settings, tmp_path, monkeypatch, shown, eager):
     whole = notebook.train("pendulum", settings, tmp_path, "whole")
     drawn = []
-    for module in (plot, figure):
+    for module in (draw_figure, figure):
         monkeypatch.setattr(
             module, "five_panels", lambda runs: drawn.append(len(runs["pendulum-seed0"]["epoch"])) or five_panels(runs)
         )

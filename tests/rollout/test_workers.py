@@ -48,9 +48,12 @@ def modules(tmp_path_factory) -> str:
 
 @pytest.fixture(scope="module")
 def cluster(modules):
+    import ray  # not above: `Cluster` sets what it reads when it is imported
+
     one = Cluster(None, 8)
     yield one
     one.close()
+    assert not ray.is_initialized()
 
 
 @pytest.fixture
