@@ -48,9 +48,9 @@ def modules(tmp_path_factory) -> str:
 
 @pytest.fixture(scope="module")
 def cluster(modules):
+    one = Cluster(None, 8)
     import ray  # not above: `Cluster` sets what it reads when it is imported
 
-    one = Cluster(None, 8)
     yield one
     one.close()
     assert not ray.is_initialized()
