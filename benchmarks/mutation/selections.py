@@ -16,6 +16,7 @@ FUNCS = "tests/test_funcs.py"
 HOSTILE = "tests/runs/test_hostile_folders.py"
 LIVE = "tests/ppo/test_live_settings.py"
 LOSSES = "tests/ppo/test_losses.py"
+MIRRORED = "tests/learning/test_mirrored.py"
 NETWORKS = "tests/learning/test_networks.py"
 NOTEBOOK = "tests/programs/test_notebook.py -k 'not from_top_to_bottom'"
 OFF_POLICY = (
@@ -64,6 +65,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/groups.py": (COLLECTOR, FAULTS),
     "common/envs/gymnasium_group.py": (COLLECTOR, FAULTS),
     "common/envs/make_env.py": (SPACES, OWN),
+    "common/envs/mirrors.py": ("tests/envs/test_mirrors.py", MIRRORED),
     "common/envs/process_group.py": (FAULTS,),
     "common/envs/registered.py": (OWN,),
     "common/envs/seeded_episodes.py": (REPEATABLE, COLLECTOR, f"{SESSION} -k format_1", RESUME),
@@ -84,6 +86,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/learning/device.py": ("tests/learning/test_device.py",),
     "common/learning/distributions.py": ("tests/learning/test_distributions.py",),
     "common/learning/frozen_policy.py": (POLICIES, TORSO),
+    "common/learning/mirrored.py": (MIRRORED,),
     "common/learning/networks.py": (NETWORKS, TORSO),
     "common/learning/quiet_start.py": ("tests/learning/test_device.py",),
     "common/learning/snapshots.py": (WEIGHTS,),
