@@ -12,10 +12,10 @@ from common.learning.agent_base import AgentBase
 from common.learning.device import choose_device
 from common.learning.frozen_policy import deterministic
 from common.records import Transitions
-from common.rollout.policies import DeterministicPolicy, Normalizer
+from common.rollout.policies import LayersPolicy, Normalizer
 from common.state import State
 from companions import architecture, losses
-from companions.config import OffPolicyConfig
+from companions.config import OffPolicySettings
 from companions.replay import ReplayBuffer
 from companions.results import UPDATE_METRICS
 from companions.stacked_networks import FlatNetworks, flat
@@ -34,12 +34,16 @@ class DDPGAgent(AgentBase):
     """
 
     choices, sees_images = None, False  # continuous actions, and observations that are not images
+    metrics: tuple[str, ...] = UPDATE_METRICS
+    """What an update returns, in this order; those of the actor are NaN where it did not learn."""
+    has_target_actor = True
+    """Whether targets take the actions of a slow copy of the actor, or those of the actor itself."""
 
     def __init__(
         self,
         observation_space: gymnasium.Space,
         action_space: gymnasium.Space,
-        config: OffPolicyConfig,
+        config: OffPolicySettings,
         seed: int,
     ) -> None:
         choose_device(config.device, self.sees_images)
@@ -47,12 +51,11 @@ class DDPGAgent(AgentBase):
         self.action_map = action_map(action_space)
         self.observation_size = gymnasium.spaces.flatdim(observation_space)
         self.action_size = gymnasium.spaces.flatdim(action_space)
-        shape = (self.observation_size, self.action_size, config.hidden_sizes, config.activation)
-        actor_seed, *critic_seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(3))
-        critic_seeds = critic_seeds[: self.number_of_critics]
-        actors = [architecture.deterministic_actor(*shape, actor_seed) for _ in range(2)]
-        critics = [[architecture.action_critic(*shape, seed) for seed in critic_seeds] for _ in range(2)]
-        self._actor, self._target_actor = (FlatNetworks([actor]) for actor in actors)
+        states = np.random.SeedSequence(seed).generate_state(1 + self.number_of_critics)
+        actor_seed, *critic_seeds = (int(state) for state in states)
+        self._actor = FlatNetworks([self.new_actor(actor_seed)])
+        self._target_actor = FlatNetworks([self.new_actor(actor_seed)]) if self.has_target_actor else self._actor
+        critics = [[self.new_critic(seed) for seed in critic_seeds] for _ in range(2)]
         self._critics, self._target_critics = (FlatNetworks(networks_) for networks_ in critics)
         critic_rate = config.learning_rate if config.critic_learning_rate is None else config.critic_learning_rate
         self.actor_optimizer = keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)
@@ -71,6 +74,23 @@ class DDPGAgent(AgentBase):
     def number_of_critics(self) -> int:
         """One; TD3 may want two."""
         return 1
+
+    @property
+    def update_noise_size(self) -> int:
+        """Standard normal numbers that an update takes for each transition: those of target policy smoothing."""
+        return self.action_size if self.config.target_smoothing else 0
+
+    @property
+    def _shape(self) -> tuple[int, int, tuple[int, ...], str]:
+        return self.observation_size, self.action_size, self.config.hidden_sizes, self.config.activation
+
+    def new_actor(self, seed: int) -> keras.Model:
+        """An untrained actor; its output is the policy's deterministic action, or begins with it."""
+        return architecture.deterministic_actor(*self._shape, seed)
+
+    def new_critic(self, seed: int) -> keras.Model:
+        """An untrained critic."""
+        return architecture.action_critic(*self._shape, seed)
 
     @property
     def actor(self) -> keras.Model:
@@ -94,14 +114,14 @@ class DDPGAgent(AgentBase):
 
     # -- acting --
 
-    def acting_policy(self, std: float | None = None) -> DeterministicPolicy:
+    def acting_policy(self, exploration_std: float | None = None) -> LayersPolicy:
         """A copy of the present policy that maps raw observations to actions.
 
         Args:
-            std: what noise is multiplied by; None takes the exploration noise of the end of training.
+            exploration_std: what noise is multiplied by; None takes the exploration noise of the end of training.
         """
+        config, std = self.config, exploration_std
         if std is None:
-            config = self.config
             std = config.exploration_std if config.final_exploration_std is None else config.final_exploration_std
         return deterministic(self._actor.networks[0], self.actor_weights(), std)
 
@@ -112,7 +132,7 @@ class DDPGAgent(AgentBase):
     def values(self, observations: np.ndarray) -> np.ndarray:
         """Q of the policy's own actions at raw observations [K, S], by the first critic, [K]."""
         actions = self.acting_policy().act(observations)  # [K, A]
-        return np.asarray(self.critics[0](np.concatenate([observations, actions], axis=1)))[:, 0]
+        return np.asarray(self.critics[0](np.concatenate([observations, actions], axis=1))).mean(axis=1)
 
     def actor_weights(self) -> list[np.ndarray]:
         """The actor's present kernels and biases, layer by layer."""
@@ -125,10 +145,10 @@ class DDPGAgent(AgentBase):
 
         Args:
             rows: [K, B, W] packed transitions; see `ReplayBuffer.sample`.
-            noise: [K, B, A] standard normal, for those methods that want it.
+            noise: [K, B, `update_noise_size`] standard normal.
 
         Returns:
-            [K, metrics] float32, UPDATE_METRICS of each; `loss_actor` is NaN where the actor did not learn.
+            [K, metrics] float32, `metrics` of each.
 
         Raises:
             DivergedError: a loss became NaN or infinite; weights may be spoilt, see `load_learned_state`.
@@ -173,22 +193,22 @@ class DDPGAgent(AgentBase):
     def _cycles(self, rows: tf.Tensor, noise: tf.Tensor, copies: tf.Tensor | None) -> tf.Tensor:
         """Whole cycles of `policy_delay` updates, the last of each with the actor; rows [cycles, delay, B, W]."""
         cycles, delay = rows.shape[:2]
-        table = tf.TensorArray(tf.float32, size=cycles, element_shape=(delay, len(UPDATE_METRICS)))
+        table = tf.TensorArray(tf.float32, size=cycles, element_shape=(delay, len(self.metrics)))
 
         def one_cycle(i: tf.Tensor, table: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
             together = (
                 self._targets_of_cycle(rows[i], noise[i]) if self._targets_rest_within_cycles else None
-            )  # [delay, B]
+            )  # [delay, B, ...]
             metrics = []
             for j in range(delay):
                 batch = self._unpack(rows[i, j])
-                target = self.targets(batch, noise[i, j]) if together is None else together[j]  # [B]
+                target = self.targets(batch, noise[i, j]) if together is None else together[j]  # [B, ...]
                 copy = None if copies is None else copies[i * delay + j]
-                metrics.append(self._step(batch, target, j == delay - 1, copy))
+                metrics.append(self._step(batch, target, noise[i, j], j == delay - 1, copy))
             return i + 1, table.write(i, tf.stack(metrics))
 
         _, table = tf.while_loop(lambda i, _: i < cycles, one_cycle, (0, table), parallel_iterations=1)
-        return tf.reshape(table.stack(), (cycles * delay, len(UPDATE_METRICS)))  # [K, metrics]
+        return tf.reshape(table.stack(), (cycles * delay, len(self.metrics)))  # [K, metrics]
 
     @property
     def _targets_rest_within_cycles(self) -> bool:
@@ -196,46 +216,57 @@ class DDPGAgent(AgentBase):
         return self.config.target_update == "soft" and not self.config.targets_every_update
 
     def _targets_of_cycle(self, rows: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
-        """`targets` of minibatches [delay, B, W] in one go, [delay, B]: half the products for two minibatches."""
+        """`targets` of minibatches [delay, B, W] in one go, [delay, B, ...]: half the products for two minibatches."""
         delay, batch_size = rows.shape[:2]
         flat_rows, flat_noise = (tf.reshape(part, (delay * batch_size, part.shape[-1])) for part in (rows, noise))
-        return tf.reshape(self.targets(self._unpack(flat_rows), flat_noise), (delay, batch_size))
+        targets = self.targets(self._unpack(flat_rows), flat_noise)  # [delay · B, ...]
+        return tf.reshape(targets, (delay, batch_size, *targets.shape[1:]))
 
     def _lone_step(self, rows: tf.Tensor, noise: tf.Tensor, with_actor: bool, copy: tf.Tensor | None) -> tf.Tensor:
         """One update from a packed minibatch [B, W]; the metrics, [metrics]."""
         batch = self._unpack(rows)
-        return self._step(batch, self.targets(batch, noise), with_actor, copy)
+        return self._step(batch, self.targets(batch, noise), noise, with_actor, copy)
 
-    def _step(self, batch: Transitions, target: tf.Tensor, with_actor: bool, copy: tf.Tensor | None) -> tf.Tensor:
-        """One update from B transitions and their `targets` [B]. `copy` says whether hard targets move."""
-        loss_actor = tf.constant(np.nan)
+    def _step(
+        self, batch: Transitions, target: tf.Tensor, noise: tf.Tensor, with_actor: bool, copy: tf.Tensor | None
+    ) -> tf.Tensor:
+        """One update from B transitions and their `targets` [B, ...]. `copy` says whether hard targets move."""
+        of_actor = [tf.constant(np.nan)] * (len(self.metrics) - 3)
         if with_actor and self.config.actor_first:
-            loss_actor = self._actor_step(batch)
+            of_actor = self._actor_step(batch, noise)
         loss_critic, value = self._critic_step(batch, target)
         if with_actor and not self.config.actor_first:
-            loss_actor = self._actor_step(batch)
+            of_actor = self._actor_step(batch, noise)
         self._move_targets(with_actor, copy)
-        return tf.stack([loss_critic, loss_actor, value, tf.reduce_mean(target)])
+        return tf.stack([loss_critic, of_actor[0], value, tf.reduce_mean(target), *of_actor[1:]])
 
     def _critic_step(self, batch: Transitions, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """One Adam step of the critics towards the target [B]; loss and mean value."""
+        """One Adam step of the critics towards the target [B, ...]; loss and mean value."""
         inputs = tf.concat([batch.observations, batch.actions], axis=1)  # [B, S + A]
         stacks = self._critics.stacks()
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(stacks)
-            values = self._critics.call(stacks, inputs)[..., 0]  # [critics, B]
-            loss = tf.reduce_sum(tf.reduce_mean(tf.math.squared_difference(values, target), axis=1))
+            values = self._values(self._critics, stacks, inputs)  # [critics, B, ...]
+            loss = self.critic_loss(values, target)
         self.critic_optimizer.apply([flat(tape.gradient(loss, stacks))], [self._critics.weights])
         return loss, tf.reduce_mean(values[0])
+
+    def _values(self, critics: FlatNetworks, stacks: list[tf.Tensor], inputs: tf.Tensor) -> tf.Tensor:
+        """What critics with these weights make of observations and actions [B, S + A]: values [critics, B]."""
+        return critics.call(stacks, inputs)[..., 0]
+
+    def critic_loss(self, values: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """The mean squared error of values [critics, B] against a target [B], summed over critics."""
+        return tf.reduce_sum(tf.reduce_mean(tf.math.squared_difference(values, target), axis=1))
 
     def target_action(self, observations: tf.Tensor) -> tf.Tensor:
         """μ'(s), [B, A]."""
         return self._target_actor.call(self._target_actor.stacks(), observations)[0]
 
     def target_values(self, observations: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
-        """Q'(s, a) of every target critic, [critics, B]."""
+        """Q'(s, a) of every target critic, [critics, B, ...]."""
         inputs = tf.concat([observations, actions], axis=1)  # [B, S + A]
-        return self._target_critics.call(self._target_critics.stacks(), inputs)[..., 0]
+        return self._values(self._target_critics, self._target_critics.stacks(), inputs)
 
     def targets(self, batch: Transitions, noise: tf.Tensor) -> tf.Tensor:
         """What the critics learn, [B]: r + γ·(1 − terminated)·Q'(s', μ'(s'))."""
@@ -243,8 +274,15 @@ class DDPGAgent(AgentBase):
         next_values = self.target_values(batch.next_observations, next_actions)[0]  # [B]
         return losses.temporal_difference_target(batch.rewards, batch.terminated, next_values, self.config.gamma)
 
-    def _actor_step(self, batch: Transitions) -> tf.Tensor:
-        """One Adam step up the critic's slope: the deterministic policy gradient, equation 6 of arXiv:1509.02971."""
+    def _actor_step(self, batch: Transitions, noise: tf.Tensor) -> list[tf.Tensor]:
+        """One Adam step up the critic's slope: the deterministic policy gradient, equation 6 of arXiv:1509.02971.
+
+        Args:
+            noise: [B, `update_noise_size`], for policies that are sampled.
+
+        Returns:
+            The loss, and whatever else `metrics` names after the first four.
+        """
         stacks, first_critic = self._actor.stacks(), [stack[:1] for stack in self._critics.stacks()]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(stacks)
@@ -252,12 +290,12 @@ class DDPGAgent(AgentBase):
             inputs = tf.concat([batch.observations, actions], axis=1)  # [B, S + A]
             loss = -tf.reduce_mean(self._critics.call(first_critic, inputs))
         self.actor_optimizer.apply([flat(tape.gradient(loss, stacks))], [self._actor.weights])
-        return loss
+        return [loss]
 
     def _pairs(self) -> list[tuple[keras.Variable, keras.Variable]]:
         """Every target's weights with those they follow, [W] each."""
         pairs = (self._target_actor, self._actor), (self._target_critics, self._critics)
-        return [(target.weights, source.weights) for target, source in pairs]
+        return [(target.weights, source.weights) for target, source in pairs if target is not source]
 
     def _move_targets(self, with_actor: bool, copy: tf.Tensor | None) -> None:
         """Targets move with the actor, so that both see the same delay (algorithm 1 of arXiv:1802.09477)."""
@@ -272,12 +310,9 @@ class DDPGAgent(AgentBase):
 
     def flat_networks(self) -> dict[str, FlatNetworks]:
         """The weights that are learned, each group of networks as one vector."""
-        return {
-            "actor": self._actor,
-            "target_actor": self._target_actor,
-            "critics": self._critics,
-            "target_critics": self._target_critics,
-        }
+        target_actor = {"target_actor": self._target_actor} if self.has_target_actor else {}
+        critics = {"critics": self._critics, "target_critics": self._target_critics}
+        return {"actor": self._actor, **target_actor, **critics}
 
     def parameters(self) -> State:
         """Copies of the weights of all networks, those of the targets included."""

@@ -1,9 +1,10 @@
-"""Networks of DDPG and TD3, as Keras functional models."""
+"""Networks of the off-policy methods, as Keras functional models."""
 
 import keras
 import numpy as np
 
 from common.learning.networks import Torso, value_head
+from common.rollout.policies import MAX_LOG_STD, MIN_LOG_STD
 
 
 class Glorot:
@@ -28,10 +29,25 @@ def deterministic_actor(
     return keras.Model(inputs, action(features), name="actor")
 
 
-def action_critic(
+def squashed_actor(
     observation_size: int, action_size: int, sizes: tuple[int, ...], activation: str, seed: int
 ) -> keras.Model:
-    """observations and actions side by side [B, S + A] → value [B, 1]."""
+    """observations [B, S] → deterministic action tanh(μ) [B, A] and log σ [B, A] within its bounds.
+
+    Its last dense layer gives μ and log σ side by side, [B, 2A].
+    """
+    kernel, torso = Glorot(seed), Torso((observation_size,), sizes, activation)
+    inputs = torso.inputs()
+    heads = keras.layers.Dense(2 * action_size, kernel_initializer=kernel(1.0), name="mean_and_log_std")
+    mean, log_std = keras.ops.split(heads(torso(inputs, kernel)), 2, axis=1)  # [B, A], [B, A]
+    outputs = keras.ops.tanh(mean), keras.ops.clip(log_std, MIN_LOG_STD, MAX_LOG_STD)
+    return keras.Model(inputs, list(outputs), name="actor")
+
+
+def action_critic(
+    observation_size: int, action_size: int, sizes: tuple[int, ...], activation: str, seed: int, quantiles: int = 1
+) -> keras.Model:
+    """observations and actions side by side [B, S + A] → value [B, 1], or its distribution's [B, quantiles]."""
     kernel, torso = Glorot(seed), Torso((observation_size + action_size,), sizes, activation)
     inputs = torso.inputs()
-    return keras.Model(inputs, value_head(torso(inputs, kernel), kernel), name="critic")
+    return keras.Model(inputs, value_head(torso(inputs, kernel), kernel, quantiles), name="critic")

@@ -14,6 +14,7 @@ from common.rollout.policies import (
     DenseHeads,
     DeterministicPolicy,
     Normalizer,
+    SquashedPolicy,
 )
 
 IMAGES_A_CALL = 8  # when acting, whatever their number
@@ -49,8 +50,21 @@ def deterministic(actor: keras.Model, weights: list[np.ndarray], std: float) -> 
         weights: kernels and biases, layer by layer.
         std: see `DeterministicPolicy`.
     """
-    layers = [layer for layer in actor.layers if isinstance(layer, keras.layers.Dense)]
-    return DeterministicPolicy([_activation(layer) for layer in layers], weights, std)
+    return DeterministicPolicy(_activations(actor), weights, std)
+
+
+def squashed(actor: keras.Model, weights: list[np.ndarray]) -> SquashedPolicy:
+    """A policy with the activations of an actor made by `companions.architecture.squashed_actor`.
+
+    Args:
+        weights: kernels and biases, layer by layer.
+    """
+    return SquashedPolicy(_activations(actor), weights)
+
+
+def _activations(actor: keras.Model) -> list[str]:
+    """Of its dense layers, from first to last."""
+    return [_activation(layer) for layer in actor.layers if isinstance(layer, keras.layers.Dense)]
 
 
 def _dense(layer: keras.layers.Dense) -> Dense:

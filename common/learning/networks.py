@@ -119,9 +119,9 @@ class CategoricalHead:
         return [keras.layers.Dense(self.logits, kernel_initializer=kernel(self.gain), name="logits")(features)]
 
 
-def value_head(features: keras.KerasTensor, kernel: Kernels) -> keras.KerasTensor:
-    """features [B, F] → values [B, 1]."""
-    return keras.layers.Dense(1, kernel_initializer=kernel(1.0), name="value")(features)
+def value_head(features: keras.KerasTensor, kernel: Kernels, numbers: int = 1) -> keras.KerasTensor:
+    """features [B, F] → values [B, 1], or as many numbers as describe a value's distribution, [B, `numbers`]."""
+    return keras.layers.Dense(numbers, kernel_initializer=kernel(1.0), name="value")(features)
 
 
 def policy_actor(torso: Torso, heads: NormalHeads | CategoricalHead, seed: int) -> keras.Model:

@@ -7,6 +7,7 @@ log-probabilities come from TensorFlow, in one batch, after collecting. Policies
 that worker processes can act too.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,6 +17,7 @@ import numpy as np
 OBSERVATION_CLIP = 10.0  # standard deviations; larger observations would make the networks diverge
 MIN_STD = 1e-6  # keeps log-probabilities finite should softplus or exp underflow
 MAX_STD = 100.0  # beyond it actions are coin tosses, and too strong an entropy bonus would drive it to infinity
+MIN_LOG_STD, MAX_LOG_STD = -20.0, 2.0  # of a squashed Normal: appendix C of arXiv:1801.01290 and its code
 
 _ZERO = np.zeros((), np.float32)  # a Python 0 would be converted at every call, which takes longer than the rest
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -169,39 +171,85 @@ class CategoricalPolicy:
         return np.stack([part.argmax(axis=1) for part in parts], axis=1).astype(np.float32)  # [n, A]
 
 
-class DeterministicPolicy:
-    """Acts as an actor made by `companions.architecture.deterministic_actor`, with or without noise.
+class LayersPolicy(ABC):
+    """Acts by dense layers one after the other, whose weights may be exchanged.
 
     Args:
         activations: names of the layers' activations; keys of ACTIVATIONS.
         weights: kernels [in, out] and biases [out], layer by layer.
-        std: standard deviation of the noise, in units of half the action range.
     """
 
     is_plain = True
 
-    def __init__(self, activations: Sequence[str], weights: Sequence[np.ndarray], std: float) -> None:
-        self._activations, self._std = tuple(activations), std
+    def __init__(self, activations: Sequence[str], weights: Sequence[np.ndarray]) -> None:
+        self._activations = tuple(activations)
         self.refresh(weights)
+
+    @property
+    @abstractmethod
+    def noise(self) -> str:
+        """How sampled actions are drawn, in words."""
+
+    def refresh(self, weights: Sequence[np.ndarray]) -> None:
+        """Act with these kernels [in, out] and biases [out] from now on."""
+        self._layers = tuple(map(Dense, weights[::2], weights[1::2], self._activations))
+
+    def _output(self, observations: np.ndarray) -> np.ndarray:
+        """Observations [n, S] → what the last layer returns, [n, out]."""
+        features = np.asarray(observations, dtype=np.float32)  # [n, S]
+        for layer in self._layers:
+            features = layer(features)  # [n, units]
+        return features
+
+    @abstractmethod
+    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+        """Actions [n, A] in [−1, 1] for observations [n, S].
+
+        Args:
+            noise: [n, A] standard normal numbers that sample the action; None takes the deterministic action.
+        """
+
+
+class DeterministicPolicy(LayersPolicy):
+    """Acts as an actor made by `companions.architecture.deterministic_actor`, with or without noise.
+
+    Args:
+        activations, weights: see `LayersPolicy`.
+        std: standard deviation of the noise, in units of half the action range.
+    """
+
+    def __init__(self, activations: Sequence[str], weights: Sequence[np.ndarray], std: float) -> None:
+        super().__init__(activations, weights)
+        self._std = std
 
     @property
     def noise(self) -> str:
         """How sampled actions are drawn, in words."""
         return f"independent Gaussian noise with a standard deviation of {self._std:g} of half the action range"
 
-    def refresh(self, weights: Sequence[np.ndarray]) -> None:
-        """Act with these kernels [in, out] and biases [out] from now on."""
-        self._layers = tuple(map(Dense, weights[::2], weights[1::2], self._activations))
-
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions [n, A] in [−1, 1] for observations [n, S]: μ + std·noise, clipped, or μ without noise."""
-        features = np.asarray(observations, dtype=np.float32)  # [n, S]
-        for layer in self._layers:
-            features = layer(features)  # [n, units]
+        features = self._output(observations)  # [n, A]
         if noise is None:
             return features
         features += self._std * noise
         return np.minimum(np.maximum(features, -1.0), 1.0)
+
+
+class SquashedPolicy(LayersPolicy):
+    """Acts as an actor made by `companions.architecture.squashed_actor`: tanh of a Normal (arXiv:1801.01290)."""
+
+    @property
+    def noise(self) -> str:
+        """How sampled actions are drawn, in words."""
+        return "drawn from the policy's Normal distribution, before tanh"
+
+    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+        """Actions [n, A] in [−1, 1] for observations [n, S]: tanh(μ + σ·noise), or tanh(μ) without noise."""
+        mean, log_std = np.split(self._output(observations), 2, axis=1)  # [n, A], [n, A]
+        if noise is not None:
+            mean = mean + np.exp(np.clip(log_std, MIN_LOG_STD, MAX_LOG_STD)) * noise  # [n, A]
+        return np.tanh(mean)
 
 
 class WarmUp:
@@ -211,7 +259,7 @@ class WarmUp:
         random_actions: number of actions n → actions [n, A].
     """
 
-    def __init__(self, policy: DeterministicPolicy, random_actions: Callable[[int], np.ndarray]) -> None:
+    def __init__(self, policy: Policy, random_actions: Callable[[int], np.ndarray]) -> None:
         self._policy, self._random_actions = policy, random_actions
         self.random = False
 

@@ -260,7 +260,7 @@ def test_ornstein_uhlenbeck_worked_by_hand():
 
 def test_the_frozen_copy_acts_as_the_actor_and_refreshes():
     agent = made()
-    policy = agent.acting_policy(std=0.3)
+    policy = agent.acting_policy(0.3)
     observations = np.random.default_rng(0).standard_normal((5, S)).astype(np.float32)
     rows, noise = drawn(4)
     for _ in range(2):
