@@ -30,6 +30,7 @@ from common.runs.command_line import one_line_errors, parse
 from common.state import State
 from companions.config import OffPolicyConfig, OffPolicySettings
 from companions.exploration import OrnsteinUhlenbeck
+from companions.n_step import NStepReturns
 from companions.presets import PRESETS, preset_for
 from companions.replay import ReplayBuffer
 from companions.results import OffPolicyResult
@@ -63,6 +64,8 @@ class OffPolicyAgentTrainer(TrainerBase):
     def __init__(self, config: OffPolicySettings, *arguments: Any, **named: Any) -> None:
         super().__init__(config, *arguments, **named)
         self.replay = ReplayBuffer(config.replay_size, self.agent.observation_size, self.agent.action_size)
+        sizes = self.agent.observation_size, self.agent.action_size
+        self._n_step = NStepReturns(config.n_step, config.gamma, config.num_envs, sizes) if config.n_step > 1 else None
         self._untrained = 0  # steps since the last time of training, the warm-up not counted
         self._drawn = NOTHING_DRAWN  # minibatches [K, B, W] and noise [K, B, X] of updates that wait
 
@@ -142,7 +145,12 @@ class OffPolicyAgentTrainer(TrainerBase):
             ends[0] | ends[1] if self.config.truncation_is_terminal else ends[0],
             trajectory.observations[rows.start + 1 : rows.stop + 1],
         )
-        self.replay.add(Transitions(*(column[valid] for column in transitions)))
+        if self._n_step is None:
+            transitions = Transitions(*(column[valid] for column in transitions))  # [K · N or less, ...]
+        else:
+            first = trajectory.episode_steps[rows] == 1  # [K, N]
+            transitions = self._n_step(transitions, valid, ends[0] | ends[1], first)
+        self.replay.add(transitions)
         count = int(valid.sum())
         if self.steps >= self.config.warmup_steps:
             self._untrained += count
@@ -184,8 +192,9 @@ class OffPolicyAgentTrainer(TrainerBase):
     # -- state --
 
     def parts(self) -> dict[str, Part]:
-        """The replay buffer, and exploration noise that has a memory."""
-        return {"replay": self.replay} | ({"exploration": self.exploration} if self.exploration else {})
+        """The replay buffer, exploration noise that has a memory, and steps that wait for their transitions."""
+        there_may_be = {"exploration": self.exploration, "n_step": self._n_step}
+        return {"replay": self.replay} | {name: part for name, part in there_may_be.items() if part is not None}
 
     def counters(self) -> dict[str, int]:
         """`TrainerBase.counters`, and the steps that wait for their updates; autoreset steps count nowhere here."""

@@ -89,6 +89,10 @@ class UpdateSettings(Settings):
     gamma: float = setting(0.99, at_least=0, at_most=1, main=True)
     """Discount factor per step; rewards count for about 1/(1 - gamma) steps. Raise it if rewards come late; lower it
     if learning is noisy and each action's effect shows soon."""
+    n_step: int = setting(1, at_least=1)
+    """Number of steps whose rewards a target sums before it bootstraps with gamma^n_step; fewer where an episode ends.
+    Raise it (to 3 or 5) if rewards come late: they reach earlier states sooner, but old actions count as the
+    policy's."""
     learning_rate: float = setting(3e-4, at_least=0, main=True)
     """Adam's step size, for actor and critics unless critic_learning_rate is set. Lower it if the score swings or
     collapses; raise it if learning is slow but steady."""
@@ -198,6 +202,11 @@ class OffPolicySettings(UpdateSettings, ReplaySettings, WarmUpSettings, NetworkS
             raise UserError(
                 f"batch_size {self.batch_size} is larger than replay_size {self.replay_size}: "
                 f"use --batch-size {self.replay_size} or less"
+            )
+        if self.n_step > 1 and self.warmup_steps < self.n_step * self.num_envs:
+            raise UserError(
+                f"warmup_steps {self.warmup_steps} is over before one of {self.num_envs} environments took n_step "
+                f"{self.n_step} steps: use --warmup-steps {self.n_step * self.num_envs} or more"
             )
 
 

@@ -135,6 +135,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "companions/config.py": (*COMPANIONS, *SAC),
     "companions/exploration.py": COMPANIONS,
     "companions/losses.py": COMPANIONS,
+    "companions/n_step.py": ("tests/companions/test_n_step.py",),
     "companions/presets.py": ("tests/test_pages.py", *COMPANIONS),
     "companions/quantiles.py": SAC,
     "companions/replay.py": ("tests/companions/test_replay.py",),

@@ -546,6 +546,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "updates_per_train": (1, {}),
     "policy_lag": (1, {}),
     "gamma": (0.5, {}),
+    "n_step": (3, {}),
     "learning_rate": (1e-3, {}),
     "critic_learning_rate": (1e-1, {}),
     "adam_epsilon": (1.0, {}),
