@@ -8,12 +8,13 @@ import tensorflow as tf
 
 from common.envs.spaces import action_map
 from common.errors import DivergedError
+from common.funcs import RunningStatistics
 from common.learning.agent_base import AgentBase
 from common.learning.device import choose_device
 from common.learning.frozen_policy import deterministic
 from common.records import Transitions
-from common.rollout.policies import LayersPolicy, Normalizer
-from common.state import State
+from common.rollout.policies import OBSERVATION_CLIP, LayersPolicy, Normalizer
+from common.state import State, join_parts, part_of
 from companions import architecture, losses
 from companions.config import OffPolicySettings
 from companions.replay import ReplayBuffer
@@ -64,6 +65,9 @@ class DDPGAgent(AgentBase):
         self.critic_optimizer.build([self._critics.weights])
         self.adams = {"actor_adam": self.actor_optimizer, "critic_adam": self.critic_optimizer}
         self.updates = 0
+        self.observation_statistics = RunningStatistics((self.observation_size,))
+        unchanged = np.repeat(np.array([[0], [1]], np.float32), self.observation_size, axis=1)  # [2, S]
+        self._shift_and_scale = keras.Variable(unchanged)  # of the normaliser, at the last update
         self._unpack = ReplayBuffer(0, self.observation_size, self.action_size).unpack
         self.compiled_cycles = tf.function(self._cycles, jit_compile=True, autograph=False)
         self.compiled_step = tf.function(self._lone_step, jit_compile=True, autograph=False)
@@ -123,16 +127,22 @@ class DDPGAgent(AgentBase):
         config, std = self.config, exploration_std
         if std is None:
             std = config.exploration_std if config.final_exploration_std is None else config.final_exploration_std
-        return deterministic(self._actor.networks[0], self.actor_weights(), std)
+        return deterministic(self._actor.networks[0], self.actor_weights(), std, self.normalizer())
 
     def normalizer(self) -> Normalizer:
-        """Observations are not normalised."""
-        return Normalizer(None, None)
+        """A frozen copy of the present normalisation."""
+        return Normalizer.of(self.observation_statistics)
+
+    def observe(self, observations: np.ndarray) -> None:
+        """Merge raw observations [K, S] into the statistics that normalise, where the config wants them."""
+        if self.config.normalize_observations:
+            self.observation_statistics.update(observations)
 
     def values(self, observations: np.ndarray) -> np.ndarray:
         """Q of the policy's own actions at raw observations [K, S], by the first critic, [K]."""
         actions = self.acting_policy().act(observations)  # [K, A]
-        return np.asarray(self.critics[0](np.concatenate([observations, actions], axis=1))).mean(axis=1)
+        inputs = np.concatenate([self.normalizer()(observations), actions], axis=1)  # [K, S + A]
+        return np.asarray(self.critics[0](inputs)).mean(axis=1)
 
     def actor_weights(self) -> list[np.ndarray]:
         """The actor's present kernels and biases, layer by layer."""
@@ -154,6 +164,9 @@ class DDPGAgent(AgentBase):
             DivergedError: a loss became NaN or infinite; weights may be spoilt, see `load_learned_state`.
         """
         delay, tables, i = self.config.policy_delay, [], 0
+        normalize = self.normalizer()
+        if normalize.shift is not None and normalize.scale is not None:
+            self._shift_and_scale.assign(np.stack([normalize.shift, normalize.scale]))
         while i < len(rows):
             cycles = (len(rows) - i) // delay if self.updates % delay == 0 else 0
             if cycles:
@@ -201,7 +214,7 @@ class DDPGAgent(AgentBase):
             )  # [delay, B, ...]
             metrics = []
             for j in range(delay):
-                batch = self._unpack(rows[i, j])
+                batch = self.minibatch(rows[i, j])
                 target = self.targets(batch, noise[i, j]) if together is None else together[j]  # [B, ...]
                 copy = None if copies is None else copies[i * delay + j]
                 metrics.append(self._step(batch, target, noise[i, j], j == delay - 1, copy))
@@ -219,12 +232,24 @@ class DDPGAgent(AgentBase):
         """`targets` of minibatches [delay, B, W] in one go, [delay, B, ...]: half the products for two minibatches."""
         delay, batch_size = rows.shape[:2]
         flat_rows, flat_noise = (tf.reshape(part, (delay * batch_size, part.shape[-1])) for part in (rows, noise))
-        targets = self.targets(self._unpack(flat_rows), flat_noise)  # [delay · B, ...]
+        targets = self.targets(self.minibatch(flat_rows), flat_noise)  # [delay · B, ...]
         return tf.reshape(targets, (delay, batch_size, *targets.shape[1:]))
+
+    def minibatch(self, rows: tf.Tensor) -> Transitions:
+        """The columns of packed rows [B, W], with observations as the networks see them."""
+        batch = self._unpack(rows)
+        if not self.config.normalize_observations:
+            return batch
+        shift, scale = tf.unstack(tf.convert_to_tensor(self._shift_and_scale.value))  # [S], [S]
+        seen = [
+            tf.clip_by_value((observations - shift) * scale, -OBSERVATION_CLIP, OBSERVATION_CLIP)
+            for observations in (batch.observations, batch.next_observations)
+        ]  # [B, S] each
+        return batch._replace(observations=seen[0], next_observations=seen[1])
 
     def _lone_step(self, rows: tf.Tensor, noise: tf.Tensor, with_actor: bool, copy: tf.Tensor | None) -> tf.Tensor:
         """One update from a packed minibatch [B, W]; the metrics, [metrics]."""
-        batch = self._unpack(rows)
+        batch = self.minibatch(rows)
         return self._step(batch, self.targets(batch, noise), noise, with_actor, copy)
 
     def _step(
@@ -315,13 +340,18 @@ class DDPGAgent(AgentBase):
         return {"actor": self._actor, **target_actor, **critics}
 
     def parameters(self) -> State:
-        """Copies of the weights of all networks, those of the targets included."""
-        return {name: np.array(networks_.weights) for name, networks_ in self.flat_networks().items()}
+        """Copies of the weights of all networks, those of the targets included, and what normalises observations."""
+        weights = {name: np.array(networks_.weights) for name, networks_ in self.flat_networks().items()}
+        if not self.config.normalize_observations:
+            return weights
+        return weights | join_parts({"observations": self.observation_statistics.state()})
 
     def load_parameters(self, state: State) -> None:
         """Restore what `parameters` returned; other names are ignored."""
         for name, networks_ in self.flat_networks().items():
             networks_.weights.assign(state[name])
+        if self.config.normalize_observations:
+            self.observation_statistics.load_state(part_of(state, "observations"))
 
     def counters(self) -> State:
         """How many updates there were."""

@@ -114,7 +114,7 @@ class OffPolicyAgentTrainer(TrainerBase):
                 self._draw()
                 if due := self.agent.updates_that_act(len(self._drawn[0])):
                     tables.extend(self._checked_learn(before, due))
-                    policy.refresh(self.agent.actor_weights())
+                    policy.refresh(self.agent.actor_weights(), self.agent.normalizer())
             timing.update += time.perf_counter() - began
         if waiting := len(self._drawn[0]):
             began = time.perf_counter()
@@ -151,6 +151,7 @@ class OffPolicyAgentTrainer(TrainerBase):
             first = trajectory.episode_steps[rows] == 1  # [K, N]
             transitions = self._n_step(transitions, valid, ends[0] | ends[1], first)
         self.replay.add(transitions)
+        self.agent.observe(trajectory.observations[rows][valid])
         count = int(valid.sum())
         if self.steps >= self.config.warmup_steps:
             self._untrained += count

@@ -63,7 +63,7 @@ class SACAgent(DDPGAgent):
 
     def acting_policy(self) -> LayersPolicy:  # type: ignore[override]  # its exploration is its own
         """A copy of the present policy that maps raw observations to actions."""
-        return squashed(self._actor.networks[0], self.actor_weights())
+        return squashed(self._actor.networks[0], self.actor_weights(), self.normalizer())
 
     # -- learning --
 

@@ -28,7 +28,7 @@ OFF_POLICY_LONG = (
     "tests/companions/test_off_policy.py -k 'many_updates or actor_learns or all_three or waits_for_its_cycle "
     "or resumed_run or in_parts or undone or leaves_its_traces'"
 )
-COMPANIONS = (OFF_POLICY, OFF_POLICY_LONG)
+COMPANIONS = (OFF_POLICY, "tests/companions/test_normalization.py", OFF_POLICY_LONG)
 SAC = ("tests/companions/test_sac.py -k 'not killed and not learned'", "tests/companions/test_sac.py -k learned")
 OWN = "tests/envs/test_own_environment.py"
 POLICIES = "tests/rollout/test_policies.py"

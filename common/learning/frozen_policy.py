@@ -43,23 +43,26 @@ def dense_heads(actor: keras.Model, normalize: Normalizer) -> DenseHeads:
     return DenseHeads(normalize, hidden, tuple(_head(actor.get_layer(name)) for name in actor.output_names))
 
 
-def deterministic(actor: keras.Model, weights: list[np.ndarray], std: float) -> DeterministicPolicy:
+def deterministic(
+    actor: keras.Model, weights: list[np.ndarray], std: float, normalize: Normalizer
+) -> DeterministicPolicy:
     """A policy with the activations of an actor made by `companions.architecture.deterministic_actor`.
 
     Args:
         weights: kernels and biases, layer by layer.
-        std: see `DeterministicPolicy`.
+        std, normalize: see `DeterministicPolicy`.
     """
-    return DeterministicPolicy(_activations(actor), weights, std)
+    return DeterministicPolicy(_activations(actor), weights, std, normalize)
 
 
-def squashed(actor: keras.Model, weights: list[np.ndarray]) -> SquashedPolicy:
+def squashed(actor: keras.Model, weights: list[np.ndarray], normalize: Normalizer) -> SquashedPolicy:
     """A policy with the activations of an actor made by `companions.architecture.squashed_actor`.
 
     Args:
         weights: kernels and biases, layer by layer.
+        normalize: see `SquashedPolicy`.
     """
-    return SquashedPolicy(_activations(actor), weights)
+    return SquashedPolicy(_activations(actor), weights, normalize)
 
 
 def _activations(actor: keras.Model) -> list[str]:

@@ -10,9 +10,11 @@ that worker processes can act too.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
+
+from common.funcs import RunningStatistics
 
 OBSERVATION_CLIP = 10.0  # standard deviations; larger observations would make the networks diverge
 MIN_STD = 1e-6  # keeps log-probabilities finite should softplus or exp underflow
@@ -82,6 +84,13 @@ class Normalizer:
     shift: np.ndarray | None  # [S] float32
     scale: np.ndarray | None  # [S] float32
 
+    @classmethod
+    def of(cls, statistics: RunningStatistics) -> Self:
+        """To mean 0 and standard deviation 1 of all samples seen; unchanged before the first."""
+        if statistics.count == 0:
+            return cls(None, None)
+        return cls(statistics.mean.astype(np.float32), (1.0 / (statistics.std + 1e-8)).astype(np.float32))
+
     def __call__(self, observations: np.ndarray) -> np.ndarray:
         """Raw observations [..., S] → float32 [..., S]."""
         if self.shift is None:
@@ -92,6 +101,7 @@ class Normalizer:
         return np.minimum(scaled, OBSERVATION_CLIP, out=scaled)
 
 
+UNCHANGED = Normalizer(None, None)
 Heads = Callable[[np.ndarray], list[np.ndarray]]  # raw observations [n, *shape] → outputs [n, out] or [out]
 
 
@@ -177,26 +187,30 @@ class LayersPolicy(ABC):
     Args:
         activations: names of the layers' activations; keys of ACTIVATIONS.
         weights: kernels [in, out] and biases [out], layer by layer.
+        normalize: maps raw observations [n, S] to the first layer's.
     """
 
     is_plain = True
 
-    def __init__(self, activations: Sequence[str], weights: Sequence[np.ndarray]) -> None:
+    def __init__(
+        self, activations: Sequence[str], weights: Sequence[np.ndarray], normalize: Normalizer = UNCHANGED
+    ) -> None:
         self._activations = tuple(activations)
-        self.refresh(weights)
+        self.refresh(weights, normalize)
 
     @property
     @abstractmethod
     def noise(self) -> str:
         """How sampled actions are drawn, in words."""
 
-    def refresh(self, weights: Sequence[np.ndarray]) -> None:
-        """Act with these kernels [in, out] and biases [out] from now on."""
+    def refresh(self, weights: Sequence[np.ndarray], normalize: Normalizer = UNCHANGED) -> None:
+        """Act with these kernels [in, out] and biases [out] and this normaliser from now on."""
+        self._normalize = normalize
         self._layers = tuple(map(Dense, weights[::2], weights[1::2], self._activations))
 
     def _output(self, observations: np.ndarray) -> np.ndarray:
         """Observations [n, S] → what the last layer returns, [n, out]."""
-        features = np.asarray(observations, dtype=np.float32)  # [n, S]
+        features = self._normalize(observations)  # [n, S]
         for layer in self._layers:
             features = layer(features)  # [n, units]
         return features
@@ -214,12 +228,18 @@ class DeterministicPolicy(LayersPolicy):
     """Acts as an actor made by `companions.architecture.deterministic_actor`, with or without noise.
 
     Args:
-        activations, weights: see `LayersPolicy`.
+        activations, weights, normalize: see `LayersPolicy`.
         std: standard deviation of the noise, in units of half the action range.
     """
 
-    def __init__(self, activations: Sequence[str], weights: Sequence[np.ndarray], std: float) -> None:
-        super().__init__(activations, weights)
+    def __init__(
+        self,
+        activations: Sequence[str],
+        weights: Sequence[np.ndarray],
+        std: float,
+        normalize: Normalizer = UNCHANGED,
+    ) -> None:
+        super().__init__(activations, weights, normalize)
         self._std = std
 
     @property

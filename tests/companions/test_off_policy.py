@@ -533,6 +533,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
                                        "steps_per_epoch": 24, "warmup_steps": 4}),  # it remembers how old it is
     "hidden_sizes": ((9,), {}),
     "activation": ("tanh", {}),
+    "normalize_observations": (True, {}),
     "exploration": ("ornstein_uhlenbeck", {"exploration_std": 0.5}),
     "exploration_std": (0.5, {}),
     "final_exploration_std": (1.0, {}),

@@ -534,6 +534,7 @@ def test_pendulum_is_learned_in_three_thousand_steps():
 ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "hidden_sizes": ((9,), {}),
     "activation": ("tanh", {}),
+    "normalize_observations": (True, {}),
     "warmup_steps": (70, {}),
     "warmup_actions": ("policy", {}),
     "replay_size": (20, {}),
