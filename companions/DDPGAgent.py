@@ -94,7 +94,7 @@ class DDPGAgent(AgentBase):
 
     def new_critic(self, seed: int) -> keras.Model:
         """An untrained critic."""
-        return architecture.action_critic(*self._shape, seed)
+        return architecture.action_critic(*self._shape, seed, self.config.layer_norm)
 
     @property
     def actor(self) -> keras.Model:

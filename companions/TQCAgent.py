@@ -19,7 +19,7 @@ class TQCAgent(SACAgent):
 
     def new_critic(self, seed: int) -> keras.Model:
         """An untrained critic with an output for each quantile."""
-        return architecture.action_critic(*self._shape, seed, self.config.quantiles)
+        return architecture.action_critic(*self._shape, seed, self.config.layer_norm, self.config.quantiles)
 
     def _values(self, critics: FlatNetworks, stacks: list[tf.Tensor], inputs: tf.Tensor) -> tf.Tensor:
         """Quantiles [critics, B, quantiles] of observations and actions [B, S + A]."""

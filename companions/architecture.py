@@ -45,9 +45,16 @@ def squashed_actor(
 
 
 def action_critic(
-    observation_size: int, action_size: int, sizes: tuple[int, ...], activation: str, seed: int, quantiles: int = 1
+    observation_size: int,
+    action_size: int,
+    sizes: tuple[int, ...],
+    activation: str,
+    seed: int,
+    layer_norm: bool = False,
+    quantiles: int = 1,
 ) -> keras.Model:
     """observations and actions side by side [B, S + A] → value [B, 1], or its distribution's [B, quantiles]."""
-    kernel, torso = Glorot(seed), Torso((observation_size + action_size,), sizes, activation)
+    kernel = Glorot(seed)
+    torso = Torso((observation_size + action_size,), sizes, activation, layer_norm=layer_norm)
     inputs = torso.inputs()
     return keras.Model(inputs, value_head(torso(inputs, kernel), kernel, quantiles), name="critic")

@@ -19,6 +19,9 @@ class NetworkSettings(Settings):
     harder tasks and compute more slowly."""
     activation: Literal["tanh", "relu"] = "relu"
     """Activation function of the hidden layers."""
+    layer_norm: bool = False
+    """Whether the critics normalise the features of each hidden layer, before its activation, to mean 0 and standard
+    deviation 1. Try it if values diverge, or with many updates per step."""
     normalize_observations: bool = False
     """Whether the networks see observations minus their running mean, divided by their running standard deviation and
     clipped to 10 of them. Try it if the observation's numbers differ much in size."""

@@ -503,7 +503,7 @@ def test_workers_step_the_same(lag, monkeypatch):
 
 
 @compiled
-@pytest.mark.parametrize("changes", [{}, {"quantiles": 5, "dropped_quantiles": 1}])
+@pytest.mark.parametrize("changes", [{}, TQC, {"layer_norm": True, "normalize_observations": True, "n_step": 2}])
 def test_a_tiny_environment_is_learned(changes):
     """`Target` pays 0 at best and −1.28 for ever choosing the centre."""
     config = SACConfig(
@@ -534,6 +534,7 @@ def test_pendulum_is_learned_in_three_thousand_steps():
 ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "hidden_sizes": ((9,), {}),
     "activation": ("tanh", {}),
+    "layer_norm": (True, {}),
     "normalize_observations": (True, {}),
     "warmup_steps": (70, {}),
     "warmup_actions": ("policy", {}),
@@ -562,7 +563,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "quantiles": (4, {}),
     "dropped_quantiles": (3, {"quantiles": 4}),
 }
-SHAPES = ("hidden_sizes", "critics", "quantiles")  # they change what there is
+SHAPES = ("hidden_sizes", "critics", "quantiles", "layer_norm")  # they change what there is
 PARTS = (NetworkSettings, WarmUpSettings, ReplaySettings, UpdateSettings, SACSettings)
 
 
