@@ -19,7 +19,7 @@ from common.learning.agent_base import AgentBase
 from common.learning.device import choose_device
 from common.learning.frozen_policy import ImageHeads, dense_heads
 from common.records import Batch
-from common.rollout.policies import CategoricalPolicy, Heads, Normalizer, NormalPolicy
+from common.rollout.policies import UNCHANGED, CategoricalPolicy, Heads, Normalizer, NormalPolicy
 from common.state import State
 from ppo import architecture, losses
 from ppo.config import PPOConfig
@@ -92,10 +92,9 @@ class Agent(AgentBase):
 
     def normalizer(self) -> Normalizer:
         """A frozen copy of the present normalisation; images are scaled inside the network instead."""
-        statistics = self.observation_statistics
-        if self.sees_images or not self.config.normalize_observations or statistics.count == 0:
-            return Normalizer(None, None)
-        return Normalizer(statistics.mean.astype(np.float32), (1.0 / (statistics.std + 1e-8)).astype(np.float32))
+        if self.sees_images or not self.config.normalize_observations:
+            return UNCHANGED
+        return Normalizer.of(self.observation_statistics)
 
     def normalize(self, observations: np.ndarray) -> np.ndarray:
         """Raw observations [..., S] → the networks' inputs [..., S] float32; images are not changed."""

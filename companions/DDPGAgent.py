@@ -6,17 +6,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from common.envs.mirrors import VALUE, mirror_of
+from common.envs.mirrors import Mirror, Sides, mirror_of, unmoved
 from common.envs.spaces import action_map
 from common.errors import DivergedError
+from common.funcs import RunningStatistics
 from common.learning.agent_base import AgentBase
 from common.learning.device import choose_device
 from common.learning.frozen_policy import deterministic
 from common.records import Transitions
-from common.rollout.policies import DeterministicPolicy, Normalizer
-from common.state import State
+from common.rollout.policies import OBSERVATION_CLIP, LayersPolicy, Normalizer
+from common.state import State, join_parts, part_of
 from companions import architecture, losses
-from companions.config import OffPolicyConfig
+from companions.config import OffPolicySettings
 from companions.replay import ReplayBuffer
 from companions.results import UPDATE_METRICS
 from companions.stacked_networks import FlatNetworks, flat
@@ -35,12 +36,16 @@ class DDPGAgent(AgentBase):
     """
 
     choices, sees_images = None, False  # continuous actions, and observations that are not images
+    metrics: tuple[str, ...] = UPDATE_METRICS
+    """What an update returns, in this order; those of the actor are NaN where it did not learn."""
+    has_target_actor = True
+    """Whether targets take the actions of a slow copy of the actor, or those of the actor itself."""
 
     def __init__(
         self,
         observation_space: gymnasium.Space,
         action_space: gymnasium.Space,
-        config: OffPolicyConfig,
+        config: OffPolicySettings,
         seed: int,
     ) -> None:
         choose_device(config.device, self.sees_images)
@@ -48,16 +53,15 @@ class DDPGAgent(AgentBase):
         self.action_map = action_map(action_space)
         self.observation_size = gymnasium.spaces.flatdim(observation_space)
         self.action_size = gymnasium.spaces.flatdim(action_space)
-        self._mirror = mirror = mirror_of(config, observation_space, action_space)
-        shape = (self.observation_size, self.action_size, config.hidden_sizes, config.activation)
-        actor_seed, *critic_seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(3))
-        critic_seeds = critic_seeds[: self.number_of_critics]
-        actors = [architecture.deterministic_actor(*shape, actor_seed, mirror) for _ in range(2)]
-        critics = [[architecture.action_critic(*shape, seed, mirror) for seed in critic_seeds] for _ in range(2)]
-        of_actor = None if mirror is None else (mirror.observation, mirror.action)
-        of_critics = None if mirror is None else (mirror.joint, VALUE)
-        self._actor, self._target_actor = (FlatNetworks([actor], of_actor) for actor in actors)
-        self._critics, self._target_critics = (FlatNetworks(networks_, of_critics) for networks_ in critics)
+        self._mirror = mirror_of(config, observation_space, action_space)
+        states = np.random.SeedSequence(seed).generate_state(1 + self.number_of_critics)
+        actor_seed, *critic_seeds = (int(state) for state in states)
+        self._actor = FlatNetworks([self.new_actor(actor_seed)], self.actor_sides)
+        self._target_actor = (
+            FlatNetworks([self.new_actor(actor_seed)], self.actor_sides) if self.has_target_actor else self._actor
+        )
+        critics = [[self.new_critic(seed) for seed in critic_seeds] for _ in range(2)]
+        self._critics, self._target_critics = (FlatNetworks(networks_, self._critic_sides) for networks_ in critics)
         critic_rate = config.learning_rate if config.critic_learning_rate is None else config.critic_learning_rate
         self.actor_optimizer = keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)
         self.critic_optimizer = keras.optimizers.Adam(critic_rate, epsilon=config.adam_epsilon)
@@ -65,6 +69,9 @@ class DDPGAgent(AgentBase):
         self.critic_optimizer.build([self._critics.weights])
         self.adams = {"actor_adam": self.actor_optimizer, "critic_adam": self.critic_optimizer}
         self.updates = 0
+        self.observation_statistics = RunningStatistics((self.observation_size,))
+        unchanged = np.repeat(np.array([[0], [1]], np.float32), self.observation_size, axis=1)  # [2, S]
+        self._shift_and_scale = keras.Variable(unchanged)  # of the normaliser, at the last update
         self._unpack = ReplayBuffer(0, self.observation_size, self.action_size).unpack
         self.compiled_cycles = tf.function(self._cycles, jit_compile=True, autograph=False)
         self.compiled_step = tf.function(self._lone_step, jit_compile=True, autograph=False)
@@ -75,6 +82,44 @@ class DDPGAgent(AgentBase):
     def number_of_critics(self) -> int:
         """One; TD3 may want two."""
         return 1
+
+    @property
+    def outputs_of_critic(self) -> int:
+        """How many numbers a critic gives for a state and an action."""
+        return 1
+
+    @property
+    def update_noise_size(self) -> int:
+        """Standard normal numbers that an update takes for each transition: those of target policy smoothing."""
+        return self.action_size if self.config.target_smoothing else 0
+
+    @property
+    def _shape(self) -> tuple[int, int, tuple[int, ...], str]:
+        return self.observation_size, self.action_size, self.config.hidden_sizes, self.config.activation
+
+    @property
+    def mirror(self) -> Mirror | None:
+        """What the networks obey, with observations as they see them."""
+        if self._mirror is None or not self.config.normalize_observations:
+            return self._mirror
+        return self._mirror.normalized
+
+    @property
+    def actor_sides(self) -> Sides | None:
+        """What the mirror does to observations, and to what the actor's last layer says."""
+        return None if self.mirror is None else Sides(self.mirror.observation, self.mirror.action)
+
+    @property
+    def _critic_sides(self) -> Sides | None:
+        return None if self.mirror is None else Sides(self.mirror.joint, unmoved(self.outputs_of_critic))
+
+    def new_actor(self, seed: int) -> keras.Model:
+        """An untrained actor; its output is the policy's deterministic action, or begins with it."""
+        return architecture.deterministic_actor(*self._shape, seed, self.mirror)
+
+    def new_critic(self, seed: int) -> keras.Model:
+        """An untrained critic."""
+        return architecture.action_critic(*self._shape, seed, self.mirror, self.config.layer_norm)
 
     @property
     def actor(self) -> keras.Model:
@@ -98,25 +143,33 @@ class DDPGAgent(AgentBase):
 
     # -- acting --
 
-    def acting_policy(self, std: float | None = None) -> DeterministicPolicy:
+    def acting_policy(self, exploration_std: float | None = None) -> LayersPolicy:
         """A copy of the present policy that maps raw observations to actions.
 
         Args:
-            std: what noise is multiplied by; None takes the exploration noise of the end of training.
+            exploration_std: what noise is multiplied by; None takes the exploration noise of the end of training.
         """
+        config, std = self.config, exploration_std
         if std is None:
-            config = self.config
             std = config.exploration_std if config.final_exploration_std is None else config.final_exploration_std
-        return deterministic(self._actor.networks[0], self.actor_weights(), std, self._mirror)
+        return deterministic(self._actor.networks[0], self.actor_weights(), std, self.normalizer(), self.actor_sides)
 
     def normalizer(self) -> Normalizer:
-        """Observations are not normalised."""
-        return Normalizer(None, None)
+        """A frozen copy of the present normalisation."""
+        return Normalizer.of(self.observation_statistics)
+
+    def observe(self, observations: np.ndarray) -> None:
+        """Merge raw observations [K, S] into the statistics that normalise, where the config wants them."""
+        if self.config.normalize_observations:
+            if self._mirror is not None:  # so that both sides are normalised alike
+                observations = np.concatenate([observations, self._mirror.observation(observations)])  # [2K, S]
+            self.observation_statistics.update(observations)
 
     def values(self, observations: np.ndarray) -> np.ndarray:
         """Q of the policy's own actions at raw observations [K, S], by the first critic, [K]."""
         actions = self.acting_policy().act(observations)  # [K, A]
-        return np.asarray(self.critics[0](np.concatenate([observations, actions], axis=1)))[:, 0]
+        inputs = np.concatenate([self.normalizer()(observations), actions], axis=1)  # [K, S + A]
+        return np.asarray(self.critics[0](inputs)).mean(axis=1)
 
     def actor_weights(self) -> list[np.ndarray]:
         """The actor's present kernels and biases, layer by layer."""
@@ -129,15 +182,18 @@ class DDPGAgent(AgentBase):
 
         Args:
             rows: [K, B, W] packed transitions; see `ReplayBuffer.sample`.
-            noise: [K, B, A] standard normal, for those methods that want it.
+            noise: [K, B, `update_noise_size`] standard normal.
 
         Returns:
-            [K, metrics] float32, UPDATE_METRICS of each; `loss_actor` is NaN where the actor did not learn.
+            [K, metrics] float32, `metrics` of each.
 
         Raises:
             DivergedError: a loss became NaN or infinite; weights may be spoilt, see `load_learned_state`.
         """
         delay, tables, i = self.config.policy_delay, [], 0
+        normalize = self.normalizer()
+        if normalize.shift is not None and normalize.scale is not None:
+            self._shift_and_scale.assign(np.stack([normalize.shift, normalize.scale]))
         while i < len(rows):
             cycles = (len(rows) - i) // delay if self.updates % delay == 0 else 0
             if cycles:
@@ -177,22 +233,22 @@ class DDPGAgent(AgentBase):
     def _cycles(self, rows: tf.Tensor, noise: tf.Tensor, copies: tf.Tensor | None) -> tf.Tensor:
         """Whole cycles of `policy_delay` updates, the last of each with the actor; rows [cycles, delay, B, W]."""
         cycles, delay = rows.shape[:2]
-        table = tf.TensorArray(tf.float32, size=cycles, element_shape=(delay, len(UPDATE_METRICS)))
+        table = tf.TensorArray(tf.float32, size=cycles, element_shape=(delay, len(self.metrics)))
 
         def one_cycle(i: tf.Tensor, table: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
             together = (
                 self._targets_of_cycle(rows[i], noise[i]) if self._targets_rest_within_cycles else None
-            )  # [delay, B]
+            )  # [delay, B, ...]
             metrics = []
             for j in range(delay):
-                batch = self._unpack(rows[i, j])
-                target = self.targets(batch, noise[i, j]) if together is None else together[j]  # [B]
+                batch = self.minibatch(rows[i, j])
+                target = self.targets(batch, noise[i, j]) if together is None else together[j]  # [B, ...]
                 copy = None if copies is None else copies[i * delay + j]
-                metrics.append(self._step(batch, target, j == delay - 1, copy))
+                metrics.append(self._step(batch, target, noise[i, j], j == delay - 1, copy))
             return i + 1, table.write(i, tf.stack(metrics))
 
         _, table = tf.while_loop(lambda i, _: i < cycles, one_cycle, (0, table), parallel_iterations=1)
-        return tf.reshape(table.stack(), (cycles * delay, len(UPDATE_METRICS)))  # [K, metrics]
+        return tf.reshape(table.stack(), (cycles * delay, len(self.metrics)))  # [K, metrics]
 
     @property
     def _targets_rest_within_cycles(self) -> bool:
@@ -200,46 +256,69 @@ class DDPGAgent(AgentBase):
         return self.config.target_update == "soft" and not self.config.targets_every_update
 
     def _targets_of_cycle(self, rows: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
-        """`targets` of minibatches [delay, B, W] in one go, [delay, B]: half the products for two minibatches."""
+        """`targets` of minibatches [delay, B, W] in one go, [delay, B, ...]: half the products for two minibatches."""
         delay, batch_size = rows.shape[:2]
         flat_rows, flat_noise = (tf.reshape(part, (delay * batch_size, part.shape[-1])) for part in (rows, noise))
-        return tf.reshape(self.targets(self._unpack(flat_rows), flat_noise), (delay, batch_size))
+        targets = self.targets(self.minibatch(flat_rows), flat_noise)  # [delay · B, ...]
+        return tf.reshape(targets, (delay, batch_size, *targets.shape[1:]))
+
+    def minibatch(self, rows: tf.Tensor) -> Transitions:
+        """The columns of packed rows [B, W], with observations as the networks see them."""
+        batch = self._unpack(rows)
+        if not self.config.normalize_observations:
+            return batch
+        shift, scale = tf.unstack(tf.convert_to_tensor(self._shift_and_scale.value))  # [S], [S]
+        seen = [
+            tf.clip_by_value((observations - shift) * scale, -OBSERVATION_CLIP, OBSERVATION_CLIP)
+            for observations in (batch.observations, batch.next_observations)
+        ]  # [B, S] each
+        return batch._replace(observations=seen[0], next_observations=seen[1])
 
     def _lone_step(self, rows: tf.Tensor, noise: tf.Tensor, with_actor: bool, copy: tf.Tensor | None) -> tf.Tensor:
         """One update from a packed minibatch [B, W]; the metrics, [metrics]."""
-        batch = self._unpack(rows)
-        return self._step(batch, self.targets(batch, noise), with_actor, copy)
+        batch = self.minibatch(rows)
+        return self._step(batch, self.targets(batch, noise), noise, with_actor, copy)
 
-    def _step(self, batch: Transitions, target: tf.Tensor, with_actor: bool, copy: tf.Tensor | None) -> tf.Tensor:
-        """One update from B transitions and their `targets` [B]. `copy` says whether hard targets move."""
-        loss_actor = tf.constant(np.nan)
+    def _step(
+        self, batch: Transitions, target: tf.Tensor, noise: tf.Tensor, with_actor: bool, copy: tf.Tensor | None
+    ) -> tf.Tensor:
+        """One update from B transitions and their `targets` [B, ...]. `copy` says whether hard targets move."""
+        of_actor = [tf.constant(np.nan)] * (len(self.metrics) - 3)
         if with_actor and self.config.actor_first:
-            loss_actor = self._actor_step(batch)
+            of_actor = self._actor_step(batch, noise)
         loss_critic, value = self._critic_step(batch, target)
         if with_actor and not self.config.actor_first:
-            loss_actor = self._actor_step(batch)
+            of_actor = self._actor_step(batch, noise)
         self._move_targets(with_actor, copy)
-        return tf.stack([loss_critic, loss_actor, value, tf.reduce_mean(target)])
+        return tf.stack([loss_critic, of_actor[0], value, tf.reduce_mean(target), *of_actor[1:]])
 
     def _critic_step(self, batch: Transitions, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """One Adam step of the critics towards the target [B]; loss and mean value."""
+        """One Adam step of the critics towards the target [B, ...]; loss and mean value."""
         inputs = tf.concat([batch.observations, batch.actions], axis=1)  # [B, S + A]
         stacks = self._critics.stacks()
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(stacks)
-            values = self._critics.call(stacks, inputs)[..., 0]  # [critics, B]
-            loss = tf.reduce_sum(tf.reduce_mean(tf.math.squared_difference(values, target), axis=1))
+            values = self._values(self._critics, stacks, inputs)  # [critics, B, ...]
+            loss = self.critic_loss(values, target)
         self.critic_optimizer.apply([flat(tape.gradient(loss, stacks))], [self._critics.weights])
         return loss, tf.reduce_mean(values[0])
+
+    def _values(self, critics: FlatNetworks, stacks: list[tf.Tensor], inputs: tf.Tensor) -> tf.Tensor:
+        """What critics with these weights make of observations and actions [B, S + A]: values [critics, B]."""
+        return critics.call(stacks, inputs)[..., 0]
+
+    def critic_loss(self, values: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """The mean squared error of values [critics, B] against a target [B], summed over critics."""
+        return tf.reduce_sum(tf.reduce_mean(tf.math.squared_difference(values, target), axis=1))
 
     def target_action(self, observations: tf.Tensor) -> tf.Tensor:
         """μ'(s), [B, A]."""
         return self._target_actor.call(self._target_actor.stacks(), observations)[0]
 
     def target_values(self, observations: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
-        """Q'(s, a) of every target critic, [critics, B]."""
+        """Q'(s, a) of every target critic, [critics, B, ...]."""
         inputs = tf.concat([observations, actions], axis=1)  # [B, S + A]
-        return self._target_critics.call(self._target_critics.stacks(), inputs)[..., 0]
+        return self._values(self._target_critics, self._target_critics.stacks(), inputs)
 
     def targets(self, batch: Transitions, noise: tf.Tensor) -> tf.Tensor:
         """What the critics learn, [B]: r + γ·(1 − terminated)·Q'(s', μ'(s'))."""
@@ -247,8 +326,15 @@ class DDPGAgent(AgentBase):
         next_values = self.target_values(batch.next_observations, next_actions)[0]  # [B]
         return losses.temporal_difference_target(batch.rewards, batch.terminated, next_values, self.config.gamma)
 
-    def _actor_step(self, batch: Transitions) -> tf.Tensor:
-        """One Adam step up the critic's slope: the deterministic policy gradient, equation 6 of arXiv:1509.02971."""
+    def _actor_step(self, batch: Transitions, noise: tf.Tensor) -> list[tf.Tensor]:
+        """One Adam step up the critic's slope: the deterministic policy gradient, equation 6 of arXiv:1509.02971.
+
+        Args:
+            noise: [B, `update_noise_size`], for policies that are sampled.
+
+        Returns:
+            The loss, and whatever else `metrics` names after the first four.
+        """
         stacks, first_critic = self._actor.stacks(), [stack[:1] for stack in self._critics.stacks()]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(stacks)
@@ -256,12 +342,12 @@ class DDPGAgent(AgentBase):
             inputs = tf.concat([batch.observations, actions], axis=1)  # [B, S + A]
             loss = -tf.reduce_mean(self._critics.call(first_critic, inputs))
         self.actor_optimizer.apply([flat(tape.gradient(loss, stacks))], [self._actor.weights])
-        return loss
+        return [loss]
 
     def _pairs(self) -> list[tuple[keras.Variable, keras.Variable]]:
         """Every target's weights with those they follow, [W] each."""
         pairs = (self._target_actor, self._actor), (self._target_critics, self._critics)
-        return [(target.weights, source.weights) for target, source in pairs]
+        return [(target.weights, source.weights) for target, source in pairs if target is not source]
 
     def _move_targets(self, with_actor: bool, copy: tf.Tensor | None) -> None:
         """Targets move with the actor, so that both see the same delay (algorithm 1 of arXiv:1802.09477)."""
@@ -276,21 +362,23 @@ class DDPGAgent(AgentBase):
 
     def flat_networks(self) -> dict[str, FlatNetworks]:
         """The weights that are learned, each group of networks as one vector."""
-        return {
-            "actor": self._actor,
-            "target_actor": self._target_actor,
-            "critics": self._critics,
-            "target_critics": self._target_critics,
-        }
+        target_actor = {"target_actor": self._target_actor} if self.has_target_actor else {}
+        critics = {"critics": self._critics, "target_critics": self._target_critics}
+        return {"actor": self._actor, **target_actor, **critics}
 
     def parameters(self) -> State:
-        """Copies of the weights of all networks, those of the targets included."""
-        return {name: np.array(networks_.weights) for name, networks_ in self.flat_networks().items()}
+        """Copies of the weights of all networks, those of the targets included, and what normalises observations."""
+        weights = {name: np.array(networks_.weights) for name, networks_ in self.flat_networks().items()}
+        if not self.config.normalize_observations:
+            return weights
+        return weights | join_parts({"observations": self.observation_statistics.state()})
 
     def load_parameters(self, state: State) -> None:
         """Restore what `parameters` returned; other names are ignored."""
         for name, networks_ in self.flat_networks().items():
             networks_.weights.assign(state[name])
+        if self.config.normalize_observations:
+            self.observation_statistics.load_state(part_of(state, "observations"))
 
     def counters(self) -> State:
         """How many updates there were."""

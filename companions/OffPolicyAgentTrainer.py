@@ -9,7 +9,8 @@ The run leaves its traces in runs/NAME, as PPO's does.
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -20,16 +21,19 @@ from common.envs.spaces import action_map, check_continuous
 from common.errors import DivergedError
 from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
 from common.records import Timing, Trajectory, Transitions
+from common.results import EpochResult
+from common.rollout.collector import ShapeNoise
 from common.rollout.experience import Collecting
 from common.rollout.policies import WarmUp
 from common.runs import session
 from common.runs.command_line import one_line_errors, parse
 from common.state import State
-from companions.config import OffPolicyConfig
+from companions.config import OffPolicyConfig, OffPolicySettings
 from companions.exploration import OrnsteinUhlenbeck
+from companions.n_step import NStepReturns
 from companions.presets import PRESETS, preset_for
 from companions.replay import ReplayBuffer
-from companions.results import UPDATE_METRICS, OffPolicyResult
+from companions.results import OffPolicyResult
 
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
     from companions.DDPGAgent import DDPGAgent
@@ -52,43 +56,54 @@ class OffPolicyAgentTrainer(TrainerBase):
     """Trains a deterministic policy while it explores; for arguments and errors see `TrainerBase`."""
 
     agent: "DDPGAgent"
-    config: OffPolicyConfig
-    result_type = OffPolicyResult
+    config: Any  # OffPolicySettings, and those of the method
+    result_type: ClassVar[type[Any]] = OffPolicyResult  # an EpochResult, and the columns of the method
     default_name = "td3"
+    exploration: OrnsteinUhlenbeck | None = None
 
-    def __init__(self, config: OffPolicyConfig, *arguments: Any, **named: Any) -> None:
+    def __init__(self, config: OffPolicySettings, *arguments: Any, **named: Any) -> None:
         super().__init__(config, *arguments, **named)
         self.replay = ReplayBuffer(config.replay_size, self.agent.observation_size, self.agent.action_size)
+        sizes = self.agent.observation_size, self.agent.action_size
+        self._n_step = NStepReturns(config.n_step, config.gamma, config.num_envs, sizes) if config.n_step > 1 else None
         self._untrained = 0  # steps since the last time of training, the warm-up not counted
-        self._drawn = NOTHING_DRAWN  # minibatches [K, B, W] and noise [K, B, A] of updates that wait
+        self._drawn = NOTHING_DRAWN  # minibatches [K, B, W] and noise [K, B, X] of updates that wait
 
     def check_environment(self, environment: Environment) -> None:
         """Raises UserError unless actions are a Box and observations are numbers."""
         check_continuous(environment.id, environment.observation_space, environment.action_space)
 
-    def make_agent(self, environment: Environment, config: OffPolicyConfig, seed: int) -> "DDPGAgent":
+    def make_agent(self, environment: Environment, config: Any, seed: int) -> "DDPGAgent":
         """DDPG's or TD3's; see the function."""
         return make_agent(environment.observation_space, environment.action_space, config, seed)
 
-    def collecting(self, config: OffPolicyConfig) -> Collecting:
+    def collecting(self, config: OffPolicySettings) -> Collecting:
         """Rows as soon as there are enough to learn from."""
-        size = action_map(self.environment.action_space).size
-        self.exploration = OrnsteinUhlenbeck(config.ou_theta, config.ou_dt, (config.num_envs, size))
         return Collecting(
             rows_per_yield=max(1, config.train_every // config.num_envs),
-            shape_noise=self.exploration if config.exploration == "ornstein_uhlenbeck" else None,
+            shape_noise=self.shape_noise(config),
             policy_lag=config.policy_lag,
         )
 
-    def run_epoch(self, last: int) -> OffPolicyResult:
+    def shape_noise(self, config: Any) -> ShapeNoise | None:
+        """What makes an epoch's exploration noise of standard normal numbers; None keeps these."""
+        size = action_map(self.environment.action_space).size
+        self.exploration = OrnsteinUhlenbeck(config.ou_theta, config.ou_dt, (config.num_envs, size))
+        return self.exploration if config.exploration == "ornstein_uhlenbeck" else None
+
+    def exploring(self, last: int) -> dict[str, float]:
+        """How the coming epoch explores: arguments of the agent's `acting_policy`, and columns of the epoch's row."""
+        std, final = self.config.exploration_std, self.config.final_exploration_std
+        if final is not None:
+            std = funcs.linear_schedule(std, final, self.epoch / max(1, last - 1))
+        return {"exploration_std": std}
+
+    def run_epoch(self, last: int) -> EpochResult:
         """Alternate steps and updates."""
-        config, timing = self.config, Timing()
-        std = config.exploration_std
-        if config.final_exploration_std is not None:
-            std = funcs.linear_schedule(std, config.final_exploration_std, self.epoch / max(1, last - 1))
+        config, timing, exploring = self.config, Timing(), self.exploring(last)
         tables: list[np.ndarray] = []  # [K, metrics] of every time of training
         before, self._diverged = self.agent.learned_state(), False
-        policy = self.agent.acting_policy(std)
+        policy = self.agent.acting_policy(**exploring)
         warm_up = WarmUp(policy, self._random_actions)
         warm_up.random = self._acts_at_random()
         for rows in self.experience.collect(warm_up, self.epoch, timing):
@@ -99,7 +114,7 @@ class OffPolicyAgentTrainer(TrainerBase):
                 self._draw()
                 if due := self.agent.updates_that_act(len(self._drawn[0])):
                     tables.extend(self._checked_learn(before, due))
-                    policy.refresh(self.agent.actor_weights())
+                    policy.refresh(self.agent.actor_weights(), self.agent.normalizer())
             timing.update += time.perf_counter() - began
         if waiting := len(self._drawn[0]):
             began = time.perf_counter()
@@ -109,13 +124,13 @@ class OffPolicyAgentTrainer(TrainerBase):
             self._untrained %= config.train_every  # its updates are dropped, not owed to the next epoch
         self.skipped = self.skipped + 1 if self._diverged else 0
         self.epoch += 1
-        return OffPolicyResult(
+        return self.result_type(
             steps=self.epoch * config.steps_per_epoch,
             updates=self.agent.updates,
-            exploration_std=std,
             replay_filled=self.replay.size,
+            **exploring,
             **self.scored(last, timing),
-            **_means([] if self._diverged else tables),
+            **_means(self.agent.metrics, [] if self._diverged else tables),
         )
 
     def _remember(self, rows: slice, trajectory: Trajectory) -> None:
@@ -130,7 +145,13 @@ class OffPolicyAgentTrainer(TrainerBase):
             ends[0] | ends[1] if self.config.truncation_is_terminal else ends[0],
             trajectory.observations[rows.start + 1 : rows.stop + 1],
         )
-        self.replay.add(Transitions(*(column[valid] for column in transitions)))
+        if self._n_step is None:
+            transitions = Transitions(*(column[valid] for column in transitions))  # [K · N or less, ...]
+        else:
+            first = trajectory.episode_steps[rows] == 1  # [K, N]
+            transitions = self._n_step(transitions, valid, ends[0] | ends[1], first)
+        self.replay.add(transitions)
+        self.agent.observe(trajectory.observations[rows][valid])
         count = int(valid.sum())
         if self.steps >= self.config.warmup_steps:
             self._untrained += count
@@ -148,8 +169,8 @@ class OffPolicyAgentTrainer(TrainerBase):
         updates = self._untrained // config.train_every * config.updates_per_train
         self._untrained %= config.train_every
         rows = self.replay.sample(updates, config.batch_size, self.generator)  # [K, B, W]
-        shape = (updates, config.batch_size, self.agent.action_size)
-        noise = self.generator.standard_normal(shape if config.target_smoothing else (*shape[:2], 0), np.float32)
+        shape = updates, config.batch_size, self.agent.update_noise_size
+        noise = self.generator.standard_normal(shape, np.float32)  # [K, B, X]
         if len(self._drawn[0]):
             rows, noise = np.concatenate((self._drawn[0], rows)), np.concatenate((self._drawn[1], noise))
         self._drawn = rows, noise
@@ -172,8 +193,9 @@ class OffPolicyAgentTrainer(TrainerBase):
     # -- state --
 
     def parts(self) -> dict[str, Part]:
-        """The replay buffer and the exploration noise."""
-        return {"replay": self.replay, "exploration": self.exploration}
+        """The replay buffer, exploration noise that has a memory, and steps that wait for their transitions."""
+        there_may_be = {"exploration": self.exploration, "n_step": self._n_step}
+        return {"replay": self.replay} | {name: part for name, part in there_may_be.items() if part is not None}
 
     def counters(self) -> dict[str, int]:
         """`TrainerBase.counters`, and the steps that wait for their updates; autoreset steps count nowhere here."""
@@ -191,27 +213,45 @@ class OffPolicyAgentTrainer(TrainerBase):
             raise ValueError(f"{self._untrained} steps cannot wait for their updates")
 
 
-def _means(tables: list[np.ndarray]) -> dict[str, Any]:
-    """UPDATE_METRICS over an epoch's updates, of the actor's loss over those that it learned in; NaN without any."""
-    table = np.concatenate(tables) if tables else np.full((1, len(UPDATE_METRICS)), np.nan)  # [K, metrics]
+def _means(metrics: tuple[str, ...], tables: list[np.ndarray]) -> dict[str, Any]:
+    """Metrics over an epoch's updates, those of the actor over the updates that it learned in; NaN without any."""
+    table = np.concatenate(tables) if tables else np.full((1, len(metrics)), np.nan)  # [K, metrics]
     means = {}
-    for name, values in zip(UPDATE_METRICS, table.T):
+    for name, values in zip(metrics, table.T):
         known = values[np.isfinite(values)]
         means[name] = float(known.mean()) if len(known) else float("nan")
     return means
 
 
-def main() -> None:
-    """Train as the command line says."""
+def run_program(
+    trainer: type[OffPolicyAgentTrainer],
+    program: str,
+    presets: Mapping[str, OffPolicySettings],
+    default: str,
+    preset_for: Callable[[str], str],
+) -> None:
+    """Train as the command line says.
+
+    Args:
+        program: as it is typed, for `--help`.
+        presets: name → config.
+        default: the preset where neither a preset nor an environment is named.
+        preset_for: an environment's id → the name of the preset that `--env ID` starts from.
+    """
     with one_line_errors():
-        program = "python -m companions.OffPolicyAgentTrainer"
-        preset, config, options = parse(sys.argv[1:], program, PRESETS, "pendulum-td3-fast", preset_for)
+        preset, config, options = parse(sys.argv[1:], program, presets, default, preset_for)
         session.run(
-            lambda config: OffPolicyAgentTrainer(config, description=f"preset {preset}", workers=options.placement),
+            lambda config: trainer(config, description=f"preset {preset}", workers=options.placement),
             preset,
             config,
             options,
         )
+
+
+def main() -> None:
+    """Train as the command line says."""
+    program = "python -m companions.OffPolicyAgentTrainer"
+    run_program(OffPolicyAgentTrainer, program, PRESETS, "pendulum-td3-fast", preset_for)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Networks of DDPG and TD3, as Keras functional models."""
+"""Networks of the off-policy methods, as Keras functional models."""
 
 import keras
 import numpy as np
@@ -6,6 +6,7 @@ import numpy as np
 from common.envs.mirrors import Mirror
 from common.learning.mirrored import mean_of_heads, mean_of_values, with_mirror_image
 from common.learning.networks import Torso, value_head
+from common.rollout.policies import MAX_LOG_STD, MIN_LOG_STD
 
 
 class Glorot:
@@ -36,7 +37,7 @@ def deterministic_actor(
     return keras.Model(inputs, actions, name="actor")
 
 
-def action_critic(
+def squashed_actor(
     observation_size: int,
     action_size: int,
     sizes: tuple[int, ...],
@@ -44,9 +45,38 @@ def action_critic(
     seed: int,
     mirror: Mirror | None = None,
 ) -> keras.Model:
-    """observations and actions side by side [B, S + A] → value [B, 1]."""
-    kernel, torso = Glorot(seed), Torso((observation_size + action_size,), sizes, activation)
+    """observations [B, S] → deterministic action tanh(μ) [B, A] and log σ [B, A] within its bounds.
+
+    Its last dense layer gives μ and log σ side by side, [B, 2A].
+    """
+    kernel, torso = Glorot(seed), Torso((observation_size,), sizes, activation)
     inputs = torso.inputs()
-    both = None if mirror is None else Mirror(mirror.joint, mirror.action)
-    features = torso(with_mirror_image(inputs, both), kernel)  # [B, units], or [2B, units]
-    return keras.Model(inputs, mean_of_values(value_head(features, kernel), mirror), name="critic")
+    heads = keras.layers.Dense(2 * action_size, kernel_initializer=kernel(1.0), name="mean_and_log_std")
+    [both] = mean_of_heads([heads(torso(with_mirror_image(inputs, mirror), kernel))], mirror and of_squashed(mirror))
+    mean, log_std = keras.ops.split(both, 2, axis=1)  # [B, A], [B, A]
+    outputs = keras.ops.tanh(mean), keras.ops.clip(log_std, MIN_LOG_STD, MAX_LOG_STD)
+    return keras.Model(inputs, list(outputs), name="actor")
+
+
+def of_squashed(mirror: Mirror) -> Mirror:
+    """The mirror of an actor whose outputs are μ and log σ side by side, [B, 2A]."""
+    return Mirror(mirror.observation, mirror.action.beside(mirror.action.unsigned))
+
+
+def action_critic(
+    observation_size: int,
+    action_size: int,
+    sizes: tuple[int, ...],
+    activation: str,
+    seed: int,
+    mirror: Mirror | None = None,
+    layer_norm: bool = False,
+    quantiles: int = 1,
+) -> keras.Model:
+    """observations and actions side by side [B, S + A] → value [B, 1], or its distribution's [B, quantiles]."""
+    kernel = Glorot(seed)
+    torso = Torso((observation_size + action_size,), sizes, activation, layer_norm=layer_norm)
+    inputs = torso.inputs()
+    joint = None if mirror is None else Mirror(mirror.joint, mirror.action)
+    features = torso(with_mirror_image(inputs, joint), kernel)  # [B, units], or [2B, units]
+    return keras.Model(inputs, mean_of_values(value_head(features, kernel, quantiles), mirror), name="critic")

@@ -1,4 +1,4 @@
-"""The settings of DDPG and TD3: a few small parts, and the config that joins them."""
+"""The settings of the off-policy methods: a few small parts, and the configs that join them."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -19,11 +19,17 @@ class NetworkSettings(Settings):
     harder tasks and compute more slowly."""
     activation: Literal["tanh", "relu"] = "relu"
     """Activation function of the hidden layers."""
+    layer_norm: bool = False
+    """Whether the critics normalise the features of each hidden layer, before its activation, to mean 0 and standard
+    deviation 1. Try it if values diverge, or with many updates per step."""
+    normalize_observations: bool = False
+    """Whether the networks see observations minus their running mean, divided by their running standard deviation and
+    clipped to 10 of them. Try it if the observation's numbers differ much in size."""
 
 
 @dataclass(frozen=True)
 class ExplorationSettings(Settings):
-    """The noise on the actions that training explores with, and the steps before the first update."""
+    """The noise on the actions that training explores with."""
 
     GROUP = "exploration"
 
@@ -41,6 +47,14 @@ class ExplorationSettings(Settings):
     ou_dt: float = setting(0.01, at_least=SMALLEST)
     """Units of time per environment step. Raise it for larger noise with a shorter memory. Only used with exploration
     ornstein_uhlenbeck."""
+
+
+@dataclass(frozen=True)
+class WarmUpSettings(Settings):
+    """The steps before the first update."""
+
+    GROUP = "exploration"
+
     warmup_steps: int = setting(25_000, at_least=1, main=True)
     """Environment steps before the first update. Raise it if the first updates need more varied experience; lower it
     for short runs."""
@@ -81,6 +95,10 @@ class UpdateSettings(Settings):
     gamma: float = setting(0.99, at_least=0, at_most=1, main=True)
     """Discount factor per step; rewards count for about 1/(1 - gamma) steps. Raise it if rewards come late; lower it
     if learning is noisy and each action's effect shows soon."""
+    n_step: int = setting(1, at_least=1)
+    """Number of steps whose rewards a target sums before it bootstraps with gamma^n_step; fewer where an episode ends.
+    Raise it (to 3 or 5) if rewards come late: they reach earlier states sooner, but old actions count as the
+    policy's."""
     learning_rate: float = setting(3e-4, at_least=0, main=True)
     """Adam's step size, for actor and critics unless critic_learning_rate is set. Lower it if the score swings or
     collapses; raise it if learning is slow but steady."""
@@ -130,22 +148,44 @@ class TD3Settings(Settings):
     the actor. 1 is no delay."""
 
 
+@dataclass(frozen=True)
+class SACSettings(Settings):
+    """The stochastic actor's entropy, and the distribution of values that makes SAC into TQC."""
+
+    GROUP = "SAC"
+
+    critics: int = setting(2, at_least=1)
+    """Number of critics. With quantiles 1 targets use the smallest value (clipped double Q-learning, as TD3's
+    twin_critics), else the quantiles of all. More critics overestimate less and take longer."""
+    policy_delay: int = setting(1, at_least=1)
+    """Number of critic updates per update of the actor, the temperature and the target networks. Raise it if the
+    critics lag behind the actor. 1 is no delay."""
+    learn_temperature: bool = True
+    """Whether the temperature is learned, so that the policy's entropy stays near target_entropy. If False it keeps
+    its initial value."""
+    temperature: float = setting(1.0, at_least=SMALLEST, main=True)
+    """Weight of the policy's entropy (alpha), in units of reward, at the beginning or, without learn_temperature,
+    always. Raise it for more exploration; lower it if rewards are small."""
+    temperature_learning_rate: float | None = setting(None, at_least=0)
+    """Adam's step size for the logarithm of the temperature. None uses learning_rate. Only used with
+    learn_temperature."""
+    target_entropy: float | None = setting(None)
+    """Entropy that the temperature is learned for, in nats, of an action within [-1, 1]. None is minus the number of
+    the action's dimensions. Raise it for more exploration. Only used with learn_temperature."""
+    quantiles: int = setting(1, at_least=1, main=True)
+    """Number of quantiles of the return that each critic learns (TQC uses 25). 1 is plain SAC, whose critics learn the
+    mean return."""
+    dropped_quantiles: int = setting(2, at_least=0)
+    """Number of the largest target quantiles that are dropped for each critic. Raise it if values are overestimated;
+    lower it if they are underestimated. Only used with quantiles above 1."""
+
+
 # A dataclass takes its fields from the last base to the first: this is the order of config.json and of --help.
 @dataclass(frozen=True)
-class OffPolicyConfig(
-    TD3Settings, UpdateSettings, ReplaySettings, ExplorationSettings, NetworkSettings, TrainingConfig
-):
-    """Deep deterministic policy gradient (arXiv:1509.02971) and its twin-delayed successor (TD3, arXiv:1802.09477).
+class OffPolicySettings(UpdateSettings, ReplaySettings, WarmUpSettings, NetworkSettings, TrainingConfig):
+    """What all off-policy methods have, with other defaults than TrainingConfig's."""
 
-    The defaults are TD3 as its authors publish it; `companions.presets` has the named settings.
-
-    Raises:
-        UserError: a value is of another kind or out of its range, or does not go with another.
-    """
-
-    METHOD = "off-policy"
-
-    # Other defaults than TrainingConfig's. Ranges stay; texts stay unless another is given.
+    # Ranges stay; texts stay unless another is given.
     backend: Literal["auto", "gymnasium", "envpool", "processes"] = "gymnasium"
     """Library that steps the environments. auto: EnvPool if it is installed and has the environment, else Gymnasium.
     gymnasium: all environments in this process, one after the other. processes: one Gymnasium process per
@@ -168,4 +208,45 @@ class OffPolicyConfig(
             raise UserError(
                 f"batch_size {self.batch_size} is larger than replay_size {self.replay_size}: "
                 f"use --batch-size {self.replay_size} or less"
+            )
+        if self.n_step > 1 and self.warmup_steps < self.n_step * self.num_envs:
+            raise UserError(
+                f"warmup_steps {self.warmup_steps} is over before one of {self.num_envs} environments took n_step "
+                f"{self.n_step} steps: use --warmup-steps {self.n_step * self.num_envs} or more"
+            )
+
+
+@dataclass(frozen=True)
+class OffPolicyConfig(TD3Settings, ExplorationSettings, OffPolicySettings):
+    """Deep deterministic policy gradient (arXiv:1509.02971) and its twin-delayed successor (TD3, arXiv:1802.09477).
+
+    The defaults are TD3 as its authors publish it; `companions.presets` has the named settings.
+
+    Raises:
+        UserError: a value is of another kind or out of its range, or does not go with another.
+    """
+
+    METHOD = "off-policy"
+
+
+@dataclass(frozen=True)
+class SACConfig(SACSettings, OffPolicySettings):
+    """Soft actor-critic (arXiv:1801.01290, 1812.05905) and truncated quantile critics (TQC, arXiv:2005.04269).
+
+    The defaults are SAC as its authors publish it; `companions.sac_presets` has the named settings.
+
+    Raises:
+        UserError: a value is of another kind or out of its range, or does not go with another.
+    """
+
+    METHOD = "sac"
+
+    warmup_steps: int = 10_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if 1 < self.quantiles <= self.dropped_quantiles:
+            raise UserError(
+                f"dropped_quantiles {self.dropped_quantiles} leaves none of {self.quantiles} quantiles: "
+                f"use --dropped-quantiles {self.quantiles - 1} or less"
             )

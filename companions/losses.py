@@ -1,4 +1,4 @@
-"""Losses and targets of DDPG and TD3, in plain TensorFlow."""
+"""Targets that the off-policy methods share, in plain TensorFlow."""
 
 import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""The columns of DDPG's and TD3's tables."""
+"""The columns of the off-policy methods' tables."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,3 +24,21 @@ class OffPolicyResult(EpochResult):
 
 UPDATE_METRICS = ("loss_critic", "loss_actor", "mean_value", "mean_target")
 """What an update returns, in this order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SACResult(EpochResult):
+    """An epoch of SAC or TQC; losses, values, entropy and temperature are means over its updates, NaN without any."""
+
+    mean_value: float = column("losses")  # of the first critic
+    mean_target: float = column("losses")  # of what the critics learn
+    updates: int = column("policy")  # of the critics, since training began
+    entropy: float = column("policy")  # of an action within [−1, 1], in nats, estimated from samples
+    temperature: float = column("policy")  # α, in units of reward
+    replay_filled: int = column("policy")  # transitions
+
+    SHOWN = {"Q": ("mean_value", ".1f"), "entropy": ("entropy", ".2f")}  # noqa: RUF012
+
+
+SAC_UPDATE_METRICS = (*UPDATE_METRICS, "entropy", "temperature")
+"""What an update of SAC or TQC returns, in this order."""

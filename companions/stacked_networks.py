@@ -5,30 +5,33 @@ giving back variables: 60 of them took 0.2 ms more than 12. Two critics of 256 u
 third faster, presumably since each core has a product of its own instead of half of every one (LOG.md).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from common.envs.mirrors import Entries
+from common.envs.mirrors import Sides
 
 
 class FlatNetworks:
     """Networks of dense layers, all of one shape, whose weights, network by network, are one vector.
 
+    Layer normalisation may stand between them. Other layers are left out.
+
     Args:
         networks: give the structure and the first weights; later they hold what `pull` last gave them.
-        mirrored: what a mirror that they obey does to inputs and to outputs; see `common.learning.mirrored`.
+        sides: what a mirror that they obey does to inputs and to outputs; see `common.learning.mirrored`.
 
     Attributes:
         weights: [W] float32, all weights of all networks.
     """
 
-    def __init__(self, networks: Sequence[keras.Model], mirrored: tuple[Entries, Entries] | None = None) -> None:
+    def __init__(self, networks: Sequence[keras.Model], sides: Sides | None = None) -> None:
         self.networks = list(networks)
-        self._mirror = mirrored
-        self._layers = [layer for layer in networks[0].layers if isinstance(layer, keras.layers.Dense)]
+        self._sides = sides
+        self._layers: list[Any] = [layer for layer in networks[0].layers if isinstance(layer, tuple(_APPLY))]
         self._shapes = [weights.shape for weights in networks[0].get_weights()]  # kernel, bias, kernel, bias, ...
         self.weights = keras.Variable(self._joined())
 
@@ -50,15 +53,18 @@ class FlatNetworks:
 
     def call(self, stacks: list[tf.Tensor], inputs: tf.Tensor) -> tf.Tensor:
         """What the networks with these weights [networks, ...] make of inputs [B, in]: [networks, B, out]."""
-        if self._mirror is not None:
-            image = tf.matmul(inputs, self._mirror[0].matrix) + self._mirror[0].offset  # [B, in]
+        if self._sides is not None:
+            image = tf.matmul(inputs, self._sides.inputs.matrix) + self._sides.inputs.offset  # [B, in]
             inputs = tf.concat([inputs, image], axis=0)  # [2B, in]
-        features = tf.broadcast_to(inputs, (stacks[0].shape[0], *inputs.shape))  # [networks, B, in], or 2B
-        for layer, kernels, biases in zip(self._layers, stacks[::2], stacks[1::2]):
-            features = layer.activation(tf.matmul(features, kernels) + biases[:, None])  # [networks, B, units], or 2B
-        if self._mirror is not None:
+        features = tf.broadcast_to(inputs, (stacks[0].shape[0], *inputs.shape))  # [networks, B, in]
+        first = 0
+        for layer in self._layers:
+            last = first + len(layer.weights)
+            features = _APPLY[type(layer)](layer, features, *stacks[first:last])  # [networks, B, units]
+            first = last
+        if self._sides is not None:
             one, image = tf.split(features, 2, axis=1)  # [networks, B, out] each
-            features = 0.5 * (one + tf.matmul(image, self._mirror[1].matrix))  # [networks, B, out]
+            features = 0.5 * (one + tf.matmul(image, self._sides.outputs.matrix))  # [networks, B, out]
         return features
 
     def pull(self) -> list[keras.Model]:
@@ -71,6 +77,32 @@ class FlatNetworks:
     def push(self) -> None:
         """Copy the weights of the Keras networks."""
         self.weights.assign(self._joined())
+
+
+def _dense(layer: keras.layers.Dense, features: tf.Tensor, kernels: tf.Tensor, biases: tf.Tensor) -> tf.Tensor:
+    """[networks, B, in] → [networks, B, units]."""
+    return layer.activation(tf.matmul(features, kernels) + biases[:, None])
+
+
+def _normalized(
+    layer: keras.layers.LayerNormalization, features: tf.Tensor, scales: tf.Tensor, shifts: tf.Tensor
+) -> tf.Tensor:
+    """Each row of features [networks, B, units] with mean 0 and variance 1, then scaled and shifted by each unit's."""
+    mean, variance = tf.nn.moments(features, axes=[-1], keepdims=True)  # [networks, B, 1] each
+    return (features - mean) * tf.math.rsqrt(variance + layer.epsilon) * scales[:, None] + shifts[:, None]
+
+
+def _activated(layer: keras.layers.Activation, features: tf.Tensor) -> tf.Tensor:
+    """[networks, B, units], each for itself."""
+    return layer.activation(features)
+
+
+_APPLY: dict[type, Callable[..., tf.Tensor]] = {
+    keras.layers.Dense: _dense,
+    keras.layers.LayerNormalization: _normalized,
+    keras.layers.Activation: _activated,
+}
+"""How a layer of every network at once is computed, from the layer, features and its weights."""
 
 
 def flat(stacks: list[tf.Tensor]) -> tf.Tensor:

@@ -10,8 +10,11 @@ from common.envs.make_env import MakeEnv
 from common.errors import UserError
 from common.runs import run_folder
 from companions import presets as companions_presets
-from companions.config import OffPolicyConfig
+from companions import sac_presets
+from companions.config import OffPolicyConfig, SACConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer, make_agent
+from companions.SACAgentTrainer import SACAgentTrainer
+from companions.SACAgentTrainer import make_agent as make_sac_agent
 from ppo import presets as ppo_presets
 from ppo.config import PPOConfig
 from PPOAgentTrainer import PPOAgentTrainer
@@ -53,6 +56,14 @@ METHODS = {
             "pendulum-td3-fast",
             OffPolicyAgentTrainer,
             make_agent,
+        ),
+        Method(
+            SACConfig,
+            sac_presets.PRESETS,
+            sac_presets.preset_for,
+            "pendulum-sac",
+            SACAgentTrainer,
+            make_sac_agent,
         ),
     )
 }

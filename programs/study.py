@@ -28,7 +28,7 @@ RESULTS = ROOT / "experiments" / "results"
 PUBLISHED = ("bipedal-walker-2021-corrected", "--backend", "envpool", "--num-envs", "32", "--epochs", "300")
 
 
-PPO, OFF_POLICY = "PPOAgentTrainer", "companions.OffPolicyAgentTrainer"
+PPO, OFF_POLICY, SAC = "PPOAgentTrainer", "companions.OffPolicyAgentTrainer", "companions.SACAgentTrainer"
 REWARD, LENGTH, KL, Q, ENTROPY, SPREAD = (
     (name, LABELS[name])
     for name in ("avg_reward_orig", "avg_steps", "approximate_kl", "mean_value", "entropy", "mean_std")
@@ -121,6 +121,18 @@ STUDIES: dict[str, Study] = {
             for name in ("ddpg", "td3", "ddpg-corrected", "td3-corrected", "td3-fast")
         },
         (REWARD, Q),
+        low=-500,
+    ),
+    # The next steps of the ladder: entropy, a second critic, quantiles.
+    "pendulum-sac": Study(
+        SAC,
+        range(5),
+        {
+            "SAC, one critic": ("pendulum-sac", "--critics", "1", *THOUSAND),
+            "SAC": ("pendulum-sac", *THOUSAND),
+            "TQC": ("pendulum-sac", "--quantiles", "25", *THOUSAND),
+        },
+        (REWARD, Q, ENTROPY),
         low=-500,
     ),
     # How soon does the small published system hold the pole for good, and what if its target learns, too?

@@ -14,7 +14,15 @@ from common.runs import foreign_modules
 from ppo.config import PPOConfig
 
 without_xla.install()
-LONG = ("test_notebook", "test_training", "test_off_policy", "test_workers", "test_resume", "test_own_environment")
+LONG = (
+    "test_notebook",
+    "test_training",
+    "test_off_policy",
+    "test_workers",
+    "test_sac",
+    "test_resume",
+    "test_own_environment",
+)
 
 
 def pytest_collection_modifyitems(items):

@@ -12,6 +12,7 @@ import pytest
 from common.runs import run_folder
 from common.runs.command_line import parse
 from companions import presets as companions
+from companions import sac_presets
 from ppo import presets
 from programs import methods, study, train
 
@@ -107,7 +108,7 @@ def test_recorded_runs_have_the_settings_that_their_study_asks_for():
     """A preset that changes after its runs were recorded leaves scores behind that nothing in the project has."""
     checked = 0
     for name, what in study.STUDIES.items():
-        method = presets if what.module == study.PPO else companions
+        method = {study.PPO: presets, study.OFF_POLICY: companions, study.SAC: sac_presets}[what.module]
         for arm, arguments in what.arms.items():
             parsed = parse([*arguments], "study", method.PRESETS, next(iter(method.PRESETS)), method.preset_for)
             for seed in what.seeds:

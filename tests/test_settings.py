@@ -14,11 +14,12 @@ from common.runs.command_line import parse
 from common.runs.options import RunOptions
 from common.settings import SMALLEST, Settings, described, ranges_of, setting
 from companions import presets as companions_presets
-from companions.config import OffPolicyConfig
+from companions import sac_presets
+from companions.config import OffPolicyConfig, SACConfig
 from ppo import presets as ppo_presets
 from ppo.config import PPOConfig
 
-WHOLE = [PPOConfig, OffPolicyConfig, RunOptions]
+WHOLE = [PPOConfig, OffPolicyConfig, SACConfig, RunOptions]
 MAIN_OF_PPO = [
     "env", "backend", "num_envs", "epochs", "steps_per_epoch", "seed", "hidden_sizes", "gamma", "gae_lambda", "passes",
     "minibatch_size", "learning_rate", "clip_range",
@@ -120,6 +121,7 @@ def test_every_number_has_a_range_beside_it(kind):
     [
         (ppo_presets.PRESETS, "bipedal-walker", ppo_presets),
         (companions_presets.PRESETS, "pendulum-td3-fast", companions_presets),
+        (sac_presets.PRESETS, "pendulum-sac", sac_presets),
     ],
 )
 def test_help_shows_every_setting_once_the_main_ones_first(presets, default, module, capsys):
@@ -137,7 +139,9 @@ def test_the_main_settings_of_ppo():
     assert [setting.name for setting in described(PPOConfig) if setting.main] == MAIN_OF_PPO
 
 
-@pytest.mark.parametrize("config", [*ppo_presets.PRESETS.values(), *companions_presets.PRESETS.values()])
+@pytest.mark.parametrize(
+    "config", [c for module in (ppo_presets, companions_presets, sac_presets) for c in module.PRESETS.values()]
+)
 def test_a_config_is_flat_and_what_json_holds_of_it_is_the_same_config(config):
     stored = json.loads(json.dumps(dataclasses.asdict(config)))
     assert not [name for name, value in stored.items() if isinstance(value, dict) and name != "env_kwargs"]

@@ -18,6 +18,5 @@ EQUIVALENT: dict[str, str] = {
     "common/figures/importances.py: False → True (2)": "the frame of a legend is a matter of taste",
     "common/figures/importances.py: 3 → 4": "the height of a figure is a matter of taste",
     "common/arrays_file.py: 16 → 17": "a generous bound, against files that fill the memory",
-    "companions/TD3Agent.py: 2 → 3": "two seeds are drawn for critics, so there are two either way",
 }
 """The fault's name → the reason that no test notices it."""

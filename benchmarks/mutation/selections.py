@@ -29,7 +29,8 @@ OFF_POLICY_LONG = (
     "tests/companions/test_off_policy.py -k 'many_updates or actor_learns or all_three or waits_for_its_cycle "
     "or resumed_run or in_parts or undone or leaves_its_traces'"
 )
-COMPANIONS = (OFF_POLICY, OFF_POLICY_LONG)
+COMPANIONS = (OFF_POLICY, "tests/companions/test_normalization.py", OFF_POLICY_LONG)
+SAC = ("tests/companions/test_sac.py -k 'not killed and not learned'", "tests/companions/test_sac.py -k learned")
 OWN = "tests/envs/test_own_environment.py"
 POLICIES = "tests/rollout/test_policies.py"
 PROGRAMS = "tests/programs/test_programs.py"
@@ -129,14 +130,21 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/user_code.py": (OWN,),
     "companions/DDPGAgent.py": COMPANIONS,
     "companions/OffPolicyAgentTrainer.py": COMPANIONS,
+    "companions/SACAgent.py": SAC,
+    "companions/SACAgentTrainer.py": SAC,
     "companions/TD3Agent.py": COMPANIONS,
-    "companions/architecture.py": (NETWORKS, OFF_POLICY, OFF_POLICY_LONG),
-    "companions/config.py": COMPANIONS,
+    "companions/TQCAgent.py": SAC,
+    "companions/architecture.py": (NETWORKS, OFF_POLICY, OFF_POLICY_LONG, *SAC),
+    "companions/config.py": (*COMPANIONS, *SAC),
     "companions/exploration.py": COMPANIONS,
     "companions/losses.py": COMPANIONS,
+    "companions/n_step.py": ("tests/companions/test_n_step.py",),
     "companions/presets.py": ("tests/test_pages.py", *COMPANIONS),
+    "companions/quantiles.py": SAC,
     "companions/replay.py": ("tests/companions/test_replay.py",),
-    "companions/results.py": COMPANIONS,
+    "companions/results.py": (*COMPANIONS, *SAC),
+    "companions/sac_presets.py": SAC,
+    "companions/squashed_normal.py": SAC,
     "companions/stacked_networks.py": COMPANIONS,
     "ppo/architecture.py": (NETWORKS, TORSO, "tests/ppo/test_images.py"),
     "ppo/batch.py": (BATCH, TRAINING),

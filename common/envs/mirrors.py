@@ -6,6 +6,7 @@ with the sign of k.
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import gymnasium
 import numpy as np
@@ -47,6 +48,13 @@ class Entries:
         """The same without offsets: right for numbers that were shifted by a mean that the mirror leaves as it is."""
         return Entries(self.sources)
 
+    def beside(self, other: "Entries") -> "Entries":
+        """Of two arrays side by side."""
+        size = len(self.sources)
+        shifted = (source + size if source > 0 else source - size for source in other.sources)
+        offsets = tuple(float(offset) for offset in (*self.offset, *other.offset))
+        return Entries((*self.sources, *shifted), offsets if self.offsets or other.offsets else ())
+
     @property
     def unsigned(self) -> "Entries":
         """The same places alone, for standard deviations."""
@@ -63,10 +71,7 @@ class Mirror:
     @property
     def joint(self) -> Entries:
         """Of observations and actions side by side, [..., S + A]."""
-        size = len(self.observation.sources)
-        shifted = (source + size if source > 0 else source - size for source in self.action.sources)
-        offsets = tuple(float(offset) for offset in (*self.observation.offset, *self.action.offset))
-        return Entries((*self.observation.sources, *shifted), offsets if self.observation.offsets else ())
+        return self.observation.beside(self.action)
 
     @property
     def normalized(self) -> "Mirror":
@@ -74,7 +79,16 @@ class Mirror:
         return Mirror(self.observation.linear, self.action)
 
 
-VALUE = Entries((1,))  # of a number that a mirror does not change
+class Sides(NamedTuple):
+    """What a mirror does to a network's inputs, and to what it says of them."""
+
+    inputs: Entries
+    outputs: Entries
+
+
+def unmoved(size: int) -> Entries:
+    """Of numbers that a mirror does not change."""
+    return Entries(tuple(range(1, size + 1)))
 
 
 def _mirror(observation: tuple[int, ...], action: tuple[int, ...]) -> Mirror:

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from common.envs.mirrors import Mirror
+from common.envs.mirrors import Mirror, Sides
 from common.learning.mirrored import entries_of_heads
 from common.learning.networks import StateIndependentStd
 from common.rollout.policies import (
@@ -16,6 +16,7 @@ from common.rollout.policies import (
     DenseHeads,
     DeterministicPolicy,
     Normalizer,
+    SquashedPolicy,
 )
 
 HEADS = ("mean", "std", "logits")  # the names of their layers, means before standard deviations
@@ -50,16 +51,32 @@ def dense_heads(actor: keras.Model, normalize: Normalizer, mirror: Mirror | None
 
 
 def deterministic(
-    actor: keras.Model, weights: list[np.ndarray], std: float, mirror: Mirror | None = None
+    actor: keras.Model, weights: list[np.ndarray], std: float, normalize: Normalizer, sides: Sides | None = None
 ) -> DeterministicPolicy:
     """A policy with the activations of an actor made by `companions.architecture.deterministic_actor`.
 
     Args:
         weights: kernels and biases, layer by layer.
-        std: see `DeterministicPolicy`.
+        std, normalize, sides: see `DeterministicPolicy`.
     """
-    layers = [layer for layer in actor.layers if isinstance(layer, keras.layers.Dense)]
-    return DeterministicPolicy([_activation(layer) for layer in layers], weights, std, mirror)
+    return DeterministicPolicy(_activations(actor), weights, std, normalize, sides)
+
+
+def squashed(
+    actor: keras.Model, weights: list[np.ndarray], normalize: Normalizer, sides: Sides | None = None
+) -> SquashedPolicy:
+    """A policy with the activations of an actor made by `companions.architecture.squashed_actor`.
+
+    Args:
+        weights: kernels and biases, layer by layer.
+        normalize, sides: see `SquashedPolicy`.
+    """
+    return SquashedPolicy(_activations(actor), weights, normalize, sides)
+
+
+def _activations(actor: keras.Model) -> list[str]:
+    """Of its dense layers, from first to last."""
+    return [_activation(layer) for layer in actor.layers if isinstance(layer, keras.layers.Dense)]
 
 
 def _dense(layer: keras.layers.Dense) -> Dense:

@@ -7,7 +7,7 @@ mirrored copies of the data. Both passes are one of twice the rows.
 
 import keras
 
-from common.envs.mirrors import VALUE, Entries, Mirror
+from common.envs.mirrors import Entries, Mirror, unmoved
 
 
 class WithMirrorImage(keras.layers.Layer):
@@ -62,5 +62,5 @@ def entries_of_heads(mirror: Mirror) -> tuple[Entries, Entries]:
 
 
 def mean_of_values(values: keras.KerasTensor, mirror: Mirror | None) -> keras.KerasTensor:
-    """[2B, 1] → [B, 1]; unchanged without a mirror."""
-    return values if mirror is None else MeanOfBoth(VALUE)(values)
+    """[2B, X] → [B, X]; unchanged without a mirror."""
+    return values if mirror is None else MeanOfBoth(unmoved(values.shape[-1]))(values)

@@ -57,6 +57,7 @@ class Torso:
         sizes: units of the dense layers.
         gain: of the orthogonal kernels.
         convolutions: of images.
+        layer_norm: whether dense layers have layer normalisation before their activation (arXiv:1607.06450).
     """
 
     observation_shape: tuple[int, ...]
@@ -64,6 +65,7 @@ class Torso:
     activation: str
     gain: float = 1.0
     convolutions: tuple[Convolution, ...] = ()
+    layer_norm: bool = False
 
     def inputs(self) -> keras.KerasTensor:
         """A placeholder of observations [B, *observation_shape]."""
@@ -81,10 +83,12 @@ class Torso:
                 )(features)  # [B, h, w, filters]  # fmt: skip
             features = keras.layers.Flatten()(features)
         for i, units in enumerate(self.sizes):
-            layer = keras.layers.Dense(
-                units, self.activation, kernel_initializer=kernel(self.gain), name=f"hidden_{i}"
-            )
+            activation = None if self.layer_norm else self.activation
+            layer = keras.layers.Dense(units, activation, kernel_initializer=kernel(self.gain), name=f"hidden_{i}")
             features = layer(features)  # [B, units]
+            if self.layer_norm:
+                features = keras.layers.LayerNormalization(name=f"norm_{i}")(features)
+                features = keras.layers.Activation(self.activation)(features)
         return features
 
 
@@ -122,9 +126,9 @@ class CategoricalHead:
         return [keras.layers.Dense(self.logits, kernel_initializer=kernel(self.gain), name="logits")(features)]
 
 
-def value_head(features: keras.KerasTensor, kernel: Kernels) -> keras.KerasTensor:
-    """features [B, F] → values [B, 1]."""
-    return keras.layers.Dense(1, kernel_initializer=kernel(1.0), name="value")(features)
+def value_head(features: keras.KerasTensor, kernel: Kernels, numbers: int = 1) -> keras.KerasTensor:
+    """features [B, F] → values [B, 1], or as many numbers as describe a value's distribution, [B, `numbers`]."""
+    return keras.layers.Dense(numbers, kernel_initializer=kernel(1.0), name="value")(features)
 
 
 def policy_actor(

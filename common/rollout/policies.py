@@ -7,17 +7,20 @@ log-probabilities come from TensorFlow, in one batch, after collecting. Policies
 that worker processes can act too.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 
-from common.envs.mirrors import Entries, Mirror
+from common.envs.mirrors import Entries, Sides
+from common.funcs import RunningStatistics
 
 OBSERVATION_CLIP = 10.0  # standard deviations; larger observations would make the networks diverge
 MIN_STD = 1e-6  # keeps log-probabilities finite should softplus or exp underflow
 MAX_STD = 100.0  # beyond it actions are coin tosses, and too strong an entropy bonus would drive it to infinity
+MIN_LOG_STD, MAX_LOG_STD = -20.0, 2.0  # of a squashed Normal: appendix C of arXiv:1801.01290 and its code
 
 _ZERO = np.zeros((), np.float32)  # a Python 0 would be converted at every call, which takes longer than the rest
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -82,6 +85,13 @@ class Normalizer:
     shift: np.ndarray | None  # [S] float32
     scale: np.ndarray | None  # [S] float32
 
+    @classmethod
+    def of(cls, statistics: RunningStatistics) -> Self:
+        """To mean 0 and standard deviation 1 of all samples seen; unchanged before the first."""
+        if statistics.count == 0:
+            return cls(None, None)
+        return cls(statistics.mean.astype(np.float32), (1.0 / (statistics.std + 1e-8)).astype(np.float32))
+
     def __call__(self, observations: np.ndarray) -> np.ndarray:
         """Raw observations [..., S] → float32 [..., S]."""
         if self.shift is None:
@@ -92,6 +102,7 @@ class Normalizer:
         return np.minimum(scaled, OBSERVATION_CLIP, out=scaled)
 
 
+UNCHANGED = Normalizer(None, None)
 Heads = Callable[[np.ndarray], list[np.ndarray]]  # raw observations [n, *shape] → outputs [n, out] or [out]
 
 
@@ -182,14 +193,14 @@ class CategoricalPolicy:
         return np.stack([part.argmax(axis=1) for part in parts], axis=1).astype(np.float32)  # [n, A]
 
 
-class DeterministicPolicy:
-    """Acts as an actor made by `companions.architecture.deterministic_actor`, with or without noise.
+class LayersPolicy(ABC):
+    """Acts by dense layers one after the other, whose weights may be exchanged.
 
     Args:
         activations: names of the layers' activations; keys of ACTIVATIONS.
         weights: kernels [in, out] and biases [out], layer by layer.
-        std: standard deviation of the noise, in units of half the action range.
-        mirror: that the actor obeys.
+        normalize: maps raw observations [n, S] to the first layer's.
+        sides: what a mirror that the actor obeys does to inputs and outputs.
     """
 
     is_plain = True
@@ -198,34 +209,87 @@ class DeterministicPolicy:
         self,
         activations: Sequence[str],
         weights: Sequence[np.ndarray],
-        std: float,
-        mirror: Mirror | None = None,
+        normalize: Normalizer = UNCHANGED,
+        sides: Sides | None = None,
     ) -> None:
-        self._activations, self._std, self._mirror = tuple(activations), std, mirror
-        self.refresh(weights)
+        self._activations, self._sides = tuple(activations), sides
+        self.refresh(weights, normalize)
+
+    @property
+    @abstractmethod
+    def noise(self) -> str:
+        """How sampled actions are drawn, in words."""
+
+    def refresh(self, weights: Sequence[np.ndarray], normalize: Normalizer = UNCHANGED) -> None:
+        """Act with these kernels [in, out] and biases [out] and this normaliser from now on."""
+        self._normalize = normalize
+        self._layers = tuple(map(Dense, weights[::2], weights[1::2], self._activations))
+
+    def _output(self, observations: np.ndarray) -> np.ndarray:
+        """Observations [n, S] → what the last layer returns, [n, out]."""
+        features = self._normalize(observations)  # [n, S]
+        if self._sides is not None:
+            features = np.concatenate([features, self._sides.inputs(features)])  # [2n, S]
+        for layer in self._layers:
+            features = layer(features)  # [n, units], or [2n, units]
+        return features if self._sides is None else _mean_of_both(features, self._sides.outputs)  # [n, out]
+
+    @abstractmethod
+    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+        """Actions [n, A] in [−1, 1] for observations [n, S].
+
+        Args:
+            noise: [n, A] standard normal numbers that sample the action; None takes the deterministic action.
+        """
+
+
+class DeterministicPolicy(LayersPolicy):
+    """Acts as an actor made by `companions.architecture.deterministic_actor`, with or without noise.
+
+    Args:
+        activations, weights, normalize, sides: see `LayersPolicy`.
+        std: standard deviation of the noise, in units of half the action range.
+    """
+
+    def __init__(
+        self,
+        activations: Sequence[str],
+        weights: Sequence[np.ndarray],
+        std: float,
+        normalize: Normalizer = UNCHANGED,
+        sides: Sides | None = None,
+    ) -> None:
+        super().__init__(activations, weights, normalize, sides)
+        self._std = std
 
     @property
     def noise(self) -> str:
         """How sampled actions are drawn, in words."""
         return f"independent Gaussian noise with a standard deviation of {self._std:g} of half the action range"
 
-    def refresh(self, weights: Sequence[np.ndarray]) -> None:
-        """Act with these kernels [in, out] and biases [out] from now on."""
-        self._layers = tuple(map(Dense, weights[::2], weights[1::2], self._activations))
-
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions [n, A] in [−1, 1] for observations [n, S]: μ + std·noise, clipped, or μ without noise."""
-        features = np.asarray(observations, dtype=np.float32)  # [n, S]
-        if self._mirror is not None:
-            features = np.concatenate([features, self._mirror.observation(features)])  # [2n, S]
-        for layer in self._layers:
-            features = layer(features)  # [n, units], or [2n, units]
-        if self._mirror is not None:
-            features = _mean_of_both(features, self._mirror.action)  # [n, A]
+        features = self._output(observations)  # [n, A]
         if noise is None:
             return features
         features += self._std * noise
         return np.minimum(np.maximum(features, -1.0), 1.0)
+
+
+class SquashedPolicy(LayersPolicy):
+    """Acts as an actor made by `companions.architecture.squashed_actor`: tanh of a Normal (arXiv:1801.01290)."""
+
+    @property
+    def noise(self) -> str:
+        """How sampled actions are drawn, in words."""
+        return "drawn from the policy's Normal distribution, before tanh"
+
+    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+        """Actions [n, A] in [−1, 1] for observations [n, S]: tanh(μ + σ·noise), or tanh(μ) without noise."""
+        mean, log_std = np.split(self._output(observations), 2, axis=1)  # [n, A], [n, A]
+        if noise is not None:
+            mean = mean + np.exp(np.clip(log_std, MIN_LOG_STD, MAX_LOG_STD)) * noise  # [n, A]
+        return np.tanh(mean)
 
 
 class WarmUp:
@@ -235,7 +299,7 @@ class WarmUp:
         random_actions: number of actions n → actions [n, A].
     """
 
-    def __init__(self, policy: DeterministicPolicy, random_actions: Callable[[int], np.ndarray]) -> None:
+    def __init__(self, policy: Policy, random_actions: Callable[[int], np.ndarray]) -> None:
         self._policy, self._random_actions = policy, random_actions
         self.random = False
 

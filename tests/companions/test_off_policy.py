@@ -260,7 +260,7 @@ def test_ornstein_uhlenbeck_worked_by_hand():
 
 def test_the_frozen_copy_acts_as_the_actor_and_refreshes():
     agent = made()
-    policy = agent.acting_policy(std=0.3)
+    policy = agent.acting_policy(0.3)
     observations = np.random.default_rng(0).standard_normal((5, S)).astype(np.float32)
     rows, noise = drawn(4)
     for _ in range(2):
@@ -536,6 +536,8 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
                                        "steps_per_epoch": 24, "warmup_steps": 4}),  # it remembers how old it is
     "hidden_sizes": ((9,), {}),
     "activation": ("tanh", {}),
+    "layer_norm": (True, {}),
+    "normalize_observations": (True, {}),
     "exploration": ("ornstein_uhlenbeck", {"exploration_std": 0.5}),
     "exploration_std": (0.5, {}),
     "final_exploration_std": (1.0, {}),
@@ -549,6 +551,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "updates_per_train": (1, {}),
     "policy_lag": (1, {}),
     "gamma": (0.5, {}),
+    "n_step": (3, {}),
     "learning_rate": (1e-3, {}),
     "critic_learning_rate": (1e-1, {}),
     "adam_epsilon": (1.0, {}),
@@ -580,7 +583,7 @@ ENDS = {  # what the default ends training with
     "environment_restarts": "failed at step",
     "on_not_finite": "NaN or infinity as reward",
 }
-SHAPES = ("env", "hidden_sizes", "twin_critics")  # they change what there is
+SHAPES = ("env", "hidden_sizes", "twin_critics", "layer_norm")  # they change what there is
 NOT_LEARNED = ("score_window", "device", "environment_time_limit")  # tested where they act
 
 
@@ -679,6 +682,24 @@ def test_presets_are_what_is_published():
 
 
 # -- it learns --
+
+
+def test_layer_normalisation_stands_in_the_critics_alone():
+    """Rows of mean 0 and variance 1 come before the activation; the Keras network agrees, and so do gradients."""
+    agent, inputs = made(layer_norm=True), np.random.default_rng(0).standard_normal((5, S + A)).astype(np.float32)
+    kinds = [[type(layer).__name__ for layer in network.layers] for network in (agent.actor, agent.critics[1])]
+    normalised = ["Dense", "LayerNormalization", "Activation"]
+    assert kinds == [["InputLayer", "Dense", "Dense", "Dense"], ["InputLayer", *normalised, *normalised, "Dense"]]
+    agent.update(*drawn(2))  # scales and shifts are no longer 1 and 0
+    critics, networks = agent.critics, agent.flat_networks()["critics"]
+    expected = [critic(inputs).numpy() for critic in critics]
+    assert_allclose(networks.call(networks.stacks(), tf.constant(inputs)), expected, rtol=1e-4, atol=1e-5)
+    kernel, bias, scale, shift = critics[0].get_weights()[:4]
+    features = inputs @ kernel + bias  # [B, units]
+    features = (features - features.mean(axis=1, keepdims=True)) / np.sqrt(features.var(axis=1, keepdims=True) + 1e-3)
+    hidden = keras.Model(critics[0].input, critics[0].layers[3].output)(inputs)
+    assert_allclose(hidden, np.maximum(features * scale + shift, 0), rtol=1e-3, atol=1e-5)
+    assert np.abs(scale - 1).max() > 1e-3 and np.abs(shift).max() > 1e-3
 
 
 @compiled

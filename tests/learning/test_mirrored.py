@@ -7,15 +7,16 @@ from numpy.testing import assert_allclose
 
 from Agent import Agent
 from common.envs.mirrors import mirror_of
-from companions.config import OffPolicyConfig
-from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
-from companions.OffPolicyAgentTrainer import make_agent as companion
+from common.rollout.policies import SquashedPolicy
+from companions.config import OffPolicyConfig, SACConfig
+from companions.SACAgent import SACAgent
 from ppo.config import PPOConfig
-from PPOAgentTrainer import PPOAgentTrainer
+from programs.methods import METHODS
 from programs.policy_files import ExportedPolicy
 
 PPO = PPOConfig(hidden_sizes=(8, 8), mean_gain=1.0, symmetry=True)
 TD3 = OffPolicyConfig(hidden_sizes=(8, 8), symmetry=True)
+SAC = SACConfig(hidden_sizes=(8, 8), symmetry=True)
 KINDS = {
     "a Normal policy": PPO.replace(env="BipedalWalker-v3"),
     "raw observations": PPO.replace(env="BipedalWalker-v3", normalize_observations=False),
@@ -23,6 +24,9 @@ KINDS = {
     "choices": PPO.replace(env="LunarLander-v3"),
     "a shared torso": PPO.replace(env="Pendulum-v1", shared_torso=True),
     "TD3": TD3.replace(env="BipedalWalker-v3"),
+    "normalised TD3": TD3.replace(env="BipedalWalker-v3", normalize_observations=True, layer_norm=True),
+    "SAC": SAC.replace(env="BipedalWalker-v3"),
+    "TQC": SAC.replace(env="Pendulum-v1", quantiles=5, normalize_observations=True),
     "DDPG": TD3.replace(env="Pendulum-v1", twin_critics=False, target_smoothing=False),
 }
 
@@ -33,13 +37,12 @@ def made(request):
     config, rng = KINDS[request.param], np.random.default_rng(0)
     env = gymnasium.make(config.env)
     spaces = env.observation_space, env.action_space
-    agent = (Agent if isinstance(config, PPOConfig) else companion)(*spaces, config, 0)
+    agent = METHODS[config.METHOD].agent(*spaces, config, 0)
     observations = rng.normal(0.3, 1.0, (64, agent.observation_size)).astype(np.float32)  # [K, S]
-    if isinstance(config, PPOConfig):
-        agent.observe(observations)
+    agent.observe(observations)
     state = agent.parameters()
     agent.load_parameters(
-        {k: v if "observations" in k else v + rng.normal(0, 0.3, v.shape).astype(v.dtype) for k, v in state.items()}
+        {k: v if "observations" in k else v + rng.normal(0, 0.2, v.shape).astype(v.dtype) for k, v in state.items()}
     )
     return agent, mirror_of(config, *spaces), observations
 
@@ -50,6 +53,11 @@ def heads(agent, observations):
     if hasattr(policy, "mean_and_std"):
         mean, std = policy.mean_and_std(observations)
         return mean, np.broadcast_to(std, mean.shape)
+    if isinstance(policy, SquashedPolicy):
+        mean = policy.act(observations)  # [K, A]
+        little = np.full_like(mean, 0.01)  # [K, A]
+        moved = (policy.act(observations, little) - mean) / (1 - mean**2)  # [K, A], σ · 0.01 but for curvature
+        return mean, np.log(100 * moved)
     return (policy.logits(observations),) if hasattr(policy, "logits") else (policy.act(observations),)
 
 
@@ -59,7 +67,7 @@ def test_mirrored_states_have_mirrored_policies_and_equal_values(made):
     first_there, *spread_there = heads(agent, mirror.observation(observations))  # [K, X]
     assert_allclose(mirror.action(first), first_there, atol=1e-5)
     for std, std_there in zip(spread, spread_there):
-        assert_allclose(mirror.action.unsigned(std), std_there, atol=1e-5)
+        assert_allclose(mirror.action.unsigned(std), std_there, atol=1e-2 if np.min(std) < 0 else 1e-5)
     assert np.abs(first - first_there).max() > 0.1  # it is not the same policy in all states
     values, values_there = agent.values(observations), agent.values(mirror.observation(observations))  # [K], [K]
     assert_allclose(values, values_there, atol=1e-5)
@@ -69,22 +77,25 @@ def test_mirrored_states_have_mirrored_policies_and_equal_values(made):
 def test_the_acting_copy_and_the_export_are_the_keras_networks(made):
     agent, _, observations = made
     said = agent.actor(agent.normalizer()(observations))  # [K, X] each
-    for ours, keras_s in zip(heads(agent, observations), said if isinstance(said, list | tuple) else [said]):
+    said = said if isinstance(said, list | tuple) else [said]
+    if isinstance(agent, SACAgent):  # test_sac.py compares its standard deviations, which act() only shows roughly
+        said = said[:1]
+    for ours, keras_s in zip(heads(agent, observations), said):
         assert_allclose(ours, keras_s, atol=1e-5)
     exported = ExportedPolicy(agent).act(observations)["actions"].numpy()  # [K, *space.shape]
     assert_allclose(exported, agent.action_map(agent.acting_policy().act(observations)), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["a Normal policy", "choices", "TD3"])
+@pytest.mark.parametrize("name", ["a Normal policy", "choices", "normalised TD3", "TQC"])
 def test_a_trained_agent_obeys_it_and_a_resumed_run_is_the_run_that_was_not_stopped(name, eager):
-    config, kind = KINDS[name], PPOAgentTrainer
-    own = {"minibatch_size": 32, "passes": 2}
-    if isinstance(config, OffPolicyConfig):
-        kind, own = OffPolicyAgentTrainer, {"warmup_steps": 40, "batch_size": 8, "train_every": 8}
-    config = config.replace(
+    config = KINDS[name]
+    own = {"warmup_steps": 40, "batch_size": 8, "train_every": 8}
+    if isinstance(config, PPOConfig):
+        own = {"minibatch_size": 32, "passes": 2}
+    config, kind = config.replace(
         max_episode_steps=20, backend="gymnasium", num_envs=2, epochs=2, steps_per_epoch=64,
         best_metric="mean_episode_reward", score_window=1, adopt_best=False, **own,
-    )  # fmt: skip
+    ), METHODS[config.METHOD].trainer  # fmt: skip
     whole = kind(config)
     before = whole.agent.parameters()
     whole.train()

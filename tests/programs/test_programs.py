@@ -1,4 +1,4 @@
-"""python -m programs COMMAND: every command on a PPO and on a TD3 run, and one line for every mistake."""
+"""python -m programs COMMAND: every command on a run of PPO, TD3 and SAC, and one line for every mistake."""
 
 import json
 import shlex
@@ -11,8 +11,6 @@ from run_program import call
 
 from common.results import TIMING_COLUMNS
 from common.runs import run_folder
-from companions import presets as companions
-from ppo import presets
 from programs import __main__ as programs
 from programs import study
 from programs.methods import METHODS
@@ -32,7 +30,8 @@ TRAIN = {
         "--score-window", "1",
     ),
 }  # fmt: skip
-EPOCHS = {"ppo": 2, "td3": 3}
+TRAIN["sac"] = ("pendulum-sac", *TRAIN["td3"][1:])
+EPOCHS = {"ppo": 2, "td3": 3, "sac": 3}
 
 
 def typed(monkeypatch, command, *arguments):
@@ -79,7 +78,7 @@ def run(request, trained):
 
 def test_train_finds_the_method_by_its_preset(run):
     method = json.loads((run / run_folder.CONFIG).read_text())["method"]
-    assert method == {"ppo": "ppo", "td3": "off-policy"}[run.name]
+    assert method == {"ppo": "ppo", "td3": "off-policy", "sac": "sac"}[run.name]
     assert list(run_folder.read_results(run)["epoch"]) == list(range(1, EPOCHS[run.name] + 1))
 
 
@@ -121,9 +120,9 @@ def test_watch_by_another_seed_films_another_episode(run, monkeypatch, tmp_path,
     assert first != second
 
 
-def test_plot_draws_runs_of_both_methods(trained, monkeypatch, tmp_path):
-    picture = tmp_path / "both.svg"
-    assert typed(monkeypatch, "plot", trained / "ppo", trained / "td3", "--output", picture) == 0
+def test_plot_draws_runs_of_all_methods(trained, monkeypatch, tmp_path):
+    picture = tmp_path / "all.svg"
+    assert typed(monkeypatch, "plot", *(trained / name for name in TRAIN), "--output", picture) == 0
     assert picture.read_text(encoding="utf-8").rstrip().endswith("</svg>")
 
 
@@ -184,7 +183,8 @@ def test_the_help_of_train_lists_the_presets_of_every_method(monkeypatch, capsys
 
 
 def test_no_two_methods_have_a_preset_of_one_name():
-    assert not set(presets.PRESETS) & set(companions.PRESETS)
+    names = [name for method in METHODS.values() for name in method.presets]
+    assert len(names) == len(set(names)) > 20
 
 
 # -- mistakes --

@@ -1,0 +1,141 @@
+"""Soft actor-critic: a stochastic actor that is paid for its entropy.
+
+Haarnoja et al. 2018, arXiv:1801.01290, with the learned temperature of arXiv:1812.05905. Networks, minibatches, the
+updates of critics and target critics are DDPG's; what differs is here.
+"""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from common.envs.mirrors import Sides
+from common.learning.frozen_policy import squashed
+from common.records import Transitions
+from common.rollout.policies import LayersPolicy
+from common.state import State
+from companions import architecture, losses
+from companions.config import SACConfig
+from companions.DDPGAgent import DDPGAgent
+from companions.results import SAC_UPDATE_METRICS
+from companions.squashed_normal import squashed_normal, temperature_loss
+from companions.stacked_networks import flat
+
+
+class SACAgent(DDPGAgent):
+    """A squashed Normal actor, critics with a target each, and a temperature α; arguments as for `DDPGAgent`."""
+
+    config: SACConfig
+    metrics = SAC_UPDATE_METRICS
+    has_target_actor = False
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]  # those of DDPGAgent
+        config = self.config
+        self.target_entropy = -float(self.action_size) if config.target_entropy is None else config.target_entropy
+        self._log_temperature = keras.Variable(np.log([config.temperature]).astype(np.float32))  # [1]
+        rate = config.temperature_learning_rate
+        rate = config.learning_rate if rate is None else rate
+        self.temperature_optimizer = keras.optimizers.Adam(rate, epsilon=config.adam_epsilon)
+        self.temperature_optimizer.build([self._log_temperature])
+        self.adams = {**self.adams, "temperature_adam": self.temperature_optimizer}
+
+    # -- networks --
+
+    @property
+    def number_of_critics(self) -> int:
+        """As many as the config says."""
+        return self.config.critics
+
+    @property
+    def update_noise_size(self) -> int:
+        """Standard normal numbers that an update takes for each transition: of the next action, and of the actor's."""
+        return 2 * self.action_size
+
+    @property
+    def temperature(self) -> float:
+        """α, in units of reward."""
+        return float(np.exp(self._log_temperature.numpy()[0]))
+
+    @property
+    def actor_sides(self) -> Sides | None:
+        """What the mirror does to observations, and to μ and log σ side by side."""
+        if self.mirror is None:
+            return None
+        both = architecture.of_squashed(self.mirror)
+        return Sides(both.observation, both.action)
+
+    def new_actor(self, seed: int) -> keras.Model:
+        """An untrained actor with two outputs, tanh(μ) and log σ."""
+        return architecture.squashed_actor(*self._shape, seed, self.mirror)
+
+    # -- acting --
+
+    def acting_policy(self) -> LayersPolicy:  # type: ignore[override]  # its exploration is its own
+        """A copy of the present policy that maps raw observations to actions."""
+        return squashed(self._actor.networks[0], self.actor_weights(), self.normalizer(), self.actor_sides)
+
+    # -- learning --
+
+    def sample(
+        self, stacks: list[tf.Tensor], observations: tf.Tensor, noise: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Actions [B, A] of an actor with these weights, and their log-probabilities [B]; noise [B, A]."""
+        return squashed_normal(self._actor.call(stacks, observations)[0], noise)
+
+    def targets(self, batch: Transitions, noise: tf.Tensor) -> tf.Tensor:
+        """What the critics learn, [B]: r + γ·(1 − terminated)·(min Q'(s', a') − α·log π(a'|s')).
+
+        Equations 3 of arXiv:1801.01290 and 5 of arXiv:1812.05905; a' is sampled from the actor itself.
+        """
+        of_target = noise[:, : self.action_size]  # [B, A]
+        next_actions, log_probs = self.sample(self._actor.stacks(), batch.next_observations, of_target)  # [B, A], [B]
+        next_values = self.target_values(batch.next_observations, next_actions)  # [critics, B, ...]
+        entropy_bonus = -tf.exp(self._log_temperature) * log_probs  # [B]
+        return self.soft_target(batch, next_values, entropy_bonus)
+
+    def soft_target(self, batch: Transitions, next_values: tf.Tensor, entropy_bonus: tf.Tensor) -> tf.Tensor:
+        """r + γ·(1 − terminated)·(the smallest of next values [critics, B] + entropy bonus [B]), [B]."""
+        smallest = tf.reduce_min(next_values, axis=0) + entropy_bonus  # [B]
+        return losses.temporal_difference_target(batch.rewards, batch.terminated, smallest, self.config.gamma)
+
+    def estimate(self, values: tf.Tensor) -> tf.Tensor:
+        """The value that the actor maximises, of all critics' [critics, B]: the smallest, [B]."""
+        return tf.reduce_min(values, axis=0)
+
+    def _actor_step(self, batch: Transitions, noise: tf.Tensor) -> list[tf.Tensor]:
+        """One Adam step of the actor along α·log π − Q, equation 7 of arXiv:1812.05905, and one of the temperature.
+
+        Returns:
+            The loss, the entropy −mean log π in nats, and the α that both were computed with.
+        """
+        temperature = tf.exp(self._log_temperature)[0]
+        actor, critics = self._actor.stacks(), self._critics.stacks()
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(actor)
+            actions, log_probs = self.sample(actor, batch.observations, noise[:, self.action_size :])  # [B, A], [B]
+            inputs = tf.concat([batch.observations, actions], axis=1)  # [B, S + A]
+            values = self.estimate(self._values(self._critics, critics, inputs))  # [B]
+            loss = tf.reduce_mean(temperature * log_probs - values)
+        self.actor_optimizer.apply([flat(tape.gradient(loss, actor))], [self._actor.weights])
+        if self.config.learn_temperature:
+            self._temperature_step(log_probs)
+        return [loss, -tf.reduce_mean(log_probs), temperature]
+
+    def _temperature_step(self, log_probs: tf.Tensor) -> None:
+        """One Adam step of log α towards the target entropy."""
+        log_temperature = tf.convert_to_tensor(self._log_temperature.value)  # [1]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(log_temperature)
+            loss = temperature_loss(log_temperature, log_probs, self.target_entropy)
+        self.temperature_optimizer.apply([tape.gradient(loss, log_temperature)], [self._log_temperature])
+
+    # -- state --
+
+    def parameters(self) -> State:
+        """Copies of the weights of all networks, and log α."""
+        return super().parameters() | {"log_temperature": np.array(self._log_temperature)}
+
+    def load_parameters(self, state: State) -> None:
+        """Restore what `parameters` returned; other names are ignored."""
+        super().load_parameters(state)
+        self._log_temperature.assign(state["log_temperature"])

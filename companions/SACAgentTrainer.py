@@ -1,0 +1,59 @@
+"""The off-policy loop with a stochastic actor: SAC, and TQC by one setting more; and the command line.
+
+python -m companions.SACAgentTrainer pendulum-sac          a preset
+python -m companions.SACAgentTrainer sac --env Some-v0     any environment with Box observations and actions
+python -m companions.SACAgentTrainer sac --help            every setting
+"""
+
+from typing import TYPE_CHECKING
+
+import gymnasium
+
+from common.envs.environment import Environment
+from common.rollout.collector import ShapeNoise
+from companions.config import SACConfig
+from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer, run_program
+from companions.results import SACResult
+from companions.sac_presets import PRESETS, preset_for
+
+if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
+    from companions.SACAgent import SACAgent
+
+
+def make_agent(
+    observation_space: gymnasium.Space, action_space: gymnasium.Space, config: SACConfig, seed: int
+) -> "SACAgent":
+    """SAC's agent, or TQC's where critics learn more than one quantile."""
+    from companions.SACAgent import SACAgent
+    from companions.TQCAgent import TQCAgent
+
+    kind = SACAgent if config.quantiles == 1 else TQCAgent
+    return kind(observation_space, action_space, config, seed)
+
+
+class SACAgentTrainer(OffPolicyAgentTrainer):
+    """Trains a stochastic policy, which explores by itself; for arguments and errors see `TrainerBase`."""
+
+    result_type = SACResult
+    default_name = "sac"
+
+    def make_agent(self, environment: Environment, config: SACConfig, seed: int) -> "SACAgent":
+        """SAC's or TQC's; see the function."""
+        return make_agent(environment.observation_space, environment.action_space, config, seed)
+
+    def shape_noise(self, config: SACConfig) -> ShapeNoise | None:
+        """Noise that samples the policy has no memory."""
+        return None
+
+    def exploring(self, last: int) -> dict[str, float]:
+        """The policy alone says how much it explores."""
+        return {}
+
+
+def main() -> None:
+    """Train as the command line says."""
+    run_program(SACAgentTrainer, "python -m companions.SACAgentTrainer", PRESETS, "pendulum-sac", preset_for)
+
+
+if __name__ == "__main__":
+    main()

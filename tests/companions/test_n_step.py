@@ -1,0 +1,219 @@
+"""Returns over several steps, by hand: ends of episodes, epochs, autoreset steps, failures; and what is learned."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from common.errors import UserError
+from common.records import Transitions
+from common.results import TIMING_COLUMNS
+from companions.config import OffPolicyConfig, SACConfig
+from companions.losses import temporal_difference_target
+from companions.n_step import NStepReturns
+from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
+from companions.replay import ReplayBuffer
+from companions.SACAgentTrainer import SACAgentTrainer
+
+GAMMA = 0.5
+SMALL = dict(
+    env="Pendulum-v1", max_episode_steps=20, num_envs=2, epochs=3, steps_per_epoch=42, hidden_sizes=(8,), n_step=3,
+    warmup_steps=40, replay_size=500, batch_size=8, train_every=16, updates_per_train=3, learning_rate=1e-2,
+    best_metric="mean_episode_reward", score_window=1, adopt_best=False, gamma=GAMMA,
+)  # fmt: skip
+
+
+class Steps:
+    """Steps of one environment whose observation is their number; `end` is what follows a step."""
+
+    def __init__(self, n: int) -> None:
+        self.returns, self.number = NStepReturns(n, GAMMA, 1, (1, 1)), 0
+
+    def __call__(self, *ends: str, begins: bool = False) -> list[tuple[int, float, float, int]]:
+        """Take steps with the rewards 1, 2, 4 … of their numbers' powers of two.
+
+        Args:
+            ends: "" goes on, "terminated", "truncated"; "autoreset" is no valid step.
+            begins: the first of them begins an episode.
+
+        Returns:
+            Number of the first step, return, 1 − γ^(m − 1)·(1 − terminated) and number of the observation after it.
+        """
+        count = len(ends)
+        numbers = self.number + np.arange(count, dtype=np.float32)[:, None, None]  # [K, 1, 1]
+        self.number += count
+        is_ = {kind: np.array([[end == kind] for end in ends]) for kind in ("terminated", "truncated", "autoreset")}
+        rows = Transitions(numbers, -numbers, 2.0 ** numbers[..., 0], is_["terminated"], numbers + 1)
+        first = np.zeros((count, 1), bool)
+        first[0] = begins
+        out = self.returns(rows, ~is_["autoreset"], is_["terminated"] | is_["truncated"], first)
+        assert_array_equal(out.actions, -out.observations)
+        columns = out.observations[:, 0], out.rewards, out.terminated, out.next_observations[:, 0]
+        return [tuple(float(value) for value in row) for row in zip(*columns)]
+
+
+def test_three_steps_worked_by_hand():
+    """1 + ½·2 + ¼·4 = 3; 2 + ½·4 + ¼·8 = 6. They bootstrap with γ³ = γ·(1 − ¾)."""
+    steps = Steps(3)
+    assert steps("", "") == []
+    assert steps("", "") == [(0, 3, 0.75, 3), (1, 6, 0.75, 4)]
+
+
+def test_a_termination_ends_all_that_wait():
+    """Steps 1 and 2 have fewer followers: 2 + ½·4 = 4, and 4. Nothing follows them."""
+    assert Steps(3)("", "", "terminated") == [(0, 3, 1, 3), (1, 4, 1, 3), (2, 4, 1, 3)]
+
+
+def test_a_timeout_bootstraps_over_the_steps_there_were():
+    """γ³, γ² and γ."""
+    assert Steps(3)("", "", "truncated") == [(0, 3, 0.75, 3), (1, 4, 0.5, 3), (2, 4, 0, 3)]
+
+
+def test_an_episode_shorter_than_n():
+    assert Steps(5)("", "truncated") == [(0, 2, 0.5, 2), (1, 2, 0, 2)]
+    assert Steps(5)("terminated") == [(0, 1, 1, 1)]
+
+
+def test_nothing_is_joined_across_an_autoreset_step():
+    steps = Steps(2)
+    assert steps("", "truncated", "autoreset", "") == [(0, 2, 0.5, 2), (1, 2, 0, 2)]
+    assert steps("") == [(3, 8 + 8, 0.5, 5)]
+
+
+def test_an_episode_that_was_cut_off_is_bootstrapped_where_it_was_cut():
+    """Its environment failed or was built again: the next valid step begins an episode though none ended."""
+    steps = Steps(3)
+    assert steps("", "", "autoreset") == []
+    assert steps("", begins=True) == [(0, 2, 0.5, 2), (1, 2, 0, 2)]
+    assert steps("", "") == [(3, 8 + 8 + 8, 0.75, 6)]
+
+
+def test_environments_do_not_mix():
+    returns = NStepReturns(2, GAMMA, 2, (1, 1))
+    numbers = np.array([[[0.0], [100.0]], [[1.0], [101.0]]], np.float32)  # [K, N, 1]
+    no = np.zeros((2, 2), bool)
+    out = returns(Transitions(numbers, numbers, numbers[..., 0], no, numbers + 1), ~no, no, no)
+    assert out.observations.ravel().tolist() == [0, 100]
+    assert out.rewards.tolist() == [0.5, 150.5]
+    assert out.next_observations.ravel().tolist() == [2, 102]
+
+
+def test_the_target_of_one_step_is_that_of_several():
+    """r₀ + γ·r₁ + γ²·r₂ + γ³·Q' with Q' = 8, or without it after a termination."""
+    for end, bootstrapped in (("", 0.125 * 8), ("truncated", 0.125 * 8), ("terminated", 0)):
+        _, reward, terminated, _ = Steps(3)("", "", end)[0]
+        target = temporal_difference_target(np.float32([reward]), np.float32([terminated]), np.float32([8]), GAMMA)
+        assert_allclose(target, [3 + bootstrapped])
+
+
+@settings(max_examples=50, deadline=None, derandomize=True, database=None)
+@given(
+    st.integers(1, 5), st.lists(st.sampled_from(["", "terminated", "truncated"]), max_size=15), st.lists(st.integers())
+)
+def test_however_the_steps_are_cut_into_calls_the_transitions_are_the_same(n, ends, cuts):
+    whole, parts = Steps(n), Steps(n)
+    expected, found = (whole(*ends) if ends else []), []
+    bounds = sorted({0, len(ends), *(cut % (len(ends) + 1) for cut in cuts)})
+    for low, high in itertools.pairwise(bounds):
+        found += parts(*ends[low:high])
+        restored = NStepReturns(n, GAMMA, 1, (1, 1))
+        restored.load_state(parts.returns.state())
+        parts.returns = restored
+    assert found == expected
+
+
+def test_a_state_of_other_steps_is_refused():
+    steps = Steps(3)
+    steps("", "")
+    state = steps.returns.state()
+    assert state["counts"].tolist() == [2] and state["observations"].shape == (2, 1)
+    with pytest.raises(ValueError, match="cannot wait"):
+        NStepReturns(2, GAMMA, 1, (1, 1)).load_state(state)
+    with pytest.raises(ValueError, match="cannot wait"):
+        NStepReturns(3, GAMMA, 1, (1, 1)).load_state(state | {"counts": np.array([1])})
+
+
+# -- the loop --
+
+
+def remembered(trainer: OffPolicyAgentTrainer) -> Transitions:
+    replay: ReplayBuffer = trainer.replay
+    return replay.unpack(replay.state()["rows"])
+
+
+def test_what_is_remembered_is_what_the_trajectory_says(eager):
+    """Pendulum truncates after 20 steps; the step after an end is not remembered; an epoch ends within an episode."""
+    config = OffPolicyConfig(**SMALL).replace(num_envs=1, steps_per_epoch=30, warmup_steps=80, epochs=3)
+    trainer = OffPolicyAgentTrainer(config)
+    rewards, observations = [], []
+    for _ in range(2):
+        trainer.train(1)
+        trajectory = trainer.experience.trajectory
+        rewards += trajectory.rewards[trajectory.valid].tolist()
+        observations += trajectory.observations[:-1][trajectory.valid].tolist()
+    memory, lengths = remembered(trainer), [20, 20, 18]
+    trainer.close()
+    starts = np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
+    ends = starts + np.repeat(lengths, lengths)
+    steps = [min(3, end - i) for i, end in enumerate(ends)]
+    waiting = 2  # of the last episode, which goes on
+    expected = [sum(GAMMA**j * rewards[i + j] for j in range(m)) for i, m in enumerate(steps)]
+    assert len(memory.rewards) == len(rewards) - waiting
+    assert_allclose(memory.rewards, expected[:-waiting], rtol=1e-5)
+    assert_allclose(memory.terminated, [1 - GAMMA ** (m - 1) for m in steps[:-waiting]])
+    assert_array_equal(memory.observations, np.float32(observations)[:-waiting])
+    for i in range(10):
+        assert_array_equal(memory.next_observations[i], np.float32(observations[i + 3]))
+    assert_array_equal(memory.next_observations[17], memory.next_observations[19])
+
+
+def test_a_timeout_is_terminal_only_by_the_quirk(eager):
+    config = OffPolicyConfig(**SMALL).replace(num_envs=1, steps_per_epoch=63, warmup_steps=100, epochs=3)
+    trainer = OffPolicyAgentTrainer(config.replace(truncation_is_terminal=True))
+    trainer.train(1)
+    assert list(np.flatnonzero(remembered(trainer).terminated == 1)) == [17, 18, 19, 37, 38, 39, 57, 58, 59]
+    trainer.close()
+
+
+@pytest.mark.parametrize("kind", [OffPolicyAgentTrainer, SACAgentTrainer])
+def test_a_resumed_run_is_the_run_that_was_not_stopped(kind, eager):
+    """The first epoch ends within episodes of both environments."""
+    config = (OffPolicyConfig if kind is OffPolicyAgentTrainer else SACConfig)(**SMALL).replace(steps_per_epoch=60)
+    whole, cut, resumed = kind(config), kind(config), kind(config)
+    whole.train(3)
+    cut.train(1)
+    state = {name: np.array(array) for name, array in cut.state().items()}
+    assert state["n_step/counts"].tolist() == [2, 2]
+    resumed.load_state(state)
+    resumed.train(2)
+    one, other = resumed.state(), whole.state()
+    assert one.keys() == other.keys()
+    for name in one:
+        if name.removeprefix("results/") not in TIMING_COLUMNS:
+            assert np.array_equal(one[name], other[name], equal_nan=True), name
+    for trainer in (whole, cut, resumed):
+        trainer.close()
+
+
+def test_one_step_leaves_the_checkpoint_as_it_was(eager):
+    trainer = OffPolicyAgentTrainer(OffPolicyConfig(**SMALL | {"n_step": 1}))
+    assert not any(name.startswith("n_step") for name in trainer.state())
+    trainer.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"n_step": 0}, "n_step is 0: expected 1 or more"),
+        ({"n_step": 21}, "warmup_steps 40 is over before one of 2 environments took n_step 21 steps: use "
+         "--warmup-steps 42 or more"),
+    ],
+)  # fmt: skip
+def test_wrong_settings_are_refused_in_one_line(changes, line):
+    with pytest.raises(UserError) as error:
+        SACConfig(**SMALL | changes)
+    assert str(error.value) == line
+    assert SACConfig(**SMALL | {"n_step": 20}).n_step == 20

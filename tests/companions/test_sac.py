@@ -1,0 +1,645 @@
+"""SAC and TQC: log-probabilities, targets and losses by hand, the temperature, and the loop that they share."""
+
+import dataclasses
+import functools
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium.spaces import Box
+from numpy.testing import assert_allclose, assert_array_equal
+from run_program import call
+from tensorflow_probability import bijectors, distributions
+
+from common.envs.environment import find_environment
+from common.errors import DivergedError, UserError
+from common.learning import trainer_base
+from common.records import Transitions
+from common.results import TIMING_COLUMNS
+from common.rollout import evaluation
+from common.rollout.workers.cluster import Workers
+from common.rollout.workers.shard import Here
+from common.runs import checkpoint, run_folder
+from companions import SACAgentTrainer as program
+from companions.config import (
+    NetworkSettings,
+    ReplaySettings,
+    SACConfig,
+    SACSettings,
+    UpdateSettings,
+    WarmUpSettings,
+)
+from companions.quantiles import quantile_huber_loss, smallest_quantiles
+from companions.replay import ReplayBuffer
+from companions.sac_presets import PRESETS, preset_for
+from companions.SACAgent import SACAgent
+from companions.SACAgentTrainer import SACAgentTrainer, make_agent
+from companions.squashed_normal import squashed_normal, temperature_loss
+from companions.TQCAgent import TQCAgent
+from programs import methods, policy_files, tune
+from programs.tuning.space import SPACES, read_space
+
+S, A, B = 3, 2, 16
+ROOT = Path(__file__).resolve().parents[2]
+SPACES_OF = Box(-np.inf, np.inf, (S,)), Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 5.0], np.float32))
+TINY = SACConfig(
+    env="Pendulum-v1", max_episode_steps=20, num_envs=2, epochs=3, steps_per_epoch=42, hidden_sizes=(8,),
+    warmup_steps=40, replay_size=100, batch_size=8, train_every=16, updates_per_train=3, learning_rate=1e-2,
+    best_metric="mean_episode_reward", score_window=1, adopt_best=False,
+)  # fmt: skip
+unpack = ReplayBuffer(0, S, A).unpack
+TQC = dict(quantiles=5, dropped_quantiles=1)
+compiled = pytest.mark.compiled
+
+
+@pytest.fixture(autouse=True)
+def eager_unless_compiled(request):
+    if "compiled" not in request.keywords:
+        request.getfixturevalue("eager")
+
+
+def made(**changes) -> SACAgent:
+    return make_agent(*SPACES_OF, SACConfig(hidden_sizes=(8, 8), learning_rate=1e-2).replace(**changes), seed=0)
+
+
+def drawn(updates: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((updates, B, 2 * S + A + 2)).astype(np.float32)
+    rows[..., S : S + A] = np.clip(rows[..., S : S + A], -1, 1)
+    rows[..., S + A + 1] = rng.random((updates, B)) < 0.2
+    return rows, rng.standard_normal((updates, B, 2 * A)).astype(np.float32)
+
+
+def zeros(rewards: list[float], terminated: list[float]) -> Transitions:
+    """Transitions with these rewards and ends, all else 0."""
+    count = len(rewards)
+    shapes = (count, S), (count, A)
+    observations, actions = (np.zeros(shape, np.float32) for shape in shapes)
+    return Transitions(observations, actions, np.float32(rewards), np.float32(terminated), observations)
+
+
+def answering(agent: SACAgent, values: list[list[float]]) -> SACAgent:
+    """Target critics that answer constants, and an actor with μ = 0 and σ = 1."""
+    for network in (agent.actor, *agent.target_critics):
+        network.set_weights([np.zeros_like(weight) for weight in network.get_weights()])
+    for critic, numbers in zip(agent.target_critics, values, strict=True):
+        critic.layers[-1].bias.assign(numbers)
+    for networks in agent.flat_networks().values():
+        networks.push()
+    return agent
+
+
+LOG_PROB_AT_ZERO = -0.5 * np.log(2 * np.pi)  # of tanh(0) for μ = 0, σ = 1: the tanh has slope 1 there
+
+
+# -- the policy --
+
+
+def test_log_probabilities_are_those_of_tfps_squashed_normal():
+    rng = np.random.default_rng(0)
+    mean, log_std = rng.normal(size=(2, 50, A))
+    noise = rng.standard_normal((50, A))
+    actions, log_probs = squashed_normal(tf.constant(np.concatenate([mean, log_std], axis=1)), tf.constant(noise))
+    squashed = distributions.TransformedDistribution(distributions.Normal(mean, np.exp(log_std)), bijectors.Tanh())
+    unsquashed = mean + np.exp(log_std) * noise
+    slope = bijectors.Tanh().forward_log_det_jacobian(unsquashed, event_ndims=0)
+    expected = distributions.Normal(mean, np.exp(log_std)).log_prob(unsquashed) - slope
+    assert_allclose(log_probs, np.sum(expected, axis=1), rtol=1e-10)
+    inside = np.abs(actions.numpy()).max(axis=1) < 0.99  # tfp inverts tanh, which is exact in the middle only
+    assert inside.sum() > 10
+    assert_allclose(log_probs[inside], np.sum(squashed.log_prob(actions), axis=1)[inside], rtol=1e-6)
+
+
+def test_gradients_of_actions_and_log_probabilities_are_those_of_finite_differences():
+    rng = np.random.default_rng(1)
+    heads, noise = tf.constant(rng.normal(size=(1, 2 * A))), tf.constant(rng.standard_normal((1, A)))
+
+    def both(x: tf.Tensor) -> tf.Tensor:
+        actions, log_probs = squashed_normal(x, noise)
+        return tf.concat([actions[0], log_probs], axis=0)  # [A + 1]
+
+    with tf.GradientTape() as tape:
+        tape.watch(heads)
+        outputs = both(heads)
+    slopes = tape.jacobian(outputs, heads)[:, 0]  # [A + 1, 2A]
+    for i, step in enumerate(1e-6 * np.eye(2 * A)):
+        expected = (both(heads + step[None]) - both(heads - step[None])) / 2e-6
+        assert_allclose(slopes[:, i], expected, atol=1e-8)
+
+
+def test_log_probabilities_stay_finite_where_tanh_is_1_and_log_std_is_cut():
+    heads = tf.constant([[40.0, 0.0], [-40.0, 0.0], [0.0, 90.0], [0.0, -90.0]])
+    actions, log_probs = squashed_normal(heads, tf.constant([[0.0], [0.0], [1.0], [1.0]]))
+    # e² = 7.389; log N = −½ − 2 − ½ log 2π; the slope's logarithm is 2·(log 2 − u − softplus(−2u)).
+    wide = -0.5 - 2 - 0.5 * np.log(2 * np.pi) - 2 * (np.log(2) - np.exp(2) - np.log1p(np.exp(-2 * np.exp(2))))
+    assert_allclose(actions[:, 0], [1, -1, np.tanh(np.exp(2)), np.exp(-20)], rtol=1e-5)
+    expected = [80 - 2 * np.log(2) + LOG_PROB_AT_ZERO, 80 - 2 * np.log(2) + LOG_PROB_AT_ZERO, wide]
+    assert_allclose(log_probs, [*expected, -0.5 + 20 + LOG_PROB_AT_ZERO], rtol=1e-5)
+
+
+@pytest.mark.parametrize("changes", [{}, {"activation": "tanh"}, TQC, {"hidden_sizes": ()}])
+def test_the_frozen_copy_acts_as_the_actor_and_refreshes(changes):
+    agent = made(**changes)
+    policy = pickle.loads(pickle.dumps(agent.acting_policy()))
+    observations = 3 * np.random.default_rng(0).standard_normal((50, S)).astype(np.float32)
+    noise = np.random.default_rng(1).standard_normal((50, A)).astype(np.float32)
+    for _ in range(2):
+        action, log_std = (output.numpy() for output in agent.actor(observations))
+        assert_allclose(policy.act(observations), action, atol=1e-6)
+        sampled, _ = agent.sample(agent.flat_networks()["actor"].stacks(), observations, noise)
+        assert_allclose(policy.act(observations, noise), sampled, atol=1e-6)
+        assert_allclose(sampled, np.tanh(np.arctanh(action.astype(float)) + np.exp(log_std) * noise), atol=1e-4)
+        agent.update(*drawn(3))
+        assert np.abs(policy.act(observations) - agent.actor(observations)[0].numpy()).max() > 1e-4
+        policy.refresh(agent.actor_weights())
+    assert policy.is_plain and "Normal" in policy.noise
+
+
+def test_an_export_acts_as_the_agent(tmp_path):
+    agent = made()
+    agent.update(*drawn(3))
+    written = policy_files.export(agent, tmp_path)
+    assert [file.path.name for file in written] == ["saved_model", "policy.tflite"]
+    assert all(file.difference <= 1e-5 for file in written)
+    observations = np.random.default_rng(0).standard_normal((20, S)).astype(np.float32)
+    expected = [0, 2.5] + np.array([2, 2.5]) * agent.actor(observations)[0].numpy()
+    for read, file in zip((policy_files.read_saved_model, policy_files.read_litert), written):
+        assert_allclose(read(file.path)(observations), expected, atol=1e-5)
+
+
+# -- targets and losses by hand --
+
+
+def test_the_target_of_sac_worked_by_hand():
+    """γ = ½, α = 2, log π = −log 2π for two dimensions: 1 + ½·(min(4, 2) + 2·log 2π); terminated: 1."""
+    agent = answering(made(gamma=0.5, temperature=2.0), [[4.0], [2.0]])
+    target = agent.targets(zeros([1, 1], [0, 1]), np.zeros((2, 2 * A), np.float32))
+    assert_allclose(target, [1 + 0.5 * (2 + 2 * np.log(2 * np.pi)), 1], rtol=1e-6)
+
+
+def test_the_target_of_tqc_worked_by_hand():
+    """Pooled 1 1 2 3 5 9, without the two largest; α = 1, so each is raised by log 2π before γ = ½."""
+    agent = answering(made(gamma=0.5, quantiles=3, dropped_quantiles=1), [[5.0, 1.0, 2.0], [1.0, 9.0, 3.0]])
+    target = agent.targets(zeros([1, 1], [0, 1]), np.zeros((2, 2 * A), np.float32))
+    kept = np.array([1.0, 1.0, 2.0, 3.0])
+    assert_allclose(target, [1 + 0.5 * (kept + np.log(2 * np.pi)), [1, 1, 1, 1]], rtol=1e-6)
+
+
+def test_the_largest_quantiles_of_each_transition_are_dropped():
+    values = tf.constant([[[3.0, 1.0], [0.0, 7.0]], [[2.0, 8.0], [5.0, 6.0]]])  # [critics, B, quantiles]
+    assert smallest_quantiles(values, 0).numpy().tolist() == [[1, 2, 3, 8], [0, 5, 6, 7]]
+    assert smallest_quantiles(values, 1).numpy().tolist() == [[1, 2], [0, 5]]
+
+
+def test_the_quantile_huber_loss_worked_by_hand():
+    """τ = ¼, ¾; θ = 0, 1; y = ½ and 3.
+
+    θ = 0: δ = ½, 3: ¼·⅛ and ¼·2½. θ = 1: δ = −½: |¾ − 1|·⅛; δ = 2: ¾·1½. Their mean over four, for two critics twice.
+    """
+    values, target = tf.constant([[[0.0, 1.0]]] * 2), tf.constant([[0.5, 3.0]])
+    terms = [0.25 * 0.125, 0.25 * 2.5, 0.25 * 0.125, 0.75 * 1.5]
+    assert float(quantile_huber_loss(values, target)) == pytest.approx(2 * np.mean(terms))
+
+
+def test_quantiles_that_minimise_the_loss_are_quantiles():
+    """For samples far apart the loss is least at the quantiles of 1/6, 3/6, 5/6."""
+    target = 100.0 * tf.range(1.0, 31.0)[None]  # [1, 30]
+    quantiles = tf.Variable([[[1000.0, 1500.0, 2000.0]]])
+    for _ in range(200):
+        with tf.GradientTape() as tape:
+            loss = quantile_huber_loss(quantiles, target)
+        quantiles.assign_sub(3000.0 * tape.gradient(loss, quantiles))
+    assert_allclose(quantiles[0, 0], [550, 1550, 2550], atol=60)
+
+
+def test_one_quantile_is_plain_sac():
+    """The mean squared error of the smallest; and TQC of one critic with one quantile agrees in all but its loss."""
+    assert type(made()) is SACAgent and type(made(**TQC)) is TQCAgent
+    values, target = tf.constant([[1.0, 2.0], [0.0, 4.0]]), tf.constant([0.0, 2.0])  # [critics, B], [B]
+    assert float(made().critic_loss(values, target)) == pytest.approx((1 + 0) / 2 + (0 + 4) / 2)
+    assert made().estimate(values).numpy().tolist() == [0, 2]
+    config = SACConfig(hidden_sizes=(8,), critics=1, dropped_quantiles=0)
+    sac, tqc = SACAgent(*SPACES_OF, config, 0), TQCAgent(*SPACES_OF, config, 0)
+    rows, noise = drawn(1)
+    batch = unpack(tf.constant(rows[0]))
+    assert_array_equal(sac.targets(batch, noise[0]), tqc.targets(batch, noise[0])[:, 0])
+    assert_array_equal(sac.estimate(values[:1]), tqc.estimate(values[:1, :, None]))
+
+
+def test_tqcs_actor_sees_the_mean_of_all_quantiles():
+    values = tf.constant([[[1.0, 2.0]], [[3.0, 10.0]]])  # [critics, B, quantiles]
+    assert made(**TQC).estimate(values).numpy().tolist() == [4.0]
+
+
+def test_the_actor_learns_from_critics_that_have_learned_already():
+    """The loss α·log π − min Q of the actor before its step, by Keras networks; and Adam's first step along it."""
+    rows, noise = drawn(1)
+    agent, twin = made(temperature=0.5), made(temperature=0.5)
+    twin.update(rows, noise)  # its critics are now those that the actor should have seen
+    batch = unpack(tf.constant(rows[0]))
+    actor, critics = agent.actor, twin.critics
+    with tf.GradientTape() as tape:
+        outputs, log_std = actor(batch.observations)
+        heads = tf.concat([tf.atanh(outputs), log_std], axis=1)
+        actions, log_probs = squashed_normal(heads, noise[0][:, A:])
+        values = [critic(tf.concat([batch.observations, actions], axis=1))[:, 0] for critic in critics]
+        loss = tf.reduce_mean(0.5 * log_probs - tf.reduce_min(values, axis=0))
+    gradients = tape.gradient(loss, actor.trainable_variables)
+    before = [variable.numpy() for variable in actor.trainable_variables]
+    [metrics] = agent.update(rows, noise)
+    found = dict(zip(agent.metrics, metrics))
+    assert found["loss_actor"] == pytest.approx(float(loss), rel=1e-4)
+    assert found["entropy"] == pytest.approx(-float(tf.reduce_mean(log_probs)), rel=1e-4)
+    assert found["temperature"] == pytest.approx(0.5)
+    for variable, was, gradient in zip(agent.actor.trainable_variables, before, gradients):
+        g = gradient.numpy()
+        clear = np.abs(g) > 1e-3  # where ε and rounding do not matter
+        assert_allclose(variable.numpy()[clear], (was - 1e-2 * np.sign(g))[clear], atol=1e-4)
+
+
+# -- the temperature --
+
+
+def test_the_temperatures_loss_worked_by_hand():
+    """−log α·(mean log π + H̄) = −½·(1 + 2)."""
+    loss = temperature_loss(tf.constant([0.5]), tf.constant([0.0, 2.0]), 2.0)
+    assert float(loss) == pytest.approx(-1.5)
+
+
+@pytest.mark.parametrize(("target_entropy", "sign"), [(50.0, 1), (-50.0, -1), (None, -1)])
+def test_the_temperature_rises_where_entropy_is_too_low(target_entropy, sign):
+    """An untrained policy's entropy is about −1 a dimension at least, and −A is asked for by default."""
+    agent = made(target_entropy=target_entropy, temperature=0.5)
+    assert agent.target_entropy == (-A if target_entropy is None else target_entropy)
+    was = agent.temperature
+    assert was == pytest.approx(0.5)
+    table = agent.update(*drawn(1))
+    assert np.sign(agent.temperature - was) == sign
+    assert np.log(agent.temperature / was) == pytest.approx(sign * 1e-2, rel=1e-2)  # Adam's first step
+    assert table[0, agent.metrics.index("temperature")] == pytest.approx(was)
+
+
+def test_a_temperature_may_be_fixed():
+    agent = made(learn_temperature=False, temperature=0.25)
+    agent.update(*drawn(3))
+    assert agent.temperature == pytest.approx(0.25)
+
+
+# -- the update that DDPG shares --
+
+
+@pytest.mark.parametrize("changes", [{}, TQC, {"policy_delay": 2}, {"target_update": "hard", "hard_update_every": 3}])
+def test_many_updates_in_one_call_are_as_many_calls(changes):
+    rows, noise = drawn(7)
+    one, other = made(**changes), made(**changes)
+    expected, found, i = one.update(rows, noise), [], 0
+    for count in (3, 1, 3):
+        found.append(other.update(rows[i : i + count], noise[i : i + count]))
+        i += count
+    for name, values in one.learned_state().items():
+        assert_allclose(values, other.learned_state()[name], atol=2e-5, err_msg=name)
+    assert_allclose(np.concatenate(found), expected, rtol=1e-3, atol=1e-4)
+
+
+@compiled
+@pytest.mark.xla
+@pytest.mark.parametrize("changes", [{}, TQC])
+def test_a_compiled_update_is_the_update(changes):
+    rows, noise = drawn(5)
+    one, other = made(**changes), made(**changes)
+    one.update(rows, noise)
+    tf.config.run_functions_eagerly(True)
+    other.update(rows, noise)
+    tf.config.run_functions_eagerly(False)
+    for name, values in one.parameters().items():
+        assert_allclose(values, other.parameters()[name], atol=1e-4, err_msg=name)
+
+
+def test_there_is_no_target_actor_and_target_critics_follow():
+    agent, (rows, noise) = made(tau=0.25, critics=3), drawn(1)
+    assert set(agent.parameters()) == {"actor", "critics", "target_critics", "log_temperature"}
+    assert len(agent.critics) == 3
+    was = agent.parameters()["target_critics"]
+    agent.update(rows, noise)
+    now = agent.parameters()
+    assert_allclose(now["target_critics"], 0.75 * was + 0.25 * now["critics"], atol=1e-6)
+
+
+def test_actor_temperature_and_targets_wait_for_the_delay():
+    agent, (rows, noise) = made(policy_delay=3), drawn(3)
+    for i in range(3):
+        before = agent.parameters()
+        [metrics] = agent.update(rows[i : i + 1], noise[i : i + 1])
+        moved = {name: (agent.parameters()[name] != array).any() for name, array in before.items()}
+        assert moved.pop("critics")
+        assert set(moved.values()) == {i == 2}
+        assert np.isfinite(dict(zip(agent.metrics, metrics))["entropy"]) == (i == 2)
+
+
+def test_an_update_that_diverges_says_so():
+    rows, noise = drawn(2)
+    rows[1, 3, S + A] = np.inf
+    with pytest.raises(DivergedError, match="a loss is NaN or infinite"):
+        made().update(rows, noise)
+
+
+def test_values_are_those_of_the_first_critic():
+    observations = np.random.default_rng(0).standard_normal((4, S)).astype(np.float32)
+    for agent in (made(), made(**TQC)):
+        inputs = np.concatenate([observations, agent.actor(observations)[0]], axis=1)
+        assert_allclose(agent.values(observations), np.mean(agent.critics[0](inputs), axis=1), rtol=1e-5)
+
+
+# -- the loop --
+
+
+def rows_of(trainer) -> str:
+    return repr([{k: v for k, v in vars(row).items() if k not in TIMING_COLUMNS} for row in trainer.results])
+
+
+def assert_same_state(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
+    assert one.keys() == other.keys()
+    for name in one:
+        if name.removeprefix("results/") not in TIMING_COLUMNS:
+            assert np.array_equal(one[name], other[name], equal_nan=True), name
+
+
+@pytest.mark.parametrize("changes", [{}, {**TQC, "num_envs": 1, "policy_delay": 2, "train_every": 7}])
+def test_a_resumed_run_is_the_run_that_was_not_stopped(changes):
+    config = TINY.replace(**changes)
+    whole = SACAgentTrainer(config)
+    whole.train(4)
+    cut = SACAgentTrainer(config)
+    cut.train(2)
+    state = {name: np.array(array) for name, array in cut.state().items()}
+    resumed = SACAgentTrainer(config)
+    resumed.load_state(state)
+    resumed.train(2)
+    assert rows_of(resumed) == rows_of(whole)
+    assert_same_state(resumed.state(), whole.state())
+    assert {"agent/log_temperature", "agent/temperature_adam/0", "replay/rows", "trainer/rng"} <= set(state)
+    assert not any(name.startswith("exploration") for name in state)
+    for trainer in (whole, cut, resumed):
+        trainer.close()
+
+
+KILLED = """
+import os, signal, sys
+sys.path[:0] = [".", "tests"]
+import without_xla
+without_xla.install()
+from companions import SACAgentTrainer
+from companions.SACAgent import SACAgent
+from common.runs.recorder import Recorder
+
+def dying(function, last):
+    def called(*arguments):
+        called.left -= 1
+        result = function(*arguments)
+        if not called.left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+    called.left = last
+    return called
+
+if sys.argv.pop(1) == "update":
+    SACAgent.update = dying(SACAgent.update, 18)
+else:
+    Recorder.__call__ = dying(Recorder.__call__, 3)
+SACAgentTrainer.main()
+"""
+TYPED = (  # noqa: SIM905  (as it is typed)
+    "sac --env Pendulum-v1 --max-episode-steps 30 --epochs 4 --num-envs 2 --steps-per-epoch 100 --warmup-steps 60 "
+    "--train-every 10 --updates-per-train 2 --batch-size 16 --hidden-sizes 4 --quantiles 3 --dropped-quantiles 1 "
+    "--evaluation-episodes 0 --no-video --no-tensorboard --no-figure"
+).split()
+QUIET = TYPED[TYPED.index("--evaluation-episodes") :]
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory) -> Path:
+    """A run that nobody disturbed, compiled as the killed ones are."""
+    tf.config.run_functions_eagerly(False)
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        assert call(patch, program, *TYPED, "--runs-folder", folder, "--name", "run") == 0
+    return folder / "run"
+
+
+@compiled
+@pytest.mark.parametrize("when", ["update", "row"])
+def test_a_killed_run_that_is_resumed_ends_with_the_same_bytes(when, whole_run, monkeypatch, tmp_path):
+    """Killed after an update in the middle of the third epoch, and at its end, before there is a checkpoint of it."""
+    arguments = [*TYPED, "--checkpoint-every", "2", "--runs-folder", tmp_path, "--name", "run"]
+    command = [sys.executable, "-c", KILLED, when, *map(str, arguments)]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True).returncode == -signal.SIGKILL
+    assert checkpoint.generations(tmp_path / "run" / run_folder.CHECKPOINTS) == [2]
+    assert call(monkeypatch, program, "--resume", tmp_path / "run", *QUIET) == 0
+    states = []
+    for folder in (tmp_path / "run", whole_run):
+        generation, state = checkpoint.load_newest(folder / run_folder.CHECKPOINTS, pytest.fail)
+        assert generation == 4
+        states.append({name: array for name, array in state.items() if name != checkpoint.SETTINGS})
+    assert_same_state(*states)
+    assert states[0]["agent/updates"] > 20
+
+
+def test_updates_that_diverge_are_undone():
+    trainer, said = SACAgentTrainer(TINY.replace(on_not_finite="skip")), []
+    trainer.warn = said.append
+    trainer.train(1)
+    before, sample = trainer.agent.learned_state(), trainer.replay.sample
+
+    def spoiled(*arguments):
+        rows = sample(*arguments)
+        rows[-1, 0] = np.nan
+        return rows
+
+    trainer.replay.sample = spoiled
+    trainer.train(1)
+    assert len(said) == 1 and "the updates of epoch 2 are undone" in said[0]
+    assert np.isnan([trainer.results[-1].loss_critic, trainer.results[-1].temperature]).all()
+    after = trainer.agent.learned_state()
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    trainer.close()
+
+
+def test_the_table_has_entropy_and_temperature():
+    trainer = SACAgentTrainer(TINY.replace(epochs=2))
+    trainer.train()
+    trainer.close()
+    row = vars(trainer.results[-1])
+    assert row["temperature"] < 1 and np.isfinite(row["entropy"])
+    assert all(np.isfinite(row[name]) for name in ("loss_critic", "loss_actor", "mean_value", "mean_target"))
+    assert (row["updates"], row["replay_filled"]) == (trainer.agent.updates, 80)
+    assert "exploration_std" not in row
+
+
+class Distant(Here):
+    """Gives its tasks a policy that was pickled, as workers get it."""
+
+    def share(self, value):
+        return pickle.loads(pickle.dumps(value))
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_workers_step_the_same(lag, monkeypatch):
+    """tests/rollout/test_workers.py has real ones, for TD3."""
+    config = TINY.replace(num_envs=4, shards=2, steps_per_epoch=84, policy_lag=lag, train_every=20)
+    monkeypatch.setattr(trainer_base, "Crew", lambda *_: Distant)
+    states = []
+    for workers in (2, 0):
+        trainer = SACAgentTrainer(config, workers=Workers(workers))
+        trainer.train(2)
+        trainer.experience.close()
+        states.append(trainer.state())
+    assert_same_state(*states)
+    assert states[0]["agent/updates"] > 10
+
+
+@compiled
+@pytest.mark.parametrize("changes", [{}, TQC, {"layer_norm": True, "normalize_observations": True, "n_step": 2}])
+def test_a_tiny_environment_is_learned(changes):
+    """`Target` pays 0 at best and −1.28 for ever choosing the centre."""
+    config = SACConfig(
+        env="tests/Target-v0", num_envs=4, epochs=4, steps_per_epoch=800, hidden_sizes=(32, 32), warmup_steps=400,
+        replay_size=10_000, batch_size=64, train_every=40, updates_per_train=40, learning_rate=3e-3, gamma=0.5,
+        tau=0.02, temperature=0.1, adopt_best=False, best_metric="total_reward",
+    )  # fmt: skip
+    trainer = SACAgentTrainer(config.replace(**changes))
+    trainer.train()
+    agent = trainer.agent
+    score = evaluation.evaluate(agent.acting_policy(), agent.action_map, find_environment("tests/Target-v0"), 50, True)
+    trainer.close()
+    assert score.returns.mean() > -0.1
+
+
+@compiled
+def test_pendulum_is_learned_in_three_thousand_steps():
+    trainer = SACAgentTrainer(PRESETS["pendulum-sac"].replace(epochs=4, adopt_best=False, best_metric="total_reward"))
+    trainer.train()
+    agent, environment = trainer.agent, trainer.environment
+    played = evaluation.evaluate(agent.acting_policy(), agent.action_map, environment, 20, True)
+    trainer.close()
+    assert played.returns.mean() > -400  # −1,200 untrained
+
+
+# -- settings --
+
+ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
+    "hidden_sizes": ((9,), {}),
+    "activation": ("tanh", {}),
+    "layer_norm": (True, {}),
+    "normalize_observations": (True, {}),
+    "warmup_steps": (70, {}),
+    "warmup_actions": ("policy", {}),
+    "replay_size": (20, {}),
+    "batch_size": (4, {}),
+    "train_every": (8, {}),
+    "updates_per_train": (1, {}),
+    "policy_lag": (1, {}),
+    "gamma": (0.5, {}),
+    "n_step": (3, {}),
+    "learning_rate": (1e-3, {}),
+    "critic_learning_rate": (1e-1, {}),
+    "adam_epsilon": (1.0, {}),
+    "target_update": ("hard", {"hard_update_every": 10}),
+    "tau": (0.5, {}),
+    "hard_update_every": (10, {"target_update": "hard"}),
+    "truncation_is_terminal": (True, {"max_episode_steps": 3}),
+    "actor_first": (True, {}),
+    "targets_every_update": (True, {"tau": 0.2, "policy_delay": 2}),
+    "critics": (1, {}),
+    "policy_delay": (2, {}),
+    "learn_temperature": (False, {}),
+    "temperature": (0.1, {"learn_temperature": False}),
+    "temperature_learning_rate": (0.1, {}),
+    "target_entropy": (40.0, {}),
+    "quantiles": (4, {}),
+    "dropped_quantiles": (3, {"quantiles": 4}),
+}
+SHAPES = ("hidden_sizes", "critics", "quantiles", "layer_norm")  # they change what there is
+PARTS = (NetworkSettings, WarmUpSettings, ReplaySettings, UpdateSettings, SACSettings)
+
+
+@functools.cache
+def outcome(config: SACConfig) -> dict[str, np.ndarray]:
+    trainer = SACAgentTrainer(config)
+    trainer.train()
+    trainer.close()
+    return trainer.agent.parameters()
+
+
+@pytest.mark.parametrize("name", [field.name for part in PARTS for field in dataclasses.fields(part)])
+def test_every_setting_changes_what_is_learned(name):
+    value, needed = ALTERNATIVES[name]
+    config = TINY.replace(**needed)
+    assert getattr(config, name) != value
+    one, other = outcome(config), outcome(config.replace(**{name: value}))
+    if name in SHAPES:
+        assert {k: v.shape for k, v in one.items()} != {k: v.shape for k, v in other.items()}
+    else:
+        assert max(np.abs(one[k] - other[k]).max() for k in one) > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"quantiles": 0}, "quantiles is 0: expected 1 or more"),
+        ({"quantiles": 3, "dropped_quantiles": 3}, "dropped_quantiles 3 leaves none of 3 quantiles: use "
+         "--dropped-quantiles 2 or less"),
+        ({"dropped_quantiles": -1}, "dropped_quantiles is -1: expected 0 or more"),
+        ({"critics": 0}, "critics is 0: expected 1 or more"),
+        ({"temperature": 0.0}, "temperature is 0.0: expected above 0"),
+        ({"target_entropy": float("inf")}, "target_entropy is inf: expected a finite number"),
+        ({"learn_temperature": "no"}, "learn_temperature is 'no': expected True or False"),
+        ({"warmup_steps": 126}, "warmup_steps 126 leaves nothing to learn in 3 epochs of 42 steps"),
+        ({"batch_size": 101}, "batch_size 101 is larger than replay_size 100: use --batch-size 100 or less"),
+    ],
+)  # fmt: skip
+def test_wrong_settings_are_refused_in_one_line(changes, line):
+    with pytest.raises(UserError) as error:
+        TINY.replace(**changes)
+    assert str(error.value).startswith(line) and "\n" not in str(error.value)
+
+
+def test_settings_are_allowed_at_their_bounds():
+    assert TINY.replace(quantiles=3, dropped_quantiles=2).dropped_quantiles == 2
+    assert TINY.replace(quantiles=1, dropped_quantiles=9).quantiles == 1  # it is not read
+
+
+def test_discrete_actions_are_refused_in_one_line(monkeypatch, capsys):
+    assert call(monkeypatch, program, "sac", "--env", "CartPole-v1") == 2
+    assert "CartPole-v1 has actions of type Discrete; this method needs Box" in capsys.readouterr().err
+
+
+def test_presets_are_what_is_published():
+    sac, walker, lander = (PRESETS[name] for name in ("sac", "bipedal-walker-tqc", "lunar-lander-tqc"))
+    assert sac == SACConfig() == PRESETS[preset_for("Some-v0")]
+    assert (sac.hidden_sizes, sac.learning_rate, sac.batch_size, sac.gamma, sac.tau, sac.replay_size) == (
+        (256, 256), 3e-4, 256, 0.99, 0.005, 1_000_000,
+    )  # fmt: skip
+    assert (sac.critics, sac.quantiles, sac.target_entropy, sac.learn_temperature) == (2, 1, None, True)
+    assert PRESETS["tqc"] == sac.replace(quantiles=25) and PRESETS["tqc"].dropped_quantiles == 2
+    assert (walker.epochs * walker.steps_per_epoch, walker.replay_size, walker.gamma, walker.tau) == (
+        500_000, 300_000, 0.98, 0.02,
+    )  # fmt: skip
+    assert (walker.train_every, walker.updates_per_train, walker.hidden_sizes) == (64, 64, (400, 300))
+    assert (lander.gamma, lander.tau, lander.train_every, lander.learning_rate) == (0.99, 0.01, 1, 7.3e-4)
+
+
+def test_a_search_has_values_to_try():
+    space = read_space(SPACES / "sac.json", tune.base_of(tune.Arguments("pendulum-sac")))
+    assert {"target_entropy", "quantiles", "learning_rate"} <= space.keys()
+
+
+def test_the_table_of_methods_knows_it(tmp_path):
+    method = methods.METHODS["sac"]
+    assert method.presets is PRESETS and method.default_preset in PRESETS
+    run_folder.write_config(tmp_path, TINY, "sac")
+    assert methods.read_config(tmp_path) == ("sac", TINY)
