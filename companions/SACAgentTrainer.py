@@ -1,8 +1,10 @@
 """The off-policy loop with a stochastic actor: SAC, and TQC by one setting more; and the command line.
 
-python -m companions.SACAgentTrainer pendulum-sac          a preset
-python -m companions.SACAgentTrainer sac --env Some-v0     any environment with Box observations and actions
-python -m companions.SACAgentTrainer sac --help            every setting
+    python -m companions.SACAgentTrainer pendulum-sac          a preset
+    python -m companions.SACAgentTrainer sac --env Some-v0     any environment with Box observations and actions
+    python -m companions.SACAgentTrainer sac --help            every setting
+
+What differs from DDPG and TD3 is the agent, the columns of the table, and that no noise is added to actions.
 """
 
 from typing import TYPE_CHECKING

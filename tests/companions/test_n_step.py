@@ -170,6 +170,23 @@ def test_what_is_remembered_is_what_the_trajectory_says(eager):
     assert_array_equal(memory.next_observations[17], memory.next_observations[19])
 
 
+def test_nothing_is_joined_across_an_environment_that_failed(eager):
+    """`Raising` shows the number of the step, and fails in step 20: windows of m steps go on by m."""
+    config = OffPolicyConfig(**SMALL).replace(
+        env="tests/Raising-v0", max_episode_steps=None, environment_restarts=1000, epochs=3, steps_per_epoch=84
+    )
+    trainer = OffPolicyAgentTrainer(config)
+    trainer.warn = lambda line: None
+    trainer.train(2)
+    memory, waiting = remembered(trainer), trainer.state()["n_step/counts"].sum()
+    trainer.close()
+    first, last = memory.observations[:, 0], memory.next_observations[:, 0]
+    steps = 1 - np.log2(1 - memory.terminated)  # m, from 1 − ½^(m − 1); none terminated
+    assert_array_equal(last - first, steps)
+    assert_array_equal(np.bincount(steps.astype(int))[1:3] > 4, [True, True])  # several failures, each with 1 and 2
+    assert len(first) == trainer.steps - waiting
+
+
 def test_a_timeout_is_terminal_only_by_the_quirk(eager):
     config = OffPolicyConfig(**SMALL).replace(num_envs=1, steps_per_epoch=63, warmup_steps=100, epochs=3)
     trainer = OffPolicyAgentTrainer(config.replace(truncation_is_terminal=True))

@@ -19,6 +19,7 @@ CONSOLES = {
 PROGRAMS = [
     ["PPOAgentTrainer.py"],
     ["-m", "companions.OffPolicyAgentTrainer"],
+    ["-m", "companions.SACAgentTrainer"],
     ["-m", "programs"],
     *(["-m", "programs", command] for command in ("train", "evaluate", "watch", "export", "plot")),
 ]

@@ -15,6 +15,7 @@ HEAVY = {"tensorflow", "tensorflow_probability", "keras", "tf_keras", "tensorboa
 PROGRAMS = {
     "PPO": ["PPOAgentTrainer.py"],
     "off-policy": ["-m", "companions.OffPolicyAgentTrainer"],
+    "SAC": ["-m", "companions.SACAgentTrainer"],
     "train": ["-m", "programs", "train"],
     "evaluate": ["-m", "programs", "evaluate"],
     "watch": ["-m", "programs", "watch"],
@@ -28,6 +29,7 @@ MISTAKES = {
     "an environment": ("PPO", ["--env", "Pendulun-v1"]),
     "a setting off policy": ("off-policy", ["td3", "--tau", "2"]),
     "an environment off policy": ("off-policy", ["--env", "Pendulun-v1"]),
+    "a setting of SAC": ("SAC", ["sac", "--quantiles", "0"]),
     "no run to evaluate": ("evaluate", ["no/such/run"]),
     "no run to export": ("export", ["no/such/run"]),
     "no run to plot": ("plot", ["no/such/run"]),
