@@ -184,7 +184,7 @@ def compare(
 def main() -> None:
     """Search as the command line says."""
     with one_line_errors():
-        arguments = parse_named(Arguments, "python -m programs tune", "preset", "pendulum-td3-fast")
+        arguments = parse_named(Arguments, "python -m programs tune", "preset", "pendulum-td3-corrected")
         arguments.check()
         base = base_of(arguments)
         space = read_space(arguments.space or SPACES / f"{base.METHOD}.json", base)
