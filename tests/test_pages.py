@@ -90,6 +90,7 @@ RECORDED = [  # page, file, which of its tables
     ("README.md", "benchmarks/results/atari_speed.md", 0),
     ("docs/cluster.md", "benchmarks/results/cluster_scaling.md", 0),
     ("companions/README.md", "experiments/results/pendulum/summary.md", 0),
+    ("companions/README.md", "experiments/results/pendulum-sac/summary.md", 0),
     ("companions/README.md", "experiments/results/pendulum-ablation/summary.md", 0),
     ("companions/README.md", "benchmarks/results/off_policy_speed.md", 0),
     ("companions/README.md", "experiments/results/bipedal-walker-td3/summary.md", 1),
