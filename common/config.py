@@ -72,6 +72,10 @@ class EnvironmentSettings(Settings):
     mirror_action: tuple[int, ...] = setting((), at_least=-9999, at_most=9999)
     """The same for actions; where they are choices, for all choices of all their numbers. CartPole's left and right
     have 2 1. Empty for the mirror that is known. Only used with symmetry."""
+    mirror_weight: float = setting(0.5, at_least=0, at_most=1)
+    """Weight of the mirror image in the policy. 0.5: both sides do exactly alike. Lower it (to 0.3) if a policy that
+    walks when it is sampled falls when it is not, since without noise both legs do the same. Only used with
+    symmetry."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
     """Device that TensorFlow computes on. auto: a GPU for image observations if there is one, else the CPU, which is
     faster for small networks."""

@@ -107,7 +107,7 @@ class DDPGAgent(AgentBase):
     @property
     def actor_sides(self) -> Sides | None:
         """What the mirror does to observations, and to what the actor's last layer says."""
-        return None if self.mirror is None else Sides(self.mirror.observation, self.mirror.action)
+        return None if self.mirror is None else Sides(self.mirror.observation, self.mirror.action, self.mirror.weight)
 
     @property
     def _critic_sides(self) -> Sides | None:

@@ -62,7 +62,7 @@ class SACAgent(DDPGAgent):
         if self.mirror is None:
             return None
         both = architecture.of_squashed(self.mirror)
-        return Sides(both.observation, both.action)
+        return Sides(both.observation, both.action, both.weight)
 
     def new_actor(self, seed: int) -> keras.Model:
         """An untrained actor with two outputs, tanh(μ) and log σ."""

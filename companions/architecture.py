@@ -60,7 +60,7 @@ def squashed_actor(
 
 def of_squashed(mirror: Mirror) -> Mirror:
     """The mirror of an actor whose outputs are μ and log σ side by side, [B, 2A]."""
-    return Mirror(mirror.observation, mirror.action.beside(mirror.action.unsigned))
+    return Mirror(mirror.observation, mirror.action.beside(mirror.action.unsigned), mirror.weight)
 
 
 def action_critic(

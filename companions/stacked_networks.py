@@ -64,7 +64,8 @@ class FlatNetworks:
             first = last
         if self._sides is not None:
             one, image = tf.split(features, 2, axis=1)  # [networks, B, out] each
-            features = 0.5 * (one + tf.matmul(image, self._sides.outputs.matrix))  # [networks, B, out]
+            moved = tf.matmul(image, self._sides.outputs.matrix)  # [networks, B, out]
+            features = (1.0 - self._sides.weight) * one + self._sides.weight * moved  # [networks, B, out]
         return features
 
     def pull(self) -> list[keras.Model]:

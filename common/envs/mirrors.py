@@ -67,6 +67,7 @@ class Mirror:
 
     observation: Entries
     action: Entries
+    weight: float = 0.5  # of the mirror image in the actor's mean of both
 
     @property
     def joint(self) -> Entries:
@@ -76,7 +77,7 @@ class Mirror:
     @property
     def normalized(self) -> "Mirror":
         """The mirror of observations that are normalised with statistics which both sides share."""
-        return Mirror(self.observation.linear, self.action)
+        return Mirror(self.observation.linear, self.action, self.weight)
 
 
 class Sides(NamedTuple):
@@ -84,6 +85,7 @@ class Sides(NamedTuple):
 
     inputs: Entries
     outputs: Entries
+    weight: float = 0.5  # of the mirror image in the mean of both
 
 
 def unmoved(size: int) -> Entries:
@@ -150,7 +152,7 @@ def mirror_of(
     else:
         _check("mirror_action", action, sum(choices(action_space)))
         _check_choices("mirror_action", action, choices(action_space))
-    return Mirror(observation, action)
+    return Mirror(observation, action, config.mirror_weight)
 
 
 def _check(name: str, entries: Entries, size: int) -> None:

@@ -47,7 +47,8 @@ def dense_heads(actor: keras.Model, normalize: Normalizer, mirror: Mirror | None
     heads = tuple(_head(actor.get_layer(name)) for name in HEADS if name in names)
     if mirror is None:
         return DenseHeads(normalize, hidden, heads)
-    return DenseHeads(normalize, hidden, heads, mirror.observation, entries_of_heads(mirror)[: len(heads)])
+    sides = [Sides(mirror.observation, entries, mirror.weight) for entries in entries_of_heads(mirror)]
+    return DenseHeads(normalize, hidden, heads, tuple(sides[: len(heads)]))
 
 
 def deterministic(

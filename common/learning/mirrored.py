@@ -2,7 +2,8 @@
 
 An actor with μ(s) = ½ (f(s) + M_a f(M_s s)) does in mirrored states the mirrored action, whatever f is. A critic with
 V(s) = ½ (v(s) + v(M_s s)) values both states alike. Su et al. 2024 (arXiv:2403.17320) compare such networks with
-mirrored copies of the data. Both passes are one of twice the rows.
+mirrored copies of the data. Both passes are one of twice the rows. Where the image has another weight than ½ in the
+actor's mean, the policy may do different things on both sides.
 """
 
 import keras
@@ -30,14 +31,14 @@ class WithMirrorImage(keras.layers.Layer):
 class MeanOfBoth(keras.layers.Layer):
     """The mean of what was said of each observation, and of the mirrored of what was said of its image."""
 
-    def __init__(self, entries: Entries, **kwargs: object) -> None:
+    def __init__(self, entries: Entries, weight: float = 0.5, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        self._matrix = entries.matrix
+        self._matrix, self._weight = entries.matrix, weight
 
     def call(self, outputs: keras.KerasTensor) -> keras.KerasTensor:
         """[2B, X] → [B, X]."""
         both = keras.ops.reshape(outputs, (2, -1, outputs.shape[-1]))  # [2, B, X]
-        return 0.5 * (both[0] + keras.ops.matmul(both[1], self._matrix))
+        return (1.0 - self._weight) * both[0] + self._weight * keras.ops.matmul(both[1], self._matrix)
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
         """[2B, X] → [B, X], where the number of rows is not known beforehand."""
@@ -53,7 +54,7 @@ def mean_of_heads(heads: list[keras.KerasTensor], mirror: Mirror | None) -> list
     """A policy's heads [2B, X] → [B, X] each: the first has signs, a standard deviation has none."""
     if mirror is None:
         return heads
-    return [MeanOfBoth(entries)(head) for head, entries in zip(heads, entries_of_heads(mirror))]
+    return [MeanOfBoth(entries, mirror.weight)(head) for head, entries in zip(heads, entries_of_heads(mirror))]
 
 
 def entries_of_heads(mirror: Mirror) -> tuple[Entries, Entries]:

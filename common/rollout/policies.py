@@ -14,7 +14,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from common.envs.mirrors import Entries, Sides
+from common.envs.mirrors import Sides
 from common.funcs import RunningStatistics
 
 OBSERVATION_CLIP = 10.0  # standard deviations; larger observations would make the networks diverge
@@ -113,24 +113,23 @@ class DenseHeads:
     normalize: Normalizer  # maps raw observations [n, S] to the actor's
     hidden: tuple[Dense, ...]
     heads: tuple[Dense | Constant, ...]
-    mirror: Entries | None = None  # of observations, where the actor obeys a mirror
-    mirrored_heads: tuple[Entries, ...] = ()  # of each head's output
+    sides: tuple[Sides, ...] = ()  # of each head, where the actor obeys a mirror
 
     def __call__(self, observations: np.ndarray) -> list[np.ndarray]:
         """Raw observations [n, S] → the output of each head, [n, out] or [out]."""
         features = self.normalize(observations)  # [n, S]
-        if self.mirror is not None:
-            features = np.concatenate([features, self.mirror(features)])  # [2n, S]
+        if self.sides:
+            features = np.concatenate([features, self.sides[0].inputs(features)])  # [2n, S]
         for layer in self.hidden:
             features = layer(features)  # [n, units], or [2n, units]
         outputs = [head(features) for head in self.heads]  # [n, out], [2n, out] or [out]
-        return list(map(_mean_of_both, outputs, self.mirrored_heads)) if self.mirrored_heads else outputs
+        return list(map(_mean_of_both, outputs, self.sides)) if self.sides else outputs
 
 
-def _mean_of_both(output: np.ndarray, entries: Entries) -> np.ndarray:
+def _mean_of_both(output: np.ndarray, sides: Sides) -> np.ndarray:
     """[2n, out] → [n, out], or [out] → [out]; see `common.learning.mirrored`."""
     one, image = (output, output) if output.ndim == 1 else np.split(output, 2)
-    return np.float32(0.5) * (one + entries(image))
+    return np.float32(1.0 - sides.weight) * one + np.float32(sides.weight) * sides.outputs(image)
 
 
 class NormalPolicy:
@@ -232,7 +231,7 @@ class LayersPolicy(ABC):
             features = np.concatenate([features, self._sides.inputs(features)])  # [2n, S]
         for layer in self._layers:
             features = layer(features)  # [n, units], or [2n, units]
-        return features if self._sides is None else _mean_of_both(features, self._sides.outputs)  # [n, out]
+        return features if self._sides is None else _mean_of_both(features, self._sides)  # [n, out]
 
     @abstractmethod
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:

@@ -529,6 +529,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "symmetry": (True, {}),
     "mirror_observation": ((1, 2, -3), {"symmetry": True}),  # Pendulum's own is 1 -2 -3
     "mirror_action": ((1,), {"symmetry": True}),
+    "mirror_weight": (0.3, {"symmetry": True}),
     "epochs": (4, {"final_exploration_std": 1.0}),
     "steps_per_epoch": (84, {}),
     "seed": (1, {}),

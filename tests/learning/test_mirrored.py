@@ -61,6 +61,12 @@ def heads(agent, observations):
     return (policy.logits(observations),) if hasattr(policy, "logits") else (policy.act(observations),)
 
 
+def keras_actor(agent, observations):
+    """What the Keras network says, [K, X] each."""
+    said = agent.actor(agent.normalizer()(observations))
+    return list(said) if isinstance(said, list | tuple) else [said]
+
+
 def test_mirrored_states_have_mirrored_policies_and_equal_values(made):
     agent, mirror, observations = made
     first, *spread = heads(agent, observations)  # [K, X]
@@ -76,14 +82,34 @@ def test_mirrored_states_have_mirrored_policies_and_equal_values(made):
 
 def test_the_acting_copy_and_the_export_are_the_keras_networks(made):
     agent, _, observations = made
-    said = agent.actor(agent.normalizer()(observations))  # [K, X] each
-    said = said if isinstance(said, list | tuple) else [said]
+    said = keras_actor(agent, observations)  # [K, X] each
     if isinstance(agent, SACAgent):  # test_sac.py compares its standard deviations, which act() only shows roughly
         said = said[:1]
     for ours, keras_s in zip(heads(agent, observations), said):
         assert_allclose(ours, keras_s, atol=1e-5)
     exported = ExportedPolicy(agent).act(observations)["actions"].numpy()  # [K, *space.shape]
     assert_allclose(exported, agent.action_map(agent.acting_policy().act(observations)), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["a Normal policy", "choices", "TD3", "SAC"])
+def test_sides_may_differ_by_the_weight_of_the_image(name):
+    """With a weight of 0 the actor is the network alone, with 1 its mirror image."""
+    env = gymnasium.make(KINDS[name].env)
+    spaces = env.observation_space, env.action_space
+    mirror = mirror_of(KINDS[name], *spaces)
+    rows = np.random.default_rng(0).normal(size=(16, gymnasium.spaces.flatdim(spaces[0]))).astype(np.float32)  # [K, S]
+    said = {}
+    for weight in (0.0, 0.3, 0.5, 1.0):
+        config = KINDS[name].replace(mirror_weight=weight)
+        agent = METHODS[config.METHOD].agent(*spaces, config, 0)
+        agent.observe(np.concatenate([rows, 1 - rows]))
+        said[weight] = heads(agent, rows)[0]  # [K, X]
+        assert_allclose(said[weight], keras_actor(agent, rows)[0], atol=1e-5)
+        there = heads(agent, mirror.observation(rows))[0]  # [K, X]
+        assert (np.abs(mirror.action(said[weight]) - there).max() < 1e-5) == (weight == 0.5)
+    assert np.abs(said[0.0] - said[1.0]).max() > 0.01
+    if name != "SAC":  # whose mean is squashed afterwards
+        assert_allclose(said[0.3], 0.7 * said[0.0] + 0.3 * said[1.0], atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["a Normal policy", "choices", "normalised TD3", "TQC"])

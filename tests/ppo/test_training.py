@@ -565,6 +565,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "symmetry": (True, {}),
     "mirror_observation": ((1, 2, -3), {"symmetry": True}),  # Pendulum's own is 1 -2 -3
     "mirror_action": ((1,), {"symmetry": True}),
+    "mirror_weight": (0.3, {"symmetry": True}),
     "epochs": (3, {}),
     "steps_per_epoch": (80, {}),
     "seed": (1, {}),
