@@ -24,7 +24,7 @@ RewardDesignName = Literal[
 MetricName = Literal["total_reward", "mean_episode_reward", "reward_times_steps", "validation"]
 
 
-MAY_CHANGE = ("epochs", "environment_restarts", "environment_time_limit", "on_not_finite", "device")
+MAY_CHANGE = ("epochs", "environment_restarts", "environment_time_limit", "on_not_finite", "device", "stop_score")
 """The settings that may be changed when a run is resumed; any other change would make it a different run."""
 
 
@@ -130,16 +130,25 @@ class BestSettings(Settings):
 
     best_metric: MetricName = "validation"
     """How an epoch's parameters are scored; the highest score is kept. validation: the mean reward of separate
-    deterministic episodes, played in the second half of the training only. The other three use the epoch's own
+    deterministic episodes, played from validate_from on. The other three use the epoch's own
     training rewards, and count once score_window episodes have finished. total_reward: their sum.
     mean_episode_reward: the mean over the episodes that finished in the epoch, or over the last score_window if fewer
     did. reward_times_steps: that mean times the mean length of the same episodes."""
     validate_every: int = setting(20, at_least=1)
     """Epochs between validations. Raise it if validation takes too much of the time; lower it to find the best epoch
     more exactly. Only used with best_metric validation."""
+    validate_from: float = setting(0.5, at_least=0, at_most=1)
+    """Share of the training after which validations begin. Lower it to see early how the deterministic policy does,
+    or to stop early with stop_score. Only used with best_metric validation."""
     validation_episodes: int = setting(40, at_least=1)
     """Number of episodes per validation. Raise it if the score is noisy; lower it if the environment is slow. Only
     used with best_metric validation."""
+    stop_score: float | None = setting(None)
+    """Score of an epoch, as best_metric says, at which training ends before its last epoch. A validation that reaches
+    it is repeated with confirming_episodes other episodes, whose mean then counts. None trains all epochs."""
+    confirming_episodes: int = setting(100, at_least=1)
+    """Number of episodes of the validation that confirms stop_score. Raise it if scores are noisy. Only used with
+    stop_score and best_metric validation."""
     adopt_best: bool = True
     """Whether the final agent has the best epoch's parameters. If False it has the last epoch's, as in the 2021
     code."""

@@ -47,6 +47,7 @@ TRAINING = (
 TUNE = "tests/programs/test_tune.py"
 COLOR = "tests/ppo/test_training.py -k color"
 UPDATE = "tests/ppo/test_update.py"
+STOP = "tests/runs/test_stop_score.py"
 VALIDATION = "tests/ppo/test_training.py -k validation"
 WEIGHTS = "tests/ppo/test_training.py -k 'best or weights or saved or saving'"
 WORKERS = "tests/rollout/test_workers.py"
@@ -91,7 +92,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/learning/networks.py": (NETWORKS, TORSO),
     "common/learning/quiet_start.py": ("tests/learning/test_device.py",),
     "common/learning/snapshots.py": (WEIGHTS,),
-    "common/learning/trainer_base.py": (LIVE, FAULTS, TRAINING, OWN),
+    "common/learning/trainer_base.py": (LIVE, STOP, FAULTS, TRAINING, OWN),
     "common/records.py": (FUNCS, OFF_POLICY),
     "common/results.py": (FUNCS, FIGURES, TRAINING),
     "common/rollout/collector.py": (COLLECTOR,),
@@ -103,7 +104,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/rollout/probe.py": (REPEATABLE,),
     "common/rollout/repeatable.py": (COLLECTOR, FAULTS, RESUME),
     "common/rollout/scores.py": (FUNCS, "tests/envs/test_failed_steps.py", TRAINING),
-    "common/rollout/validation.py": (VALIDATION,),
+    "common/rollout/validation.py": (VALIDATION, STOP),
     "common/rollout/workers/cluster.py": (WORKERS,),
     "common/rollout/workers/envs.py": (SHARDS, WORKERS),
     "common/rollout/workers/pays.py": ("tests/rollout/test_pays.py",),
@@ -122,7 +123,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/runs/recorder.py": (DISKS, FIGURES, SESSION, CLI),
     "common/runs/run_folder.py": (HOSTILE, CLI),
     "common/runs/saver.py": (SESSION, FINISHED, CLI),
-    "common/runs/session.py": (LIVE, SESSION, FINISHED, HOSTILE),
+    "common/runs/session.py": (LIVE, STOP, SESSION, FINISHED, HOSTILE),
     "common/runs/signals.py": (SESSION, DISKS),
     "common/runs/unread_output.py": ("tests/runs/test_start.py",),
     "common/settings.py": ("tests/test_settings.py", CLI),

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from common.figures.style import COLOURS, style_axis
 
@@ -29,6 +30,7 @@ def importances(shares: Mapping[str, float], scores: Sequence[float], metric: st
         right.step(np.arange(1, len(scores) + 1), best, where="post", color=COLOURS[1], label="best so far")
     right.set_xlabel("Completed trial")
     style_axis(right, metric)
+    right.xaxis.set_major_locator(MaxNLocator(integer=True))
     right.set_title("What the trials scored", loc="left")
     right.legend(frameon=False)
     return figure

@@ -158,6 +158,8 @@ class TrainerBase(ABC):
     def train(self, epochs: int | None = None, on_epoch: EpochCallback | None = None) -> dict[str, object]:
         """Run epochs; another call continues where the last one ended, even if that adopted the best parameters.
 
+        Training ends early once an epoch's score has reached the config's `stop_score`.
+
         Args:
             epochs: how many more; None takes the config's. Schedules run over the config's epochs however many calls
                 they are divided among, and stretch once a call goes beyond them.
@@ -169,7 +171,7 @@ class TrainerBase(ABC):
         last = self.epoch + (self.config.epochs if epochs is None else epochs)
         self.agent.leave_best()
         self.prepare()
-        while self.epoch < last:
+        while self.epoch < last and not self.solved:
             self.experience.scores.begin_epoch()
             result = self.run_epoch(max(last, self.config.epochs))
             self.results.append(result)
@@ -183,6 +185,12 @@ class TrainerBase(ABC):
         """An epoch's scores and timing, as columns of its row; this may run a validation."""
         scores = self.experience.scores
         return self.judge(scores.training_metrics(), scores.columns(), self.epoch, last, timing)
+
+    @property
+    def solved(self) -> bool:
+        """Whether the last epoch's score has reached `stop_score`."""
+        score = self.config.stop_score
+        return score is not None and bool(self.results) and self.results[-1].metric >= score
 
     # -- state --
 

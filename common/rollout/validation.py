@@ -42,7 +42,7 @@ class Judge:
     """Scores an epoch, and lets the agent keep its parameters if they are the best so far.
 
     Args:
-        seed: of the validations, which play the same episodes each time.
+        seed: of the validations, which play the same episodes each time, but for those that confirm `stop_score`.
         warn: called with a line about episodes that were cut.
     """
 
@@ -72,32 +72,42 @@ class Judge:
         metric = metrics.get(self._config.best_metric, float("nan"))
         if self._due(epoch, last):
             metric = self.validate(timing)
+            if self._config.stop_score is not None and metric >= self._config.stop_score:
+                seed = int(np.random.SeedSequence([self._seed, epoch]).generate_state(1)[0])
+                metric = self.validate(timing, self._config.confirming_episodes, seed)
         columns = {"epoch": epoch, "metric": metric, "is_best": self._agent.keep_best(metric)}
         return columns | scores | timing.columns(self._config.steps_per_epoch)
 
     def _due(self, epoch: int, last: int) -> bool:
-        """Whether parameters are validated: in the second half of the training, and at its end."""
+        """Whether parameters are validated: every few epochs from `validate_from` on, and at the end."""
         if self._config.best_metric != "validation":
             return False
-        return epoch == last or (2 * epoch > last and epoch % self._config.validate_every == 0)
+        begun = epoch > self._config.validate_from * last
+        return epoch == last or (begun and epoch % self._config.validate_every == 0)
 
-    def validate(self, timing: Timing) -> float:
-        """The mean unshaped reward of whole episodes, in separate environments."""
+    def validate(self, timing: Timing, episodes: int | None = None, seed: int | None = None) -> float:
+        """The mean unshaped reward of whole episodes, in separate environments; its seconds are added to `timing`.
+
+        Args:
+            episodes, seed: None takes those of all validations.
+        """
         began = time.perf_counter()
+        episodes = self._config.validation_episodes if episodes is None else episodes
+        seed = self._seed if seed is None else seed
         config, agent = self._config, self._agent
         policy = agent.acting_policy()
         spreads = self._seconds > SLOW and getattr(policy, "is_plain", False)
         try:
             validation = validate(
-                policy, agent.action_map, self._environment, config.backend, config.validation_episodes,
-                self._seed, config.environment_restarts, worker_processes.cores() if spreads else 1,
+                policy, agent.action_map, self._environment, config.backend, episodes, seed,
+                config.environment_restarts, worker_processes.cores() if spreads else 1,
             )  # fmt: skip
         finally:
             seconds = time.perf_counter() - began
             timing.validation += seconds
         if not spreads:
             self._seconds = seconds
-        for remark in validation.remarks(f"{config.validation_episodes} validation episodes"):
+        for remark in validation.remarks(f"{episodes} validation episodes"):
             self._warn(f"warning: {remark}")
         return float(validation.returns.mean())
 

@@ -55,6 +55,10 @@ class Trainer(Protocol):
         """Why the run should end after this epoch; empty while nothing is wrong."""
 
     @property
+    def solved(self) -> bool:
+        """Whether the last epoch's score has reached `stop_score`."""
+
+    @property
     def result_type(self) -> type[EpochResult]:
         """The columns of its rows."""
 

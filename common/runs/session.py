@@ -112,8 +112,10 @@ def _run(
 def check_unfinished(folder: Path, config: TrainingConfig, options: RunOptions) -> None:
     """Raise UserError if nothing is left to do: all epochs are trained, and scored and filmed as the options ask."""
     if not finished.missing(folder, config.epochs, options):
+        state = f"has all its {config.epochs} epochs" if config.stop_score is None else "has been trained to its end"
+        more = "--epochs N" if config.stop_score is None else "--stop-score None --epochs N"
         raise UserError(
-            f"{folder} has all its {config.epochs} epochs, and nothing is left to do: train more with --epochs N, or "
+            f"{folder} {state}, and nothing is left to do: train more with {more}, or "
             f"score and film it again with python -m programs evaluate {folder}"
         )
 
@@ -143,11 +145,11 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions, scr
         def on_epoch(result: EpochResult) -> None:
             recorder(result)
             epoch, stopped = result.epoch, signals.received or screen.stop
-            if saver.due(epoch) or epoch == config.epochs or stopped or trainer.interrupted:
+            if saver.due(epoch) or epoch == config.epochs or stopped or trainer.interrupted or trainer.solved:
                 saver.save(epoch)
             if options.evaluate_every and epoch % options.evaluate_every == 0:
                 recorder.write_evaluation(epoch, after_training.evaluate(trainer, options.evaluation_episodes))
-            if stopped or (trainer.interrupted and epoch < config.epochs):
+            if stopped or (trainer.interrupted and epoch < config.epochs and not trainer.solved):
                 if options.figure:
                     recorder.draw(last=True)
                 line = (
@@ -171,6 +173,12 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions, scr
             recorder.draw(last=True)
     trainer.agent.save_weights(folder / run_folder.BEST_AGENT)
     finished.note(folder, finished.ADOPT, config.epochs, run_folder.BEST_AGENT)
+    if trainer.solved:
+        metric = trainer.results[-1].metric
+        screen.say(
+            f"solved after epoch {trainer.epoch} of {config.epochs}: its score of {metric:.1f} has reached "
+            f"stop_score {config.stop_score:g}"
+        )
     screen.say(
         f"trained for {results['processing_time_total_string']} ({share:.1%} of it for checkpoints); "
         f"table and weights are in {folder}"

@@ -607,6 +607,9 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "best_metric": ("total_reward", SCHEDULE | {"adopt_best": True}),
     "validate_every": (8, VALIDATED),
     "validation_episodes": (1, VALIDATED),
+    "validate_from": (0.0, VALIDATED),
+    "stop_score": (-1e9, VALIDATED),
+    "confirming_episodes": (1, VALIDATED | {"stop_score": -6.1, "validation_episodes": 1}),
     "adopt_best": (False, SCHEDULE | {"adopt_best": True}),
 }
 
