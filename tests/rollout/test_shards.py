@@ -14,7 +14,7 @@ from common.errors import NotFiniteError, UserError
 from common.records import Timing
 from common.rollout import experience as experiences
 from common.rollout.experience import Collecting, Experience
-from common.rollout.policies import Dense, DenseHeads, DeterministicPolicy, Normalizer, NormalPolicy, WarmUp
+from common.rollout.policies import UNCHANGED, Dense, DenseHeads, DeterministicPolicy, Normalizer, NormalPolicy, WarmUp
 from common.rollout.workers.shard import Here, Host, Recipe, Task
 from common.rollout.workers.stragglers import Stragglers
 from common.state import State
@@ -243,11 +243,11 @@ class Late(DeterministicPolicy):
 
     coming = None
 
-    def refresh(self, weights):
+    def refresh(self, weights, normalize=UNCHANGED):
         if self.coming is not None:
-            super().refresh(self.coming)
+            super().refresh(self.coming, normalize)
         elif not hasattr(self, "_layers"):
-            super().refresh(weights)
+            super().refresh(weights, normalize)
             return
         self.coming = weights
 
