@@ -180,6 +180,8 @@ class TrainingConfig(BestSettings, FaultSettings, RunSettings, EnvironmentSettin
         for name in ("mirror_observation", "mirror_action"):
             if getattr(self, name) and not self.symmetry:
                 raise UserError(f"{name} has no effect without symmetry: add --symmetry, or leave it out")
+        if self.mirror_weight != 0.5 and not self.symmetry:
+            raise UserError(f"mirror_weight {self.mirror_weight} has no effect without symmetry: add --symmetry")
         if self.shards is not None and self.shards > self.num_envs:
             raise UserError(
                 f"shards is {self.shards}, but there are only {self.num_envs} environments to divide: "

@@ -4,6 +4,7 @@ Haarnoja et al. 2018, arXiv:1801.01290, with the learned temperature of arXiv:18
 updates of critics and target critics are DDPG's; what differs is here.
 """
 
+import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
 import keras
 import numpy as np
 import tensorflow as tf

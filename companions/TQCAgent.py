@@ -4,6 +4,7 @@ Kuznetsov et al. 2020, arXiv:2005.04269. In place of the smallest of two means, 
 critics without the largest, so that overestimation is controlled by a number instead of by the minimum.
 """
 
+import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
 import keras
 import tensorflow as tf
 

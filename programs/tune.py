@@ -138,8 +138,9 @@ class Report:
             trial = self._best_trial()
             remarks = {"score": trial.value, "scores": trial.user_attrs["scores"], "metric": self._metric}
             write_preset(self._folder / TUNED, best, **remarks)
-        figure = importances(self._shares(), [trial.value for trial in completed], self._metric)
-        save_figure(figure, self._folder / FIGURE)
+        if completed:
+            figure = importances(self._shares(), [trial.value for trial in completed], self._metric)
+            save_figure(figure, self._folder / FIGURE)
 
     def _shares(self) -> dict[str, float]:
         """Setting → share of the differences between trials (PED-ANOVA, Watanabe et al. 2023)."""
@@ -202,7 +203,10 @@ def main() -> None:
             report.write()
             best = report.best()
             if best is None:
-                raise UserError("no trial was completed: look at their errors above, or begin with a narrower --space")
+                raise UserError(
+                    f"no trial was completed, {folder / TRIALS} says how each ended: begin another search with "
+                    "--into, and another --metric or --space"
+                )
             print(f"best settings: {folder / TUNED}; train them with python -m programs train {folder / TUNED}")
             if arguments.held_out_seeds:
                 compare(folder, base, best, arguments.held_out_seeds, arguments.metric, submit)

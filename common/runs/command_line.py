@@ -31,7 +31,8 @@ _FILE_FAULTS = {
     "make room first": _FULL,
     "choose a folder that you may read and write": (errno.EROFS, errno.EACCES, errno.EPERM),
     "see that its disk is connected": (errno.EIO, errno.ENOTCONN, errno.ESTALE),
-    "choose another name": (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
+    "check the name": (errno.ENOENT, errno.ENOTDIR, errno.EISDIR),
+    "choose another name": (errno.EEXIST, errno.ENAMETOOLONG),
 }
 
 
@@ -238,8 +239,9 @@ def _essence(box: str) -> str:
     start = 2 if 1 in rules else 1  # below the title, and below its rule where the box is drawn without frames
     end = next((rule for rule in rules if rule > start), len(lines))
     message = " ".join(filter(None, lines[start:end]))
-    nearest = [line.split()[0] for line in lines[end:] if re.match(r"--\w", line)]
-    hint = f"; did you mean {nearest[0]}?" if nearest and "nrecognized" in message else "; --help shows every setting"
+    typed, listed = re.findall(r"--\w[\w-]*", message), re.findall(r"--\w[\w-]*", " ".join(lines[end:]))
+    nearest = difflib.get_close_matches(typed[0], listed, n=1) if typed and "nrecognized" in message else []
+    hint = f"; did you mean {nearest[0]}?" if nearest else "; --help shows every setting"
     return (message.rstrip(".") or "the settings could not be read") + hint
 
 

@@ -68,9 +68,8 @@ def _divided(config: TrainingConfig, options: RunOptions, screen: Terminal) -> T
     if not options.workers or config.shards is not None:
         return config
     shards = shards_for_workers(config)
-    screen.say(
-        f"environments are divided into {shards} shards: --shards {shards} gives the same table without workers"
-    )
+    count = "1 shard" if shards == 1 else f"{shards} shards"
+    screen.say(f"environments are divided into {count}: --shards {shards} gives the same table without workers")
     return config.replace(shards=shards)
 
 

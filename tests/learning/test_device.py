@@ -158,6 +158,12 @@ sys.meta_path.insert(0, Watch())
 """
 
 
+@pytest.mark.parametrize("module", ["companions.SACAgent", "companions.TQCAgent"])
+def test_an_agent_is_imported_without_a_word(module):
+    ran = subprocess.run([sys.executable, "-c", f"import {module}"], cwd=ROOT, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
 @pytest.mark.parametrize("module", ["Agent", "ppo.losses", "companions.TD3Agent", "programs.policy_files"])
 def test_every_process_of_a_run_does_the_same_arithmetic(module):
     """Whichever module is imported first."""

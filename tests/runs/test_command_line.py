@@ -544,3 +544,16 @@ def test_each_kind_of_error_has_its_line_and_its_exit_code(capsys, raised, code,
     assert ended.value.code == code
     [said] = capsys.readouterr().err.strip().splitlines()
     assert said.startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("module", "typed", "meant"),
+    [
+        ("PPOAgentTrainer", ["cartpole", "--learning-rat", "0.1"], "--learning-rate"),
+        ("PPOAgentTrainer", ["cartpole", "--symetry"], "--symmetry"),
+        ("companions.SACAgentTrainer", ["pendulum-sac", "--quantile", "25"], "--quantiles"),
+    ],
+)
+def test_the_nearest_setting_is_named(program, module, typed, meant):
+    code, _, error = program(module, *typed)
+    assert one_error_line(code, error).endswith(f"did you mean {meant}?")
