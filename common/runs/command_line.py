@@ -31,8 +31,8 @@ _FILE_FAULTS = {
     "make room first": _FULL,
     "choose a folder that you may read and write": (errno.EROFS, errno.EACCES, errno.EPERM),
     "see that its disk is connected": (errno.EIO, errno.ENOTCONN, errno.ESTALE),
-    "check the name": (errno.ENOENT, errno.ENOTDIR, errno.EISDIR),
-    "choose another name": (errno.EEXIST, errno.ENAMETOOLONG),
+    "choose another name": (errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
+    "check the name": (errno.ENOENT, errno.ENOTDIR),
 }
 
 

@@ -112,7 +112,7 @@ def test_sides_may_differ_by_the_weight_of_the_image(name):
         assert_allclose(said[0.3], 0.7 * said[0.0] + 0.3 * said[1.0], atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["a Normal policy", "choices", "normalised TD3", "TQC"])
+@pytest.mark.parametrize("name", ["choices", "TQC"])
 def test_a_trained_agent_obeys_it_and_a_resumed_run_is_the_run_that_was_not_stopped(name, eager):
     config = KINDS[name]
     own = {"warmup_steps": 40, "batch_size": 8, "train_every": 8}
