@@ -75,7 +75,7 @@ def test_help_is_quick(program):
     def ratio():
         return seconds(*PROGRAMS[program], "--help") / seconds("-c", "import numpy, tyro")
 
-    assert min(ratio() for _ in range(3)) < LONGEST  # other work on the machine disturbs a single one
+    assert any(ratio() < LONGEST for _ in range(3))  # other work on the machine disturbs a single one
 
 
 @pytest.fixture
