@@ -10,16 +10,14 @@ import numpy as np
 import tensorflow as tf
 
 from common import funcs
-from common.envs.mirrors import mirror_of
 from common.envs.spaces import action_map, choices
 from common.errors import DivergedError
-from common.funcs import RunningStatistics
 from common.learning import distributions, networks
 from common.learning.agent_base import AgentBase
 from common.learning.device import choose_device
 from common.learning.frozen_policy import ImageHeads, dense_heads
 from common.records import Batch
-from common.rollout.policies import UNCHANGED, CategoricalPolicy, Heads, Normalizer, NormalPolicy
+from common.rollout.policies import CategoricalPolicy, Heads, NormalPolicy
 from common.state import State
 from ppo import architecture, losses
 from ppo.config import PPOConfig
@@ -47,30 +45,24 @@ class Agent(AgentBase):
     def __init__(
         self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space, config: PPOConfig, seed: int
     ) -> None:
-        super().__init__(config)
+        super().__init__(observation_space, action_space, config)
         self.action_map = action_map(action_space)
         self.observation_size = int(np.prod(observation_space.shape))
         self.action_size = self.action_map.size
         self.choices = None if isinstance(action_space, gymnasium.spaces.Box) else choices(action_space)
-        self._mirror = mirror_of(config, observation_space, action_space)
-        mirror = self._mirror
-        if mirror is not None and config.normalize_observations:
-            mirror = mirror.normalized
-        self._mirror_of_networks = mirror
         torso = architecture.torso_for(observation_space.shape, self.action_size, config)
-        self.sees_images = bool(torso.convolutions)
         choose_device(config.device, self.sees_images)
         heads = architecture.heads_for(self.action_size, self.choices, config)
         actor_seed, critic_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
         if config.shared_torso:
             self.network, self.actor, self.critic = networks.actor_and_critic_of_one_torso(
-                torso, heads, actor_seed, mirror
+                torso, heads, actor_seed, self.mirror
             )
             self._networks = {"network": self.network}
             self.adams = {"adam": keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)}
         else:
-            self.actor = networks.policy_actor(torso, heads, actor_seed, mirror)
-            self.critic = networks.value_critic(torso, critic_seed, mirror)
+            self.actor = networks.policy_actor(torso, heads, actor_seed, self.mirror)
+            self.critic = networks.value_critic(torso, critic_seed, self.mirror)
             self._networks = {"actor": self.actor, "critic": self.critic}
             self.adams = {
                 name: keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)
@@ -78,7 +70,6 @@ class Agent(AgentBase):
             }
         for network, adam in zip(self._networks.values(), self.adams.values()):
             adam.build(network.trainable_variables)
-        self.observation_statistics = RunningStatistics(observation_space.shape)
         self.kl_coefficient = config.kl_coefficient  # β of the KL penalty, which adapts
         # XLA: 1.2 to 1.7 times the speed of the plain graph on two cores, but half of it with convolutions of many
         # images; of eight it is twice as fast (LOG.md).
@@ -90,12 +81,6 @@ class Agent(AgentBase):
 
     # -- acting --
 
-    def normalizer(self) -> Normalizer:
-        """A frozen copy of the present normalisation; images are scaled inside the network instead."""
-        if self.sees_images or not self.config.normalize_observations:
-            return UNCHANGED
-        return Normalizer.of(self.observation_statistics)
-
     def normalize(self, observations: np.ndarray) -> np.ndarray:
         """Raw observations [..., S] → the networks' inputs [..., S] float32; images are not changed."""
         return observations if self.sees_images else self.normalizer()(observations)
@@ -103,22 +88,14 @@ class Agent(AgentBase):
     @property
     def lacks_statistics(self) -> bool:
         """Whether observations are to be normalised, but no statistics exist yet."""
-        normalizes = self.config.normalize_observations and not self.sees_images
-        return normalizes and self.observation_statistics.count == 0
-
-    def observe(self, observations: np.ndarray) -> None:
-        """Merge raw observations [K, S] into the statistics that `normalize` uses."""
-        if self.config.normalize_observations and not self.sees_images:
-            if self._mirror is not None:  # so that both sides are normalised alike
-                observations = np.concatenate([observations, self._mirror.observation(observations)])  # [2K, S]
-            self.observation_statistics.update(observations)
+        return self._normalizes and self.observation_statistics.count == 0
 
     def acting_policy(self) -> NormalPolicy | CategoricalPolicy:
         """The present policy, mapping raw observations to actions: a frozen copy, but with images the live one."""
         if self.sees_images:
             heads: Heads = self._image_heads
         else:
-            heads = dense_heads(self.actor, self.normalizer(), self._mirror_of_networks)
+            heads = dense_heads(self.actor, self.normalizer(), self.mirror)
         return NormalPolicy(heads) if self.choices is None else CategoricalPolicy(heads, self.choices)
 
     def policy(self, observations: tf.Tensor) -> distributions.tfd.Distribution:

@@ -130,8 +130,8 @@ class BestSettings(Settings):
 
     best_metric: MetricName = "validation"
     """How an epoch's parameters are scored; the highest score is kept. validation: the mean reward of separate
-    deterministic episodes, played from validate_from on. The other three use the epoch's own
-    training rewards, and count once score_window episodes have finished. total_reward: their sum.
+    deterministic episodes, played from validate_from on. The other three use the epoch's own training rewards, and
+    count once score_window episodes have finished. total_reward: their sum.
     mean_episode_reward: the mean over the episodes that finished in the epoch, or over the last score_window if fewer
     did. reward_times_steps: that mean times the mean length of the same episodes."""
     validate_every: int = setting(20, at_least=1)

@@ -6,15 +6,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from common.envs.mirrors import Mirror, Sides, mirror_of, unmoved
+from common.envs.mirrors import Sides, unmoved
 from common.envs.spaces import action_map
 from common.errors import DivergedError
-from common.funcs import RunningStatistics
 from common.learning.agent_base import AgentBase
 from common.learning.device import choose_device
 from common.learning.frozen_policy import deterministic
 from common.records import Transitions
-from common.rollout.policies import OBSERVATION_CLIP, LayersPolicy, Normalizer
+from common.rollout.policies import OBSERVATION_CLIP, LayersPolicy
 from common.state import State, join_parts, part_of
 from companions import architecture, losses
 from companions.config import OffPolicySettings
@@ -35,7 +34,7 @@ class DDPGAgent(AgentBase):
         UserError: the requested device is missing.
     """
 
-    choices, sees_images = None, False  # continuous actions, and observations that are not images
+    choices = None  # continuous actions
     metrics: tuple[str, ...] = UPDATE_METRICS
     """What an update returns, in this order; those of the actor are NaN where it did not learn."""
     has_target_actor = True
@@ -48,12 +47,11 @@ class DDPGAgent(AgentBase):
         config: OffPolicySettings,
         seed: int,
     ) -> None:
+        super().__init__(observation_space, action_space, config)
         choose_device(config.device, self.sees_images)
-        super().__init__(config)
         self.action_map = action_map(action_space)
         self.observation_size = gymnasium.spaces.flatdim(observation_space)
         self.action_size = gymnasium.spaces.flatdim(action_space)
-        self._mirror = mirror_of(config, observation_space, action_space)
         states = np.random.SeedSequence(seed).generate_state(1 + self.number_of_critics)
         actor_seed, *critic_seeds = (int(state) for state in states)
         self._actor = FlatNetworks([self.new_actor(actor_seed)], self.actor_sides)
@@ -69,7 +67,6 @@ class DDPGAgent(AgentBase):
         self.critic_optimizer.build([self._critics.weights])
         self.adams = {"actor_adam": self.actor_optimizer, "critic_adam": self.critic_optimizer}
         self.updates = 0
-        self.observation_statistics = RunningStatistics((self.observation_size,))
         unchanged = np.repeat(np.array([[0], [1]], np.float32), self.observation_size, axis=1)  # [2, S]
         self._shift_and_scale = keras.Variable(unchanged)  # of the normaliser, at the last update
         self._unpack = ReplayBuffer(0, self.observation_size, self.action_size).unpack
@@ -94,15 +91,10 @@ class DDPGAgent(AgentBase):
         return self.action_size if self.config.target_smoothing else 0
 
     @property
-    def _shape(self) -> tuple[int, int, tuple[int, ...], str]:
-        return self.observation_size, self.action_size, self.config.hidden_sizes, self.config.activation
-
-    @property
-    def mirror(self) -> Mirror | None:
-        """What the networks obey, with observations as they see them."""
-        if self._mirror is None or not self.config.normalize_observations:
-            return self._mirror
-        return self._mirror.normalized
+    def shape(self) -> architecture.Shape:
+        """Of actor and critics."""
+        config = self.config
+        return architecture.Shape(self.observation_size, self.action_size, config.hidden_sizes, config.activation)
 
     @property
     def actor_sides(self) -> Sides | None:
@@ -115,11 +107,13 @@ class DDPGAgent(AgentBase):
 
     def new_actor(self, seed: int) -> keras.Model:
         """An untrained actor; its output is the policy's deterministic action, or begins with it."""
-        return architecture.deterministic_actor(*self._shape, seed, self.mirror)
+        return architecture.deterministic_actor(self.shape, seed, self.mirror)
 
     def new_critic(self, seed: int) -> keras.Model:
         """An untrained critic."""
-        return architecture.action_critic(*self._shape, seed, self.mirror, self.config.layer_norm)
+        return architecture.action_critic(
+            self.shape, seed, self.mirror, self.config.layer_norm, self.outputs_of_critic
+        )
 
     @property
     def actor(self) -> keras.Model:
@@ -153,17 +147,6 @@ class DDPGAgent(AgentBase):
         if std is None:
             std = config.exploration_std if config.final_exploration_std is None else config.final_exploration_std
         return deterministic(self._actor.networks[0], self.actor_weights(), std, self.normalizer(), self.actor_sides)
-
-    def normalizer(self) -> Normalizer:
-        """A frozen copy of the present normalisation."""
-        return Normalizer.of(self.observation_statistics)
-
-    def observe(self, observations: np.ndarray) -> None:
-        """Merge raw observations [K, S] into the statistics that normalise, where the config wants them."""
-        if self.config.normalize_observations:
-            if self._mirror is not None:  # so that both sides are normalised alike
-                observations = np.concatenate([observations, self._mirror.observation(observations)])  # [2K, S]
-            self.observation_statistics.update(observations)
 
     def values(self, observations: np.ndarray) -> np.ndarray:
         """Q of the policy's own actions at raw observations [K, S], by the first critic, [K]."""

@@ -67,7 +67,7 @@ class SACAgent(DDPGAgent):
 
     def new_actor(self, seed: int) -> keras.Model:
         """An untrained actor with two outputs, tanh(μ) and log σ."""
-        return architecture.squashed_actor(*self._shape, seed, self.mirror)
+        return architecture.squashed_actor(self.shape, seed, self.mirror)
 
     # -- acting --
 

@@ -5,11 +5,10 @@ critics without the largest, so that overestimation is controlled by a number in
 """
 
 import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
-import keras
 import tensorflow as tf
 
 from common.records import Transitions
-from companions import architecture, losses
+from companions import losses
 from companions.quantiles import quantile_huber_loss, smallest_quantiles
 from companions.SACAgent import SACAgent
 from companions.stacked_networks import FlatNetworks
@@ -22,11 +21,6 @@ class TQCAgent(SACAgent):
     def outputs_of_critic(self) -> int:
         """How many numbers a critic gives for a state and an action."""
         return self.config.quantiles
-
-    def new_critic(self, seed: int) -> keras.Model:
-        """An untrained critic with an output for each quantile."""
-        config = self.config
-        return architecture.action_critic(*self._shape, seed, self.mirror, config.layer_norm, config.quantiles)
 
     def _values(self, critics: FlatNetworks, stacks: list[tf.Tensor], inputs: tf.Tensor) -> tf.Tensor:
         """Quantiles [critics, B, quantiles] of observations and actions [B, S + A]."""

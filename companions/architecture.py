@@ -1,5 +1,7 @@
 """Networks of the off-policy methods, as Keras functional models."""
 
+from typing import NamedTuple
+
 import keras
 import numpy as np
 
@@ -20,42 +22,44 @@ class Glorot:
         return keras.initializers.GlorotUniform(seed=int(self._rng.integers(2**31)))
 
 
-def deterministic_actor(
-    observation_size: int,
-    action_size: int,
-    sizes: tuple[int, ...],
-    activation: str,
-    seed: int,
-    mirror: Mirror | None = None,
-) -> keras.Model:
+class Shape(NamedTuple):
+    """What actors and critics of one agent have in common."""
+
+    observation_size: int  # S
+    action_size: int  # A
+    hidden_sizes: tuple[int, ...]
+    activation: str
+
+
+def deterministic_actor(shape: Shape, seed: int, mirror: Mirror | None = None) -> keras.Model:
     """observations [B, S] → actions [B, A] in [−1, 1]."""
-    kernel, torso = Glorot(seed), Torso((observation_size,), sizes, activation)
-    inputs = torso.inputs()
-    features = torso(with_mirror_image(inputs, mirror), kernel)  # [B, units], or [2B, units]
-    action = keras.layers.Dense(action_size, "tanh", kernel_initializer=kernel(1.0), name="mean")
+    inputs, features, kernel = _actor_torso(shape, seed, mirror)
+    action = keras.layers.Dense(shape.action_size, "tanh", kernel_initializer=kernel(1.0), name="mean")
     [actions] = mean_of_heads([action(features)], mirror)  # [B, A]
     return keras.Model(inputs, actions, name="actor")
 
 
-def squashed_actor(
-    observation_size: int,
-    action_size: int,
-    sizes: tuple[int, ...],
-    activation: str,
-    seed: int,
-    mirror: Mirror | None = None,
-) -> keras.Model:
+def squashed_actor(shape: Shape, seed: int, mirror: Mirror | None = None) -> keras.Model:
     """observations [B, S] → deterministic action tanh(μ) [B, A] and log σ [B, A] within its bounds.
 
     Its last dense layer gives μ and log σ side by side, [B, 2A].
     """
-    kernel, torso = Glorot(seed), Torso((observation_size,), sizes, activation)
-    inputs = torso.inputs()
-    heads = keras.layers.Dense(2 * action_size, kernel_initializer=kernel(1.0), name="mean_and_log_std")
-    [both] = mean_of_heads([heads(torso(with_mirror_image(inputs, mirror), kernel))], mirror and of_squashed(mirror))
+    inputs, features, kernel = _actor_torso(shape, seed, mirror)
+    heads = keras.layers.Dense(2 * shape.action_size, kernel_initializer=kernel(1.0), name="mean_and_log_std")
+    [both] = mean_of_heads([heads(features)], mirror and of_squashed(mirror))  # [B, 2A]
     mean, log_std = keras.ops.split(both, 2, axis=1)  # [B, A], [B, A]
     outputs = keras.ops.tanh(mean), keras.ops.clip(log_std, MIN_LOG_STD, MAX_LOG_STD)
     return keras.Model(inputs, list(outputs), name="actor")
+
+
+def _actor_torso(
+    shape: Shape, seed: int, mirror: Mirror | None
+) -> tuple[keras.KerasTensor, keras.KerasTensor, Glorot]:
+    """An actor's inputs [B, S], the features of its last hidden layer, and what draws the kernels after it."""
+    kernel = Glorot(seed)
+    torso = Torso((shape.observation_size,), shape.hidden_sizes, shape.activation)
+    inputs = torso.inputs()
+    return inputs, torso(with_mirror_image(inputs, mirror), kernel), kernel  # features [B, units], or [2B, units]
 
 
 def of_squashed(mirror: Mirror) -> Mirror:
@@ -64,18 +68,11 @@ def of_squashed(mirror: Mirror) -> Mirror:
 
 
 def action_critic(
-    observation_size: int,
-    action_size: int,
-    sizes: tuple[int, ...],
-    activation: str,
-    seed: int,
-    mirror: Mirror | None = None,
-    layer_norm: bool = False,
-    quantiles: int = 1,
+    shape: Shape, seed: int, mirror: Mirror | None = None, layer_norm: bool = False, quantiles: int = 1
 ) -> keras.Model:
     """observations and actions side by side [B, S + A] → value [B, 1], or its distribution's [B, quantiles]."""
-    kernel = Glorot(seed)
-    torso = Torso((observation_size + action_size,), sizes, activation, layer_norm=layer_norm)
+    kernel, size = Glorot(seed), shape.observation_size + shape.action_size
+    torso = Torso((size,), shape.hidden_sizes, shape.activation, layer_norm=layer_norm)
     inputs = torso.inputs()
     joint = None if mirror is None else Mirror(mirror.joint, mirror.action)
     features = torso(with_mirror_image(inputs, joint), kernel)  # [B, units], or [2B, units]

@@ -1,12 +1,8 @@
 """The columns of the off-policy methods' tables."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from common.results import EpochResult, column
-
-if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
-    pass
 
 
 @dataclass(frozen=True, kw_only=True)

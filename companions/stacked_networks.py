@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.envs.mirrors import Sides
+from common.learning.mirrored import mean_of_both, mirror_image
 
 
 class FlatNetworks:
@@ -54,8 +55,7 @@ class FlatNetworks:
     def call(self, stacks: list[tf.Tensor], inputs: tf.Tensor) -> tf.Tensor:
         """What the networks with these weights [networks, ...] make of inputs [B, in]: [networks, B, out]."""
         if self._sides is not None:
-            image = tf.matmul(inputs, self._sides.inputs.matrix) + self._sides.inputs.offset  # [B, in]
-            inputs = tf.concat([inputs, image], axis=0)  # [2B, in]
+            inputs = tf.concat([inputs, mirror_image(inputs, self._sides.inputs)], axis=0)  # [2B, in]
         features = tf.broadcast_to(inputs, (stacks[0].shape[0], *inputs.shape))  # [networks, B, in]
         first = 0
         for layer in self._layers:
@@ -63,9 +63,7 @@ class FlatNetworks:
             features = _APPLY[type(layer)](layer, features, *stacks[first:last])  # [networks, B, units]
             first = last
         if self._sides is not None:
-            one, image = tf.split(features, 2, axis=1)  # [networks, B, out] each
-            moved = tf.matmul(image, self._sides.outputs.matrix)  # [networks, B, out]
-            features = (1.0 - self._sides.weight) * one + self._sides.weight * moved  # [networks, B, out]
+            return mean_of_both(features, self._sides.outputs, self._sides.weight)  # [networks, B, out]
         return features
 
     def pull(self) -> list[keras.Model]:

@@ -5,27 +5,65 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import keras
+import numpy as np
 
 from common import arrays_file
+from common.envs.mirrors import Mirror, mirror_of
+from common.envs.spaces import is_image
+from common.funcs import RunningStatistics
 from common.learning.snapshots import Best, adams_state, load_adams
+from common.rollout.policies import UNCHANGED, Normalizer
 from common.state import State
 
 
 class AgentBase(ABC):
     """An agent has parameters, optimisers and a few counters; each method defines them.
 
-    Attributes:
+    Args:
+        observation_space, action_space: of one environment.
         config: the method's settings.
+
+    Attributes:
         adams: the optimisers by their names in a checkpoint.
         best: a copy of the best parameters so far.
+        sees_images: whether observations are images, which are scaled inside the network.
+        mirror: what the networks obey, for observations as they see them; None without `symmetry`.
+        observation_statistics: of raw observations.
+
+    Raises:
+        UserError: no mirror is known, or it does not fit the spaces.
     """
 
     adams: Mapping[str, keras.optimizers.Adam]
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, observation_space: gymnasium.Space, action_space: gymnasium.Space, config: Any) -> None:
         self.config = config
         self.best = Best()
+        self.sees_images = is_image(observation_space)
+        self._normalizes = config.normalize_observations and not self.sees_images
+        self._mirror_of_raw = mirror_of(config, observation_space, action_space)
+        self.mirror: Mirror | None = self._mirror_of_raw
+        if self.mirror is not None and self._normalizes:
+            self.mirror = self.mirror.normalized
+        self.observation_statistics = RunningStatistics(observation_space.shape or ())
+
+    # -- observations --
+
+    def normalizer(self) -> Normalizer:
+        """A frozen copy of the present normalisation; it changes nothing where the config wants none."""
+        return Normalizer.of(self.observation_statistics) if self._normalizes else UNCHANGED
+
+    def observe(self, observations: np.ndarray) -> None:
+        """Merge raw observations [K, S] into the statistics that normalise, where the config wants them."""
+        if not self._normalizes:
+            return
+        if self._mirror_of_raw is not None:  # so that both sides are normalised alike
+            observations = np.concatenate([observations, self._mirror_of_raw.observation(observations)])  # [2K, S]
+        self.observation_statistics.update(observations)
+
+    # -- parameters --
 
     @abstractmethod
     def parameters(self) -> State:

@@ -6,9 +6,22 @@ mirrored copies of the data. Both passes are one of twice the rows. Where the im
 actor's mean, the policy may do different things on both sides.
 """
 
+from typing import Any
+
 import keras
 
 from common.envs.mirrors import Entries, Mirror, unmoved
+
+
+def mirror_image(observations: Any, entries: Entries) -> Any:
+    """[..., S] → what a mirror makes of them, [..., S]; of Keras or TensorFlow."""
+    return keras.ops.matmul(observations, entries.matrix) + entries.offset
+
+
+def mean_of_both(outputs: Any, entries: Entries, weight: float) -> Any:
+    """What was said of observations, and below it of their images, [..., 2B, X] → [..., B, X]."""
+    one, image = keras.ops.split(outputs, 2, axis=-2)  # [..., B, X] each
+    return (1.0 - weight) * one + weight * keras.ops.matmul(image, entries.matrix)
 
 
 class WithMirrorImage(keras.layers.Layer):
@@ -16,12 +29,11 @@ class WithMirrorImage(keras.layers.Layer):
 
     def __init__(self, entries: Entries, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        self._matrix, self._offset = entries.matrix, entries.offset
+        self._entries = entries
 
     def call(self, observations: keras.KerasTensor) -> keras.KerasTensor:
         """[B, S] → [2B, S]."""
-        image = keras.ops.matmul(observations, self._matrix) + self._offset  # [B, S]
-        return keras.ops.concatenate([observations, image], axis=0)
+        return keras.ops.concatenate([observations, mirror_image(observations, self._entries)], axis=0)
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
         """[B, S] → [2B, S], where the number of rows is not known beforehand."""
@@ -33,12 +45,11 @@ class MeanOfBoth(keras.layers.Layer):
 
     def __init__(self, entries: Entries, weight: float = 0.5, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        self._matrix, self._weight = entries.matrix, weight
+        self._entries, self._weight = entries, weight
 
     def call(self, outputs: keras.KerasTensor) -> keras.KerasTensor:
         """[2B, X] → [B, X]."""
-        both = keras.ops.reshape(outputs, (2, -1, outputs.shape[-1]))  # [2, B, X]
-        return (1.0 - self._weight) * both[0] + self._weight * keras.ops.matmul(both[1], self._matrix)
+        return mean_of_both(outputs, self._entries, self._weight)
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
         """[2B, X] → [B, X], where the number of rows is not known beforehand."""

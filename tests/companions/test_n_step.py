@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from same_state import assert_same_state, resumed_and_whole
 
 from common.errors import UserError
 from common.records import Transitions
-from common.results import TIMING_COLUMNS
 from companions.config import OffPolicyConfig, SACConfig
 from companions.losses import temporal_difference_target
 from companions.n_step import NStepReturns
@@ -199,20 +199,9 @@ def test_a_timeout_is_terminal_only_by_the_quirk(eager):
 def test_a_resumed_run_is_the_run_that_was_not_stopped(kind, eager):
     """The first epoch ends within episodes of both environments."""
     config = (OffPolicyConfig if kind is OffPolicyAgentTrainer else SACConfig)(**SMALL).replace(steps_per_epoch=60)
-    whole, cut, resumed = kind(config), kind(config), kind(config)
-    whole.train(3)
-    cut.train(1)
-    state = {name: np.array(array) for name, array in cut.state().items()}
+    resumed, whole, state = resumed_and_whole(lambda: kind(config), 1, 3)
     assert state["n_step/counts"].tolist() == [2, 2]
-    resumed.load_state(state)
-    resumed.train(2)
-    one, other = resumed.state(), whole.state()
-    assert one.keys() == other.keys()
-    for name in one:
-        if name.removeprefix("results/") not in TIMING_COLUMNS:
-            assert np.array_equal(one[name], other[name], equal_nan=True), name
-    for trainer in (whole, cut, resumed):
-        trainer.close()
+    assert_same_state(resumed.state(), whole.state())
 
 
 def test_one_step_leaves_the_checkpoint_as_it_was(eager):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 from numpy.testing import assert_allclose, assert_array_equal
+from same_state import assert_same_state, resumed_and_whole
 
 from common.errors import DivergedError
-from common.results import TIMING_COLUMNS
 from companions.config import OffPolicyConfig, SACConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from companions.OffPolicyAgentTrainer import make_agent as make_td3
@@ -104,17 +104,9 @@ def test_each_valid_observation_counts_once(kind):
 
 def test_a_resumed_run_is_the_run_that_was_not_stopped(kind):
     config, _, trainer_kind = kind
-    whole, cut, resumed = (trainer_kind(config(**SMALL)) for _ in range(3))
-    whole.train(3), cut.train(1)
-    resumed.load_state({name: np.array(array) for name, array in cut.state().items()})
-    resumed.train(2)
-    one, other = resumed.state(), whole.state()
-    assert one.keys() == other.keys() and "agent/observations/mean" in one
-    for name in one:
-        if name.removeprefix("results/") not in TIMING_COLUMNS:
-            assert np.array_equal(one[name], other[name], equal_nan=True), name
-    for trainer in (whole, cut, resumed):
-        trainer.close()
+    resumed, whole, state = resumed_and_whole(lambda: trainer_kind(config(**SMALL)), 1, 3)
+    assert "agent/observations/mean" in state
+    assert_same_state(resumed.state(), whole.state())
 
 
 def test_an_undone_update_takes_the_statistics_back(kind):

@@ -37,15 +37,8 @@ TINY = OffPolicyConfig(
     warmup_steps=40, replay_size=100, batch_size=8, train_every=16, updates_per_train=3, learning_rate=1e-2,
     best_metric="mean_episode_reward", score_window=1, adopt_best=False,
 )  # fmt: skip
-# Where nothing else is said updates run step by step: a handful is done before a compiler is.
 compiled = pytest.mark.compiled
 DDPG = dict(twin_critics=False, target_smoothing=False, policy_delay=1)
-
-
-@pytest.fixture(autouse=True)
-def eager_unless_compiled(request):
-    if "compiled" not in request.keywords:
-        request.getfixturevalue("eager")
 
 
 def made(**changes) -> DDPGAgent:
@@ -779,7 +772,7 @@ def test_any_environment_with_bounds_of_its_own(monkeypatch, tmp_path):
 
 def test_flat_networks_are_the_keras_networks():
     seeds = (1, 2)
-    keras_networks = [architecture.action_critic(3, 2, (7, 5), "tanh", seed) for seed in seeds]
+    keras_networks = [architecture.action_critic(architecture.Shape(3, 2, (7, 5), "tanh"), seed) for seed in seeds]
     together = FlatNetworks(keras_networks)
     inputs = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)  # [B, S + A]
     expected = np.stack([network(inputs).numpy() for network in keras_networks])  # [networks, B, 1]

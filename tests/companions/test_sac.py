@@ -14,6 +14,7 @@ import tensorflow as tf
 from gymnasium.spaces import Box
 from numpy.testing import assert_allclose, assert_array_equal
 from run_program import call
+from same_state import assert_same_state, resumed_and_whole
 from tensorflow_probability import bijectors, distributions
 
 from common.errors import DivergedError, UserError
@@ -50,12 +51,6 @@ TINY = SACConfig(
 unpack = ReplayBuffer(0, S, A).unpack
 TQC = dict(quantiles=5, dropped_quantiles=1)
 compiled = pytest.mark.compiled
-
-
-@pytest.fixture(autouse=True)
-def eager_unless_compiled(request):
-    if "compiled" not in request.keywords:
-        request.getfixturevalue("eager")
 
 
 def made(**changes) -> SACAgent:
@@ -303,10 +298,9 @@ def test_many_updates_in_one_call_are_as_many_calls(changes):
 
 @compiled
 @pytest.mark.xla
-@pytest.mark.parametrize("changes", [TQC])
-def test_a_compiled_update_is_the_update(changes):
+def test_a_compiled_update_is_the_update():
     rows, noise = drawn(5)
-    one, other = made(**changes), made(**changes)
+    one, other = made(**TQC), made(**TQC)
     one.update(rows, noise)
     tf.config.run_functions_eagerly(True)
     other.update(rows, noise)
@@ -357,30 +351,13 @@ def rows_of(trainer) -> str:
     return repr([{k: v for k, v in vars(row).items() if k not in TIMING_COLUMNS} for row in trainer.results])
 
 
-def assert_same_state(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
-    assert one.keys() == other.keys()
-    for name in one:
-        if name.removeprefix("results/") not in TIMING_COLUMNS:
-            assert np.array_equal(one[name], other[name], equal_nan=True), name
-
-
-@pytest.mark.parametrize("changes", [{**TQC, "num_envs": 1, "policy_delay": 2, "train_every": 7}])
-def test_a_resumed_run_is_the_run_that_was_not_stopped(changes):
-    config = TINY.replace(**changes)
-    whole = SACAgentTrainer(config)
-    whole.train(4)
-    cut = SACAgentTrainer(config)
-    cut.train(2)
-    state = {name: np.array(array) for name, array in cut.state().items()}
-    resumed = SACAgentTrainer(config)
-    resumed.load_state(state)
-    resumed.train(2)
+def test_a_resumed_run_is_the_run_that_was_not_stopped():
+    config = TINY.replace(**TQC, num_envs=1, policy_delay=2, train_every=7)
+    resumed, whole, state = resumed_and_whole(lambda: SACAgentTrainer(config), 2, 4)
     assert rows_of(resumed) == rows_of(whole)
     assert_same_state(resumed.state(), whole.state())
     assert {"agent/log_temperature", "agent/temperature_adam/0", "replay/rows", "trainer/rng"} <= set(state)
     assert not any(name.startswith("exploration") for name in state)
-    for trainer in (whole, cut, resumed):
-        trainer.close()
 
 
 KILLED = """
@@ -390,22 +367,17 @@ import without_xla
 without_xla.install()
 from companions import SACAgentTrainer
 from companions.SACAgent import SACAgent
-from common.runs.recorder import Recorder
 
-def dying(function, last):
-    def called(*arguments):
-        called.left -= 1
-        result = function(*arguments)
-        if not called.left:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
-    called.left = last
-    return called
+update, calls = SACAgent.update, []
 
-if sys.argv.pop(1) == "update":
-    SACAgent.update = dying(SACAgent.update, 18)
-else:
-    Recorder.__call__ = dying(Recorder.__call__, 3)
+def dying(*arguments):
+    result = update(*arguments)
+    calls.append(result)
+    if len(calls) == 18:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return result
+
+SACAgent.update = dying
 SACAgentTrainer.main()
 """
 TYPED = (  # noqa: SIM905  (as it is typed)
@@ -427,11 +399,10 @@ def whole_run(tmp_path_factory) -> Path:
 
 
 @compiled
-@pytest.mark.parametrize("when", ["update"])
-def test_a_killed_run_that_is_resumed_ends_with_the_same_bytes(when, whole_run, monkeypatch, tmp_path):
+def test_a_killed_run_that_is_resumed_ends_with_the_same_bytes(whole_run, monkeypatch, tmp_path):
     """Killed after an update in the middle of the third epoch."""
     arguments = [*TYPED, "--checkpoint-every", "2", "--runs-folder", tmp_path, "--name", "run"]
-    command = [sys.executable, "-c", KILLED, when, *map(str, arguments)]
+    command = [sys.executable, "-c", KILLED, *map(str, arguments)]
     assert subprocess.run(command, cwd=ROOT, capture_output=True).returncode == -signal.SIGKILL
     assert checkpoint.generations(tmp_path / "run" / run_folder.CHECKPOINTS) == [2]
     assert call(monkeypatch, program, "--resume", tmp_path / "run", *QUIET) == 0
@@ -497,10 +468,16 @@ def test_workers_step_the_same(lag, monkeypatch):
     assert states[0]["agent/updates"] > 10
 
 
+EVERYTHING = dict(
+    quantiles=5, dropped_quantiles=1, n_step=2, layer_norm=True, normalize_observations=True, symmetry=True
+)
+
+
 @compiled
-@compiled
-def test_pendulum_is_learned_in_three_thousand_steps():
-    trainer = SACAgentTrainer(PRESETS["pendulum-sac"].replace(epochs=4, adopt_best=False, best_metric="total_reward"))
+@pytest.mark.parametrize("changes", [{}, EVERYTHING])
+def test_pendulum_is_learned_in_three_thousand_steps(changes):
+    config = PRESETS["pendulum-sac"].replace(epochs=4, adopt_best=False, best_metric="total_reward", **changes)
+    trainer = SACAgentTrainer(config)
     trainer.train()
     agent, environment = trainer.agent, trainer.environment
     played = evaluation.evaluate(agent.acting_policy(), agent.action_map, environment, 20, True)

@@ -7,7 +7,7 @@ from gymnasium.spaces import Box
 
 from Agent import Agent
 from common.learning import networks
-from companions.architecture import action_critic, deterministic_actor
+from companions.architecture import Shape, action_critic, deterministic_actor
 from ppo import architecture
 from ppo.presets import BIPEDAL_WALKER_2021
 
@@ -107,8 +107,8 @@ def test_a_seed_gives_the_weights_that_recorded_runs_began_with():
     """The first numbers of the first and the last kernel of seed 0, printed on 23 November 2026."""
     began = {
         small_actor(): ([-0.16611004, 0.0082864], [0.21713269, -0.3704299]),
-        deterministic_actor(3, 1, (4,), "relu", 0): ([0.42643905, 0.21903265], [-0.99453986, -0.13055748]),
-        action_critic(3, 1, (4,), "relu", 0): ([0.39889723, 0.20488626], [-0.99453986, -0.13055748]),
+        deterministic_actor(Shape(3, 1, (4,), "relu"), 0): ([0.42643905, 0.21903265], [-0.99453986, -0.13055748]),
+        action_critic(Shape(3, 1, (4,), "relu"), 0): ([0.39889723, 0.20488626], [-0.99453986, -0.13055748]),
     }
     for network, (first, last) in began.items():
         kernels = [array for array in network.get_weights() if array.ndim == 2]

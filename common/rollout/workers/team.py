@@ -416,12 +416,8 @@ class Crew:
     """
 
     def __init__(self, workers: Workers, warn: Callable[[str], None], asked_for: bool = True) -> None:
-        self._address, self._number, self._warn, self._asked_for = (
-            workers.cluster,
-            workers.number or 0,
-            warn,
-            asked_for,
-        )
+        self._address, self._number = workers.cluster, workers.number or 0
+        self._warn, self._asked_for = warn, asked_for
         self._cluster: Future[Cluster] = Future()
         self._closed = threading.Event()
         threading.Thread(target=self._keep, daemon=True).start()
