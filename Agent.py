@@ -173,6 +173,16 @@ class Agent(AgentBase):
             for i, name in enumerate(UPDATE_METRICS)
         }
 
+    def raise_std(self, least: float) -> None:
+        """Raise those standard deviations of a Normal policy to `least` that are learned numbers below it.
+
+        Args:
+            least: in units of half the action range; above 0.
+        """
+        for layer in self.actor.layers:
+            if isinstance(layer, networks.StateIndependentStd):
+                layer.log_std.assign(np.maximum(layer.log_std.numpy(), np.float32(np.log(least))))
+
     def adapt_kl_coefficient(self, batch: Batch) -> None:
         """Set β for the next update from the KL divergence between the policy that acted and the present one."""
         divergence = float(self.compiled_divergence(batch.observations, batch.heads, batch.weights))

@@ -159,6 +159,11 @@ class PPOAgentTrainer(TrainerBase):
         if config.objective != "clip":
             kl_coefficient = self.agent.kl_coefficient
             self.agent.adapt_kl_coefficient(batch)
+        least_std = config.min_std
+        if config.final_min_std is not None:
+            least_std = funcs.linear_schedule(least_std, config.final_min_std, progress)
+        if least_std > 0:
+            self.agent.raise_std(least_std)
         # Only now: collecting and learning must have seen the same normalisation.
         self._observe_trajectory()
         timing.update += time.perf_counter() - began

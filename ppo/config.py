@@ -80,6 +80,13 @@ class ExplorationSettings(Settings):
     """Exponent beta of the exploration noise's power spectrum 1/f^beta: 0 is white noise (every step independent), 1
     is pink, 2 is red. Raise it if exploring needs the same push for many steps; use 0 for the usual PPO. Each single
     step's noise stays standard normal (Hollenstein et al. 2024). Only used with continuous actions."""
+    min_std: float = setting(0.0, at_least=0, at_most=10)
+    """Smallest standard deviation of the policy, in units of half the action range; after each update smaller ones are
+    raised to it. Raise it (to 0.25) if the standard deviation shrinks and the score stops rising long before the task
+    is learned. Only used with std state_independent and continuous actions."""
+    final_min_std: float | None = setting(None, at_least=0, at_most=10)
+    """Value of min_std at the end of the training; it changes linearly until then. Set it below min_std to learn fine
+    control at the end. None keeps min_std."""
 
 
 @dataclass(frozen=True)
@@ -242,6 +249,11 @@ class PPOConfig(
                 if self.updates_per_epoch == 1
                 else f"minibatch_size {self.minibatch_size} is larger than the {self.steps_per_update} steps of an "
                 f"update: use --minibatch-size {self.steps_per_update} or less"
+            )
+        if (self.min_std or self.final_min_std) and self.std != "state_independent":
+            raise UserError(
+                f"min_std {self.min_std} and final_min_std {self.final_min_std} have no effect with std {self.std}: "
+                "leave them out, or use --std state_independent"
             )
         if self.shared_torso and self.critic_learning_rate is not None:
             raise UserError(

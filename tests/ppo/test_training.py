@@ -578,6 +578,8 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "mean_gain": (1.0, {}),
     "std": ("softplus_head", {}),
     "initial_std": (0.5, {}),
+    "min_std": (1.5, {}),
+    "final_min_std": (4.0, {}),
     "normalize_observations": (False, {}),
     "scale_rewards": (False, {}),
     "reward_std_of": ("rewards", {}),
@@ -693,6 +695,27 @@ def test_lasting_to_the_limit_counts_whatever_the_limit(tiny, eager, limit):
         trainer.train()
     last_reward = seen[0][0].value_targets[(limit or 200) - 1]  # γ = 0: the target is the reward
     assert last_reward == pytest.approx(1.0)
+
+
+def test_standard_deviations_do_not_fall_below_their_floor(tiny, eager):
+    config = tiny.replace(env="tests/Wide-v0", max_episode_steps=None, learning_rate=1e-4, epochs=4, adopt_best=False)
+    trainer = PPOAgentTrainer(config.replace(initial_std=0.1, min_std=0.5, final_min_std=0.3))
+    found = []
+    trainer.train(on_epoch=lambda _: found.append(np.exp(trainer.agent.actor.get_layer("std").log_std.numpy())))
+    trainer.close()
+    np.testing.assert_allclose(found[0], 0.5, rtol=1e-6)  # raised from 0.1
+    assert all(0.5 - 0.2 * i / 4 <= std.min() and std.max() < 0.51 for i, std in enumerate(found))  # a floor, no value
+    trainer = PPOAgentTrainer(config.replace(initial_std=0.5, min_std=0.4))
+    trainer.agent.actor.get_layer("std").log_std.assign(np.log(np.linspace(0.1, 0.7, trainer.agent.action_size)))
+    trainer.train(1)
+    raised = np.exp(trainer.agent.actor.get_layer("std").log_std.numpy())
+    np.testing.assert_allclose(raised, np.maximum(np.linspace(0.1, 0.7, len(raised)), 0.4), rtol=1e-2)
+    trainer.close()
+
+
+def test_a_floor_needs_standard_deviations_that_are_numbers(tiny):
+    with pytest.raises(UserError, match=r"min_std 0\.1 and final_min_std None have no effect with std softplus_head"):
+        tiny.replace(min_std=0.1, std="softplus_head")
 
 
 # -- time and memory --
