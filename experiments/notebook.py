@@ -2,7 +2,7 @@
 
     python experiments/notebook.py                                           # the walker
     python experiments/notebook.py --quick                                   # the pendulum, to test a change
-    python experiments/notebook.py --address https://github.com/OWNER/NAME   # in notebook and README
+    python experiments/notebook.py --address https://github.com/OWNER/NAME   # of the clone and of the Colab badges
 
 The notebook is executed in a copy of the project, so that its runs do not mix with existing ones.
 """
@@ -25,8 +25,10 @@ from common.errors import UserError  # noqa: E402
 from common.runs.command_line import one_line_errors, parse_settings  # noqa: E402
 
 NOTEBOOK, README = ROOT / "training.ipynb", ROOT / "README.md"
-ADDRESS = re.compile(r'^REPOSITORY = "(https://github\.com/[\w.-]+/[\w.-]+)"', re.MULTILINE)
-BADGE = re.compile(r"https://colab\.research\.google\.com/github/([\w.-]+/[\w.-]+)/blob/main/training\.ipynb")
+ADDRESS = re.compile(r'^REPOSITORY = "(.*?)"', re.MULTILINE)  # the one constant; empty until there is an address
+GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)(\.git)?")
+PLACE = re.compile(r"(<!-- Colab badge -->)(\n\[!\[Open in Colab\].*)?")  # where a page shows it
+COLAB = "https://colab.research.google.com"
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", "results")
 MOST_BYTES = 1_000_000
 
@@ -65,23 +67,32 @@ def tidied(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     return notebook
 
 
+def with_badge(page: str, repository: str) -> str:
+    """A page's text with the badge that opens the notebook of this repository; "" takes the badge away."""
+    picture, link = f"{COLAB}/assets/colab-badge.svg", f"{COLAB}/github/{repository}/blob/main/training.ipynb"
+    badge = f"\n[![Open in Colab]({picture})]({link})"
+    return PLACE.sub(lambda place: place[1] + (badge if repository else ""), page)
+
+
 def set_address(address: str) -> None:
     """Set the repository from which the notebook is cloned and opened, in notebook and README.
+
+    Args:
+        address: https://github.com/OWNER/NAME; empty if there is none, and so no badge.
 
     Raises:
         UserError: this is no address of a repository on GitHub.
     """
-    if not ADDRESS.fullmatch(f'REPOSITORY = "{address}"'):
+    found = GITHUB.fullmatch(address)
+    if address and found is None:
         raise UserError(f"{address} is no address of a repository: expected https://github.com/OWNER/NAME")
-    address = address.removesuffix(".git")
-    badge = "https://colab.research.google.com/github/{}/blob/main/training.ipynb"
-    owner_and_name = address.removeprefix("https://github.com/")
+    repository = found[1] if found else ""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     for cell in notebook.cells:
-        cell.source = ADDRESS.sub(f'REPOSITORY = "{address}"', cell.source)
-        cell.source = BADGE.sub(badge.format(owner_and_name), cell.source)
+        cell.source = ADDRESS.sub(f'REPOSITORY = "{address.removesuffix(".git")}"', cell.source)
+        cell.source = with_badge(cell.source, repository)
     nbformat.write(notebook, NOTEBOOK)
-    README.write_text(BADGE.sub(badge.format(owner_and_name), README.read_text(encoding="utf-8")), encoding="utf-8")
+    README.write_text(with_badge(README.read_text(encoding="utf-8"), repository), encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -91,7 +102,8 @@ class Arguments:
     quick: bool = False
     """Train the pendulum for few epochs: two or three minutes instead of ten or more."""
     address: str | None = None
-    """Set the code's address, https://github.com/OWNER/NAME, in notebook and README; nothing is executed."""
+    """Set the code's address, https://github.com/OWNER/NAME, in notebook and README, which then show a badge that
+    opens the notebook in Colab; '' takes the badges away. Nothing is executed."""
 
 
 def main() -> None:

@@ -85,23 +85,30 @@ def test_it_defines_nothing():
 
 
 def test_one_address_for_badges_and_clone(tmp_path, monkeypatch):
-    def addresses():
+    def pages():
         cells = nbformat.read(program.NOTEBOOK, as_version=4).cells
-        [address] = [found[1] for cell in cells if (found := program.ADDRESS.search(cell.source))]
-        badges = [found for cell in cells for found in program.BADGE.findall(cell.source)]
-        badges += program.BADGE.findall(program.README.read_text(encoding="utf-8"))
-        assert len(badges) >= 2
-        return {address.removeprefix("https://github.com/"), *badges}
+        return "\n".join(cell.source for cell in cells), program.README.read_text(encoding="utf-8")
 
-    assert len(addresses()) == 1
+    def badges():
+        return [re.findall(r"colab\.research\.google\.com/github/([^/]+/[^/]+)/blob", page) for page in pages()]
+
+    [address] = program.ADDRESS.findall(pages()[0])
+    assert badges() == ([[], []] if not address else [[address.removeprefix("https://github.com/")]] * 2)
     for name in ("NOTEBOOK", "README"):
         copy = shutil.copy(getattr(program, name), tmp_path)
         monkeypatch.setattr(program, name, Path(copy))
+    before = pages()
     for address in ("https://github.com/some-one/a.name", "https://github.com/some-one/another.git"):
         program.set_address(address)
-        assert addresses() == {address.removeprefix("https://github.com/").removesuffix(".git")}
+        address = address.removesuffix(".git")
+        assert program.ADDRESS.findall(pages()[0]) == [address]
+        assert badges() == [[address.removeprefix("https://github.com/")]] * 2
     with pytest.raises(UserError, match="no address of a repository"):
         program.set_address("https://example.org/a")
+    program.set_address("")
+    assert badges() == [[], []] and program.ADDRESS.findall(pages()[0]) == [""]
+    if not program.ADDRESS.findall(before[0])[0]:
+        assert pages() == before
 
 
 def test_the_presets_it_offers_are_there():
@@ -173,6 +180,8 @@ def test_the_code_is_cloned_where_it_does_not_lie(get_the_code, tmp_path):
     os.chdir(tmp_path)
     with pytest.raises(SystemExit, match="missing cannot be cloned"):
         get_the_code(REPOSITORY=f"file://{tmp_path}/nowhere/missing")
+    with pytest.raises(SystemExit, match="the code is not here"):
+        get_the_code(REPOSITORY="")
 
 
 @pytest.mark.parametrize("folder", ["runs", "/content/drive/MyDrive/runs"])
