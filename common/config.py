@@ -50,6 +50,13 @@ class EnvironmentSettings(Settings):
     step of the episode. steps_added_at_end: the same, added to the last reward."""
     reward_factor: float = setting(0.1)
     """Number that every reward is multiplied by. Only used with reward_design scaled."""
+    fall_costs: tuple[float, ...] = setting((1.0,), at_least=0)
+    """Cost of a fall: the size of the negative reward that replaces the last one. With several numbers the first holds
+    until the score reaches the first of fall_cost_scores, and so on. Begin with a small cost if an agent that may not
+    fall does not dare to move. Only used with reward_design ends_told_apart or fall_penalty."""
+    fall_cost_scores: tuple[float, ...] = setting((), at_least=-1_000_000, at_most=1_000_000)
+    """Scores from which the next of fall_costs holds until the end of the run, even if the score falls again; one
+    number fewer than fall_costs. The score is the mean unshaped reward of the last score_window episodes."""
     backend: Literal["auto", "gymnasium", "envpool", "ale", "processes"] = setting("auto", main=True)
     """Library that steps the environments. auto: ale-py for Atari games, EnvPool if it is installed and has the
     environment, else Gymnasium. gymnasium: all environments in this process, one after the other. processes: one
@@ -72,6 +79,10 @@ class EnvironmentSettings(Settings):
     mirror_action: tuple[int, ...] = setting((), at_least=-9999, at_most=9999)
     """The same for actions; where they are choices, for all choices of all their numbers. CartPole's left and right
     have 2 1. Empty for the mirror that is known. Only used with symmetry."""
+    mirror_offset: tuple[float, ...] = setting((), at_least=-1_000_000, at_most=1_000_000)
+    """Number added to each number of a mirrored observation, in the environment's units. Empty for the mirror that is
+    known. Set other offsets on purpose if both sides start exactly alike and do the same all the time: then the
+    policy sees one side a little ahead. Only used with symmetry."""
     mirror_weight: float = setting(0.5, at_least=0, at_most=1)
     """Weight of the mirror image in the policy. 0.5: both sides do exactly alike. Lower it (to 0.3) if a policy that
     walks when it is sampled falls when it is not, since without noise both legs do the same. Only used with
@@ -177,7 +188,19 @@ class TrainingConfig(BestSettings, FaultSettings, RunSettings, EnvironmentSettin
                 f"steps_per_epoch {self.steps_per_epoch} is not divisible by num_envs {self.num_envs}: "
                 f"try --steps-per-epoch {max(1, round(self.steps_per_epoch / self.num_envs)) * self.num_envs}"
             )
-        for name in ("mirror_observation", "mirror_action"):
+        if len(self.fall_costs) != len(self.fall_cost_scores) + 1:
+            raise UserError(
+                f"fall_costs {self.fall_costs} and fall_cost_scores {self.fall_cost_scores}: expected one cost more "
+                "than scores, the first cost holds from the start"
+            )
+        if any(np.diff(self.fall_cost_scores) <= 0):
+            raise UserError(f"fall_cost_scores {self.fall_cost_scores}: expected each above the one before")
+        if self.fall_costs != (1.0,) and self.reward_design not in ("ends_told_apart", "fall_penalty"):
+            raise UserError(
+                f"fall_costs {self.fall_costs} has no effect with reward_design {self.reward_design}: leave it out, "
+                "or add --reward-design ends_told_apart or fall_penalty"
+            )
+        for name in ("mirror_observation", "mirror_action", "mirror_offset"):
             if getattr(self, name) and not self.symmetry:
                 raise UserError(f"{name} has no effect without symmetry: add --symmetry, or leave it out")
         if self.mirror_weight != 0.5 and not self.symmetry:

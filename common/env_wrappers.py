@@ -246,7 +246,11 @@ class FallPenaltyReward(ShapedReward):
 
 
 def reward_design(
-    name: str, reward_factor: float, step_limit: int | None, function: RewardDesign | None = None
+    name: str,
+    reward_factor: float,
+    step_limit: int | None,
+    function: RewardDesign | None = None,
+    fall_cost: float = 1.0,
 ) -> RewardDesign:
     """The design of a name, with the numbers of the 2021 study; "lasted_to_limit" takes the step limit in force.
 
@@ -255,6 +259,7 @@ def reward_design(
         reward_factor: for "scaled".
         step_limit: of the environment; None if it has none.
         function: a Python program's own design, for "function".
+        fall_cost: for "ends_told_apart" and "fall_penalty".
 
     Raises:
         UserError: the name is "function", but no function is given.
@@ -270,11 +275,11 @@ def reward_design(
         return LastedToLimit() if step_limit is None else LastedToLimit(max_steps=step_limit)
     designs: dict[str, RewardDesign] = {
         "unchanged": Unchanged(),
-        "ends_told_apart": EndsToldApart(),
+        "ends_told_apart": EndsToldApart(fall=-fall_cost),
         "steps_at_end": StepsAtEnd(),
         "steps_added_at_end": StepsAddedAtEnd(),
         "scaled": Scaled(reward_factor),
         "sign": Sign(),
-        "fall_penalty": FallPenalty(),
+        "fall_penalty": FallPenalty(failure=-fall_cost),
     }
     return designs[name]

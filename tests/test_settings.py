@@ -69,8 +69,8 @@ def test_a_new_method_brings_its_settings_along():
     [
         ({"temperature": 0.0}, "temperature is 0.0: expected above 0"),
         ({"temperature": math.nan}, "temperature is nan: expected a finite number, above 0"),
-        ({"temperatures": (1.0, 5.0)}, "temperatures is (1.0, 5.0): expected 1 to 4 in each layer"),
-        ({"temperatures": (0.5,)}, "temperatures is (0.5,): expected 1 to 4 in each layer"),
+        ({"temperatures": (1.0, 5.0)}, "temperatures is (1.0, 5.0): expected 1 to 4 for each number"),
+        ({"temperatures": (0.5,)}, "temperatures is (0.5,): expected 1 to 4 for each number"),
         ({"lowest": -0.5}, "lowest is -0.5: expected -1 or less"),
         ({"epochs": 0}, "epochs is 0: expected 1 or more"),  # only its default was changed
         ({"seed": 2}, "seed is 2: expected 3 or more"),  # its range as well

@@ -104,6 +104,39 @@ class Schedule(gymnasium.Env):
         return self._observe(), reward, self._steps >= length, False, {}
 
 
+class Falls(gymnasium.Env):
+    """Episodes of two steps that end with a fall, a reward of −100. The step before pays more as the environment ages,
+    and then nothing again: for trajectories of 24 steps of one environment, the autoreset steps counted in, the
+    episodes' rewards sum to −100, 20, 200 and −100 for ever.
+    """
+
+    TRAJECTORY = 24
+    PAYS = (0.0, 120.0, 300.0, 0.0)
+
+    observation_space = Box(-1.0, 1.0, (2,))
+    action_space = Box(-1.0, 1.0, (1,))
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+        self._age = -1  # the first reset belongs to no step
+
+    def _observe(self):
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self._age += 1
+        self._steps = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        pays = self.PAYS[min(self._age // self.TRAJECTORY, len(self.PAYS) - 1)]
+        self._age += 1
+        self._steps += 1
+        falls = self._steps == 2
+        return self._observe(), -100.0 if falls else pays, falls, False, {}
+
+
 class Lengths(gymnasium.Env):
     """Episodes of 1 + seed % 7 steps, each paying its number; can be filmed. `seeds` lists what it was reset with."""
 
@@ -441,6 +474,7 @@ gymnasium.register("tests/Lives-v0", Lives)
 gymnasium.register("tests/LivesShort-v0", Lives, kwargs={"short": True})
 gymnasium.register("tests/Endless-v0", Endless, max_episode_steps=5)
 gymnasium.register("tests/Schedule-v0", Schedule)
+gymnasium.register("tests/Falls-v0", Falls)
 gymnasium.register("tests/Lengths-v0", Lengths)
 gymnasium.register("tests/Faulty-v0", Faulty)
 gymnasium.register("tests/FaultyStrict-v0", Faulty, kwargs={"strict": True})

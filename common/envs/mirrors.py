@@ -143,7 +143,11 @@ def mirror_of(
             f"no mirror of {config.env} is known: add --mirror-observation and --mirror-action, or leave --symmetry "
             f"out (known: {', '.join(KNOWN)})"
         )
-    _check("mirror_observation", observation, gymnasium.spaces.utils.flatdim(observation_space))
+    size = gymnasium.spaces.utils.flatdim(observation_space)
+    _check("mirror_observation", observation, size)
+    if config.mirror_offset:
+        observation = Entries(observation.sources, config.mirror_offset)
+        _check_offsets(observation, size)
     if isinstance(observation_space, gymnasium.spaces.Box):
         _check_bounds("mirror_observation", observation, observation_space)
     if isinstance(action_space, gymnasium.spaces.Box):
@@ -170,6 +174,21 @@ def _check(name: str, entries: Entries, size: int) -> None:
                 f"{name}: entry {i} is {source}, but entry {abs(source)} is {sources[abs(source) - 1]}: "
                 f"expected {i if source > 0 else -i} there, since a mirror image of a mirror image is the original"
             )
+
+
+def _check_offsets(entries: Entries, size: int) -> None:
+    """Raises UserError unless looking twice shows the original numbers."""
+    if len(entries.offsets) != size:
+        raise UserError(f"mirror_offset has {len(entries.offsets)} entries: expected {size}, one for each number")
+    back = entries(entries.offset.astype(np.float64))  # [X] what two looks add
+    for i in np.flatnonzero(np.abs(back) > 1e-6):
+        source = entries.sources[i]
+        wanted = -np.sign(source) * entries.offsets[abs(source) - 1]
+        raise UserError(
+            f"mirror_offset: entry {i + 1} is {entries.offsets[i]:g}, but entry {abs(source)} is "
+            f"{entries.offsets[abs(source) - 1]:g}: expected {wanted:g} there, since a mirror image of a mirror image "
+            "is the original"
+        )
 
 
 def _check_bounds(name: str, entries: Entries, space: gymnasium.spaces.Box) -> None:

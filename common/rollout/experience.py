@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from common.config import TrainingConfig
-from common.env_wrappers import RewardDesign, reward_design
+from common.env_wrappers import Array, RewardDesign, reward_design
 from common.envs.environment import Environment
 from common.envs.seeded_episodes import Way
 from common.envs.spaces import ActionMap, is_image
@@ -75,9 +75,11 @@ class Experience:
         self._steps = steps // how.per_epoch
         self._build(find_way(environment, config.backend, action_map, config.environment_time_limit))
         self._restart_every = config.restart_environments_every or default_restart_interval(environment, steps)
-        self.shape = reward_design(
-            config.reward_design, config.reward_factor, environment.max_episode_steps, design
-        )  # (rewards, terminated, truncated, episode_steps) of one shape → shaped rewards
+        self._designs = [
+            reward_design(config.reward_design, config.reward_factor, environment.max_episode_steps, design, fall_cost)
+            for fall_cost in config.fall_costs
+        ]
+        self._costs_passed = 0  # of fall_costs
         self.scores = EpisodeScores(config.num_envs, config.score_window)
         self.collected = False
 
@@ -101,6 +103,10 @@ class Experience:
             self.envs, self._steps, action_map.size, action_map.noise_size, noise_seed, self._how.shape_noise, fill
         )
 
+    def shape(self, rewards: Array, terminated: Array, truncated: Array, episode_steps: Array) -> np.ndarray:
+        """Rewards by the config's design, with the present cost of a fall; see `RewardDesign`."""
+        return self._designs[self._costs_passed](rewards, terminated, truncated, episode_steps)
+
     def collect(self, policy: Policy, epoch: int, timing: Timing) -> Iterator[slice]:
         """The next trajectory, in as many attempts as the config allows.
 
@@ -114,6 +120,8 @@ class Experience:
             NotFiniteError: an environment or the policy returned NaN or infinity.
             UserError: environments failed more often than they may.
         """
+        reached = sum(self.scores.moving_mean >= score for score in self._config.fall_cost_scores)
+        self._costs_passed = max(self._costs_passed, reached)
         if self._how.restart_each_epoch and (epoch > 0 or self.collected):
             self.envs.restart()
             self.scores.running_returns[:] = 0.0
@@ -187,6 +195,7 @@ class Experience:
                 "collector": self.collector.state(),
                 "trajectory": self.trajectory._asdict() if self.collected else {},
                 "episodes": self.scores.state(),
+                "fall": {"costs_passed": np.array(self._costs_passed)} if len(self._designs) > 1 else {},
             }
         )
 
@@ -205,6 +214,9 @@ class Experience:
             self.close()
             self._build(way)
         self.collector.load_state(collector)
+        self._costs_passed = int(part_of(state, "fall").get("costs_passed", 0))
+        if not 0 <= self._costs_passed < len(self._designs):
+            raise ValueError(f"fall cost {self._costs_passed + 1} of {len(self._designs)}")
         trajectory = part_of(state, "trajectory")
         if trajectory:
             if "ended" not in trajectory:  # older versions did not distinguish lives from episodes

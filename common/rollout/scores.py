@@ -85,8 +85,7 @@ class EpisodeScores:
             name: float(column.mean()) if len(column) else float("nan")
             for name, column in zip(Episodes._fields, episodes)
         }
-        enough = self._last.shape[1] == self._window
-        score, score_steps = (float(row.mean()) if enough else float("nan") for row in self._last)
+        score, score_steps = self._moving_means()
         return {
             "total_reward": self._total_reward,
             "total_reward_orig": self._total_reward_orig,
@@ -99,6 +98,17 @@ class EpisodeScores:
             "score_steps": score_steps,
             "total_episodes": self._total_episodes,
         }
+
+    def _moving_means(self) -> tuple[float, float]:
+        """Unshaped returns and steps, means over the last `window` episodes; NaN until there are as many."""
+        enough = self._last.shape[1] == self._window
+        score, steps = (float(row.mean()) if enough else float("nan") for row in self._last)
+        return score, steps
+
+    @property
+    def moving_mean(self) -> float:
+        """The score: the mean unshaped return of the last `window` episodes; NaN until there are as many."""
+        return self._moving_means()[0]
 
     # -- state --
 

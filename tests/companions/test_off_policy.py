@@ -510,11 +510,14 @@ def test_ten_thousand_updates_compile_once_and_memory_stays_flat(resident_megaby
 
 # -- settings --
 
+FALLS = dict(env="tests/Falls-v0", max_episode_steps=None, reward_design="ends_told_apart")
 ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "env": ("tests/Target-v0", {}),
     "max_episode_steps": (10, {}),
     "reward_design": ("scaled", {}),
     "reward_factor": (5.0, {"reward_design": "scaled"}),
+    "fall_costs": ((50.0,), FALLS | {"fall_costs": (2.0,)}),
+    "fall_cost_scores": ((1e9,), FALLS | {"fall_costs": (1.0, 50.0), "fall_cost_scores": (-1e9,), "score_window": 1}),
     "env_kwargs": ({"g": 3.0}, {}),  # Pendulum's gravity
     "backend": ("envpool", {}),
     "num_envs": (3, {}),
@@ -522,6 +525,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "symmetry": (True, {}),
     "mirror_observation": ((1, 2, -3), {"symmetry": True}),  # Pendulum's own is 1 -2 -3
     "mirror_action": ((1,), {"symmetry": True}),
+    "mirror_offset": ((0.0, 0.5, 0.0), {"symmetry": True}),
     "mirror_weight": (0.3, {"symmetry": True}),
     "epochs": (4, {"final_exploration_std": 1.0}),
     "steps_per_epoch": (84, {}),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import pickle
 import signal
 import subprocess
@@ -550,6 +551,13 @@ def test_settings_are_allowed_at_their_bounds():
 def test_discrete_actions_are_refused_in_one_line(monkeypatch, capsys):
     assert call(monkeypatch, program, "sac", "--env", "CartPole-v1") == 2
     assert "CartPole-v1 has actions of type Discrete; this method needs Box" in capsys.readouterr().err
+
+
+def test_the_pendulum_preset_is_what_was_measured():
+    results = Path(__file__).parents[2] / "experiments" / "results"
+    recorded = results / "pendulum-sac" / "SAC-seed0" / "config.json"
+    measured = SACConfig.of_run(json.loads(recorded.read_text(encoding="utf-8"))["config"])
+    assert PRESETS["pendulum-sac"].differences(measured) == []
 
 
 def test_presets_are_what_is_published():

@@ -284,6 +284,7 @@ def test_the_figure_of_a_search_shows_what_mattered_and_the_best_so_far():
     assert [(text.get_text(), bar.get_width()) for text, bar in zip(left.get_yticklabels(), left.patches)] == [
         ("gamma", 0.3), ("passes", 0.7),
     ]  # fmt: skip
+    assert left.get_title("left") == "Which settings mattered"
     trials, best = right.lines
     assert list(trials.get_ydata()) == [1.0, 3.0, 2.0]
     assert list(best.get_ydata()) == [1.0, 3.0, 3.0]

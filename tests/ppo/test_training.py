@@ -540,10 +540,13 @@ VALIDATED = dict(
 
 SEEN = dict(env="tests/Dot-v0", max_episode_steps=None, filters=(2, 3), kernel_sizes=(4, 3), strides=(2, 1))
 ONE_STEP = {"value_target": "one_step"}
+FALLS = dict(env="tests/Falls-v0", max_episode_steps=None, reward_design="ends_told_apart", scale_rewards=False)
 
 # For each field another value, and what has to be set for it to matter.
 ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "reward_factor": (5.0, {"reward_design": "scaled", "scale_rewards": False}),
+    "fall_costs": ((50.0,), FALLS | {"fall_costs": (2.0,)}),
+    "fall_cost_scores": ((1e9,), FALLS | {"fall_costs": (1.0, 50.0), "fall_cost_scores": (-1e9,)}),
     "env_kwargs": ({"g": 3.0}, {}),  # Pendulum's gravity
     "updates_per_epoch": (2, {}),
     "shared_torso": (True, {}),
@@ -565,6 +568,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "symmetry": (True, {}),
     "mirror_observation": ((1, 2, -3), {"symmetry": True}),  # Pendulum's own is 1 -2 -3
     "mirror_action": ((1,), {"symmetry": True}),
+    "mirror_offset": ((0.0, 0.5, 0.0), {"symmetry": True, "normalize_observations": False}),
     "mirror_weight": (0.3, {"symmetry": True}),
     "epochs": (3, {}),
     "steps_per_epoch": (80, {}),
@@ -845,6 +849,20 @@ def test_learning_rate_falls_to_zero_over_the_epochs(tiny, eager):
     assert [row.learning_rate for row in trainer.results] == pytest.approx([0.5, 0.375, 0.25, 0.125])
     trainer.train(0)
     assert trainer.epoch == 4
+
+
+def test_the_clip_range_falls_only_if_it_is_asked_to(tiny, eager, monkeypatch):
+    seen, update = [], Agent.update
+
+    def watch(agent, batch, actor_rows, critic_rows, hyperparameters):
+        seen.append(hyperparameters.clip_range)
+        return update(agent, batch, actor_rows, critic_rows, hyperparameters)
+
+    monkeypatch.setattr(Agent, "update", watch)
+    for anneal in (False, True):
+        config = tiny.replace(epochs=4, passes=1, clip_range=0.4, anneal_clip_range=anneal, anneal_learning_rate=False)
+        PPOAgentTrainer(config).train()
+    assert seen == pytest.approx([0.4, 0.4, 0.4, 0.4, 0.4, 0.3, 0.2, 0.1])
 
 
 # -- best parameters --
