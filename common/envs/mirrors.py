@@ -183,7 +183,7 @@ def _check_offsets(entries: Entries, size: int) -> None:
     back = entries(entries.offset.astype(np.float64))  # [X] what two looks add
     for i in np.flatnonzero(np.abs(back) > 1e-6):
         source = entries.sources[i]
-        wanted = -np.sign(source) * entries.offsets[abs(source) - 1]
+        wanted = 0.0 if source == i + 1 else -np.sign(source) * entries.offsets[i]
         raise UserError(
             f"mirror_offset: entry {i + 1} is {entries.offsets[i]:g}, but entry {abs(source)} is "
             f"{entries.offsets[abs(source) - 1]:g}: expected {wanted:g} there, since a mirror image of a mirror image "

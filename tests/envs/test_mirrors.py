@@ -142,7 +142,11 @@ GIVEN = {"env": "tests/Own-v0", "symmetry": True, "mirror_observation": (1, 3, 2
         ({"mirror_observation": (-2, 1, 3)}, "mirror_observation: entry 1 is -2, but entry 2 is 1: expected -1 there"),
         ({"mirror_offset": (0, 1)}, "mirror_offset has 2 entries: expected 3, one for each number"),
         ({"mirror_offset": (0, 1, 0)}, "mirror_offset: entry 2 is 1, but entry 3 is 0: expected -1 there"),
-        ({"mirror_offset": (0.5, 1, -1)}, "mirror_offset: entry 1 is 0.5, but entry 1 is 0.5: expected -0.5 there"),
+        (
+            {"mirror_observation": (1, -3, -2), "mirror_offset": (0, 1, 0)},
+            "mirror_offset: entry 2 is 1, but entry 3 is 0: expected 1 there",
+        ),
+        ({"mirror_offset": (0.5, 1, -1)}, "mirror_offset: entry 1 is 0.5, but entry 1 is 0.5: expected 0 there"),
         ({"mirror_action": (1, -2)}, "mirror_action: entry 2 is -2, whose range becomes -2 to 0 in the mirror: exp"),
         ({"mirror_action": (2, 1)}, "mirror_action: entry 1 is 2, whose range becomes 0 to 2 in the mirror: expected"),
     ],
@@ -156,7 +160,7 @@ def test_a_wrong_mirror_is_refused_in_a_line_that_names_the_entry(changes, line)
 def test_offsets_are_added_to_a_mirror_given_or_known():
     given = mirror_of(PPOConfig(**GIVEN, mirror_offset=(0.0, 0.3, -0.3)), *SPACES)
     assert given.observation == Entries((1, 3, 2), (0.0, 0.3, -0.3))
-    walker = find_environment("BipedalWalker-v3")
+    walker = gymnasium.make("BipedalWalker-v3")
     offsets = tuple({4: -0.2, 9: 0.2}.get(i, 0.0) for i in range(24))
     config = PPOConfig(env="BipedalWalker-v3", symmetry=True, mirror_offset=offsets)
     changed = mirror_of(config, walker.observation_space, walker.action_space)
