@@ -23,7 +23,7 @@ OFF_POLICY = (
     "tests/companions/test_off_policy.py -k 'by_hand or transitions_target or smoothing or compiled_update or delay "
     "or targets_move or diverges_says or frozen or noise_of or remembered or timeout or updates_come or warming "
     "or number_of or exploration_falls or settings_are or wrong_settings or presets or defaults or flat "
-    "or plain_gradient'"
+    "or plain_gradient or layer_normalisation'"
 )
 OFF_POLICY_LONG = (
     "tests/companions/test_off_policy.py -k 'many_updates or actor_learns or all_three or waits_for_its_cycle "
@@ -42,7 +42,8 @@ SHARDS = "tests/rollout/test_shards.py"
 TORSO = "tests/ppo/test_shared_torso.py"
 TRAINING = (
     "tests/ppo/test_training.py -k 'ratio or own_rows or every_sample or timeouts or discount or divided or shifted "
-    "or first_update_sees or statistics_rest or metric or keys_of or rate or best or nan or run_on or goes_on'"
+    "or first_update_sees or statistics_rest or metric or keys_of or rate or best or nan or run_on or goes_on "
+    "or clip_range'"
 )
 TUNE = "tests/programs/test_tune.py"
 COLOR = "tests/ppo/test_training.py -k color"
@@ -97,7 +98,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/results.py": (FUNCS, FIGURES, TRAINING),
     "common/rollout/collector.py": (COLLECTOR,),
     "common/rollout/evaluation.py": (EVALUATION,),
-    "common/rollout/experience.py": (FAULTS, SHARDS, TRAINING, RESUME),
+    "common/rollout/experience.py": ("tests/rollout/test_fall_costs.py", FAULTS, SHARDS, TRAINING, RESUME),
     "common/rollout/not_finite.py": (COLLECTOR, FAULTS),
     "common/rollout/playing.py": (EVALUATION, VALIDATION),
     "common/rollout/policies.py": (POLICIES, SHARDS, "tests/ppo/test_discrete.py", MIRRORED, SAC[0]),
@@ -123,7 +124,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/runs/recorder.py": (DISKS, FIGURES, SESSION, CLI),
     "common/runs/run_folder.py": (HOSTILE, CLI),
     "common/runs/saver.py": (SESSION, FINISHED, CLI),
-    "common/runs/session.py": (LIVE, STOP, SESSION, FINISHED, HOSTILE),
+    "common/runs/session.py": (LIVE, STOP, SESSION, FINISHED, HOSTILE, RESUME),
     "common/runs/signals.py": (SESSION, DISKS),
     "common/runs/unread_output.py": ("tests/runs/test_start.py",),
     "common/settings.py": ("tests/test_settings.py", CLI),
@@ -136,7 +137,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "companions/TD3Agent.py": COMPANIONS,
     "companions/TQCAgent.py": SAC,
     "companions/architecture.py": (NETWORKS, OFF_POLICY, OFF_POLICY_LONG, *SAC),
-    "companions/config.py": (*COMPANIONS, *SAC),
+    "companions/config.py": ("tests/companions/test_n_step.py", *COMPANIONS, *SAC),
     "companions/exploration.py": COMPANIONS,
     "companions/losses.py": COMPANIONS,
     "companions/n_step.py": ("tests/companions/test_n_step.py",),
@@ -146,7 +147,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "companions/results.py": (*COMPANIONS, *SAC),
     "companions/sac_presets.py": SAC,
     "companions/squashed_normal.py": SAC,
-    "companions/stacked_networks.py": COMPANIONS,
+    "companions/stacked_networks.py": (*COMPANIONS, *SAC),
     "ppo/architecture.py": (NETWORKS, TORSO, "tests/ppo/test_images.py"),
     "ppo/batch.py": (BATCH, TRAINING),
     "ppo/config.py": ("tests/test_settings.py", CLI, TORSO, TRAINING),

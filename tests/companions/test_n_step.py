@@ -223,3 +223,4 @@ def test_wrong_settings_are_refused_in_one_line(changes, line):
         SACConfig(**SMALL | changes)
     assert str(error.value) == line
     assert SACConfig(**SMALL | {"n_step": 20}).n_step == 20
+    assert SACConfig(**SMALL | {"n_step": 1, "warmup_steps": 1}).n_step == 1
