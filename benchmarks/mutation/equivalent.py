@@ -17,6 +17,10 @@ EQUIVALENT: dict[str, str] = {
     "common/runs/unread_output.py: os.close(nowhere) → pass": "a descriptor that stays open while the program ends",
     "common/figures/importances.py: False → True (2)": "the frame of a legend is a matter of taste",
     "common/figures/importances.py: 3 → 4": "the height of a figure is a matter of taste",
+    **{
+        f"companions/SACAgent.py: False → True{nth}": "more is watched; the gradients are the same"
+        for nth in (" (2)", " (3)")
+    },
     "companions/sac_presets.py: 5 → 6": "how often a preset validates, which its source does not tell",
     "common/arrays_file.py: 16 → 17": "a generous bound, against files that fill the memory",
 }

@@ -130,7 +130,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/settings.py": ("tests/test_settings.py", CLI),
     "common/state.py": (CHECKPOINT, HOSTILE),
     "common/user_code.py": (OWN,),
-    "companions/DDPGAgent.py": COMPANIONS,
+    "companions/DDPGAgent.py": ("tests/learning/test_device.py", *COMPANIONS),
     "companions/OffPolicyAgentTrainer.py": COMPANIONS,
     "companions/SACAgent.py": SAC,
     "companions/SACAgentTrainer.py": SAC,

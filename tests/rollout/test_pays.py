@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from common.envs.environment import find_environment
-from common.envs.shards import resolve_shards
+from common.envs.shards import resolve_shards, shards_for_workers
 from common.errors import UserError
 from common.learning import trainer_base
 from common.rollout.workers import pays
@@ -94,6 +94,13 @@ def test_what_was_measured_is_said(machine, monkeypatch):
     found = measured(SLOW, 4, 100, 1000)
     assert found.workers == 0
     assert found.line.endswith("would save about 8.0 minutes: pip install -r requirements/cluster.txt")
+
+
+def test_workers_that_were_asked_for_get_up_to_sixteen_shards():
+    config = PPOConfig(num_envs=32)
+    assert shards_for_workers(config) == 16
+    assert shards_for_workers(config.replace(num_envs=4)) == 4
+    assert shards_for_workers(config.replace(shards=3)) == 3
 
 
 def test_only_auto_that_stands_for_gymnasium_is_divided():
