@@ -3,7 +3,7 @@
     python PPOAgentTrainer.py                      the walker, from nothing to walking
     python PPOAgentTrainer.py pendulum             another preset
     python PPOAgentTrainer.py --env Some-v0        any environment
-    python PPOAgentTrainer.py --help               every setting
+    python PPOAgentTrainer.py --help               the main settings; --help-all shows every one
 
 The run leaves its traces in runs/NAME; `common.runs.run_folder` says which.
 """

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 
 from common.errors import UserError
-from common.settings import Settings, setting
+from common.settings import Needs, Settings, setting, without_effect
 
 RewardDesignName = Literal[
     "unchanged",
@@ -26,6 +26,8 @@ MetricName = Literal["total_reward", "mean_episode_reward", "reward_times_steps"
 
 MAY_CHANGE = ("epochs", "environment_restarts", "environment_time_limit", "on_not_finite", "device", "stop_score")
 """The settings that may be changed when a run is resumed; any other change would make it a different run."""
+
+SYMMETRY = Needs("symmetry", bool, "--symmetry")
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,9 @@ class EnvironmentSettings(Settings):
     terminated with a reward of -100 or less (a fall), else +1. fall_penalty: the same, for truncated episodes too.
     lasted_to_limit: +1 if the episode reached its step limit (2,000 if it has none), else -1. steps_at_end: 0.005 per
     step of the episode. steps_added_at_end: the same, added to the last reward."""
-    reward_factor: float = setting(0.1)
+    reward_factor: float = setting(
+        0.1, needs=Needs("reward_design", lambda design: design == "scaled", "--reward-design scaled")
+    )
     """Number that every reward is multiplied by. Only used with reward_design scaled."""
     fall_costs: tuple[float, ...] = setting((1.0,), at_least=0)
     """Cost of a fall: the size of the negative reward that replaces the last one. With several numbers the first holds
@@ -65,25 +69,29 @@ class EnvironmentSettings(Settings):
     """Number of environments that are stepped in parallel. More of them collect faster, but each contributes fewer
     consecutive steps to an epoch."""
     shards: int | None = setting(None, at_least=1)
-    """Number of shards that the environments are divided into; a worker steps whole shards, see --workers. The
-    numbers of a run depend on it, and not on the workers. None: in a new run with --workers as many as environments,
-    but 16 at most; else 4 where backend auto stands for Gymnasium, 1 on Gymnasium and ale-py, and 2 on EnvPool."""
+    """Number of parts (shards) that the environments are divided into; with --workers, each worker steps whole
+    shards. The results depend on the number of shards and not on the number of workers. None chooses it: with
+    --workers one shard per environment, but at most 16; without, 4 where backend auto means Gymnasium, 2 on EnvPool,
+    else 1."""
     symmetry: bool = False
     """Whether networks obey the mirror of an environment that looks the same in one: a policy that does in mirrored
     states the mirrored action, and a critic that values both states alike. It learns in fewer steps and takes twice
     the computation. Mirrors are known of Acrobot, BipedalWalker and BipedalWalkerHardcore, CartPole, LunarLander
     (both) and Pendulum; another environment's is given with mirror_observation and mirror_action."""
-    mirror_observation: tuple[int, ...] = setting((), at_least=-9999, at_most=9999)
-    """Where each number of a mirrored observation comes from, counted from 1; a minus changes its sign. Pendulum's
-    cos, sin and speed have 1 -2 -3. Empty for the mirror that is known. Only used with symmetry."""
-    mirror_action: tuple[int, ...] = setting((), at_least=-9999, at_most=9999)
-    """The same for actions; where they are choices, for all choices of all their numbers. CartPole's left and right
-    have 2 1. Empty for the mirror that is known. Only used with symmetry."""
-    mirror_offset: tuple[float, ...] = setting((), at_least=-1_000_000, at_most=1_000_000)
+    mirror_observation: tuple[int, ...] = setting((), at_least=-9999, at_most=9999, needs=SYMMETRY)
+    """How the mirror image of an observation is made: for each number of the image, the position of the number that it
+    is in the observation, counted from 1, with a minus if its sign changes. Pendulum's (cos, sin, speed) has 1 -2 -3.
+    Leave it empty for the environments that symmetry names. Only used with symmetry."""
+    mirror_action: tuple[int, ...] = setting((), at_least=-9999, at_most=9999, needs=SYMMETRY)
+    """How the mirror image of an action is made, written like mirror_observation. Discrete actions list the mirror
+    image of each choice: CartPole, where left and right change places, has 2 1. Actions of several choices list those
+    of the first, then those of the second, and so on. Leave it empty for the environments that symmetry names. Only
+    used with symmetry."""
+    mirror_offset: tuple[float, ...] = setting((), at_least=-1_000_000, at_most=1_000_000, needs=SYMMETRY)
     """Number added to each number of a mirrored observation, in the environment's units. Empty for the mirror that is
     known. Set other offsets on purpose if both sides start exactly alike and do the same all the time: then the
     policy sees one side a little ahead. Only used with symmetry."""
-    mirror_weight: float = setting(0.5, at_least=0, at_most=1)
+    mirror_weight: float = setting(0.5, at_least=0, at_most=1, needs=SYMMETRY)
     """Weight of the mirror image in the policy. 0.5: both sides do exactly alike. Lower it (to 0.3) if a policy that
     walks when it is sampled falls when it is not, since without noise both legs do the same. Only used with
     symmetry."""
@@ -200,11 +208,6 @@ class TrainingConfig(BestSettings, FaultSettings, RunSettings, EnvironmentSettin
                 f"fall_costs {self.fall_costs} has no effect with reward_design {self.reward_design}: leave it out, "
                 "or add --reward-design ends_told_apart or fall_penalty"
             )
-        for name in ("mirror_observation", "mirror_action", "mirror_offset"):
-            if getattr(self, name) and not self.symmetry:
-                raise UserError(f"{name} has no effect without symmetry: add --symmetry, or leave it out")
-        if self.mirror_weight != 0.5 and not self.symmetry:
-            raise UserError(f"mirror_weight {self.mirror_weight} has no effect without symmetry: add --symmetry")
         if self.shards is not None and self.shards > self.num_envs:
             raise UserError(
                 f"shards is {self.shards}, but there are only {self.num_envs} environments to divide: "
@@ -232,8 +235,11 @@ class TrainingConfig(BestSettings, FaultSettings, RunSettings, EnvironmentSettin
     def of_run(cls, settings: Mapping[str, object]) -> Self:
         """The config of a run's stored settings, which an older version may have written.
 
+        Settings without effect get their defaults.
+
         Raises:
             UserError: a value is of another kind or out of its range.
             TypeError: a setting is unknown.
         """
-        return cls(**settings)  # type: ignore[arg-type]  # checked by the constructor
+        unused = without_effect(cls, settings)  # older versions accepted and ignored them
+        return cls(**{name: value for name, value in settings.items() if name not in unused})  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ import json
 import math
 import os
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
@@ -61,15 +61,33 @@ class Range:
         return f"{self.high} or less" if self.low == -math.inf else f"{self.low} to {self.high}"
 
 
-def setting(default: T, *, at_least: float = -math.inf, at_most: float = math.inf, main: bool = False) -> T:
+class Needs(NamedTuple):
+    """What must be set for a setting to have an effect."""
+
+    other: str  # the setting that it belongs to
+    allows: Callable[[Any], bool]  # whether this value of the other one uses it
+    flag: str  # what turns the other one on, as it is typed
+
+
+def setting(
+    default: T,
+    *,
+    at_least: float = -math.inf,
+    at_most: float = math.inf,
+    main: bool = False,
+    needs: Needs | None = None,
+) -> T:
     """A field of a part of the settings.
 
     Args:
         default: the value that it has where none is given; neither a list nor a dictionary.
         at_least, at_most: ends of its range, both included; for a tuple, of each of its numbers.
         main: whether `--help` shows it first, among the settings that matter most.
+        needs: the setting without which it has no effect; then only its default is accepted.
     """
-    field: Any = dataclasses.field(default=default, metadata={"range": Range(at_least, at_most), "main": main})
+    field: Any = dataclasses.field(
+        default=default, metadata={"range": Range(at_least, at_most), "main": main, "needs": needs}
+    )
     return field
 
 
@@ -91,14 +109,24 @@ class Settings:
             value = _plain(field.name, kinds[field.name], getattr(self, field.name))
             object.__setattr__(self, field.name, value)
             _check_range(field.name, value, ranges.get(field.name, Range()))
+        for name in without_effect(whole, vars(self)):
+            needs = needs_of(whole)[name]
+            raise UserError(
+                f"{name} {getattr(self, name)} has no effect with {needs.other} {getattr(self, needs.other)}: "
+                f"add {needs.flag}, or leave --{name.replace('_', '-')} out"
+            )
 
     def replace(self, **changes: object) -> Self:
-        """The same settings except for these.
+        """The same settings except for these; one that loses its effect by them, such as tau, gets its default.
 
         Raises:
             UserError: a value is out of its range, or does not go with another.
         """
-        return dataclasses.replace(self, **changes)
+        whole: Any = type(self)
+        others = {needs.other for needs in needs_of(whole).values()} & changes.keys()
+        unused = without_effect(whole, vars(self) | {name: changes[name] for name in others})
+        kept = {name for name in unused & changes.keys() if changes[name] != getattr(self, name)}  # asked for: refused
+        return dataclasses.replace(self, **changes | defaults_of(whole, unused - kept))
 
 
 class Described(NamedTuple):
@@ -138,6 +166,44 @@ def ranges_of(settings: type) -> dict[str, Range]:
         declared = [field for field in dataclasses.fields(part) if "range" in field.metadata]
         ranges |= {field.name: field.metadata["range"] for field in declared}
     return ranges
+
+
+@functools.cache
+def needs_of(settings: type) -> dict[str, Needs]:
+    """Name → what it needs, of every setting of a class that has no effect alone."""
+    needs: dict[str, Needs] = {}
+    for part in reversed(_parts(settings)):
+        needs |= {field.name: field.metadata["needs"] for field in dataclasses.fields(part) if _needs(field)}
+    return needs
+
+
+def _needs(field: dataclasses.Field) -> bool:
+    return field.metadata.get("needs") is not None
+
+
+def defaults_of(settings: Any, names: Iterable[str]) -> dict[str, object]:
+    """Name → default, of some settings of a class."""
+    return {field.name: field.default for field in dataclasses.fields(settings) if field.name in set(names)}
+
+
+def without_effect(settings: Any, values: Mapping[str, Any]) -> set[str]:
+    """The settings that have another value than their default, but no effect since what they need is off.
+
+    Args:
+        settings: their class.
+        values: name → value; a missing one is its default.
+
+    Raises:
+        UserError: what one needs is of another kind.
+    """
+    needs, kinds = needs_of(settings), _kinds(settings)
+    defaults = defaults_of(settings, {*needs, *(needed.other for needed in needs.values())})
+    values = defaults | dict(values)
+    return {
+        name
+        for name, (other, allows, _) in needs.items()
+        if values[name] != defaults[name] and not allows(_plain(other, kinds[other], values[other]))
+    }
 
 
 def _parts(settings: type) -> list[type[Settings]]:

@@ -2,7 +2,7 @@
 
     python -m companions.OffPolicyAgentTrainer pendulum-td3          a preset
     python -m companions.OffPolicyAgentTrainer td3 --env Some-v0     any environment with Box observations and actions
-    python -m companions.OffPolicyAgentTrainer td3 --help            every setting
+    python -m companions.OffPolicyAgentTrainer td3 --help            the main settings
 
 The run leaves its traces in runs/NAME, as PPO's does.
 """

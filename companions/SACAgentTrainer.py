@@ -2,7 +2,7 @@
 
     python -m companions.SACAgentTrainer pendulum-sac          a preset
     python -m companions.SACAgentTrainer sac --env Some-v0     any environment with Box observations and actions
-    python -m companions.SACAgentTrainer sac --help            every setting
+    python -m companions.SACAgentTrainer sac --help            the main settings
 
 What differs from DDPG and TD3 is the agent, the columns of the table, and that no noise is added to actions.
 """

@@ -5,7 +5,13 @@ from typing import Literal
 
 from common.config import TrainingConfig
 from common.errors import UserError
-from common.settings import SMALLEST, Settings, setting
+from common.settings import SMALLEST, Needs, Settings, setting
+
+ORNSTEIN_UHLENBECK = Needs(
+    "exploration", lambda noise: noise == "ornstein_uhlenbeck", "--exploration ornstein_uhlenbeck"
+)
+SMOOTHING = Needs("target_smoothing", bool, "--target-smoothing")
+LEARNED = Needs("learn_temperature", bool, "--learn-temperature")
 
 
 @dataclass(frozen=True)
@@ -41,10 +47,10 @@ class ExplorationSettings(Settings):
     sigma. Raise it if the agent stays with a poor habit; lower it if noise spoils the episodes."""
     final_exploration_std: float | None = setting(None, at_least=0)
     """Value that exploration_std changes to, linearly over the epochs. None keeps exploration_std."""
-    ou_theta: float = setting(0.15, at_least=0)
+    ou_theta: float = setting(0.15, at_least=0, needs=ORNSTEIN_UHLENBECK)
     """Rate, per unit of time, at which Ornstein-Uhlenbeck noise drifts back to 0. Lower it for a longer memory. Only
     used with exploration ornstein_uhlenbeck."""
-    ou_dt: float = setting(0.01, at_least=SMALLEST)
+    ou_dt: float = setting(0.01, at_least=SMALLEST, needs=ORNSTEIN_UHLENBECK)
     """Units of time per environment step. Raise it for larger noise with a shorter memory. Only used with exploration
     ornstein_uhlenbeck."""
 
@@ -96,9 +102,9 @@ class UpdateSettings(Settings):
     """Discount factor per step; rewards count for about 1/(1 - gamma) steps. Raise it if rewards come late; lower it
     if learning is noisy and each action's effect shows soon."""
     n_step: int = setting(1, at_least=1)
-    """Number of steps whose rewards a target sums before it bootstraps with gamma^n_step; fewer where an episode ends.
-    Raise it (to 3 or 5) if rewards come late: they reach earlier states sooner, but old actions count as the
-    policy's."""
+    """Number of rewards that are added up in a critic's target before the critic's own estimate takes over; fewer
+    where an episode ends. 1 is the usual one-step target. Raise it (to 3 or 5) if rewards come late: they reach
+    earlier states sooner, but the later of these steps were chosen by an older policy."""
     learning_rate: float = setting(3e-4, at_least=0, main=True)
     """Adam's step size, for actor and critics unless critic_learning_rate is set. Lower it if the score swings or
     collapses; raise it if learning is slow but steady."""
@@ -110,10 +116,18 @@ class UpdateSettings(Settings):
     target_update: Literal["soft", "hard"] = "soft"
     """How target networks follow the trained ones. soft: by the share tau per update. hard: copied every
     hard_update_every updates."""
-    tau: float = setting(0.005, at_least=0, at_most=1, main=True)
+    tau: float = setting(
+        0.005,
+        at_least=0,
+        at_most=1,
+        main=True,
+        needs=Needs("target_update", lambda update: update == "soft", "--target-update soft"),
+    )
     """Share of the distance to the trained networks that target networks move per update. Lower it if the critics'
     values diverge; raise it if learning is slow but steady. Only used with target_update soft."""
-    hard_update_every: int = setting(200, at_least=1)
+    hard_update_every: int = setting(
+        200, at_least=1, needs=Needs("target_update", lambda update: update == "hard", "--target-update hard")
+    )
     """Number of updates between two copies of the trained networks to the target networks. Only used with
     target_update hard."""
     truncation_is_terminal: bool = False
@@ -137,10 +151,10 @@ class TD3Settings(Settings):
     target_smoothing: bool = True
     """Whether noise is added to the action at which the target is computed, so that the critics cannot rely on narrow
     peaks of the value."""
-    smoothing_std: float = setting(0.2, at_least=0)
+    smoothing_std: float = setting(0.2, at_least=0, needs=SMOOTHING)
     """Standard deviation of target smoothing's noise, in units of half the action range. Raise it for smoother
     targets. Only used with target_smoothing."""
-    smoothing_clip: float = setting(0.5, at_least=0)
+    smoothing_clip: float = setting(0.5, at_least=0, needs=SMOOTHING)
     """Largest size of target smoothing's noise, in units of half the action range; larger noise is clipped. Only used
     with target_smoothing."""
     policy_delay: int = setting(2, at_least=1)
@@ -166,16 +180,18 @@ class SACSettings(Settings):
     temperature: float = setting(1.0, at_least=SMALLEST, main=True)
     """Weight of the policy's entropy (alpha), in units of reward, at the beginning or, without learn_temperature,
     always. Raise it for more exploration; lower it if rewards are small."""
-    temperature_learning_rate: float | None = setting(None, at_least=0)
+    temperature_learning_rate: float | None = setting(None, at_least=0, needs=LEARNED)
     """Adam's step size for the logarithm of the temperature. None uses learning_rate. Only used with
     learn_temperature."""
-    target_entropy: float | None = setting(None)
+    target_entropy: float | None = setting(None, needs=LEARNED)
     """Entropy that the temperature is learned for, in nats, of an action within [-1, 1]. None is minus the number of
     the action's dimensions. Raise it for more exploration. Only used with learn_temperature."""
     quantiles: int = setting(1, at_least=1, main=True)
     """Number of quantiles of the return that each critic learns (TQC uses 25). 1 is plain SAC, whose critics learn the
     mean return."""
-    dropped_quantiles: int = setting(2, at_least=0)
+    dropped_quantiles: int = setting(
+        2, at_least=0, needs=Needs("quantiles", lambda quantiles: quantiles > 1, "--quantiles 25")
+    )
     """Number of the largest target quantiles that are dropped for each critic. Raise it if values are overestimated;
     lower it if they are underestimated. Only used with quantiles above 1."""
 

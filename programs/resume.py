@@ -11,8 +11,7 @@ PROGRAM = "python -m programs resume"
 USAGE = f"""usage: {PROGRAM} RUN [--epochs N] [settings]
 
 Continue a run that was interrupted from its newest checkpoint, or train a finished one for more epochs.
-{PROGRAM} RUN --help shows the settings of a run; of them --epochs, --environment-restarts,
---environment-time-limit, --on-not-finite and --device may be changed."""
+{PROGRAM} RUN --help shows the settings that may be changed, with their present values."""
 
 
 def main() -> None:

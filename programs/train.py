@@ -5,11 +5,13 @@ A preset is a name, or a JSON file that `python -m programs tune` wrote.
 
 import difflib
 import sys
+import textwrap
 from pathlib import Path
 
 from common.errors import UserError
 from common.runs import session
 from common.runs.command_line import one_line_errors, parse, value_of
+from common.runs.short_help import WIDTH
 from programs.methods import METHODS, Method, read_config
 from programs.preset_files import is_preset_file, read_preset
 
@@ -66,9 +68,10 @@ def train(method: Method, arguments: list[str], program: str) -> None:
     )
 
 
-def presets_by_method() -> str:
-    """The presets of every method, one line each."""
-    return "\n".join(f"presets of {name}: {', '.join(method.presets)}" for name, method in METHODS.items())
+def presets_of_others() -> str:
+    """The presets of every method but PPO, whose own help names them."""
+    others = (f"presets of {name}: {', '.join(method.presets)}" for name, method in METHODS.items() if name != "ppo")
+    return "\n".join(textwrap.fill(text, WIDTH, break_on_hyphens=False) for text in others)
 
 
 def main() -> None:
@@ -87,7 +90,7 @@ def main() -> None:
         else:
             method = METHODS["ppo"]
             if {"-h", "--help"} & set(arguments):
-                print(f"{presets_by_method()}\n{PROGRAM} PRESET --help shows the settings of a preset.\n")
+                print(f"{presets_of_others()}\n{PROGRAM} PRESET --help shows a preset of theirs. Those of ppo:\n")
         train(method, arguments, PROGRAM)
 
 

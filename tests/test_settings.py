@@ -12,7 +12,7 @@ from common.config import TrainingConfig
 from common.errors import UserError
 from common.runs.command_line import parse
 from common.runs.options import RunOptions
-from common.settings import SMALLEST, Settings, described, ranges_of, setting
+from common.settings import SMALLEST, Settings, described, needs_of, ranges_of, setting
 from companions import presets as companions_presets
 from companions import sac_presets
 from companions.config import OffPolicyConfig, SACConfig
@@ -124,9 +124,9 @@ def test_every_number_has_a_range_beside_it(kind):
         (sac_presets.PRESETS, "pendulum-sac", sac_presets),
     ],
 )
-def test_help_shows_every_setting_once_the_main_ones_first(presets, default, module, capsys):
+def test_the_whole_help_shows_every_setting_once_the_main_ones_first(presets, default, module, capsys):
     with pytest.raises(SystemExit) as stop:
-        parse(["--help"], "program", presets, default, module.preset_for)
+        parse(["--help-all"], "program", presets, default, module.preset_for)
     assert not stop.value.code
     shown = re.findall(r"^. --([a-z-]+)[ ,\n]", capsys.readouterr().out, re.MULTILINE)
     settings = [*described(type(presets[default])), *described(RunOptions)]
@@ -163,6 +163,49 @@ def test_a_config_is_flat_and_what_json_holds_of_it_is_the_same_config(config):
 def test_a_value_of_another_kind_is_refused(changes, expected):
     with pytest.raises(UserError, match=re.escape(expected)):
         PPOConfig(**changes)
+
+
+NEEDED = {  # name → a value, and what makes it one without effect
+    "reward_factor": (0.5, {"reward_design": "sign"}),
+    "mirror_observation": ((1, -2), {"symmetry": False}),
+    "mirror_action": ((-1,), {"symmetry": False}),
+    "mirror_offset": ((0.5,), {"symmetry": False}),
+    "mirror_weight": (0.3, {"symmetry": False}),
+    "ou_theta": (0.3, {"exploration": "gaussian"}),
+    "ou_dt": (0.3, {"exploration": "gaussian"}),
+    "tau": (0.3, {"target_update": "hard"}),
+    "hard_update_every": (3, {"target_update": "soft"}),
+    "smoothing_std": (0.3, {"target_smoothing": False}),
+    "smoothing_clip": (0.3, {"target_smoothing": False}),
+    "temperature_learning_rate": (0.3, {"learn_temperature": False}),
+    "target_entropy": (0.3, {"learn_temperature": False}),
+    "dropped_quantiles": (3, {"quantiles": 1}),
+}
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_a_setting_without_effect_is_refused_and_stored_runs_load(name):
+    value, off = NEEDED[name]
+    [(other, without)] = off.items()
+    kind = SACConfig if name in {field.name for field in dataclasses.fields(SACConfig)} else OffPolicyConfig
+    with pytest.raises(UserError, match=re.escape(f"has no effect with {other} {without}: add --")) as error:
+        kind(**{name: value}, **off)
+    assert str(error.value).startswith(f"{name} {value} ") and "\n" not in str(error.value)
+    assert kind.of_run({name: value} | off) == kind(**off)  # older versions accepted and ignored it
+
+    on = {"reward_design": "scaled", "symmetry": True, "quantiles": 25, "exploration": "ornstein_uhlenbeck",
+          "target_update": "hard" if without == "soft" else "soft"}.get(other, True)  # fmt: skip
+    config = kind(**{name: value, other: on})
+    assert config == kind.of_run(dataclasses.asdict(config)) and getattr(config, name) == value
+    assert config.replace(**off) == kind(**off)  # a preset's own, which nobody typed
+    with pytest.raises(UserError, match="has no effect"):
+        kind().replace(**{name: value}, **off)
+    assert kind(**off).replace(**{other: on, name: value}) == config
+
+
+def test_every_setting_that_needs_another_is_tried():
+    assert NEEDED.keys() == needs_of(OffPolicyConfig).keys() | needs_of(SACConfig).keys()
+    assert needs_of(PPOConfig).keys() <= NEEDED.keys()
 
 
 def test_there_may_be_as_many_shards_as_environments():

@@ -37,13 +37,15 @@ LABELS = {
     "entropy": "Entropy (nats)",
     "mean_std": "σ (half\naction ranges)",
     "explained_variance": "Explained\nvariance (share)",
+    "temperature": "Temperature α\n(units of reward)",
     "mean_value": "Q (discounted\nreward)",
     "mean_target": "Target of Q\n(discounted reward)",
     "exploration_std": "Noise σ (half\naction ranges)",
     "steps_per_second": "Steps per second",
 }
 _DIAGNOSTICS = (
-    "approximate_kl", "clip_fraction", "entropy", "mean_std", "explained_variance", "mean_value", "mean_target",
+    "approximate_kl", "clip_fraction", "entropy", "temperature", "mean_std", "explained_variance", "mean_value",
+    "mean_target",
 )  # fmt: skip
 _STAGES, _VALIDATION = ("seconds_environment", "seconds_policy", "seconds_update"), "seconds_validation"
 
@@ -127,7 +129,8 @@ def _last_known(table: np.ndarray) -> np.ndarray:
 
 
 def diagnostics(runs: dict[str, Curves]) -> Figure:
-    """How learning goes: KL, clipped share, entropy, σ, explained variance; of off-policy runs Q and its target.
+    """How learning goes: KL, clip fraction, entropy, σ, explained variance; of off-policy runs Q and its target;
+    of SAC and TQC the temperature too.
 
     Columns that no run has numbers for are left out.
 

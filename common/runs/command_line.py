@@ -8,24 +8,26 @@ import errno
 import functools
 import io
 import json
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar, cast, get_origin, get_type_hints
 
 import tyro
 
-from common.config import TrainingConfig
+from common.config import MAY_CHANGE, TrainingConfig
 from common.errors import StoppedError, UserError
 from common.runs import run_folder
 from common.runs.options import RunOptions
+from common.runs.short_help import short_help
 from common.runs.unread_output import ends_when_unread
+from common.runs.wrong_arguments import explained
 from common.settings import Described, described, json_object, texts_of
 
 T = TypeVar("T")
 C = TypeVar("C", bound=TrainingConfig)
-_MAIN = "main"  # the group that --help shows first
+_MAIN = "main"  # the group that --help-all shows first, and --help alone
+HELP_ALL = "--help-all"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FILE_FAULTS = {
     "make room first": _FULL,
@@ -105,7 +107,7 @@ def parse(
 
     Raises:
         UserError: a name or a value is wrong, or a resumed run would become a different one.
-        SystemExit: `--help` was printed.
+        SystemExit: `--help`, the main settings, or `--help-all` was printed.
     """
     method = type(presets[default_preset])
     resumed = value_of("--resume", arguments)
@@ -123,6 +125,10 @@ def parse(
         preset = default_preset if env is None else preset_for(env)
     if resumed is None:
         default = presets[preset]
+    if {"-h", "--help"} & set(arguments):
+        print(_short_help(program, default, presets if resumed is None else (), resumed or preset))
+        raise SystemExit(0)
+    arguments = ["--help" if argument == HELP_ALL else argument for argument in arguments]
     config, options = _parse_grouped(
         default,
         RunOptions(),
@@ -141,8 +147,16 @@ def parse(
     return preset, config, options
 
 
+def _short_help(program: str, config: TrainingConfig, presets: Iterable[str], chosen: str) -> str:
+    """What `--help` prints; of a resumed run, without presets, the settings that may be changed are the main ones."""
+    settings = described(type(config))
+    if not presets:
+        settings = [setting._replace(main=setting.name in MAY_CHANGE) for setting in settings]
+    return short_help(program, presets, chosen, [*settings, *described(RunOptions)], vars(config))
+
+
 def _parse_grouped(config: C, options: RunOptions, **of_tyro: Any) -> tuple[C, RunOptions]:
-    """A config and options with the typed changes; `--help` shows them in groups, the main settings first."""
+    """A config and options with the typed changes; `--help-all` shows them in groups, the main settings first."""
     groups: dict[str, list[Described]] = {_MAIN: []}
     for setting in (*described(type(config)), *described(RunOptions)):
         groups.setdefault(_MAIN if setting.main else setting.group, []).append(setting)
@@ -152,7 +166,7 @@ def _parse_grouped(config: C, options: RunOptions, **of_tyro: Any) -> tuple[C, R
         for i, (title, settings) in enumerate(groups.items())
     ]
     parsed: object = parse_settings(
-        dataclasses.make_dataclass("Arguments", fields), config=(tyro.conf.OmitArgPrefixes,), **of_tyro
+        dataclasses.make_dataclass("Arguments", fields), HELP_ALL, config=(tyro.conf.OmitArgPrefixes,), **of_tyro
     )
     typed = {name: value for group in vars(parsed).values() for name, value in vars(group).items()}
     return (
@@ -193,11 +207,12 @@ def _json(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.Primit
     )
 
 
-def parse_settings(kind: type[T], **options: Any) -> T:
+def parse_settings(kind: type[T], help_flag: str = "--help", **options: Any) -> T:
     """`tyro.cli`, with its boxed error message shortened to one line.
 
     Args:
         kind: dataclass to fill.
+        help_flag: what error messages name for all settings.
         options: of `tyro.cli`.
 
     Raises:
@@ -211,7 +226,7 @@ def parse_settings(kind: type[T], **options: Any) -> T:
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise UserError(_essence(complaint.getvalue())) from None
+        raise UserError(explained(complaint.getvalue(), help_flag)) from None
 
 
 def _with_whole_texts(kind: type[T]) -> type[T]:
@@ -230,19 +245,6 @@ def _with_whole_texts(kind: type[T]) -> type[T]:
     made = dataclasses.make_dataclass(kind.__name__, fields, bases=(kind,), frozen=True)
     made.__doc__ = kind.__doc__
     return made
-
-
-def _essence(box: str) -> str:
-    """The first paragraph of a boxed error message, with the most similar setting if the message names one."""
-    lines = [line.strip(" │|╭╮╰╯") for line in box.splitlines()]
-    rules = [i for i, line in enumerate(lines) if line and set(line) <= {"─", "-"}]
-    start = 2 if 1 in rules else 1  # below the title, and below its rule where the box is drawn without frames
-    end = next((rule for rule in rules if rule > start), len(lines))
-    message = " ".join(filter(None, lines[start:end]))
-    typed, listed = re.findall(r"--\w[\w-]*", message), re.findall(r"--\w[\w-]*", " ".join(lines[end:]))
-    nearest = difflib.get_close_matches(typed[0], listed, n=1) if typed and "nrecognized" in message else []
-    hint = f"; did you mean {nearest[0]}?" if nearest else "; --help shows every setting"
-    return (message.rstrip(".") or "the settings could not be read") + hint
 
 
 def value_of(flag: str, arguments: list[str]) -> str | None:

@@ -11,7 +11,22 @@ from common.settings import Settings, setting
 
 
 @dataclass(frozen=True)
-class RunOptions(Settings):
+class WorkerOptions(Settings):
+    """Who steps the environments."""
+
+    GROUP = "worker"
+
+    workers: int | None = setting(None, at_least=0)
+    """Number of worker processes that step the environments; Ray starts them, and replaces one that is lost. The
+    results are the same for any number with the same shards. 0: this process steps the environments. None: one worker
+    per core if backend auto means Gymnasium and a measurement at the start shows that workers save time, else 0."""
+    cluster: str | None = None
+    """Address of a running Ray cluster, like 10.0.0.1:6379. None starts one on this machine. Only used with
+    workers."""
+
+
+@dataclass(frozen=True)
+class RunOptions(WorkerOptions):
     """The run folder, what is written into it, and who steps; nothing here changes what is learned.
 
     Raises:
@@ -46,14 +61,6 @@ class RunOptions(Settings):
     """Whether to write TensorBoard logs."""
     figure: bool = True
     """Whether to draw the five-panel figure, figure.png, and to update it during training."""
-    workers: int | None = setting(None, at_least=0)
-    """Number of worker processes that step the environments, which Ray starts and replaces. 0: none, this process
-    steps them. The results are the same for any number with the same shards. None: a worker for each core where
-    backend auto stands for Gymnasium and a measurement of the environment at the start says that this saves time,
-    else none."""
-    cluster: str | None = None
-    """Address of a running Ray cluster, like 10.0.0.1:6379. None starts one on this machine. Only used with
-    workers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -51,8 +51,8 @@ def run(
     """
     if options.resume is None:
         foreign_modules.refuse_runs(Path(options.runs_folder))
-        screen = screen or Terminal()
-        return _run(make_trainer, preset, _divided(config, options, screen), options, screen)
+        config, line = _divided(config, options)
+        return _run(make_trainer, preset, config, options, screen or Terminal(), line)
     check_unfinished(options.resume, config, options)
     try:
         return _run(make_trainer, preset, config, options, screen or Terminal())
@@ -63,14 +63,14 @@ def run(
         raise UserError(f"{error}; a resumed run keeps its {kept[0]}, so another one takes a new run") from None
 
 
-def _divided(config: TrainingConfig, options: RunOptions, screen: Terminal) -> TrainingConfig:
-    """The settings of a new run with workers, which needs shards for them."""
+def _divided(config: TrainingConfig, options: RunOptions) -> tuple[TrainingConfig, str]:
+    """The settings of a new run with workers, which needs shards for them, and the line that says so."""
     if not options.workers or config.shards is not None:
-        return config
+        return config, ""
     shards = shards_for_workers(config)
     count = "1 shard" if shards == 1 else f"{shards} shards"
-    screen.say(f"environments are divided into {count}: --shards {shards} gives the same table without workers")
-    return config.replace(shards=shards)
+    line = f"environments are divided into {count}: --shards {shards} gives the same table without workers"
+    return config.replace(shards=shards), line
 
 
 def _kept_settings(advice: str, config: TrainingConfig) -> list[str]:
@@ -85,9 +85,12 @@ def _run(
     config: TrainingConfig,
     options: RunOptions,
     screen: Terminal,
+    line: str = "",
 ) -> Path:
     trainer = make_trainer(config)
     try:
+        if line:  # not before the trainer has accepted the settings
+            screen.say(line)
         if options.resume is None:
             folder = run_folder.create(options.runs_folder, options.name, f"{preset}-seed{config.seed}")
         else:

@@ -57,7 +57,7 @@ def read_space(path: Path, base: TrainingConfig) -> Space:
 def _checked(path: Path, name: str, entry: object, base: TrainingConfig) -> Values:
     where = f"{path}: {name!r:.60}"
     if not hasattr(base, name) or name not in vars(base):
-        raise UserError(f"{where} is not a setting of {base.METHOD}: --help of train lists them all")
+        raise UserError(f"{where} is not a setting of {base.METHOD}: --help-all of train lists them all")
     if not isinstance(entry, dict) or not entry.keys() <= KEYS:
         raise UserError(f'{where} is {entry!r:.80}: expected {{"from": 1, "to": 9}} or {{"choices": [1, 9]}}')
     values = _values(where, entry)

@@ -528,6 +528,10 @@ def test_every_setting_changes_what_is_learned(name):
         ({"quantiles": 0}, "quantiles is 0: expected 1 or more"),
         ({"quantiles": 3, "dropped_quantiles": 3}, "dropped_quantiles 3 leaves none of 3 quantiles: use "
          "--dropped-quantiles 2 or less"),
+        ({"dropped_quantiles": 9}, "dropped_quantiles 9 has no effect with quantiles 1: add --quantiles 25, or leave "
+         "--dropped-quantiles out"),
+        ({"learn_temperature": False, "target_entropy": -1.0}, "target_entropy -1.0 has no effect with "
+         "learn_temperature False: add --learn-temperature, or leave --target-entropy out"),
         ({"dropped_quantiles": -1}, "dropped_quantiles is -1: expected 0 or more"),
         ({"critics": 0}, "critics is 0: expected 1 or more"),
         ({"temperature": 0.0}, "temperature is 0.0: expected above 0"),
@@ -545,7 +549,7 @@ def test_wrong_settings_are_refused_in_one_line(changes, line):
 
 def test_settings_are_allowed_at_their_bounds():
     assert TINY.replace(quantiles=3, dropped_quantiles=2).dropped_quantiles == 2
-    assert TINY.replace(quantiles=1, dropped_quantiles=9).quantiles == 1  # it is not read
+    assert TINY.replace(quantiles=2, dropped_quantiles=1).replace(quantiles=1).dropped_quantiles == 2  # not read
 
 
 def test_discrete_actions_are_refused_in_one_line(monkeypatch, capsys):

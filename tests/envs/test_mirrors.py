@@ -193,7 +193,7 @@ def test_images_have_no_mirror():
 
 
 def test_a_mirror_without_symmetry_is_refused():
-    with pytest.raises(UserError, match="mirror_action has no effect without symmetry: add --symmetry"):
+    with pytest.raises(UserError, match=r"mirror_action \(1,\) has no effect with symmetry False: add --symmetry"):
         PPOConfig(mirror_action=(1,))
-    with pytest.raises(UserError, match=r"mirror_weight 0\.3 has no effect without symmetry: add --symmetry"):
+    with pytest.raises(UserError, match=r"mirror_weight 0\.3 has no effect with symmetry False: add --symmetry"):
         PPOConfig(mirror_weight=0.3)

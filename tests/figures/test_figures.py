@@ -146,6 +146,8 @@ def test_diagnostics_leave_out_what_has_no_numbers():
     without = labels(curve_figures.diagnostics({"run": curves(mean_std=np.full(6, np.nan))}))
     assert len(everything) == 5 and set(everything) - set(without) == {curve_figures.LABELS["mean_std"]}
     assert "KL (nats)" in everything
+    of_sac = labels(curve_figures.diagnostics({"run": curves(temperature=np.ones(6))}))
+    assert set(of_sac) - set(everything) == {curve_figures.LABELS["temperature"]}
     with pytest.raises(UserError, match="none of the columns"):
         curve_figures.diagnostics({"run": {"epoch": np.arange(3.0)}})
 

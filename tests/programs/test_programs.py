@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 from run_program import call
 
+from common.config import MAY_CHANGE
 from common.results import TIMING_COLUMNS
 from common.runs import run_folder
+from common.runs.options import RunOptions
+from common.settings import described
 from programs import __main__ as programs
 from programs import study
 from programs.methods import METHODS
@@ -177,9 +180,31 @@ def test_every_command_has_a_help(command, monkeypatch, capsys):
 
 def test_the_help_of_train_lists_the_presets_of_every_method(monkeypatch, capsys):
     assert typed(monkeypatch, "train", "--help") == 0
+    lines = capsys.readouterr().out.splitlines()
+    for method in METHODS.values():
+        assert ", ".join(method.presets) in " ".join(lines)
+    assert len(lines) <= 40 and max(map(len, lines)) <= 100
+
+
+@pytest.mark.parametrize("preset", [name for method in METHODS.values() for name in method.presets])
+def test_the_help_of_a_preset_is_one_screen(preset, monkeypatch, capsys):
+    assert typed(monkeypatch, "train", preset, "--help") == 0
     out = capsys.readouterr().out
-    for name, method in METHODS.items():
-        assert f"presets of {name}: {', '.join(method.presets)}" in out
+    assert len(out.splitlines()) <= 40 and max(map(len, out.splitlines())) <= 100
+    config = next(method.presets[preset] for method in METHODS.values() if preset in method.presets)
+    settings = [*described(type(config)), *described(RunOptions)]
+    shown = {line.split()[0] for line in out.splitlines() if line.startswith("  --")}
+    assert shown == {f"--{setting.name.replace('_', '-')}" for setting in settings if setting.main}
+    assert f"  --env {config.env} " in out and f"--help-all explains all {len(settings)} settings" in out
+    assert f"with the values of {preset}:" in out
+
+
+def test_the_help_of_a_run_shows_what_may_be_changed(monkeypatch, capsys):
+    run = ROOT / "experiments" / "results" / "pendulum" / "pendulum-ddpg-corrected-seed0"
+    assert typed(monkeypatch, "resume", str(run), "--help") == 0
+    out = capsys.readouterr().out
+    shown = {line.split()[0][2:].replace("-", "_") for line in out.splitlines() if line.startswith("  --")}
+    assert shown == set(MAY_CHANGE) and "PRESET" not in out
 
 
 def test_no_two_methods_have_a_preset_of_one_name():
