@@ -1,4 +1,4 @@
-"""Types what the two READMEs print, in a copy of the project: python benchmarks/commands.py
+"""Types what the pages print, in a copy of the project: python benchmarks/commands.py
 
 Every command of their code blocks is given to a shell exactly as printed, in the virtual environment that the first of
 them makes; what runs longer than `--seconds` gets a Ctrl-C, as its reader would press it, and has to end by itself.
@@ -25,7 +25,11 @@ from common.errors import UserError
 from common.runs import run_folder
 from common.runs.command_line import one_line_errors, parse_settings
 
-PAGES = ("README.md", "companions/README.md")
+PAGES = (
+    "README.md",
+    *(f"docs/{name}.md" for name in ("quick-start", "methods/index", "methods/ppo", "methods/ddpg", "methods/td3")),
+    *(f"docs/{name}.md" for name in ("methods/sac", "methods/tqc", "presets", "figures", "deploy", "studies")),
+)
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache")
 STOPS = (signal.SIGINT, signal.SIGTERM)
 INTERRUPTED = {0} | {128 + number for number in STOPS} | {-number for number in STOPS}  # exit codes after a Ctrl-C
@@ -43,7 +47,7 @@ def left_out(folder: str, names: list[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class Arguments:
-    """Type the READMEs' commands."""
+    """Type the pages' commands."""
 
     seconds: float = 180.0
     """After which a command is interrupted; the first, the main job, is not."""
@@ -56,9 +60,9 @@ def blocks(language: str) -> list[str]:
 
 
 def commands() -> list[str]:
-    """Every line of the pages' shell blocks but the tests' own command."""
+    """Every line of the pages' shell blocks, each once, but the tests' own command."""
     lines = [line for block in blocks("bash") for line in block.splitlines() if line.strip()]
-    return [line for line in lines if "-m pytest" not in line]
+    return [line for line in dict.fromkeys(lines) if "-m pytest" not in line]
 
 
 def typed(command: str, folder: Path, seconds: float | None) -> tuple[str, str]:

@@ -77,7 +77,7 @@ def page(rows: dict[str, dict]) -> str:
 
 
 def table(rows: dict[str, dict]) -> str:
-    """What was survived, as it stands in README.md."""
+    """What was survived, as it stands in docs/runs.md."""
     cells = [("fault", "tries", "survived", "lost"), ("---", "---:", "---:", "---:")]
     for name, row in rows.items():
         if not name.startswith(CONTROL):

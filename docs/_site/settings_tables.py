@@ -1,0 +1,83 @@
+"""Replaces a block `settings` by tables of all settings of a class, one for each group, with what `--help` says.
+
+    ```settings
+    ppo.config.PPOConfig without common.config.TrainingConfig
+    ```
+
+Settings that the other class has, too, are left out, unless their defaults differ.
+"""
+
+import dataclasses
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```settings\n(\S+)(?: without (\S+))?\n```$", re.MULTILINE)
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Every block `settings` as tables."""
+    return BLOCK.sub(lambda match: tables(match[1], match[2]), markdown)
+
+
+def named(name: str | None) -> type | None:
+    """A class of the project by its dotted name."""
+    if name is None:
+        return None
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
+    module, _, attribute = name.rpartition(".")
+    found: type = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def tables(name: str, without: str | None) -> str:
+    """Markdown with a heading and a table for each group."""
+    groups: dict[str, list[str]] = {}
+    for group, row in rows(named(name), named(without)):
+        groups.setdefault(group, []).append(row)
+    head = "| setting | default | range | what it is |\n|---|---|---|---|\n"
+    return "\n".join(f"### {group.capitalize()}\n\n{head}{''.join(lines)}" for group, lines in groups.items())
+
+
+def rows(settings: type, without: type | None) -> Iterator[tuple[str, str]]:
+    """Group and table row of every setting."""
+    from common.settings import described, ranges_of
+
+    ranges, defaults = ranges_of(settings), defaults_of(settings)
+    known = defaults_of(without) if without is not None else {}
+    for what in described(settings):
+        default = defaults[what.name]
+        if what.name in known and known[what.name] == default:
+            continue
+        allowed = str(ranges.get(what.name, ""))
+        text = what.text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+        flag = what.name.replace("_", "-")
+        yield what.group, f"| `--{flag}` {{: #{flag} }} | {shown(default)} | {allowed} | {text} |\n"
+
+
+def defaults_of(settings: type) -> dict[str, object]:
+    """Every setting's default."""
+    defaults = {}
+    for field in dataclasses.fields(settings):
+        factory = field.default_factory
+        defaults[field.name] = field.default if factory is dataclasses.MISSING else factory()
+    return defaults
+
+
+def shown(default: object) -> str:
+    """A default as it is typed."""
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    if isinstance(default, tuple):
+        return f"`{' '.join(map(str, default))}`" if default else "none"
+    if isinstance(default, int) and default >= 10_000:
+        return f"{default:,}"
+    if isinstance(default, float):
+        return f"{default:.4g}"
+    if default is None or default in ("", {}):
+        return "none"
+    return f"`{default}`" if isinstance(default, str) else str(default)
