@@ -5,6 +5,7 @@ import importlib.util
 import re
 import shlex
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def commands():
 COMMANDS = commands()
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", (*PAGES, "SECURITY.md"))
 def test_links_lead_somewhere(page):
     links = re.findall(r"\]\(([^)\s]+)\)", text_of(page))
     for link in links:
@@ -133,6 +134,15 @@ def without_what_is_not_read(recorded, asked):
     if asked.best_metric != "validation":
         same |= {"validate_every": asked.validate_every, "validation_episodes": asked.validation_episodes}
     return recorded.replace(**same)
+
+
+def test_the_version_is_the_same_wherever_it_stands():
+    project = tomllib.loads(text_of("pyproject.toml"))["project"]
+    newest = re.search(r"^## (\d+\.\d+\.\d+) [-–] (\d{4}-\d\d-\d\d)$", text_of("CHANGELOG.md"), re.MULTILINE)
+    citation = dict(re.findall(r'^([\w-]+): "?([^"\n]+)"?$', text_of("CITATION.cff"), re.MULTILINE))
+    assert newest is not None and newest[1] == project["version"] == citation["version"]
+    assert newest[2] == citation["date-released"]
+    assert project["license"]["text"] == citation["license"] == "MIT" and "MIT License" in text_of("LICENSE")
 
 
 def test_links_and_commands_are_found():

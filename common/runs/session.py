@@ -32,6 +32,7 @@ def run(
     config: TrainingConfig,
     options: RunOptions,
     screen: Terminal | None = None,
+    on_epoch: Callable[[EpochResult], None] | None = None,
 ) -> Path:
     """Train, record, evaluate and film a new run, or continue one that was interrupted.
 
@@ -41,6 +42,8 @@ def run(
         config: every setting of the method.
         options: where the run is written and what is written.
         screen: shows the run; None takes the terminal.
+        on_epoch: called with each epoch's row, once the epoch is recorded and a checkpoint that is due is written.
+            What it raises ends the run.
 
     Returns:
         The run folder.
@@ -52,10 +55,10 @@ def run(
     if options.resume is None:
         foreign_modules.refuse_runs(Path(options.runs_folder))
         config, line = _divided(config, options)
-        return _run(make_trainer, preset, config, options, screen or Terminal(), line)
+        return _run(make_trainer, preset, config, options, screen or Terminal(), on_epoch, line)
     check_unfinished(options.resume, config, options)
     try:
-        return _run(make_trainer, preset, config, options, screen or Terminal())
+        return _run(make_trainer, preset, config, options, screen or Terminal(), on_epoch)
     except UserError as error:
         kept = _kept_settings(str(error), config)
         if not kept:
@@ -85,6 +88,7 @@ def _run(
     config: TrainingConfig,
     options: RunOptions,
     screen: Terminal,
+    on_epoch: Callable[[EpochResult], None] | None,
     line: str = "",
 ) -> Path:
     trainer = make_trainer(config)
@@ -104,7 +108,7 @@ def _run(
                 run_folder.write_config(folder, trainer.config, preset, resumed_after=trainer.config.epochs)
                 trainer.agent.read_weights(folder / run_folder.BEST_AGENT)
             else:
-                _train(trainer, folder, preset, options, screen)
+                _train(trainer, folder, preset, options, screen, on_epoch)
             after_training.score_and_film(trainer, folder, options, screen)
     finally:
         trainer.close()
@@ -122,7 +126,14 @@ def check_unfinished(folder: Path, config: TrainingConfig, options: RunOptions) 
         )
 
 
-def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions, screen: Terminal) -> None:
+def _train(
+    trainer: Trainer,
+    folder: Path,
+    preset: str,
+    options: RunOptions,
+    screen: Terminal,
+    callback: Callable[[EpochResult], None] | None,
+) -> None:
     config = trainer.config
     warnings: list[str] = []
     resumed = options.resume is not None
@@ -149,6 +160,8 @@ def _train(trainer: Trainer, folder: Path, preset: str, options: RunOptions, scr
             epoch, stopped = result.epoch, signals.received or screen.stop
             if saver.due(epoch) or epoch == config.epochs or stopped or trainer.interrupted or trainer.solved:
                 saver.save(epoch)
+            if callback is not None:
+                callback(result)
             if options.evaluate_every and epoch % options.evaluate_every == 0:
                 recorder.write_evaluation(epoch, after_training.evaluate(trainer, options.evaluation_episodes))
             if stopped or (trainer.interrupted and epoch < config.epochs and not trainer.solved):

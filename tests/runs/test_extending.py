@@ -1,0 +1,125 @@
+"""Callbacks: the examples of docs/extending.md, and what a run does with a function of the user's."""
+
+import dataclasses
+import importlib.util
+import math
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from common.runs import run_folder, session
+from common.runs.options import RunOptions
+from ppo import presets
+from PPOAgentTrainer import PPOAgentTrainer
+from programs import methods
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
+EXAMPLES = dict(re.findall(r"^```python file=(\S+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+SMALL = presets.PRESETS["pendulum"].replace(
+    backend="gymnasium", num_envs=2, epochs=4, steps_per_epoch=64, passes=1, minibatch_size=64, hidden_sizes=(4,),
+    validation_episodes=1,
+)  # fmt: skip
+QUIET = RunOptions(tensorboard=False, figure=False, video=False, evaluation_episodes=0, checkpoint_every=1)
+
+
+@pytest.fixture
+def example(tmp_path, monkeypatch, eager):
+    """Executes an example of the page in an empty folder, with a small pendulum; its variables."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(presets.PRESETS, "pendulum", SMALL)
+
+    def run(name):
+        variables = {}
+        exec(compile(EXAMPLES[name], name, "exec"), variables)
+        return variables
+
+    return run
+
+
+def test_the_example_of_a_callback(example, tmp_path, monkeypatch):
+    assert "epochs=40" in EXAMPLES["keep_agents.py"] and "row.epoch % 10 == 0" in EXAMPLES["keep_agents.py"]
+    source = EXAMPLES["keep_agents.py"].replace("epochs=40", "epochs=4").replace("% 10", "% 2")
+    monkeypatch.setitem(EXAMPLES, "keep_agents.py", source)
+    trainer = example("keep_agents.py")["trainer"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pendulum-epoch2.npz", "pendulum-epoch4.npz"]
+    assert trainer.epoch == 4
+
+
+class StandIn(SimpleNamespace):
+    """The part of MLflow that the example calls, where MLflow is not installed; it notes what it is given."""
+
+    def __init__(self):
+        super().__init__(params={}, metrics=[], artifacts=[], open=0)
+
+    def set_experiment(self, name):
+        self.experiment = name
+
+    def start_run(self):
+        return self
+
+    def __enter__(self):
+        self.open += 1
+
+    def __exit__(self, *_):
+        self.open -= 1
+
+    def log_params(self, params):
+        assert self.open
+        self.params = params
+
+    def log_metrics(self, metrics, step):
+        assert self.open and all(math.isfinite(value) for value in metrics.values())
+        self.metrics.append((step, metrics))
+
+    def log_artifacts(self, folder):
+        assert self.open
+        self.artifacts = sorted(path.name for path in Path(folder).iterdir())
+
+
+def test_the_example_of_another_tracker(example, monkeypatch):
+    tracker = StandIn()
+    monkeypatch.setitem(sys.modules, "mlflow", tracker)
+    folder = example("train_with_mlflow.py")["folder"]
+    table = run_folder.read_results(folder)
+    assert [step for step, _ in tracker.metrics] == [*table["steps"]]
+    for epoch, (_, metrics) in enumerate(tracker.metrics):
+        known = {name for name, column in table.items() if math.isfinite(column[epoch])}
+        assert metrics.keys() == known and metrics["loss_critic"] == pytest.approx(table["loss_critic"][epoch])
+    assert tracker.params == dataclasses.asdict(SMALL.replace(seed=1)) and tracker.experiment == "pendulum"
+    assert {"config.json", "results.csv", "best_agent.npz"} <= set(tracker.artifacts) and tracker.open == 0
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mlflow") is None, reason="MLflow is not installed")
+def test_the_example_with_mlflow_itself(example, tmp_path, monkeypatch):
+    import mlflow
+
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
+    folder = example("train_with_mlflow.py")["folder"]
+    [run] = mlflow.search_runs(experiment_names=["pendulum"], output_format="list")
+    assert run.data.params["seed"] == "1"
+    assert run.data.metrics["loss_critic"] == pytest.approx(run_folder.read_results(folder)["loss_critic"][-1])
+
+
+def test_a_callback_sees_every_epoch_once_it_is_saved_and_may_end_the_run(tmp_path, eager):
+    seen = []
+
+    def callback(row):
+        seen.append(row.epoch)
+        folder = tmp_path / "runs" / "mine"
+        assert len(run_folder.read_results(folder)["epoch"]) == row.epoch
+        assert (folder / run_folder.CHECKPOINTS / f"{row.epoch:08}").exists()
+        if row.epoch == 2 and not resumed:
+            raise RuntimeError("enough")
+
+    resumed = False
+    options = QUIET.replace(runs_folder=str(tmp_path / "runs"), name="mine")
+    with pytest.raises(RuntimeError, match="enough"):
+        session.run(PPOAgentTrainer, "pendulum", SMALL, options, on_epoch=callback)
+    resumed = True
+    folder = tmp_path / "runs" / "mine"
+    _, config = methods.read_config(folder)
+    session.run(PPOAgentTrainer, "pendulum", config, QUIET.replace(resume=folder), on_epoch=callback)
+    assert seen == [1, 2, 3, 4]
