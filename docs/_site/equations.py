@@ -16,5 +16,6 @@ def on_page_content(content: str, **_: object) -> str:
 
 
 def mathml(latex: str, display: str) -> str:
-    """An equation in LaTeX as MathML."""
-    return convert(html.unescape(latex).strip(), display=display)
+    """An equation in LaTeX as MathML; what follows a logarithm keeps its distance, as in print."""
+    drawn: str = convert(html.unescape(latex).strip(), display=display)
+    return drawn.replace("<mi>log</mi>", '<mi>log</mi><mspace width="0.17em"/>')

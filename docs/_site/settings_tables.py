@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```settings\n(\S+)(?: without (\S+))?\n```$", re.MULTILINE)
@@ -39,8 +40,10 @@ def tables(name: str, without: str | None) -> str:
     groups: dict[str, list[str]] = {}
     for group, row in rows(named(name), named(without)):
         groups.setdefault(group, []).append(row)
-    head = "| setting | default | range | what it is |\n|---|---|---|---|\n"
-    return "\n".join(f"### {group.capitalize()}\n\n{head}{''.join(lines)}" for group, lines in groups.items())
+    head = "| setting | default | range or choices | what it is |\n|---|---|---|---|\n"
+    return "\n".join(
+        f"### {group[0].upper()}{group[1:]} settings\n\n{head}{''.join(lines)}" for group, lines in groups.items()
+    )
 
 
 def rows(settings: type, without: type | None) -> Iterator[tuple[str, str]]:
@@ -53,10 +56,15 @@ def rows(settings: type, without: type | None) -> Iterator[tuple[str, str]]:
         default = defaults[what.name]
         if what.name in known and known[what.name] == default:
             continue
-        allowed = str(ranges.get(what.name, ""))
+        allowed = str(ranges.get(what.name, "")) or choices(what.kind)
         text = what.text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
         flag = what.name.replace("_", "-")
         yield what.group, f"| `--{flag}` {{: #{flag} }} | {shown(default)} | {allowed} | {text} |\n"
+
+
+def choices(kind: object) -> str:
+    """The values of a setting that has a few."""
+    return ", ".join(f"`{value}`" for value in get_args(kind)) if get_origin(kind) is Literal else ""
 
 
 def defaults_of(settings: type) -> dict[str, object]:

@@ -1,0 +1,94 @@
+"""The documentation site: it builds without a warning, needs no network, and shows code and settings as they are."""
+
+import html
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+
+from ppo.config import PPOConfig
+
+ROOT = Path(__file__).resolve().parent.parent
+REMOTE = re.compile(r"""<(?:script|img|iframe|video|source)[^>]*\ssrc=["']?(?:https?:)?//|
+                        <link[^>]*rel=["']?(?:stylesheet|preload|icon|preconnect)[^>]*href=["']?(?:https?:)?//|
+                        @import[^;]*//|url\(["']?(?:https?:)?//""", re.VERBOSE)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The built site's folder; strict: a warning, such as a link that leads nowhere, fails the build."""
+    folder = tmp_path_factory.mktemp("site")
+    build(load_config(str(ROOT / "mkdocs.yml"), strict=True, site_dir=str(folder)))
+    return folder
+
+
+def pages(site):
+    return {path.relative_to(site).as_posix(): path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
+
+
+def text_of(page):
+    return html.unescape(re.sub(r"<[^>]+>", "", page))
+
+
+def test_every_page_of_docs_is_there_with_its_figures(site):
+    wanted = {
+        path.relative_to(ROOT / "docs").with_suffix(".html").as_posix() for path in (ROOT / "docs").rglob("*.md")
+    }
+    assert wanted | {"index.html", "log.html", "changelog.html", "contributing.html"} <= pages(site).keys()
+    for name, page in pages(site).items():
+        for source in re.findall(r'<img[^>]*src="([^"]+)"', page):
+            assert ((site / name).parent / source).exists(), (name, source)
+
+
+def test_nothing_is_fetched_when_a_page_is_read(site):
+    found = {name: REMOTE.findall(page) for name, page in pages(site).items()}
+    found |= {path.name: REMOTE.findall(path.read_text(encoding="utf-8")) for path in site.rglob("*.css")}
+    assert {name: remote for name, remote in found.items() if remote} == {}
+
+
+@pytest.mark.parametrize(
+    "line", ['<script src="https://a.b/c.js">', "<img alt='' src=//a.b/c.png>", "url(http://a.b/c)"]
+)
+def test_what_is_fetched_is_found(line):
+    assert REMOTE.search(line)
+
+
+def test_equations_are_drawn(site):
+    assert not [name for name, page in pages(site).items() if "arithmatex" in page]
+    for method in ("ppo", "ddpg", "td3", "sac", "tqc"):
+        assert pages(site)[f"methods/{method}.html"].count("<math") >= 2
+
+
+def test_code_and_settings_are_those_of_the_project(site):
+    assert "clipped = tf.clip_by_value(ratio, 1.0 - clip_range, 1.0 + clip_range)" in text_of(
+        pages(site)["methods/ppo.html"]
+    )
+    settings = text_of(pages(site)["settings.html"])
+    assert all(f"--{name.replace('_', '-')}" in settings for name in vars(PPOConfig()))
+
+
+def hook(name):
+    specification = importlib.util.spec_from_file_location(name, ROOT / "docs" / "_site" / f"{name}.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_a_block_of_source_names_something_that_is_there():
+    code_of = hook("source_blocks").code_of
+    assert code_of("companions/losses.py", "polyak") == (
+        "def polyak(target: tf.Tensor, source: tf.Tensor, tau: float) -> tf.Tensor:\n"
+        "    return target + tau * (source - target)"
+    )
+    assert code_of("companions/TD3Agent.py", "TD3Agent.number_of_critics").startswith("@property\ndef number_of")
+    with pytest.raises(LookupError, match=r"companions/losses\.py defines no polyac"):
+        code_of("companions/losses.py", "polyac")
+
+
+def test_a_setting_that_another_class_has_too_is_shown_where_its_default_differs():
+    tables = hook("settings_tables").tables("companions.config.SACConfig", "companions.config.OffPolicyConfig")
+    assert "`--policy-delay`" in tables and "`--target-entropy`" in tables  # 1 there, 2 here; and one of its own
+    assert "`--gamma`" not in tables
