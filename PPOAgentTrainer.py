@@ -30,6 +30,7 @@ from common.state import State
 from ppo.batch import flat_batch, minibatch_rows, scaled_rewards
 from ppo.config import PPOConfig
 from ppo.exploration import colored_noise
+from ppo.learning_rate import RateByDivergence
 from ppo.live_settings import Hyperparameters, LiveHyperparameters
 from ppo.presets import PRESETS, preset_for
 from ppo.results import UPDATE_METRICS, PPOResult
@@ -58,6 +59,7 @@ class PPOAgentTrainer(TrainerBase):
         self.reward_statistics = funcs.RunningStatistics()
         self.advantage_statistics = funcs.RunningStatistics()
         self.live = LiveHyperparameters(self.config)
+        self.rate = RateByDivergence(self.config.desired_kl)
         self._mean_std = 0.0  # of the policy after the last update
 
     def make_agent(self, environment: Environment, config: PPOConfig, seed: int) -> "Agent":
@@ -144,7 +146,7 @@ class PPOAgentTrainer(TrainerBase):
             gamma = funcs.discount_schedule(gamma, config.final_gamma, progress)
         left = funcs.linear_schedule(1.0, 0.0, progress)
         hyperparameters = self.live.now(
-            learning_rate_left=left if config.anneal_learning_rate else 1.0,
+            learning_rate_left=self.rate.factor * (left if config.anneal_learning_rate else 1.0),
             clip_range_left=left if config.anneal_clip_range else 1.0,
         )
         rewards, self.reward_statistics = scaled_rewards(
@@ -155,6 +157,7 @@ class PPOAgentTrainer(TrainerBase):
             metrics = self._passes_recomputing_targets(batch, rewards, gamma, hyperparameters)
         else:
             metrics = self._passes(batch, hyperparameters)
+        self.rate.follow(metrics["approximate_kl"])
         kl_coefficient = math.nan
         if config.objective != "clip":
             kl_coefficient = self.agent.kl_coefficient
@@ -209,11 +212,12 @@ class PPOAgentTrainer(TrainerBase):
     # -- state --
 
     def parts(self) -> dict[str, Part]:
-        """Both running statistics, and the settings that may change during a run."""
+        """Both running statistics, the settings that may change during a run, and the learning rates' factor."""
         return {
             "reward_statistics": self.reward_statistics,
             "advantage_statistics": self.advantage_statistics,
             "hyperparameters": self.live,
+            "rate": self.rate,
         }
 
     def load_counters(self, counters: State) -> None:

@@ -173,6 +173,10 @@ class UpdateSettings(Settings):
     shared_torso, which has only one Adam."""
     anneal_learning_rate: bool = True
     """Whether the learning rates fall linearly to 0 over the epochs."""
+    desired_kl: float | None = setting(None, at_least=1e-12)
+    """KL divergence between the policies before and after an update, in nats, that the learning rates are steered to:
+    they fall by 15% after an update that went further, and rise after one that did not go so far. Set it (to 0.01) if
+    learning is slow at first and unsteady later. None leaves the learning rates to their schedule."""
     adam_epsilon: float = setting(1e-8, at_least=SMALLEST)
     """Adam's epsilon, added to the root of the mean squared gradient before dividing by it. Raise it (to 1e-5) if
     parameters with tiny gradients move too much."""

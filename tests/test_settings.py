@@ -6,13 +6,14 @@ import math
 import re
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from common.config import TrainingConfig
 from common.errors import UserError
 from common.runs.command_line import parse
 from common.runs.options import RunOptions
-from common.settings import SMALLEST, Settings, described, needs_of, ranges_of, setting
+from common.settings import SMALLEST, Settings, described, json_object, needs_of, ranges_of, setting
 from companions import presets as companions_presets
 from companions import sac_presets
 from companions.config import OffPolicyConfig, SACConfig
@@ -212,3 +213,9 @@ def test_there_may_be_as_many_shards_as_environments():
     assert PPOConfig(num_envs=4, shards=4).shards == 4
     with pytest.raises(UserError, match="shards is 5, but there are only 4 environments"):
         PPOConfig(num_envs=4, shards=5)
+
+
+def test_a_json_object_may_hold_numbers_of_numpy():
+    assert json_object("env_kwargs", {"gravity": np.float64(3.5)}) == {"gravity": 3.5}
+    with pytest.raises(UserError, match="object cannot be stored; give make_env a function that has it"):
+        json_object("env_kwargs", {"gravity": object()})

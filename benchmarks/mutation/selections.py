@@ -154,6 +154,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "ppo/batch.py": (BATCH, TRAINING),
     "ppo/config.py": ("tests/test_settings.py", CLI, TORSO, TRAINING),
     "ppo/exploration.py": (FUNCS,),
+    "ppo/learning_rate.py": ("tests/ppo/test_learning_rate.py",),
     "ppo/live_settings.py": (LIVE,),
     "ppo/losses.py": (LOSSES, "tests/ppo/test_discrete.py"),
     "ppo/presets.py": (CLI, NOTEBOOK),

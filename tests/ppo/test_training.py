@@ -598,6 +598,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "learning_rate": (3e-3, {}),
     "critic_learning_rate": (3e-2, {}),
     "anneal_learning_rate": (False, {}),
+    "desired_kl": (1e-9, {}),
     "adam_epsilon": (1e-2, {}),
     "clip_range": (0.01, {}),
     "objective": ("kl_penalty", {}),
@@ -863,6 +864,34 @@ def test_the_clip_range_falls_only_if_it_is_asked_to(tiny, eager, monkeypatch):
         config = tiny.replace(epochs=4, passes=1, clip_range=0.4, anneal_clip_range=anneal, anneal_learning_rate=False)
         PPOAgentTrainer(config).train()
     assert seen == pytest.approx([0.4, 0.4, 0.4, 0.4, 0.4, 0.3, 0.2, 0.1])
+
+
+def test_learning_rates_are_steered_to_the_desired_divergence(tiny, eager):
+    settings = dict(epochs=4, learning_rate=0.01, critic_learning_rate=0.02, anneal_learning_rate=False)
+    for desired_kl, step in ((1e-9, 1 / 1.15), (1e3, 1.15)):
+        trainer = PPOAgentTrainer(tiny.replace(desired_kl=desired_kl, adopt_best=False, **settings))
+        trainer.train()
+        assert [row.learning_rate for row in trainer.results] == pytest.approx([0.01 * step**i for i in range(4)])
+        critic = float(trainer.agent.adams["critic_adam"].learning_rate)
+        assert critic == pytest.approx(0.02 * step**3)
+
+
+def test_a_steered_learning_rate_still_follows_its_schedule(tiny, eager):
+    trainer = PPOAgentTrainer(tiny.replace(epochs=4, learning_rate=0.01, desired_kl=1e3))
+    trainer.train()
+    expected = [0.01 * 1.15**i * (1 - i / 4) for i in range(4)]
+    assert [row.learning_rate for row in trainer.results] == pytest.approx(expected)
+
+
+def test_a_steered_learning_rate_is_restored(tiny, eager):
+    config = tiny.replace(epochs=4, desired_kl=1e-9)
+    whole, first, second = (PPOAgentTrainer(config) for _ in range(3))
+    whole.train()
+    first.train(2)
+    second.load_state(first.state())
+    second.train(2)
+    assert second.rate.factor == whole.rate.factor == pytest.approx(1.15**-4)
+    assert change(policy_of(second.agent), policy_of(whole.agent)) == 0
 
 
 # -- best parameters --
