@@ -14,9 +14,10 @@ COMMANDS = {
     "train": "Train an agent: [PRESET] [--env ID] [--setting value ...].",
     "resume": "Continue a run that was stopped, or train it for more epochs: RUN [--epochs N].",
     "evaluate": "Play episodes with a trained agent and write their scores: RUN.",
-    "watch": "Film one episode of a trained agent: RUN.",
+    "watch": "Show a trained agent in a window or as a film: walker, or RUN.",
     "plot": "Draw figures of one run or several: RUN [RUN ...] --output PICTURE.",
-    "export": "Write a policy as a SavedModel and a LiteRT file: RUN.",
+    "export": "Write a policy as a SavedModel, a LiteRT and an ONNX file: RUN.",
+    "ship": "Put the agent of a finished run into the project: RUN NAME.",
     "tune": "Search for better settings of a preset: PRESET [--trials N].",
     "study": "Train several settings over several seeds and summarise them: STUDY.",
 }

@@ -10,12 +10,16 @@ from common.files import write_json
 from common.rollout import evaluation
 from common.runs import film, finished, run_folder
 from common.runs.command_line import one_line_errors
+from programs import shipped
 from programs.run_arguments import RunArguments, check_at_least, parse_named
 
 
 @dataclass(frozen=True)
 class Arguments(RunArguments):
-    """Score and film a trained agent, in the environment with its own rewards."""
+    """Score and film a trained agent, in the environment with its own rewards.
+
+    Of an agent that comes with the project the scores are printed; nothing is written but --output.
+    """
 
     episodes: int = 100
     """How many episodes are played with deterministic actions, and as many again with sampled ones; 0 plays none."""
@@ -76,6 +80,8 @@ def write_scores(arguments: Arguments, found: dict[str, Any], epochs: int) -> No
     """
     if arguments.output is not None:
         write_json(arguments.output, found)
+    elif shipped.is_shipped(arguments.folder_of_run):
+        return  # its scores stand beside it
     elif arguments.weights == "best":
         finished.note_evaluation(arguments.run, epochs, found)
     else:
@@ -94,7 +100,8 @@ def main() -> None:
         restarts = config.environment_restarts if restarts is None else restarts
         is_best = arguments.weights == "best"
         with contextlib.ExitStack() as ended:
-            if arguments.video:
+            films = arguments.video and not shipped.is_shipped(arguments.folder_of_run)
+            if films:
                 finished.forget(arguments.run, finished.FILM)
                 filmed = ended.enter_context(film.filming(
                     arguments.run, agent.acting_policy(), agent.action_map, environments[0], arguments.gif,
@@ -102,7 +109,7 @@ def main() -> None:
                 ))  # fmt: skip
             if arguments.episodes:
                 write_scores(arguments, scores(arguments, agent, environments, restarts), config.epochs)
-            if arguments.video:
+            if films:
                 line, _ = filmed()
                 if is_best:
                     finished.note_film(arguments.run, config.epochs)

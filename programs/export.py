@@ -14,6 +14,7 @@ from common.envs.environment import Environment
 from common.errors import UserError
 from common.rollout.evaluation import EVALUATION_SEED, evaluate, evaluation_line
 from common.runs.command_line import one_line_errors
+from programs import shipped
 from programs.run_arguments import RunArguments, check_at_least, parse_named
 
 if TYPE_CHECKING:
@@ -35,13 +36,12 @@ def score(path: Path, environment: Environment, episodes: int, seed: int, restar
     """Play episodes with an exported file, and return a line such as 'deterministic 301.2 [298.0, 303.9]'.
 
     Args:
-        path: a SavedModel's folder or a LiteRT file.
+        path: a SavedModel's folder, a LiteRT or an ONNX file.
         environment, episodes, seed, restarts: see `common.rollout.evaluation.evaluate`.
     """
-    from programs.policy_files import read_litert, read_saved_model  # imports TensorFlow
+    from programs.policy_files import READ  # imports TensorFlow
 
-    policy = read_saved_model(path) if path.is_dir() else read_litert(path)
-    exported: Any = _Exported(policy)
+    exported: Any = _Exported(READ[path.name](path))
     as_they_are: Any = lambda actions: actions  # noqa: E731
     played = evaluate(exported, as_they_are, environment, episodes, True, seed, restarts)
     return evaluation_line({"deterministic": played.summary()})
@@ -49,7 +49,13 @@ def score(path: Path, environment: Environment, episodes: int, seed: int, restar
 
 @dataclass(frozen=True)
 class Arguments(RunArguments):
-    """Write a run's deterministic policy as a TensorFlow SavedModel and a LiteRT (TensorFlow Lite) file."""
+    """Write a run's deterministic policy as a TensorFlow SavedModel and a LiteRT (TensorFlow Lite) file.
+
+    With --onnx it is written as an ONNX file, too.
+    """
+
+    onnx: bool = False
+    """Write policy.onnx, too. This needs packages of its own: pip install -r requirements/export.txt."""
 
     episodes: int = 0
     """How many episodes each exported policy plays to be scored; the default, 0, plays none."""
@@ -70,12 +76,15 @@ def main() -> None:
     """Export what the command line names."""
     with one_line_errors():
         arguments = parse_named(Arguments, "python -m programs export", "run", "runs/NAME")
+        folder = arguments.folder_of_run
+        if shipped.is_shipped(folder):
+            raise UserError(f"{folder} holds its exported policies already: see {folder / shipped.EXPORT}")
         agent, config, environment = arguments.load()
         if agent.sees_images:
             raise UserError(f"{config.env} shows images: export takes policies whose observations are numbers")
         from programs.policy_files import export  # imports TensorFlow
 
-        for file in export(agent, arguments.out or arguments.run / "export"):
+        for file in export(agent, arguments.out or folder / shipped.EXPORT, arguments.onnx):
             print(f"{file.path}: {file.size:,} bytes, largest difference {file.difference:.2g}")
             if arguments.episodes:
                 limited = environment.limited_to(arguments.max_episode_steps)

@@ -1,7 +1,7 @@
 """An agent's policy as files that need no code of this project; the command is `programs.export`.
 
-A TensorFlow SavedModel and a LiteRT (TensorFlow Lite) file, each a function from raw observations [B, S] to
-environment actions: normalisation, network and action map are included. Weights are constants in both.
+A TensorFlow SavedModel, a LiteRT (TensorFlow Lite) file and, if wanted, an ONNX file, each a function from raw
+observations [B, S] to environment actions: normalisation, network and action map are included. Weights are constants.
 """
 
 import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
@@ -23,8 +23,9 @@ from common.files import flush_file, flush_folder
 from common.learning.quiet_start import held_back_errors
 from common.rollout.policies import OBSERVATION_CLIP, Normalizer
 from companions.DDPGAgent import DDPGAgent
+from programs import onnx_files
 
-SAVED_MODEL, LITERT = "saved_model", "policy.tflite"
+SAVED_MODEL, LITERT, ONNX = "saved_model", "policy.tflite", "policy.onnx"
 CHECKED_OBSERVATIONS = 500
 TOLERANCE = 1e-5
 Policy = Callable[[np.ndarray], np.ndarray]  # raw observations [B, S] float32 → environment actions [B, *space.shape]
@@ -62,7 +63,7 @@ def _normalized(observations: tf.Tensor, normalize: Normalizer) -> tf.Tensor:
 def _box_actions(action_map: BoxMap) -> Callable[[tf.Tensor], tf.Tensor]:
     """`BoxMap` in TensorFlow, [B, A] → [B, *space.shape]."""
     centre, scale = action_map.centre.astype(np.float32), action_map.scale.astype(np.float32)  # [A], [A]
-    low, high = float32_bounds(action_map.low, action_map.high)  # [A], [A]
+    low, high = onnx_files.float32_bounds(action_map.low, action_map.high)  # [A], [A]
     rounds = np.issubdtype(action_map.dtype, np.integer)
 
     def to_environment(actions: tf.Tensor) -> tf.Tensor:
@@ -71,13 +72,6 @@ def _box_actions(action_map: BoxMap) -> Callable[[tf.Tensor], tf.Tensor]:
         return tf.cast(tf.reshape(cut, (-1, *action_map.shape)), action_map.dtype)
 
     return to_environment
-
-
-def float32_bounds(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The bounds [A] as float32, rounded inwards: LiteRT can clip only this type."""
-    down, up = low.astype(np.float32), high.astype(np.float32)  # [A], [A]
-    inf = np.float32(np.inf)
-    return np.where(down < low, np.nextafter(down, inf), down), np.where(up > high, np.nextafter(up, -inf), up)
 
 
 def _discrete_actions(agent: Agent, choices: tuple[int, ...]) -> Callable[[tf.Tensor], tf.Tensor]:
@@ -162,12 +156,25 @@ class Written:
     difference: float
 
 
-def export(agent: Agent | DDPGAgent, folder: Path) -> list[Written]:
-    """Write both files into a folder; an earlier export is replaced once both are checked.
+READ: dict[str, Callable[[Path], Policy]] = {
+    SAVED_MODEL: read_saved_model,
+    LITERT: read_litert,
+    ONNX: onnx_files.read_onnx,
+}
+"""name of a file → how its user loads it"""
+
+
+def export(agent: Agent | DDPGAgent, folder: Path, onnx: bool = False) -> list[Written]:
+    """Write all files into a folder; an earlier export is replaced once they are checked.
+
+    Args:
+        agent: whose observations are numbers.
+        folder: of the files; made if it is missing.
+        onnx: write an ONNX file, too.
 
     Raises:
-        UserError: something that is no export is in the way, the folder cannot be made, or a file acts differently
-            from the agent.
+        UserError: something that is no export is in the way, the folder cannot be made, a package is missing, or a
+            file acts differently from the agent.
     """
     _check_free(folder)
     try:
@@ -178,24 +185,16 @@ def export(agent: Agent | DDPGAgent, folder: Path) -> list[Written]:
     except OSError as error:
         raise UserError(f"cannot make {folder} ({error.strerror}): choose another --out") from None
     try:
-        write_saved_model(ExportedPolicy(agent), unfinished / SAVED_MODEL)
-        write_litert(unfinished / SAVED_MODEL, unfinished / LITERT)
-        observations = random_observations(agent, np.random.default_rng(0))
-        written = []
-        for name, read in ((SAVED_MODEL, read_saved_model), (LITERT, read_litert)):
-            difference = largest_difference(read(unfinished / name), agent, observations)
-            if difference > TOLERANCE:
-                raise UserError(
-                    f"{name} acts differently from the agent, by {difference:.3g} where {TOLERANCE:g} is allowed: "
-                    "nothing was exported; score the agent itself with python -m programs evaluate"
-                )
-            written.append(Written(folder / name, _size(unfinished / name), difference))
+        _write(agent, unfinished, onnx)
+        names = [name for name in READ if (unfinished / name).exists()]
+        written = [_checked(agent, folder / name, unfinished / name) for name in names]
         for path in unfinished.rglob("*"):
             if path.is_file():
                 flush_file(path)
         if (folder / SAVED_MODEL).exists():
             (folder / SAVED_MODEL).replace(unfinished / "before")
-        for name in (SAVED_MODEL, LITERT):
+        (folder / ONNX).unlink(missing_ok=True)  # of an earlier export, perhaps of another policy
+        for name in names:
             (unfinished / name).replace(folder / name)
         flush_folder(folder)
     finally:
@@ -203,14 +202,39 @@ def export(agent: Agent | DDPGAgent, folder: Path) -> list[Written]:
     return written
 
 
+def _write(agent: Agent | DDPGAgent, folder: Path, onnx: bool) -> None:
+    if onnx:  # first, since its package may be missing
+        policy: Any = agent.acting_policy()
+        onnx_files.write_onnx(policy, agent.action_map, agent.observation_size, folder / ONNX)
+    write_saved_model(ExportedPolicy(agent), folder / SAVED_MODEL)
+    write_litert(folder / SAVED_MODEL, folder / LITERT)
+
+
+def _checked(agent: Agent | DDPGAgent, path: Path, unfinished: Path) -> Written:
+    """What is to be said of a file that will be called `path`.
+
+    Raises:
+        UserError: it acts differently from the agent.
+    """
+    observations = random_observations(agent, np.random.default_rng(0))
+    difference = largest_difference(READ[path.name](unfinished), agent, observations)
+    if difference > TOLERANCE:
+        raise UserError(
+            f"{path.name} acts differently from the agent, by {difference:.3g} where {TOLERANCE:g} is allowed: "
+            "nothing was exported; score the agent itself with python -m programs evaluate"
+        )
+    return Written(path, _size(unfinished), difference)
+
+
 def _check_free(folder: Path) -> None:
     """Raises UserError if an export would replace something that is no export."""
-    model, file = folder / SAVED_MODEL, folder / LITERT
+    model = folder / SAVED_MODEL
     foreign = next((path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()), None)
     if foreign is None and model.exists() and not (model / "saved_model.pb").exists():
         foreign = model
-    if foreign is None and file.is_dir():
-        foreign = file
+    for file in (folder / LITERT, folder / ONNX):
+        if foreign is None and file.is_dir():
+            foreign = file
     if foreign is not None:
         raise UserError(f"{foreign} is in the way and is no export: remove it or choose another --out")
 

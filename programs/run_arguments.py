@@ -1,4 +1,4 @@
-"""What evaluate, watch and export have in common: the arguments that name a run and choose its agent."""
+"""What evaluate, watch and export have in common: the arguments that name a run or an agent, and choose weights."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ from common.config import TrainingConfig
 from common.envs.environment import Environment
 from common.errors import UserError
 from common.runs.command_line import parse_settings
+from programs import shipped
 from programs.methods import WhichWeights, load_agent
 
 T = TypeVar("T")
@@ -17,10 +18,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RunArguments:
-    """A run, and which of its agents."""
+    """A run, and which of its agents; or an agent that comes with the project."""
 
     run: Annotated[Path, tyro.conf.Positional]
-    """Run folder, like runs/NAME."""
+    """Run folder, like runs/NAME; or the name of an agent that comes with the project, like walker."""
     weights: WhichWeights = "best"
     """Which agent: best is the one the run ended with, by default that of its best epoch; last is that of the last
     checkpoint, also while the run still trains."""
@@ -34,7 +35,15 @@ class RunArguments:
 
     def load(self) -> tuple[Any, TrainingConfig, Environment]:
         """The agent, the run's settings and its environment; see `programs.methods.load_agent`."""
-        return load_agent(self.run, self.weights, env=self.env, env_kwargs=self.env_kwargs, device=self.device)
+        folder = self.folder_of_run
+        if shipped.is_shipped(folder):
+            return shipped.load(folder, env=self.env, env_kwargs=self.env_kwargs)
+        return load_agent(folder, self.weights, env=self.env, env_kwargs=self.env_kwargs, device=self.device)
+
+    @property
+    def folder_of_run(self) -> Path:
+        """The folder that `run` means; see `programs.shipped.folder_of`."""
+        return shipped.folder_of(self.run)
 
 
 def check_at_least(name: str, number: int | None, least: int) -> None:

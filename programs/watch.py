@@ -1,46 +1,80 @@
-"""Film one episode of a trained agent: python -m programs watch RUN"""
+"""Show one episode of a trained agent: python -m programs watch NAME
+
+In a window where there is a screen, otherwise as a film in the current folder.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from common.envs.environment import Environment
 from common.errors import UserError
 from common.rollout.evaluation import EVALUATION_SEED
-from common.runs import film
+from common.runs import film, window
 from common.runs.command_line import one_line_errors
+from programs import shipped
 from programs.run_arguments import RunArguments, check_at_least, parse_named
 
 
 @dataclass(frozen=True)
 class Arguments(RunArguments):
-    """Film one episode of a trained agent, with deterministic actions."""
+    """Show one episode of a trained agent, with deterministic actions, in a window or as a film."""
 
+    stage: shipped.Stage = "trained"
+    """Which policy of an agent that comes with the project: before training, half-way, or trained."""
+    window: bool = False
+    """Show the episode in a window. This is the default where there is a screen."""
+    film: bool = False
+    """Write a film although there is a screen. --gif and --folder do so, too."""
     seed: int = EVALUATION_SEED
-    """Seed of the episode, 0 or more; another seed shows another episode. The default films the first episode that
+    """Seed of the episode, 0 or more; another seed shows another episode. The default shows the first episode that
     `evaluate` plays."""
     max_episode_steps: int | None = None
     """Step limit of the episode, in environment steps. By default the run's own limit."""
     gif: bool = False
     """Write a GIF of 30 frames a second instead of an MP4."""
-    folder: Path = Path(".")
-    """Folder for the film, video.mp4 or video.gif; a film of that name there is replaced."""
+    folder: Path | None = None
+    """Folder for the film, which is named after the agent, or video where a run is shown; a film of that name there
+    is replaced. By default the current folder."""
 
     def __post_init__(self) -> None:
         check_at_least("seed", self.seed, 0)
         check_at_least("max_episode_steps", self.max_episode_steps, 1)
+        if self.window and self.wants_film:
+            raise UserError("--window shows no film: leave out --film, --gif and --folder, or --window")
+
+    @property
+    def wants_film(self) -> bool:
+        """Whether a film is asked for."""
+        return self.film or self.gif or self.folder is not None
+
+    def load(self) -> tuple[Any, Any, Environment]:
+        """The agent, the settings it was trained with, and its environment."""
+        folder = self.folder_of_run
+        if shipped.is_shipped(folder):
+            return shipped.load(folder, self.stage, env=self.env, env_kwargs=self.env_kwargs)
+        if self.stage != "trained":
+            raise UserError(f"{folder} is a run: --stage is for agents that come with the project, such as walker")
+        return super().load()
 
 
 def main() -> None:
-    """Film what the command line names."""
+    """Show what the command line names."""
     with one_line_errors():
-        arguments = parse_named(Arguments, "python -m programs watch", "run", "runs/NAME")
-        if not arguments.folder.is_dir():
-            raise UserError(f"{arguments.folder} is no folder: make it first, or choose another --folder")
+        arguments = parse_named(Arguments, "python -m programs watch", "run", "walker, or runs/NAME")
+        folder = arguments.folder or Path(".")
+        if not folder.is_dir():
+            raise UserError(f"{folder} is no folder: make it first, or choose another --folder")
         agent, config, environment = arguments.load()
+        environment = environment.limited_to(arguments.max_episode_steps)
+        acting = agent.acting_policy(), agent.action_map, environment
+        if arguments.window or (window.has_screen() and not arguments.wants_film):
+            print(window.show(*acting, arguments.seed))
+            return
+        name = arguments.folder_of_run.name if shipped.is_shipped(arguments.folder_of_run) else "video"
         line, opening = film.film_into(
-            arguments.folder, agent.acting_policy(), agent.action_map,
-            environment.limited_to(arguments.max_episode_steps), arguments.gif, arguments.seed,
-            restarts=config.environment_restarts,
-        )  # fmt: skip
+            folder, *acting, arguments.gif, arguments.seed, restarts=config.environment_restarts, name=name
+        )
         if opening is None:
             raise UserError(line)
         print(line)

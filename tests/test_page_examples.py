@@ -50,7 +50,7 @@ def exported(tmp_path_factory):
     folder = tmp_path_factory.mktemp("deployed")
     observations = Box(-np.inf, np.inf, (3,))
     agent = TD3Agent(observations, Box(-2.0, 2.0, (1,)), OffPolicyConfig(hidden_sizes=(4,)), seed=0)
-    policy_files.export(agent, folder / "pendulum-policy")
+    policy_files.export(agent, folder / "pendulum-policy", onnx=True)
     return folder
 
 

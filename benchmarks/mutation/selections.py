@@ -5,6 +5,7 @@ CLI = "tests/runs/test_command_line.py"
 CHECKPOINT = "tests/runs/test_checkpoint.py"
 COLLECTOR = "tests/rollout/test_collector.py"
 DISKS = "tests/runs/test_disks_and_terminals.py"
+AGENTS = "tests/programs/test_agents.py"
 ENVIRONMENT = "tests/envs/test_environment.py"
 EVALUATION = "tests/rollout/test_evaluation.py"
 EXPORT = "tests/programs/test_export.py"
@@ -38,6 +39,7 @@ REPEATABLE = "tests/rollout/test_repeatable.py"
 RESUME = "tests/runs/test_resume.py"
 SESSION = "tests/runs/test_session.py"
 SPACES = "tests/envs/test_spaces.py"
+SHIP = "tests/programs/test_ship.py"
 SHARDS = "tests/rollout/test_shards.py"
 TORSO = "tests/ppo/test_shared_torso.py"
 TRAINING = (
@@ -51,6 +53,7 @@ UPDATE = "tests/ppo/test_update.py"
 STOP = "tests/runs/test_stop_score.py"
 VALIDATION = "tests/ppo/test_training.py -k validation"
 WEIGHTS = "tests/ppo/test_training.py -k 'best or weights or saved or saving'"
+WINDOW = "tests/runs/test_window.py"
 WORKERS = "tests/rollout/test_workers.py"
 
 SELECTIONS: dict[str, tuple[str, ...]] = {
@@ -100,8 +103,10 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/rollout/evaluation.py": (EVALUATION,),
     "common/rollout/experience.py": ("tests/rollout/test_fall_costs.py", FAULTS, SHARDS, TRAINING, RESUME),
     "common/rollout/not_finite.py": (COLLECTOR, FAULTS),
+    "common/rollout/one_episode.py": (FILM, WINDOW),
     "common/rollout/playing.py": (EVALUATION, VALIDATION),
     "common/rollout/policies.py": (POLICIES, SHARDS, "tests/ppo/test_discrete.py", MIRRORED, SAC[0]),
+    "common/rollout/policy_file.py": ("tests/rollout/test_policy_file.py", AGENTS),
     "common/rollout/probe.py": (REPEATABLE,),
     "common/rollout/repeatable.py": (COLLECTOR, FAULTS, RESUME),
     "common/rollout/scores.py": (FUNCS, "tests/envs/test_failed_steps.py", TRAINING),
@@ -128,6 +133,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/runs/signals.py": (SESSION, DISKS),
     "common/runs/short_help.py": ("tests/programs/test_programs.py",),
     "common/runs/unread_output.py": ("tests/runs/test_start.py",),
+    "common/runs/window.py": (WINDOW, AGENTS),
     "common/runs/wrong_arguments.py": (CLI,),
     "common/settings.py": ("tests/test_settings.py", CLI),
     "common/state.py": (CHECKPOINT, HOSTILE),
@@ -171,14 +177,17 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "programs/policy_files.py": (EXPORT,),
     "programs/resume.py": (PROGRAMS,),
     "programs/run_arguments.py": (PROGRAMS, CLI),
+    "programs/ship.py": (SHIP,),
+    "programs/shipped.py": (AGENTS, SHIP),
     "programs/study.py": (PROGRAMS, "tests/test_pages.py"),
     "programs/train.py": (PROGRAMS, CLI),
     "programs/tune.py": (TUNE,),
+    "programs/onnx_files.py": (EXPORT,),
     "programs/places.py": (TUNE, PROGRAMS, "tests/programs/test_study_runs.py"),
     "programs/study_runs.py": (PROGRAMS, "tests/programs/test_study_runs.py"),
     "programs/tuning/journal.py": (TUNE,),
     "programs/tuning/search.py": (TUNE,),
     "programs/tuning/space.py": (TUNE,),
     "programs/tuning/trial.py": (TUNE,),
-    "programs/watch.py": (PROGRAMS, CLI, "tests/runs/test_start.py"),
+    "programs/watch.py": (AGENTS, PROGRAMS, CLI, "tests/runs/test_start.py"),
 }

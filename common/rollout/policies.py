@@ -138,12 +138,12 @@ class NormalPolicy:
     noise = "drawn from the policy's Normal distribution"
 
     def __init__(self, heads: Heads) -> None:
-        self._heads = heads
+        self.heads = heads
         self.is_plain = isinstance(heads, DenseHeads)
 
     def mean_and_std(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Observations [n, S] → mean [n, A], standard deviation [n, A] in [MIN_STD, MAX_STD], or [A]."""
-        mean, std = self._heads(observations)
+        mean, std = self.heads(observations)
         return mean, std if std.ndim == 1 else np.clip(std, MIN_STD, MAX_STD)
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
@@ -167,13 +167,14 @@ class CategoricalPolicy:
     noise = "drawn from the policy's Categorical distribution"
 
     def __init__(self, heads: Heads, choices: tuple[int, ...]) -> None:
-        self._heads = heads
+        self.heads = heads
         self.is_plain = isinstance(heads, DenseHeads)
+        self.choices = tuple(choices)
         self._cuts = np.cumsum(choices)[:-1]
 
     def logits(self, observations: np.ndarray) -> np.ndarray:
         """Observations [n, S] → logits [n, Σ choices]."""
-        [logits] = self._heads(observations)
+        [logits] = self.heads(observations)
         return logits
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
@@ -224,6 +225,12 @@ class LayersPolicy(ABC):
         self._normalize = normalize
         self._layers = tuple(map(Dense, weights[::2], weights[1::2], self._activations))
 
+    @property
+    def heads(self) -> DenseHeads:
+        """The same layers with the last one as the only head."""
+        sides = () if self._sides is None else (self._sides,)
+        return DenseHeads(self._normalize, self._layers[:-1], self._layers[-1:], sides)
+
     def _output(self, observations: np.ndarray) -> np.ndarray:
         """Observations [n, S] → what the last layer returns, [n, out]."""
         features = self._normalize(observations)  # [n, S]
@@ -259,19 +266,19 @@ class DeterministicPolicy(LayersPolicy):
         sides: Sides | None = None,
     ) -> None:
         super().__init__(activations, weights, normalize, sides)
-        self._std = std
+        self.std = std
 
     @property
     def noise(self) -> str:
         """How sampled actions are drawn, in words."""
-        return f"independent Gaussian noise with a standard deviation of {self._std:g} of half the action range"
+        return f"independent Gaussian noise with a standard deviation of {self.std:g} of half the action range"
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions [n, A] in [−1, 1] for observations [n, S]: μ + std·noise, clipped, or μ without noise."""
         features = self._output(observations)  # [n, A]
         if noise is None:
             return features
-        features += self._std * noise
+        features += self.std * noise
         return np.minimum(np.maximum(features, -1.0), 1.0)
 
 

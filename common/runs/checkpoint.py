@@ -162,6 +162,22 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> tuple[int, State]:
     raise UserError(f"no checkpoint in {folder} is whole: use a copy of the run, or start a new one")
 
 
+def load(folder: Path, number: int) -> State:
+    """The state of one checkpoint.
+
+    Args:
+        folder: of all checkpoints.
+        number: of the epoch.
+
+    Raises:
+        UserError: it is damaged, was written by a newer version, or cannot be read at present.
+    """
+    try:
+        return _load(folder / f"{number:08d}", number)
+    except _DamagedError as damage:
+        raise UserError(f"checkpoint {number} in {folder} is damaged ({damage}): use a copy of it") from None
+
+
 def _load(folder: Path, generation: int) -> State:
     """Raises _DamagedError if the file is damaged, or UserError if the disk or the memory fails."""
     try:

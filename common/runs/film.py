@@ -17,12 +17,12 @@ from common.envs.spaces import ActionMap
 from common.errors import UserError
 from common.files import remove_unfinished, replacing
 from common.rollout.evaluation import EVALUATION_SEED
-from common.rollout.playing import ROWS, empty_observations, one_blas_thread, takes_workers
+from common.rollout.one_episode import one_episode
+from common.rollout.playing import takes_workers
 from common.rollout.policies import NormalPolicy
 from common.runs import run_folder
 from common.user_code import closed, explain
 
-STEP_BOUND = 2_000  # steps of a film if the environment has no limit
 GIF_FRAMES_PER_SECOND = 30
 MP4_FRAMES_PER_SECOND = 20  # at most: a frame of the walker takes as long as 30 of its steps
 # One thread writes the same bytes on any machine, and leaves a core to what draws the frames.
@@ -77,20 +77,9 @@ class Take:
             raise UserError(f"{self._environment.id} failed while it was filmed ({explain(error)})") from error
 
     def _frames(self, env: Any) -> Iterator[np.ndarray]:
-        rows = ROWS if getattr(self._policy, "is_plain", False) else 1  # as the evaluation plays it
-        observations = empty_observations(self._environment, rows)  # [R, *shape]
-        observations[0], _ = env.reset(seed=self._seed)
-        yield self.drawn(env)
-        over = False
-        while not (over or self.was_cut):
-            with one_blas_thread():
-                action = self._action_map(self._policy.act(observations)[:1])[0]
-            observations[0], reward, terminated, truncated, _ = env.step(action)
-            self.score += float(np.asarray(reward).item())
-            self.steps += 1
-            over = terminated or truncated
-            self.was_cut = not over and self._environment.max_episode_steps is None and self.steps == STEP_BOUND
-            if self.steps % self._every == 0 or over or self.was_cut:
+        for now in one_episode(self._policy, self._action_map, self._environment, env, self._seed):
+            self.score, self.steps, self.was_cut = now.score, now.steps, now.was_cut
+            if now.steps % self._every == 0 or now.over or now.was_cut:
                 yield self.drawn(env)
 
     def drawn(self, env: Any) -> np.ndarray:
@@ -236,21 +225,23 @@ def film_into(
     gif: bool = False,
     seed: int = EVALUATION_SEED,
     restarts: int = 0,
+    name: str = Path(run_folder.VIDEO).stem,
 ) -> tuple[str, Opening | None]:
     """Film an episode into a run folder.
 
     Args:
-        folder: for video.mp4 or video.gif.
+        folder: for the film.
         policy, action_map: of the agent.
         environment: with the step limit of the film.
         gif: write a GIF instead of an MP4.
         seed: of the episode.
         restarts: how often the episode is filmed again if the environment fails.
+        name: of the film, without .mp4 or .gif.
 
     Returns:
         A line with the score and the file, or why there is no film; and the film's opening, or None.
     """
-    path = (folder / run_folder.VIDEO).with_suffix(".gif" if gif else ".mp4")
+    path = folder / f"{name}{'.gif' if gif else '.mp4'}"
     try:
         take = Take(policy, action_map, environment, seed, None if gif else MP4_FRAMES_PER_SECOND)
         opening = Opening(take.frame_rate)

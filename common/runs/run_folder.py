@@ -7,6 +7,7 @@ import io
 import json
 import platform
 import shlex
+import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -67,7 +68,7 @@ def create(runs_folder: str, name: str | None, default_name: str) -> Path:
 def write_config(
     folder: Path, config: TrainingConfig, preset: str, resumed_after: int | None = None
 ) -> dict[str, object]:
-    """Write config.json: every setting, the seed among them, and the versions of the packages.
+    """Write config.json: every setting, the seed among them, the versions of the packages and the project's commit.
 
     A resumed run keeps its first start and versions, and adds those of the resume and the changed settings.
 
@@ -107,7 +108,23 @@ def _versions() -> dict[str, str]:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             versions[package] = "not installed"
-    return versions
+    return versions | {"commit": source_commit() or "unknown"}
+
+
+def source_commit() -> str | None:
+    """The project's commit, ending in "+" where files differ from it; None where it is no git repository."""
+    root = Path(__file__).resolve().parents[2]
+    asked = ["rev-parse", "--show-toplevel", "--short=10", "HEAD"], ["status", "--porcelain", "-uno"]
+    try:
+        head, changes = (
+            subprocess.run(["git", "-C", root, *words], capture_output=True, text=True, check=True).stdout.splitlines()
+            for words in asked
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    if len(head) != 2 or Path(head[0]).resolve() != root:  # a copy within somebody's repository
+        return None
+    return head[1] + ("+" if changes else "")
 
 
 def read_config(

@@ -13,14 +13,16 @@ from common.envs.make_env import make_env
 from common.errors import UserError
 from common.rollout import evaluation
 from common.runs import run_folder
-from companions.config import OffPolicyConfig
+from companions.config import OffPolicyConfig, SACConfig
+from companions.SACAgent import SACAgent
 from companions.TD3Agent import TD3Agent
 from ppo.config import PPOConfig
-from programs import export, methods, policy_files
+from programs import export, methods, onnx_files, policy_files
 
 OBSERVATIONS = Box(-np.inf, np.inf, (3,))
 CONFIG = PPOConfig(env="Pendulum-v1", hidden_sizes=(8, 8), mean_gain=1.0)
 TD3 = OffPolicyConfig(env="Pendulum-v1", hidden_sizes=(8, 8))
+SAC = SACConfig(env="Pendulum-v1", hidden_sizes=(8, 8))
 UNEVEN = Box(np.array([-2, 1, -np.inf, 0], np.float32), np.array([0, 5, np.inf, np.inf], np.float32))
 SPACES = {
     "uneven bounds": UNEVEN,
@@ -42,14 +44,13 @@ def ppo_agent(space, **changes):
 
 
 def exported(agent, folder):
-    """Both policies, read again, and what the export said of them."""
-    written = policy_files.export(agent, folder)
-    saved_model = policy_files.read_saved_model(folder / "saved_model")
-    return saved_model, policy_files.read_litert(folder / "policy.tflite"), written
+    """All policies, read again, and what the export said of them."""
+    written = policy_files.export(agent, folder, onnx=True)
+    return *(read(folder / name) for name, read in policy_files.READ.items()), written
 
 
 @pytest.mark.parametrize("space", SPACES)
-def test_both_files_act_as_the_agent_in_every_space(tmp_path, space):
+def test_all_files_act_as_the_agent_in_every_space(tmp_path, space):
     agent = ppo_agent(SPACES[space])
     *policies, written = exported(agent, tmp_path)
     rng = np.random.default_rng(7)
@@ -62,13 +63,13 @@ def test_both_files_act_as_the_agent_in_every_space(tmp_path, space):
         assert actions.dtype == expected.dtype and actions.shape == expected.shape
         np.testing.assert_allclose(actions, expected, rtol=1e-5, atol=1e-5)
         assert SPACES[space].contains(policy(observations[:1])[0])
-    assert [file.path.name for file in written] == ["saved_model", "policy.tflite"]
+    assert [file.path.name for file in written] == ["saved_model", "policy.tflite", "policy.onnx"]
     assert all(file.difference <= 1e-5 and file.size > 1000 for file in written)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["policy.tflite", "saved_model"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["policy.onnx", "policy.tflite", "saved_model"]
 
 
 def test_bounds_that_float32_does_not_have_are_rounded_inwards():
-    low, high = policy_files.float32_bounds(np.array([-0.1, -(2**31) - 1]), np.array([0.1, 2**31 - 1]))
+    low, high = onnx_files.float32_bounds(np.array([-0.1, -(2**31) - 1]), np.array([0.1, 2**31 - 1]))
     assert low.dtype == high.dtype == np.float32
     assert np.all(low.astype(float) >= [-0.1, -(2**31) - 1]) and np.all(high.astype(float) <= [0.1, 2**31 - 1])
     np.testing.assert_allclose(high, [0.1, 2**31 - 1], rtol=1e-6)
@@ -92,8 +93,46 @@ def test_every_kind_of_normal_actor(tmp_path, changes):
     assert all(file.difference <= 1e-5 for file in written)
 
 
+def td3_agent(space, **changes):
+    return TD3Agent(OBSERVATIONS, space, TD3.replace(**changes), seed=1)
+
+
+def sac_agent(space, **changes):
+    return SACAgent(OBSERVATIONS, space, SAC.replace(**changes), 1)
+
+
+MIRRORED = dict(symmetry=True, mirror_observation=(1, -2, -3), mirror_action=(-1,), mirror_weight=0.3)
+
+
+@pytest.mark.parametrize("make", [ppo_agent, td3_agent, sac_agent])
+def test_onnx_of_every_method_that_obeys_a_mirror(make, tmp_path):
+    agent, file = make(Box(-2.0, 2.0, (1,)), **MIRRORED), tmp_path / "policy.onnx"
+    onnx_files.write_onnx(agent.acting_policy(), agent.action_map, 3, file)
+    assert policy_files.largest_difference(onnx_files.read_onnx(file), agent, TRIED) < 1e-5
+    straight = make(Box(-2.0, 2.0, (1,)))
+    assert policy_files.largest_difference(onnx_files.read_onnx(file), straight, TRIED) > 1e-3
+
+
+TRIED = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
+
+
+def test_onnx_is_written_where_it_is_wanted_and_an_old_one_does_not_stay(tmp_path):
+    agent, other = ppo_agent(UNEVEN), ppo_agent(UNEVEN, hidden_sizes=(4,))
+    policy_files.export(agent, tmp_path, onnx=True)
+    assert (tmp_path / "policy.onnx").exists()
+    policy_files.export(other, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["policy.tflite", "saved_model"]
+
+
+def test_without_its_package_onnx_is_refused_before_anything_is_written(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(UserError, match=r"needs the package onnx: pip install -r requirements/export\.txt"):
+        policy_files.export(ppo_agent(UNEVEN), tmp_path, onnx=True)
+    assert not list(tmp_path.iterdir())
+
+
 def test_td3(tmp_path):
-    agent = TD3Agent(OBSERVATIONS, UNEVEN, TD3, seed=1)
+    agent = td3_agent(UNEVEN)
     *policies, _ = exported(agent, tmp_path)
     observations = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
     for policy in policies:
@@ -186,7 +225,9 @@ def spoil(kind, run):
     if kind == "no weights":
         (run / run_folder.BEST_AGENT).unlink()
         return [run], run_folder.BEST_AGENT
-    if kind == "a file in the way":
+    if kind == "a folder named as the ONNX file":
+        (out / "policy.onnx").mkdir(parents=True)
+    elif kind == "a file in the way":
         out.write_text("precious")
     elif kind == "a file above":
         out.write_text("precious")
@@ -203,7 +244,7 @@ def spoil(kind, run):
     "kind",
     [
         "no such run", "no run named", "wrong weights", "no weights", "a file in the way", "a file above",
-        "a foreign folder in the way", "a folder named as the file",
+        "a foreign folder in the way", "a folder named as the file", "a folder named as the ONNX file",
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line_and_changes_nothing(run, monkeypatch, capfd, kind):
@@ -231,10 +272,10 @@ def test_an_exported_policy_scores_what_the_agent_scores(run, monkeypatch, capfd
     assert total == pytest.approx(score, rel=1e-3)
 
 
-def test_both_files_are_scored(run, monkeypatch, capfd):
-    asked = "--episodes", 2, "--seed", 7, "--max-episode-steps", 30
+def test_all_files_are_scored(run, monkeypatch, capfd):
+    asked = "--onnx", "--episodes", 2, "--seed", 7, "--max-episode-steps", 30
     assert call(monkeypatch, export, run, *asked) == 0
     agent, _, environment = methods.load_agent(run, "best")
     played = evaluation.evaluate(agent.acting_policy(), agent.action_map, environment.limited_to(30), 2, True, 7)
     lines = [line for line in capfd.readouterr().out.splitlines() if "unshaped reward of 2 episodes" in line]
-    assert len(lines) == 2 and all(f"deterministic {played.returns.mean():.1f} [" in line for line in lines)
+    assert len(lines) == 3 and all(f"deterministic {played.returns.mean():.1f} [" in line for line in lines)

@@ -230,7 +230,7 @@ def test_no_two_methods_have_a_preset_of_one_name():
         ("resume runs/none --resume runs/other", "--resume is not needed here"),
         ("evaluate", "type python -m programs evaluate runs/NAME"),
         ("evaluate runs/none", "holds no run"),
-        ("watch", "type python -m programs watch runs/NAME"),
+        ("watch", "type python -m programs watch walker, or runs/NAME"),
         ("watch runs/none --folder nowhere", "nowhere is no folder"),
         ("plot", "type python -m programs plot runs/NAME"),
         ("plot runs/none", "holds no run"),

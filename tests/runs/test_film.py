@@ -15,6 +15,7 @@ from gymnasium.spaces import Box
 from common.envs.environment import find_environment
 from common.envs.spaces import action_map
 from common.errors import UserError
+from common.rollout import one_episode
 from common.rollout.evaluation import evaluate
 from common.runs import film, run_folder
 from common.runs.film import Opening, Take, film_into, save_video
@@ -89,7 +90,7 @@ def test_what_draws_no_pictures_has_no_take():
 
 
 def test_a_film_of_an_environment_without_a_limit_is_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr(film, "STEP_BOUND", 7)
+    monkeypatch.setattr(one_episode, "STEP_BOUND", 7)
     line, opening = film_into(tmp_path, Still(), ACTIONS, find_environment("tests/Strolling-v0"))
     assert line == f"filmed an episode of 7.0, cut after 7 steps: {tmp_path / run_folder.VIDEO}"
     assert len(opening.frames) == 5  # every second one, and the last

@@ -1,0 +1,196 @@
+"""Acting policies as files of plain arrays, which load in a moment and without TensorFlow.
+
+Such a file holds what acting needs and nothing else: no critic, no optimiser. An array of JSON, the layout, says which
+kind of policy it is and what the arrays are.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from common import arrays_file, files
+from common.envs.mirrors import Entries, Sides
+from common.errors import UserError
+from common.rollout.policies import (
+    ACTIVATIONS,
+    UNCHANGED,
+    CategoricalPolicy,
+    Constant,
+    Dense,
+    DenseHeads,
+    DeterministicPolicy,
+    Normalizer,
+    NormalPolicy,
+    SquashedPolicy,
+)
+from common.state import State, pack_json, unpack_json
+
+FORMAT = 1
+LAYOUT = "layout"  # name of the array that holds the JSON
+LARGEST_FILE = 16 * 2**20  # bytes
+PlainPolicy = NormalPolicy | CategoricalPolicy | DeterministicPolicy | SquashedPolicy
+KINDS: dict[str, type[PlainPolicy]] = {
+    "normal": NormalPolicy,
+    "categorical": CategoricalPolicy,
+    "deterministic": DeterministicPolicy,
+    "squashed": SquashedPolicy,
+}
+_FAULTS = (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError)
+
+
+def kind_of(policy: PlainPolicy) -> str:
+    """The name of a policy's kind, a key of KINDS."""
+    return next(name for name, kind in KINDS.items() if isinstance(policy, kind))
+
+
+def to_arrays(policy: PlainPolicy) -> State:
+    """The arrays of a policy whose heads are dense; `of_arrays` makes the same policy of them."""
+    heads = policy.heads
+    assert isinstance(heads, DenseHeads), "a policy that sees images has no plain arrays"
+    layout = {
+        "format": FORMAT,
+        "kind": kind_of(policy),
+        "hidden": [layer.activation for layer in heads.hidden],
+        "heads": [head.activation if isinstance(head, Dense) else None for head in heads.heads],
+        "sides": [
+            {"inputs": _entries(side.inputs), "outputs": _entries(side.outputs), "weight": side.weight}
+            for side in heads.sides
+        ],
+    }
+    if isinstance(policy, CategoricalPolicy):
+        layout["choices"] = list(policy.choices)
+    if isinstance(policy, DeterministicPolicy):
+        layout["std"] = float(policy.std)
+    arrays = {LAYOUT: pack_json(layout)}
+    if heads.normalize.shift is not None and heads.normalize.scale is not None:
+        arrays |= {"shift": heads.normalize.shift, "scale": heads.normalize.scale}
+    for name, layers in (("hidden", heads.hidden), ("head", heads.heads)):
+        for i, layer in enumerate(layers):
+            arrays |= _arrays_of(f"{name}/{i}", layer)
+    return arrays
+
+
+def _entries(entries: Entries) -> dict[str, list[float]]:
+    return {"sources": [int(source) for source in entries.sources], "offsets": list(map(float, entries.offsets))}
+
+
+def _arrays_of(name: str, layer: Dense | Constant) -> State:
+    if isinstance(layer, Constant):
+        return {f"{name}/values": layer.values}
+    return {f"{name}/kernel": layer.kernel, f"{name}/bias": layer.bias}
+
+
+def layout_of(arrays: State) -> dict[str, Any]:
+    """What the arrays of a file are.
+
+    Raises:
+        ValueError: it is no policy, or a newer version wrote it.
+    """
+    if LAYOUT not in arrays:
+        raise ValueError("it holds no policy")
+    layout = unpack_json(arrays[LAYOUT])
+    if not isinstance(layout, dict) or not isinstance(layout.get("format"), int):
+        raise ValueError("it does not say what its arrays are")
+    if layout["format"] > FORMAT:
+        raise ValueError(f"it has format {layout['format']}, this code reads up to {FORMAT}: update the code")
+    return layout
+
+
+def of_arrays(arrays: State) -> PlainPolicy:
+    """The policy that `to_arrays` was called with.
+
+    Raises:
+        ValueError: the arrays are not those of a policy, or their shapes do not fit together.
+    """
+    try:
+        return _policy(layout_of(arrays), arrays)
+    except _FAULTS as error:
+        if isinstance(error, ValueError):
+            raise
+        raise ValueError(f"{type(error).__name__} in what it says of its arrays") from None
+
+
+def _policy(layout: dict[str, Any], arrays: State) -> PlainPolicy:
+    normalize = Normalizer(arrays["shift"], arrays["scale"]) if "shift" in arrays else UNCHANGED
+    hidden = tuple(_dense(arrays, f"hidden/{i}", name) for i, name in enumerate(layout["hidden"]))
+    heads = tuple(
+        Constant(arrays[f"head/{i}/values"]) if name is None else _dense(arrays, f"head/{i}", name)
+        for i, name in enumerate(layout["heads"])
+    )
+    sides = tuple(
+        Sides(_entries_of(side["inputs"]), _entries_of(side["outputs"]), float(side["weight"]))
+        for side in layout["sides"]
+    )
+    _check_shapes(normalize, hidden, heads)
+    kind = KINDS[layout["kind"]]
+    if kind is NormalPolicy or kind is CategoricalPolicy:
+        dense = DenseHeads(normalize, hidden, heads, sides)
+        return NormalPolicy(dense) if kind is NormalPolicy else CategoricalPolicy(dense, tuple(layout["choices"]))
+    layers = (*hidden, *heads)
+    weights = [array for layer in layers if isinstance(layer, Dense) for array in (layer.kernel, layer.bias)]
+    activations = [layer.activation for layer in layers if isinstance(layer, Dense)]
+    mirrored = sides[0] if sides else None
+    if kind is SquashedPolicy:
+        return SquashedPolicy(activations, weights, normalize, mirrored)
+    return DeterministicPolicy(activations, weights, float(layout["std"]), normalize, mirrored)
+
+
+def _dense(arrays: State, name: str, activation: str) -> Dense:
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"it has an activation that is unknown here, {activation!r:.40}")
+    return Dense(arrays[f"{name}/kernel"], arrays[f"{name}/bias"], activation)
+
+
+def _entries_of(entries: dict[str, Any]) -> Entries:
+    return Entries(tuple(map(int, entries["sources"])), tuple(map(float, entries["offsets"])))
+
+
+def _check_shapes(normalize: Normalizer, hidden: tuple[Dense, ...], heads: tuple[Dense | Constant, ...]) -> None:
+    """Raises ValueError unless each layer takes what the one before gives."""
+    size = None if normalize.shift is None else len(normalize.shift)
+    for layer in hidden:
+        size = _size_after(layer, size)
+    for head in heads:
+        if isinstance(head, Dense):
+            _size_after(head, size)
+    if not heads:
+        raise ValueError("it has no outputs")
+
+
+def _size_after(layer: Dense, size: int | None) -> int:
+    if layer.kernel.ndim != 2 or layer.bias.shape != layer.kernel.shape[1:] or size not in (None, len(layer.kernel)):
+        raise ValueError("its layers do not fit together")
+    return layer.kernel.shape[1]
+
+
+def write(path: Path, policy: PlainPolicy) -> None:
+    """Write a policy, whole or not at all."""
+    arrays_file.write_weights(path, to_arrays(policy))
+
+
+def read_arrays(path: Path) -> State:
+    """The arrays of a file.
+
+    Raises:
+        UserError: the file is missing, damaged, or no file of plain arrays.
+    """
+    try:
+        return arrays_file.read(path, LARGEST_FILE)
+    except FileNotFoundError:
+        raise UserError(f"no policy at {path}: expected a file that python -m programs ship wrote") from None
+    except files.ForeignFileError:
+        raise
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read as a policy ({error}): use another copy") from None
+
+
+def read(path: Path) -> PlainPolicy:
+    """The policy that `write` wrote.
+
+    Raises:
+        UserError: the file is missing, damaged, or holds no policy.
+    """
+    arrays = read_arrays(path)
+    try:
+        return of_arrays(arrays)
+    except ValueError as error:
+        raise UserError(f"{path} cannot be read as a policy ({error}): use another copy") from None

@@ -1,0 +1,49 @@
+"""Shows one episode in a window, drawn by the environment itself (Gymnasium's render mode "human")."""
+
+import os
+import sys
+
+from common.envs.environment import Environment
+from common.envs.spaces import ActionMap
+from common.errors import UserError
+from common.rollout.one_episode import one_episode
+from common.rollout.policies import Policy
+from common.user_code import closed, explain
+
+MODE = "human"
+
+
+def has_screen() -> bool:
+    """Whether a window can probably be opened: there is a display, and nobody is logged in from elsewhere."""
+    if sys.platform in ("win32", "darwin"):
+        return not os.environ.get("SSH_CONNECTION")
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def show(policy: Policy, action_map: ActionMap, environment: Environment, seed: int) -> str:
+    """Play a deterministic episode at the environment's own speed, in a window.
+
+    Args:
+        policy, action_map: of the agent.
+        environment: with the step limit of the episode.
+        seed: of the episode.
+
+    Returns:
+        A line with the score.
+
+    Raises:
+        UserError: there is no screen, the environment draws no windows, or it failed.
+    """
+    if MODE not in environment.render_modes:
+        raise UserError(f"{environment.id} draws no windows (render mode {MODE}): write a film with --film")
+    if not has_screen() and "SDL_VIDEODRIVER" not in os.environ:  # SDL would draw where nobody sees it
+        raise UserError("there is no screen here for a window: write a film with --film")
+    try:
+        with closed(environment.make(render_mode=MODE)) as env:
+            for now in one_episode(policy, action_map, environment, env, seed):
+                end = now
+    except UserError:
+        raise
+    except Exception as error:  # somebody else's code: whatever it raises is a fault of the environment or the screen
+        raise UserError(f"no window for {environment.id} ({explain(error)}): write a film with --film") from error
+    return f"an episode of {end.score:.1f} in {end.steps:,} steps"

@@ -1,0 +1,108 @@
+"""Trained agents that come with the project, in agents/NAME; python -m programs ship writes them.
+
+They are loaded without TensorFlow, but for those that see images.
+"""
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from common.config import TrainingConfig
+from common.envs.environment import Environment, find_environment
+from common.envs.spaces import ActionMap, action_map
+from common.errors import UserError
+from common.rollout import policy_file
+from common.rollout.policies import SamplingPolicy
+from common.state import State
+from programs.methods import new_agent, read_config
+
+AGENTS = Path(__file__).resolve().parents[1] / "agents"
+CARD, RECORDED, EXPORT = "agent.json", "recorded.npz", "export"
+Stage = Literal["untrained", "half-way", "trained"]
+STAGES: dict[str, str] = {"untrained": "untrained.npz", "half-way": "half-way.npz", "trained": "policy.npz"}
+"""stage of training → the file with its policy"""
+ACTOR = "actor"  # the kind of a file with a Keras actor's weights, for policies that see images
+
+
+@dataclass(frozen=True)
+class ShippedAgent:
+    """What acting and scoring need of an agent; it does not learn."""
+
+    policy: SamplingPolicy
+    action_map: ActionMap
+    sees_images: bool = False
+
+    def acting_policy(self) -> SamplingPolicy:
+        """The policy, mapping raw observations to actions."""
+        return self.policy
+
+
+def names(agents: Path | None = None) -> list[str]:
+    """The names of all agents, in the order of the alphabet."""
+    folder = agents or AGENTS
+    if not folder.is_dir():
+        return []
+    return sorted(path.name for path in folder.iterdir() if (path / CARD).is_file())
+
+
+def folder_of(run: Path) -> Path:
+    """The folder that a typed name means: of the agent of this name unless there is such a folder.
+
+    Raises:
+        UserError: a bare name, such as `walker`, is neither an agent's nor a folder's.
+    """
+    if run.exists() or len(run.parts) != 1:
+        return run
+    if run.name in names():
+        return AGENTS / run.name
+    near = difflib.get_close_matches(run.name, names(), n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise UserError(
+        f"no agent is named {run.name!r:.40}: {hint}there are {', '.join(names())}, and runs/NAME for runs"
+    )
+
+
+def is_shipped(folder: Path) -> bool:
+    """Whether a folder holds an agent that was shipped, not a run."""
+    return (folder / CARD).is_file()
+
+
+def load(folder: Path, stage: str = "trained", **typed: Any) -> tuple[ShippedAgent, TrainingConfig, Environment]:
+    """An agent that was shipped, the settings it was trained with, and its environment.
+
+    Args:
+        folder: of the agent, such as agents/walker.
+        stage: of training; a key of STAGES.
+        typed: `env` and `env_kwargs` as the user typed them; see `run_folder.read_config`.
+
+    Raises:
+        UserError: a file is missing or damaged, or the environment cannot be made.
+    """
+    _, config = read_config(folder, **typed)
+    path = folder / STAGES[stage]
+    if not path.exists():
+        raise UserError(f"{folder} holds no {path.name}: this agent was shipped without its {stage} policy")
+    environment = find_environment(config.env, config.max_episode_steps, config.env_kwargs)
+    arrays = policy_file.read_arrays(path)
+    try:
+        sees_images = policy_file.layout_of(arrays).get("kind") == ACTOR
+        policy = _image_policy(config, environment, arrays) if sees_images else policy_file.of_arrays(arrays)
+    except ValueError as error:
+        raise UserError(f"{path} cannot be read as a policy ({error}): use another copy") from None
+    return ShippedAgent(policy, action_map(environment.action_space), sees_images), config, environment
+
+
+def _image_policy(config: TrainingConfig, environment: Environment, arrays: State) -> SamplingPolicy:
+    agent: Any = new_agent(config, environment)
+    set_actor(agent, arrays)
+    return agent.acting_policy()
+
+
+def set_actor(agent: Any, arrays: State) -> None:
+    """Put the weights of a file of kind ACTOR into the actor of an agent of the same settings.
+
+    Raises:
+        ValueError: they are not those of such an actor.
+    """
+    agent.actor.set_weights([arrays[f"{ACTOR}/{i}"] for i in range(len(arrays) - 1)])

@@ -1,0 +1,173 @@
+"""The agents that come with the project: they load, act as they did when they were shipped, and are small."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from run_program import call
+
+from common.rollout import policy_file
+from common.rollout.evaluation import EVALUATION_SEED, evaluate
+from programs import evaluate as evaluate_program
+from programs import export, shipped, watch
+
+NAMES = shipped.names()
+EXPORTED = [name for name in NAMES if (shipped.AGENTS / name / shipped.EXPORT).exists()]
+FILES = {"config.json", "evaluation.json", shipped.CARD, shipped.RECORDED, shipped.EXPORT, *shipped.STAGES.values()}
+
+
+def card(name):
+    return json.loads((shipped.AGENTS / name / shipped.CARD).read_text())
+
+
+def recorded(name):
+    with np.load(shipped.AGENTS / name / shipped.RECORDED) as arrays:
+        return arrays["observations"], arrays["actions"]
+
+
+def assert_same(actions, expected):
+    assert actions.dtype == expected.dtype and actions.shape == expected.shape
+    if np.issubdtype(expected.dtype, np.floating):
+        np.testing.assert_allclose(actions, expected, rtol=1e-3, atol=1e-3)
+    else:  # two choices that are all but equal may change places
+        assert np.mean(actions == expected) >= 0.98
+
+
+def test_there_are_agents():
+    assert set(NAMES) >= {"walker", "cartpole"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_agent_acts_as_it_did_when_it_was_shipped(name):
+    agent, config, environment = shipped.load(shipped.AGENTS / name)
+    observations, actions = recorded(name)
+    assert_same(agent.action_map(agent.acting_policy().act(observations)), actions)
+    assert len(observations) >= 20 and environment.id == config.env == card(name)["environment"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_agent_is_small_and_whole(name):
+    folder = shipped.AGENTS / name
+    assert {path.name for path in folder.iterdir()} <= FILES
+    for file in shipped.STAGES.values():
+        if (folder / file).exists():
+            layout = policy_file.layout_of(policy_file.read_arrays(folder / file))
+            largest = 8 * 2**20 if layout["kind"] == shipped.ACTOR else 2**20
+            assert (folder / file).stat().st_size <= largest
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_card_says_what_the_other_files_say(name):
+    said, folder = card(name), shipped.AGENTS / name
+    scores = json.loads((folder / "evaluation.json").read_text())["deterministic"]
+    _, config, _ = shipped.load(folder)
+    assert said["name"] == name and said["seed"] == config.seed and said["licence"].startswith("MIT")
+    assert scores["episodes"] == len(scores["returns"]) == said["stages"]["trained"]["episodes"] == 100
+    assert said["stages"]["trained"]["mean"] == pytest.approx(scores["mean"], abs=1e-3)
+    assert scores["mean"] == pytest.approx(np.mean(scores["returns"]), abs=1e-2)
+    for stage in said["stages"]:
+        assert (folder / shipped.STAGES[stage]).exists()
+    assert f"train {said['preset']}" in said["trained_by"] and len(said["commit"].rstrip("+")) >= 7
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_an_episode_played_now_scores_like_those_that_were_recorded(name):
+    agent, _, environment = shipped.load(shipped.AGENTS / name)
+    played = evaluate(agent.acting_policy(), agent.action_map, environment, 1, True, EVALUATION_SEED).returns[0]
+    returns = json.loads((shipped.AGENTS / name / "evaluation.json").read_text())["deterministic"]["returns"]
+    reach = 0.1 * abs(np.median(returns))  # other processors round differently
+    assert min(returns) - reach <= played <= max(returns) + reach
+    untrained, _, _ = shipped.load(shipped.AGENTS / name, "untrained")
+    before = evaluate(untrained.acting_policy(), agent.action_map, environment, 1, True, EVALUATION_SEED).returns[0]
+    assert before < np.mean(returns)
+
+
+@pytest.mark.parametrize("file", ["saved_model", "policy.tflite", "policy.onnx"])
+@pytest.mark.parametrize("name", EXPORTED)
+def test_exported_policies_act_as_the_agent(name, file):
+    from programs.policy_files import READ
+
+    if file == "policy.onnx":
+        pytest.importorskip("onnxruntime")
+    observations, actions = recorded(name)
+    assert_same(READ[file](shipped.AGENTS / name / shipped.EXPORT / file)(observations), actions)
+
+
+# -- the programs --
+
+
+@pytest.mark.parametrize("program", [watch, evaluate_program, export])
+def test_an_unknown_name_is_one_line_with_all_names(program, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, program, "wolker") == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "did you mean walker?" in error and all(name in error for name in NAMES)
+
+
+def test_a_folder_of_that_name_goes_first(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert shipped.folder_of(Path("walker")) == shipped.AGENTS / "walker"
+    (tmp_path / "walker").mkdir()
+    assert shipped.folder_of(Path("walker")).resolve() == tmp_path / "walker"
+
+
+def test_watch_films_an_agent_by_its_name(monkeypatch, tmp_path, capsys):
+    asked = "--folder", tmp_path, "--max-episode-steps", 20
+    assert call(monkeypatch, watch, "cartpole", *asked) == 0
+    assert call(monkeypatch, watch, shipped.AGENTS / "cartpole", *asked, "--stage", "untrained", "--gif") == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cartpole.gif", "cartpole.mp4"]
+    trained, untrained = capsys.readouterr().out.splitlines()
+    assert trained.startswith("filmed an episode of 20.0: ") and "of 20.0" not in untrained
+
+
+def test_watch_shows_a_window_where_there_is_a_screen(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    monkeypatch.setattr(watch.window, "has_screen", lambda: True)
+    assert call(monkeypatch, watch, "cartpole", "--max-episode-steps", 5) == 0
+    assert capsys.readouterr().out == "an episode of 5.0 in 5 steps\n" and not list(tmp_path.iterdir())
+    assert call(monkeypatch, watch, "cartpole", "--max-episode-steps", 5, "--film") == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["cartpole.mp4"]
+    monkeypatch.setattr(watch.window, "has_screen", lambda: False)
+    assert call(monkeypatch, watch, "cartpole", "--max-episode-steps", 5, "--window") == 0
+
+
+@pytest.mark.parametrize("other", ["--film", "--gif"])
+def test_a_window_and_a_film_exclude_each_other(other, monkeypatch, capsys):
+    assert call(monkeypatch, watch, "cartpole", "--window", other) == 2
+    assert "--window shows no film" in capsys.readouterr().err
+
+
+def test_evaluate_prints_the_scores_of_an_agent_and_leaves_it_alone(monkeypatch, capsys):
+    folder = shipped.AGENTS / "cartpole"
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    assert call(monkeypatch, evaluate_program, "cartpole", "--episodes", 1, "--max-episode-steps", 30) == 0
+    assert "deterministic 30.0 [30.0, 30.0]" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+def test_export_says_where_the_exported_policies_are(monkeypatch, capsys):
+    assert call(monkeypatch, export, "cartpole") == 2
+    assert "holds its exported policies already" in capsys.readouterr().err
+
+
+def test_a_stage_that_was_not_shipped_and_a_stage_of_a_run_are_refused(monkeypatch, tmp_path, capsys):
+    copy = tmp_path / "cartpole"
+    copy.mkdir()
+    for name in ("config.json", shipped.CARD):
+        (copy / name).write_bytes((shipped.AGENTS / "cartpole" / name).read_bytes())
+    assert call(monkeypatch, watch, copy, "--stage", "half-way", "--film") == 2
+    assert "holds no half-way.npz" in capsys.readouterr().err
+    assert call(monkeypatch, watch, tmp_path, "--stage", "half-way", "--film") == 2
+    assert "is a run: --stage is for agents" in capsys.readouterr().err
+
+
+def test_loading_an_agent_needs_no_tensorflow():
+    program = "import sys; from programs import shipped; shipped.load(shipped.AGENTS / 'walker'); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=shipped.AGENTS.parent, capture_output=True, text=True, check=True
+    )
+    assert not {"tensorflow", "keras", "scipy"} & {name.split(".")[0] for name in done.stdout.split()}

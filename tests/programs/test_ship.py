@@ -1,0 +1,250 @@
+"""A finished run becomes an agent of the project: nothing is typed by hand, and nothing is left half-written."""
+
+import contextlib
+import io
+import json
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+from run_program import call
+
+from Agent import Agent
+from common.errors import UserError
+from common.rollout import policy_file
+from common.rollout.evaluation import Evaluation
+from common.runs import run_folder
+from common.runs.command_line import parse
+from companions import presets as companions_presets
+from ppo.config import PPOConfig
+from ppo.presets import PRESETS
+from programs import __main__ as programs
+from programs import methods, policy_files, ship, shipped
+
+TRAIN = (
+    "pendulum", "--backend", "gymnasium", "--num-envs", "2", "--epochs", "3", "--steps-per-epoch", "64",
+    "--passes", "1", "--minibatch-size", "64", "--max-episode-steps", "20", "--hidden-sizes", "8", "--seed", "4",
+    "--best-metric", "mean_episode_reward", "--score-window", "1", "--no-anneal-learning-rate", "--no-adopt-best",
+    "--checkpoint-every", "1", "--no-video", "--no-tensorboard", "--no-figure", "--evaluation-episodes", "2",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A finished run of three epochs that kept a checkpoint of each."""
+    import tensorflow as tf
+
+    folder = tmp_path_factory.mktemp("runs")
+    tf.config.run_functions_eagerly(True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["programs", "train", *TRAIN, "--runs-folder", str(folder), "--name", "tiny"])
+        programs.main()
+    tf.config.run_functions_eagerly(False)
+    return folder / "tiny"
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    """A copy of it."""
+    return Path(shutil.copytree(trained, tmp_path / "tiny"))
+
+
+@pytest.fixture(autouse=True)
+def few_episodes(monkeypatch):
+    monkeypatch.setattr(ship, "EPISODES", 2)
+    monkeypatch.setattr(ship, "TRIED_EPISODES", 1)
+
+
+@pytest.fixture
+def without_exports(monkeypatch):
+    monkeypatch.setattr(policy_files, "export", lambda *_, **__: [])
+
+
+@pytest.fixture(scope="module")
+def swinger(trained):
+    """The agent of the run, shipped with everything; its folder and what was printed."""
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        patch.setattr(ship, "EPISODES", 2)
+        patch.setattr(ship, "TRIED_EPISODES", 1)
+        code, agents = ships(patch, trained)
+    assert code == 0
+    return agents / "swinger", printed.getvalue().splitlines()
+
+
+def ships(monkeypatch, run, *more, name="swinger"):
+    """The exit code, and the folder of all agents."""
+    agents = run.parent / "agents"
+    return call(monkeypatch, ship, run, name, "--commit", "1a2b3c4", "--agents", agents, *more), agents
+
+
+def test_an_agent_acts_like_the_run_and_says_where_it_is_from(trained, swinger):
+    folder, lines = swinger
+    assert shipped.names(folder.parent) == ["swinger"]
+    of_run, config, _ = methods.load_agent(trained)
+    agent, again, environment = shipped.load(folder)
+    observations = np.random.default_rng(0).standard_normal((30, 3)).astype(np.float32)
+    expected = of_run.acting_policy().act(observations)
+    np.testing.assert_array_equal(agent.acting_policy().act(observations), expected)
+    assert again == config and environment.max_episode_steps == 20
+    card = json.loads((folder / shipped.CARD).read_text())
+    assert (card["name"], card["seed"], card["commit"]) == ("swinger", 4, "1a2b3c4")
+    assert (card["environment"], card["run_epochs"], card["run_steps"]) == ("Pendulum-v1", 3, 320)
+    assert [stage["epoch"] for stage in card["stages"].values()] == [0, card["stages"]["half-way"]["epoch"], 3]
+    assert (folder / "evaluation.json").read_bytes() == (trained / "evaluation.json").read_bytes()
+    assert lines[-1] == f"{folder}: python -m programs watch swinger"
+    assert lines[-4].startswith("untrained: 0 steps, score ") and lines[-2].startswith("trained: 320 steps")
+    assert [path.name for path in folder.parent.iterdir()] == ["swinger"]
+
+
+def test_what_is_recorded_is_what_the_agent_does(swinger):
+    folder, _ = swinger
+    with np.load(folder / shipped.RECORDED) as recorded:
+        observations, actions = recorded["observations"], recorded["actions"]
+    agent, _, _ = shipped.load(folder)
+    assert observations.shape == (20, 3) and np.abs(observations[0] - observations[-1]).max() > 0.01
+    np.testing.assert_allclose(agent.action_map(agent.acting_policy().act(observations)), actions, atol=1e-6)
+    for name, read in policy_files.READ.items():
+        found = read(folder / shipped.EXPORT / name)(observations)
+        np.testing.assert_allclose(found, actions, rtol=1e-4, atol=1e-5)
+
+
+def test_the_stages_are_the_policies_of_their_epochs(run, without_exports, monkeypatch):
+    scores = {0: -900.0, 1: -700.0, 2: -490.0, 3: -100.0}  # of the agents of these epochs; the middle is −500
+    training = ship.training_of(run)
+    kernels = {float(agent.actor.get_weights()[0].sum()): epoch for epoch, agent in training.checkpoints()}
+    kernels[float(training.new_agent().actor.get_weights()[0].sum())] = 0
+    kernels[float(methods.load_agent(run)[0].actor.get_weights()[0].sum())] = 3
+    assert sorted(kernels.values()) == [0, 1, 2, 3]
+
+    def score(self, agent, episodes=2):
+        return Evaluation(
+            np.full(episodes, scores[kernels[float(agent.actor.get_weights()[0].sum())]]), np.ones(episodes, np.int64)
+        )
+
+    monkeypatch.setattr(ship.Training, "score", score)
+    path = run / "evaluation.json"
+    found = json.loads(path.read_text())
+    found["deterministic"]["mean"] = scores[3]
+    path.write_text(json.dumps(found))
+    _, agents = ships(monkeypatch, run)
+    stages = json.loads((agents / "swinger" / shipped.CARD).read_text())["stages"]
+    assert {name: stage["mean"] for name, stage in stages.items()} == {
+        "untrained": -900.0, "half-way": -490.0, "trained": -100.0,
+    }  # fmt: skip
+    assert [(stage["epoch"], stage["steps"]) for stage in stages.values()] == [(0, 0), (2, 256), (3, 320)]
+    for name, epoch in (("untrained", 0), ("half-way", 2), ("trained", 3)):
+        kernel = policy_file.read(agents / "swinger" / shipped.STAGES[name]).heads.hidden[0].kernel
+        assert kernels[float(kernel.sum())] == epoch
+
+
+def test_the_command_on_the_card_trains_the_same_run(trained, swinger):
+    card = json.loads((swinger[0] / shipped.CARD).read_text())
+    python, _, module, command, *words = shlex.split(card["trained_by"])
+    assert (python, module, command) == ("python", "programs", "train")
+    _, config, options = parse(words, "train", PRESETS, "pendulum", lambda _: "default")
+    assert config == methods.read_config(trained)[1]
+    assert (options.name, options.checkpoint_every) == ("swinger", card["stages"]["half-way"]["epoch"])
+    assert card["shipped_by"] == "python -m programs ship runs/swinger swinger"
+
+
+@pytest.mark.parametrize(
+    ("preset", "changes"),
+    [
+        ("pendulum", {}),
+        ("bipedal-walker", {"gamma": 0.9, "hidden_sizes": (32, 16), "normalize_observations": False, "max_kl": 0.1}),
+        ("default", {"env_kwargs": {"gravity": 3.7}, "symmetry": True, "mirror_action": (-1,), "max_kl": None}),
+        ("bipedal-walker-2021", {"hidden_sizes": (64,), "max_episode_steps": None, "std": "state_independent"}),
+        ("pendulum-td3-fast", {"learning_rate": 3e-4, "twin_critics": False}),
+    ],
+)
+def test_flags_turn_a_preset_into_the_settings(preset, changes):
+    known = PRESETS if preset in PRESETS else companions_presets.PRESETS
+    wanted = known[preset].replace(**changes)
+    words = ship.flags(known[preset], wanted)
+    assert parse([preset, *words], "train", known, preset, lambda _: preset)[1] == wanted
+    assert bool(words) == bool({name for name in changes if getattr(known[preset], name) != changes[name]})
+
+
+def test_an_agent_of_that_name_is_replaced(run, without_exports, monkeypatch):
+    _, agents = ships(monkeypatch, run)
+    (agents / "swinger" / "old.txt").write_text("old")
+    assert ships(monkeypatch, run)[0] == 0
+    assert not (agents / "swinger" / "old.txt").exists() and (agents / "swinger" / "policy.npz").exists()
+
+
+def test_a_run_without_earlier_checkpoints_has_no_half_way_policy(run, without_exports, monkeypatch):
+    for epoch in (1, 2):
+        shutil.rmtree(run / run_folder.CHECKPOINTS / f"{epoch:08d}")
+    _, agents = ships(monkeypatch, run)
+    card = json.loads((agents / "swinger" / shipped.CARD).read_text())
+    assert [*card["stages"]] == ["untrained", "trained"] and not (agents / "swinger" / "half-way.npz").exists()
+    assert "checkpoint" not in card["trained_by"]
+
+
+def test_scores_of_fewer_episodes_are_not_taken_over(run, without_exports, monkeypatch):
+    monkeypatch.setattr(ship, "EPISODES", 3)  # the run's own evaluation has two
+    _, agents = ships(monkeypatch, run)
+    scores = json.loads((agents / "swinger" / "evaluation.json").read_text())
+    assert {kind: len(what["returns"]) for kind, what in scores.items()} == {"deterministic": 3, "sampled": 3}
+
+
+def test_the_commit_is_that_of_the_run_where_it_is_known(run):
+    config = json.loads((run / run_folder.CONFIG).read_text())
+    config["versions"]["commit"] = "abcdef1234"
+    (run / run_folder.CONFIG).write_text(json.dumps(config))
+    assert ship.commit_of(run) == "abcdef1234"
+    config["versions"]["commit"] = "unknown"
+    (run / run_folder.CONFIG).write_text(json.dumps(config))
+    with pytest.raises(UserError, match="names no commit: add --commit"):
+        ship.commit_of(run)
+
+
+def test_the_commit_of_a_copy_within_another_repository_is_unknown(monkeypatch, tmp_path):
+    class Asked:
+        def __init__(self, lines):
+            self.stdout = lines
+
+    root = Path(run_folder.__file__).resolve().parents[2]
+    for top, changes, commit in [(root, "", "1a2b"), (root, " M Agent.py\n", "1a2b+"), (tmp_path, "", None)]:
+        answers = {"rev-parse": f"{top}\n1a2b\n", "status": changes}
+        monkeypatch.setattr(run_folder.subprocess, "run", lambda words, answers=answers, **_: Asked(answers[words[3]]))
+        assert run_folder.source_commit() == commit
+
+
+def test_mistakes_are_one_line_and_leave_nothing(run, monkeypatch, capsys):
+    assert ships(monkeypatch, run, name="../walker")[0] == 2
+    assert ships(monkeypatch, run.parent / "none")[0] == 2
+    assert ships(monkeypatch, run, "--episodes", "3")[0] == 2
+    monkeypatch.setattr(ship, "LARGEST_POLICY", 100)
+    assert ships(monkeypatch, run)[0] == 2
+    errors = capsys.readouterr().err.splitlines()
+    for line, words in zip(errors, ("is not a folder name", "holds no run", "--episodes", "at most 100 are kept")):
+        assert line.startswith("error: ") and words in line
+    assert len(errors) == 4 and not list((run.parent / "agents").iterdir())
+
+
+def test_a_run_that_is_not_finished_is_refused(run):
+    table = (run / run_folder.RESULTS).read_text().splitlines()
+    (run / run_folder.RESULTS).write_text("\n".join(table[:-1]) + "\n")
+    with pytest.raises(UserError, match="is not finished: continue it with python -m programs resume"):
+        ship.training_of(run)
+
+
+def test_an_agent_that_sees_images_is_shipped_as_the_weights_of_its_actor(tmp_path):
+    config = PPOConfig(
+        env="tests/Camera-v0", filters=(4,), kernel_sizes=(8,), strides=(8,), hidden_sizes=(8,), shared_torso=True
+    )
+    images = Box(0, 255, (48, 64, 3), np.uint8)
+    agent, other = (Agent(images, Discrete(3), config, seed) for seed in (1, 2))
+    ship.write_policy(tmp_path / "policy.npz", agent)
+    arrays = policy_file.read_arrays(tmp_path / "policy.npz")
+    assert policy_file.layout_of(arrays)["kind"] == shipped.ACTOR
+    shipped.set_actor(other, arrays)
+    seen = np.random.default_rng(0).integers(0, 256, (5, 48, 64, 3)).astype(np.uint8)
+    expected = agent.acting_policy().logits(seen)
+    np.testing.assert_array_equal(other.acting_policy().logits(seen), expected)
