@@ -47,8 +47,8 @@ class Arguments:
     """Name of the agent, by which watch shows it. An agent of this name is replaced."""
     commit: str | None = None
     """Commit of the project that the run was trained with; only for runs whose config.json does not name it."""
-    agents: Path = shipped.AGENTS
-    """Folder of all agents."""
+    agents: Path | None = None
+    """Folder of all agents; the default is the project's own, where watch finds them by name."""
 
 
 @dataclass(frozen=True)
@@ -306,7 +306,7 @@ def main() -> None:
     """Ship what the command line names."""
     with one_line_errors():
         arguments = parse_settings(Arguments, prog="python -m programs ship")
-        folder = ship(arguments.run, arguments.name, arguments.agents, arguments.commit)
+        folder = ship(arguments.run, arguments.name, arguments.agents or shipped.AGENTS, arguments.commit)
         card: Any = read_json(folder / shipped.CARD)
         for name, what in card["stages"].items():
             print(f"{name}: {what['steps']:,} steps, score {what['mean']:.1f} over {what['episodes']} episodes")
