@@ -72,15 +72,12 @@ def test_files_that_are_named_are_there(page):
 
 
 def test_the_picture_of_the_house_names_every_file():
-    """The tree of rooms: each room stands at the beginning of a line, its files indented below it."""
-    tree = text_of("docs/house.md").split("```")[1]
-    shown, room = {}, ""
-    for line in tree.splitlines():
-        if line.startswith("  "):
-            shown[room] |= set(re.split(r" {2,}", line.strip())[0].split(", "))
-        elif line.strip():
-            room = line.split()[0].rstrip("/")
-            shown[room] = set()
+    """Each room has a heading and a table, whose first column names its files."""
+    shown = {}
+    for section in text_of("docs/house.md").split("### `")[1:]:
+        room, rows = section.split("/`\n", 1)
+        names = re.findall(r"^\| (`.*?`) \|", rows.split("\n## ")[0], re.MULTILINE)
+        shown[room] = {name for cell in names for name in re.findall(r"`(\w+)`", cell)}
     for room in ("ppo", "companions", "common", "programs", "programs/tuning", *(f"common/{name}" for name in HALLS)):
         files = {path.stem for path in (ROOT / room).glob("*.py")} - {"__init__", "__main__"}
         assert files - shown[room] == set(), room
