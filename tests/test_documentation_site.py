@@ -56,6 +56,11 @@ def test_what_is_fetched_is_found(line):
     assert REMOTE.search(line)
 
 
+def test_every_fence_became_a_block(site):
+    """A fence with an option that the site does not know is shown as text, backticks and all."""
+    assert not [name for name, page in pages(site).items() if "```" in text_of(page)]
+
+
 def test_equations_are_drawn(site):
     assert not [name for name, page in pages(site).items() if "arithmatex" in page]
     for method in ("ppo", "ddpg", "td3", "sac", "tqc"):

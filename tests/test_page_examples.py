@@ -27,7 +27,11 @@ EXAMPLES = [
     (page, i, block)
     for page in PAGES
     for i, block in enumerate(
-        re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        re.findall(
+            r'^```python(?: title="here")?\n(.*?)^```',
+            (ROOT / page).read_text(encoding="utf-8"),
+            re.MULTILINE | re.DOTALL,
+        )
     )
 ]
 

@@ -1,11 +1,11 @@
-"""Replaces a block `source` by the code that it names, so that what a page shows is what runs.
+"""Blocks of code: `source` shows what it names from the project, so that what a page shows is what runs.
 
     ```source
     ppo/losses.py clipped_surrogate
     ```
 
 A block names a file and a function, a class or a method (`Class.method`). Docstrings are left out, since the page's
-own text stands in their place.
+own text stands in their place. A block `python file=NAME` is a file for the reader to save; NAME becomes its title.
 """
 
 import ast
@@ -14,11 +14,13 @@ import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+FILE = re.compile(r"^```(\w+) file=(\S+)$", re.MULTILINE)
 BLOCK = re.compile(r"^```source\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Every block `source` as Python."""
+    """Every block `source` as Python, every file with its name as the title."""
+    markdown = FILE.sub(r'```\1 title="\2"', markdown)
     return BLOCK.sub(lambda match: "\n".join(as_python(*line.split()) for line in match[1].splitlines()), markdown)
 
 
