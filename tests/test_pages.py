@@ -213,3 +213,56 @@ def test_a_command_is_understood(page, words, monkeypatch, capsys):
 def test_a_flag_that_is_not_there_is_found_out(monkeypatch, capsys):
     with pytest.raises(AssertionError, match="--gama"):
         test_a_command_is_understood("README.md", ["PPOAgentTrainer.py", "--gama", "1"], monkeypatch, capsys)
+
+
+ZOO = {  # rows of README's scores → method and environment of rl-zoo3's
+    ("BipedalWalker (solved: 300)", "PPO, Gymnasium"): ("ppo", "BipedalWalker-v3"),
+    ("BipedalWalker (solved: 300)", "PPO, EnvPool"): ("ppo", "BipedalWalker-v3"),
+    ("BipedalWalker (solved: 300)", "TD3"): ("td3", "BipedalWalker-v3"),
+    ("BipedalWalker (solved: 300)", "TQC"): ("tqc", "BipedalWalker-v3"),
+    ("LunarLanderContinuous (solved: 200)", "TD3"): ("td3", "LunarLanderContinuous-v2"),
+    ("LunarLanderContinuous (solved: 200)", "TQC"): ("tqc", "LunarLanderContinuous-v2"),
+    ("Pendulum", "TD3"): ("td3", "Pendulum-v1"),
+    ("Breakout, five lives", "PPO"): ("ppo", "BreakoutNoFrameskip-v4"),
+}
+
+
+def cells(line):
+    return [cell.strip().strip("*").replace("−", "-") for cell in line.strip().strip("|").split("|")]
+
+
+def scores():
+    """README's scores: (problem, method) → the row's other cells."""
+    table = text_of("README.md").split("## How good it is")[1].split("\n\n")[1]
+    shown, problem = {}, ""
+    for line in table.splitlines()[2:]:
+        name, method, *others = cells(line)
+        problem = problem if name == "the same" else name
+        shown[problem, method] = others
+    return shown
+
+
+def test_readme_has_rl_zoos_scores_as_recorded():
+    recorded = text_of("benchmarks/results/rl_zoo3.md").split("\n\n")[0].splitlines()[2:]
+    known = {(method, env): (mean, steps) for method, env, mean, _, steps, _ in map(cells, recorded)}
+    shown = {row: (float(score), shortened(steps)) for row, (*_, score, steps) in scores().items()}
+    assert shown == {row: (round(float(known[key][0]), 1), known[key][1]) for row, key in ZOO.items()}
+
+
+def shortened(steps):
+    return steps.replace(" million", "M").replace(",000", "k")
+
+
+@pytest.mark.parametrize(
+    ("problem", "method", "study"),
+    [
+        ("BipedalWalker (solved: 300)", "PPO, Gymnasium", "walker"),
+        ("BipedalWalker (solved: 300)", "PPO, EnvPool", "walker"),
+        ("BipedalWalker (solved: 300)", "TD3", "bipedal-walker-td3"),
+        ("LunarLanderContinuous (solved: 200)", "TD3", "lunar-lander-td3"),
+        ("Pendulum", "TD3", "pendulum"),
+    ],
+)
+def test_readme_has_its_own_scores_as_recorded(problem, method, study):
+    score, _, seeds, *_ = scores()[problem, method]
+    assert f"| {seeds} | {score} |" in text_of(f"experiments/results/{study}/summary.md").split("\n\n")[0]
