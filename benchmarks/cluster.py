@@ -33,13 +33,14 @@ import gymnasium
 import numpy as np
 from fault_table import record
 from fault_table.outcome import differences, lasting, outcome
+from matplotlib.figure import Figure
 from speed import RESULTS, ROOT, machine
 
 from common.config import TrainingConfig
 from common.envs.environment import find_environment
 from common.envs.spaces import action_map
 from common.errors import UserError
-from common.figures.style import COLOURS, save_figure, stacked_panels, style_axis
+from common.figures.style import GREY, colour_of, entitle, save_light_and_dark, stacked_panels, style_axis
 from common.records import Timing
 from common.rollout.experience import Experience
 from common.rollout.policies import Constant, Dense, DenseHeads, Normalizer, NormalPolicy
@@ -80,6 +81,8 @@ class Arguments:
     """Numbers of workers of the scaling part."""
     steps: int = 200
     """Steps of an epoch in each environment of the scaling part."""
+    redraw: bool = False
+    """Only draw the figure again, from results/cluster.json."""
 
 
 def train(folder: Path, *arguments: str, method: str = "PPO") -> Path:
@@ -414,23 +417,26 @@ def scaling_page(rows: list[dict[str, Any]]) -> str:
 
 
 def draw(rows: list[dict[str, Any]]) -> None:
-    """The scaling part as a figure: steps a second by workers, beside as many times one worker's."""
-    figure, [speed, share] = stacked_panels(2, 2.4)
-    workers = [row["workers"] for row in rows]
-    speed.loglog(workers, [row["steps/s"] for row in rows], "o-", color=COLOURS[0], label="measured")
-    speed.loglog(
-        workers, [number * rows[0]["steps/s"] for number in workers], "--", color="0.5", label="N × one worker"
-    )
-    speed.legend(frameon=False, fontsize="small")
-    style_axis(speed, "steps a second")
-    share.plot(workers, [100 * row["share of N × one worker"] for row in rows], "o-", color=COLOURS[0])
-    share.axhline(90, color="0.5", linestyle="--")
-    share.set_ylim(0, 105)
-    style_axis(share, "% of N × one worker")
-    share.set_xlabel("Workers, each with one environment that takes 10 ms a step, on two cores")
-    share.set_xticks(workers, [str(number) for number in workers])
-    share.minorticks_off()
-    save_figure(figure, RESULTS / "cluster_scaling.png")
+    """The scaling part as a figure: the share of N times one worker's speed that N workers reach."""
+
+    def share() -> Figure:
+        figure, [axis] = stacked_panels(1, 2.8)
+        workers = [row["workers"] for row in rows]
+        axis.semilogx(workers, [100 * row["share of N × one worker"] for row in rows], "o-", color=colour_of(0))
+        axis.axhline(90, color=GREY, linestyle=":")
+        axis.annotate("aim: 90%", (workers[0], 90), color=GREY, fontsize="small", va="top")
+        axis.set_ylim(0, 105)
+        style_axis(axis, "% of N × the speed\nof one worker")
+        axis.set_xlabel("N workers")
+        axis.set_xticks(workers, [str(number) for number in workers])
+        axis.minorticks_off()
+        last = rows[-1]
+        times = last["steps/s"] / rows[0]["steps/s"]
+        title = f"{last['workers']} workers step {times:.0f} times as fast as one"
+        entitle(figure, title, "each with one environment that takes 10 ms a step, all on two cores")
+        return figure
+
+    save_light_and_dark(share, RESULTS / "cluster_scaling.png")
 
 
 PARTS = {
@@ -445,6 +451,9 @@ def main() -> None:
             raise UserError(f"--only names {', '.join(sorted(unknown))}: expected some of {', '.join(PARTS)}")
         path = RESULTS / "cluster.json"
         results = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        if arguments.redraw:
+            draw(results["scaling"]["rows"])
+            return
         wrong = False
         for name in arguments.only or PARTS:
             rows = []

@@ -21,6 +21,7 @@ def draw(
     band: Band,
     env: str | None = None,
     env_kwargs: str | None = None,
+    title: str = "",
 ) -> Figure:
     """Draw a figure.
 
@@ -30,6 +31,7 @@ def draw(
         columns: of results.csv, for kind seeds.
         band: of kind seeds.
         env, env_kwargs: what was typed as the run's environment, for kind policy; see `run_folder.read_config`.
+        title: of kind seeds: what it shows.
 
     Raises:
         UserError: no run or too many for this kind, or a run has not got what the figure shows.
@@ -51,7 +53,7 @@ def draw(
         return diagnostics(curves)
     if kind == "seeds":
         panels = tuple((column, LABELS.get(column, column)) for column in columns)
-        return over_seeds(_arms(curves), panels, band)
+        return over_seeds(_arms(curves), panels, band, title)
     return five_panels(curves)
 
 

@@ -23,7 +23,7 @@ except ImportError:  # a bare environment has pip's own copy only
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ("tensorflow", "keras", "numpy")  # replacing one of these in a running notebook breaks the others
-OLDEST_TENSORFLOW = (2, 16)  # the first with Keras 3
+OLDEST_TENSORFLOW = (2, 18)  # the oldest that is tested, and that TensorFlow Probability 0.25 works with
 
 Distribution = Callable[[str], importlib.metadata.Distribution]
 
@@ -68,8 +68,8 @@ def missing(
 ) -> list[str]:
     """The arguments for pip by which the requirements are met and a usable TensorFlow is kept.
 
-    TensorFlow 2.16 and newer is kept. tf-keras, which TensorFlow Probability needs, must have TensorFlow's own minor
-    version, and TensorFlow Probability 0.25 needs TensorFlow 2.18.
+    TensorFlow 2.18 and newer is kept. tf-keras, which TensorFlow Probability needs, must have TensorFlow's own minor
+    version.
 
     Args:
         requirements: of this project.
@@ -79,8 +79,6 @@ def missing(
     if minor is None:
         return _unmet(requirements, distribution)
     kept = [requirement for requirement in requirements if requirement.name != "tensorflow"]
-    if minor < (2, 18):
-        kept = [r if r.name != "tensorflow-probability" else Requirement(f"{r.name}[tf]~=0.24.0") for r in kept]
     keras = Requirement(f"tf-keras~={minor[0]}.{minor[1]}.0")
     return _unmet([*kept, keras], distribution)
 

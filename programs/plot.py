@@ -5,13 +5,16 @@ The figures themselves are in `common.figures`.
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from common.errors import UserError
 from common.figures.kinds import Band, Kind
 from common.runs.command_line import one_line_errors, parse_settings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,9 @@ class Arguments:
     """Columns of results.csv to draw with --kind seeds, one panel each."""
     band: Band = "range"
     """With --kind seeds: range shades from the lowest to the highest run, interquartile the middle half."""
+    title: str = ""
+    """With --kind seeds: what the figure shows, written above it. With a title, a second file NAME-dark is drawn for
+    dark pages."""
     env: str | None = None
     """With --kind policy, the run's environment, typed again; only needed where a module of your own is
     imported for it."""
@@ -44,12 +50,20 @@ def main() -> None:
         arguments = parse_settings(Arguments, prog="python -m programs plot")
         if arguments.output.suffix not in (".png", ".svg", ".pdf"):
             raise UserError(f"output {arguments.output} is no picture name: end it in .png, .svg or .pdf")
+        if arguments.title and arguments.kind != "seeds":
+            raise UserError(f"title has no effect with kind {arguments.kind}: add --kind seeds, or leave --title out")
         environment = arguments.env, arguments.env_kwargs
-        from common.figures.style import save_figure
+        from common.figures.style import save_figure, save_light_and_dark
         from programs.draw_figure import draw
 
-        figure = draw(arguments.kind, list(arguments.runs), arguments.columns, arguments.band, *environment)
-        save_figure(figure, arguments.output)
+        def drawn() -> "Figure":
+            runs = list(arguments.runs)
+            return draw(arguments.kind, runs, arguments.columns, arguments.band, *environment, arguments.title)
+
+        if arguments.title:
+            save_light_and_dark(drawn, arguments.output)
+        else:
+            save_figure(drawn(), arguments.output)
         print(f"wrote {arguments.output}")
 
 

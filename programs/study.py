@@ -8,15 +8,17 @@ that have an evaluation.json are not repeated, and one that was cut off continue
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import gymnasium
 import numpy as np
 import tyro
+from matplotlib.figure import Figure
 
 from common.errors import UserError
-from common.figures.curves import LABELS, Band, over_seeds
-from common.figures.style import save_figure
+from common.figures.curves import LABELS
+from common.figures.study_figure import Arm, Level, compare, tasks
+from common.figures.style import save_light_and_dark
 from common.runs import run_folder
 from common.runs.command_line import one_line_errors
 from programs.run_arguments import check_at_least, parse_named
@@ -29,11 +31,9 @@ PUBLISHED = ("bipedal-walker-2021-corrected", "--backend", "envpool", "--num-env
 
 
 PPO, OFF_POLICY, SAC = "PPOAgentTrainer", "companions.OffPolicyAgentTrainer", "companions.SACAgentTrainer"
-REWARD, LENGTH, KL, Q, ENTROPY, SPREAD = (
-    (name, LABELS[name])
-    for name in ("avg_reward_orig", "avg_steps", "approximate_kl", "mean_value", "entropy", "mean_std")
-)
-WALKER_PANELS = (REWARD, LENGTH, SPREAD)
+LENGTH, Q, SPREAD = ((name, LABELS[name]) for name in ("avg_steps", "mean_value", "mean_std"))
+REWARD = ("avg_reward_orig", "Reward per episode\nin training")
+LAST_EPOCHS = 20  # whose rewards the third table means
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,24 @@ class Milestone:
         return f"{self.counted_in} at {self.column} {self.value:g}"
 
 
+class Summary(NamedTuple):
+    """What the seeds of one setting scored; a study's finding names these."""
+
+    median: float  # of the deterministic scores, like the next two
+    lowest: float
+    highest: float
+    sampled: float  # the median with sampled actions
+    sampled_lowest: float
+    sampled_highest: float
+    reached: str  # the milestone
+
+    @classmethod
+    def of(cls, arm: Arm, milestone: Milestone | None) -> "Summary":
+        """Summarise a setting's seeds."""
+        three = [(float(np.median(scores)), min(scores), max(scores)) for scores in (arm.deterministic, arm.sampled)]
+        return cls(*three[0], *three[1], milestone.reached(*arm.curves) if milestone is not None else "")
+
+
 @dataclass(frozen=True)
 class Study:
     """Settings that are compared, each repeated over seeds."""
@@ -65,15 +83,20 @@ class Study:
     module: str  # whose `main` trains a run
     seeds: range
     arms: dict[str, tuple[str, ...]]  # name → arguments of the program
-    panels: tuple[tuple[str, str], ...]  # of the figure: column of results.csv, label
+    panels: tuple[tuple[str, str], ...]  # of the figure: column of results.csv, label; none: a panel for each task
     low: float  # episodes that score less are counted
     milestone: Milestone | None = None
+    finding: str = "{0.median:.1f}"  # the figure's title, with the arms' summaries by their numbers
+    levels: tuple[Level, ...] = ()  # scores to compare with
+    lowest: float | None = None  # where the axis of the first panel begins
 
 
 TAXI = "Taxi-v4" if "Taxi-v4" in gymnasium.registry else "Taxi-v3"  # older versions of Gymnasium
-THOUSAND = ("--evaluation-episodes", "1000")  # Pendulum's start states spread a score by 94
+THOUSAND = ("--evaluation-episodes", "1000")  # Pendulum's start states alone spread a score by 86 to 107
 LAST = ("--best-metric", "mean_episode_reward", "--no-adopt-best", *THOUSAND)
 DDPG = ("pendulum-ddpg-corrected", *LAST)
+SOLVED = Level(300, "solved")
+PENDULUM_ZOO = Level(-151.9, "rl-zoo3, TD3")  # benchmarks/results/rl_zoo3.md, as the other scores of rl-zoo3
 STUDIES: dict[str, Study] = {
     # Does the default learn to walk, on both backends?
     "walker": Study(
@@ -83,8 +106,11 @@ STUDIES: dict[str, Study] = {
             "envpool": ("bipedal-walker", "--backend", "envpool"),
             "gymnasium": ("bipedal-walker", "--backend", "gymnasium"),
         },
-        WALKER_PANELS,
+        (REWARD, LENGTH),
         low=200,
+        finding="PPO learns to walk: median score {0.median:.0f} with EnvPool's environments, {1.median:.0f} with "
+        "Gymnasium's",
+        levels=(SOLVED, Level(213.3, "rl-zoo3, PPO, 5M steps")),
     ),
     # The published question: does the entropy bonus help, and is it the entropy that helps?
     "entropy": Study(
@@ -95,8 +121,12 @@ STUDIES: dict[str, Study] = {
             "c=0": (*PUBLISHED, "--entropy-coefficient", "0"),
             "c=0.1, Gaussian entropy": (*PUBLISHED, "--entropy", "gaussian"),
         },
-        WALKER_PANELS,
+        (REWARD, SPREAD),
         low=200,
+        finding="The entropy term of 2021 scores {0.lowest:.0f} to {0.highest:.0f}, no bonus {1.lowest:.0f} to "
+        "{1.highest:.0f};\nwith sampled actions {0.sampled_lowest:.0f} to {0.sampled_highest:.0f} and "
+        "{1.sampled_lowest:.0f} to {1.sampled_highest:.0f}: not yet a walk",
+        levels=(SOLVED,),
     ),
     # Which of TD3's three changes of DDPG matters on Pendulum? Traps corrected, parameters of the last epoch.
     "pendulum-ablation": Study(
@@ -111,6 +141,10 @@ STUDIES: dict[str, Study] = {
         },
         (REWARD, Q),
         low=-500,
+        finding="No part of TD3 matters much on Pendulum: medians from {3.median:.0f} (policy delay alone) to "
+        "{4.median:.0f} (TD3)",
+        levels=(PENDULUM_ZOO,),
+        lowest=-600,
     ),
     # The published numbers, quirks and all; the same, corrected; and the fast ones.
     "pendulum": Study(
@@ -120,8 +154,12 @@ STUDIES: dict[str, Study] = {
             f"pendulum-{name}": (f"pendulum-{name}", *THOUSAND)
             for name in ("ddpg", "td3", "ddpg-corrected", "td3-corrected", "td3-fast")
         },
-        (REWARD, Q),
+        (REWARD,),
         low=-500,
+        finding="The worst seeds of DDPG and TD3 score {2.lowest:.0f} and {3.lowest:.0f} corrected, {0.lowest:.0f} "
+        "and {1.lowest:.0f} as published;\nthe fast settings reach {4.median:.0f} (median) in a fifth of the steps",
+        levels=(PENDULUM_ZOO,),
+        lowest=-600,
     ),
     # The next steps of the ladder: entropy, a second critic, quantiles.
     "pendulum-sac": Study(
@@ -132,8 +170,12 @@ STUDIES: dict[str, Study] = {
             "SAC": ("pendulum-sac", *THOUSAND),
             "TQC": ("pendulum-sac", "--quantiles", "25", *THOUSAND),
         },
-        (REWARD, Q, ENTROPY),
+        (REWARD,),
         low=-500,
+        finding="SAC with one critic, SAC and TQC all solve Pendulum: medians {0.median:.1f}, {1.median:.1f} and "
+        "{2.median:.1f}",
+        levels=(PENDULUM_ZOO,),
+        lowest=-600,
     ),
     # How soon does the small published system hold the pole for good, and what if its target learns, too?
     "cartpole-minimal": Study(
@@ -148,9 +190,12 @@ STUDIES: dict[str, Study] = {
                 "--no-stop-target-gradient",
             ),
         },
-        (("score", "Mean of the last\n20 episodes"), LENGTH),
+        (("score", "Mean of the last\n20 episodes"),),
         low=500,
         milestone=Milestone("score", 500, "total_episodes"),
+        finding="With the target's gradient stopped the median seed first holds the pole 20 times in a row at episode "
+        "{0.reached},\nelse {1.reached}",
+        levels=(Level(500, "step limit"),),
     ),
     # Both objectives, as published and tuned: how soon is there an episode of 1,024 steps, and is it held?
     "cartpole": Study(
@@ -161,9 +206,12 @@ STUDIES: dict[str, Study] = {
             for name, preset in (("published", "cartpole"), ("tuned", "cartpole-fast"))
             for objective in ("clip", "kl_penalty")
         },
-        (REWARD, KL),
+        (REWARD,),
         low=1024,
         milestone=Milestone("max_steps", 1024, "steps"),
+        finding="First episode of 1,024 steps after {0.reached} steps with the published clip, {1.reached} with its "
+        "KL penalty,\n{2.reached} and {3.reached} when tuned (medians)",
+        levels=(Level(1024, "step limit"),),
     ),
     # What `--env ID` alone makes of small problems; no setting was chosen by these seeds.
     "defaults": Study(
@@ -181,11 +229,29 @@ STUDIES: dict[str, Study] = {
                 TAXI,
             )
         },
-        (REWARD, LENGTH, ENTROPY),
+        (),
         low=-199,
+        finding="One set of default settings on {tasks} small problems: {reached} of {scored} seeds reach the score "
+        "that counts as solved",
     ),
-    "lunar-lander-td3": Study(OFF_POLICY, range(3), {"TD3": ("lunar-lander-td3",)}, (REWARD, LENGTH, Q), low=200),
-    "bipedal-walker-td3": Study(OFF_POLICY, range(1), {"TD3": ("bipedal-walker-td3",)}, (REWARD, LENGTH, Q), low=200),
+    "lunar-lander-td3": Study(
+        OFF_POLICY,
+        range(3),
+        {"TD3": ("lunar-lander-td3",)},
+        (REWARD, LENGTH),
+        low=200,
+        finding="TD3 lands with every seed: {0.lowest:.0f} to {0.highest:.0f} after 300,000 steps",
+        levels=(Level(200, "solved"),),
+    ),
+    "bipedal-walker-td3": Study(
+        OFF_POLICY,
+        range(1),
+        {"TD3": ("bipedal-walker-td3",)},
+        (REWARD, LENGTH),
+        low=200,
+        finding="TD3 walks after 600,000 steps: score {0.median:.0f}, with sampled actions {0.sampled:.0f}",
+        levels=(SOLVED,),
+    ),
 }
 
 
@@ -227,12 +293,16 @@ def runs_of(name: str, results: Path) -> list[StudyRun]:
 
 
 def summarise(name: str, results: Path) -> None:
-    """Tables of evaluations and a figure of the curves with their spread, from the runs that are there."""
-    study, curves = STUDIES[name], {}
+    """Tables of evaluations and a figure of the curves with every seed, from the runs that are there."""
+    study, arms = STUDIES[name], {}
     medians = ["| setting | seeds | median | lowest | highest |", "|---|---|---|---|---|"]
     lines = [
         f"| setting | seed | steps | deterministic | sampled | episodes below {study.low:g} | minutes |",
         "|---|---|---|---|---|---|---|",
+    ]
+    trained = [
+        f"| setting | seed | deterministic | sampled | training, last {LAST_EPOCHS} epochs |",
+        "|---|---|---|---|---|",
     ]
     if study.milestone is not None:
         for table in (medians, lines):
@@ -243,16 +313,35 @@ def summarise(name: str, results: Path) -> None:
         evaluations = [json.loads((folder / run_folder.EVALUATION).read_text()) for folder in there.values()]
         if not there:
             continue
-        curves[arm] = [run_folder.read_results(folder) for folder in there.values()]
-        lines += [_line(arm, *row, study) for row in zip(there, evaluations, curves[arm])]
-        scores = [evaluation["deterministic"]["mean"] for evaluation in evaluations]
+        curves = [run_folder.read_results(folder) for folder in there.values()]
+        scores, sampled = ([one[kind]["mean"] for one in evaluations] for kind in ("deterministic", "sampled"))
+        arms[arm] = Arm(curves, scores, sampled)
+        lines += [_line(arm, *row, study) for row in zip(there, evaluations, curves)]
+        trained += [_trained_line(arm, *row) for row in zip(there, scores, sampled, curves)]
         median = f"| {arm} | {len(scores)} | {np.median(scores):.1f} | {min(scores):.1f} | {max(scores):.1f} |"
-        medians.append(median if study.milestone is None else f"{median} {study.milestone.reached(*curves[arm])} |")
-    band: Band = "interquartile" if len(study.seeds) >= 5 else "range"  # one seed of many hides the others
-    save_figure(over_seeds(curves, study.panels, band), results / name / "summary.png")
-    text = "\n".join([*medians, "", *lines])
+        medians.append(median if study.milestone is None else f"{median} {study.milestone.reached(*curves)} |")
+    save_light_and_dark(lambda: figure_of(study, arms), results / name / "summary.png")
+    text = "\n".join([*medians, "", *lines, "", *trained])
     (results / name / "summary.md").write_text(text + "\n")
     print(text)
+
+
+def figure_of(study: Study, arms: dict[str, Arm]) -> Figure:
+    """The figure of a study's runs; its title says the finding once every setting has a run."""
+    if not study.panels:
+        return _figure_of_tasks(study.finding, arms)
+    title = ""
+    if len(arms) == len(study.arms):
+        title = study.finding.format(*(Summary.of(arm, study.milestone) for arm in arms.values()))
+    return compare(title, arms, study.panels, study.levels, study.lowest)
+
+
+def _figure_of_tasks(finding: str, arms: dict[str, Arm]) -> Figure:
+    """Small multiples of a study whose settings are tasks."""
+    thresholds = {task: gymnasium.spec(task).reward_threshold for task in arms}
+    solved = {task: level for task, level in thresholds.items() if level is not None}
+    reached = [score >= level for task, level in solved.items() for score in arms[task].deterministic]
+    return tasks(finding.format(tasks=len(arms), reached=sum(reached), scored=len(reached)), arms, solved)
 
 
 def _line(arm: str, seed: int, evaluation: dict, curve: dict[str, np.ndarray], study: Study) -> str:
@@ -262,6 +351,12 @@ def _line(arm: str, seed: int, evaluation: dict, curve: dict[str, np.ndarray], s
     minutes = curve["seconds"].sum() / 60
     line = f"| {arm} | {seed} | {int(curve['steps'][-1]):,} | {' | '.join(cells)} | {poor} | {minutes:.1f} |"
     return line if study.milestone is None else f"{line} {study.milestone.reached(curve)} |"
+
+
+def _trained_line(arm: str, seed: int, score: float, sampled: float, curve: dict[str, np.ndarray]) -> str:
+    """A run's row of the table that sets its scores beside the rewards of training."""
+    rewards = curve["avg_reward_orig"][-LAST_EPOCHS:]  # NaN where no episode finished
+    return f"| {arm} | {seed} | {score:.1f} | {sampled:.1f} | {np.nanmean(rewards):.1f} |"
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from common import files
 from common.config import TrainingConfig
 from common.errors import UserError
 from common.figures.importances import importances
-from common.figures.style import save_figure
+from common.figures.style import save_light_and_dark
 from common.runs.command_line import one_line_errors
 from programs.places import Submit, places, result_of
 from programs.preset_files import is_preset_file, read_preset, write_preset
@@ -139,8 +139,8 @@ class Report:
             remarks = {"score": trial.value, "scores": trial.user_attrs["scores"], "metric": self._metric}
             write_preset(self._folder / TUNED, best, **remarks)
         if completed:
-            figure = importances(self._shares(), [trial.value for trial in completed], self._metric)
-            save_figure(figure, self._folder / FIGURE)
+            shares, reached = self._shares(), [trial.value for trial in completed]
+            save_light_and_dark(lambda: importances(shares, reached, self._metric), self._folder / FIGURE)
 
     def _shares(self) -> dict[str, float]:
         """Setting → share of the differences between trials (PED-ANOVA, Watanabe et al. 2023)."""

@@ -13,7 +13,9 @@ from common.figures.style import (
     COLOURS,
     EMPTY_EPOCHS,
     Curves,
+    colour_of,
     differ,
+    entitle,
     label_epochs,
     shade_empty_epochs,
     stacked_panels,
@@ -74,13 +76,16 @@ def reward_and_steps(name: str, curves: Curves) -> Figure:
     return figure
 
 
-def over_seeds(arms: dict[str, list[Curves]], panels: tuple[tuple[str, str], ...], band: Band = "range") -> Figure:
+def over_seeds(
+    arms: dict[str, list[Curves]], panels: tuple[tuple[str, str], ...], band: Band = "range", title: str = ""
+) -> Figure:
     """Median over seeds with a band, a panel for each column.
 
     Args:
         arms: setting → the curves of its seeds.
         panels: column of results.csv, label.
         band: from lowest to highest, or the middle half of the seeds.
+        title: what the figure shows; without one there is a legend in its place.
 
     Raises:
         UserError: seeds of one setting have epochs of different lengths, or a run lacks a column.
@@ -88,16 +93,21 @@ def over_seeds(arms: dict[str, list[Curves]], panels: tuple[tuple[str, str], ...
     figure, axes = stacked_panels(len(panels), 2)
     for i, (arm, curves) in enumerate(arms.items()):
         for axis, (column, _) in zip(axes, panels):
-            _draw_seeds(axis, arm, curves, column, COLOURS[i % len(COLOURS)], band)
+            _draw_seeds(axis, arm, curves, column, colour_of(i), band)
     for axis, (_, label) in zip(axes, panels):
         style_axis(axis, label)
     words = {"range": "lowest to highest seed", "interquartile": "middle half of the seeds"}[band]
     several = any(len(curves) > 1 for curves in arms.values())
-    figure.legend(
-        *axes[0].get_legend_handles_labels(), fontsize="small",
-        title=f"line: median over seeds; band: {words}" if several else None,
-        title_fontsize="small", ncols=3, frameon=False, loc="outside upper center",
-    )  # fmt: skip
+    note = f"line: median over seeds; band: {words}" if several else ""
+    if title:
+        entitle(figure, title, note)
+        if len(arms) > 1:
+            axes[0].legend(fontsize="small", frameon=False)
+    else:
+        figure.legend(
+            *axes[0].get_legend_handles_labels(), fontsize="small", title=note or None, title_fontsize="small",
+            ncols=3, frameon=False, loc="outside upper center",
+        )  # fmt: skip
     axes[-1].set_xlabel("Environment steps")
     axes[-1].xaxis.set_major_formatter(thousands)
     figure.align_ylabels()
@@ -112,7 +122,7 @@ def _draw_seeds(axis: Axes, arm: str, curves: list[Curves], column: str, colour:
         raise UserError(f"the runs of {arm} have epochs of different lengths: draw them with --kind five")
     if any(column not in curve for curve in curves):
         raise UserError(f"a run of {arm} has no column {column}: expected one of {', '.join(curves[0])}")
-    table = _last_known(np.array([curve[column][:epochs] for curve in curves]))  # [seeds, epochs]
+    table = last_known(np.array([curve[column][:epochs] for curve in curves]))  # [seeds, epochs]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # epochs before the first episode of any run are gaps
         low, middle, high = np.nanpercentile(table, (BANDS[band][0], 50, BANDS[band][1]), axis=0)  # each [epochs]
@@ -122,7 +132,7 @@ def _draw_seeds(axis: Axes, arm: str, curves: list[Curves], column: str, colour:
     axis.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
-def _last_known(table: np.ndarray) -> np.ndarray:
+def last_known(table: np.ndarray) -> np.ndarray:
     """[seeds, epochs] with each NaN, an epoch in which no episode ended, replaced by the seed's number before it."""
     epochs = np.where(np.isnan(table), 0, np.arange(table.shape[1]))  # [seeds, epochs]
     return np.take_along_axis(table, np.maximum.accumulate(epochs, axis=1), axis=1)  # [seeds, epochs]

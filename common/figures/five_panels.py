@@ -17,12 +17,13 @@ from common.figures.style import (
 )
 
 _MARK = "#2E9E2E"
+_CIRCLE = "near the best in all three upper panels"
 
 
 _PANELS = (
-    ("total_reward", "total_reward_orig", "Reward per epoch"),
     ("avg_reward", "avg_reward_orig", "Mean reward\nper episode"),
     ("avg_steps", None, "Mean steps\nper episode"),
+    ("total_reward", "total_reward_orig", "Reward per epoch"),
     ("loss_actor", None, "Actor loss"),
     ("loss_critic", None, "Critic loss"),
 )
@@ -57,10 +58,11 @@ def near_best_epochs(curves: Curves, share: float = 0.05, most: int = 8) -> np.n
 
 
 def five_panels(runs: dict[str, Curves]) -> Figure:
-    """Reward per epoch, reward and steps per episode, both losses; several runs overlaid.
+    """Reward and steps per episode, reward per epoch, both losses; several runs overlaid.
 
     Solid lines are shaped rewards, thin ones the environment's own where they differ. Dashed lines and green circles
-    mark the epochs of `near_best_epochs`; grey bands, epochs in which no episode finished.
+    mark the epochs of `near_best_epochs`; triangles, the epoch whose parameters scored best by `best_metric`; grey
+    bands, epochs in which no episode finished. The legend says so.
     """
     figure, axes = stacked_panels(len(_PANELS), 2)
     for run, (name, curves) in enumerate(runs.items()):
@@ -77,10 +79,15 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
             if column in _JUDGED:
                 axis.plot(
                     epochs[marked], curves[column][marked], "o", color="none", markeredgecolor=_MARK,
-                    markersize=9, markeredgewidth=1.8,
+                    markersize=9, markeredgewidth=1.8, label=_CIRCLE if run == 0 and axis is axes[0] else None,
                 )  # fmt: skip
-    if shade_empty_epochs(axes[1:3], runs):
-        axes[1].annotate(EMPTY_EPOCHS, (0.01, 0.93), xycoords="axes fraction", fontsize="x-small", va="top")
+                best = np.flatnonzero(curves.get("is_best", np.zeros(len(epochs))))[-1:]
+                axis.plot(
+                    epochs[best], curves[column][best], "v", color=colour, markeredgecolor="black", markersize=8,
+                    label=f"{name}: best parameters, epoch {epochs[best[0]]:.0f}" if len(best) else None,
+                )  # fmt: skip
+    if shade_empty_epochs(axes[:2], runs):
+        axes[0].annotate(EMPTY_EPOCHS, (0.01, 0.93), xycoords="axes fraction", fontsize="x-small", va="top")
     for axis, (_, _, label) in zip(axes, _PANELS):
         style_axis(axis, label)
     label_epochs(axes[-1], min(curves["epoch"][0] for curves in runs.values()))

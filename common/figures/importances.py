@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from common.figures.style import COLOURS, style_axis
+from common.figures.style import colour_of, style_axis
 
 
 def importances(shares: Mapping[str, float], scores: Sequence[float], metric: str) -> Figure:
@@ -20,17 +20,31 @@ def importances(shares: Mapping[str, float], scores: Sequence[float], metric: st
     figure = Figure(figsize=(9, 3 + 0.25 * len(shares)), layout="constrained")
     left, right = figure.subplots(1, 2)
     names = sorted(shares, key=lambda name: shares[name])
-    left.barh(names, [shares[name] for name in names], color=COLOURS[0])
+    left.barh(names, [shares[name] for name in names], color=colour_of(0))
     left.set_xlabel("Share of the differences between trials")
-    left.set_title("Which settings mattered", loc="left")
+    left.set_title(_mattered(names, shares), loc="left", fontsize="medium")
     left.spines[["top", "right"]].set_visible(False)
-    right.plot(np.arange(1, len(scores) + 1), scores, "o", color=COLOURS[0], label="trial")
+    right.plot(np.arange(1, len(scores) + 1), scores, "o", color=colour_of(0), label="trial")
     if scores:
         best = np.maximum.accumulate(scores)  # [completed trials]
-        right.step(np.arange(1, len(scores) + 1), best, where="post", color=COLOURS[1], label="best so far")
+        right.step(np.arange(1, len(scores) + 1), best, where="post", color=colour_of(1), label="best so far")
     right.set_xlabel("Completed trial")
     style_axis(right, metric)
     right.xaxis.set_major_locator(MaxNLocator(integer=True))
-    right.set_title("What the trials scored", loc="left")
+    right.set_title(_scored(scores), loc="left", fontsize="medium")
     right.legend(frameon=False)
     return figure
+
+
+def _mattered(names: Sequence[str], shares: Mapping[str, float]) -> str:
+    """The left title; `names`: by rising share."""
+    if not names:
+        return "Too few trials to say which setting mattered"
+    return f"{names[-1]} made {shares[names[-1]]:.0%} of the differences"
+
+
+def _scored(scores: Sequence[float]) -> str:
+    """The right title."""
+    if not scores:
+        return "No trial is complete"
+    return f"Best of {len(scores)}: {max(scores):.4g}, trial {int(np.argmax(scores)) + 1}"

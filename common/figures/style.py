@@ -1,10 +1,13 @@
 """What all figures share: colours, axes, and writing them to files."""
 
 import io
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib import rc_context, rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -15,6 +18,13 @@ Curves = dict[str, np.ndarray]  # column of results.csv → [epochs]
 
 # Okabe & Ito's palette, which colour-blind readers can distinguish too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
+_COLOURS_ON_DARK = ("#56A8E8", "#FF8B45", "#2FC79B", "#E6A3CB", "#F2B632", "#9BD3F5", "#C9D1D9")  # the same, lighter
+GREY = "0.5"  # of thresholds and notes: to be seen on white and on black
+
+_DARK: dict[str, Any] = {
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "legend.facecolor", "savefig.facecolor"), "#0d1117"),
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), "#e6edf3"),
+}
 
 
 def thousands(value: float, _: float) -> str:
@@ -61,6 +71,32 @@ def shade_empty_epochs(axes: Iterable[Axes], runs: dict[str, Curves]) -> bool:
         for epoch in empty:
             axis.axvspan(epoch - 0.5, epoch + 0.5, color="0.5", alpha=0.15, linewidth=0)
     return bool(empty)
+
+
+def colour_of(number: int) -> str:
+    """The colour of a curve, to be seen on the page's background; after the last the first follows again."""
+    on_dark = rcParams["figure.facecolor"] == _DARK["figure.facecolor"]
+    return (_COLOURS_ON_DARK if on_dark else COLOURS)[number % len(COLOURS)]
+
+
+def entitle(figure: Figure, finding: str, note: str) -> None:
+    """Write what the figure shows above it, and how to read it below."""
+    finding = re.sub(r"(?<!\w)-(?=\d)", "−", finding)
+    figure.suptitle(finding, fontsize="medium", fontweight="bold", x=0.01, ha="left")
+    figure.supxlabel(note, fontsize="x-small", color=GREY)
+
+
+def save_light_and_dark(draw: Callable[[], Figure], path: Path) -> None:
+    """Write a figure for pages, and beside it NAME-dark for readers with a dark page.
+
+    Args:
+        draw: called once for each of the two; its colours are those of the page's mode.
+        path: of the light one.
+    """
+    modes: dict[str, Any] = {path.name: {}, f"{path.stem}-dark{path.suffix}": _DARK}
+    for name, colours in modes.items():
+        with rc_context(colours):
+            save_figure(draw(), path.with_name(name))
 
 
 def save_figure(figure: Figure, path: Path) -> None:

@@ -21,7 +21,7 @@ PAGES = {  # path in the repository → path in the site
     "LOG.md": "log.md",
     "README.md": "index.md",
 }
-LINK = re.compile(r"\]\(([^)\s#]+)")
+LINK = re.compile(r"""(\]\(|(?:src|srcset)=")([^)\s#"]+)""")  # what stands before it, and the address
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -45,7 +45,7 @@ def missing(path: Path, files: Files) -> bool:
 
 def links(markdown: str) -> Iterator[str]:
     """Every link to a file, without its anchor."""
-    return (link for link in LINK.findall(markdown) if ":" not in link)
+    return (link for _, link in LINK.findall(markdown) if ":" not in link)
 
 
 def place(path: Path) -> str:
@@ -61,9 +61,9 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     here = Path(page.file.abs_src_path or "").parent
 
     def relinked(match: re.Match[str]) -> str:
-        path = (here / match[1]).resolve()
-        if ":" in match[1] or not path.is_relative_to(ROOT):
+        path = (here / match[2]).resolve()
+        if ":" in match[2] or not path.is_relative_to(ROOT):
             return match[0]
-        return f"]({os.path.relpath(place(path), os.path.dirname(page.file.src_uri) or '.')}"
+        return f"{match[1]}{os.path.relpath(place(path), os.path.dirname(page.file.src_uri) or '.')}"
 
     return LINK.sub(relinked, markdown)

@@ -239,7 +239,7 @@ def test_real_seeds_are_grouped_by_name(tmp_path, monkeypatch):
     runs = sorted(WALKER.glob("*-seed?"))
     columns = ["--columns", "avg_steps", "mean_std"]
     assert call(monkeypatch, plot, *runs, "--kind", "seeds", *columns, "--out", tmp_path / "seeds.png") == 0
-    [(arms, panels, band)] = seen
+    [(arms, panels, band, _)] = seen
     assert {arm: len(seeds) for arm, seeds in arms.items()} == {"envpool": 3, "gymnasium": 3}
     assert [column for column, _ in panels] == ["avg_steps", "mean_std"] and band == "range"
 
@@ -286,10 +286,46 @@ def test_the_figure_of_a_search_shows_what_mattered_and_the_best_so_far():
     assert [(text.get_text(), bar.get_width()) for text, bar in zip(left.get_yticklabels(), left.patches)] == [
         ("gamma", 0.3), ("passes", 0.7),
     ]  # fmt: skip
-    assert left.get_title("left") == "Which settings mattered"
     trials, best = right.lines
     assert list(trials.get_ydata()) == [1.0, 3.0, 2.0]
     assert list(best.get_ydata()) == [1.0, 3.0, 3.0]
     assert (left.get_xlabel(), right.get_xlabel(), right.get_ylabel()) == (
         "Share of the differences between trials", "Completed trial", "score",
     )  # fmt: skip
+
+
+def test_the_five_panels_explain_circles_and_mark_the_best_parameters():
+    run = curves(is_best=np.array([0.0, 1, 0, 1, 0, 0]))
+    figure = drawn(five_panels({"one": run, "other": curves(is_best=np.zeros(6))}))
+    assert labels(figure)[:3] == ["Mean reward\nper episode", "Mean steps\nper episode", "Reward per epoch"]
+    [legend] = figure.legends
+    texts = [text.get_text() for text in legend.get_texts()]
+    assert texts.count("near the best in all three upper panels") == 1
+    assert "one: best parameters, epoch 4" in texts and not any(text.startswith("other: best") for text in texts)
+    for axis in figure.axes[:3]:
+        [mark] = [line for line in axis.lines if line.get_marker() == "v" and len(line.get_xdata())]
+        assert (mark.get_xdata(), mark.get_ydata()) == ([4], [4])
+    assert not any(line.get_marker() == "v" for axis in figure.axes[3:] for line in axis.lines)
+
+
+def test_titles_of_a_search_say_what_it_found():
+    left, right = importances({"gamma": 0.3, "passes": 0.7}, [1.0, 3.0, 2.0], "score").axes
+    assert left.get_title("left") == "passes made 70% of the differences"
+    assert right.get_title("left") == "Best of 3: 3, trial 2"
+    left, right = importances({}, [], "score").axes
+    assert left.get_title("left").startswith("Too few") and right.get_title("left") == "No trial is complete"
+
+
+def test_a_title_takes_the_legends_place_and_makes_a_dark_version(tmp_path, monkeypatch, capsys):
+    for name in ("a-seed0", "b-seed0"):
+        write_run(tmp_path / name, curves())
+    arguments = [tmp_path / "a-seed0", tmp_path / "b-seed0", "--kind", "seeds", "--columns", "avg_reward_orig"]
+    assert call(monkeypatch, plot, *arguments, "--title", "b is better", "--output", tmp_path / "t.png") == 0
+    assert (tmp_path / "t.png").exists() and (tmp_path / "t-dark.png").exists()
+    assert call(monkeypatch, plot, *arguments, "--output", tmp_path / "u.png") == 0
+    assert not (tmp_path / "u-dark.png").exists()
+    run = {"a": [curves()], "b": [curves()]}
+    figure = curve_figures.over_seeds(run, (("avg_steps", "Steps"),), "range", "b is better")
+    assert figure.get_suptitle() == "b is better" and not figure.legends and figure.axes[0].get_legend() is not None
+    assert call(monkeypatch, plot, tmp_path / "a-seed0", "--title", "no", "--output", tmp_path / "v.png") == 2
+    assert "title has no effect with kind five" in capsys.readouterr().err

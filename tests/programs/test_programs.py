@@ -6,10 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import imageio.v2 as imageio
+import numpy as np
 import pytest
 from run_program import call
 
 from common.config import MAY_CHANGE
+from common.figures.study_figure import Level, compare
 from common.results import TIMING_COLUMNS
 from common.runs import run_folder
 from common.runs.options import RunOptions
@@ -146,20 +149,42 @@ def test_study_trains_what_is_missing_and_summarises_it(monkeypatch, tmp_path, c
     assert "pendulum: short, seed 0" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("seeds", "band"), [(4, "range"), (5, "interquartile")])
-def test_a_studys_figure_shows_the_middle_half_of_five_seeds(trained, seeds, band, monkeypatch, tmp_path):
-    small, drawn = study.Study(study.PPO, range(seeds), {"arm": ()}, (study.REWARD,), low=0), []
+def test_a_studys_title_says_its_finding_once_every_setting_has_a_run(trained, monkeypatch, tmp_path):
+    levels = (Level(5.0, "solved"),)
+    arms = {"one": (), "other": ()}
+    finding = "{0.median:.1f} {0.lowest:.0f} {0.highest:.0f} {0.sampled:.0f} {1.sampled_lowest:.0f}"
+    small = study.Study(study.PPO, range(3), arms, (study.REWARD,), low=0, finding=finding, levels=levels)
     monkeypatch.setitem(study.STUDIES, "pendulum", small)
-    scores = {"mean": 1.0, "low": 0.0, "high": 2.0, "returns": [1.0]}
-    for seed in small.seeds:
-        folder = study.folder_of("pendulum", "arm", seed, tmp_path)
-        folder.mkdir(parents=True)
-        (folder / run_folder.RESULTS).write_bytes((trained / "ppo" / run_folder.RESULTS).read_bytes())
-        (folder / run_folder.EVALUATION).write_text(json.dumps({"deterministic": scores, "sampled": scores}))
-    original = study.over_seeds
-    monkeypatch.setattr(study, "over_seeds", lambda *given: drawn.append(given[2]) or original(*given))
-    study.summarise("pendulum", tmp_path)
-    assert drawn == [band]
+    titles, tables = [], []
+    monkeypatch.setattr(study, "compare", lambda *given: titles.append(given[0]) or compare(*given))
+    for arm in arms:
+        for seed in small.seeds:
+            folder = study.folder_of("pendulum", arm, seed, tmp_path)
+            folder.mkdir(parents=True)
+            (folder / run_folder.RESULTS).write_bytes((trained / "ppo" / run_folder.RESULTS).read_bytes())
+            scores = {
+                kind: {"mean": mean + seed, "low": 0.0, "high": 2.0, "returns": [1.0]}
+                for kind, mean in (("deterministic", 1.5), ("sampled", -9.0))
+            }
+            (folder / run_folder.EVALUATION).write_text(json.dumps(scores))
+        study.summarise("pendulum", tmp_path)
+        tables.append((tmp_path / "pendulum" / "summary.md").read_text().split("\n\n")[2])
+    assert titles == ["", "", "2.5 2 4 -8 -9", "2.5 2 4 -8 -9"]  # a light and a dark figure each
+    rewards = run_folder.read_results(trained / "ppo")["avg_reward_orig"]
+    mean = np.nanmean(rewards[-20:])
+    assert tables[1].splitlines()[3] == f"| one | 1 | 2.5 | -8.0 | {mean:.1f} |" and len(tables[1].splitlines()) == 8
+    light, dark = (imageio.imread(tmp_path / "pendulum" / name) for name in ("summary.png", "summary-dark.png"))
+    assert light.shape == dark.shape and light.mean() > 200 > 60 > dark[..., :3].mean()
+
+
+def test_a_study_of_tasks_counts_the_seeds_that_solve_theirs(trained):
+    curve = run_folder.read_results(trained / "ppo")
+    arms = {
+        "CartPole-v1": study.Arm([curve] * 2, [475.0, 474.9], [0.0, 0.0]),  # solved at 475
+        "Pendulum-v1": study.Arm([curve], [-150.0], [0.0]),  # no score counts as solved
+    }
+    one = study.Study(study.PPO, range(2), dict.fromkeys(arms, ()), (), low=0, finding="{tasks} {reached} {scored}")
+    assert study.figure_of(one, arms).get_suptitle() == "2 1 2"
 
 
 # -- help --

@@ -1,0 +1,147 @@
+"""The figure of a study: the score of every seed, and how it was reached."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from common.figures.curves import last_known
+from common.figures.style import GREY, Curves, colour_of, entitle, style_axis, thousands
+
+DOTS = "dots: a seed's mean score, filled with deterministic actions, hollow with sampled ones"
+LINES = "lines: training, thin a seed, thick their median"
+
+
+class Arm(NamedTuple):
+    """One setting of a study; each list has one entry for each seed."""
+
+    curves: list[Curves]
+    deterministic: list[float]  # mean scores of the finished agents
+    sampled: list[float]
+
+
+class Level(NamedTuple):
+    """A score to compare with, such as the one that counts as solved."""
+
+    value: float
+    name: str
+
+
+def compare(
+    title: str,
+    arms: dict[str, Arm],
+    panels: Sequence[tuple[str, str]],
+    levels: Sequence[Level] = (),
+    lowest: float | None = None,
+) -> Figure:
+    """Settings of one task: a row of dots for each, and below them their curves over environment steps.
+
+    Args:
+        title: the finding.
+        arms: setting → what its seeds scored.
+        panels: column of results.csv, label; the levels are drawn in the first.
+        levels: scores to compare with.
+        lowest: where the first panel's axis begins; None shows everything.
+    """
+    rows = 0.6 + 0.34 * len(arms)
+    figure = Figure(figsize=(9, 1.4 + rows + 1.9 * len(panels)), layout="constrained")
+    dots, *below = figure.subplots(1 + len(panels), 1, height_ratios=[rows, *[1.9] * len(panels)])
+    _draw_dots(dots, arms, levels)
+    for axis, (column, label) in zip(below, panels):
+        axis.sharex(below[0])
+        for i, arm in enumerate(arms.values()):
+            _draw_seeds(axis, arm.curves, column, colour_of(i))
+        style_axis(axis, label)
+    for level in levels:
+        below[0].axhline(level.value, color=GREY, linestyle=":", linewidth=1)
+    if lowest is not None:
+        below[0].set_ylim(bottom=lowest)
+    below[-1].set_xlabel("Environment steps")
+    below[-1].xaxis.set_major_formatter(thousands)
+    for axis in below[:-1]:
+        axis.tick_params(labelbottom=False)
+    entitle(figure, title, f"{DOTS}; {LINES}")
+    figure.align_ylabels(below)
+    return figure
+
+
+def tasks(title: str, arms: dict[str, Arm], solved: dict[str, float], columns: int = 4) -> Figure:
+    """Small multiples: a panel for each task, with the reward while training and, at the right edge, its scores.
+
+    Args:
+        title: the finding.
+        arms: task → what its seeds scored.
+        solved: task → the score that counts as solved, where there is one.
+        columns: panels side by side.
+    """
+    rows = -(-len(arms) // columns)
+    figure = Figure(figsize=(9, 1 + 2.1 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axis, (name, arm) in zip(axes, arms.items()):
+        _draw_seeds(axis, arm.curves, "avg_reward_orig", colour_of(0))
+        end = max(curve["steps"][-1] for curve in arm.curves)
+        axis.plot([1.06 * end] * len(arm.deterministic), arm.deterministic, **_dot(colour_of(1)))
+        if name in solved:
+            axis.axhline(solved[name], color=GREY, linestyle=":", linewidth=1)
+        median = np.median(arm.deterministic)
+        axis.set_title(f"{name}\nscore {median:.1f}" + (f", solved {solved[name]:g}" if name in solved else ""))
+        axis.title.set_fontsize("small")
+        style_axis(axis, "")
+        axis.xaxis.set_major_formatter(thousands)
+        axis.tick_params(labelsize="x-small")
+        axis.locator_params(axis="x", nbins=4)
+    for axis in axes[len(arms) :]:
+        axis.set_axis_off()
+    for axis in axes[max(0, len(arms) - columns) : len(arms)]:
+        axis.set_xlabel("Environment steps", fontsize="x-small")
+    for axis in axes[::columns]:
+        axis.set_ylabel("Reward per episode", fontsize="x-small")
+    entitle(figure, title, f"{LINES}; dots: the seeds' scores, deterministic; dotted: solved, by Gymnasium's registry")
+    return figure
+
+
+def _draw_dots(axis: Axes, arms: dict[str, Arm], levels: Sequence[Level]) -> None:
+    """A row for each setting; the names are in the curves' colours, in place of a legend."""
+    for i, arm in enumerate(arms.values()):
+        colour = colour_of(i)
+        axis.plot(arm.sampled, [i + 0.2] * len(arm.sampled), **_dot(colour, filled=False))
+        axis.plot(arm.deterministic, [i - 0.2] * len(arm.deterministic), **_dot(colour))
+    for level in levels:
+        axis.axvline(level.value, color=GREY, linestyle=":", linewidth=1)
+        axis.annotate(
+            level.name, (level.value, 1), xycoords=("data", "axes fraction"), xytext=(0, 2),
+            textcoords="offset points", fontsize="x-small", color=GREY, ha="center", va="bottom",
+        )  # fmt: skip
+    seeds = (len(arm.deterministic) for arm in arms.values())
+    names = [f"{name} ({count} seed{'s' if count > 1 else ''})" for name, count in zip(arms, seeds)]
+    axis.set_yticks(range(len(arms)), names)
+    for i, label in enumerate(axis.get_yticklabels()):
+        label.set_color(colour_of(i))
+    axis.set_ylim(len(arms) - 0.5, -0.5)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(axis="x", alpha=0.25)
+    axis.set_xlabel("Score: mean of the evaluation's episodes")
+
+
+def _dot(colour: str, filled: bool = True) -> dict[str, Any]:
+    return {
+        "marker": "o", "linestyle": "none", "markersize": 6, "markeredgecolor": colour, "alpha": 0.85,
+        "markerfacecolor": colour if filled else "none",
+    }  # fmt: skip
+
+
+def _draw_seeds(axis: Axes, curves: list[Curves], column: str, colour: str) -> None:
+    """Every seed as a thin line, and their median as far as all have come."""
+    several = len(curves) > 1
+    for curve in curves:
+        width = 0.6 if several else 1.6
+        axis.plot(curve["steps"], curve[column], color=colour, linewidth=width, alpha=0.4 if several else 1)
+    epochs = min(len(curve["steps"]) for curve in curves)
+    if several and all(np.array_equal(curve["steps"][:epochs], curves[0]["steps"][:epochs]) for curve in curves):
+        table = last_known(np.array([curve[column][:epochs] for curve in curves]))  # [seeds, epochs]
+        known = ~np.isnan(table).all(axis=0)  # [epochs] in which an episode ended
+        axis.plot(
+            curves[0]["steps"][:epochs][known], np.nanmedian(table[:, known], axis=0), color=colour, linewidth=1.8
+        )

@@ -1,0 +1,98 @@
+"""A study's figure: every seed is a dot, the median is a line, and dark pages get colours of their own."""
+
+import imageio.v2 as imageio
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from common.figures.study_figure import Arm, Level, compare, tasks
+from common.figures.style import COLOURS, colour_of, entitle, save_light_and_dark
+
+PANELS = (("avg_reward_orig", "Reward"), ("avg_steps", "Steps"))
+
+
+def curve(rewards):
+    epochs = np.arange(1.0, len(rewards) + 1)
+    return {"steps": 100 * epochs, "avg_reward_orig": np.array(rewards, float), "avg_steps": epochs}
+
+
+ARMS = {
+    "plain": Arm([curve([1, 2, 3]), curve([3, np.nan, 9, 7]), curve([2, 5, 6])], [1.0, 2.0, 4.0], [0.5, 1.5, 2.5]),
+    "tuned": Arm([curve([8, 9, 10])], [11.0], [10.0]),
+}
+
+
+def drawn(figure):
+    figure.canvas.draw()
+    return figure
+
+
+def test_every_seed_is_a_dot_and_names_have_the_curves_colours():
+    dots, reward, _ = drawn(compare("finding", ARMS, PANELS, (Level(10.0, "solved"),), -2.0)).axes
+    points = {tuple(line.get_xdata()): line for line in dots.lines if line.get_linestyle() == "None"}
+    assert set(points) == {(1.0, 2.0, 4.0), (0.5, 1.5, 2.5), (11.0,), (10.0,)}
+    assert (
+        points[1.0, 2.0, 4.0].get_markerfacecolor() == COLOURS[0] and points[11.0,].get_markeredgecolor() == COLOURS[1]
+    )
+    assert points[0.5, 1.5, 2.5].get_markerfacecolor() == "none"
+    assert set(points[11.0,].get_ydata()) != set(points[10.0,].get_ydata())
+    labels = dots.get_yticklabels()
+    assert [label.get_text() for label in labels] == ["plain (3 seeds)", "tuned (1 seed)"]
+    assert [to_hex(label.get_color()).upper() for label in labels] == [*COLOURS[:2]]
+    assert any(np.array_equal(line.get_xdata(), [10, 10]) for line in dots.lines)
+    assert any(np.array_equal(line.get_ydata(), [10, 10]) for line in reward.lines)
+    assert [text.get_text() for text in dots.texts] == ["solved"]
+    assert reward.get_ylim()[0] == -2.0
+
+
+def test_the_thick_line_is_the_median_as_far_as_all_seeds_have_come():
+    reward = compare("finding", ARMS, PANELS).axes[1]
+    lines = [line for line in reward.lines if line.get_color() == COLOURS[0]]
+    *seeds, median = sorted(lines, key=lambda line: line.get_linewidth())
+    assert len(seeds) == 3 and sorted(len(line.get_xdata()) for line in seeds) == [3, 3, 4]
+    np.testing.assert_array_equal(median.get_xdata(), [100, 200, 300])
+    np.testing.assert_array_equal(median.get_ydata(), [2, 3, 6])  # the gap keeps the number before it
+    [alone] = [line for line in reward.lines if line.get_color() == COLOURS[1]]
+    np.testing.assert_array_equal(alone.get_ydata(), [8, 9, 10])
+
+
+def test_seeds_whose_epochs_differ_have_no_median():
+    other = curve([1, 2, 3]) | {"steps": np.array([50.0, 99.0, 300.0])}
+    reward = compare("finding", {"plain": Arm([curve([1, 2, 3]), other], [1.0, 2.0], [1.0, 2.0])}, PANELS).axes[1]
+    assert len(reward.lines) == 2
+
+
+@pytest.mark.parametrize("count", [1, 4, 5])
+def test_tasks_have_a_panel_each_with_its_own_level(count):
+    arms = {f"Task-{i}": ARMS["plain"] for i in range(count)}
+    figure = drawn(tasks("finding", arms, {"Task-0": 3.5}))
+    shown = [axis for axis in figure.axes if axis.axison]
+    assert len(shown) == count
+    assert shown[0].get_title() == "Task-0\nscore 2.0, solved 3.5"
+    assert any(np.array_equal(line.get_ydata(), [3.5, 3.5]) for line in shown[0].lines)
+    assert any(np.array_equal(line.get_ydata(), [1.0, 2.0, 4.0]) for line in shown[0].lines)
+    if count > 1:
+        assert shown[1].get_title() == "Task-1\nscore 2.0"
+    assert [bool(axis.get_xlabel()) for axis in shown] == [i >= count - 4 for i in range(count)]
+
+
+def test_minus_signs_of_numbers_alone():
+    figure = Figure(layout="constrained")
+    entitle(figure, "rl-zoo3 -89 to -25, 20-episode", "")
+    assert figure.get_suptitle() == "rl-zoo3 −89 to −25, 20-episode"
+
+
+def test_dark_pages_get_lighter_colours(tmp_path):
+    seen = []
+
+    def draw():
+        seen.append([colour_of(i) for i in range(8)])
+        return Figure(figsize=(1, 1))
+
+    save_light_and_dark(draw, tmp_path / "a.png")
+    light, dark = seen
+    assert light == [*COLOURS, COLOURS[0]] and not set(light) & set(dark) and dark[7] == dark[0]
+    assert colour_of(0) == COLOURS[0]  # the mode ends with the figure
+    shades = {name: imageio.imread(tmp_path / name)[0, 0, :3].tolist() for name in ("a.png", "a-dark.png")}
+    assert shades == {"a.png": [255, 255, 255], "a-dark.png": [13, 17, 23]}
