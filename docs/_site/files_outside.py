@@ -20,6 +20,7 @@ PAGES = {  # path in the repository → path in the site
     "CONTRIBUTING.md": "contributing.md",
     "LOG.md": "log.md",
     "README.md": "index.md",
+    "SECURITY.md": "security.md",
 }
 LINK = re.compile(r"""(\]\(|(?:src|srcset)=")([^)\s#"]+)""")  # what stands before it, and the address
 
