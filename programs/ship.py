@@ -202,9 +202,11 @@ def recorded(training: Training, agent: Any) -> dict[str, np.ndarray]:
 
 
 def stage(training: Training, epoch: int, score: dict[str, Any]) -> dict[str, Any]:
-    """What the card says of one stage of training."""
+    """What the card says of one stage of training; `median_seed` is that of the episode with the median score."""
     numbers = {name: round(float(score[name]), 3) for name in ("mean", "low", "high", "mean_steps")}
-    return {"epoch": epoch, "steps": training.steps_of(epoch) if epoch else 0, "episodes": EPISODES} | numbers
+    median = int(np.argsort(score["returns"], kind="stable")[(EPISODES - 1) // 2])
+    counts = {"epoch": epoch, "steps": training.steps_of(epoch) if epoch else 0, "episodes": EPISODES}
+    return counts | numbers | {"median_seed": evaluation.EVALUATION_SEED + median}
 
 
 def ship(run: Path, name: str, agents: Path, commit: str | None = None) -> Path:

@@ -1,0 +1,227 @@
+"""Films of the trained agents and the page that shows them: python experiments/gallery.py [NAME ...]
+
+Each film shows an agent untrained, half-way and trained, side by side, with environment steps and score. It needs the
+files in agents/ alone. Films are written to docs/gallery/, the page to docs/gallery.md.
+"""
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from common.files import replace_file, replacing  # noqa: E402
+from common.runs.command_line import one_line_errors  # noqa: E402
+from common.runs.film import Take  # noqa: E402
+from programs import shipped  # noqa: E402
+
+FOLDER, PAGE = ROOT / "docs" / "gallery", ROOT / "docs" / "gallery.md"
+WIDTH, GAP, HEADING = 640, 8, 44  # pixels
+STAGES = 3
+FRAMES_PER_SECOND = 12.5  # at most
+LONGEST, REST = 20.0, 1.5  # seconds of a film, and for which its last frame is shown
+COLORS = 64
+SMALLEST_COLORS = 16
+LARGEST = 1_500_000  # bytes
+PAPER, INK, PALE = (255, 255, 255), (20, 20, 20), 0.55  # PALE: what stays of an episode that is over
+
+
+def order() -> list[str]:
+    """The names of the agents, the walker first."""
+    return sorted(shipped.names(), key=lambda name: (name != "walker", name))
+
+
+def card_of(name: str) -> dict[str, Any]:
+    """What is said of an agent."""
+    return json.loads((shipped.AGENTS / name / shipped.CARD).read_text(encoding="utf-8"))
+
+
+def frames_of(name: str, stage: str, seed: int) -> tuple[list[Image.Image], float]:
+    """The first seconds of an episode, and how many frames make a second."""
+    agent, _, environment = shipped.load(shipped.AGENTS / name, stage)
+    take = Take(agent.acting_policy(), agent.action_map, environment, seed, FRAMES_PER_SECOND)
+    width, frames = (WIDTH - (STAGES - 1) * GAP) // STAGES, []
+    for number, frame in enumerate(take):
+        if number > LONGEST * take.frame_rate:
+            break
+        height = round(frame.shape[0] * width / frame.shape[1])
+        frames.append(Image.fromarray(frame).resize((width, height), Image.Resampling.LANCZOS))
+    return frames, take.frame_rate
+
+
+def side_by_side(
+    headings: Sequence[tuple[str, str]], episodes: Sequence[list[Image.Image]], rest: int
+) -> Iterator[Image.Image]:
+    """The frames of a film: an episode that is over grows pale.
+
+    Args:
+        headings: two lines above each episode.
+        episodes: frames of each.
+        rest: for how many frames the last one is shown.
+    """
+    bold, plain = (font(name) for name in ("DejaVuSans-Bold.ttf", "DejaVuSans.ttf"))
+    width, height = episodes[0][0].size
+    paper = Image.new("RGB", (len(episodes) * (width + GAP) - GAP, HEADING + height), PAPER)
+    draw = ImageDraw.Draw(paper)
+    for i, lines in enumerate(headings):
+        for line, (text, letters) in enumerate(zip(lines, (bold, plain))):
+            draw.text((i * (width + GAP) + 2, 3 + 20 * line), text, INK, letters)
+    blank = Image.new("RGB", (width, height), PAPER)
+    length = max(map(len, episodes)) + rest
+    for number in range(length):
+        film = paper.copy()
+        for i, frames in enumerate(episodes):
+            picture = frames[min(number, len(frames) - 1)]
+            if number >= len(frames):
+                picture = Image.blend(blank, picture, PALE)
+            film.paste(picture, (i * (width + GAP), HEADING))
+        yield film
+
+
+def font(name: str) -> ImageFont.FreeTypeFont:
+    """One of the fonts that come with matplotlib."""
+    return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name), 15)
+
+
+def heading(stage: str, what: dict[str, Any]) -> tuple[str, str]:
+    """The two lines above an episode."""
+    score = f"{what['mean']:.0f}".replace("-", "−")
+    return stage, f"{steps_of(what['steps'])}, score {score}"
+
+
+def steps_of(steps: int) -> str:
+    """Environment steps in few letters: '0 steps', '2,600 steps', '524k steps', '1.0M steps'."""
+    if steps < 10_000:
+        return f"{steps:,} steps"
+    return f"{steps / 1e3:.0f}k steps" if steps < 999_500 else f"{steps / 1e6:.1f}M steps"
+
+
+def write_gif(frames: list[Image.Image], frame_rate: float, path: Path) -> None:
+    """Write frames with one palette, with as many colours as the file may have."""
+    colors = COLORS
+    while True:
+        shown = [frames[i] for i in np.linspace(0, len(frames) - 1, 12).astype(int)]
+        mosaic = Image.fromarray(np.concatenate([np.asarray(frame) for frame in shown]))
+        palette = mosaic.quantize(colors, dither=Image.Dither.NONE)
+        first, *others = (frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames)
+        with replacing(path) as unfinished:
+            first.save(
+                unfinished, save_all=True, append_images=others, duration=round(1000 / frame_rate), loop=0, disposal=1
+            )
+        if path.stat().st_size <= LARGEST or colors <= SMALLEST_COLORS:
+            return
+        colors //= 2
+
+
+def draw_film(name: str) -> Path:
+    """Write the film of an agent."""
+    stages = card_of(name)["stages"]
+    episodes = [frames_of(name, stage, what["median_seed"]) for stage, what in stages.items()]
+    frame_rate = episodes[0][1]
+    headings = [heading(stage, what) for stage, what in stages.items()]
+    film = side_by_side(headings, [frames for frames, _ in episodes], math.ceil(REST * frame_rate))
+    path = FOLDER / f"{name}.gif"
+    write_gif(list(film), frame_rate, path)
+    return path
+
+
+def page() -> str:
+    """The text of the gallery."""
+    parts = [INTRODUCTION, *(section(name) for name in order()), OWN]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def section(name: str) -> str:
+    """The part of the page about one agent."""
+    card = card_of(name)
+    rows = [
+        f"| {stage} | {what['steps']:,} | {number(what['mean'])} | {number(what['low'])} to {number(what['high'])} | "
+        f"{what['mean_steps']:,.0f} |"
+        for stage, what in card["stages"].items()
+    ]
+    return "\n".join([
+        f"## {name}",
+        "",
+        f"![{card['environment']}: {', '.join(card['stages'])}](gallery/{name}.gif)",
+        "",
+        f"{card['environment']}, at most {card['max_episode_steps']:,} steps an episode.",
+        "",
+        "| | environment steps | score | 95% interval of the mean | steps an episode |",
+        "|---|---:|---:|---:|---:|",
+        *rows,
+        "",
+        "```bash",
+        f"python -m programs watch {name}",
+        "```",
+        "",
+        f"Trained with seed {card['seed']} at commit {card['commit']}, and written to "
+        f"[agents/{name}](../agents/{name}/{shipped.CARD}), by",
+        "",
+        "```bash",
+        card["trained_by"],
+        card["shipped_by"],
+        "```",
+    ])  # fmt: skip
+
+
+def number(value: float) -> str:
+    """With one decimal and a true minus."""
+    return f"{value:,.1f}".replace("-", "−")
+
+
+INTRODUCTION = """
+# Gallery
+
+Trained agents come with the project. They need no training, and appear within seconds:
+
+```bash
+python -m programs watch walker                      # in a window; as walker.mp4 where there is no screen
+python -m programs watch walker --film               # as walker.mp4
+python -m programs watch walker --stage half-way     # half-way through its training, or untrained
+python -m programs evaluate walker                   # play the 100 episodes again
+```
+
+Each film shows an episode before training, half-way and after it. Scores are means of 100 episodes with deterministic
+actions, in the environment with its own rewards; the film shows the first twenty seconds of the one with the median
+score. Half-way is the checkpoint whose score is nearest to the middle between untrained and trained. Trained is the
+epoch whose parameters were kept.
+"""
+OWN = """
+## Your own
+
+```bash
+python -m programs train pendulum-sac --name mine --checkpoint-every 1 --keep-checkpoints 1000
+python -m programs ship runs/mine mine               # policies, scores, settings and exports, into agents/mine
+python experiments/gallery.py mine                   # its film, into docs/gallery, and this page
+```
+
+`agents/NAME` holds `agent.json` (where the agent is from, and its scores), `config.json` (every setting),
+`evaluation.json` (all scores), `policy.npz`, `half-way.npz` and `untrained.npz` (what acting needs, as plain arrays),
+`recorded.npz` (observations with the actions that the agent chose, which a test compares), and `export/` (the policy
+as a [SavedModel, a LiteRT and an ONNX file](deploy.md)). The licence is that of the project.
+"""
+
+
+def main() -> None:
+    """Draw the films that are named, or all, and write the page."""
+    with one_line_errors():
+        parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+        parser.add_argument("names", nargs="*", metavar="NAME", help="agents whose films are drawn; by default all")
+        for name in parser.parse_args().names or order():
+            shipped.folder_of(Path(name))
+            path = draw_film(name)
+            print(f"{path.relative_to(ROOT)}: {path.stat().st_size:,} bytes")
+        replace_file(PAGE, page().encode())
+
+
+if __name__ == "__main__":
+    main()
