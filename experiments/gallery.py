@@ -4,23 +4,24 @@ Each film shows an agent untrained, half-way and trained, side by side, with env
 files in agents/ alone. Films are written to docs/gallery/, the page to docs/gallery.md.
 """
 
-import argparse
 import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
+import tyro
 from PIL import Image, ImageDraw, ImageFont
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from common.files import replace_file, replacing  # noqa: E402
-from common.runs.command_line import one_line_errors  # noqa: E402
+from common.runs.command_line import one_line_errors, parse_settings  # noqa: E402
 from common.runs.film import Take  # noqa: E402
 from programs import shipped  # noqa: E402
 
@@ -211,12 +212,18 @@ as a [SavedModel, a LiteRT and an ONNX file](deploy.md)). The licence is that of
 """
 
 
+@dataclass(frozen=True)
+class Arguments:
+    """Draw films of the trained agents, and write the page that shows them."""
+
+    names: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Agents whose films are drawn; by default all."""
+
+
 def main() -> None:
     """Draw the films that are named, or all, and write the page."""
     with one_line_errors():
-        parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-        parser.add_argument("names", nargs="*", metavar="NAME", help="agents whose films are drawn; by default all")
-        for name in parser.parse_args().names or order():
+        for name in parse_settings(Arguments, prog="python experiments/gallery.py").names or order():
             shipped.folder_of(Path(name))
             path = draw_film(name)
             print(f"{path.relative_to(ROOT)}: {path.stat().st_size:,} bytes")
