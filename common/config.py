@@ -54,7 +54,15 @@ class EnvironmentSettings(Settings):
         0.1, needs=Needs("reward_design", lambda design: design == "scaled", "--reward-design scaled")
     )
     """Number that every reward is multiplied by. Only used with reward_design scaled."""
-    fall_costs: tuple[float, ...] = setting((1.0,), at_least=0)
+    fall_costs: tuple[float, ...] = setting(
+        (1.0,),
+        at_least=0,
+        needs=Needs(
+            "reward_design",
+            lambda design: design in ("ends_told_apart", "fall_penalty"),
+            "--reward-design ends_told_apart",
+        ),
+    )
     """Cost of a fall: the size of the negative reward that replaces the last one. With several numbers the first holds
     until the score reaches the first of fall_cost_scores, and so on. Begin with a small cost if an agent that may not
     fall does not dare to move. Only used with reward_design ends_told_apart or fall_penalty."""
@@ -162,6 +170,15 @@ class BestSettings(Settings):
     validation_episodes: int = setting(40, at_least=1)
     """Number of episodes per validation. Raise it if the score is noisy; lower it if the environment is slow. Only
     used with best_metric validation."""
+    average_weights: float = setting(
+        0.0,
+        at_least=0,
+        at_most=0.999,
+        needs=Needs("best_metric", lambda name: name == "validation", "--best-metric validation"),
+    )
+    """Weight of the past in a running mean of the networks' weights, over epochs: 0.8 averages about the last five.
+    The averaged weights are validated, and kept if they are the best; training continues with its own. Raise it if
+    the score changes much from one validation to the next. 0 is no average. Only used with best_metric validation."""
     stop_score: float | None = setting(None)
     """Score of an epoch, as best_metric says, at which training ends before its last epoch. A validation that reaches
     it is repeated with confirming_episodes other episodes, whose mean then counts. None trains all epochs."""
@@ -203,11 +220,6 @@ class TrainingConfig(BestSettings, FaultSettings, RunSettings, EnvironmentSettin
             )
         if any(np.diff(self.fall_cost_scores) <= 0):
             raise UserError(f"fall_cost_scores {self.fall_cost_scores}: expected each above the one before")
-        if self.fall_costs != (1.0,) and self.reward_design not in ("ends_told_apart", "fall_penalty"):
-            raise UserError(
-                f"fall_costs {self.fall_costs} has no effect with reward_design {self.reward_design}: leave it out, "
-                "or add --reward-design ends_told_apart or fall_penalty"
-            )
         if self.shards is not None and self.shards > self.num_envs:
             raise UserError(
                 f"shards is {self.shards}, but there are only {self.num_envs} environments to divide: "

@@ -181,6 +181,8 @@ NEEDED = {  # name → a value, and what makes it one without effect
     "temperature_learning_rate": (0.3, {"learn_temperature": False}),
     "target_entropy": (0.3, {"learn_temperature": False}),
     "dropped_quantiles": (3, {"quantiles": 1}),
+    "fall_costs": ((3.0,), {"reward_design": "sign"}),
+    "average_weights": (0.3, {"best_metric": "total_reward"}),
 }
 
 
@@ -194,7 +196,8 @@ def test_a_setting_without_effect_is_refused_and_stored_runs_load(name):
     assert str(error.value).startswith(f"{name} {value} ") and "\n" not in str(error.value)
     assert kind.of_run({name: value} | off) == kind(**off)  # older versions accepted and ignored it
 
-    on = {"reward_design": "scaled", "symmetry": True, "quantiles": 25, "exploration": "ornstein_uhlenbeck",
+    design = "ends_told_apart" if name == "fall_costs" else "scaled"
+    on = {"reward_design": design, "best_metric": "validation", "quantiles": 25, "exploration": "ornstein_uhlenbeck",
           "target_update": "hard" if without == "soft" else "soft"}.get(other, True)  # fmt: skip
     config = kind(**{name: value, other: on})
     assert config == kind.of_run(dataclasses.asdict(config)) and getattr(config, name) == value

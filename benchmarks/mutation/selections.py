@@ -97,6 +97,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/learning/networks.py": (NETWORKS, TORSO),
     "common/learning/quiet_start.py": ("tests/learning/test_device.py",),
     "common/learning/snapshots.py": (WEIGHTS,),
+    "common/learning/weight_average.py": ("tests/learning/test_weight_average.py",),
     "common/learning/trainer_base.py": (LIVE, STOP, FAULTS, TRAINING, OWN),
     "common/records.py": (FUNCS, OFF_POLICY),
     "common/results.py": (FUNCS, FIGURES, TRAINING),

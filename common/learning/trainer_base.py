@@ -12,6 +12,7 @@ from common.envs.environment import Environment, find_environment
 from common.envs.make_env import MakeEnv
 from common.envs.shards import resolve_shards
 from common.envs.vector_env import resolve_backend
+from common.learning.weight_average import WeightAverage
 from common.records import Timing
 from common.results import EpochResult, from_columns, results_dictionary, to_columns
 from common.rollout.experience import Collecting, Experience
@@ -101,6 +102,7 @@ class TrainerBase(ABC):
                 self._crew,
             )
             self.generator = np.random.default_rng(generator_seed)  # of all that training draws
+            self.average = WeightAverage(self.agent, config.average_weights)
             self.judge = Judge(config, environment, self.agent, validation_seed, lambda line: self.warn(line))
             on_error.pop_all()
         self.steps = 0  # environment steps since training began
@@ -184,7 +186,9 @@ class TrainerBase(ABC):
     def scored(self, last: int, timing: Timing) -> dict[str, Any]:
         """An epoch's scores and timing, as columns of its row; this may run a validation."""
         scores = self.experience.scores
-        return self.judge(scores.training_metrics(), scores.columns(), self.epoch, last, timing)
+        self.average.follow()
+        with self.average.in_place():
+            return self.judge(scores.training_metrics(), scores.columns(), self.epoch, last, timing)
 
     @property
     def solved(self) -> bool:
@@ -195,7 +199,7 @@ class TrainerBase(ABC):
     # -- state --
 
     def _all_parts(self) -> dict[str, Part]:
-        return {"experience": self.experience, **self.parts()}
+        return {"experience": self.experience, "average": self.average, **self.parts()}
 
     def state(self) -> State:
         """Everything that changes during training, between two epochs: a trainer that loads it continues exactly."""

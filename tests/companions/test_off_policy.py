@@ -571,6 +571,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
                     "max_episode_steps": None, "steps_per_epoch": 24, "warmup_steps": 4}),
     "validate_every": (1, {"adopt_best": True, "best_metric": "validation", "validation_episodes": 2, "epochs": 8,
                        "learning_rate": 0.1}),
+    "average_weights": (0.9, {"adopt_best": True, "best_metric": "validation", "validate_every": 1, "epochs": 6}),
     "validation_episodes": (1, {"adopt_best": True, "best_metric": "validation", "validate_every": 1, "epochs": 6}),
     "validate_from": (0.75, {"adopt_best": True, "best_metric": "validation", "validate_every": 1, "epochs": 8,
                       "validation_episodes": 2, "learning_rate": 0.1}),

@@ -613,6 +613,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "on_not_finite": ("skip", {"env": "tests/FaultyReward-v0"}),
     "best_metric": ("total_reward", SCHEDULE | {"adopt_best": True}),
     "validate_every": (8, VALIDATED),
+    "average_weights": (0.9, VALIDATED),
     "validation_episodes": (1, VALIDATED),
     "validate_from": (0.0, VALIDATED),
     "stop_score": (-1e9, VALIDATED),

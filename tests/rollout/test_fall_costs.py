@@ -11,6 +11,7 @@ from common.records import Timing
 from ppo.config import PPOConfig
 
 COSTS = {"reward_design": "ends_told_apart", "fall_costs": (1.0, 20.0, 100.0), "fall_cost_scores": (20.0, 150.0)}
+SHAPED = {"reward_design": "ends_told_apart"}
 ONE = {"env": "tests/Falls-v0", "num_envs": 1, "steps_per_epoch": 24, "score_window": 8}
 
 
@@ -65,10 +66,13 @@ def test_what_is_shaped_by_one_cost_has_no_state_of_its_own():
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
-        ({"fall_costs": (1.0, 2.0)}, "expected one cost more than scores"),
+        (SHAPED | {"fall_costs": (1.0, 2.0)}, "expected one cost more than scores"),
         ({"fall_cost_scores": (1.0,)}, "expected one cost more than scores"),
-        ({"fall_costs": (1.0, 2.0, 3.0), "fall_cost_scores": (5.0, 5.0)}, "expected each above the one before"),
-        ({"fall_costs": (2.0,)}, "fall_costs .* has no effect with reward_design unchanged: leave it out, or add"),
+        (
+            SHAPED | {"fall_costs": (1.0, 2.0, 3.0), "fall_cost_scores": (5.0, 5.0)},
+            "expected each above the one before",
+        ),
+        ({"fall_costs": (2.0,)}, "fall_costs .* has no effect with reward_design unchanged: add --reward-design"),
         ({"fall_costs": (-1.0,)}, r"fall_costs is \(-1\.0,\): expected 0 or more for each number"),
         (
             {"fall_costs": (1.0, 2.0), "fall_cost_scores": (math.nan,)},

@@ -1,0 +1,109 @@
+"""The running mean of weights: its numbers, what it leaves alone, and what a run does with it."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from common.errors import UserError
+from common.learning.weight_average import WeightAverage
+from PPOAgentTrainer import PPOAgentTrainer
+
+
+class Agent:
+    """One weight, a counter of what was seen, and what was loaded."""
+
+    def __init__(self):
+        self.own = {"actor/0": np.array([0.0], np.float32), "observations/count": np.array(7)}
+
+    def parameters(self):
+        return {name: array.copy() for name, array in self.own.items()}
+
+    def load_parameters(self, state):
+        self.own = dict(state)
+
+    def learn(self, value):
+        self.own["actor/0"] = np.array([value], np.float32)
+
+
+def followed(decay, values):
+    agent = Agent()
+    average = WeightAverage(agent, decay)
+    for value in values:
+        agent.learn(value)
+        average.follow()
+    return agent, average
+
+
+def test_the_average_begins_with_the_first_weights_and_then_follows():
+    agent, average = followed(0.8, [1.0, 2.0, 4.0])
+    with average.in_place():
+        assert_allclose(agent.own["actor/0"], 0.8 * (0.8 * 1 + 0.2 * 2) + 0.2 * 4)
+        assert agent.own["actor/0"].dtype == np.float32
+        assert_array_equal(agent.own["observations/count"], 7)
+    assert_array_equal(agent.own["actor/0"], [4.0])
+
+
+def test_an_error_gives_the_weights_back():
+    agent, average = followed(0.8, [1.0, 2.0])
+    with pytest.raises(KeyError), average.in_place():
+        raise KeyError
+    assert_array_equal(agent.own["actor/0"], [2.0])
+
+
+def test_without_a_decay_nothing_is_averaged():
+    agent, average = followed(0.0, [1.0, 2.0])
+    with average.in_place():
+        assert_array_equal(agent.own["actor/0"], [2.0])
+    assert average.state() == {}
+    average.load_state({})
+
+
+def test_the_state_is_the_average():
+    agent, average = followed(0.5, [1.0, 3.0])
+    other = WeightAverage(agent, 0.5)
+    other.load_state(average.state())
+    assert_array_equal(other.state()["actor/0"], [2.0])
+    for decay, state in ((0.0, average.state()), (0.5, {})):
+        with pytest.raises(ValueError, match="disagree about average_weights"):
+            WeightAverage(agent, decay).load_state(state)
+
+
+def played(tiny, **changes):
+    """A trainer whose every epoch was validated, and the actor's output weights after each epoch's updates."""
+    trainer = PPOAgentTrainer(
+        tiny.replace(best_metric="validation", validate_every=1, validate_from=0.0, validation_episodes=2, **changes)
+    )
+    weights = []
+    trainer.train(on_epoch=lambda _: weights.append(trainer.agent.parameters()["actor/2"]))
+    return trainer, weights
+
+
+def test_what_is_kept_is_the_average_and_training_goes_on_with_its_own(tiny, eager):
+    plain, own = played(tiny, epochs=3)
+    trainer, weights = played(tiny, epochs=3, average_weights=0.5)
+    assert_array_equal(weights, own)
+    means = [own[0], 0.5 * own[0] + 0.5 * own[1], 0.25 * own[0] + 0.25 * own[1] + 0.5 * own[2]]
+    best = int(np.nonzero([row.is_best for row in trainer.results])[0][-1])
+    assert_allclose(trainer.agent.best.parameters["actor/2"], means[best], rtol=1e-6)
+    assert_array_equal(trainer.agent.parameters()["actor/2"], trainer.agent.best.parameters["actor/2"])
+    assert [row.metric for row in trainer.results[1:]] != [row.metric for row in plain.results[1:]]
+
+
+def test_the_average_is_restored(tiny, eager):
+    config = tiny.replace(
+        best_metric="validation", validate_every=1, validate_from=0.0, validation_episodes=2, average_weights=0.5,
+        epochs=4,
+    )  # fmt: skip
+    whole, first, second = (PPOAgentTrainer(config) for _ in range(3))
+    whole.train()
+    first.train(2)
+    second.load_state(first.state())
+    second.train(2)
+    assert [row.metric for row in second.results] == [row.metric for row in whole.results]
+
+
+def test_an_average_needs_validation(tiny):
+    with pytest.raises(
+        UserError, match=r"average_weights 0\.5 has no effect with best_metric mean_episode_reward: add"
+    ):
+        tiny.replace(average_weights=0.5)
