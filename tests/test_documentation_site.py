@@ -40,7 +40,13 @@ def test_every_page_of_docs_is_there_with_its_figures(site):
     assert wanted | {"index.html", "log.html", "changelog.html", "contributing.html"} <= pages(site).keys()
     for name, page in pages(site).items():
         for source in re.findall(r'<img[^>]*src="([^"]+)"', page):
-            assert ((site / name).parent / source).exists(), (name, source)
+            assert ((site / name).parent / source.split("#")[0]).exists(), (name, source)
+
+
+def test_figures_have_a_version_for_each_palette(site):
+    results = pages(site)["results.html"]
+    assert "<picture" not in results
+    assert results.count("#only-light") == results.count("-dark.png#only-dark") >= 5
 
 
 def test_nothing_is_fetched_when_a_page_is_read(site):

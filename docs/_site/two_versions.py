@@ -1,0 +1,13 @@
+"""Figures have a light and a dark version; the reader's palette chooses, which may not be the system's."""
+
+import re
+
+PICTURE = re.compile(
+    r'<picture>\s*<source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)">\s*'
+    r'<img alt="([^"]*)" src="([^"]+)">\s*</picture>'
+)
+
+
+def on_page_content(content: str, **_: object) -> str:
+    """Every such picture as two images, of which the theme hides one."""
+    return PICTURE.sub(r'<img alt="\2" src="\3#only-light"><img alt="\2" src="\1#only-dark">', content)
