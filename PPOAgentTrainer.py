@@ -246,7 +246,7 @@ def main() -> None:
     """Train as the command line says."""
     with one_line_errors():
         preset, config, options = parse(
-            sys.argv[1:], "python PPOAgentTrainer.py", PRESETS, "bipedal-walker", preset_for
+            sys.argv[1:], "python PPOAgentTrainer.py", PRESETS, "bipedal-walker-fast", preset_for
         )
         session.run(
             lambda config: PPOAgentTrainer(config, description=f"preset {preset}", workers=options.placement),

@@ -115,7 +115,7 @@ def main() -> None:
             run(main_job, main_job, None)
             inside = ". .venv/bin/activate && "
             # As if it had been cut off while it was evaluated: else there were nothing to resume.
-            (folder / "runs" / "bipedal-walker-seed0" / run_folder.EVALUATION).unlink(missing_ok=True)
+            (folder / "runs" / "bipedal-walker-fast-seed0" / run_folder.EVALUATION).unlink(missing_ok=True)
             for name, seed in STAND_INS.items():
                 typed(f"{inside} python PPOAgentTrainer.py pendulum {seed} --name {name} {SHORT}", folder, None)
             for command in others:

@@ -52,10 +52,11 @@ class Record:
 WALKER = "BipedalWalker-v3: steps and seconds until solved (mean of 100 episodes ≥ 300)"
 RECORDS = {
     "fast-walker": Record(
-        "PPOAgentTrainer.py bipedal-walker",
+        "PPOAgentTrainer.py bipedal-walker-fast",
         WALKER,
         "the legs' mirror",
-        "symmetric networks, small updates, falls that cost more and more, validation from the start",
+        "symmetric networks, small updates, learning rates steered by the KL divergence, averaged weights, falls that "
+        "cost more with a better score, early validation",
     ),
 }
 

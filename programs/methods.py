@@ -47,7 +47,12 @@ METHODS = {
     method.config.METHOD: method
     for method in (
         Method(
-            PPOConfig, ppo_presets.PRESETS, ppo_presets.preset_for, "bipedal-walker", PPOAgentTrainer, _new_ppo_agent
+            PPOConfig,
+            ppo_presets.PRESETS,
+            ppo_presets.preset_for,
+            "bipedal-walker-fast",
+            PPOAgentTrainer,
+            _new_ppo_agent,
         ),
         Method(
             OffPolicyConfig,

@@ -136,7 +136,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/runs/short_help.py": ("tests/programs/test_programs.py",),
     "common/runs/unread_output.py": ("tests/runs/test_start.py",),
     "common/runs/window.py": (WINDOW, AGENTS),
-    "common/runs/wrong_arguments.py": (CLI,),
+    "common/runs/wrong_arguments.py": ("tests/runs/test_wrong_arguments.py", CLI),
     "common/settings.py": ("tests/test_settings.py", CLI),
     "common/state.py": (CHECKPOINT, HOSTILE),
     "common/user_code.py": (OWN,),

@@ -389,14 +389,14 @@ def tensorboard_shows(folder):
 
 def test_a_run_leaves_its_traces(walker):
     folder, printed = walker
-    assert folder.name == "bipedal-walker-seed0"
+    assert folder.name == "bipedal-walker-fast-seed0"
     names = {p.name for p in folder.iterdir()}
     assert names >= {
         "config.json", "results.csv", "tensorboard", "figure.png", "weights.npz", "best_agent.npz",
         "evaluation.json", "video.mp4",
     }  # fmt: skip
     written = json.loads((folder / "config.json").read_text())
-    assert written["preset"] == "bipedal-walker"
+    assert written["preset"] == "bipedal-walker-fast"
     assert written["config"]["env"] == "BipedalWalker-v3" and written["config"]["max_episode_steps"] == 30
     assert written["versions"]["tensorflow"][0].isdigit()
     assert methods.read_config(folder)[1].steps_per_epoch == 64
