@@ -28,7 +28,8 @@ from common.runs.command_line import one_line_errors, parse_settings
 PAGES = (
     "README.md",
     *(f"docs/{name}.md" for name in ("quick-start", "methods/index", "methods/ppo", "methods/ddpg", "methods/td3")),
-    *(f"docs/{name}.md" for name in ("methods/sac", "methods/tqc", "presets", "figures", "deploy", "studies")),
+    *(f"docs/{name}.md" for name in ("methods/sac", "methods/tqc", "presets", "runs", "figures", "deploy", "studies")),
+    "docs/coming-from.md",
 )
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache")
 STOPS = (signal.SIGINT, signal.SIGTERM)

@@ -267,3 +267,9 @@ def shortened(steps):
 def test_readme_has_its_own_scores_as_recorded(problem, method, study):
     score, _, seeds, *_ = scores()[problem, method]
     assert f"| {seeds} | {score} |" in text_of(f"experiments/results/{study}/summary.md").split("\n\n")[0]
+
+
+def test_every_preset_and_every_study_is_on_its_page():
+    presets_of = {name for method in methods.METHODS.values() for name in method.presets}
+    assert {name for name in presets_of if f"`{name}`" not in text_of("docs/presets.md")} == set()
+    assert {name for name in study.STUDIES if f"| `{name}` |" not in text_of("docs/studies.md")} == set()
