@@ -85,9 +85,7 @@ def tasks(title: str, arms: dict[str, Arm], solved: dict[str, float], columns: i
         axis.plot([1.06 * end] * len(arm.deterministic), arm.deterministic, **_dot(colour_of(1)))
         if name in solved:
             axis.axhline(solved[name], color=GREY, linestyle=":", linewidth=1)
-        median = np.median(arm.deterministic)
-        axis.set_title(f"{name}\nscore {median:.1f}" + (f", solved {solved[name]:g}" if name in solved else ""))
-        axis.title.set_fontsize("small")
+        axis.set_title(f"{name}\n{_solved(arm.deterministic, solved.get(name))}", fontsize="small")
         style_axis(axis, "")
         axis.xaxis.set_major_formatter(thousands)
         axis.tick_params(labelsize="x-small")
@@ -100,6 +98,12 @@ def tasks(title: str, arms: dict[str, Arm], solved: dict[str, float], columns: i
         axis.set_ylabel("Reward per episode", fontsize="x-small")
     entitle(figure, title, f"{LINES}; dots: the seeds' scores, deterministic; dotted: solved, by Gymnasium's registry")
     return figure
+
+
+def _solved(scores: list[float], level: float | None) -> str:
+    """The median score of a task, and how many seeds reach what counts as solved."""
+    score = f"score {np.median(scores):.4g}"
+    return score if level is None else f"{score}, {sum(np.array(scores) >= level)} of {len(scores)} reach {level:g}"
 
 
 def _draw_dots(axis: Axes, arms: dict[str, Arm], levels: Sequence[Level]) -> None:

@@ -69,11 +69,11 @@ def test_tasks_have_a_panel_each_with_its_own_level(count):
     figure = drawn(tasks("finding", arms, {"Task-0": 3.5}))
     shown = [axis for axis in figure.axes if axis.axison]
     assert len(shown) == count
-    assert shown[0].get_title() == "Task-0\nscore 2.0, solved 3.5"
+    assert shown[0].get_title() == "Task-0\nscore 2, 1 of 3 reach 3.5"
     assert any(np.array_equal(line.get_ydata(), [3.5, 3.5]) for line in shown[0].lines)
     assert any(np.array_equal(line.get_ydata(), [1.0, 2.0, 4.0]) for line in shown[0].lines)
     if count > 1:
-        assert shown[1].get_title() == "Task-1\nscore 2.0"
+        assert shown[1].get_title() == "Task-1\nscore 2"
     assert [bool(axis.get_xlabel()) for axis in shown] == [i >= count - 4 for i in range(count)]
 
 
