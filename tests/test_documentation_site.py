@@ -43,6 +43,12 @@ def test_every_page_of_docs_is_there_with_its_figures(site):
             assert ((site / name).parent / source.split("#")[0]).exists(), (name, source)
 
 
+def test_every_page_of_docs_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1].split("\ntheme:\n")[0]
+    named = set(re.findall(r"[\w/-]+\.md", navigation))
+    assert {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")} - named == set()
+
+
 def test_figures_have_a_version_for_each_palette(site):
     results = pages(site)["results.html"]
     assert "<picture" not in results
