@@ -517,7 +517,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "reward_design": ("scaled", {}),
     "reward_factor": (5.0, {"reward_design": "scaled"}),
     "fall_costs": ((50.0,), FALLS | {"fall_costs": (2.0,)}),
-    "fall_cost_scores": ((1e9,), FALLS | {"fall_costs": (1.0, 50.0), "fall_cost_scores": (-1e9,), "score_window": 1}),
+    "fall_cost_scores": ((1e6,), FALLS | {"fall_costs": (1.0, 50.0), "fall_cost_scores": (-1e6,), "score_window": 1}),
     "env_kwargs": ({"g": 3.0}, {}),  # Pendulum's gravity
     "backend": ("envpool", {}),
     "num_envs": (3, {}),
@@ -553,7 +553,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "learning_rate": (1e-3, {}),
     "critic_learning_rate": (1e-1, {}),
     "adam_epsilon": (1.0, {}),
-    "target_update": ("hard", {"hard_update_every": 10}),
+    "target_update": ("hard", {}),
     "tau": (0.5, {}),
     "hard_update_every": (10, {"target_update": "hard"}),
     "truncation_is_terminal": (True, {"max_episode_steps": 3}),

@@ -546,7 +546,7 @@ FALLS = dict(env="tests/Falls-v0", max_episode_steps=None, reward_design="ends_t
 ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "reward_factor": (5.0, {"reward_design": "scaled", "scale_rewards": False}),
     "fall_costs": ((50.0,), FALLS | {"fall_costs": (2.0,)}),
-    "fall_cost_scores": ((1e9,), FALLS | {"fall_costs": (1.0, 50.0), "fall_cost_scores": (-1e9,)}),
+    "fall_cost_scores": ((1e6,), FALLS | {"fall_costs": (1.0, 50.0), "fall_cost_scores": (-1e6,)}),
     "env_kwargs": ({"g": 3.0}, {}),  # Pendulum's gravity
     "updates_per_epoch": (2, {}),
     "shared_torso": (True, {}),
