@@ -183,8 +183,8 @@ class BestSettings(Settings):
     """Score of an epoch, as best_metric says, at which training ends before its last epoch. A validation that reaches
     it is repeated with confirming_episodes other episodes, whose mean then counts. None trains all epochs."""
     confirming_episodes: int = setting(100, at_least=1)
-    """Number of episodes of the validation that confirms stop_score. Raise it if scores are noisy. Only used with
-    stop_score and best_metric validation."""
+    """Number of episodes of the validation that confirms stop_score. They are played 25 at a time, and no more once
+    their mean is below it. Raise it if scores are noisy. Only used with stop_score and best_metric validation."""
     adopt_best: bool = True
     """Whether the final agent has the best epoch's parameters. If False it has the last epoch's, as in the 2021
     code."""

@@ -2,11 +2,13 @@
 
 import importlib
 import importlib.util
+import json
 import re
 import shlex
 import sys
 import tomllib
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -19,11 +21,11 @@ from programs import methods, study, train
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
-    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LOG.md", "companions/README.md"),
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LOG.md", "LEADERBOARD.md", "companions/README.md"),
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
 )
-NOT_TYPED = ("LOG.md", "docs/own-environment.md", "docs/tuning.md", "docs/cluster.md")
-"""Pages whose commands are not read here: of old versions, tested elsewhere, or about a cluster."""
+NOT_TYPED = ("LOG.md", "LEADERBOARD.md", "docs/own-environment.md", "docs/tuning.md", "docs/cluster.md")
+"""Pages whose commands are not read here: of old versions, for any seed, tested elsewhere, or about a cluster."""
 A_RUN = ROOT / "tests" / "data" / "run-of-format-1"  # stands for the runs that commands name
 
 
@@ -217,6 +219,7 @@ def test_a_flag_that_is_not_there_is_found_out(monkeypatch, capsys):
 
 
 ZOO = {  # rows of README's scores → method and environment of rl-zoo3's
+    ("BipedalWalker (solved: 300)", "PPO, fast"): ("ppo", "BipedalWalker-v3"),
     ("BipedalWalker (solved: 300)", "PPO, Gymnasium"): ("ppo", "BipedalWalker-v3"),
     ("BipedalWalker (solved: 300)", "PPO, EnvPool"): ("ppo", "BipedalWalker-v3"),
     ("BipedalWalker (solved: 300)", "TD3"): ("td3", "BipedalWalker-v3"),
@@ -267,6 +270,18 @@ def shortened(steps):
 def test_readme_has_its_own_scores_as_recorded(problem, method, study):
     score, _, seeds, *_ = scores()[problem, method]
     assert f"| {seeds} | {score} |" in text_of(f"experiments/results/{study}/summary.md").split("\n\n")[0]
+
+
+def test_readme_has_the_fast_walker_as_recorded():
+    newest = max((ROOT / "benchmarks" / "results" / "records").glob("*-fast-walker.json"))
+    seeds = json.loads(newest.read_text(encoding="utf-8"))["seeds"]
+    steps, seconds, score = (
+        median(values) for values in zip(*[(one["steps"], one["seconds"], one["scores"]["1600"]) for one in seeds])
+    )
+    shown, shown_steps, number, *_ = scores()["BipedalWalker (solved: 300)", "PPO, fast"]
+    assert (float(shown), int(number)) == (pytest.approx(score, abs=0.051), len(seeds))
+    assert shown_steps == f"{steps / 1e6:.1f} million"
+    assert f"[{seconds:.0f} seconds in the median](LEADERBOARD.md)" in text_of("README.md")
 
 
 def test_every_preset_and_every_study_is_on_its_page():

@@ -21,6 +21,7 @@ EQUIVALENT: dict[str, str] = {
         f"companions/SACAgent.py: False → True{nth}": "more is watched; the gradients are the same"
         for nth in (" (2)", " (3)")
     },
+    "common/runs/short_help.py: False → True (2)": "about words longer than a line, of which there are none",
     "companions/sac_presets.py: 5 → 6": "how often a preset validates, which its source does not tell",
     "common/arrays_file.py: 16 → 17": "a generous bound, against files that fill the memory",
 }

@@ -73,10 +73,19 @@ class Judge:
         if self._due(epoch, last):
             metric = self.validate(timing)
             if self._config.stop_score is not None and metric >= self._config.stop_score:
-                seed = int(np.random.SeedSequence([self._seed, epoch]).generate_state(1)[0])
-                metric = self.validate(timing, self._config.confirming_episodes, seed)
+                metric = self._confirmed(self._config.stop_score, epoch, timing)
         columns = {"epoch": epoch, "metric": metric, "is_best": self._agent.keep_best(metric)}
         return columns | scores | timing.columns(self._config.steps_per_epoch)
+
+    def _confirmed(self, score: float, epoch: int, timing: Timing) -> float:
+        """The mean of other episodes, a group after the other; no more are played once it is below `score`."""
+        total, played, wanted = 0.0, 0, self._config.confirming_episodes
+        while played < wanted and total >= score * played:
+            episodes = min(GROUP, wanted - played)
+            seed = int(np.random.SeedSequence([self._seed, epoch, played]).generate_state(1)[0])
+            total += episodes * self.validate(timing, episodes, seed)
+            played += episodes
+        return total / played
 
     def _due(self, epoch: int, last: int) -> bool:
         """Whether parameters are validated: every few epochs from `validate_from` on, and at the end."""
