@@ -144,8 +144,10 @@ def page() -> str:
 def section(name: str) -> str:
     """The part of the page about one agent."""
     card = card_of(name)
+    limit = card["max_episode_steps"]
     rows = [
-        f"| {stage} | {what['steps']:,} | {number(what['mean'])} | {number(what['low'])} to {number(what['high'])} | "
+        f"| {stage} | {what['steps']:,} | {what['episodes']} | "
+        f"{number(what['mean'])} | {number(what['low'])} to {number(what['high'])} | "
         f"{what['mean_steps']:,.0f} |"
         for stage, what in card["stages"].items()
     ]
@@ -154,10 +156,10 @@ def section(name: str) -> str:
         "",
         f"![{card['environment']}: {', '.join(card['stages'])}](gallery/{name}.gif)",
         "",
-        f"{card['environment']}, at most {card['max_episode_steps']:,} steps an episode.",
+        card["environment"] + ("" if limit is None else f", at most {limit:,} steps an episode") + ".",
         "",
-        "| | environment steps | score | 95% interval of the mean | steps an episode |",
-        "|---|---:|---:|---:|---:|",
+        "| | environment steps | episodes | score | 95% interval of the mean | steps an episode |",
+        "|---|---:|---:|---:|---:|---:|",
         *rows,
         "",
         "```bash",
@@ -191,7 +193,7 @@ python -m programs watch walker --stage half-way     # half-way through its trai
 python -m programs evaluate walker                   # play the 100 episodes again
 ```
 
-Each film shows an episode before training, half-way and after it. Scores are means of 100 episodes with deterministic
+Each film shows an episode before training, half-way and after it. Scores are means of episodes with deterministic
 actions, in the environment with its own rewards; the film shows the first twenty seconds of the one with the median
 score. Half-way is the checkpoint whose score is nearest to the middle between untrained and trained. Trained is the
 epoch whose parameters were kept.

@@ -3,12 +3,8 @@
 agents/NAME then holds all that shows the agent and says where it is from; `python -m programs watch NAME` shows it.
 """
 
-import dataclasses
-import json
-import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,21 +13,21 @@ import numpy as np
 import tyro
 
 from common import arrays_file
-from common.config import TrainingConfig
-from common.envs.environment import Environment
 from common.errors import UserError
 from common.files import read_json, write_json
 from common.rollout import evaluation, policy_file
-from common.runs import checkpoint, run_folder
-from common.runs.command_line import one_line_errors, parse, parse_settings
+from common.runs import run_folder
+from common.runs.command_line import one_line_errors, parse_settings
 from common.runs.options import is_folder_name
-from common.state import pack_json, part_of
+from common.state import pack_json
 from programs import shipped
-from programs.methods import METHODS, Method, load_agent, new_agent, read_config
+from programs.finished_run import Training, command_of, commit_of, training_of
+from programs.methods import load_agent
+from programs.run_arguments import check_at_least
 
 EPISODES = 100  # that every stage's score is the mean of
 TRIED_EPISODES = 10  # of each checkpoint, to choose the half-way one
-OBSERVATIONS = 64  # that are recorded with their actions
+OBSERVATIONS, IMAGES = 64, 16  # how many are recorded with their actions
 LARGEST_POLICY, LARGEST_IMAGE_POLICY = 2**20, 8 * 2**20  # bytes
 LICENCE = "MIT, as the project's LICENSE"
 
@@ -47,119 +43,30 @@ class Arguments:
     """Name of the agent, by which watch shows it. An agent of this name is replaced."""
     commit: str | None = None
     """Commit of the project that the run was trained with; only for runs whose config.json does not name it."""
+    episodes: int = EPISODES
+    """How many episodes the untrained and the half-way policy are scored with; fewer for slow environments. The
+    trained one has 100."""
     agents: Path | None = None
     """Folder of all agents; the default is the project's own, where watch finds them by name."""
 
-
-@dataclass(frozen=True)
-class Training:
-    """What a run was, for the card.
-
-    Args:
-        folder: of the run.
-        preset: its name.
-        method, config: of the run.
-        environment: where it was trained.
-    """
-
-    folder: Path
-    preset: str
-    method: Method
-    config: TrainingConfig
-    environment: Environment
-
-    def steps_of(self, epoch: int) -> int:
-        """Environment steps until the end of an epoch."""
-        table = run_folder.read_results(self.folder)
-        return int(table["steps"][list(table["epoch"]).index(epoch)])
-
-    @property
-    def best_epoch(self) -> int:
-        """The epoch whose parameters the run ended with."""
-        table = run_folder.read_results(self.folder)
-        best = table["epoch"][table["is_best"] == 1] if self.config.adopt_best else []
-        return int(best[-1]) if len(best) else int(table["epoch"][-1])
-
-    def new_agent(self) -> Any:
-        """The agent that the run began with."""
-        return new_agent(self.config, self.environment)
-
-    def checkpoints(self) -> Iterator[tuple[int, Any]]:
-        """The agents of all checkpoints before the best epoch, by their epochs."""
-        kept, best = self.folder / run_folder.CHECKPOINTS, self.best_epoch
-        for epoch in reversed(checkpoint.generations(kept)):
-            if epoch < best:
-                agent = self.new_agent()
-                agent.load_state(part_of(checkpoint.load(kept, epoch), "agent"))
-                yield epoch, agent
-
-    def score(self, agent: Any, episodes: int = EPISODES) -> evaluation.Evaluation:
-        """Deterministic episodes, the first ones that `python -m programs evaluate` plays."""
-        restarts = self.config.environment_restarts
-        return evaluation.evaluate(
-            agent.acting_policy(), agent.action_map, self.environment, episodes, True, restarts=restarts
-        )
+    def __post_init__(self) -> None:
+        check_at_least("episodes", self.episodes, 1)
 
 
-def training_of(run: Path) -> Training:
-    """What is known of a finished run.
-
-    Raises:
-        UserError: it is no finished run.
-    """
-    preset, config = read_config(run)
-    _, _, environment = load_agent(run)
-    if run_folder.read_results(run)["epoch"][-1] < config.epochs:
-        raise UserError(f"{run} is not finished: continue it with python -m programs resume {run}")
-    return Training(run, preset, METHODS[config.METHOD], config, environment)
-
-
-def command_of(training: Training, name: str, checkpoint_epoch: int | None) -> str:
-    """The command that trains a run again.
+def half_way(training: Training, untrained: float, trained: float, episodes: int) -> tuple[int, Any] | None:
+    """The checkpoint whose score is nearest to the middle between untrained and trained.
 
     Args:
         training: the run.
-        name: of its folder.
-        checkpoint_epoch: the epoch of a checkpoint that the command should keep.
-
-    Raises:
-        UserError: no command gives these settings.
-    """
-    method, config = training.method, training.config
-    preset = training.preset if training.preset in method.presets else method.default_preset
-    words = [preset, *flags(method.presets[preset], config)]
-    _, again, _ = parse(list(words), "train", method.presets, method.default_preset, method.preset_for)
-    if again != config:
-        raise UserError(f"{training.folder}: no command gives its settings, train it from a preset of this version")
-    kept = [] if checkpoint_epoch is None else [f"--checkpoint-every {checkpoint_epoch} --keep-checkpoints 1000"]
-    return " ".join(["python -m programs train", shlex.join(words), "--name", shlex.quote(name), *kept])
-
-
-def flags(before: TrainingConfig, after: TrainingConfig) -> list[str]:
-    """The settings that turn one config into another, as they are typed."""
-    words: list[str] = []
-    for field in dataclasses.fields(after):
-        value, flag = getattr(after, field.name), field.name.replace("_", "-")
-        if value == getattr(before, field.name):
-            continue
-        if isinstance(value, bool):
-            words.append(f"--{flag}" if value else f"--no-{flag}")
-        elif isinstance(value, dict):
-            words += [f"--{flag}", json.dumps(value)]
-        else:
-            words += [f"--{flag}", *map(str, value if isinstance(value, tuple) else (value,))]
-    return words
-
-
-def half_way(training: Training, untrained: float, trained: float) -> tuple[int, Any] | None:
-    """The checkpoint whose score over ten episodes is nearest to the middle between untrained and trained.
+        untrained, trained: scores.
+        episodes: that each checkpoint plays.
 
     Returns:
         Its epoch and its agent; None if the run kept no checkpoint from before its best epoch.
     """
     middle, nearest, found = (untrained + trained) / 2, np.inf, None
     for epoch, agent in training.checkpoints():
-        away = abs(float(training.score(agent, TRIED_EPISODES).returns.mean()) - middle)
+        away = abs(float(training.score(agent, episodes).returns.mean()) - middle)
         if away < nearest:
             nearest, found = away, (epoch, agent)
     return found
@@ -188,10 +95,11 @@ def recorded(training: Training, agent: Any) -> dict[str, np.ndarray]:
     """Observations of the first evaluated episode, [K, *shape], and what the agent does there, [K, *space.shape]."""
     policy = agent.acting_policy()
     observations: list[np.ndarray] = []
+    most = IMAGES if agent.sees_images else OBSERVATIONS
     env = training.environment.make()
     observation, _ = env.reset(seed=evaluation.EVALUATION_SEED)
     over = False
-    while not over and len(observations) < OBSERVATIONS:
+    while not over and len(observations) < most:
         observations.append(np.array(observation))
         action = agent.action_map(policy.act(observations[-1][None]))[0]
         observation, _, terminated, truncated, _ = env.step(action)
@@ -204,12 +112,12 @@ def recorded(training: Training, agent: Any) -> dict[str, np.ndarray]:
 def stage(training: Training, epoch: int, score: dict[str, Any]) -> dict[str, Any]:
     """What the card says of one stage of training; `median_seed` is that of the episode with the median score."""
     numbers = {name: round(float(score[name]), 3) for name in ("mean", "low", "high", "mean_steps")}
-    median = int(np.argsort(score["returns"], kind="stable")[(EPISODES - 1) // 2])
-    counts = {"epoch": epoch, "steps": training.steps_of(epoch) if epoch else 0, "episodes": EPISODES}
+    median = int(np.argsort(score["returns"], kind="stable")[(len(score["returns"]) - 1) // 2])
+    counts = {"epoch": epoch, "steps": training.steps_of(epoch) if epoch else 0, "episodes": len(score["returns"])}
     return counts | numbers | {"median_seed": evaluation.EVALUATION_SEED + median}
 
 
-def ship(run: Path, name: str, agents: Path, commit: str | None = None) -> Path:
+def ship(run: Path, name: str, agents: Path, commit: str | None = None, episodes: int = EPISODES) -> Path:
     """Write agents/NAME whole or not at all; see `Arguments`.
 
     Raises:
@@ -222,7 +130,7 @@ def ship(run: Path, name: str, agents: Path, commit: str | None = None) -> Path:
     agents.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=agents))
     try:
-        write_all(unfinished, training, name, commit)
+        write_all(unfinished, training, name, commit, episodes)
         unfinished.chmod(0o755)
         shutil.rmtree(agents / name, ignore_errors=True)
         unfinished.replace(agents / name)
@@ -231,20 +139,7 @@ def ship(run: Path, name: str, agents: Path, commit: str | None = None) -> Path:
     return agents / name
 
 
-def commit_of(run: Path) -> str:
-    """The commit in a run's config.json.
-
-    Raises:
-        UserError: it names none.
-    """
-    content: Any = read_json(run / run_folder.CONFIG)
-    commit = str(content.get("versions", {}).get("commit", "unknown"))
-    if commit == "unknown":
-        raise UserError(f"{run / run_folder.CONFIG} names no commit: add --commit with the one it was trained with")
-    return commit
-
-
-def write_all(folder: Path, training: Training, name: str, commit: str) -> None:
+def write_all(folder: Path, training: Training, name: str, commit: str, episodes: int) -> None:
     """Every file of an agent.
 
     Args:
@@ -252,18 +147,20 @@ def write_all(folder: Path, training: Training, name: str, commit: str) -> None:
         training: the run.
         name: of the agent.
         commit: that the run was trained with.
+        episodes: that the untrained and the half-way policy are scored with.
     """
     agent, config, environment = load_agent(training.folder)
     untrained = training.new_agent()
     scores: Any = evaluation_of(training, agent)
     write_json(folder / run_folder.EVALUATION, scores)
     shutil.copyfile(training.folder / run_folder.CONFIG, folder / run_folder.CONFIG)
-    first = training.score(untrained).summary()
+    first = training.score(untrained, episodes).summary()
     stages = {"untrained": stage(training, 0, first)}
     write_policy(folder / shipped.STAGES["untrained"], untrained)
-    middle = half_way(training, float(stages["untrained"]["mean"]), float(scores["deterministic"]["mean"]))
+    means = float(stages["untrained"]["mean"]), float(scores["deterministic"]["mean"])
+    middle = half_way(training, *means, min(episodes, TRIED_EPISODES))
     if middle is not None:
-        stages["half-way"] = stage(training, middle[0], training.score(middle[1]).summary())
+        stages["half-way"] = stage(training, middle[0], training.score(middle[1], episodes).summary())
         write_policy(folder / shipped.STAGES["half-way"], middle[1])
     stages["trained"] = stage(training, training.best_epoch, scores["deterministic"])
     write_policy(folder / shipped.STAGES["trained"], agent)
@@ -308,7 +205,9 @@ def main() -> None:
     """Ship what the command line names."""
     with one_line_errors():
         arguments = parse_settings(Arguments, prog="python -m programs ship")
-        folder = ship(arguments.run, arguments.name, arguments.agents or shipped.AGENTS, arguments.commit)
+        folder = ship(
+            arguments.run, arguments.name, arguments.agents or shipped.AGENTS, arguments.commit, arguments.episodes
+        )
         card: Any = read_json(folder / shipped.CARD)
         for name, what in card["stages"].items():
             print(f"{name}: {what['steps']:,} steps, score {what['mean']:.1f} over {what['episodes']} episodes")

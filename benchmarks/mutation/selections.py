@@ -170,6 +170,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "programs/draw_figure.py": (FIGURES, CLI),
     "programs/evaluate.py": (PROGRAMS, CLI, EXPORT),
     "programs/export.py": (EXPORT,),
+    "programs/finished_run.py": (SHIP,),
     "programs/install.py": ("tests/programs/test_install.py",),
     "programs/methods.py": (EXPORT, CLI),
     "programs/notebook.py": (NOTEBOOK,),

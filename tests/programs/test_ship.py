@@ -23,7 +23,7 @@ from companions import presets as companions_presets
 from ppo.config import PPOConfig
 from ppo.presets import PRESETS
 from programs import __main__ as programs
-from programs import methods, policy_files, ship, shipped
+from programs import finished_run, methods, policy_files, ship, shipped
 
 TRAIN = (
     "pendulum", "--backend", "gymnasium", "--num-envs", "2", "--epochs", "3", "--steps-per-epoch", "64",
@@ -79,7 +79,8 @@ def swinger(trained):
 def ships(monkeypatch, run, *more, name="swinger"):
     """The exit code, and the folder of all agents."""
     agents = run.parent / "agents"
-    return call(monkeypatch, ship, run, name, "--commit", "1a2b3c4", "--agents", agents, *more), agents
+    asked = "--commit", "1a2b3c4", "--agents", agents, "--episodes", 2
+    return call(monkeypatch, ship, run, name, *asked, *more), agents
 
 
 def test_an_agent_acts_like_the_run_and_says_where_it_is_from(trained, swinger):
@@ -115,7 +116,7 @@ def test_what_is_recorded_is_what_the_agent_does(swinger):
 
 def test_the_stages_are_the_policies_of_their_epochs(run, without_exports, monkeypatch):
     scores = {0: -900.0, 1: -700.0, 2: -490.0, 3: -100.0}  # of the agents of these epochs; the middle is −500
-    training = ship.training_of(run)
+    training = finished_run.training_of(run)
     kernels = {float(agent.actor.get_weights()[0].sum()): epoch for epoch, agent in training.checkpoints()}
     kernels[float(training.new_agent().actor.get_weights()[0].sum())] = 0
     kernels[float(methods.load_agent(run)[0].actor.get_weights()[0].sum())] = 3
@@ -126,7 +127,7 @@ def test_the_stages_are_the_policies_of_their_epochs(run, without_exports, monke
             np.full(episodes, scores[kernels[float(agent.actor.get_weights()[0].sum())]]), np.ones(episodes, np.int64)
         )
 
-    monkeypatch.setattr(ship.Training, "score", score)
+    monkeypatch.setattr(finished_run.Training, "score", score)
     path = run / "evaluation.json"
     found = json.loads(path.read_text())
     found["deterministic"]["mean"] = scores[3]
@@ -165,7 +166,7 @@ def test_the_command_on_the_card_trains_the_same_run(trained, swinger):
 def test_flags_turn_a_preset_into_the_settings(preset, changes):
     known = PRESETS if preset in PRESETS else companions_presets.PRESETS
     wanted = known[preset].replace(**changes)
-    words = ship.flags(known[preset], wanted)
+    words = finished_run.flags(known[preset], wanted)
     assert parse([preset, *words], "train", known, preset, lambda _: preset)[1] == wanted
     assert bool(words) == bool({name for name in changes if getattr(known[preset], name) != changes[name]})
 
@@ -189,6 +190,8 @@ def test_a_run_without_earlier_checkpoints_has_no_half_way_policy(run, without_e
 def test_scores_of_fewer_episodes_are_not_taken_over(run, without_exports, monkeypatch):
     monkeypatch.setattr(ship, "EPISODES", 3)  # the run's own evaluation has two
     _, agents = ships(monkeypatch, run)
+    stages = json.loads((agents / "swinger" / shipped.CARD).read_text())["stages"]
+    assert [stage["episodes"] for stage in stages.values()] == [2, 2, 3]
     scores = json.loads((agents / "swinger" / "evaluation.json").read_text())
     assert {kind: len(what["returns"]) for kind, what in scores.items()} == {"deterministic": 3, "sampled": 3}
 
@@ -197,11 +200,11 @@ def test_the_commit_is_that_of_the_run_where_it_is_known(run):
     config = json.loads((run / run_folder.CONFIG).read_text())
     config["versions"]["commit"] = "abcdef1234"
     (run / run_folder.CONFIG).write_text(json.dumps(config))
-    assert ship.commit_of(run) == "abcdef1234"
+    assert finished_run.commit_of(run) == "abcdef1234"
     config["versions"]["commit"] = "unknown"
     (run / run_folder.CONFIG).write_text(json.dumps(config))
     with pytest.raises(UserError, match="names no commit: add --commit"):
-        ship.commit_of(run)
+        finished_run.commit_of(run)
 
 
 def test_the_commit_of_a_copy_within_another_repository_is_unknown(monkeypatch, tmp_path):
@@ -219,11 +222,11 @@ def test_the_commit_of_a_copy_within_another_repository_is_unknown(monkeypatch, 
 def test_mistakes_are_one_line_and_leave_nothing(run, monkeypatch, capsys):
     assert ships(monkeypatch, run, name="../walker")[0] == 2
     assert ships(monkeypatch, run.parent / "none")[0] == 2
-    assert ships(monkeypatch, run, "--episodes", "3")[0] == 2
+    assert ships(monkeypatch, run, "--episodes", "0")[0] == 2
     monkeypatch.setattr(ship, "LARGEST_POLICY", 100)
     assert ships(monkeypatch, run)[0] == 2
     errors = capsys.readouterr().err.splitlines()
-    for line, words in zip(errors, ("is not a folder name", "holds no run", "--episodes", "at most 100 are kept")):
+    for line, words in zip(errors, ("is not a folder name", "holds no run", "episodes is 0", "at most 100 are kept")):
         assert line.startswith("error: ") and words in line
     assert len(errors) == 4 and not list((run.parent / "agents").iterdir())
 
@@ -232,7 +235,7 @@ def test_a_run_that_is_not_finished_is_refused(run):
     table = (run / run_folder.RESULTS).read_text().splitlines()
     (run / run_folder.RESULTS).write_text("\n".join(table[:-1]) + "\n")
     with pytest.raises(UserError, match="is not finished: continue it with python -m programs resume"):
-        ship.training_of(run)
+        finished_run.training_of(run)
 
 
 def test_an_agent_that_sees_images_is_shipped_as_the_weights_of_its_actor(tmp_path):

@@ -1,0 +1,132 @@
+"""A finished run, as ship sees it: its stages of training, their scores, and the command that repeats it."""
+
+import dataclasses
+import json
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common.config import TrainingConfig
+from common.envs.environment import Environment
+from common.errors import UserError
+from common.files import read_json
+from common.rollout import evaluation
+from common.runs import checkpoint, run_folder
+from common.runs.command_line import parse
+from common.state import part_of
+from programs.methods import METHODS, Method, load_agent, new_agent, read_config
+
+
+@dataclass(frozen=True)
+class Training:
+    """A finished run.
+
+    Args:
+        folder: of the run.
+        preset: its name.
+        method, config: of the run.
+        environment: where it was trained.
+    """
+
+    folder: Path
+    preset: str
+    method: Method
+    config: TrainingConfig
+    environment: Environment
+
+    def steps_of(self, epoch: int) -> int:
+        """Environment steps until the end of an epoch."""
+        table = run_folder.read_results(self.folder)
+        return int(table["steps"][list(table["epoch"]).index(epoch)])
+
+    @property
+    def best_epoch(self) -> int:
+        """The epoch whose parameters the run ended with."""
+        table = run_folder.read_results(self.folder)
+        best = table["epoch"][table["is_best"] == 1] if self.config.adopt_best else []
+        return int(best[-1]) if len(best) else int(table["epoch"][-1])
+
+    def new_agent(self) -> Any:
+        """The agent that the run began with."""
+        return new_agent(self.config, self.environment)
+
+    def checkpoints(self) -> Iterator[tuple[int, Any]]:
+        """The agents of all checkpoints before the best epoch, by their epochs."""
+        kept, best = self.folder / run_folder.CHECKPOINTS, self.best_epoch
+        for epoch in reversed(checkpoint.generations(kept)):
+            if epoch < best:
+                agent = self.new_agent()
+                agent.load_state(part_of(checkpoint.load(kept, epoch), "agent"))
+                yield epoch, agent
+
+    def score(self, agent: Any, episodes: int) -> evaluation.Evaluation:
+        """Deterministic episodes, the first ones that `python -m programs evaluate` plays."""
+        restarts = self.config.environment_restarts
+        return evaluation.evaluate(
+            agent.acting_policy(), agent.action_map, self.environment, episodes, True, restarts=restarts
+        )
+
+
+def training_of(run: Path) -> Training:
+    """What is known of a finished run.
+
+    Raises:
+        UserError: it is no finished run.
+    """
+    preset, config = read_config(run)
+    _, _, environment = load_agent(run)
+    if run_folder.read_results(run)["epoch"][-1] < config.epochs:
+        raise UserError(f"{run} is not finished: continue it with python -m programs resume {run}")
+    return Training(run, preset, METHODS[config.METHOD], config, environment)
+
+
+def commit_of(run: Path) -> str:
+    """The commit of the project in a run's config.json.
+
+    Raises:
+        UserError: it names none.
+    """
+    content: Any = read_json(run / run_folder.CONFIG)
+    commit = str(content.get("versions", {}).get("commit", "unknown"))
+    if commit == "unknown":
+        raise UserError(f"{run / run_folder.CONFIG} names no commit: add --commit with the one it was trained with")
+    return commit
+
+
+def command_of(training: Training, name: str, checkpoint_epoch: int | None) -> str:
+    """The command that trains a run again.
+
+    Args:
+        training: the run.
+        name: of its folder.
+        checkpoint_epoch: the epoch of a checkpoint that the command should keep.
+
+    Raises:
+        UserError: no command gives these settings.
+    """
+    method, config = training.method, training.config
+    preset = training.preset if training.preset in method.presets else method.default_preset
+    words = [preset, *flags(method.presets[preset], config)]
+    _, again, _ = parse(list(words), "train", method.presets, method.default_preset, method.preset_for)
+    if again != config:
+        raise UserError(f"{training.folder}: no command gives its settings, train it from a preset of this version")
+    kept = [] if checkpoint_epoch is None else [f"--checkpoint-every {checkpoint_epoch} --keep-checkpoints 1000"]
+    return " ".join(["python -m programs train", shlex.join(words), "--name", shlex.quote(name), *kept])
+
+
+def flags(before: TrainingConfig, after: TrainingConfig) -> list[str]:
+    """The settings that turn one config into another, as they are typed."""
+    words: list[str] = []
+    for field in dataclasses.fields(after):
+        value, flag = getattr(after, field.name), field.name.replace("_", "-")
+        if value == getattr(before, field.name):
+            continue
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        elif isinstance(value, dict):
+            words += [f"--{flag}", json.dumps(value)]
+        else:
+            words += [f"--{flag}", *map(str, value if isinstance(value, tuple) else (value,))]
+    return words
