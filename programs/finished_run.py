@@ -13,7 +13,7 @@ from common.envs.environment import Environment
 from common.errors import UserError
 from common.files import read_json
 from common.rollout import evaluation
-from common.runs import checkpoint, run_folder
+from common.runs import checkpoint, finished, run_folder
 from common.runs.command_line import parse
 from common.state import part_of
 from programs.methods import METHODS, Method, load_agent, new_agent, read_config
@@ -42,11 +42,16 @@ class Training:
         return int(table["steps"][list(table["epoch"]).index(epoch)])
 
     @property
+    def last_epoch(self) -> int:
+        """The last one that was trained: earlier than planned where `stop_score` was reached."""
+        return int(run_folder.read_results(self.folder)["epoch"][-1])
+
+    @property
     def best_epoch(self) -> int:
         """The epoch whose parameters the run ended with."""
         table = run_folder.read_results(self.folder)
         best = table["epoch"][table["is_best"] == 1] if self.config.adopt_best else []
-        return int(best[-1]) if len(best) else int(table["epoch"][-1])
+        return int(best[-1]) if len(best) else self.last_epoch
 
     def new_agent(self) -> Any:
         """The agent that the run began with."""
@@ -77,7 +82,7 @@ def training_of(run: Path) -> Training:
     """
     preset, config = read_config(run)
     _, _, environment = load_agent(run)
-    if run_folder.read_results(run)["epoch"][-1] < config.epochs:
+    if not finished.is_done(run, finished.ADOPT, config.epochs):
         raise UserError(f"{run} is not finished: continue it with python -m programs resume {run}")
     return Training(run, preset, METHODS[config.METHOD], config, environment)
 

@@ -232,10 +232,21 @@ def test_mistakes_are_one_line_and_leave_nothing(run, monkeypatch, capsys):
 
 
 def test_a_run_that_is_not_finished_is_refused(run):
-    table = (run / run_folder.RESULTS).read_text().splitlines()
-    (run / run_folder.RESULTS).write_text("\n".join(table[:-1]) + "\n")
+    (run / "finished.json").unlink()
     with pytest.raises(UserError, match="is not finished: continue it with python -m programs resume"):
         finished_run.training_of(run)
+
+
+def test_a_run_that_stopped_at_its_score_is_finished(run, without_exports, monkeypatch):
+    config = json.loads((run / run_folder.CONFIG).read_text())
+    config["config"] |= {"epochs": 9, "stop_score": -1000.0}
+    (run / run_folder.CONFIG).write_text(json.dumps(config))
+    done = json.loads((run / "finished.json").read_text())
+    (run / "finished.json").write_text(json.dumps(done | {"epochs": 9}))
+    _, agents = ships(monkeypatch, run)
+    card = json.loads((agents / "swinger" / shipped.CARD).read_text())
+    assert (card["run_epochs"], card["run_steps"]) == (3, 320) and "--epochs 9" in card["trained_by"]
+    assert card["stages"]["trained"]["epoch"] == 3
 
 
 def test_an_agent_that_sees_images_is_shipped_as_the_weights_of_its_actor(tmp_path):
