@@ -37,7 +37,10 @@ def test_every_page_of_docs_is_there_with_its_figures(site):
     wanted = {
         path.relative_to(ROOT / "docs").with_suffix(".html").as_posix() for path in (ROOT / "docs").rglob("*.md")
     }
-    assert wanted | {"index.html", "log.html", "changelog.html", "contributing.html"} <= pages(site).keys()
+    assert (
+        wanted | {"index.html", "log.html", "leaderboard.html", "changelog.html", "contributing.html"}
+        <= pages(site).keys()
+    )
     for name, page in pages(site).items():
         for source in re.findall(r'<img[^>]*src="([^"]+)"', page):
             assert ((site / name).parent / source.split("#")[0]).exists(), (name, source)

@@ -18,6 +18,7 @@ DOCS = ROOT / "docs"
 PAGES = {  # path in the repository → path in the site
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
+    "LEADERBOARD.md": "leaderboard.md",
     "LOG.md": "log.md",
     "README.md": "index.md",
     "SECURITY.md": "security.md",
