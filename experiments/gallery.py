@@ -125,7 +125,10 @@ def write_gif(frames: list[Image.Image], frame_rate: float, path: Path) -> None:
 
 def draw_film(name: str) -> Path:
     """Write the film of an agent."""
-    stages = card_of(name)["stages"]
+    kept = shipped.AGENTS / name
+    stages = {
+        stage: what for stage, what in card_of(name)["stages"].items() if (kept / shipped.STAGES[stage]).exists()
+    }
     episodes = [frames_of(name, stage, what["median_seed"]) for stage, what in stages.items()]
     frame_rate = episodes[0][1]
     headings = [heading(stage, what) for stage, what in stages.items()]
@@ -210,7 +213,8 @@ python experiments/gallery.py mine                   # its film, into docs/galle
 `agents/NAME` holds `agent.json` (where the agent is from, and its scores), `config.json` (every setting),
 `evaluation.json` (all scores), `policy.npz`, `half-way.npz` and `untrained.npz` (what acting needs, as plain arrays),
 `recorded.npz` (observations with the actions that the agent chose, which a test compares), and `export/` (the policy
-as a [SavedModel, a LiteRT and an ONNX file](deploy.md)). The licence is that of the project.
+as a [SavedModel, a LiteRT and an ONNX file](deploy.md)). Of an agent that sees images only the trained policy is kept,
+without exports. The licence is that of the project.
 """
 
 

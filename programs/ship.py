@@ -156,12 +156,14 @@ def write_all(folder: Path, training: Training, name: str, commit: str, episodes
     shutil.copyfile(training.folder / run_folder.CONFIG, folder / run_folder.CONFIG)
     first = training.score(untrained, episodes).summary()
     stages = {"untrained": stage(training, 0, first)}
-    write_policy(folder / shipped.STAGES["untrained"], untrained)
+    if not agent.sees_images:  # whose policies take megabytes each
+        write_policy(folder / shipped.STAGES["untrained"], untrained)
     means = float(stages["untrained"]["mean"]), float(scores["deterministic"]["mean"])
     middle = half_way(training, *means, min(episodes, TRIED_EPISODES))
     if middle is not None:
         stages["half-way"] = stage(training, middle[0], training.score(middle[1], episodes).summary())
-        write_policy(folder / shipped.STAGES["half-way"], middle[1])
+        if not agent.sees_images:
+            write_policy(folder / shipped.STAGES["half-way"], middle[1])
     stages["trained"] = stage(training, training.best_epoch, scores["deterministic"])
     write_policy(folder / shipped.STAGES["trained"], agent)
     arrays_file.write_weights(folder / shipped.RECORDED, recorded(training, agent))

@@ -68,7 +68,7 @@ def test_a_card_says_what_the_other_files_say(name):
     assert scores["episodes"] == len(scores["returns"]) == said["stages"]["trained"]["episodes"] == 100
     assert said["stages"]["trained"]["mean"] == pytest.approx(scores["mean"], abs=1e-3)
     assert scores["mean"] == pytest.approx(np.mean(scores["returns"]), abs=1e-2)
-    for stage in said["stages"]:
+    for stage in said["stages"] if name in EXPORTED else ("trained",):
         assert (folder / shipped.STAGES[stage]).exists()
     assert f"train {said['preset']}" in said["trained_by"] and len(said["commit"].rstrip("+")) >= 7
 
