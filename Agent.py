@@ -174,11 +174,7 @@ class Agent(AgentBase):
         }
 
     def raise_std(self, least: float) -> None:
-        """Raise those standard deviations of a Normal policy to `least` that are learned numbers below it.
-
-        Args:
-            least: in units of half the action range; above 0.
-        """
+        """Raise a Normal policy's learned standard deviations to `least` half action ranges (above 0) if below it."""
         for layer in self.actor.layers:
             if isinstance(layer, networks.StateIndependentStd):
                 layer.log_std.assign(np.maximum(layer.log_std.numpy(), np.float32(np.log(least))))

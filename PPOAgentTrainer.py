@@ -29,11 +29,11 @@ from common.runs.command_line import one_line_errors, parse
 from common.state import State
 from ppo.batch import flat_batch, minibatch_rows, scaled_rewards
 from ppo.config import PPOConfig
-from ppo.exploration import colored_noise
+from ppo.exploration import colored_noise, smallest_std
 from ppo.learning_rate import RateByDivergence
 from ppo.live_settings import Hyperparameters, LiveHyperparameters
-from ppo.presets import PRESETS, preset_for
-from ppo.results import UPDATE_METRICS, PPOResult
+from ppo.presets import DEFAULT, PRESETS, preset_for
+from ppo.results import UPDATE_METRICS, PPOResult, mean_metrics
 
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
     from Agent import Agent
@@ -99,7 +99,7 @@ class PPOAgentTrainer(TrainerBase):
             steps=self.steps,
             reward_std=float(self.reward_statistics.std) if self.config.scale_rewards else 1.0,
             **self.scored(last, timing),
-            **_means(metrics),
+            **mean_metrics(metrics),
             **self.live.columns(),
         )
 
@@ -162,10 +162,7 @@ class PPOAgentTrainer(TrainerBase):
         if config.objective != "clip":
             kl_coefficient = self.agent.kl_coefficient
             self.agent.adapt_kl_coefficient(batch)
-        least_std = config.min_std
-        if config.final_min_std is not None:
-            least_std = funcs.linear_schedule(least_std, config.final_min_std, progress)
-        if least_std > 0:
+        if least_std := smallest_std(config, progress):
             self.agent.raise_std(least_std)
         # Only now: collecting and learning must have seen the same normalisation.
         self._observe_trajectory()
@@ -207,7 +204,7 @@ class PPOAgentTrainer(TrainerBase):
             metrics.append(self._passes(batch, hyperparameters._replace(passes=1)))
             if self.config.max_kl is not None and metrics[-1]["approximate_kl"] > self.config.max_kl:
                 break
-        return _means(metrics)
+        return mean_metrics(metrics)
 
     # -- state --
 
@@ -231,23 +228,10 @@ class PPOAgentTrainer(TrainerBase):
         self._mean_std = self.results[-1].mean_std if self.results else 0.0
 
 
-def _means(rows: list[dict[str, float]]) -> dict[str, Any]:
-    """The mean of each metric over updates, those that were undone left out; NaN without any."""
-    if len(rows) == 1:
-        return rows[0]
-    means = {}
-    for name in rows[0]:
-        known = [row[name] for row in rows if not math.isnan(row[name])]
-        means[name] = sum(known) / len(known) if known else math.nan
-    return means
-
-
 def main() -> None:
     """Train as the command line says."""
     with one_line_errors():
-        preset, config, options = parse(
-            sys.argv[1:], "python PPOAgentTrainer.py", PRESETS, "bipedal-walker-fast", preset_for
-        )
+        preset, config, options = parse(sys.argv[1:], "python PPOAgentTrainer.py", PRESETS, DEFAULT, preset_for)
         session.run(
             lambda config: PPOAgentTrainer(config, description=f"preset {preset}", workers=options.placement),
             preset,

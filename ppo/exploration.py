@@ -1,6 +1,20 @@
-"""Exploration noise whose steps depend on each other."""
+"""Exploration: noise whose steps depend on each other, and a floor under the policy's standard deviation."""
 
 import numpy as np
+
+from common import funcs
+from ppo.config import PPOConfig
+
+
+def smallest_std(config: PPOConfig, progress: float) -> float:
+    """The floor under the policy's standard deviation, in units of half the action range; 0 for none.
+
+    Args:
+        progress: share of all updates that are done.
+    """
+    if config.final_min_std is None:
+        return config.min_std
+    return funcs.linear_schedule(config.min_std, config.final_min_std, progress)
 
 
 def colored_noise(white: np.ndarray, exponent: float) -> np.ndarray:

@@ -256,6 +256,10 @@ PRESETS: dict[str, PPOConfig] = {
 }
 
 
+DEFAULT = "bipedal-walker-fast"
+"""What is trained where no preset is named."""
+
+
 def preset_for(env_id: str) -> str:
     """The name of the preset that `--env ID` starts from: `breakout` for Atari games, else `default` (`PPOConfig()`).
 

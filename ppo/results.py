@@ -1,6 +1,8 @@
 """The columns of PPO's table."""
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 from common.results import EpochResult, column
 
@@ -39,3 +41,14 @@ UPDATE_METRICS = (
     "gradient_norm_critic",
 )
 """What an update returns, in this order."""
+
+
+def mean_metrics(rows: list[dict[str, float]]) -> dict[str, Any]:
+    """The mean of each metric over updates, those that were undone left out; NaN without any."""
+    if len(rows) == 1:
+        return rows[0]
+    means = {}
+    for name in rows[0]:
+        known = [row[name] for row in rows if not math.isnan(row[name])]
+        means[name] = sum(known) / len(known) if known else math.nan
+    return means

@@ -50,7 +50,7 @@ METHODS = {
             PPOConfig,
             ppo_presets.PRESETS,
             ppo_presets.preset_for,
-            "bipedal-walker-fast",
+            ppo_presets.DEFAULT,
             PPOAgentTrainer,
             _new_ppo_agent,
         ),

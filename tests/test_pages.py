@@ -1,5 +1,6 @@
 """Pages: every link and file they name is there, every command they print is understood."""
 
+import ast
 import importlib
 import importlib.util
 import json
@@ -21,7 +22,15 @@ from programs import methods, study, train
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
-    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LOG.md", "LEADERBOARD.md", "companions/README.md"),
+    *(
+        "README.md",
+        "README.ja.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "LOG.md",
+        "LEADERBOARD.md",
+        "companions/README.md",
+    ),
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
 )
 NOT_TYPED = ("LOG.md", "LEADERBOARD.md", "docs/own-environment.md", "docs/tuning.md", "docs/cluster.md")
@@ -270,6 +279,17 @@ def shortened(steps):
 def test_readme_has_its_own_scores_as_recorded(problem, method, study):
     score, _, seeds, *_ = scores()[problem, method]
     assert f"| {seeds} | {score} |" in text_of(f"experiments/results/{study}/summary.md").split("\n\n")[0]
+
+
+def test_the_path_from_an_observation_to_a_weight_is_short():
+    paragraph = text_of("README.md").split("- **Readable.**")[1].split("- **")[0]
+    files = re.findall(r"`([\w/]+\.py)`", paragraph)
+    sources = [text_of(file) for file in files]
+    assert len(files) == 8 and sum(len(source.splitlines()) for source in sources) <= 1400
+    for source in sources:
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef):
+                assert node.end_lineno - node.lineno < 60, node.name
 
 
 def test_readme_has_the_fast_walker_as_recorded():
