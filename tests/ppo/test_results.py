@@ -1,0 +1,26 @@
+"""The mean of an epoch's updates."""
+
+import math
+
+import pytest
+
+from ppo.results import mean_metrics
+
+NAN = math.nan
+
+
+def test_one_update_is_its_own_mean():
+    row = {"loss_actor": 3.0, "kl_coefficient": NAN}
+    assert mean_metrics([row]) is row
+
+
+@pytest.mark.parametrize(
+    ("values", "mean"),
+    [((1.0, 2.0, 6.0), 3.0), ((1.0, NAN, 6.0), 3.5), ((NAN, NAN, 5.0), 5.0)],
+)
+def test_updates_that_were_undone_are_left_out(values, mean):
+    assert mean_metrics([{"loss_actor": value} for value in values]) == {"loss_actor": mean}
+
+
+def test_there_is_no_mean_where_all_were_undone():
+    assert math.isnan(mean_metrics([{"loss_actor": NAN}, {"loss_actor": NAN}])["loss_actor"])
