@@ -502,8 +502,9 @@ def test_observation_statistics_rest_while_an_epoch_is_collected(tiny, eager):
 # -- repeatability --
 
 
-@pytest.mark.parametrize("num_envs", [1, 4])
-@pytest.mark.parametrize("backend", ["gymnasium", "envpool", "processes"])
+@pytest.mark.parametrize(
+    ("backend", "num_envs"), [("gymnasium", 1), ("gymnasium", 4), ("envpool", 4), ("processes", 4)]
+)
 def test_same_seed_same_results(tiny, tmp_path, backend, num_envs):
     if backend == "envpool":
         pytest.importorskip("envpool")
