@@ -104,30 +104,13 @@ class Schedule(gymnasium.Env):
         return self._observe(), reward, self._steps >= length, False, {}
 
 
-class Falls(gymnasium.Env):
+class Falls(Schedule):
     """Episodes of two steps that end with a fall, a reward of −100. The step before pays more as the environment ages,
     and then nothing again: for trajectories of 24 steps of one environment, the autoreset steps counted in, the
     episodes' rewards sum to −100, 20, 200 and −100 for ever.
     """
 
-    TRAJECTORY = 24
     PAYS = (0.0, 120.0, 300.0, 0.0)
-
-    observation_space = Box(-1.0, 1.0, (2,))
-    action_space = Box(-1.0, 1.0, (1,))
-
-    def __init__(self, render_mode=None):
-        self.render_mode = render_mode
-        self._age = -1  # the first reset belongs to no step
-
-    def _observe(self):
-        return self.np_random.uniform(-1, 1, 2).astype(np.float32)
-
-    def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
-        self._age += 1
-        self._steps = 0
-        return self._observe(), {}
 
     def step(self, action):
         pays = self.PAYS[min(self._age // self.TRAJECTORY, len(self.PAYS) - 1)]

@@ -61,7 +61,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "PPOAgentTrainer.py": (LIVE, COLOR, FAULTS, TRAINING, RESUME),
     "common/__init__.py": ("tests/learning/test_device.py",),
     "common/arrays_file.py": (CHECKPOINT, HOSTILE, WEIGHTS),
-    "common/config.py": ("tests/test_settings.py", CLI, OWN),
+    "common/config.py": ("tests/test_settings.py", "tests/rollout/test_fall_costs.py", CLI, OWN),
     "common/env_wrappers.py": ("tests/test_env_wrappers.py",),
     "common/envs/ale_group.py": ("tests/envs/test_atari.py",),
     "common/envs/atari.py": ("tests/envs/test_atari.py",),

@@ -187,7 +187,8 @@ class TrainerBase(ABC):
         """An epoch's scores and timing, as columns of its row; this may run a validation."""
         scores = self.experience.scores
         self.average.follow()
-        with self.average.in_place():
+        due = self.judge.due(self.epoch, last)
+        with self.average.in_place() if due else contextlib.nullcontext():
             return self.judge(scores.training_metrics(), scores.columns(), self.epoch, last, timing)
 
     @property

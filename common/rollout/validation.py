@@ -70,7 +70,7 @@ class Judge:
             timing: a validation's seconds are added to it.
         """
         metric = metrics.get(self._config.best_metric, float("nan"))
-        if self._due(epoch, last):
+        if self.due(epoch, last):
             metric = self.validate(timing)
             if self._config.stop_score is not None and metric >= self._config.stop_score:
                 metric = self._confirmed(self._config.stop_score, epoch, timing)
@@ -87,7 +87,7 @@ class Judge:
             played += episodes
         return total / played
 
-    def _due(self, epoch: int, last: int) -> bool:
+    def due(self, epoch: int, last: int) -> bool:
         """Whether parameters are validated: every few epochs from `validate_from` on, and at the end."""
         if self._config.best_metric != "validation":
             return False
