@@ -127,14 +127,7 @@ def read_weights(path: Path, own: Mapping[str, np.ndarray], best: Mapping[str, n
     expected = {name: _kind(array) for name, array in own.items() if not name.startswith("best/")}
     possible = expected | {f"best/{name}": _kind(array) for name, array in best.items()}
     largest = sum(16 * math.prod(shape) + 4096 for shape, _ in possible.values()) + 4096  # twice that of doubles
-    try:
-        state = read(path, largest)
-    except FileNotFoundError:
-        raise UserError(f"no weights at {path}: expected a file that save_weights wrote") from None
-    except files.ForeignFileError:
-        raise
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read as weights ({error}): use another copy") from None
+    state = read_as("weights", path, largest, "save_weights")
     if any(name.startswith("best/") for name in state):
         expected = possible
     found = {name: _kind(array) for name, array in state.items()}
@@ -142,6 +135,26 @@ def read_weights(path: Path, own: Mapping[str, np.ndarray], best: Mapping[str, n
         wrong = min(name for name in found | expected if found.get(name) != expected.get(name))
         raise UserError(f"{path} holds other networks (differs at {wrong}): use the run's own config")
     return state
+
+
+def read_as(what: str, path: Path, largest: int, writer: str) -> dict[str, np.ndarray]:
+    """`read`, with error messages for people.
+
+    Args:
+        what: what the file should hold, as the messages name it.
+        writer: what writes such files.
+
+    Raises:
+        UserError: the file is missing, damaged, or no file of plain arrays.
+    """
+    try:
+        return read(path, largest)
+    except FileNotFoundError:
+        raise UserError(f"no {what.removeprefix('a ')} at {path}: expected a file that {writer} wrote") from None
+    except files.ForeignFileError:
+        raise
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read as {what} ({error}): use another copy") from None
 
 
 def _kind(array: np.ndarray) -> tuple[tuple[int, ...], str]:

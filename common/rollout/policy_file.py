@@ -7,7 +7,7 @@ kind of policy it is and what the arrays are.
 from pathlib import Path
 from typing import Any
 
-from common import arrays_file, files
+from common import arrays_file
 from common.envs.mirrors import Entries, Sides
 from common.errors import UserError
 from common.rollout.policies import (
@@ -173,14 +173,7 @@ def read_arrays(path: Path) -> State:
     Raises:
         UserError: the file is missing, damaged, or no file of plain arrays.
     """
-    try:
-        return arrays_file.read(path, LARGEST_FILE)
-    except FileNotFoundError:
-        raise UserError(f"no policy at {path}: expected a file that python -m programs ship wrote") from None
-    except files.ForeignFileError:
-        raise
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read as a policy ({error}): use another copy") from None
+    return arrays_file.read_as("a policy", path, LARGEST_FILE, "python -m programs ship")
 
 
 def read(path: Path) -> PlainPolicy:
