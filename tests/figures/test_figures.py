@@ -162,12 +162,14 @@ def test_time_is_stacked_and_shared_out():
     stages = dict.fromkeys(("seconds_environment", "seconds_policy", "seconds_update"), np.ones(6))
     figure = drawn(curve_figures.time_per_stage("run", curves(**stages, seconds_validation=np.zeros(6))))
     [axis] = figure.axes
+    assert axis.get_ylabel() == "Seconds of training\nper epoch"
     names = [text.get_text() for text in figure.legends[0].get_texts()]
     assert names == ["environment (33%)", "policy (33%)", "update (33%)"]
     assert max(patch.get_data().values.max() for patch in axis.patches) == 3
     validation = np.array([0, 0, 3, 0, 0, 3.0])
     figure = drawn(curve_figures.time_per_stage("run", curves(**stages, seconds_validation=validation)))
     training, apart = figure.axes
+    assert apart.get_ylabel() == "Seconds of validation\nper epoch"
     assert max(patch.get_data().values.max() for patch in training.patches) == 3
     np.testing.assert_array_equal(apart.patches[0].get_data().values, validation)
     assert figure.legends[0].get_texts()[-1].get_text() == "validation (25%)"
@@ -292,6 +294,7 @@ def test_the_figure_of_a_search_shows_what_mattered_and_the_best_so_far():
     assert (left.get_xlabel(), right.get_xlabel(), right.get_ylabel()) == (
         "Share of the differences between trials", "Completed trial", "score",
     )  # fmt: skip
+    assert all(tick == round(tick) for tick in right.get_xticks())  # trials are counted in whole numbers
 
 
 def test_the_five_panels_explain_circles_and_mark_the_best_parameters():
