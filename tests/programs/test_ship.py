@@ -1,6 +1,7 @@
 """A finished run becomes an agent of the project: nothing is typed by hand, and nothing is left half-written."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import shlex
@@ -112,6 +113,20 @@ def test_what_is_recorded_is_what_the_agent_does(swinger):
     for name, read in policy_files.READ.items():
         found = read(folder / shipped.EXPORT / name)(observations)
         np.testing.assert_allclose(found, actions, rtol=1e-4, atol=1e-5)
+
+
+def test_no_more_is_recorded_than_is_kept(trained, monkeypatch):
+    monkeypatch.setattr(ship, "OBSERVATIONS", 8)
+    recorded = ship.recorded(finished_run.training_of(trained), methods.load_agent(trained)[0])
+    assert recorded["observations"].shape == (8, 3) and len(recorded["actions"]) == 8
+
+
+def test_the_best_epoch_is_the_one_whose_parameters_were_adopted(trained, monkeypatch):
+    training = finished_run.training_of(trained)
+    table = {"epoch": np.array([1, 2, 3]), "is_best": np.array([1, 1, 0])}
+    monkeypatch.setattr(finished_run.run_folder, "read_results", lambda folder: table)
+    adopting = dataclasses.replace(training, config=training.config.replace(adopt_best=True))
+    assert (adopting.best_epoch, training.best_epoch) == (2, 3)  # the run was trained with --no-adopt-best
 
 
 def test_the_stages_are_the_policies_of_their_epochs(run, without_exports, monkeypatch):
