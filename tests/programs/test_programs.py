@@ -281,6 +281,8 @@ def test_a_mistake_is_one_line_with_advice(line, advice, monkeypatch, tmp_path, 
         ("evaluate RUN --max-episode-steps 5 0", "max_episode_steps is 0: expected 1 or more"),
         ("watch RUN --seed -1", "seed is -1: expected 0 or more"),
         ("export RUN --max-episode-steps 0", "max_episode_steps is 0: expected 1 or more"),
+        ("export RUN --seed -1", "seed is -1: expected 0 or more"),
+        ("export RUN --episodes -1", "episodes is -1: expected 0 or more"),
         ("evaluate RUN --weights worst", "worst"),
         ("resume RUN", "python -m programs evaluate RUN"),  # it is finished
         ("resume RUN --gamma 0.5", "gamma 0.5 would make RUN a different run"),
