@@ -170,7 +170,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "programs/__main__.py": (PROGRAMS, "tests/test_pages.py", "tests/runs/test_start.py"),
     "programs/draw_figure.py": (FIGURES, CLI),
     "programs/evaluate.py": (PROGRAMS, CLI, EXPORT),
-    "programs/export.py": (EXPORT,),
+    "programs/export.py": (EXPORT, PROGRAMS),
     "programs/finished_run.py": (SHIP,),
     "programs/install.py": ("tests/programs/test_install.py",),
     "programs/methods.py": (EXPORT, CLI),
