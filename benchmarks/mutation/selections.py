@@ -58,7 +58,7 @@ WORKERS = "tests/rollout/test_workers.py"
 
 SELECTIONS: dict[str, tuple[str, ...]] = {
     "Agent.py": (UPDATE, TORSO, TRAINING, "tests/ppo/test_discrete.py"),
-    "PPOAgentTrainer.py": (LIVE, COLOR, FAULTS, TRAINING, RESUME),
+    "PPOAgentTrainer.py": (LIVE, COLOR, FAULTS, TRAINING, SESSION, RESUME),
     "common/__init__.py": ("tests/learning/test_device.py",),
     "common/arrays_file.py": (CHECKPOINT, HOSTILE, WEIGHTS),
     "common/config.py": ("tests/test_settings.py", "tests/rollout/test_fall_costs.py", CLI, OWN),
@@ -169,7 +169,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "ppo/presets.py": (CLI, NOTEBOOK),
     "programs/__main__.py": (PROGRAMS, "tests/test_pages.py", "tests/runs/test_start.py"),
     "programs/draw_figure.py": (FIGURES, CLI),
-    "programs/evaluate.py": (PROGRAMS, CLI, EXPORT),
+    "programs/evaluate.py": (PROGRAMS, CLI, EXPORT, FINISHED),
     "programs/export.py": (EXPORT, PROGRAMS),
     "programs/finished_run.py": (SHIP,),
     "programs/install.py": ("tests/programs/test_install.py",),

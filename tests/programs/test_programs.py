@@ -155,7 +155,7 @@ def test_a_studys_title_says_its_finding_once_every_setting_has_a_run(trained, m
     finding = "{0.median:.1f} {0.lowest:.0f} {0.highest:.0f} {0.sampled:.0f} {1.sampled_lowest:.0f}"
     small = study.Study(study.PPO, range(3), arms, (study.REWARD,), low=0, finding=finding, levels=levels)
     monkeypatch.setitem(study.STUDIES, "pendulum", small)
-    titles, tables = [], []
+    titles, scored, tables = [], [], []
     monkeypatch.setattr(study, "compare", lambda *given: titles.append(given[0]) or compare(*given))
     for arm in arms:
         for seed in small.seeds:
@@ -168,9 +168,14 @@ def test_a_studys_title_says_its_finding_once_every_setting_has_a_run(trained, m
             }
             (folder / run_folder.EVALUATION).write_text(json.dumps(scores))
         study.summarise("pendulum", tmp_path)
-        tables.append((tmp_path / "pendulum" / "summary.md").read_text().split("\n\n")[2])
+        _, runs, training = (tmp_path / "pendulum" / "summary.md").read_text().split("\n\n")
+        scored.append(runs)
+        tables.append(training)
     assert titles == ["", "", "2.5 2 4 -8 -9", "2.5 2 4 -8 -9"]  # a light and a dark figure each
-    rewards = run_folder.read_results(trained / "ppo")["avg_reward_orig"]
+    curves = run_folder.read_results(trained / "ppo")
+    minutes = f"{sum(curves['seconds']) / 60:.1f}"
+    assert [line.split(" | ")[-1].rstrip(" |") for line in scored[1].splitlines()[2:]] == [minutes] * 6
+    rewards = curves["avg_reward_orig"]
     mean = np.nanmean(rewards[-20:])
     assert tables[1].splitlines()[3] == f"| one | 1 | 2.5 | -8.0 | {mean:.1f} |" and len(tables[1].splitlines()) == 8
     light, dark = (imageio.imread(tmp_path / "pendulum" / name) for name in ("summary.png", "summary-dark.png"))

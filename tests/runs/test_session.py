@@ -197,6 +197,7 @@ def test_a_checkpoint_of_format_1_loads_for_ever(monkeypatch, tmp_path, capsys):
     assert "going on after epoch 4" in capsys.readouterr().out
     results = run_folder.read_results(tmp_path / "run")
     assert results["epoch"].tolist() == [1, 2, 3, 4, 5, 6]
+    assert results["steps"].tolist() == [128, 192, 256, 320, 384, 448]  # which that version did not count
     written, again = (run_folder.read_results(folder)["loss_critic"] for folder in (OLD, tmp_path / "run"))
     assert np.array_equal(written, again[:4])
     assert len(before) == 5
