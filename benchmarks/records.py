@@ -156,11 +156,19 @@ HEAD = (
 )  # fmt: skip
 INTRODUCTION = """# Leaderboard
 
-A table a metric, a row a record. Medians over seeds, with their ranges; every seed counts, those that failed too. The
-seeds were not used to choose settings: those are 0 to 9. Scores are means of 100 deterministic episodes of Gymnasium's
-environment with its own rewards, played after training. Seconds are wall-clock time from the start of the command to
-the end of training, compilation included. Records that use knowledge of the environment have a table of their own.
-`benchmarks/records.py` measures a record and writes this page; the raw results are in `benchmarks/results/records`.
+Each metric has its own table, and each record its own row. Records that use knowledge of the environment have separate
+tables.
+
+- Numbers are medians over seeds, with their ranges in brackets. Every seed counts, even if it failed.
+- The seeds are not those that settings were tuned on, which are 0 to 9.
+- A score is the mean of 100 deterministic episodes of Gymnasium's environment with its own rewards. They are played
+  after training.
+- "Solved in fresh episodes" counts the seeds whose score is at least 300.
+- Seconds are wall-clock time from the start of the command to the end of training. They include compilation and all
+  validations. They do not include the installation, the evaluation at the end, the film, the figure and TensorBoard's
+  logs.
+
+`benchmarks/records.py` measures a record and writes this page. The raw results are in `benchmarks/results/records`.
 """
 
 

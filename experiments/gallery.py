@@ -187,34 +187,51 @@ def number(value: float) -> str:
 INTRODUCTION = """
 # Gallery
 
-Trained agents come with the project. They need no training, and appear within seconds:
+Trained agents come with the project. You can watch them at once, without training:
 
 ```bash
-python -m programs watch walker                      # in a window; as walker.mp4 where there is no screen
-python -m programs watch walker --film               # as walker.mp4
-python -m programs watch walker --stage half-way     # half-way through its training, or untrained
+python -m programs watch walker                      # show an episode in a window, or film it if there is no screen
+python -m programs watch walker --film               # film it, as walker.mp4
+python -m programs watch walker --stage half-way     # show it half-way through its training, or untrained
 python -m programs evaluate walker                   # play the 100 episodes again
 ```
 
-Each film shows an episode before training, half-way and after it. Scores are means of episodes with deterministic
-actions, in the environment with its own rewards; the film shows the first twenty seconds of the one with the median
-score. Half-way is the checkpoint whose score is nearest to the middle between untrained and trained. Trained is the
-epoch whose parameters were kept.
+Each film shows the agent at three stages of its training, side by side:
+
+- "Untrained" is the agent before the first update.
+- "Half-way" is a checkpoint of the same run. Of all checkpoints, it is the one whose score is nearest to the mean of
+  the untrained and the trained agent's scores.
+- "Trained" is the agent at the epoch whose parameters were kept.
+
+A score is the mean of episodes with deterministic actions, in the environment with its own rewards. Each film shows
+the first twenty seconds of the episode with the median score.
+
+A score here may differ from the one in [Scores](results.md) for the same preset and seed. The agents were trained with
+other commits, which the lines below name, and some on another kind of processor. A seed repeats a run [only under the
+same conditions](runs.md#the-same-to-the-byte). So `walker`, which is `bipedal-walker` with
+seed 0, scores more here than there.
 """
 OWN = """
 ## Your own
 
 ```bash
 python -m programs train pendulum-sac --name mine --checkpoint-every 1 --keep-checkpoints 1000
-python -m programs ship runs/mine mine               # policies, scores, settings and exports, into agents/mine
-python experiments/gallery.py mine                   # its film, into docs/gallery, and this page
+python -m programs ship runs/mine mine               # write policies, scores, settings and exports to agents/mine
+python experiments/gallery.py mine                   # write its film to docs/gallery, and this page
 ```
 
-`agents/NAME` holds `agent.json` (where the agent is from, and its scores), `config.json` (every setting),
-`evaluation.json` (all scores), `policy.npz`, `half-way.npz` and `untrained.npz` (what acting needs, as plain arrays),
-`recorded.npz` (observations with the actions that the agent chose, which a test compares), and `export/` (the policy
-as a [SavedModel, a LiteRT and an ONNX file](deploy.md)). Of an agent that sees images only the trained policy is kept,
-without exports. The licence is that of the project.
+`agents/NAME` holds these files:
+
+| file | what it is |
+|---|---|
+| `agent.json` | where the agent comes from, and its scores |
+| `config.json` | every setting |
+| `evaluation.json` | the scores of all episodes |
+| `policy.npz`, `half-way.npz`, `untrained.npz` | the policy at each stage, as plain arrays |
+| `recorded.npz` | observations and the actions that the agent chose for them, which a test compares |
+| `export/` | the policy as a [SavedModel, a LiteRT and an ONNX file](deploy.md) |
+
+If an agent sees images, only its trained policy is kept, without exports. The licence is that of the project.
 """
 
 

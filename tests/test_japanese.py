@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ENGLISH, JAPANESE = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "README.ja.md"))
-TEN_THOUSAND = 10_000
+MILLION, TEN_THOUSAND = 1_000_000, 10_000  # what their columns of steps count in
 
 
 def commands(text):
@@ -20,18 +20,18 @@ def links(text):
     return sorted("".join(target) for target in targets if not "".join(target).startswith("README"))
 
 
-def cells(text):
-    """The numbers of the table of scores, those in words written out."""
+def cells(text, steps_in):
+    """The numbers of the table of scores, steps written out."""
     rows = [line.split("|")[3:-1] for line in text.splitlines() if line.startswith("|") and "---" not in line][1:]
-    return [[number(cell.strip().strip("*").replace("−", "-")) for cell in row] for row in rows]
+    return [[number(cell, steps_in if i in STEPS else 1) for i, cell in enumerate(row)] for row in rows]
 
 
-def number(cell):
-    if cell == "–":
-        return None
-    found = re.fullmatch(r"([-\d.,]+) ?(million|万)?", cell)
-    factor = {"million": 1_000_000, "万": TEN_THOUSAND, None: 1}[found[2]]
-    return round(float(found[1].replace(",", "")) * factor, 1)
+STEPS = (1, 4)  # columns, after those of problem and method
+
+
+def number(cell, factor):
+    text = cell.strip().strip("*").replace("−", "-")
+    return None if text == "–" else round(float(text) * factor, 1)
 
 
 def test_both_have_the_same_commands():
@@ -47,7 +47,8 @@ def test_both_have_as_many_headings():
 
 
 def test_both_have_the_same_scores():
-    assert cells(JAPANESE) == cells(ENGLISH) and len(cells(ENGLISH)) == 9
+    english = cells(ENGLISH, MILLION)
+    assert cells(JAPANESE, TEN_THOUSAND) == english and len(english) == 12
 
 
 def test_both_name_the_same_files_and_settings():
@@ -59,9 +60,31 @@ def test_both_name_the_same_files_and_settings():
 
 def test_what_both_say_in_numbers_is_the_same():
     for english, japanese in (
+        (
+            r"after ([\d,]+) steps of training it scores (\d+\.\d)",
+            r"([\d,]+) ステップ学習した時点のもので、スコアは (\d+\.\d)",
+        ),
         (r"\[(\d+) seconds in the median\]", r"中央値で (\d+) 秒"),
+        (r"median\] of (\d+) seeds \((\d+) to (\d+) s\)", r"シード (\d+) 個の \[中央値で \d+ 秒\]（(\d+)～(\d+) 秒）"),
+        (r"\(([\d.]+) to ([\d.]+)\)", r"（([\d.]+)～([\d.]+)）"),
         (r"\[(\d+ MB)\]", r"\[(\d+ MB)\]"),
         (r"about ([\d,]+) lines", r"約 ([\d,]+) 行"),
-        (r"took (\d) to (\d) hours", r"(\d) ～ (\d) 時間"),
+        (r"took (\d) to (\d) hours", r"(\d)～(\d) 時間"),
+        (
+            r"(\d+) kills, ([\d,]+) power cuts, (\d+) full disks and ([\d,]+) damaged",
+            r"強制終了を (\d+) 回、停電を ([\d,]+) 回、"
+            r"ディスクの容量不足を (\d+) 回、チェックポイントの破損を ([\d,]+) 回",
+        ),
     ):
-        assert re.findall(japanese, JAPANESE) == re.findall(english, ENGLISH) != []
+        in_english = re.findall(english, flat(ENGLISH), re.IGNORECASE)
+        assert re.findall(japanese, flat(JAPANESE)) == in_english != [], english
+
+
+def test_both_count_the_same_agents_as_solved():
+    [(solved, agents)] = re.findall(r"(\d+) of the (\d+) agents average at least 300", flat(ENGLISH))
+    assert f"エージェント {agents} 個のうち {solved} 個の平均が 300 以上" in flat(JAPANESE)
+
+
+def flat(text):
+    """The text without line breaks and without the addresses of links."""
+    return re.sub(r"\s+", " ", re.sub(r"\]\([^)]*\)", "]", text))

@@ -232,8 +232,11 @@ ZOO = {  # rows of README's scores → method and environment of rl-zoo3's
     ("BipedalWalker (solved: 300)", "PPO, Gymnasium"): ("ppo", "BipedalWalker-v3"),
     ("BipedalWalker (solved: 300)", "PPO, EnvPool"): ("ppo", "BipedalWalker-v3"),
     ("BipedalWalker (solved: 300)", "TD3"): ("td3", "BipedalWalker-v3"),
+    ("BipedalWalker (solved: 300)", "SAC"): ("sac", "BipedalWalker-v3"),
     ("BipedalWalker (solved: 300)", "TQC"): ("tqc", "BipedalWalker-v3"),
     ("LunarLanderContinuous (solved: 200)", "TD3"): ("td3", "LunarLanderContinuous-v2"),
+    ("LunarLanderContinuous (solved: 200)", "PPO"): ("ppo", "LunarLanderContinuous-v2"),
+    ("LunarLanderContinuous (solved: 200)", "SAC"): ("sac", "LunarLanderContinuous-v2"),
     ("LunarLanderContinuous (solved: 200)", "TQC"): ("tqc", "LunarLanderContinuous-v2"),
     ("Pendulum", "TD3"): ("td3", "Pendulum-v1"),
     ("Breakout, five lives", "PPO"): ("ppo", "BreakoutNoFrameskip-v4"),
@@ -258,12 +261,24 @@ def scores():
 def test_readme_has_rl_zoos_scores_as_recorded():
     recorded = text_of("benchmarks/results/rl_zoo3.md").split("\n\n")[0].splitlines()[2:]
     known = {(method, env): (mean, steps) for method, env, mean, _, steps, _ in map(cells, recorded)}
-    shown = {row: (float(score), shortened(steps)) for row, (*_, score, steps) in scores().items()}
-    assert shown == {row: (round(float(known[key][0]), 1), known[key][1]) for row, key in ZOO.items()}
+    shown = {row: (float(score), float(steps)) for row, (*_, score, steps) in scores().items()}
+    assert shown == {row: (round(float(known[key][0]), 1), millions(known[key][1])) for row, key in ZOO.items()}
 
 
-def shortened(steps):
-    return steps.replace(" million", "M").replace(",000", "k")
+def millions(steps):
+    """'500k' → 0.5"""
+    return float(steps[:-1]) * {"k": 0.001, "M": 1.0}[steps[-1]]
+
+
+def test_readme_marks_the_higher_score_of_each_row():
+    rows = text_of("README.md").split("## How good it is")[1].split("\n\n")[1].splitlines()[2:]
+    for row in rows:
+        ours, theirs = (row.split("|")[column].strip() for column in (3, 6))
+        if ours == "–":
+            assert "*" not in row
+        else:
+            score, other = (float(text.strip("*").replace("−", "-")) for text in (ours, theirs))
+            assert (ours.startswith("**"), theirs.startswith("**")) == (score > other, other > score), row
 
 
 @pytest.mark.parametrize(
@@ -300,8 +315,50 @@ def test_readme_has_the_fast_walker_as_recorded():
     )
     shown, shown_steps, number, *_ = scores()["BipedalWalker (solved: 300)", "PPO, fast"]
     assert (float(shown), int(number)) == (pytest.approx(score, abs=0.051), len(seeds))
-    assert shown_steps == f"{steps / 1e6:.1f} million"
-    assert f"[{seconds:.0f} seconds in the median](LEADERBOARD.md)" in text_of("README.md")
+    assert shown_steps == f"{steps / 1e6:.1f}"
+    times, means = ([value(one) for one in seeds] for value in (lambda one: one["seconds"], score_of))
+    solved = sum(mean >= 300 for mean in means)
+    sentences = (
+        f"[{seconds:.0f} seconds in the median](LEADERBOARD.md) of {len(seeds)} seeds "
+        f"({min(times):.0f} to {max(times):.0f} s). In 100 fresh episodes, {solved} of the {len(seeds)} agents "
+        f"average at least 300 ({min(means):.1f} to {max(means):.1f})."
+    )
+    assert sentences in " ".join(text_of("README.md").split())
+    row = text_of("LEADERBOARD.md").split("## ")[1].splitlines()[4]  # the newest record
+    for cell in (f"| {seconds:.0f} ({min(times):.0f} to {max(times):.0f}) |", f", {solved} of {len(seeds)} |"):
+        assert cell in row
+
+
+def score_of(seed):
+    return seed["scores"]["1600"]
+
+
+def test_readme_says_what_its_film_shows():
+    text = " ".join(text_of("README.md").split())
+    [name] = re.findall(r"!\[[^]]*\]\(docs/gallery/([\w-]+)\.gif\)", text)
+    card = json.loads(text_of(f"agents/{name}/agent.json"))
+    trained = card["stages"]["trained"]
+    assert (
+        f"The film shows an agent of the preset `{card['preset']}`. After {trained['steps']:,} steps of training it "
+        f"scores {trained['mean']:.1f}." in text
+    )
+
+
+def test_readme_counts_the_faults_as_recorded():
+    """Kills are those of the training process."""
+    tries = {}
+    for line in text_of("benchmarks/results/faults.md").split("\n\n")[0].splitlines()[2:]:
+        name, tried, survived, lost = cells(line)
+        tries[name] = int(tried.replace(",", ""))
+        assert (survived, lost) == (tried, "0")
+    kills = sum(number for name, number in tries.items() if re.match(r"kill -9 (in|while|with)", name))
+    power, disks, damaged = (
+        tries[name] for name in ("power cut at a file operation", "disk full while training", "damaged checkpoints")
+    )
+    sentence = (
+        f"{kills} kills, {power:,} power cuts, {disks} full disks and {damaged:,} damaged checkpoints lost no run"
+    )
+    assert sentence in " ".join(text_of("README.md").split())
 
 
 def test_every_preset_and_every_study_is_on_its_page():
