@@ -121,7 +121,7 @@ def load_agent(
         raise UserError(f"{run} holds no {path.name}: train it until its first checkpoint at least")
     if device is not None:
         config = config.replace(device=device)
-    environment = find_environment(config.env, config.max_episode_steps, config.env_kwargs, make_env)
+    environment = find_environment(config.env, config.max_episode_steps, config.env_kwargs, make_env, config.history)
     agent = new_agent(config, environment)
     agent.read_weights(path)
     return agent, config, environment

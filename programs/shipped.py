@@ -83,7 +83,7 @@ def load(folder: Path, stage: str = "trained", **typed: Any) -> tuple[ShippedAge
     path = folder / STAGES[stage]
     if not path.exists():
         raise UserError(f"{folder} holds no {path.name}: this agent was shipped without its {stage} policy")
-    environment = find_environment(config.env, config.max_episode_steps, config.env_kwargs)
+    environment = find_environment(config.env, config.max_episode_steps, config.env_kwargs, history=config.history)
     arrays = policy_file.read_arrays(path)
     try:
         sees_images = policy_file.layout_of(arrays).get("kind") == ACTOR

@@ -10,8 +10,9 @@ import gymnasium
 
 from common.envs import atari
 from common.envs.environment_check import check_environment
+from common.envs.history import WithHistory, with_history
 from common.envs.make_env import MakeEnv, make_env, make_native_env, step_limit, takes_render_mode
-from common.envs.spaces import as_numbers_or_image
+from common.envs.spaces import as_numbers_or_image, is_image
 from common.errors import UserError
 from common.user_code import closed
 
@@ -32,6 +33,7 @@ class Environment:
             also offer; else None.
         atari_game: ale-py's id of an Atari game; else None.
         env_kwargs: arguments for the constructor.
+        history: ages, in steps, of the earlier observations that are returned beside the newest.
         maker: the function or class that builds it; None for Gymnasium's registry.
         spec: Gymnasium's entry, from which another process registers the environment; None where the id names a
             module that registers it, and for Atari games and a `maker`.
@@ -47,6 +49,7 @@ class Environment:
     gymnasium_id: str | None = None
     atari_game: str | None = None
     env_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    history: tuple[int, ...] = ()
     maker: MakeEnv | None = None
     spec: gymnasium.envs.registration.EnvSpec | None = None
 
@@ -61,7 +64,8 @@ class Environment:
         """
         if self.spec is not None:
             gymnasium.registry.setdefault(self.spec.id, self.spec)
-        return make_env(self.id, self.max_episode_steps, render_mode, self.env_kwargs, self.maker)
+        env = make_env(self.id, self.max_episode_steps, render_mode, self.env_kwargs, self.maker)
+        return WithHistory(env, self.history) if self.history else env
 
     def limited_to(self, max_episode_steps: int | None) -> "Environment":
         """The same environment with another step limit; None keeps the one in force."""
@@ -86,6 +90,7 @@ def find_environment(
     max_episode_steps: int | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
     maker: MakeEnv | None = None,
+    history: tuple[int, ...] = (),
 ) -> Environment:
     """Build an environment, record what is known about it, and close it.
 
@@ -94,6 +99,7 @@ def find_environment(
         max_episode_steps: truncate after this many steps; None keeps the environment's own limit.
         env_kwargs: arguments for its constructor.
         maker: a function or class that builds a new environment in each call, in place of `gymnasium.make`.
+        history: ages, in steps, of the earlier observations that are returned beside the newest.
 
     Raises:
         UserError: the name is unknown, a package is missing, or a space is not supported.
@@ -116,10 +122,12 @@ def find_environment(
         spec = None if spec is None else gymnasium.spec(spec.id)
         flat = as_numbers_or_image(env)
         assert isinstance(flat.observation_space, gymnasium.spaces.Box), "`as_numbers_or_image` makes it one"
+        if history and is_image(flat.observation_space):
+            raise UserError(f"history is for observations that are numbers, {env_id} shows images: leave it out")
         return Environment(
             id=env_id if spec is None else _full_id(env_id, spec),
             max_episode_steps=step_limit(env),
-            observation_space=flat.observation_space,
+            observation_space=with_history(flat.observation_space, history) if history else flat.observation_space,
             action_space=flat.action_space,
             native_observation_space=env.observation_space,
             render_modes=_render_modes(env, maker),
@@ -127,6 +135,7 @@ def find_environment(
             gymnasium_id=gymnasium_id if not env_kwargs else None,
             atari_game=atari_game,
             env_kwargs=env_kwargs,
+            history=history,
             maker=maker,
             spec=None if spec is None or ":" in env_id else _sendable(spec),
         )

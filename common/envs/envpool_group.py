@@ -1,6 +1,6 @@
 """Environments of EnvPool, stepped in its own threads."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from common.envs.environment import Environment
 from common.envs.groups import Fault, Step, quiet_gymnasium
+from common.envs.history import History
 from common.envs.seeded_episodes import Past, episode_seed
 
 
@@ -40,6 +41,9 @@ class EnvPoolGroup:
         self._env_id = environment.gymnasium_id
         self._pools: list[Any] = []
         self._seed = 0
+        self._history = History(num_envs, environment.history) if environment.history else None
+        self._ended = np.zeros(num_envs, bool)  # [n]: the next observation is the first of an episode
+        self._which: np.ndarray | None = None  # [k] that were stepped; None for all
 
     def reset(self, seed: int | None) -> np.ndarray:
         """See `Group.reset`."""
@@ -51,7 +55,9 @@ class EnvPoolGroup:
             self._wanted = [keys.index(key) for key in ("obs", "reward", "done", "trunc")]
             self._action_type = self._pools[0].action_space.dtype  # not always the dtype of Gymnasium's space
         with quiet_gymnasium():
-            return np.concatenate([pool.reset()[0] for pool in self._pools])  # [n, S]
+            observations = np.concatenate([pool.reset()[0] for pool in self._pools])  # [n, S]
+        self._ended[:] = False
+        return observations if self._history is None else self._history.add(observations, ~self._ended)
 
     def _build(self, part: slice, restart: int) -> Any:
         import envpool
@@ -65,11 +71,23 @@ class EnvPoolGroup:
         numbers = [number for number, part in enumerate(self.parts) if part.start in pasts]
         members = [[pasts[i] for i in range(part.start, part.stop)] for part in (self.parts[n] for n in numbers)]
         pools = [self._rebuild(number, past[0].restart) for number, past in zip(numbers, members)]
-        observations = _repeat(pools, members, self._wanted[0], self._action_type)
+        seen: list[np.ndarray] = [np.zeros(0)] * len(pools)  # of each pool the newest observations, [n, S]
+
+        def take_up(pool: int, ids: np.ndarray, observations: np.ndarray, ended: np.ndarray | None) -> None:
+            which = self.parts[numbers[pool]].start + ids  # [k]
+            first = np.full(len(ids), ended is None)  # [k]
+            self._ended[which] = False if ended is None else ended
+            if self._history is not None:
+                observations = self._history.add(observations, first, which)
+            if not len(seen[pool]):
+                seen[pool] = np.array(observations)
+            seen[pool][ids] = observations
+
+        _repeat(pools, members, self._wanted, self._action_type, take_up)
         back: dict[int, np.ndarray] = {}  # environment → observation [S]
-        for number, seen in zip(numbers, observations):
+        for number, observations in zip(numbers, seen):
             part = self.parts[number]
-            back |= zip(range(part.start, part.stop), seen)
+            back |= zip(range(part.start, part.stop), observations)
         return np.stack([back[i] for i in pasts])  # [k, S]
 
     def _rebuild(self, number: int, restart: int) -> Any:
@@ -87,6 +105,7 @@ class EnvPoolGroup:
                 `recv` returns the results in this order.
         """
         actions = np.ascontiguousarray(actions, dtype=self._action_type)
+        self._which = which
         if which is not None:
             ids = which.astype(np.int32)
             self._pools[0]._send([ids, ids, actions])
@@ -100,7 +119,12 @@ class EnvPoolGroup:
         observations, rewards, done, truncated = (
             states[0][i] if len(states) == 1 else np.concatenate([state[i] for state in states]) for i in self._wanted
         )  # [n, S], [n], [n], [n]
-        return Step(observations, rewards, done & ~truncated, truncated, done | truncated)
+        ended = done | truncated  # [n]
+        if self._history is not None:
+            which = np.arange(self.num_envs) if self._which is None else self._which
+            observations = self._history.add(observations, self._ended[which], which)
+            self._ended[which] = ended
+        return Step(observations, rewards, done & ~truncated, truncated, ended)
 
     def close(self) -> None:
         """Close every pool, which ends its threads."""
@@ -109,40 +133,45 @@ class EnvPoolGroup:
         self._pools = []
 
 
-def _repeat(pools: list[Any], pasts: list[list[Past]], key: int, action_type: np.dtype) -> list[np.ndarray]:
+TakeUp = Callable[[int, np.ndarray, np.ndarray, np.ndarray | None], None]
+
+
+def _repeat(
+    pools: list[Any], pasts: list[list[Past]], wanted: list[int], action_type: np.dtype, take_up: TakeUp
+) -> None:
     """Repeat in new pools the resets and actions of their environments.
 
     All pools work at the same time: each gets its call before the first answer is waited for.
 
     Args:
         pasts: for each pool, those of its environments, in their order.
-        key: index of the observations in a pool's answer.
+        wanted: indices of observations, rewards, done and truncated in a pool's answer.
         action_type: dtype of the actions that the pools expect.
-
-    Returns:
-        The last observations of each pool, [n, S].
+        take_up: called after every reset and step with the pool's number, the indices of environments [k], their
+            observations [k, S], and whether the step ended their episodes [k]; None in its place after a reset.
     """
     with quiet_gymnasium():
-        observations = [pool.reset()[0].copy() for pool in pools]  # [n, S] each
+        for p, pool in enumerate(pools):
+            take_up(p, np.arange(len(pasts[p])), pool.reset()[0], None)
 
-    def receive(called: list[int]) -> None:
+    def receive(called: list[int], after_step: bool) -> None:
         for p in called:
             answer = pools[p]._recv()
-            observations[p][answer[0]] = answer[key]
+            observations, _, done, truncated = (answer[i] for i in wanted)  # [k, S], [k], [k], [k]
+            take_up(p, answer[0], observations, done | truncated if after_step else None)
 
     resets = [np.array([past.episode for past in of_pool]) for of_pool in pasts]  # [n] each
     for k in range(max(of_pool.max() for of_pool in resets)):
         called = [p for p, of_pool in enumerate(resets) if of_pool.max() > k]
         for p in called:
             pools[p]._reset(np.flatnonzero(resets[p] > k).astype(np.int32))
-        receive(called)
+        receive(called, after_step=False)
     calls = [_calls(of_pool, action_type) for of_pool in pasts]
     for t in range(max(len(of_pool) for of_pool in calls)):
         called = [p for p, of_pool in enumerate(calls) if len(of_pool) > t]
         for p in called:
             pools[p]._send(calls[p][t])
-        receive(called)
-    return observations
+        receive(called, after_step=True)
 
 
 def _calls(pasts: list[Past], action_type: np.dtype) -> list[list[np.ndarray]]:

@@ -4,6 +4,7 @@ An entry k of a mirror's tuple says where an entry of the mirrored array comes f
 with the sign of k.
 """
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -143,11 +144,12 @@ def mirror_of(
             f"no mirror of {config.env} is known: add --mirror-observation and --mirror-action, or leave --symmetry "
             f"out (known: {', '.join(KNOWN)})"
         )
-    size = gymnasium.spaces.utils.flatdim(observation_space)
+    size = gymnasium.spaces.utils.flatdim(observation_space) // (1 + len(config.history))
     _check("mirror_observation", observation, size)
     if config.mirror_offset:
         observation = Entries(observation.sources, config.mirror_offset)
         _check_offsets(observation, size)
+    observation = functools.reduce(Entries.beside, [observation] * (1 + len(config.history)))  # each alike
     if isinstance(observation_space, gymnasium.spaces.Box):
         _check_bounds("mirror_observation", observation, observation_space)
     if isinstance(action_space, gymnasium.spaces.Box):

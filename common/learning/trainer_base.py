@@ -72,7 +72,7 @@ class TrainerBase(ABC):
         self.name, self.description = name or self.default_name, description
         # A bad environment fails here, before any network is built.
         self.environment = environment = find_environment(
-            config.env, config.max_episode_steps, config.env_kwargs, make_env
+            config.env, config.max_episode_steps, config.env_kwargs, make_env, config.history
         )
         self.check_environment(environment)
         backend = resolve_backend(config.backend, environment)

@@ -1,0 +1,98 @@
+"""Earlier observations beside the newest one, on every backend."""
+
+import dataclasses
+
+import gymnasium
+import numpy as np
+import pytest
+
+from common.config import TrainingConfig
+from common.envs.environment import find_environment
+from common.envs.gymnasium_group import GymnasiumGroup
+from common.envs.history import History, WithHistory
+from common.envs.mirrors import mirror_of
+from common.errors import UserError
+from common.rollout.validation import validate
+from ppo.config import PPOConfig
+
+AGES = (2, 3)
+
+
+def test_worked_by_hand():
+    history, none, one = History(2, AGES), np.zeros(2, bool), np.array([True, False])
+    rows = [history.add(np.full((2, 1), t, np.float32), ~none if t == 0 else one if t == 4 else none) for t in range(6)]
+    assert rows[0].tolist() == [[0, 0, 0], [0, 0, 0]]  # the first stands for all before it
+    assert rows[2].tolist() == [[2, 0, 0], [2, 0, 0]]
+    assert rows[3].tolist() == [[3, 1, 0], [3, 1, 0]]
+    assert rows[4].tolist() == [[4, 4, 4], [4, 2, 1]]  # an episode begins in the first environment
+    assert rows[5].tolist() == [[5, 4, 4], [5, 3, 2]]
+
+
+def test_some_environments_alone():
+    history = History(3, (1,))
+    history.add(np.zeros((3, 2)), np.ones(3, bool))
+    rows = history.add(np.array([[5.0, 6.0], [7.0, 8.0]]), np.array([False, True]), np.array([2, 0]))
+    assert rows.tolist() == [[5, 6, 0, 0], [7, 8, 7, 8]]
+    assert history.add(np.ones((3, 2)), np.zeros(3, bool)).tolist() == [[1, 1, 7, 8], [1, 1, 0, 0], [1, 1, 5, 6]]
+
+
+def test_an_environment_with_earlier_observations():
+    env = find_environment("Pendulum-v1", 5, history=AGES).make()
+    plain = gymnasium.make("Pendulum-v1", max_episode_steps=5)
+    assert isinstance(env, WithHistory) and env.observation_space.shape == (9,)
+    assert env.observation_space.high.tolist() == [1, 1, 8] * 3
+    seen = [plain.reset(seed=4)[0]]
+    assert env.reset(seed=4)[0].tolist() == [*seen[0]] * 3
+    for t in range(1, 6):
+        action = np.array([0.3 * t], np.float32)
+        observation, _, _, truncated, _ = env.step(action)
+        seen.append(plain.step(action)[0])
+        assert observation.tolist() == [*seen[t], *seen[max(0, t - 2)], *seen[max(0, t - 3)]]
+    assert truncated  # and the final observation has its history, too
+
+
+def groups(backend, env, steps):
+    """The observations [steps + 1, N, S] of some environments, and where episodes ended [steps, N]."""
+    from common.envs.vector_env import make_vector_env
+
+    envs = make_vector_env(env, 4, backend, groups=2)
+    seen, ended, draws = [np.concatenate(envs.reset(3))], [], np.random.default_rng(0)
+    for _ in range(steps):
+        for group in envs.groups:
+            group.send(draws.uniform(-1, 1, (2, 4)).astype(np.float32))
+        stepped = [group.recv() for group in envs.groups]
+        seen.append(np.concatenate([step.observations for step in stepped]))
+        ended.append(np.concatenate([step.ended for step in stepped]))
+    envs.close()
+    return np.stack(seen), np.stack(ended)
+
+
+@pytest.mark.parametrize("backend", ["gymnasium", "envpool"])
+def test_groups_return_what_was_seen_before(backend):
+    pytest.importorskip("envpool")
+    walker = find_environment("BipedalWalker-v3", 30, history=AGES)
+    seen, ended = groups(backend, walker, 100)
+    newest = seen[..., :24]  # [101, N, S]
+    plain, _ = groups(backend, find_environment("BipedalWalker-v3", 30), 100)
+    np.testing.assert_array_equal(newest, plain)
+    assert ended.sum() >= 8  # each environment three times or so
+    for i in range(4):
+        for t in range(101):
+            first = max([0, *(np.flatnonzero(ended[: max(0, t - 1), i]) + 2)])  # of the running episode
+            for block, age in enumerate(AGES, start=1):
+                expected = newest[max(first, t - age), i]
+                np.testing.assert_array_equal(seen[t, i, 24 * block : 24 * (block + 1)], expected)
+
+
+def test_images_are_refused():
+    with pytest.raises(UserError, match="history is for observations that are numbers, tests/Dot-v0 shows images"):
+        find_environment("tests/Dot-v0", history=(1,))
+
+
+def test_a_mirror_treats_all_observations_alike():
+    config = TrainingConfig(env="BipedalWalker-v3", symmetry=True)
+    walker = find_environment("BipedalWalker-v3", history=AGES)
+    one = mirror_of(config, find_environment("BipedalWalker-v3").observation_space, walker.action_space).observation
+    three = mirror_of(config.replace(history=AGES), walker.observation_space, walker.action_space).observation
+    seen = np.random.default_rng(0).normal(size=(5, 3, 24))
+    np.testing.assert_allclose(three(seen.reshape(5, 72)).reshape(5, 3, 24), one(seen))
