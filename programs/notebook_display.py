@@ -1,11 +1,9 @@
-"""Shows a run in a notebook: one line of progress and one figure, both updated in place; films; tables."""
+"""Shows a run in a notebook: one line of progress and one figure, both updated in place; tables."""
 
 import base64
 import io
-import tempfile
 import time
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,14 +13,12 @@ from PIL import Image
 
 from common.figures.style import COLOURS, Curves, label_epochs, stacked_panels, style_axis
 from common.results import EpochResult
-from common.runs.film import SMALL_WIDTH, Opening, save_video
 from common.runs.recorder import Terminal
 
 STOP = 2  # the signal of Ctrl-C, and of a notebook's stop button
 _BAR = 24  # characters
 _LINES = 12  # newest lines kept below the bar
 _DPI = 80
-_FILM_SECONDS, _FILM_FPS = 16.0, 25.0  # some 200 kB
 
 
 def put(bundle: dict[str, str]) -> DisplayHandle:
@@ -186,43 +182,3 @@ def after_changes(name: str, curves: Curves, changed: str, panels: Mapping[str, 
     figure.suptitle(f"{name}; dashed: the value was changed", fontsize="medium")
     figure.align_ylabels()
     return figure
-
-
-def opening_of(film: Iterable[np.ndarray], frame_rate: float) -> Opening:
-    """The part of a film that a page shows; the film is played to its end.
-
-    Args:
-        film: frames [H, W, 3] uint8.
-        frame_rate: frames per second.
-    """
-    opening = Opening(frame_rate, _FILM_SECONDS, _FILM_FPS)
-    for _ in opening.passing(film):
-        pass
-    return opening
-
-
-def film_html(films: Mapping[str, Opening]) -> str:
-    """HTML of films side by side, each below its caption; the films are stored in the page itself.
-
-    Args:
-        films: caption → opening of a film.
-    """
-    cells = "".join(
-        f'<figure style="margin:0 8px 0 0"><figcaption>{caption}</figcaption>{_film_tag(film)}</figure>'
-        for caption, film in films.items()
-    )
-    return f'<div style="display:flex;flex-wrap:wrap">{cells}</div>'
-
-
-def _film_tag(opening: Opening) -> str:
-    """HTML of one film: MP4, or GIF if ffmpeg is missing."""
-    with tempfile.TemporaryDirectory() as folder:
-        small = ["-crf", "30", "-preset", "slow", "-movflags", "+faststart"]
-        path = save_video(opening.frames, opening.rate, Path(folder) / "film.mp4", small)
-        data = base64.b64encode(path.read_bytes()).decode()
-    if path.suffix == ".gif":
-        return f'<img width="{SMALL_WIDTH}" src="data:image/gif;base64,{data}">'
-    return (
-        f'<video width="{SMALL_WIDTH}" controls autoplay loop muted playsinline '
-        f'src="data:video/mp4;base64,{data}"></video>'
-    )
