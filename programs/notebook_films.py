@@ -35,6 +35,7 @@ def takes_of_shipped(name: str) -> dict[str, Take]:
         raise UserError(f"{name} is not an agent that comes with the project: expected one of {shipped.names()}")
     card = json.loads((folder / shipped.CARD).read_text(encoding="utf-8"))
     takes = {}
+    agent: Any
     for stage in STAGES:
         agent, _, environment = shipped.load(folder, stage)
         seed = card["stages"][stage]["median_seed"]
@@ -55,7 +56,8 @@ def show_films(takes: Mapping[str, Take]) -> None:
     episodes = [opening(take, WIDTH, SECONDS, whole=True) for take in takes.values()]
     headings = [(stage, f"score {with_minus(take.score)} in {take.steps:,} steps") for stage, take in takes.items()]
     frame_rate = next(iter(takes.values())).frame_rate
-    frames = list(side_by_side(headings, episodes, math.ceil(REST * frame_rate)))
+    cut = any(len(frames) > SECONDS * frame_rate for frames in episodes)  # then the longest is not over
+    frames = list(side_by_side(headings, episodes, 0 if cut else math.ceil(REST * frame_rate)))
     film = base64.b64encode(small_gif(frames, frame_rate, LARGEST)).decode()
     text = ", ".join(f"{stage}: {line}" for stage, line in headings)
     width = frames[0].size[0]
