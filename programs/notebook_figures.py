@@ -41,19 +41,22 @@ def advantages_figure(
         after: [T], the reader's with the reader's numbers.
         own, asked: γ and λ of both.
     """
-    figure, (rewards, values, advantages) = stacked_panels(3, 1.5)
+    figure, axes = stacked_panels(4, 1.35)
     steps = np.arange(1, len(before) + 1)  # [T]
-    rewards.plot(steps, episode.rewards, color=COLOURS[2], linewidth=0.9)
-    values.plot(steps, episode.values[:-1], color=COLOURS[2], linewidth=1.2)
+    axes[0].plot(steps, episode.rewards, color=COLOURS[2], linewidth=0.9)
+    axes[1].plot(steps, episode.values[:-1], color=COLOURS[2], linewidth=1.2)
     labels = [f"{who}: γ = {gamma:g}, λ = {lam:g}" for who, (gamma, lam) in (("project's", own), ("yours", asked))]
-    advantages.plot(steps, before, color=COLOURS[1], alpha=PALE, linewidth=3.5, label=labels[0])
-    advantages.plot(steps, after, color=COLOURS[0], linewidth=1.0, label=labels[1])
-    advantages.axhline(0.0, color="0.4", linewidth=0.6)
-    for axis, label in zip((rewards, values, advantages), ("reward", "value V(s)", "advantage Â")):
+    for axis in axes[2:]:
+        axis.plot(steps, before, color=COLOURS[1], alpha=PALE, linewidth=3.5, label=labels[0])
+        axis.plot(steps, after, color=COLOURS[0], linewidth=1.0, label=labels[1])
+        axis.axhline(0.0, color="0.4", linewidth=0.6)
+    least, most = np.quantile(np.concatenate([before, after]), (0.08, 0.98))
+    axes[3].set_ylim(least - 0.3 * (most - least) - 1e-3, most + 0.3 * (most - least) + 1e-3)
+    for axis, label in zip(axes, ("reward", "value V(s)", "advantage Â", "advantage Â,\nenlarged")):
         style_axis(axis, label)
-    advantages.legend(loc="lower left", fontsize="small", ncols=2)
-    advantages.set_xlabel("step of the episode")
-    advantages.set_xlim(1, len(before))
+    axes[2].legend(loc="lower left", fontsize="small", ncols=2)
+    axes[3].set_xlabel("step of the episode")
+    axes[3].set_xlim(1, len(before))
     end = "terminated" if episode.terminated[-1] else "ran out of time"
     figure.suptitle(f"one episode with sampled actions; it {end} after {len(before):,} steps", fontsize="medium")
     figure.align_ylabels()

@@ -185,6 +185,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "programs/notebook_lessons.py": (LESSONS,),
     "programs/notebook_plan.py": (LESSONS,),
     "programs/preset_files.py": (TUNE,),
+    "programs/pip_progress.py": ("tests/programs/test_install.py",),
     "programs/plot.py": (FIGURES, CLI),
     "programs/policy_files.py": (EXPORT,),
     "programs/resume.py": (PROGRAMS,),
