@@ -47,7 +47,7 @@ def play(agent: Any, config: PPOConfig, environment: Environment, reward_std: fl
     observations, rewards, terminated, truncated = _steps(agent, environment)  # [T+1, S], [T], [T], [T]
     values = np.asarray(agent.values(observations), np.float64)  # [T+1]
     steps = np.arange(1, len(rewards) + 1)  # [T]
-    rewards = _design(config, environment)(rewards, terminated, truncated, steps)  # [T]
+    rewards = design_of(config, environment)(rewards, terminated, truncated, steps)  # [T]
     if config.scale_rewards:
         rewards = rewards / (reward_std + EPSILON)  # [T]
     if config.truncation_is_terminal:
@@ -72,7 +72,7 @@ def _steps(agent: Any, environment: Environment) -> tuple[np.ndarray, np.ndarray
     return np.stack(observations), columns[0], columns[1], columns[2]
 
 
-def _design(config: PPOConfig, environment: Environment) -> Callable[..., np.ndarray]:
+def design_of(config: PPOConfig, environment: Environment) -> Callable[..., np.ndarray]:
     """What the run was rewarded by at its end; the environment's own rewards where a function of the user's did it."""
     name = "unchanged" if config.reward_design == "function" else config.reward_design
     cost = config.fall_costs[-1] if config.fall_costs else math.nan

@@ -49,7 +49,7 @@ def show_advantages(
     print(check_advantages(function))
     agent, config, environment = load_agent(folder, "best")
     if not isinstance(config, PPOConfig):
-        print(f"{folder.name} was trained by {config.METHOD}, which has no critic V of states: choose a preset of PPO")
+        print(f"{folder.name} has no critic V of states ({config.METHOD} learns Q of actions): choose a preset of PPO")
         return
     own = (config.gamma if config.final_gamma is None else config.final_gamma, config.gae_lambda)
     asked = [_number(n, v, o, 0, 1) for n, v, o in zip(("gamma", "gae_lambda"), (gamma, gae_lambda), own)]
@@ -184,10 +184,9 @@ def _called(function: Callable, shape: tuple[int, ...], *arguments: Any) -> np.n
     except Exception as error:
         raise UserError(f"{name} failed ({describe(error)}): fix it in this cell, or undo the change") from None
     if found.shape != shape or not np.isfinite(found).all():
-        what = "numbers that are NaN or infinite" if found.shape == shape else f"an array of shape {found.shape}"
-        raise UserError(
-            f"{name} returned {what}: expected {f'finite numbers, shape {shape}' if shape else 'a number'}"
-        )
+        what = "NaN or infinity" if found.shape == shape else f"an array of shape {found.shape}"
+        expected = f"an array of {shape[0]} finite numbers" if shape else "one finite number"
+        raise UserError(f"{name} returned {what}: expected {expected}")
     return found
 
 
