@@ -18,7 +18,7 @@ from common.runs.recorder import Terminal
 STOP = 2  # the signal of Ctrl-C, and of a notebook's stop button
 _BAR = 24  # characters
 _LINES = 12  # newest lines kept below the bar
-_DPI = 80
+_DPI, _COLOURS = 80, 64
 
 
 def put(bundle: dict[str, str]) -> DisplayHandle:
@@ -128,10 +128,10 @@ class Shown(Quiet):
 
 
 def picture(figure: Figure) -> dict[str, str]:
-    """A figure as a PNG of 256 colours, so that a notebook with many figures stays small; MIME type → content."""
+    """A figure as a PNG of few colours, so that a notebook with many figures stays small; MIME type → content."""
     drawn, small = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=_DPI)
-    Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    Image.open(drawn).convert("RGB").quantize(_COLOURS, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
     return {"image/png": base64.b64encode(small.getvalue()).decode(), "text/plain": "a figure"}
 
 
