@@ -51,16 +51,19 @@ class Quiet(Terminal):
         self.lines: list[str] = []
         self.row_now: EpochResult | None = None
         self.epochs = self.done = 0
+        self._over = False
         self._stop_after = stop_after
         self._began, self._done_before = time.monotonic(), 0
 
     def begin(self, epochs: int, done: int) -> None:
         """Start: `epochs` in all, of which `done` are trained already."""
         self.lines.clear()  # of an earlier part of the run
+        self._over = False
         self.epochs, self.done, self._done_before, self._began = epochs, done, done, time.monotonic()
 
     def end(self) -> None:
-        """Nothing to do."""
+        """From now on no time is left."""
+        self._over = True
 
     def say(self, line: str) -> None:
         """Keep a line."""
@@ -75,7 +78,7 @@ class Quiet(Terminal):
     def text(self) -> str:
         """The first line, the bar, and the newest other lines."""
         left = ""
-        if self.done > self._done_before:
+        if self.done > self._done_before and not self._over:
             seconds = (time.monotonic() - self._began) / (self.done - self._done_before) * (self.epochs - self.done)
             left = f"   {int(seconds) // 60}:{int(seconds) % 60:02d} left" if seconds else ""
         full = round(_BAR * self.done / max(1, self.epochs))
@@ -102,6 +105,7 @@ class Shown(Quiet):
 
     def end(self) -> None:
         """Show the text a last time."""
+        super().end()
         self.refresh()
 
     def say(self, line: str) -> None:
@@ -131,7 +135,9 @@ def picture(figure: Figure) -> dict[str, str]:
     """A figure as a PNG of few colours, so that a notebook with many figures stays small; MIME type → content."""
     drawn, small = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=_DPI)
-    Image.open(drawn).convert("RGB").quantize(_COLOURS, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    method = Image.Quantize.MAXCOVERAGE  # keeps colours of few pixels, such as those of marks
+    shown = Image.open(drawn).convert("RGB").quantize(_COLOURS, method, dither=Image.Dither.NONE)
+    shown.save(small, "PNG", optimize=True)
     return {"image/png": base64.b64encode(small.getvalue()).decode(), "text/plain": "a figure"}
 
 

@@ -15,7 +15,7 @@ from programs.notebook_display import put
 
 FRAMES_PER_SECOND = 10.0  # at most
 WIDTH, SECONDS, REST = 260, 8.0, 1.5  # pixels of an episode; seconds of it; seconds that the last frame is shown
-LARGEST = 150_000  # bytes of a film; the page holds it as text, which takes a third more
+LARGEST = 180_000  # bytes of a film; the page holds it as text, which takes a third more
 STAGES = ("untrained", "trained")
 
 

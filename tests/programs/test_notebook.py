@@ -336,6 +336,7 @@ def test_stopped_and_called_again_it_is_the_run_that_was_not(settings, tmp_path,
     assert learned(stopped)["epoch"] == ["1.0", "2.0"]
     line = "stopped after epoch 2 of 4, which is saved: run this cell again to continue"
     assert shown[-1]["text/plain"].endswith(line)
+    assert " left" not in shown[-1]["text/plain"]
     assert notebook.train("pendulum", settings, tmp_path, stop_after=2) == stopped
     assert "going on after epoch 2" in shown[-1]["text/plain"]
     assert learned(stopped) == learned(whole)
