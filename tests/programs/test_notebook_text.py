@@ -52,9 +52,9 @@ def test_numbers_that_are_quoted_are_those_of_the_stored_outputs():
 def test_what_is_said_of_the_scores_holds_for_the_stored_ones():
     """Deterministic actions score more than sampled ones, and the training's figure ends where the text says."""
     scores = {cell.id: re.findall(r"\| (\w+) \| (-?[\d.]+) \[", shown(cell)) for cell in ENGLISH if "outputs" in cell}
-    _, _, (_, deterministic), (_, sampled) = scores["score"]
+    _, _, (_, deterministic), (_, sampled) = scores["score"][:4]
     assert float(deterministic) > 280 and float(deterministic) > float(sampled)
-    _, _, (_, deterministic), (_, sampled) = scores["td3"]
+    _, _, (_, deterministic), (_, sampled) = scores["td3"][:4]
     assert abs(float(deterministic) - float(sampled)) < 20
 
 
