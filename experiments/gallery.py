@@ -7,33 +7,28 @@ files in agents/ alone. Films are written to docs/gallery/, the page to docs/gal
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-import numpy as np
 import tyro
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from common.files import replace_file, replacing  # noqa: E402
+from common.files import replace_file  # noqa: E402
 from common.runs.command_line import one_line_errors, parse_settings  # noqa: E402
 from common.runs.film import Take  # noqa: E402
+from common.runs.side_by_side import GAP, Heading, opening, side_by_side, small_gif, with_minus  # noqa: E402
 from programs import shipped  # noqa: E402
 
 FOLDER, PAGE = ROOT / "docs" / "gallery", ROOT / "docs" / "gallery.md"
-WIDTH, GAP, HEADING = 640, 8, 44  # pixels
+WIDTH = 640  # pixels
 STAGES = 3
 FRAMES_PER_SECOND = 12.5  # at most
 LONGEST, REST = 20.0, 1.5  # seconds of a film, and for which its last frame is shown
-COLORS = 64
-SMALLEST_COLORS = 16
 LARGEST = 1_500_000  # bytes
-PAPER, INK, PALE = (255, 255, 255), (20, 20, 20), 0.55  # PALE: what stays of an episode that is over
 
 
 def order() -> list[str]:
@@ -50,53 +45,12 @@ def frames_of(name: str, stage: str, seed: int) -> tuple[list[Image.Image], floa
     """The first seconds of an episode, and how many frames make a second."""
     agent, _, environment = shipped.load(shipped.AGENTS / name, stage)
     take = Take(agent.acting_policy(), agent.action_map, environment, seed, FRAMES_PER_SECOND)
-    width, frames = (WIDTH - (STAGES - 1) * GAP) // STAGES, []
-    for number, frame in enumerate(take):
-        if number > LONGEST * take.frame_rate:
-            break
-        height = round(frame.shape[0] * width / frame.shape[1])
-        frames.append(Image.fromarray(frame).resize((width, height), Image.Resampling.LANCZOS))
-    return frames, take.frame_rate
+    return opening(take, (WIDTH - (STAGES - 1) * GAP) // STAGES, LONGEST), take.frame_rate
 
 
-def side_by_side(
-    headings: Sequence[tuple[str, str]], episodes: Sequence[list[Image.Image]], rest: int
-) -> Iterator[Image.Image]:
-    """The frames of a film: an episode that is over grows pale.
-
-    Args:
-        headings: two lines above each episode.
-        episodes: frames of each.
-        rest: for how many frames the last one is shown.
-    """
-    bold, plain = (font(name) for name in ("DejaVuSans-Bold.ttf", "DejaVuSans.ttf"))
-    width, height = episodes[0][0].size
-    paper = Image.new("RGB", (len(episodes) * (width + GAP) - GAP, HEADING + height), PAPER)
-    draw = ImageDraw.Draw(paper)
-    for i, lines in enumerate(headings):
-        for line, (text, letters) in enumerate(zip(lines, (bold, plain))):
-            draw.text((i * (width + GAP) + 2, 3 + 20 * line), text, INK, letters)
-    blank = Image.new("RGB", (width, height), PAPER)
-    length = max(map(len, episodes)) + rest
-    for number in range(length):
-        film = paper.copy()
-        for i, frames in enumerate(episodes):
-            picture = frames[min(number, len(frames) - 1)]
-            if number >= len(frames):
-                picture = Image.blend(blank, picture, PALE)
-            film.paste(picture, (i * (width + GAP), HEADING))
-        yield film
-
-
-def font(name: str) -> ImageFont.FreeTypeFont:
-    """One of the fonts that come with matplotlib."""
-    return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name), 15)
-
-
-def heading(stage: str, what: dict[str, Any]) -> tuple[str, str]:
+def heading(stage: str, what: dict[str, Any]) -> Heading:
     """The two lines above an episode."""
-    score = f"{what['mean']:.0f}".replace("-", "−")
-    return stage, f"{steps_of(what['steps'])}, score {score}"
+    return stage, f"{steps_of(what['steps'])}, score {with_minus(what['mean'])}"
 
 
 def steps_of(steps: int) -> str:
@@ -104,23 +58,6 @@ def steps_of(steps: int) -> str:
     if steps < 10_000:
         return f"{steps:,} steps"
     return f"{steps / 1e3:.0f}k steps" if steps < 999_500 else f"{steps / 1e6:.1f}M steps"
-
-
-def write_gif(frames: list[Image.Image], frame_rate: float, path: Path) -> None:
-    """Write frames with one palette, with as many colours as the file may have."""
-    colors = COLORS
-    while True:
-        shown = [frames[i] for i in np.linspace(0, len(frames) - 1, 12).astype(int)]
-        mosaic = Image.fromarray(np.concatenate([np.asarray(frame) for frame in shown]))
-        palette = mosaic.quantize(colors, dither=Image.Dither.NONE)
-        first, *others = (frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames)
-        with replacing(path) as unfinished:
-            first.save(
-                unfinished, save_all=True, append_images=others, duration=round(1000 / frame_rate), loop=0, disposal=1
-            )
-        if path.stat().st_size <= LARGEST or colors <= SMALLEST_COLORS:
-            return
-        colors //= 2
 
 
 def draw_film(name: str) -> Path:
@@ -134,7 +71,7 @@ def draw_film(name: str) -> Path:
     headings = [heading(stage, what) for stage, what in stages.items()]
     film = side_by_side(headings, [frames for frames, _ in episodes], math.ceil(REST * frame_rate))
     path = FOLDER / f"{name}.gif"
-    write_gif(list(film), frame_rate, path)
+    replace_file(path, small_gif(list(film), frame_rate, LARGEST))
     return path
 
 

@@ -2,8 +2,10 @@
 
     python experiments/notebook.py                                           # the walker
     python experiments/notebook.py --quick                                   # the pendulum, to test a change
+    python experiments/notebook.py --japanese                                # training.ja.ipynb alone, in a second
     python experiments/notebook.py --address https://github.com/OWNER/NAME   # of the clone and of the Colab badges
 
+training.ja.ipynb is training.ipynb, code and outputs alike, with the text of experiments/notebook_ja.md.
 The notebook is executed in a copy of the project, so that its runs do not mix with existing ones.
 """
 
@@ -25,6 +27,8 @@ from common.errors import UserError  # noqa: E402
 from common.runs.command_line import one_line_errors, parse_settings  # noqa: E402
 
 NOTEBOOK, README = ROOT / "training.ipynb", ROOT / "README.md"
+JAPANESE, TRANSLATION = ROOT / "training.ja.ipynb", ROOT / "experiments" / "notebook_ja.md"
+CELL = re.compile(r"^<!-- cell ([\w-]+) -->\n", re.MULTILINE)  # stands above a cell's text in the translation
 ADDRESS = re.compile(r'^REPOSITORY = "(.*?)"', re.MULTILINE)  # the one constant; empty until there is an address
 GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)(\.git)?")
 PLACE = re.compile(r"(<!-- Colab badge -->)(\n\[!\[Open in Colab\].*)?")  # where a page shows it
@@ -67,9 +71,9 @@ def tidied(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     return notebook
 
 
-def with_badge(page: str, repository: str) -> str:
-    """A page's text with the badge that opens the notebook of this repository; "" takes the badge away."""
-    picture, link = f"{COLAB}/assets/colab-badge.svg", f"{COLAB}/github/{repository}/blob/main/training.ipynb"
+def with_badge(page: str, repository: str, notebook: str = "training.ipynb") -> str:
+    """A page's text with the badge that opens a notebook of this repository; "" takes the badge away."""
+    picture, link = f"{COLAB}/assets/colab-badge.svg", f"{COLAB}/github/{repository}/blob/main/{notebook}"
     badge = f"\n[![Open in Colab]({picture})]({link})"
     return PLACE.sub(lambda place: place[1] + (badge if repository else ""), page)
 
@@ -92,15 +96,40 @@ def set_address(address: str) -> None:
         cell.source = ADDRESS.sub(f'REPOSITORY = "{address.removesuffix(".git")}"', cell.source)
         cell.source = with_badge(cell.source, repository)
     nbformat.write(notebook, NOTEBOOK)
+    write_japanese()
     README.write_text(with_badge(README.read_text(encoding="utf-8"), repository), encoding="utf-8")
+
+
+def translations() -> dict[str, str]:
+    """The Japanese text of every text cell, by the cell's id."""
+    _, *parts = CELL.split(TRANSLATION.read_text(encoding="utf-8"))
+    return {cell: text.strip() for cell, text in zip(parts[::2], parts[1::2])}
+
+
+def write_japanese() -> None:
+    """Write the notebook with Japanese text; code cells and outputs stay.
+
+    Raises:
+        UserError: a text cell is not translated, or a translation belongs to no cell.
+    """
+    notebook, texts = nbformat.read(NOTEBOOK, as_version=4), translations()
+    cells = {cell.id: cell for cell in notebook.cells if cell.cell_type == "markdown"}
+    if different := cells.keys() ^ texts.keys():
+        raise UserError(f"{TRANSLATION.name} and {NOTEBOOK.name} differ in the text cells {', '.join(different)}")
+    [address] = (found[1] for cell in notebook.cells if (found := ADDRESS.search(cell.source)))
+    for name, cell in cells.items():
+        cell.source = with_badge(texts[name], address.removeprefix("https://github.com/"), JAPANESE.name)
+    nbformat.write(notebook, JAPANESE)
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Execute training.ipynb and store it with its outputs, or set its public address."""
+    """Execute training.ipynb and store it with its outputs and in Japanese, or set its public address."""
 
     quick: bool = False
     """Train the pendulum for few epochs: two or three minutes instead of ten or more."""
+    japanese: bool = False
+    """Write training.ja.ipynb from training.ipynb as it is and experiments/notebook_ja.md. Nothing is executed."""
     address: str | None = None
     """Set the code's address, https://github.com/OWNER/NAME, in notebook and README, which then show a badge that
     opens the notebook in Colab; '' takes the badges away. Nothing is executed."""
@@ -113,12 +142,17 @@ def main() -> None:
         if arguments.address is not None:
             set_address(arguments.address)
             return
+        if arguments.japanese:
+            write_japanese()
+            print(f"stored {JAPANESE.name}")
+            return
         with tempfile.TemporaryDirectory() as folder:
             notebook = execute(Path(folder) / "project", arguments.quick)
         content = nbformat.writes(notebook)
         if len(content) > MOST_BYTES:
             raise UserError(f"the notebook would have {len(content):,} bytes: expected {MOST_BYTES:,} or fewer")
         NOTEBOOK.write_text(content + "\n", encoding="utf-8")
+        write_japanese()
         print(f"stored {NOTEBOOK.name}, {len(content):,} bytes")
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from common.errors import UserError
+from programs.pip_progress import run_showing_progress
 
 try:
     from packaging.requirements import Requirement
@@ -23,17 +24,18 @@ except ImportError:  # a bare environment has pip's own copy only
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ("tensorflow", "keras", "numpy")  # replacing one of these in a running notebook breaks the others
+ENVPOOL_MEGABYTES = 770  # benchmarks/results/envpool_size.txt
 OLDEST_TENSORFLOW = (2, 18)  # the oldest that is tested, and that TensorFlow Probability 0.25 works with
 
 Distribution = Callable[[str], importlib.metadata.Distribution]
 
 
-def install_missing(envpool: bool = False, run: Callable = subprocess.run) -> None:
-    """Install what the notebook needs; packages that are recent enough are kept.
+def install_missing(envpool: bool = False, popen: Callable = subprocess.Popen) -> None:
+    """Install what the notebook needs; packages that are recent enough are kept. One line shows every download.
 
     Args:
         envpool: also install EnvPool; if that fails, Gymnasium steps the environments.
-        run: `subprocess.run`; tests replace it.
+        popen: `subprocess.Popen`; tests replace it.
 
     Raises:
         UserError: pip could not install what is needed.
@@ -42,19 +44,25 @@ def install_missing(envpool: bool = False, run: Callable = subprocess.run) -> No
     if needed:
         print(f"installing {', '.join(needed)} ...", flush=True)
     if compiles_box2d() and shutil.which("swig") is None:
-        run_pip(["swig"], run)
-    if needed and run_pip(needed, run):
+        run_pip(["swig"], popen)
+    if needed and run_pip(needed, popen):
         raise UserError(f"pip could not install {' '.join(needed)}: its lines above say why")
     if envpool:
-        pool = missing([r for r in read_requirements(ROOT / "requirements" / "fast.txt") if r.name == "envpool"])
-        if pool:
-            print("installing EnvPool, a large download ...", flush=True)
-            if run_pip(pool, run):
-                print("EnvPool cannot be installed here: Gymnasium steps the environments, at a sixth of the speed")
-            else:
-                needed += pool
+        needed += _install_envpool(popen)
     importlib.invalidate_caches()
     print(f"installed {', '.join(needed)}" if needed else "everything is installed")
+
+
+def _install_envpool(popen: Callable) -> list[str]:
+    """Install EnvPool if it is missing; returns what was installed."""
+    pool = missing([r for r in read_requirements(ROOT / "requirements" / "fast.txt") if r.name == "envpool"])
+    if not pool:
+        return []
+    print(f"installing EnvPool, {ENVPOOL_MEGABYTES} MB on disk, in several downloads ...", flush=True)
+    if run_pip(pool, popen):
+        print("EnvPool cannot be installed here: Gymnasium steps the environments, at a sixth of the speed")
+        return []
+    return pool
 
 
 def read_requirements(path: Path) -> list[Requirement]:
@@ -141,15 +149,17 @@ def _version(distribution: Distribution, name: str) -> str | None:
         return None
 
 
-def run_pip(packages: list[str], run: Callable) -> int:
+def run_pip(packages: list[str], popen: Callable = subprocess.Popen) -> int:
     """Run pip and return its exit code; its output is shown if it fails. With a usable TensorFlow, `KEPT` is kept."""
     here = importlib.metadata.distribution
     versions = {name: _version(here, name) for name in KEPT} if _usable_tensorflow(here) else {}
+    bar = "raw" if _met(Requirement("pip>=24.1"), here) else "off"  # raw: numbers that a program can read
     with tempfile.TemporaryDirectory() as folder:
         constraints = Path(folder) / "constraints.txt"
         constraints.write_text("".join(f"{name}=={version}\n" for name, version in versions.items() if version))
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--constraint", str(constraints), *packages]
-        done = run(command, capture_output=True, text=True, env=_with_swig())
-    if done.returncode:
-        print(done.stdout + done.stderr)
-    return done.returncode
+        options = ["--progress-bar", bar, "--disable-pip-version-check", "--constraint", str(constraints)]
+        command = [sys.executable, "-m", "pip", "install", *options, *packages]
+        code, printed = run_showing_progress(command, _with_swig(), popen)
+    if code:
+        print(printed)
+    return code

@@ -1,15 +1,14 @@
 """The functions that `training.ipynb` calls: choose, train or resume, change hyperparameters, compare, score, watch.
 
 Training is `common.runs.session.run`, as from the command line: the same folder, checkpoints and exact resume.
+TensorFlow is imported with the first agent that learns, so that an agent can be watched before.
 """
 
-import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
-import contextlib
 import itertools
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,37 +18,23 @@ from common.config import TrainingConfig
 from common.envs.environment import Environment, find_environment
 from common.errors import StoppedError, UserError
 from common.rollout import evaluation
-from common.runs import film, finished, run_folder, session
-from common.runs.command_line import file_fault
+from common.runs import finished, run_folder, session
 from common.runs.options import RunOptions
 from common.runs.protocols import Agent, Trainer
 from ppo import presets
 from ppo.config import PPOConfig
 from ppo.live_settings import LiveHyperparameters
-from programs import draw_figure, methods, notebook_display
+from programs import draw_figure, methods, notebook_display, notebook_films, notebook_plan
 from programs.methods import load_agent, new_agent
 from programs.notebook_display import Quiet, Shown, put, show
+from programs.notebook_errors import one_line, trained
 
 PRESETS: dict[str, TrainingConfig] = {
     name: config for method in methods.METHODS.values() for name, config in method.presets.items()
 }
 
 
-@contextlib.contextmanager
-def _one_line(stopped: str = "stopped: run this cell again") -> Iterator[None]:
-    """Let the stop button and errors of the disk end a cell with one line."""
-    try:
-        yield
-    except OSError as error:
-        line = file_fault(error)
-        if line is None:
-            raise
-        raise UserError(line) from None
-    except KeyboardInterrupt:
-        raise StoppedError(stopped, signal.SIGINT) from None
-
-
-@_one_line()
+@one_line()
 def choose(preset: str, environment: str = "", epochs: int = 0, **settings: object) -> tuple[str, TrainingConfig]:
     """The name of a preset and its settings with changes.
 
@@ -74,7 +59,7 @@ def choose(preset: str, environment: str = "", epochs: int = 0, **settings: obje
     return preset, config.replace(env=environment)
 
 
-@_one_line("stopped at once: run this cell again to continue from the last checkpoint")
+@one_line("stopped at once: run this cell again to continue from the last checkpoint")
 def train(
     preset: str, config: TrainingConfig, runs_folder: str, label: str = "", stop_after: int | None = None
 ) -> Path:
@@ -116,7 +101,7 @@ def train(
 _started: list["BackgroundRun"] = []
 
 
-@_one_line()
+@one_line()
 def start(preset: str, config: PPOConfig, runs_folder: str, label: str = "") -> "BackgroundRun":
     """Train a new run in the background, so that its hyperparameters can be changed meanwhile; see `train`.
 
@@ -152,7 +137,7 @@ class BackgroundRun:
         self._thread.start()
 
     @property
-    @_one_line()
+    @one_line()
     def live(self) -> LiveHyperparameters:
         """What may be changed: `run.live["clip_range"] = 0.1` holds from the next update on.
 
@@ -165,7 +150,7 @@ class BackgroundRun:
         assert self._live is not None  # set before training starts
         return self._live
 
-    @_one_line()
+    @one_line()
     def wait(self, epoch: int | None = None) -> Path:
         """Show the run until an epoch is over; the stop button ends the run after its current epoch.
 
@@ -277,16 +262,7 @@ def _name(preset: str, config: TrainingConfig, label: str) -> str:
     return f"{preset if made_for_it else config.env.replace('/', '-')}-seed{config.seed}" + (label and f"-{label}")
 
 
-def _trained(runs: tuple[Path | None, ...]) -> list[Path]:
-    """The runs; raises UserError if one is None, which means chosen but not trained to its end."""
-    if None in runs:
-        raise UserError(
-            "this run is not trained to its end yet: run its cell above, which continues where it was stopped"
-        )
-    return [run for run in runs if run is not None]
-
-
-@_one_line()
+@one_line()
 def compare(*runs: Path | None, kind: Literal["five", "diagnostics"] = "five") -> None:
     """Show a figure of several runs overlaid.
 
@@ -297,10 +273,10 @@ def compare(*runs: Path | None, kind: Literal["five", "diagnostics"] = "five") -
     Raises:
         UserError: a run is not trained to its end.
     """
-    show(draw_figure.draw(kind, _trained(runs), (), "range"))
+    show(draw_figure.draw(kind, trained(runs), (), "range"))
 
 
-@_one_line()
+@one_line()
 def show_changes(run: Path, changed: str) -> None:
     """Show a hyperparameter that was changed during a run, the policy's standard deviation and the reward.
 
@@ -312,7 +288,7 @@ def show_changes(run: Path, changed: str) -> None:
     show(notebook_display.after_changes(run.name, run_folder.read_results(run), changed, panels))
 
 
-@_one_line()
+@one_line()
 def score(
     *runs: Path | None,
     episodes: int = 100,
@@ -329,12 +305,12 @@ def score(
         environment: the runs' environment, named again; only needed where a module of your own is imported for it.
         env_kwargs: its arguments, named again; only needed where some of them are strings.
     """
-    trained = _trained(runs)
+    folders = trained(runs)
     shown = put({"text/plain": f"untrained: playing {episodes} episodes twice ..."})
-    _, config = methods.read_config(trained[0], environment, env_kwargs)
+    _, config = methods.read_config(folders[0], environment, env_kwargs)
     found = find_environment(config.env, config.max_episode_steps, config.env_kwargs)
     rows = {"untrained": _evaluate(new_agent(config, found), config, found, episodes)}
-    for run in dict.fromkeys(trained):
+    for run in dict.fromkeys(folders):
         shown.update({"text/plain": f"{run.name}: playing {episodes} episodes twice ..."}, raw=True)
         agent, config, found = load_agent(run, "best", env=environment, env_kwargs=env_kwargs)
         rows[run.name] = _evaluate(agent, config, found, episodes)
@@ -351,7 +327,7 @@ def _evaluate(agent: Agent, config: TrainingConfig, environment: Environment, ep
     )
 
 
-@_one_line()
+@one_line()
 def watch(run: Path | None, environment: str | None = None, env_kwargs: Mapping[str, object] | None = None) -> None:
     """Show the same episode played by the untrained agent and by a run's best agent, side by side.
 
@@ -362,17 +338,29 @@ def watch(run: Path | None, environment: str | None = None, env_kwargs: Mapping[
         environment: the run's environment, named again; only needed where a module of your own is imported for it.
         env_kwargs: its arguments, named again; only needed where some of them are strings.
     """
-    (folder,) = _trained((run,))
-    shown = put({"text/plain": "filming ..."})
-    trained, config, found = load_agent(folder, "best", env=environment, env_kwargs=env_kwargs)
-    films = {}
-    agent: Any
-    for caption, agent in (("untrained", new_agent(config, found)), ("trained", trained)):
-        try:
-            take = film.Take(agent.acting_policy(), agent.action_map, found, most_frames=film.MP4_FRAMES_PER_SECOND)
-            opening = notebook_display.opening_of(take, take.frame_rate)
-        except UserError as error:
-            shown.update({"text/plain": f"not filmed: {error}"}, raw=True)
-            return
-        films[f"{caption}: {take.score:.1f} in {take.steps:,} steps"] = opening
-    shown.update({"text/html": notebook_display.film_html(films), "text/plain": ", ".join(films)}, raw=True)
+    (folder,) = trained((run,))
+    best, config, found = load_agent(folder, "best", env=environment, env_kwargs=env_kwargs)
+    agents: dict[str, Any] = {"untrained": new_agent(config, found), "trained": best}
+    try:
+        notebook_films.show_films(notebook_films.takes_of_agents(agents, found))
+    except UserError as error:
+        print(f"not filmed: {error}")
+
+
+@one_line()
+def watch_agent(name: str) -> None:
+    """Show an agent that comes with the project, untrained and trained, side by side. No TensorFlow is needed.
+
+    Args:
+        name: of the agent: walker, lander, pendulum or cartpole.
+
+    Raises:
+        UserError: there is no such agent.
+    """
+    notebook_films.show_films(notebook_films.takes_of_shipped(name))
+
+
+@one_line()
+def announce(preset: str, config: TrainingConfig) -> None:
+    """Print what will be trained, and a warning where that takes long; see `notebook_plan.plan`."""
+    print("\n".join(notebook_plan.plan(preset, config)))

@@ -1,11 +1,9 @@
-"""Shows a run in a notebook: one line of progress and one figure, both updated in place; films; tables."""
+"""Shows a run in a notebook: one line of progress and one figure, both updated in place; tables."""
 
 import base64
 import io
-import tempfile
 import time
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,14 +13,12 @@ from PIL import Image
 
 from common.figures.style import COLOURS, Curves, label_epochs, stacked_panels, style_axis
 from common.results import EpochResult
-from common.runs.film import SMALL_WIDTH, Opening, save_video
 from common.runs.recorder import Terminal
 
 STOP = 2  # the signal of Ctrl-C, and of a notebook's stop button
 _BAR = 24  # characters
 _LINES = 12  # newest lines kept below the bar
-_DPI = 80
-_FILM_SECONDS, _FILM_FPS = 16.0, 25.0  # some 200 kB
+_DPI, _COLOURS = 80, 64
 
 
 def put(bundle: dict[str, str]) -> DisplayHandle:
@@ -55,16 +51,19 @@ class Quiet(Terminal):
         self.lines: list[str] = []
         self.row_now: EpochResult | None = None
         self.epochs = self.done = 0
+        self._over = False
         self._stop_after = stop_after
         self._began, self._done_before = time.monotonic(), 0
 
     def begin(self, epochs: int, done: int) -> None:
         """Start: `epochs` in all, of which `done` are trained already."""
         self.lines.clear()  # of an earlier part of the run
+        self._over = False
         self.epochs, self.done, self._done_before, self._began = epochs, done, done, time.monotonic()
 
     def end(self) -> None:
-        """Nothing to do."""
+        """From now on no time is left."""
+        self._over = True
 
     def say(self, line: str) -> None:
         """Keep a line."""
@@ -79,7 +78,7 @@ class Quiet(Terminal):
     def text(self) -> str:
         """The first line, the bar, and the newest other lines."""
         left = ""
-        if self.done > self._done_before:
+        if self.done > self._done_before and not self._over:
             seconds = (time.monotonic() - self._began) / (self.done - self._done_before) * (self.epochs - self.done)
             left = f"   {int(seconds) // 60}:{int(seconds) % 60:02d} left" if seconds else ""
         full = round(_BAR * self.done / max(1, self.epochs))
@@ -106,6 +105,7 @@ class Shown(Quiet):
 
     def end(self) -> None:
         """Show the text a last time."""
+        super().end()
         self.refresh()
 
     def say(self, line: str) -> None:
@@ -132,10 +132,12 @@ class Shown(Quiet):
 
 
 def picture(figure: Figure) -> dict[str, str]:
-    """A figure as a PNG of 256 colours, so that a notebook with many figures stays small; MIME type → content."""
+    """A figure as a PNG of few colours, so that a notebook with many figures stays small; MIME type → content."""
     drawn, small = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=_DPI)
-    Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    method = Image.Quantize.MAXCOVERAGE  # keeps colours of few pixels, such as those of marks
+    shown = Image.open(drawn).convert("RGB").quantize(_COLOURS, method, dither=Image.Dither.NONE)
+    shown.save(small, "PNG", optimize=True)
     return {"image/png": base64.b64encode(small.getvalue()).decode(), "text/plain": "a figure"}
 
 
@@ -186,43 +188,3 @@ def after_changes(name: str, curves: Curves, changed: str, panels: Mapping[str, 
     figure.suptitle(f"{name}; dashed: the value was changed", fontsize="medium")
     figure.align_ylabels()
     return figure
-
-
-def opening_of(film: Iterable[np.ndarray], frame_rate: float) -> Opening:
-    """The part of a film that a page shows; the film is played to its end.
-
-    Args:
-        film: frames [H, W, 3] uint8.
-        frame_rate: frames per second.
-    """
-    opening = Opening(frame_rate, _FILM_SECONDS, _FILM_FPS)
-    for _ in opening.passing(film):
-        pass
-    return opening
-
-
-def film_html(films: Mapping[str, Opening]) -> str:
-    """HTML of films side by side, each below its caption; the films are stored in the page itself.
-
-    Args:
-        films: caption → opening of a film.
-    """
-    cells = "".join(
-        f'<figure style="margin:0 8px 0 0"><figcaption>{caption}</figcaption>{_film_tag(film)}</figure>'
-        for caption, film in films.items()
-    )
-    return f'<div style="display:flex;flex-wrap:wrap">{cells}</div>'
-
-
-def _film_tag(opening: Opening) -> str:
-    """HTML of one film: MP4, or GIF if ffmpeg is missing."""
-    with tempfile.TemporaryDirectory() as folder:
-        small = ["-crf", "30", "-preset", "slow", "-movflags", "+faststart"]
-        path = save_video(opening.frames, opening.rate, Path(folder) / "film.mp4", small)
-        data = base64.b64encode(path.read_bytes()).decode()
-    if path.suffix == ".gif":
-        return f'<img width="{SMALL_WIDTH}" src="data:image/gif;base64,{data}">'
-    return (
-        f'<video width="{SMALL_WIDTH}" controls autoplay loop muted playsinline '
-        f'src="data:video/mp4;base64,{data}"></video>'
-    )

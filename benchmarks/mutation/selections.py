@@ -19,6 +19,7 @@ LIVE = "tests/ppo/test_live_settings.py"
 LOSSES = "tests/ppo/test_losses.py"
 MIRRORED = "tests/learning/test_mirrored.py"
 NETWORKS = "tests/learning/test_networks.py"
+LESSONS = "tests/programs/test_notebook_lessons.py"
 NOTEBOOK = "tests/programs/test_notebook.py -k 'not from_top_to_bottom'"
 OFF_POLICY = (
     "tests/companions/test_off_policy.py -k 'by_hand or transitions_target or smoothing or compiled_update or delay "
@@ -134,6 +135,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/runs/session.py": (LIVE, STOP, SESSION, FINISHED, HOSTILE, RESUME),
     "common/runs/signals.py": (SESSION, DISKS),
     "common/runs/short_help.py": ("tests/programs/test_programs.py",),
+    "common/runs/side_by_side.py": ("tests/runs/test_side_by_side.py",),
     "common/runs/unread_output.py": ("tests/runs/test_start.py",),
     "common/runs/window.py": (WINDOW, AGENTS),
     "common/runs/wrong_arguments.py": ("tests/runs/test_wrong_arguments.py", CLI),
@@ -176,7 +178,14 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "programs/methods.py": (EXPORT, CLI),
     "programs/notebook.py": (NOTEBOOK,),
     "programs/notebook_display.py": (NOTEBOOK,),
+    "programs/notebook_episode.py": (LESSONS,),
+    "programs/notebook_errors.py": (NOTEBOOK,),
+    "programs/notebook_figures.py": (LESSONS,),
+    "programs/notebook_films.py": (NOTEBOOK,),
+    "programs/notebook_lessons.py": (LESSONS,),
+    "programs/notebook_plan.py": (LESSONS,),
     "programs/preset_files.py": (TUNE,),
+    "programs/pip_progress.py": ("tests/programs/test_install.py",),
     "programs/plot.py": (FIGURES, CLI),
     "programs/policy_files.py": (EXPORT,),
     "programs/resume.py": (PROGRAMS,),

@@ -1,8 +1,10 @@
 """training.ipynb: as it is stored, and executed as a whole; and what its cells call."""
 
 import ast
+import base64
 import errno
 import importlib.util
+import io
 import os
 import re
 import shutil
@@ -10,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,14 +21,24 @@ import nbformat
 import numpy as np
 import pytest
 from IPython.display import DisplayHandle
+from PIL import Image
 
 from common.errors import StoppedError, UserError
 from common.figures import five_panels as figure
 from common.figures.five_panels import five_panels
 from common.results import TIMING_COLUMNS
-from common.runs import film, recorder, run_folder, session
+from common.runs import recorder, run_folder, session, side_by_side
+from ppo import presets
 from ppo.config import PPOConfig
-from programs import draw_figure, install, methods, notebook, notebook_display
+from programs import (
+    draw_figure,
+    install,
+    methods,
+    notebook,
+    notebook_display,
+    notebook_films,
+    notebook_lessons,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 specification = importlib.util.spec_from_file_location("stored_notebook", ROOT / "experiments" / "notebook.py")
@@ -54,34 +67,56 @@ def check(executed):
     text = "\n".join(outputs(executed, "text/plain"))
     epochs = int(re.search(r"stopped after epoch \d+ of (\d+), which is saved", text)[1])
     assert f"going on after epoch {epochs // 2}\nepoch {epochs}/{epochs}  █" in text
-    # A run, one in two parts, two overlays, what the change did, TD3, CartPole.
-    assert len(outputs(executed, "image/png")) == 8
+    # A run, advantages, the clipped loss, CartPole, one in two parts, two overlays, what the change did, TD3.
+    assert len(outputs(executed, "image/png")) == 10
     scores, companions = outputs(executed, "text/markdown")
-    for table, agents in ((scores, 3), (companions, 2)):
+    for table in (scores, companions):
         assert "| untrained | deterministic | " in table
-        assert len(table.splitlines()) == 2 + 2 * agents
+        assert len(table.splitlines()) == 2 + 2 * 2
+    said = "".join(output.text for cell in cells for output in cell.outputs if "text" in output)
+    for name in ("common/funcs.generalized_advantages", "ppo/losses.clipped_surrogate"):
+        assert f"your function equals {name} on " in said
     films = outputs(executed, "text/html")
     assert len(films) == 2
-    for pair in films:
-        assert len(re.findall(r"<video|<img", pair)) == 2
-        assert "untrained: " in pair and ">trained: " in pair
+    for film in films:
+        shown = base64.b64decode(re.fullmatch(r'<img .* src="data:image/gif;base64,([^"]+)">', film)[1])
+        assert len(shown) < 250_000
+        with Image.open(io.BytesIO(shown)) as opened:
+            assert opened.n_frames > 20 and opened.size[0] == 2 * notebook_films.WIDTH + side_by_side.GAP
+        assert "untrained: " in film and ", trained: " in film
 
 
 def test_it_is_stored_with_the_outputs_of_a_real_run():
     nbformat.validate(STORED)
     check(STORED)
     chosen = "".join(output.text for cell in STORED.cells for output in cell.get("outputs", []) if "text" in output)
-    assert "bipedal-walker: BipedalWalker-v3, " in chosen and "quick: " not in chosen
+    assert "bipedal-walker-fast: BipedalWalker-v3, " in chosen and "quick: " not in chosen
     content = (ROOT / "training.ipynb").read_text(encoding="utf-8")
     assert len(content) < program.MOST_BYTES
     assert not re.search(r"/tmp/|/home/|/root", re.sub(r"[\w+/=]{200,}", "", content))
 
 
-def test_it_defines_nothing():
+def test_it_defines_the_two_functions_at_the_heart_alone_and_they_are_the_projects():
+    found = {}
     for cell in STORED.cells:
         if cell.cell_type == "code":
             tree = ast.parse(cell.source)
-            assert not [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef | ast.FunctionDef | ast.Lambda)]
+            kinds = ast.ClassDef | ast.FunctionDef | ast.Lambda
+            for node in (n for n in ast.walk(tree) if isinstance(n, kinds)):
+                exec(compile(ast.Module([node], []), cell.id, "exec"), {"np": np}, found)
+                assert node.end_lineno - node.lineno <= 12
+    assert found.keys() == {"generalized_advantages", "clipped_surrogate"}
+    assert notebook_lessons.check_advantages(found["generalized_advantages"]).startswith("your function equals ")
+    assert notebook_lessons.check_surrogate(found["clipped_surrogate"]).startswith("your function equals ")
+
+
+def test_the_first_film_waits_for_no_tensorflow():
+    code = (
+        "import sys; from IPython.display import DisplayHandle; DisplayHandle.display = DisplayHandle.update = "
+        "lambda *a, **k: None; from programs import notebook; notebook.watch_agent('cartpole'); "
+        "assert not {'tensorflow', 'keras'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 def test_one_address_for_badges_and_clone(tmp_path, monkeypatch):
@@ -94,7 +129,7 @@ def test_one_address_for_badges_and_clone(tmp_path, monkeypatch):
 
     [address] = program.ADDRESS.findall(pages()[0])
     assert badges() == ([[], []] if not address else [[address.removeprefix("https://github.com/")]] * 2)
-    for name in ("NOTEBOOK", "README"):
+    for name in ("NOTEBOOK", "README", "JAPANESE"):
         copy = shutil.copy(getattr(program, name), tmp_path)
         monkeypatch.setattr(program, name, Path(copy))
     before = pages()
@@ -103,6 +138,8 @@ def test_one_address_for_badges_and_clone(tmp_path, monkeypatch):
         address = address.removesuffix(".git")
         assert program.ADDRESS.findall(pages()[0]) == [address]
         assert badges() == [[address.removeprefix("https://github.com/")]] * 2
+        japanese = program.JAPANESE.read_text(encoding="utf-8")
+        assert japanese.count(f"{address.removeprefix('https://github.com/')}/blob/main/training.ja.ipynb") == 1
     with pytest.raises(UserError, match="no address of a repository"):
         program.set_address("https://example.org/a")
     program.set_address("")
@@ -115,6 +152,8 @@ def test_the_presets_it_offers_are_there():
     [form] = [cell.source for cell in STORED.cells if cell.source.startswith("# @title Choose")]
     offered = ast.literal_eval(re.search(r"^preset = .*@param (\[.*\])", form, re.MULTILINE)[1])
     assert set(offered) <= notebook.PRESETS.keys()
+    chosen = re.search(r'^preset = "(.*?)"', form, re.MULTILINE)[1]
+    assert chosen == offered[0] == presets.DEFAULT == "bipedal-walker-fast"
 
 
 def cell(title, **fields):
@@ -182,6 +221,44 @@ def test_the_code_is_cloned_where_it_does_not_lie(get_the_code, tmp_path):
         get_the_code(REPOSITORY=f"file://{tmp_path}/nowhere/missing")
     with pytest.raises(SystemExit, match="the code is not here"):
         get_the_code(REPOSITORY="")
+
+
+@pytest.fixture
+def archive(tmp_path):
+    """Writes a ZIP file of the parts of the project that the first cell needs."""
+
+    def write(path, top="walker-main/"):
+        with zipfile.ZipFile(path, "w") as packed:
+            packed.writestr(f"__MACOSX/{top}._PPOAgentTrainer.py", "")
+            packed.writestr(f"{top}PPOAgentTrainer.py", "")
+            packed.writestr(f"{top}programs/install.py", "")
+
+    return write
+
+
+@pytest.mark.parametrize("top", ["walker-main/", ""])
+def test_a_zip_file_of_the_project_may_lie_beside_the_notebook(top, get_the_code, colab, archive, tmp_path, capsys):
+    here = tmp_path / "empty"
+    archive(here / "main (1).zip", top)
+    with zipfile.ZipFile(here / "another.zip", "w") as other:
+        other.writestr("data.csv", "")
+    assert get_the_code(REPOSITORY="https://example.org/not/asked")["on_colab"]
+    assert Path.cwd() == here / "main (1)" / top.rstrip("/")
+    assert sys.path[0] == str(Path.cwd()) and capsys.readouterr().out == "unpacked main (1).zip\n"
+    (Path.cwd() / "PPOAgentTrainer.py").write_text("changed")
+    os.chdir(here)
+    get_the_code()  # what was changed in the unpacked folder stays
+    assert (Path.cwd() / "PPOAgentTrainer.py").read_text() == "changed" and capsys.readouterr().out == ""
+    assert sorted(path.name for path in here.iterdir()) == ["another.zip", "main (1)", "main (1).zip"]
+
+
+def test_a_zip_file_that_is_not_whole_is_named(get_the_code, archive, tmp_path, capsys):
+    path = tmp_path / "empty" / "main.zip"
+    archive(path)
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(SystemExit, match="the code is not here"):
+        get_the_code()
+    assert capsys.readouterr().out.startswith("main.zip is not whole: ")
 
 
 @pytest.mark.parametrize("folder", ["runs", "/content/drive/MyDrive/runs"])
@@ -259,6 +336,7 @@ def test_stopped_and_called_again_it_is_the_run_that_was_not(settings, tmp_path,
     assert learned(stopped)["epoch"] == ["1.0", "2.0"]
     line = "stopped after epoch 2 of 4, which is saved: run this cell again to continue"
     assert shown[-1]["text/plain"].endswith(line)
+    assert " left" not in shown[-1]["text/plain"]
     assert notebook.train("pendulum", settings, tmp_path, stop_after=2) == stopped
     assert "going on after epoch 2" in shown[-1]["text/plain"]
     assert learned(stopped) == learned(whole)
@@ -420,29 +498,47 @@ def test_scores_and_films_of_a_run(settings, tmp_path, shown, eager):
     assert [line.split(" | ")[0] for line in table[2:]] == ["| untrained"] * 2 + ["| pendulum-seed0"] * 2
     assert (run / run_folder.EVALUATION).exists()
     notebook.watch(run)
-    assert shown[-1]["text/html"].count("<video") == 2
-    assert re.fullmatch(r"untrained: -[\d.]+ in 20 steps, trained: -[\d.]+ in 20 steps", shown[-1]["text/plain"])
+    assert shown[-1]["text/html"].startswith("<img ")
+    score = r"score −\d+ in 20 steps"
+    assert re.fullmatch(f"untrained: {score}, trained: {score}", shown[-1]["text/plain"])
 
 
-def test_what_draws_no_pictures_is_not_filmed(settings, tmp_path, monkeypatch, shown, eager):
+def test_what_draws_no_pictures_is_not_filmed(settings, tmp_path, monkeypatch, shown, eager, capsys):
     run = notebook.train("pendulum", settings.replace(epochs=1), tmp_path)
     monkeypatch.setattr(gymnasium.envs.classic_control.PendulumEnv, "metadata", {"render_modes": []})
     notebook.watch(run)
-    assert shown[-1]["text/plain"].startswith("not filmed: Pendulum-v1 draws no pictures")
+    assert capsys.readouterr().out.startswith("not filmed: Pendulum-v1 draws no pictures")
 
 
-def test_a_film_is_small_and_in_the_page():
-    frames = [np.full((100, 200, 3), i, np.uint8) for i in range(60)]
-    opening = notebook_display.opening_of(frames, 50)
-    page = notebook_display.film_html({"before": opening, "after": opening})
-    assert page.count("<figcaption>") == 2 and 'src="data:video/mp4;base64,' in page
-    assert len(page) < 20_000
+def test_an_agent_of_the_project_is_shown_with_its_median_episodes(shown):
+    notebook.watch_agent("cartpole")
+    assert shown[0] == {"text/plain": "playing ..."}
+    assert re.fullmatch(
+        r"untrained: score (\d+) in \1 steps, trained: score 1024 in 1,024 steps", shown[-1]["text/plain"]
+    )
+    with pytest.raises(UserError, match="did you mean walker"):
+        notebook.watch_agent("walkr")
 
 
-def test_without_ffmpeg_a_film_is_a_gif(monkeypatch):
-    def missing(*_, **__):
-        raise ImportError("no ffmpeg")
+def test_an_episode_that_goes_on_is_not_shown_as_over(shown):
+    class Take:
+        frame_rate, score, steps = 10.0, 1.0, 1
 
-    monkeypatch.setattr(film.imageio, "get_writer", missing)
-    opening = notebook_display.opening_of([np.zeros((8, 8, 3), np.uint8)] * 4, 30)
-    assert "data:image/gif;base64," in notebook_display.film_html({"it": opening})
+        def __init__(self, frames):
+            self.frames = frames
+
+        def __iter__(self):
+            return iter([np.full((10, 20, 3), i, np.uint8) for i in range(self.frames)])
+
+    lengths = []
+    for frames in (30, 200):
+        notebook_films.show_films({"untrained": Take(5), "trained": Take(frames)})
+        content = base64.b64decode(shown[-1]["text/html"].split("base64,")[1].rstrip('">'))
+        with Image.open(io.BytesIO(content)) as film:
+            durations = []
+            for number in range(film.n_frames):
+                film.seek(number)
+                durations.append(film.info["duration"])
+        lengths.append(sum(durations))
+    rest = 1000 * notebook_films.REST
+    assert lengths == [30 * 100 + rest, 1000 * notebook_films.SECONDS + 100]

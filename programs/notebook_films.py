@@ -1,0 +1,81 @@
+"""Films in the notebook: episodes side by side in one GIF that is stored in the page itself."""
+
+import base64
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from common.errors import UserError
+from common.runs.film import Take
+from common.runs.side_by_side import opening, side_by_side, small_gif, with_minus
+from programs import shipped
+from programs.notebook_display import put
+
+FRAMES_PER_SECOND = 10.0  # at most
+WIDTH, SECONDS, REST = 260, 8.0, 1.5  # pixels of an episode; seconds of it; seconds that the last frame is shown
+LARGEST = 180_000  # bytes of a film; the page holds it as text, which takes a third more
+STAGES = ("untrained", "trained")
+
+
+def takes_of_shipped(name: str) -> dict[str, Take]:
+    """The episodes with the median score of an agent that comes with the project, untrained and trained.
+
+    No TensorFlow is imported, unless the agent sees images.
+
+    Args:
+        name: of the agent, such as walker.
+
+    Raises:
+        UserError: there is no such agent, or its environment draws no pictures.
+    """
+    folder = shipped.folder_of(Path(name))
+    if not shipped.is_shipped(folder):
+        raise UserError(f"{name} is not an agent that comes with the project: expected one of {shipped.names()}")
+    card = json.loads((folder / shipped.CARD).read_text(encoding="utf-8"))
+    takes = {}
+    agent: Any
+    for stage in STAGES:
+        agent, _, environment = shipped.load(folder, stage)
+        seed = card["stages"][stage]["median_seed"]
+        takes[stage] = Take(agent.acting_policy(), agent.action_map, environment, seed, FRAMES_PER_SECOND)
+    return takes
+
+
+def show_films(takes: Mapping[str, Take]) -> None:
+    """Play episodes and show them side by side, each below its stage, score and number of steps.
+
+    Args:
+        takes: stage → the episode.
+
+    Raises:
+        UserError: an environment failed.
+    """
+    shown = put({"text/plain": "playing ..."})
+    episodes = [opening(take, WIDTH, SECONDS, whole=True) for take in takes.values()]
+    headings = [(stage, f"score {with_minus(take.score)} in {take.steps:,} steps") for stage, take in takes.items()]
+    frame_rate = next(iter(takes.values())).frame_rate
+    cut = any(len(frames) > SECONDS * frame_rate for frames in episodes)  # then the longest is not over
+    frames = list(side_by_side(headings, episodes, 0 if cut else math.ceil(REST * frame_rate)))
+    film = base64.b64encode(small_gif(frames, frame_rate, LARGEST)).decode()
+    text = ", ".join(f"{stage}: {line}" for stage, line in headings)
+    width = frames[0].size[0]
+    html = f'<img width="{width}" alt="{text}" src="data:image/gif;base64,{film}">'
+    shown.update({"text/html": html, "text/plain": text}, raw=True)
+
+
+def takes_of_agents(agents: Mapping[str, Any], environment: Any) -> dict[str, Take]:
+    """The same episode for several agents.
+
+    Args:
+        agents: stage → an agent with `acting_policy` and `action_map`.
+        environment: where they play.
+
+    Raises:
+        UserError: the environment draws no pictures.
+    """
+    return {
+        stage: Take(agent.acting_policy(), agent.action_map, environment, most_frames=FRAMES_PER_SECOND)
+        for stage, agent in agents.items()
+    }

@@ -1,0 +1,198 @@
+"""The reader's own two functions at the heart of PPO: whether they equal the project's, and figures of their effect.
+
+The reader's functions take plain arrays; both are printed in `training.ipynb`.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common import funcs
+from common.config import TrainingConfig
+from common.errors import UserError
+from common.user_code import describe
+from ppo.config import PPOConfig
+from programs import notebook_figures
+from programs.methods import load_agent
+from programs.notebook_display import show
+from programs.notebook_episode import Episode, last_reward_std, play
+from programs.notebook_errors import one_line, trained
+
+Advantages = Callable[..., np.ndarray]
+"""(rewards [T], values [T+1], terminated [T], truncated [T], gamma, gae_lambda) → advantages [T]."""
+Surrogate = Callable[..., float]
+"""(log_probs [B], old_log_probs [B], advantages [B], clip_range) → the loss."""
+
+PRESETS_OWN = -1  # in place of a number in a form
+ROUNDING = 1e-6
+RANDOM_STEPS, RANDOM_SAMPLES = 500, 1000
+LARGEST_RATIO, RATIOS = 2.0, 401
+
+
+@one_line()
+def show_advantages(
+    run: Path | None, function: Advantages, gamma: float = PRESETS_OWN, gae_lambda: float = PRESETS_OWN
+) -> None:
+    """Compare the reader's advantages with the project's, and draw both over one episode of a run.
+
+    Args:
+        run: its folder.
+        function: the reader's; see `Advantages`.
+        gamma, gae_lambda: the reader's; −1 takes the run's own.
+
+    Raises:
+        UserError: the function failed or returned something else, or a number is out of its range.
+    """
+    (folder,) = trained((run,))
+    print(check_advantages(function))
+    agent, config, environment = load_agent(folder, "best")
+    if not isinstance(config, PPOConfig):
+        print(f"{folder.name} has no critic V of states ({config.METHOD} learns Q of actions): choose a preset of PPO")
+        return
+    own = (config.gamma if config.final_gamma is None else config.final_gamma, config.gae_lambda)
+    asked = [_number(n, v, o, 0, 1) for n, v, o in zip(("gamma", "gae_lambda"), (gamma, gae_lambda), own)]
+    episode = play(agent, config, environment, last_reward_std(folder))
+    before, after = (advantages_of(funcs_advantages, episode, *own), advantages_of(function, episode, *asked))  # [T]
+    print(notebook_figures.horizons(own, asked))
+    show(notebook_figures.advantages_figure(episode, before, after, own, asked))
+
+
+@one_line()
+def show_surrogate(function: Surrogate, clip_range: float = PRESETS_OWN, config: TrainingConfig | None = None) -> None:
+    """Compare the reader's clipped surrogate with the project's, and draw both over the probability ratio.
+
+    Args:
+        function: the reader's; see `Surrogate`.
+        clip_range: the reader's ε; −1 takes the preset's own.
+        config: the preset's settings; those of another method than PPO, or None, stand for PPO's defaults.
+
+    Raises:
+        UserError: the function failed or returned something else, or the number is out of its range.
+    """
+    print(check_surrogate(function))
+    own = (config if isinstance(config, PPOConfig) else PPOConfig()).clip_range
+    asked = _number("clip_range", clip_range, own, 0, 1)
+    ratios = np.linspace(0.0, LARGEST_RATIO, RATIOS)[1:]  # [K]
+    curves = {
+        sign: (objective(project_surrogate, ratios, sign, own), objective(function, ratios, sign, asked))
+        for sign in (1.0, -1.0)
+    }
+    show(notebook_figures.surrogate_figure(ratios, curves, own, asked))
+
+
+# -- whether the functions are the project's --
+
+
+def check_advantages(function: Advantages) -> str:
+    """A line that says whether a function equals `common.funcs.generalized_advantages`, and by how much it differs."""
+    rng, steps = np.random.default_rng(0), RANDOM_STEPS
+    ends = rng.random(steps)  # [T]
+    episode = Episode(
+        rng.normal(size=steps), rng.normal(size=steps + 1), ends < 0.02, (ends >= 0.02) & (ends < 0.04)
+    )  # several episodes, of both ends
+    expected = advantages_of(funcs_advantages, episode, 0.99, 0.95)  # [T]
+    difference = float(np.abs(advantages_of(function, episode, 0.99, 0.95) - expected).max())
+    return _verdict(
+        "common/funcs.generalized_advantages", difference, f"{steps:,} random steps", np.abs(expected).max()
+    )
+
+
+def check_surrogate(function: Surrogate) -> str:
+    """A line that says whether a function equals `ppo.losses.clipped_surrogate`, and by how much it differs."""
+    rng, worst = np.random.default_rng(0), 0.0
+    log_probs, old_log_probs = rng.normal(0, 0.4, (2, RANDOM_SAMPLES))  # [B], [B]
+    advantages = rng.normal(size=RANDOM_SAMPLES)  # [B]
+    for clip_range in (0.05, 0.2, 0.5):
+        mine, expected = (
+            loss_of(f, log_probs, old_log_probs, advantages, clip_range) for f in (function, project_surrogate)
+        )
+        worst = max(worst, abs(mine - expected))
+    return _verdict("ppo/losses.clipped_surrogate", worst, f"{RANDOM_SAMPLES:,} random samples", 1.0)
+
+
+def _verdict(name: str, difference: float, where: str, size: float) -> str:
+    if difference <= ROUNDING * max(1.0, size):
+        return f"your function equals {name} on {where} (the largest difference is {difference:.1g})"
+    return f"your function differs from {name} on {where}, by up to {difference:.3g}"
+
+
+def funcs_advantages(
+    rewards: np.ndarray,
+    values: np.ndarray,
+    terminated: np.ndarray,
+    truncated: np.ndarray,
+    gamma: float,
+    gae_lambda: float,
+) -> np.ndarray:
+    """The project's advantages with the reader's arguments; see `Advantages`."""
+    valid = np.ones((len(rewards), 1), bool)  # [T, 1]
+    advantages = funcs.generalized_advantages(
+        rewards[:, None], values[:, None], terminated[:, None], truncated[:, None], valid, gamma, gae_lambda
+    )  # [T, 1]
+    return advantages[:, 0]  # [T]
+
+
+def project_surrogate(
+    log_probs: np.ndarray, old_log_probs: np.ndarray, advantages: np.ndarray, clip_range: float
+) -> float:
+    """The project's loss with the reader's arguments; see `Surrogate`."""
+    from ppo.losses import clipped_surrogate  # imports TensorFlow
+
+    columns = (log_probs, old_log_probs, advantages, np.ones(len(log_probs)))  # [B]
+    return float(clipped_surrogate(*columns, clip_range))
+
+
+# -- calling the reader's functions --
+
+
+def advantages_of(function: Advantages, episode: Episode, gamma: float, gae_lambda: float) -> np.ndarray:
+    """What a function returns for an episode, [T].
+
+    Raises:
+        UserError: it failed, or returned another shape, NaN or infinity.
+    """
+    shape = episode.rewards.shape
+    return _called(function, shape, *(array.copy() for array in episode), gamma, gae_lambda)
+
+
+def loss_of(
+    function: Surrogate, log_probs: np.ndarray, old_log_probs: np.ndarray, advantages: np.ndarray, clip_range: float
+) -> float:
+    """The loss that a function returns for samples [B]; errors as for `advantages_of`."""
+    columns = (array.copy() for array in (log_probs, old_log_probs, advantages))  # [B]
+    return float(_called(function, (), *columns, clip_range))
+
+
+def objective(function: Surrogate, ratios: np.ndarray, advantage: float, clip_range: float) -> np.ndarray:
+    """The objective, which is minus the loss, of one sample for each of several probability ratios, [K].
+
+    Args:
+        ratios: [K], above 0.
+        advantage: of the sample.
+        clip_range: ε.
+    """
+    one = np.array([advantage])  # [1]
+    return np.array([-loss_of(function, np.log([ratio]), np.zeros(1), one, clip_range) for ratio in ratios])
+
+
+def _called(function: Callable, shape: tuple[int, ...], *arguments: Any) -> np.ndarray:
+    name = getattr(function, "__name__", "your function")
+    try:
+        found = np.asarray(function(*arguments), np.float64)
+    except Exception as error:
+        raise UserError(f"{name} failed ({describe(error)}): fix it in this cell, or undo the change") from None
+    if found.shape != shape or not np.isfinite(found).all():
+        what = "NaN or infinity" if found.shape == shape else f"an array of shape {found.shape}"
+        expected = f"an array of {shape[0]} finite numbers" if shape else "one finite number"
+        raise UserError(f"{name} returned {what}: expected {expected}")
+    return found
+
+
+def _number(name: str, value: float, own: float, least: float, most: float) -> float:
+    if value == PRESETS_OWN:
+        return own
+    if not least <= value <= most:
+        raise UserError(f"{name} is {value:g}: expected {least:g} to {most:g}, or {PRESETS_OWN} for the preset's own")
+    return value
