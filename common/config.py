@@ -74,9 +74,9 @@ class EnvironmentSettings(Settings):
     environment, else Gymnasium. gymnasium: all environments in this process, one after the other. processes: one
     Gymnasium process per environment, for environments that are slow or that crash."""
     history: tuple[int, ...] = setting((), at_least=1, at_most=1000)
-    """Ages, in steps, of the earlier observations that the networks see beside the newest: 4 8 adds the ones of four and
+    """Ages, in steps, of the earlier observations that the networks see beside the newest: 4 8 adds those of four and
     eight steps ago. At the start of an episode the first observation stands for all earlier ones. Set it if one
-    observation does not tell enough, such as velocities, or ground that has passed out of sight. Empty for none."""
+    observation does not tell enough: it lacks velocities, or what has passed out of sight. Empty adds none."""
     num_envs: int = setting(16, at_least=1, main=True)
     """Number of environments that are stepped in parallel. More of them collect faster, but each contributes fewer
     consecutive steps to an epoch."""

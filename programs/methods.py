@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from common.config import TrainingConfig
-from common.envs.environment import Environment, find_environment
+from common.envs.environment import Environment, environment_of
 from common.envs.make_env import MakeEnv
 from common.errors import UserError
 from common.runs import run_folder
@@ -121,7 +121,7 @@ def load_agent(
         raise UserError(f"{run} holds no {path.name}: train it until its first checkpoint at least")
     if device is not None:
         config = config.replace(device=device)
-    environment = find_environment(config.env, config.max_episode_steps, config.env_kwargs, make_env, config.history)
+    environment = environment_of(config, make_env)
     agent = new_agent(config, environment)
     agent.read_weights(path)
     return agent, config, environment

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from IPython import get_ipython
 
 from common.config import TrainingConfig
-from common.envs.environment import Environment, find_environment
+from common.envs.environment import Environment, environment_of
 from common.errors import StoppedError, UserError
 from common.rollout import evaluation
 from common.runs import finished, run_folder, session
@@ -55,7 +55,7 @@ def choose(preset: str, environment: str = "", epochs: int = 0, **settings: obje
         config = PRESETS[preset].replace(**settings, **({"epochs": epochs} if epochs else {}))
     except TypeError as error:
         raise UserError(f"{preset}: {error}") from None
-    environment = find_environment(config.env, config.max_episode_steps, config.env_kwargs).id  # with its version
+    environment = environment_of(config).id  # with its version
     return preset, config.replace(env=environment)
 
 
@@ -308,7 +308,7 @@ def score(
     folders = trained(runs)
     shown = put({"text/plain": f"untrained: playing {episodes} episodes twice ..."})
     _, config = methods.read_config(folders[0], environment, env_kwargs)
-    found = find_environment(config.env, config.max_episode_steps, config.env_kwargs)
+    found = environment_of(config)
     rows = {"untrained": _evaluate(new_agent(config, found), config, found, episodes)}
     for run in dict.fromkeys(folders):
         shown.update({"text/plain": f"{run.name}: playing {episodes} episodes twice ..."}, raw=True)

@@ -1,7 +1,7 @@
 """What a training will take, told before it begins."""
 
 from common.config import TrainingConfig
-from common.envs.environment import find_environment
+from common.envs.environment import environment_of
 from common.envs.vector_env import resolve_backend
 from ppo.config import PPOConfig
 
@@ -38,7 +38,7 @@ def steps_per_second(config: TrainingConfig) -> int:
     """About how many environment steps a second are trained on two cores."""
     if not isinstance(config, PPOConfig):
         return STEPS_PER_SECOND["off-policy"]
-    environment = find_environment(config.env, config.max_episode_steps, config.env_kwargs)
+    environment = environment_of(config)
     backend = resolve_backend(config.backend, environment)
     return STEPS_PER_SECOND["envpool" if backend == "envpool" else "other"]
 

@@ -13,7 +13,7 @@ EQUIVALENT: dict[str, str] = {
     "companions/OffPolicyAgentTrainer.py: False → True (2)": "it is set before it is read",
     "common/figures/curves.py: figure.align_ylabels() → pass (4)": "whether labels stand below each other",
     "common/figures/style.py: axis.grid(alpha=0.25) → pass": "a grid is a matter of taste",
-    "common/figures/style.py: axis.set_axisbelow(True) → pass": "a grid before or behind the curves is a matter of taste",
+    "common/figures/style.py: axis.set_axisbelow(True) → pass": "a grid before or behind curves is a matter of taste",
     "common/figures/style.py: 0.5 → 1.0 (2)": "the width of a line is a matter of taste",
     "common/runs/unread_output.py: os.close(nowhere) → pass": "a descriptor that stays open while the program ends",
     "common/figures/importances.py: False → True (2)": "the frame of a legend is a matter of taste",

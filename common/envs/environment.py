@@ -8,6 +8,7 @@ from typing import Any
 
 import gymnasium
 
+from common.config import TrainingConfig
 from common.envs import atari
 from common.envs.environment_check import check_environment
 from common.envs.history import WithHistory, with_history
@@ -139,6 +140,11 @@ def find_environment(
             maker=maker,
             spec=None if spec is None or ":" in env_id else _sendable(spec),
         )
+
+
+def environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:
+    """What is known about the environment that settings name; see `find_environment`."""
+    return find_environment(config.env, config.max_episode_steps, config.env_kwargs, maker, config.history)
 
 
 def name_of(maker: MakeEnv) -> str:

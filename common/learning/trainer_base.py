@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from common.env_wrappers import RewardDesign
-from common.envs.environment import Environment, find_environment
+from common.envs.environment import Environment, environment_of
 from common.envs.make_env import MakeEnv
 from common.envs.shards import resolve_shards
 from common.envs.vector_env import resolve_backend
@@ -71,9 +71,7 @@ class TrainerBase(ABC):
     ) -> None:
         self.name, self.description = name or self.default_name, description
         # A bad environment fails here, before any network is built.
-        self.environment = environment = find_environment(
-            config.env, config.max_episode_steps, config.env_kwargs, make_env, config.history
-        )
+        self.environment = environment = environment_of(config, make_env)
         self.check_environment(environment)
         backend = resolve_backend(config.backend, environment)
         self.config = config = config.replace(

@@ -1,26 +1,25 @@
 """Earlier observations beside the newest one, on every backend."""
 
-import dataclasses
-
 import gymnasium
 import numpy as np
 import pytest
+from same_state import assert_same_state, resumed_and_whole
 
 from common.config import TrainingConfig
 from common.envs.environment import find_environment
-from common.envs.gymnasium_group import GymnasiumGroup
 from common.envs.history import History, WithHistory
 from common.envs.mirrors import mirror_of
 from common.errors import UserError
-from common.rollout.validation import validate
 from ppo.config import PPOConfig
+from PPOAgentTrainer import PPOAgentTrainer
 
 AGES = (2, 3)
 
 
 def test_worked_by_hand():
     history, none, one = History(2, AGES), np.zeros(2, bool), np.array([True, False])
-    rows = [history.add(np.full((2, 1), t, np.float32), ~none if t == 0 else one if t == 4 else none) for t in range(6)]
+    first = [~none, none, none, none, one, none]
+    rows = [history.add(np.full((2, 1), t, np.float32), first[t]) for t in range(6)]
     assert rows[0].tolist() == [[0, 0, 0], [0, 0, 0]]  # the first stands for all before it
     assert rows[2].tolist() == [[2, 0, 0], [2, 0, 0]]
     assert rows[3].tolist() == [[3, 1, 0], [3, 1, 0]]
@@ -96,3 +95,36 @@ def test_a_mirror_treats_all_observations_alike():
     three = mirror_of(config.replace(history=AGES), walker.observation_space, walker.action_space).observation
     seen = np.random.default_rng(0).normal(size=(5, 3, 24))
     np.testing.assert_allclose(three(seen.reshape(5, 72)).reshape(5, 3, 24), one(seen))
+
+
+@pytest.mark.parametrize(("backend", "env"), [
+    ("gymnasium", "Pendulum-v1"), ("envpool", "BipedalWalker-v3"), ("envpool", "LunarLanderContinuous-v3"),
+])  # fmt: skip
+def test_a_resumed_run_has_seen_what_the_whole_one_had(backend, env, eager):
+    config = PPOConfig(
+        env=env, backend=backend, history=AGES, symmetry=True, num_envs=2, epochs=2, steps_per_epoch=70,
+        minibatch_size=70, passes=1, hidden_sizes=(4,), max_episode_steps=30, validate_from=0.0, validate_every=2,
+        validation_episodes=3,
+    )  # fmt: skip
+    resumed, whole, _ = resumed_and_whole(lambda: PPOAgentTrainer(config), 1, 2)
+    assert_same_state(resumed.state(), whole.state())
+    assert whole.experience.trajectory.observations.shape[-1] == 3 * (24 if "Walker" in env else 8)
+    assert np.isfinite([row.metric for row in whole.results[1::2]]).all()
+
+
+def test_some_environments_of_a_group_are_stepped_alone():
+    pytest.importorskip("envpool")
+    from common.envs.envpool_group import EnvPoolGroup
+
+    both = [EnvPoolGroup(find_environment("BipedalWalker-v3", 30, history=ages), 3, 1) for ages in ((), (1,))]
+    seen = [group.reset(5) for group in both]
+    for which in ([0, 1, 2], [2, 0], [2], [1, 2]):
+        actions = np.full((len(which), 4), 0.4, np.float32)
+        before = seen[0].copy()
+        for group, newest in zip(both, seen):
+            group.send(actions, np.array(which))
+            newest[which] = group.recv().observations
+        np.testing.assert_array_equal(seen[1][which, :24], seen[0][which])
+        np.testing.assert_array_equal(seen[1][which, 24:], before[which])
+    for group in both:
+        group.close()
