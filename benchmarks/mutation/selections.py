@@ -72,6 +72,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/groups.py": (COLLECTOR, FAULTS),
     "common/envs/gymnasium_group.py": (COLLECTOR, FAULTS),
     "common/envs/make_env.py": (SPACES, OWN),
+    "common/envs/history.py": ("tests/envs/test_history.py",),
     "common/envs/mirrors.py": ("tests/envs/test_mirrors.py", MIRRORED),
     "common/envs/process_group.py": (FAULTS,),
     "common/envs/registered.py": (OWN,),
