@@ -75,6 +75,10 @@ PENDULUM = Task(
     ("200",),
     episodes=1000,
 )
+OFTEN = (
+    "an update of ten passes after every 64 steps, a learning rate of 0.003, and after each update five deterministic "
+    "episodes, then 100 others where all of the five last 500 steps (not counted as steps)"
+)
 TASKS = {task.metric: task for task in (WALKER, CARTPOLE, PENDULUM)}
 RECORDS = {
     "fast-walker": Record(
@@ -83,6 +87,25 @@ RECORDS = {
         "the legs' mirror",
         "symmetric networks, small updates, learning rates steered by the KL divergence, averaged weights, falls that "
         "cost more with a better score, early validation",
+    ),
+    "cartpole-steps": Record(
+        "PPOAgentTrainer.py cartpole-fewest-steps",
+        CARTPOLE,
+        "the mirror",
+        f"symmetric networks; {OFTEN}",
+    ),
+    "cartpole-steps-plain": Record(
+        "PPOAgentTrainer.py cartpole-fewest-steps --no-symmetry",
+        CARTPOLE,
+        "",
+        OFTEN,
+    ),
+    "pendulum-seconds": Record(
+        "-m companions.OffPolicyAgentTrainer pendulum-td3-seconds",
+        PENDULUM,
+        "the mirror",
+        "symmetric networks of 64 units, an update a step in calls of 40, a warm-up of 200 steps, quick targets, an "
+        "actor that learns in every update, averaged weights, one validation",
     ),
 }
 

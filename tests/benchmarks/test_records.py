@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from common.envs.environment import find_environment
+from common.runs.command_line import parse
 from programs.train import method_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,8 +37,8 @@ def test_every_record_counts_all_of_its_seeds_and_none_that_was_tuned_on():
 @pytest.mark.parametrize("name", list(records.RECORDS))
 def test_a_record_trains_a_preset_on_the_environment_of_its_task(name):
     record = records.RECORDS[name]
-    *_, preset = record.command.split()
-    config = method_of(preset).presets[preset]
+    program, *arguments = record.command.replace("-m ", "").split()
+    _, config, _ = parse(arguments, program, method_of(arguments[0]).presets, arguments[0], lambda _: "")
     assert record.task.metric.startswith(f"{config.env}: ")
     assert bool(record.knowledge) == config.symmetry
     environment = find_environment(config.env, config.max_episode_steps, config.env_kwargs)
