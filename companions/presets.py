@@ -57,8 +57,8 @@ PENDULUM_TD3_FAST = PENDULUM_TD3_CORRECTED.replace(
 )
 
 # Pendulum in few seconds, most of which start TensorFlow and compile; LOG.md tells what was tried. Networks obey the
-# mirror, and targets move quickly. The mean of the last epochs' weights is kept: the last weights alone swing. It needs
-# a validation, which is a short one at the end. Cycles of one update compile sooner than TD3's of two.
+# mirror, and targets move quickly. The mean of the last epochs' weights is kept, since the last weights swing. It
+# needs a validation, a short one at the end. Cycles of one update compile sooner than TD3's of two.
 PENDULUM_TD3_SECONDS = PENDULUM_TD3_FAST.replace(
     symmetry=True,
     num_envs=4,
