@@ -70,6 +70,7 @@ PENDULUM_TD3_SECONDS = PENDULUM_TD3_FAST.replace(
     train_every=40,
     updates_per_train=40,
     learning_rate=2e-3,
+    gamma=0.98,
     tau=0.02,
     policy_delay=1,
     validate_every=1,
