@@ -207,6 +207,7 @@ def cells(found: dict[str, Any]) -> dict[str, str]:
     """A record's row of the page: the heading of each column, and what it holds."""
     task, seeds, where = TASKS[found["metric"]], found["seeds"], found["machine"]
     solved = sum(one["scores"][task.limits[0]] >= task.solved for one in seeds)
+    seconds = [one["seconds"] for one in seeds]
     which = f"{seeds[0]['seed']} to {seeds[-1]['seed']}, {solved} of {len(seeds)}"
     columns = {
         "date": where["date"][:10],
@@ -214,7 +215,7 @@ def cells(found: dict[str, Any]) -> dict[str, str]:
         "command": f"`python {found['command']} --seed S`",
         f"seeds, fresh mean ≥ {number(task.solved)}": which,
         "steps": spread([one["steps"] for one in seeds]),
-        "seconds": spread([one["seconds"] for one in seeds]),
+        "seconds": spread(seconds, digits=1 if median(seconds) < 20 else 0),
     }
     if task.milestone is not None:
         called, score = task.milestone
