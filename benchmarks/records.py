@@ -13,6 +13,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -35,8 +36,17 @@ from common.runs.command_line import one_line_errors, parse_settings
 FOLDER = RESULTS / "records"
 PAGE = ROOT / "LEADERBOARD.md"
 QUIETLY = "--evaluation-episodes 0 --no-video --no-figure --no-tensorboard"
-LIMITS = ("1600", "2000")  # steps of an episode: the environment's own, and that of the 2021 study
-WALKED = 200.0  # mean reward from which a person would call it walking
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the records of a table have in common."""
+
+    metric: str  # the heading of the table
+    solved: float  # mean reward of fresh episodes from which a seed counts as solved
+    limits: tuple[str, ...]  # steps of an episode: the environment's own, by which a seed is judged, and others
+    episodes: int = 100  # played afresh after training, at each limit
+    milestone: tuple[str, float] | None = None  # on the way: what it is called, and the epoch's score that reaches it
 
 
 @dataclass(frozen=True)
@@ -44,12 +54,32 @@ class Record:
     """What is trained, and what its row says."""
 
     command: str  # to which seed and folder are added
-    metric: str  # the heading of its table
+    task: Task
     knowledge: str  # of the environment, that the settings use; empty for none
     changed: str  # what makes the difference
 
 
-WALKER = "BipedalWalker-v3: steps and seconds until solved (mean of 100 episodes ≥ 300)"
+# The walker's second limit is that of the 2021 study. A person would call a mean reward of 200 walking.
+WALKER = Task(
+    "BipedalWalker-v3: steps and seconds until solved (mean of 100 episodes ≥ 300)",
+    300.0,
+    ("1600", "2000"),
+    milestone=("a walk", 200.0),
+)
+CARTPOLE = Task(
+    "CartPole-v1: environment steps until solved (mean of 100 deterministic episodes = 500)", 475.0, ("500",)
+)
+PENDULUM = Task(
+    "Pendulum-v1: seconds until solved, within 5,000 steps (mean of 1,000 deterministic episodes ≥ −155)",
+    -155.0,
+    ("200",),
+    episodes=1000,
+)
+OFTEN = (
+    "an update of ten passes after every 64 steps, a learning rate of 0.003, and after each update five deterministic "
+    "episodes, then 100 others where all of the five last 500 steps (not counted as steps)"
+)
+TASKS = {task.metric: task for task in (WALKER, CARTPOLE, PENDULUM)}
 RECORDS = {
     "fast-walker": Record(
         "PPOAgentTrainer.py bipedal-walker-fast",
@@ -57,6 +87,25 @@ RECORDS = {
         "the legs' mirror",
         "symmetric networks, small updates, learning rates steered by the KL divergence, averaged weights, falls that "
         "cost more with a better score, early validation",
+    ),
+    "cartpole-steps": Record(
+        "PPOAgentTrainer.py cartpole-fewest-steps",
+        CARTPOLE,
+        "the mirror",
+        f"symmetric networks; {OFTEN}",
+    ),
+    "cartpole-steps-plain": Record(
+        "PPOAgentTrainer.py cartpole-fewest-steps --no-symmetry",
+        CARTPOLE,
+        "",
+        OFTEN,
+    ),
+    "pendulum-seconds": Record(
+        "-m companions.OffPolicyAgentTrainer pendulum-td3-seconds",
+        PENDULUM,
+        "the mirror",
+        "symmetric networks of 64 units, an update a step in calls of 40, a warm-up of 200 steps, quick targets, an "
+        "actor that learns in every update, averaged weights, one validation",
     ),
 }
 
@@ -88,35 +137,51 @@ def stepping_alone(steps: int = 60_000) -> float:
     return steps / seconds
 
 
-def measure(command: str, seed: int, runs: Path) -> dict[str, Any]:
+def measure(wanted: Record, seed: int, runs: Path) -> dict[str, Any]:
     """Train one seed and score it; what is found.
 
     Raises:
         UserError: training or scoring failed.
     """
-    name = f"seed{seed}"
+    name, task = f"seed{seed}", wanted.task
     busy = busy_cores()
     began = time.perf_counter()
-    _run(f"{command} --seed {seed} {QUIETLY} --name {name} --runs-folder {runs}")
+    _run(f"{wanted.command} --seed {seed} {QUIETLY} --name {name} --runs-folder {runs}")
     seconds = time.perf_counter() - began
-    limits = " ".join(LIMITS)
-    _run(f"-m programs evaluate {runs / name} --episodes 100 --no-video --max-episode-steps {limits}")
+    limits = " ".join(task.limits)
+    _run(f"-m programs evaluate {runs / name} --episodes {task.episodes} --no-video --max-episode-steps {limits}")
     with open(runs / name / run_folder.RESULTS, newline="", encoding="utf-8") as table:
         rows = [{key: float(value or "nan") for key, value in row.items()} for row in csv.DictReader(table)]
-    before = seconds - sum(row["seconds"] for row in rows)  # imports, compilation and the end
-    walks = next((i for i, row in enumerate(rows) if row["metric"] >= WALKED), None)
-    scores = json.loads((runs / name / run_folder.EVALUATION).read_text(encoding="utf-8"))
+    evaluated = json.loads((runs / name / run_folder.EVALUATION).read_text(encoding="utf-8"))
+    at_limits = evaluated.get("step_limits", {task.limits[0]: evaluated})  # not there with one limit
+    own = at_limits[task.limits[0]]
     return {
         "seed": seed,
         "steps": int(rows[-1]["steps"]),
         "seconds": round(seconds, 1),
-        "walks_at_steps": None if walks is None else int(rows[walks]["steps"]),
-        "walks_at_seconds": None if walks is None else round(before + sum(r["seconds"] for r in rows[: walks + 1]), 1),
+        **milestone(task, rows, seconds),
         "busy_cores_before": busy,
-        "scores": {limit: round(scores["step_limits"][limit]["deterministic"]["mean"], 1) for limit in LIMITS},
-        "sampled": round(scores["step_limits"][LIMITS[0]]["sampled"]["mean"], 1),
-        "returns": scores["step_limits"][LIMITS[0]]["deterministic"]["returns"],
+        "scores": {limit: round(at_limits[limit]["deterministic"]["mean"], 1) for limit in task.limits},
+        "sampled": round(own["sampled"]["mean"], 1),
+        "returns": own["deterministic"]["returns"],
     }
+
+
+def milestone(task: Task, rows: list[dict[str, float]], seconds: float) -> dict[str, int | float | None]:
+    """Steps and seconds until an epoch's score reached the task's milestone; nothing if it has none.
+
+    Args:
+        rows: of results.csv.
+        seconds: of the whole command.
+    """
+    if task.milestone is None:
+        return {}
+    reached = next((i for i, row in enumerate(rows) if row["metric"] >= task.milestone[1]), None)
+    if reached is None:
+        return {"walks_at_steps": None, "walks_at_seconds": None}
+    before = seconds - sum(row["seconds"] for row in rows)  # imports, compilation and the end
+    passed = before + sum(row["seconds"] for row in rows[: reached + 1])
+    return {"walks_at_steps": int(rows[reached]["steps"]), "walks_at_seconds": round(passed, 1)}
 
 
 def _run(command: str) -> None:
@@ -127,33 +192,47 @@ def _run(command: str) -> None:
         raise UserError(f"{command} ended with exit code {ended.returncode}: {ended.stderr.strip()[-500:]}")
 
 
+def number(value: float, pattern: str = "g") -> str:
+    """A number with a minus sign as people write it."""
+    return format(value, pattern).replace("-", "−")
+
+
 def spread(values: list[float], digits: int = 0) -> str:
     """The median and the range."""
-    low, middle, high = min(values), median(values), max(values)
-    return f"{middle:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
+    middle, low, high = (number(value, f",.{digits}f") for value in (median(values), min(values), max(values)))
+    return f"{middle} ({low} to {high})"
 
 
-def row(found: dict[str, Any]) -> str:
-    """A record's row of the page."""
-    seeds = found["seeds"]
-    scores = [[one["scores"][limit] for one in seeds] for limit in LIMITS]
-    solved = sum(one["scores"][LIMITS[0]] >= 300 for one in seeds)
-    walked = [one["walks_at_seconds"] for one in seeds if one["walks_at_seconds"] is not None]
-    where = found["machine"]
-    cells = (
-        where["date"][:10], found["commit"][:7], f"`python {found['command']} --seed S`",
-        f"{seeds[0]['seed']} to {seeds[-1]['seed']}, {solved} of {len(seeds)}",
-        spread([one["steps"] for one in seeds]), spread([one["seconds"] for one in seeds]),
-        spread(walked) if walked else "–", spread(scores[0], 1), spread(scores[1], 1),
-        f"{where['cpu']}, {where['cores']} cores; {found['stepping_alone']:,.0f} steps/s", found["changed"],
-    )  # fmt: skip
-    return f"| {' | '.join(cells)} |"
+def cells(found: dict[str, Any]) -> dict[str, str]:
+    """A record's row of the page: the heading of each column, and what it holds."""
+    task, seeds, where = TASKS[found["metric"]], found["seeds"], found["machine"]
+    solved = sum(one["scores"][task.limits[0]] >= task.solved for one in seeds)
+    seconds = [one["seconds"] for one in seeds]
+    which = f"{seeds[0]['seed']} to {seeds[-1]['seed']}, {solved} of {len(seeds)}"
+    columns = {
+        "date": where["date"][:10],
+        "commit": found["commit"][:7],
+        "command": f"`python {found['command']} --seed S`",
+        f"seeds, fresh mean ≥ {number(task.solved)}": which,
+        "steps": spread([one["steps"] for one in seeds]),
+        "seconds": spread(seconds, digits=1 if median(seconds) < 20 else 0),
+    }
+    if task.milestone is not None:
+        called, score = task.milestone
+        reached = [one["walks_at_seconds"] for one in seeds if one["walks_at_seconds"] is not None]
+        columns[f"seconds to {called} (≥ {number(score)})"] = spread(reached) if reached else "–"
+    for limit in task.limits:
+        columns[f"score, {int(limit):,} steps"] = spread([one["scores"][limit] for one in seeds], 1)
+    alone = f"{found['stepping_alone']:,.0f} steps/s"
+    columns["machine; EnvPool alone"] = f"{where['cpu']}, {where['cores']} cores; {alone}"
+    return columns | {"what makes the difference": found["changed"]}
 
 
-HEAD = (
-    "date", "commit", "command", "seeds, solved in fresh episodes", "steps", "seconds", "seconds to a walk (≥ 200)",
-    "score, 1,600 steps", "score, 2,000 steps", "machine; EnvPool alone", "what makes the difference",
-)  # fmt: skip
+def line(texts: Iterable[str]) -> str:
+    """A line of a table."""
+    return f"| {' | '.join(texts)} |"
+
+
 INTRODUCTION = """# Leaderboard
 
 Each metric has its own table, and each record its own row. Records that use knowledge of the environment have separate
@@ -161,12 +240,13 @@ tables.
 
 - Numbers are medians over seeds, with their ranges in brackets. Every seed counts, even if it failed.
 - The seeds are not those that settings were tuned on, which are 0 to 9.
-- A score is the mean of 100 deterministic episodes of Gymnasium's environment with its own rewards. They are played
-  after training.
-- "Solved in fresh episodes" counts the seeds whose score is at least 300.
+- A score is the mean of 100 deterministic episodes (of 1,000 on Pendulum) of Gymnasium's environment with its own
+  rewards. They are played after training. "Fresh mean" counts the seeds whose score reaches the number in the heading.
+- Steps are those of training. Episodes of validations are not counted.
 - Seconds are wall-clock time from the start of the command to the end of training. They include compilation and all
   validations. They do not include the installation, the evaluation at the end, the film, the figure and TensorBoard's
   logs.
+- "EnvPool alone" is how fast the machine steps 64 walkers, so that times of other machines can be judged.
 
 `benchmarks/records.py` measures a record and writes this page. The raw results are in `benchmarks/results/records`.
 """
@@ -174,14 +254,16 @@ tables.
 
 def page(records: list[dict[str, Any]]) -> str:
     """LEADERBOARD.md: a table for each metric and kind of knowledge, the newest record first."""
-    tables: dict[str, list[str]] = {}
+    tables: dict[str, list[dict[str, str]]] = {}
     for found in sorted(records, key=lambda one: one["machine"]["date"], reverse=True):
         kind = f"with {found['knowledge']}" if found["knowledge"] else "without knowledge of the environment"
-        tables.setdefault(f"{found['metric']}, {kind}", []).append(row(found))
-    head = f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}"
-    return "\n".join(
-        [INTRODUCTION, *(f"## {name}\n\n{head}\n" + "\n".join(rows) + "\n" for name, rows in tables.items())]
-    )
+        tables.setdefault(f"{found['metric']}, {kind}", []).append(cells(found))
+    parts = [INTRODUCTION]
+    for name in sorted(tables):
+        rows = tables[name]
+        head = f"{line(rows[0])}\n|{'---|' * len(rows[0])}"
+        parts.append(f"## {name}\n\n{head}\n" + "".join(f"{line(row.values())}\n" for row in rows))
+    return "\n".join(parts)
 
 
 def main() -> None:
@@ -202,7 +284,8 @@ def take(arguments: Arguments) -> None:
     wanted, where = RECORDS[arguments.name], machine()
     path = FOLDER / f"{str(where['date'])[:10]}-{arguments.name}.json"
     found: dict[str, Any] = {
-        "metric": wanted.metric, "command": wanted.command, "knowledge": wanted.knowledge, "changed": wanted.changed,
+        "metric": wanted.task.metric, "command": wanted.command,
+        "knowledge": wanted.knowledge, "changed": wanted.changed,
         "commit": record.commit(), "machine": where, "stepping_alone": stepping_alone(), "seeds": [],
     }  # fmt: skip
     if arguments.go_on and path.exists():
@@ -211,7 +294,7 @@ def take(arguments: Arguments) -> None:
     for seed in arguments.seeds:
         if seed in [one["seed"] for one in found["seeds"]]:
             continue
-        one = measure(wanted.command, seed, runs)
+        one = measure(wanted, seed, runs)
         found["seeds"] = sorted([*found["seeds"], one], key=lambda row: row["seed"])
         write_json(path, found)
         print({key: value for key, value in one.items() if key != "returns"}, flush=True)

@@ -1,7 +1,9 @@
 """Refuses to import modules from run folders: a run may come from somebody else, and an import runs code."""
 
+import functools
 import importlib.abc
 import importlib.machinery
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +12,13 @@ from types import ModuleType
 from common.errors import UserError
 
 _CODE = Path(__file__).resolve().parents[2]  # where this project's own modules are
+
+
+@functools.cache
+def _around(place: str, folders: frozenset[Path]) -> Path | None:
+    """The first of the folders that a place lies in; looked up once for the many modules of one place."""
+    resolved = Path(place).resolve()
+    return next((folder for folder in folders if resolved.is_relative_to(folder)), None)
 
 
 class _Refusal(importlib.abc.MetaPathFinder):
@@ -22,8 +31,9 @@ class _Refusal(importlib.abc.MetaPathFinder):
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is None or spec.origin is None:
             return
-        file = Path(spec.origin).resolve()
-        folder = next((folder for folder in self.folders if file.is_relative_to(folder)), None)
+        is_link = os.path.islink(spec.origin)
+        place = os.path.dirname(os.path.realpath(spec.origin) if is_link else os.path.abspath(spec.origin))
+        folder = _around(place, frozenset(self.folders))
         if folder is not None:
             raise UserError(
                 f"the module {name} lies in {folder}, where runs are kept and nothing is imported from: move its file "

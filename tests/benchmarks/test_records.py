@@ -2,9 +2,14 @@
 
 import json
 import sys
+from math import nan
 from pathlib import Path
 
 import pytest
+
+from common.envs.environment import find_environment
+from common.runs.command_line import parse
+from programs.train import method_of
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -22,26 +27,91 @@ def test_the_page_is_made_of_the_recorded_results():
 
 def test_every_record_counts_all_of_its_seeds_and_none_that_was_tuned_on():
     for one in found():
+        task = records.TASKS[one["metric"]]
         assert [row["seed"] for row in one["seeds"]] == list(range(100, 110))
         for row in one["seeds"]:
-            assert len(row["returns"]) == 100
-            assert row["scores"]["1600"] == pytest.approx(sum(row["returns"]) / 100, abs=0.06)
+            assert len(row["returns"]) == task.episodes and list(row["scores"]) == list(task.limits)
+            assert row["scores"][task.limits[0]] == pytest.approx(sum(row["returns"]) / task.episodes, abs=0.06)
+
+
+@pytest.mark.parametrize("name", list(records.RECORDS))
+def test_a_record_trains_a_preset_on_the_environment_of_its_task(name):
+    record = records.RECORDS[name]
+    program, *arguments = record.command.replace("-m ", "").split()
+    _, config, _ = parse(arguments, program, method_of(arguments[0]).presets, arguments[0], lambda _: "")
+    assert record.task.metric.startswith(f"{config.env}: ")
+    assert bool(record.knowledge) == config.symmetry
+    environment = find_environment(config.env, config.max_episode_steps, config.env_kwargs)
+    assert environment.max_episode_steps == int(record.task.limits[0])
+
+
+def seed_of(number, steps, seconds, scores, **more):
+    return {"seed": number, "steps": steps, "seconds": seconds, "scores": scores, **more}
+
+
+def record_of(metric, seeds, knowledge=""):
+    return {
+        "metric": metric, "knowledge": knowledge, "command": "train.py", "commit": "0123456789", "changed": "nothing",
+        "machine": {"date": "2026-01-02T03:04:05", "cpu": "Some processor", "cores": 2}, "stepping_alone": 30_000.4,
+        "seeds": seeds,
+    }  # fmt: skip
 
 
 def test_a_row_has_medians_ranges_and_failures():
     seeds = [
-        {"seed": 100 + i, "steps": 1000 * (i + 1), "seconds": 10.0 * (i + 1), "scores": {"1600": s, "2000": s + 1},
-         "walks_at_seconds": walks}
+        seed_of(100 + i, 1000 * (i + 1), 10.0 * (i + 1), {"1600": s, "2000": s + 1}, walks_at_seconds=walks)
         for i, (s, walks) in enumerate(((300.0, 5.0), (299.9, None), (310.0, 7.0)))
-    ]  # fmt: skip
-    one = {
-        "metric": "Steps", "knowledge": "", "command": "train.py", "commit": "0123456789", "changed": "nothing",
-        "machine": {"date": "2026-01-02T03:04:05", "cpu": "Some processor", "cores": 2}, "stepping_alone": 30_000.4,
-        "seeds": seeds,
-    }  # fmt: skip
-    assert records.row(one) == (
+    ]
+    one = record_of(records.WALKER.metric, seeds)
+    assert records.line(records.cells(one).values()) == (
         "| 2026-01-02 | 0123456 | `python train.py --seed S` | 100 to 102, 2 of 3 | 2,000 (1,000 to 3,000) | "
         "20 (10 to 30) | 6 (5 to 7) | 300.0 (299.9 to 310.0) | 301.0 (300.9 to 311.0) | "
         "Some processor, 2 cores; 30,000 steps/s | nothing |"
     )
-    assert "## Steps, without knowledge of the environment\n" in records.page([one])
+    assert f"## {records.WALKER.metric}, without knowledge of the environment\n" in records.page([one])
+
+
+def test_every_table_has_the_columns_of_its_task():
+    cartpole = record_of(records.CARTPOLE.metric, [seed_of(100, 640, 9.0, {"500": 474.9})], "the mirror")
+    pendulum = record_of(records.PENDULUM.metric, [seed_of(100, 2400, 7.4, {"200": -155.0})], "the mirror")
+    page = records.page([pendulum, cartpole])
+    assert [row for row in page.splitlines() if row.startswith("|") and "date" in row] == [
+        "| date | commit | command | seeds, fresh mean ≥ 475 | steps | seconds | score, 500 steps | "
+        "machine; EnvPool alone | what makes the difference |",
+        "| date | commit | command | seeds, fresh mean ≥ −155 | steps | seconds | score, 200 steps | "
+        "machine; EnvPool alone | what makes the difference |",
+    ]
+    assert "| 100 to 100, 0 of 1 | 640 (640 to 640) | 9.0 (9.0 to 9.0) | 474.9 (474.9 to 474.9) |" in page
+    assert "| 100 to 100, 1 of 1 | 2,400 (2,400 to 2,400) | 7.4 (7.4 to 7.4) | −155.0 (−155.0 to −155.0) |" in page
+
+
+def test_a_milestone_is_the_first_epoch_that_scores_enough_and_its_time_counts_what_was_before():
+    rows = [
+        {"metric": metric, "steps": 10.0 * (i + 1), "seconds": 2.0} for i, metric in enumerate((nan, 200.0, 250.0))
+    ]
+    assert records.milestone(records.WALKER, rows, 9.0) == {"walks_at_steps": 20, "walks_at_seconds": 7.0}
+    assert records.milestone(records.WALKER, rows[:1], 9.0) == {"walks_at_steps": None, "walks_at_seconds": None}
+    assert records.milestone(records.CARTPOLE, rows, 9.0) == {}
+
+
+@pytest.mark.parametrize("limits", [("500",), ("500", "1000")])
+def test_a_seed_is_trained_then_scored_over_the_task_s_episodes_at_its_limits(tmp_path, monkeypatch, limits):
+    commands = []
+
+    def run(command):
+        commands.append(command)
+        (tmp_path / "seed3").mkdir(exist_ok=True)
+        (tmp_path / "seed3" / "results.csv").write_text("steps,metric,seconds\n64,,1.0\n128,500.0,1.0\n", "utf-8")
+        scores = {
+            kind: {"mean": mean, "returns": [mean]} for kind, mean in (("deterministic", 499.96), ("sampled", 9))
+        }
+        by_limit = {"step_limits": dict.fromkeys(limits, scores)} if len(limits) > 1 else {}
+        (tmp_path / "seed3" / "evaluation.json").write_text(json.dumps(scores | by_limit), "utf-8")
+
+    monkeypatch.setattr(records, "_run", run)
+    task = records.Task("a metric", 475.0, limits, episodes=7)
+    one = records.measure(records.Record("train.py fast", task, "", ""), 3, tmp_path)
+    assert (one["seed"], one["steps"], one["sampled"], one["returns"]) == (3, 128, 9, [499.96])
+    assert one["scores"] == dict.fromkeys(limits, 500.0) and "walks_at_steps" not in one
+    assert commands[0].startswith("train.py fast --seed 3 ") and f"--runs-folder {tmp_path}" in commands[0]
+    assert f"--episodes 7 --no-video --max-episode-steps {' '.join(limits)}" in commands[1]

@@ -688,6 +688,18 @@ def test_presets_are_what_is_published():
 # -- it learns --
 
 
+@compiled
+def test_swings_the_pendulum_up_within_five_thousand_steps():
+    config = PRESETS["pendulum-td3-seconds"]
+    assert config.epochs * config.steps_per_epoch <= 5000
+    trainer = OffPolicyAgentTrainer(config)
+    trainer.train()
+    agent = trainer.agent
+    scores = evaluation.evaluate(agent.acting_policy(), agent.action_map, trainer.environment, 200, True, workers=1)
+    assert scores.returns.mean() > -175  # of 1,000 episodes: −155; start states alone move the mean of 200 by ±12
+    trainer.close()
+
+
 def test_layer_normalisation_stands_in_the_critics_alone():
     """Rows of mean 0 and variance 1 come before the activation; the Keras network agrees, and so do gradients."""
     agent, inputs = made(layer_norm=True), np.random.default_rng(0).standard_normal((5, S + A)).astype(np.float32)

@@ -440,6 +440,24 @@ def test_a_runs_folder_that_holds_the_users_own_modules_is_not_refused(tmp_path,
     assert foreign_modules.refusal.folders == (set() if where != "elsewhere" else {tmp_path / "runs"})
 
 
+def test_links_do_not_hide_where_a_module_lies(tmp_path):
+    own, theirs = tmp_path / "own", tmp_path / "runs" / "theirs"
+    own.mkdir()
+    theirs.mkdir(parents=True)
+    (theirs / "evil.py").touch()
+    (own / "fine.py").touch()
+    (own / "linked.py").symlink_to(theirs / "evil.py")
+    (own / "folder").symlink_to(theirs)
+    (theirs / "borrowed.py").symlink_to(own / "fine.py")
+    foreign_modules.refuse(tmp_path / "runs")
+    find = foreign_modules.refusal.find_spec
+    for name, place in (("fine", own), ("borrowed", theirs)):
+        assert find(name, [str(place)]) is None
+    for name, place in (("evil", theirs), ("linked", own), ("evil", own / "folder")):
+        with pytest.raises(UserError, match=f"the module {name} lies in"):
+            find(name, [str(place)])
+
+
 def test_a_new_run_imports_nothing_from_a_runs_folder(module, tmp_path, monkeypatch, capsys):
     _, imported = module(tmp_path / "runs" / "theirs" / "evil.py", "")
     typed = ["--env", "runs.theirs.evil:Theirs-v0", "--runs-folder", tmp_path / "runs"]
