@@ -238,7 +238,9 @@ ZOO = {  # rows of README's scores → method and environment of rl-zoo3's
     ("LunarLanderContinuous (solved: 200)", "PPO"): ("ppo", "LunarLanderContinuous-v2"),
     ("LunarLanderContinuous (solved: 200)", "SAC"): ("sac", "LunarLanderContinuous-v2"),
     ("LunarLanderContinuous (solved: 200)", "TQC"): ("tqc", "LunarLanderContinuous-v2"),
+    ("Pendulum", "TD3, seconds"): ("td3", "Pendulum-v1"),
     ("Pendulum", "TD3"): ("td3", "Pendulum-v1"),
+    ("CartPole (up to 500 steps)", "PPO, fewest steps"): ("ppo", "CartPole-v1"),
     ("Breakout, five lives", "PPO"): ("ppo", "BreakoutNoFrameskip-v4"),
 }
 
@@ -307,9 +309,29 @@ def test_the_path_from_an_observation_to_a_weight_is_short():
                 assert node.end_lineno - node.lineno < 60, node.name
 
 
+def seeds_of(record):
+    """What the newest measurement of a record found, seed by seed."""
+    newest = max((ROOT / "benchmarks" / "results" / "records").glob(f"*-{record}.json"))
+    return json.loads(newest.read_text(encoding="utf-8"))["seeds"]
+
+
+@pytest.mark.parametrize(
+    ("problem", "method", "record"),
+    [
+        ("Pendulum", "TD3, seconds", "pendulum-seconds"),
+        ("CartPole (up to 500 steps)", "PPO, fewest steps", "cartpole-steps"),
+    ],
+)
+def test_readme_has_its_records(problem, method, record):
+    shown, millions_of_steps, number, *_ = scores()[problem, method]
+    seeds = seeds_of(record)
+    score = median(next(iter(one["scores"].values())) for one in seeds)
+    assert (float(shown), int(number)) == (pytest.approx(score, abs=0.051), len(seeds))
+    assert float(millions_of_steps) == pytest.approx(median(one["steps"] for one in seeds) / 1e6, rel=0.05)
+
+
 def test_readme_has_the_fast_walker_as_recorded():
-    newest = max((ROOT / "benchmarks" / "results" / "records").glob("*-fast-walker.json"))
-    seeds = json.loads(newest.read_text(encoding="utf-8"))["seeds"]
+    seeds = seeds_of("fast-walker")
     steps, seconds, score = (
         median(values) for values in zip(*[(one["steps"], one["seconds"], one["scores"]["1600"]) for one in seeds])
     )
@@ -324,7 +346,9 @@ def test_readme_has_the_fast_walker_as_recorded():
         f"average at least 300 ({min(means):.1f} to {max(means):.1f})."
     )
     assert sentences in " ".join(text_of("README.md").split())
-    row = text_of("LEADERBOARD.md").split("## ")[1].splitlines()[4]  # the newest record
+    row = (
+        text_of("LEADERBOARD.md").split("## BipedalWalker-v3: steps and seconds")[1].splitlines()[4]
+    )  # the newest record
     for cell in (f"| {seconds:.0f} ({min(times):.0f} to {max(times):.0f}) |", f", {solved} of {len(seeds)} |"):
         assert cell in row
 
