@@ -522,6 +522,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "backend": ("envpool", {}),
     "num_envs": (3, {}),
     "shards": (2, {}),
+    "history": ((1,), {}),
     "symmetry": (True, {}),
     "mirror_observation": ((1, 2, -3), {"symmetry": True}),  # Pendulum's own is 1 -2 -3
     "mirror_action": ((1,), {"symmetry": True}),
@@ -587,7 +588,7 @@ ENDS = {  # what the default ends training with
     "environment_restarts": "failed at step",
     "on_not_finite": "NaN or infinity as reward",
 }
-SHAPES = ("env", "hidden_sizes", "twin_critics", "layer_norm")  # they change what there is
+SHAPES = ("env", "history", "hidden_sizes", "twin_critics", "layer_norm")  # they change what there is
 NOT_LEARNED = ("score_window", "device", "environment_time_limit")  # tested where they act
 
 

@@ -566,6 +566,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "backend": ("envpool", {}),
     "num_envs": (4, {}),
     "shards": (2, {}),
+    "history": ((1,), {}),
     "symmetry": (True, {}),
     "mirror_observation": ((1, 2, -3), {"symmetry": True}),  # Pendulum's own is 1 -2 -3
     "mirror_action": ((1,), {"symmetry": True}),
@@ -627,7 +628,7 @@ ENDS = {  # what the default ends training with
     "environment_restarts": "failed at step",
     "on_not_finite": "NaN or infinity as reward",
 }
-SHAPES = ("env", "shared_torso", "filters", "kernel_sizes", "strides", "hidden_sizes")  # they change what there is
+SHAPES = ("env", "history", "shared_torso", "filters", "kernel_sizes", "strides", "hidden_sizes")  # they change what there is
 NOT_LEARNED = ("score_window", "device", "environment_time_limit")  # tested where they act
 
 

@@ -215,7 +215,8 @@ def test_a_plan_says_all_steps_and_warns_of_a_long_training(monkeypatch):
         "bipedal-walker-fast: BipedalWalker-v3, 415 epochs of 4,096 steps, at most 1,699,840 steps,"
     )
     assert line.endswith(" until it scores 301")
-    first, second = notebook_plan.plan("bipedal-walker-hardcore", PRESETS["bipedal-walker-hardcore"])
+    hardcore = PRESETS["bipedal-walker-hardcore"].replace(epochs=1200)
+    first, second = notebook_plan.plan("bipedal-walker-hardcore", hardcore)
     assert first.endswith("1,200 epochs of 16,384 steps, 19,660,800 steps in all")
     assert second == (
         "this is long: it may take about 55 minutes on two cores. Set epochs to 219 for about ten minutes, "
@@ -223,7 +224,7 @@ def test_a_plan_says_all_steps_and_warns_of_a_long_training(monkeypatch):
     )
     backend.append("gymnasium")
     assert len(notebook_plan.plan("bipedal-walker", PRESETS["bipedal-walker"])) == 2
-    assert "about 3 hours" in notebook_plan.plan("bipedal-walker-hardcore", PRESETS["bipedal-walker-hardcore"])[1]
+    assert "about 3 hours" in notebook_plan.plan("bipedal-walker-hardcore", hardcore)[1]
     assert len(notebook_plan.plan("cartpole", PRESETS["cartpole"])) == 1
     assert len(notebook_plan.plan("bipedal-walker-td3", notebook.PRESETS["bipedal-walker-td3"])) == 2
     assert len(notebook_plan.plan("pendulum-td3-fast", notebook.PRESETS["pendulum-td3-fast"])) == 1
