@@ -68,7 +68,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/atari.py": ("tests/envs/test_atari.py",),
     "common/envs/environment.py": ("tests/envs/test_environment.py", OWN, SPACES),
     "common/envs/environment_check.py": (OWN,),
-    "common/envs/envpool_group.py": (COLLECTOR, REPEATABLE, VALIDATION, RESUME),
+    "common/envs/envpool_group.py": ("tests/envs/test_history.py", COLLECTOR, REPEATABLE, VALIDATION, RESUME),
     "common/envs/groups.py": (COLLECTOR, FAULTS),
     "common/envs/gymnasium_group.py": (COLLECTOR, FAULTS),
     "common/envs/make_env.py": (SPACES, OWN),

@@ -75,7 +75,7 @@ class EnvPoolGroup:
 
         def take_up(pool: int, ids: np.ndarray, observations: np.ndarray, ended: np.ndarray | None) -> None:
             which = self.parts[numbers[pool]].start + ids  # [k]
-            first = np.full(len(ids), ended is None)  # [k]
+            first = np.ones(len(ids), bool) if ended is None else self._ended[which]  # [k]
             self._ended[which] = False if ended is None else ended
             if self._history is not None:
                 observations = self._history.add(observations, first, which)

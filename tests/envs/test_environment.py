@@ -73,3 +73,14 @@ def test_the_cores_are_divided_among_the_groups(monkeypatch, asked, each):
     monkeypatch.setattr(vector_env.os, "cpu_count", lambda: 8)
     make_vector_env(find_environment("Pendulum-v1"), 20, "envpool", 2, threads=asked)
     assert threads == [each, each]
+
+
+def test_a_maker_returns_a_new_environment_each_time_and_films_at_30_without_a_rate():
+    env = gymnasium.make("Pendulum-v1")
+    with pytest.raises(UserError, match="returned the same environment twice"):
+        find_environment("", maker=lambda: env)
+
+    class Plain(gymnasium.envs.classic_control.PendulumEnv):
+        metadata = {"render_modes": []}  # noqa: RUF012
+
+    assert find_environment("", maker=Plain).render_fps == 30

@@ -102,14 +102,25 @@ def test_a_mirror_treats_all_observations_alike():
 ])  # fmt: skip
 def test_a_resumed_run_has_seen_what_the_whole_one_had(backend, env, eager):
     config = PPOConfig(
-        env=env, backend=backend, history=AGES, symmetry=True, num_envs=2, epochs=2, steps_per_epoch=70,
-        minibatch_size=70, passes=1, hidden_sizes=(4,), max_episode_steps=30, validate_from=0.0, validate_every=2,
+        env=env, backend=backend, history=(2, 20), symmetry=True, num_envs=6, epochs=2, steps_per_epoch=210,
+        minibatch_size=210, passes=1, hidden_sizes=(4,), max_episode_steps=30, validate_from=0.0, validate_every=2,
         validation_episodes=3,
     )  # fmt: skip
     resumed, whole, _ = resumed_and_whole(lambda: PPOAgentTrainer(config), 1, 2)
     assert_same_state(resumed.state(), whole.state())
     assert whole.experience.trajectory.observations.shape[-1] == 3 * find_environment(env).observation_space.shape[0]
     assert np.isfinite([row.metric for row in whole.results[1::2]]).all()
+
+
+def test_the_parts_of_a_group_play_what_one_pool_plays():
+    pytest.importorskip("envpool")
+    from common.envs.envpool_group import EnvPoolGroup
+
+    walker = find_environment("BipedalWalker-v3", 30)
+    one, two = (EnvPoolGroup(walker, 4, 1, parts) for parts in (1, 2))
+    np.testing.assert_array_equal(one.reset(5), two.reset(5))
+    one.close()
+    two.close()
 
 
 def test_some_environments_of_a_group_are_stepped_alone():
