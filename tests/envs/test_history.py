@@ -9,6 +9,7 @@ from common.config import TrainingConfig
 from common.envs.environment import find_environment
 from common.envs.history import History, WithHistory
 from common.envs.mirrors import mirror_of
+from common.envs.seeded_episodes import Past
 from common.errors import UserError
 from ppo.config import PPOConfig
 from PPOAgentTrainer import PPOAgentTrainer
@@ -139,3 +140,20 @@ def test_some_environments_of_a_group_are_stepped_alone():
         np.testing.assert_array_equal(seen[1][which, 24:], before[which])
     for group in both:
         group.close()
+
+
+def test_environments_that_are_brought_back_have_seen_what_they_had():
+    pytest.importorskip("envpool")
+    from common.envs.envpool_group import EnvPoolGroup
+
+    walker = find_environment("BipedalWalker-v3", 5, history=(1, 3))
+    group, again = EnvPoolGroup(walker, 3, 1), EnvPoolGroup(walker, 3, 1)
+    group.reset(5), again.reset(5)
+    actions = np.random.default_rng(0).uniform(-1, 1, (8, 3, 4)).astype(np.float32)
+    for row in actions:  # the fifth step ends the episodes, the sixth begins the next ones
+        group.send(row)
+        step = group.recv()
+    pasts = {i: Past(restart=0, episode=1, actions=actions[6:, i]) for i in range(3)}
+    np.testing.assert_array_equal(again.bring_back(pasts), step.observations)
+    for one in (group, again):
+        one.close()

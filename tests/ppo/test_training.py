@@ -628,7 +628,15 @@ ENDS = {  # what the default ends training with
     "environment_restarts": "failed at step",
     "on_not_finite": "NaN or infinity as reward",
 }
-SHAPES = ("env", "history", "shared_torso", "filters", "kernel_sizes", "strides", "hidden_sizes")  # they change what there is
+SHAPES = (
+    "env",
+    "history",
+    "shared_torso",
+    "filters",
+    "kernel_sizes",
+    "strides",
+    "hidden_sizes",
+)  # they change what there is
 NOT_LEARNED = ("score_window", "device", "environment_time_limit")  # tested where they act
 
 
