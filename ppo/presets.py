@@ -127,11 +127,10 @@ BIPEDAL_WALKER_HARDCORE = MEASURED.replace(
     reward_design="ends_told_apart",
     symmetry=True,
     num_envs=64,
-    epochs=1800,
+    epochs=1200,
     steps_per_epoch=16_384,
     hidden_sizes=(128, 128),
     min_std=0.25,
-    final_min_std=0.1,
     normalize_observations=False,
     scale_rewards=False,
     gamma=0.99,
@@ -140,10 +139,9 @@ BIPEDAL_WALKER_HARDCORE = MEASURED.replace(
     learning_rate=5e-4,
     adam_epsilon=1e-5,
     best_metric="validation",
-    validate_every=25,
-    validate_from=0.4,
-    validation_episodes=50,
-    average_weights=0.8,
+    validate_every=20,
+    validate_from=0.1,
+    validation_episodes=20,
 )
 
 LUNAR_LANDER_CONTINUOUS = MEASURED.replace(

@@ -156,4 +156,7 @@ def test_environments_that_are_brought_back_have_seen_what_they_had():
     pasts = {i: Past(restart=0, episode=1, actions=actions[6:, i]) for i in range(3)}
     np.testing.assert_array_equal(again.bring_back(pasts), step.observations)
     for one in (group, again):
+        one.send(actions[0])
+    np.testing.assert_array_equal(again.recv().observations, group.recv().observations)
+    for one in (group, again):
         one.close()
