@@ -234,6 +234,8 @@ ZOO = {  # rows of README's scores → method and environment of rl-zoo3's
     ("BipedalWalker (solved: 300)", "TD3"): ("td3", "BipedalWalker-v3"),
     ("BipedalWalker (solved: 300)", "SAC"): ("sac", "BipedalWalker-v3"),
     ("BipedalWalker (solved: 300)", "TQC"): ("tqc", "BipedalWalker-v3"),
+    ("BipedalWalkerHardcore (solved: 300)", "PPO"): ("ppo", "BipedalWalkerHardcore-v3"),
+    ("BipedalWalkerHardcore (solved: 300)", "TQC"): ("tqc", "BipedalWalkerHardcore-v3"),
     ("LunarLanderContinuous (solved: 200)", "TD3"): ("td3", "LunarLanderContinuous-v2"),
     ("LunarLanderContinuous (solved: 200)", "PPO"): ("ppo", "LunarLanderContinuous-v2"),
     ("LunarLanderContinuous (solved: 200)", "SAC"): ("sac", "LunarLanderContinuous-v2"),
@@ -328,6 +330,13 @@ def test_readme_has_its_records(problem, method, record):
     score = median(next(iter(one["scores"].values())) for one in seeds)
     assert (float(shown), int(number)) == (pytest.approx(score, abs=0.051), len(seeds))
     assert float(millions_of_steps) == pytest.approx(median(one["steps"] for one in seeds) / 1e6, rel=0.05)
+
+
+def test_the_rough_grounds_score_is_that_of_its_agent():
+    scored = json.loads(text_of("agents/hardcore/evaluation.json"))["deterministic"]
+    shown, steps, *_ = scores()["BipedalWalkerHardcore (solved: 300)", "PPO"]
+    assert shown == f"{scored['mean']:.1f}" and f"Its score is\n{shown}, so" in text_of("docs/results.md")
+    assert float(steps) == round(json.loads(text_of("agents/hardcore/agent.json"))["run_steps"] / 1e6, 1)
 
 
 def test_readme_has_the_fast_walker_as_recorded():

@@ -176,6 +176,8 @@ def test_offsets_are_added_to_a_mirror_given_or_known():
         ((3, 4, 1, 2, 5), ""),
         ((5, 2, 3, 4, 1), "mirror_action: entries 1 and 2 are choices of one number, but their mirror images 5 and 2"),
         ((-1, 2, 3, 4, 5), "mirror_action: entry 1 is -1: a choice has no sign"),
+        ((2, 1, 3, 4), "mirror_action has 4 entries: expected 5, one for each number"),
+        ((2, 3, 1, 4, 5), "mirror_action: entry 1 is 2, but entry 2 is 3: expected 1 there"),
     ],
 )
 def test_choices_of_one_number_stay_together(entries, line):

@@ -130,6 +130,8 @@ def test_the_figure_has_the_projects_line_and_the_readers():
     np.testing.assert_array_equal(before, expected)
     after = notebook_lessons.advantages_of(advantages, episode, 0.9, 0.0)
     figure = notebook_figures.advantages_figure(episode, before, after, (0.99, 0.95), (0.9, 0.0))
+    names = [axis.get_ylabel() for axis in figure.axes]
+    assert names == ["reward", "value V(s)", "advantage Â", "advantage Â,\nenlarged"]
     for axis in figure.axes[2:]:
         np.testing.assert_array_equal(axis.lines[0].get_ydata(), before)
         np.testing.assert_array_equal(axis.lines[1].get_ydata(), after)
@@ -225,6 +227,8 @@ def test_a_plan_says_all_steps_and_warns_of_a_long_training(monkeypatch):
     backend.append("gymnasium")
     assert len(notebook_plan.plan("bipedal-walker", PRESETS["bipedal-walker"])) == 2
     assert "about 3 hours" in notebook_plan.plan("bipedal-walker-hardcore", hardcore)[1]
+    hour_and_a_half = hardcore.replace(epochs=660)  # 90.1 minutes
+    assert "about 2 hours" in notebook_plan.plan("bipedal-walker-hardcore", hour_and_a_half)[1]
     assert len(notebook_plan.plan("cartpole", PRESETS["cartpole"])) == 1
     assert len(notebook_plan.plan("bipedal-walker-td3", notebook.PRESETS["bipedal-walker-td3"])) == 2
     assert len(notebook_plan.plan("pendulum-td3-fast", notebook.PRESETS["pendulum-td3-fast"])) == 1

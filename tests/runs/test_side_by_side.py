@@ -21,7 +21,8 @@ def test_an_episode_that_is_over_grows_pale_while_the_others_go_on():
     pale = [round(255 * (1 - side_by_side.PALE) + side_by_side.PALE * shade) for shade in (0, 20)]
     assert shades[0] == (0, 0)
     np.testing.assert_allclose(shades[1:], [(pale[0], 10), (pale[0], 20), pale], atol=1)
-    assert (frames[0][: side_by_side.HEADING] < 128).any(), "no heading is written"
+    for first, last in ((0, 20), (22, side_by_side.HEADING)):
+        assert (frames[0][first:last] < 128).any(), "a line of the heading is not written"
 
 
 @pytest.mark.parametrize(("whole", "drawn"), [(False, 6), (True, 20)])
