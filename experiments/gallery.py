@@ -137,7 +137,7 @@ Each film shows the agent at three stages of its training, side by side:
 
 - "Untrained" is the agent before the first update.
 - "Half-way" is a checkpoint of the same run. Of all checkpoints, it is the one whose score is nearest to the mean of
-  the untrained and the trained agent's scores.
+  the untrained and the trained agent's scores. The run of `hardcore` kept no early checkpoint, so it has two stages.
 - "Trained" is the agent at the epoch whose parameters were kept.
 
 A score is the mean of episodes with deterministic actions, in the environment with its own rewards. Each film shows
