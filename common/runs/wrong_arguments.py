@@ -48,7 +48,8 @@ def _wrong_value(flag: str, typed: str, described: str) -> str:
     if not expected:
         return line
     default = re.search(r"\(default: ([^)]*)\)", described)
-    example = f", such as {flag} {default[1]}" if default is not None and default[1] != "None" else ""
+    shown = default is not None and default[1] not in ("", "None")  # an empty default is no example
+    example = f", such as {flag} {default[1]}" if default is not None and shown else ""
     kind = expected[0].replace("a ", "") + "s" if several else expected[0]
     return f"{line}: expected {kind}{' or None' if kinds is not None and '{None}' in kinds[1] else ''}{example}"
 
