@@ -84,3 +84,9 @@ def test_a_maker_returns_a_new_environment_each_time_and_films_at_30_without_a_r
         metadata = {"render_modes": []}  # noqa: RUF012
 
     assert find_environment("", maker=Plain).render_fps == 30
+
+
+def test_an_atari_game_is_known_as_one():
+    pytest.importorskip("ale_py")
+    assert find_environment("ALE/Pong-v5").atari_game == "ALE/Pong-v5"
+    assert find_environment("Pendulum-v1").atari_game is None
