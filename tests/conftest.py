@@ -15,6 +15,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # as many processes as cores: more thre
 import tiny_envs  # noqa: F401  registers the environments
 import without_xla
 
+from common.rollout import experience
+from common.rollout.probe import find_way
 from common.runs import foreign_modules
 from ppo.config import PPOConfig
 
@@ -35,10 +37,35 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
 
 
+def pytest_collection_finish(session):
+    """Look for garbage among newer objects alone, and less often: what is imported stays. Saves a twentieth."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+
+
 @pytest.fixture(autouse=True)
 def _nothing_refused(monkeypatch):
     """Folders of runs that an earlier test refused to import from may hold this test's own modules."""
     monkeypatch.setattr(foreign_modules.refusal, "folders", set())
+
+
+WAYS = {}  # of Gymnasium's own environments, which a trial of several hundred steps finds out
+
+
+@pytest.fixture(autouse=True)
+def _each_way_is_found_out_once(monkeypatch):
+    """Hundreds of tests build a trainer for the same few environments."""
+
+    def find_once(environment, backend, *others):
+        if environment.gymnasium_id is None:
+            return find_way(environment, backend, *others)
+        known = environment.gymnasium_id, environment.max_episode_steps, environment.history, backend
+        if known not in WAYS:
+            WAYS[known] = find_way(environment, backend, *others)
+        return WAYS[known]
+
+    monkeypatch.setattr(experience, "find_way", find_once)
 
 
 @pytest.fixture(autouse=True)

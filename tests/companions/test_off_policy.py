@@ -401,9 +401,6 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(case):
     config = CASES[case]
     whole = OffPolicyAgentTrainer(config)
     whole.train(4)
-    again = OffPolicyAgentTrainer(config)
-    again.train(4)
-    assert rows_of(again) == rows_of(whole)
     for after in (1, 3):
         cut = OffPolicyAgentTrainer(config)
         cut.train(after)
@@ -419,7 +416,7 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(case):
             if name.removeprefix("results/") not in TIMING_COLUMNS:
                 assert np.array_equal(one[name], other[name], equal_nan=True), name
         resumed.close()
-    whole.close(), again.close()
+    whole.close()
 
 
 def test_training_in_parts_is_training_in_one_go():
@@ -746,7 +743,8 @@ def run(monkeypatch, *arguments) -> int:
 
 
 SMALL = (  # noqa: SIM905  (as it is typed)
-    "pendulum-td3 --epochs 4 --steps-per-epoch 201 --warmup-steps 100 --evaluation-episodes 3 --checkpoint-every 2"
+    "pendulum-td3 --epochs 4 --steps-per-epoch 201 --warmup-steps 100 --evaluation-episodes 3 --checkpoint-every 2 "
+    "--max-episode-steps 40"
 ).split()
 
 

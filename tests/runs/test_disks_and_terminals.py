@@ -166,7 +166,7 @@ def test_a_table_that_cannot_be_written_is_one_line_and_the_run_resumes(monkeypa
     assert learned(tmp_path / "run") == learned(tmp_path / "whole")
 
 
-def test_a_full_tensorboard_does_not_stop_the_run(monkeypatch, tmp_path, capfd):
+def test_a_full_tensorboard_does_not_stop_the_run(tmp_path, processes_without_xla):
     """A limit for files stands for a full disk: the table is below it, TensorBoard's log above."""
     script = f"""
 import resource, signal, sys
