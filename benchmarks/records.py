@@ -213,7 +213,6 @@ def cells(found: dict[str, Any]) -> dict[str, str]:
     columns = {
         "date": where["date"][:10],
         "commit": found["commit"][:7],
-        "command": f"`python {found['command']} --seed S`",
         f"seeds, fresh mean ≥ {number(task.solved)}": which,
         "steps": spread([one["steps"] for one in seeds]),
         "seconds": spread(seconds, digits=1 if median(seconds) < 20 else 0),
@@ -224,9 +223,17 @@ def cells(found: dict[str, Any]) -> dict[str, str]:
         columns[f"seconds to {called} (≥ {number(score)})"] = spread(reached) if reached else "–"
     for limit in task.limits:
         columns[f"score, {int(limit):,} steps"] = spread([one["scores"][limit] for one in seeds], 1)
-    alone = f"{found['stepping_alone']:,.0f} steps/s"
-    columns["machine; EnvPool alone"] = f"{where['cpu']}, {where['cores']} cores; {alone}"
-    return columns | {"what makes the difference": found["changed"]}
+    return columns | {"EnvPool alone, steps/s": f"{found['stepping_alone']:,.0f}"}
+
+
+def description(found: dict[str, Any]) -> str:
+    """What stands below the table about a record: command, machine, and what makes the difference."""
+    where = found["machine"]
+    changed = found["changed"][0].upper() + found["changed"][1:]
+    return (
+        f"- **{where['date'][:10]}, commit {found['commit'][:7]}**: `python {found['command']} --seed S` on "
+        f"{where['cpu']}, {where['cores']} cores. {changed}."
+    )
 
 
 def line(texts: Iterable[str]) -> str:
@@ -255,15 +262,16 @@ tables.
 
 def page(records: list[dict[str, Any]]) -> str:
     """LEADERBOARD.md: a table for each metric and kind of knowledge, the newest record first."""
-    tables: dict[str, list[dict[str, str]]] = {}
+    tables: dict[str, list[dict[str, Any]]] = {}
     for found in sorted(records, key=lambda one: one["machine"]["date"], reverse=True):
         kind = f"with {found['knowledge']}" if found["knowledge"] else "without knowledge of the environment"
-        tables.setdefault(f"{found['metric']}, {kind}", []).append(cells(found))
+        tables.setdefault(f"{found['metric']}, {kind}", []).append(found)
     parts = [INTRODUCTION]
     for name in sorted(tables):
-        rows = tables[name]
+        rows = [cells(found) for found in tables[name]]
         head = f"{line(rows[0])}\n|{'---|' * len(rows[0])}"
-        parts.append(f"## {name}\n\n{head}\n" + "".join(f"{line(row.values())}\n" for row in rows))
+        below = "".join(f"{description(found)}\n" for found in tables[name])
+        parts.append(f"## {name}\n\n{head}\n" + "".join(f"{line(row.values())}\n" for row in rows) + f"\n{below}")
     return "\n".join(parts)
 
 

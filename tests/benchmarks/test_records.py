@@ -64,10 +64,11 @@ def test_a_row_has_medians_ranges_and_failures():
     ]
     one = record_of(records.WALKER.metric, seeds)
     assert records.line(records.cells(one).values()) == (
-        "| 2026-01-02 | 0123456 | `python train.py --seed S` | 100 to 102, 2 of 3 | 2,000 (1,000 to 3,000) | "
-        "20 (10 to 30) | 6 (5 to 7) | 300.0 (299.9 to 310.0) | 301.0 (300.9 to 311.0) | "
-        "Some processor, 2 cores; 30,000 steps/s | nothing |"
+        "| 2026-01-02 | 0123456 | 100 to 102, 2 of 3 | 2,000 (1,000 to 3,000) | "
+        "20 (10 to 30) | 6 (5 to 7) | 300.0 (299.9 to 310.0) | 301.0 (300.9 to 311.0) | 30,000 |"
     )
+    below = "- **2026-01-02, commit 0123456**: `python train.py --seed S` on Some processor, 2 cores. Nothing."
+    assert below in records.page([one]).splitlines()
     assert f"## {records.WALKER.metric}, without knowledge of the environment\n" in records.page([one])
 
 
@@ -76,10 +77,8 @@ def test_every_table_has_the_columns_of_its_task():
     pendulum = record_of(records.PENDULUM.metric, [seed_of(100, 2400, 7.4, {"200": -155.0})], "the mirror")
     page = records.page([pendulum, cartpole])
     assert [row for row in page.splitlines() if row.startswith("|") and "date" in row] == [
-        "| date | commit | command | seeds, fresh mean ≥ 475 | steps | seconds | score, 500 steps | "
-        "machine; EnvPool alone | what makes the difference |",
-        "| date | commit | command | seeds, fresh mean ≥ −155 | steps | seconds | score, 200 steps | "
-        "machine; EnvPool alone | what makes the difference |",
+        "| date | commit | seeds, fresh mean ≥ 475 | steps | seconds | score, 500 steps | EnvPool alone, steps/s |",
+        "| date | commit | seeds, fresh mean ≥ −155 | steps | seconds | score, 200 steps | EnvPool alone, steps/s |",
     ]
     assert "| 100 to 100, 0 of 1 | 640 (640 to 640) | 9.0 (9.0 to 9.0) | 474.9 (474.9 to 474.9) |" in page
     assert "| 100 to 100, 1 of 1 | 2,400 (2,400 to 2,400) | 7.4 (7.4 to 7.4) | −155.0 (−155.0 to −155.0) |" in page
