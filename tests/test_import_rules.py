@@ -29,11 +29,12 @@ HEAVY = ("tensorflow", "keras", "tf_keras", "tensorflow_probability", "scipy", "
 
 
 def modules(root: Path) -> dict[str, Path]:
-    """Every module of the project, by its dotted name."""
+    """Every module of the project, by its dotted name; a package inside a folder is one, since it may hold code."""
     folders = [root / name for name in ("common", "ppo", "companions", "programs")]
     paths = [*root.glob("*.py"), *(path for folder in folders for path in folder.rglob("*.py"))]
-    names = [path.relative_to(root) for path in paths if path.name != "__init__.py"]
-    return {".".join(name.with_suffix("").parts): root / name for name in names if name.as_posix() not in OLD_COMMANDS}
+    names = [path.relative_to(root) for path in paths if path not in [folder / "__init__.py" for folder in folders]]
+    dotted = {name: name.parent if name.name == "__init__.py" else name.with_suffix("") for name in names}
+    return {".".join(dotted[name].parts): root / name for name in names if name.as_posix() not in OLD_COMMANDS}
 
 
 def imports(path: Path, known: dict[str, Path]) -> set[str]:
@@ -114,6 +115,7 @@ def test_no_module_is_named_for_nothing_in_particular():
         ("ppo/a.py", "from companions.c import x", 1, 0),
         ("companions/c.py", "from ppo import a", 1, 0),
         ("common/runs/b.py", "from common.learning import d", 1, 0),
+        ("common/runs/__init__.py", "from common.learning import d", 1, 0),
         ("common/runs/b.py", "from common.runs.e import x", 0, 2),
         ("common/runs/b.py", "from common.envs import a", 0, 0),
     ],

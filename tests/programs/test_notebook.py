@@ -30,15 +30,8 @@ from common.results import TIMING_COLUMNS
 from common.runs import recorder, run_folder, session, side_by_side
 from ppo import presets
 from ppo.config import PPOConfig
-from programs import (
-    draw_figure,
-    install,
-    methods,
-    notebook,
-    notebook_display,
-    notebook_films,
-    notebook_lessons,
-)
+from programs import draw_figure, install, methods, notebook
+from programs.notebook import display, films, lessons
 
 ROOT = Path(__file__).resolve().parents[2]
 specification = importlib.util.spec_from_file_location("stored_notebook", ROOT / "experiments" / "notebook.py")
@@ -76,14 +69,14 @@ def check(executed):
     said = "".join(output.text for cell in cells for output in cell.outputs if "text" in output)
     for name in ("common/funcs.generalized_advantages", "ppo/losses.clipped_surrogate"):
         assert f"your function equals {name} on " in said
-    films = outputs(executed, "text/html")
-    assert len(films) == 2
-    for film in films:
-        shown = base64.b64decode(re.fullmatch(r'<img .* src="data:image/gif;base64,([^"]+)">', film)[1])
+    gifs = outputs(executed, "text/html")
+    assert len(gifs) == 2
+    for gif in gifs:
+        shown = base64.b64decode(re.fullmatch(r'<img .* src="data:image/gif;base64,([^"]+)">', gif)[1])
         assert len(shown) < 250_000
         with Image.open(io.BytesIO(shown)) as opened:
-            assert opened.n_frames > 20 and opened.size[0] == 2 * notebook_films.WIDTH + side_by_side.GAP
-        assert "untrained: " in film and ", trained: " in film
+            assert opened.n_frames > 20 and opened.size[0] == 2 * films.WIDTH + side_by_side.GAP
+        assert "untrained: " in gif and ", trained: " in gif
 
 
 def test_it_is_stored_with_the_outputs_of_a_real_run():
@@ -106,8 +99,8 @@ def test_it_defines_the_two_functions_at_the_heart_alone_and_they_are_the_projec
                 exec(compile(ast.Module([node], []), cell.id, "exec"), {"np": np}, found)
                 assert node.end_lineno - node.lineno <= 12
     assert found.keys() == {"generalized_advantages", "clipped_surrogate"}
-    assert notebook_lessons.check_advantages(found["generalized_advantages"]).startswith("your function equals ")
-    assert notebook_lessons.check_surrogate(found["clipped_surrogate"]).startswith("your function equals ")
+    assert lessons.check_advantages(found["generalized_advantages"]).startswith("your function equals ")
+    assert lessons.check_surrogate(found["clipped_surrogate"]).startswith("your function equals ")
 
 
 def test_the_first_film_waits_for_no_tensorflow():
@@ -349,7 +342,7 @@ def test_the_figure_is_redrawn_in_its_place(settings, tmp_path, monkeypatch, sho
     monkeypatch.setattr(recorder, "FIGURE_SHARE", 0)
     monkeypatch.setattr(recorder, "max", lambda *_: 0.0, raising=False)  # no pause between two figures
     put = []
-    monkeypatch.setattr(notebook_display, "put", lambda bundle: put.append(bundle) or DisplayHandle())
+    monkeypatch.setattr(display, "put", lambda bundle: put.append(bundle) or DisplayHandle())
     notebook.train("pendulum", settings, tmp_path)
     assert len(put) == 2  # the text and the figure
     assert len([bundle for bundle in shown if "image/png" in bundle]) >= 3
@@ -362,8 +355,8 @@ def test_the_stop_button_ends_the_run_with_one_line(settings, tmp_path, monkeypa
         if result.epoch == 1:
             os.kill(os.getpid(), signal.SIGINT)
 
-    row = notebook_display.Shown.row
-    monkeypatch.setattr(notebook_display.Shown, "row", pressed)
+    row = display.Shown.row
+    monkeypatch.setattr(display.Shown, "row", pressed)
     with pytest.raises(StoppedError) as stop:
         notebook.train("pendulum", settings, tmp_path)
     [line] = stop.value._render_traceback_()
@@ -444,7 +437,7 @@ def test_a_run_in_the_background_does_not_outlive_its_program(settings, tmp_path
 
 def test_a_change_is_drawn_above_what_it_did():
     curves = {"epoch": np.arange(1.0, 5.0), "hp_clip_range": np.array([0.2, 0.2, 0.1, 0.1]), "approx_kl": np.ones(4)}
-    above, below = notebook_display.after_changes("run", curves, "clip_range", {"approx_kl": "KL"}).axes
+    above, below = display.after_changes("run", curves, "clip_range", {"approx_kl": "KL"}).axes
     assert (above.get_ylabel(), below.get_ylabel()) == ("clip\nrange", "KL")
     assert [line.get_xdata()[0] for axis in (above, below) for line in axis.lines[1:]] == [2.5, 2.5]
 
@@ -452,7 +445,7 @@ def test_a_change_is_drawn_above_what_it_did():
 def test_hyperparameters_change_while_it_runs(settings, tmp_path, monkeypatch, shown):
     run = notebook.start("pendulum", settings.replace(epochs=200), tmp_path)
     places = []
-    monkeypatch.setattr(notebook, "Shown", lambda: places.append(notebook_display.Shown()) or places[-1])
+    monkeypatch.setattr(notebook, "Shown", lambda: places.append(display.Shown()) or places[-1])
     run.wait(epoch=2)
     with pytest.raises(UserError, match="clip_range is 7"):
         run.live["clip_range"] = 7
@@ -470,13 +463,13 @@ def test_hyperparameters_change_while_it_runs(settings, tmp_path, monkeypatch, s
 def test_stopping_a_run_in_the_background_saves_it(settings, tmp_path, monkeypatch, shown):
     run = notebook.start("pendulum", settings.replace(epochs=100_000), tmp_path)
     run.wait(epoch=1)
-    refresh = notebook_display.Shown.refresh
+    refresh = display.Shown.refresh
 
     def interrupted(self, text=None):
-        monkeypatch.setattr(notebook_display.Shown, "refresh", refresh)
+        monkeypatch.setattr(display.Shown, "refresh", refresh)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(notebook_display.Shown, "refresh", interrupted)
+    monkeypatch.setattr(display.Shown, "refresh", interrupted)
     with pytest.raises(StoppedError, match="this cell begins a new run"):
         run.wait()
     assert learned(run.folder)["epoch"]
@@ -532,7 +525,7 @@ def test_an_episode_that_goes_on_is_not_shown_as_over(shown):
 
     lengths = []
     for frames in (30, 200):
-        notebook_films.show_films({"untrained": Take(5), "trained": Take(frames)})
+        films.show_films({"untrained": Take(5), "trained": Take(frames)})
         content = base64.b64decode(shown[-1]["text/html"].split("base64,")[1].rstrip('">'))
         with Image.open(io.BytesIO(content)) as film:
             durations = []
@@ -540,5 +533,5 @@ def test_an_episode_that_goes_on_is_not_shown_as_over(shown):
                 film.seek(number)
                 durations.append(film.info["duration"])
         lengths.append(sum(durations))
-    rest = 1000 * notebook_films.REST
-    assert lengths == [30 * 100 + rest, 1000 * notebook_films.SECONDS + 100]
+    rest = 1000 * films.REST
+    assert lengths == [30 * 100 + rest, 1000 * films.SECONDS + 100]

@@ -8,8 +8,9 @@ from common.envs.environment import find_environment
 from common.errors import UserError
 from common.funcs import generalized_advantages
 from ppo.presets import PRESETS
-from programs import methods, notebook, notebook_episode, notebook_figures, notebook_lessons, notebook_plan
-from programs.notebook_episode import Episode
+from programs import methods, notebook
+from programs.notebook import figures, lessons, plan
+from programs.notebook.episode import Episode, design_of, play
 
 
 def advantages(rewards, values, terminated, truncated, gamma, gae_lambda):
@@ -40,9 +41,9 @@ def shown(monkeypatch):
 
 def test_equal_functions_are_said_to_be_equal():
     line = "your function equals common/funcs.generalized_advantages on 500 random steps (the largest difference is "
-    assert notebook_lessons.check_advantages(advantages).startswith(line)
+    assert lessons.check_advantages(advantages).startswith(line)
     line = "your function equals ppo/losses.clipped_surrogate on 1,000 random samples (the largest difference is "
-    assert notebook_lessons.check_surrogate(surrogate).startswith(line)
+    assert lessons.check_surrogate(surrogate).startswith(line)
 
 
 @pytest.mark.parametrize(
@@ -55,19 +56,19 @@ def test_equal_functions_are_said_to_be_equal():
     ],
 )
 def test_each_mistake_in_the_advantages_is_found(wrong):
-    assert " differs from common/funcs" in notebook_lessons.check_advantages(wrong)
+    assert " differs from common/funcs" in lessons.check_advantages(wrong)
 
 
 def test_the_line_says_by_how_much_they_differ():
-    shifted = notebook_lessons.check_advantages(lambda *arguments: advantages(*arguments) + 0.25)
+    shifted = lessons.check_advantages(lambda *arguments: advantages(*arguments) + 0.25)
     assert shifted.endswith("on 500 random steps, by up to 0.25")
-    shifted = notebook_lessons.check_surrogate(lambda *arguments: surrogate(*arguments) - 0.125)
+    shifted = lessons.check_surrogate(lambda *arguments: surrogate(*arguments) - 0.125)
     assert shifted.endswith("on 1,000 random samples, by up to 0.125")
     for wrong in (
         lambda new, old, a, eps: -np.mean(np.exp(new - old) * a),  # never clipped
         lambda new, old, a, eps: -np.mean(np.clip(np.exp(new - old), 1 - eps, 1 + eps) * a),  # always clipped
     ):
-        assert " differs from ppo/losses" in notebook_lessons.check_surrogate(wrong)
+        assert " differs from ppo/losses" in lessons.check_surrogate(wrong)
 
 
 def test_what_a_function_does_wrong_is_one_line():
@@ -78,9 +79,9 @@ def test_what_a_function_does_wrong_is_one_line():
         (lambda *_: None, r"NaN or infinity|shape \(\)"),
     ):
         with pytest.raises(UserError, match=line):
-            notebook_lessons.check_advantages(wrong)
+            lessons.check_advantages(wrong)
     with pytest.raises(UserError, match="expected one finite number"):
-        notebook_lessons.check_surrogate(lambda log_probs, *_: log_probs)
+        lessons.check_surrogate(lambda log_probs, *_: log_probs)
 
 
 def test_a_function_that_writes_into_its_arguments_changes_nothing():
@@ -89,7 +90,7 @@ def test_a_function_that_writes_into_its_arguments_changes_nothing():
         rewards[:] = 0
         return found
 
-    assert "equals" in notebook_lessons.check_advantages(writes)
+    assert "equals" in lessons.check_advantages(writes)
 
 
 # -- advantages of an episode --
@@ -99,16 +100,16 @@ def test_an_episode_is_as_training_sees_it(tiny):
     config = tiny.replace(reward_design="steps_at_end", scale_rewards=True)
     environment = find_environment(config.env, config.max_episode_steps)
     agent = methods.new_agent(config, environment)
-    episode = notebook_episode.play(agent, config, environment, 2.0)
+    episode = play(agent, config, environment, 2.0)
     assert episode.rewards.shape == (20,) and episode.values.shape == (21,)
     assert not episode.terminated.any() and episode.truncated.tolist() == [False] * 19 + [True]
     assert episode.rewards[-1] == pytest.approx(20 * 0.005 / 2.0, rel=1e-3)
-    again = notebook_episode.play(agent, config.replace(scale_rewards=False), environment, 2.0)
+    again = play(agent, config.replace(scale_rewards=False), environment, 2.0)
     np.testing.assert_allclose(again.rewards, episode.rewards * 2.0001)
-    ended = notebook_episode.play(agent, config.replace(truncation_is_terminal=True), environment, 2.0)
+    ended = play(agent, config.replace(truncation_is_terminal=True), environment, 2.0)
     assert ended.terminated[-1] and not ended.truncated.any()
     design = config.replace(reward_design="function")
-    assert notebook_episode.play(agent, design, environment, 2.0).rewards[-1] < 0  # Pendulum's own
+    assert play(agent, design, environment, 2.0).rewards[-1] < 0  # Pendulum's own
 
 
 def test_the_cost_of_a_fall_is_the_last(tiny):
@@ -116,7 +117,7 @@ def test_the_cost_of_a_fall_is_the_last(tiny):
         reward_design="ends_told_apart", fall_costs=(1.0, 10.0), fall_cost_scores=(0.0,), scale_rewards=False
     )
     environment = find_environment(config.env, config.max_episode_steps)
-    shape = notebook_episode.design_of(config, environment)
+    shape = design_of(config, environment)
     fell = (np.array([-100.0]), np.array([True]), np.array([False]), np.array([7]))
     assert shape(*fell).tolist() == [-10.0]
 
@@ -124,12 +125,12 @@ def test_the_cost_of_a_fall_is_the_last(tiny):
 def test_the_figure_has_the_projects_line_and_the_readers():
     rng, ends = np.random.default_rng(0), np.arange(30) == 29
     episode = Episode(rng.normal(size=30), rng.normal(size=31), ends, ends & False)
-    before = notebook_lessons.funcs_advantages(*episode, 0.99, 0.95)
+    before = lessons.funcs_advantages(*episode, 0.99, 0.95)
     column = [array[:, None] for array in episode]
     expected = generalized_advantages(*column, np.ones((30, 1), bool), 0.99, 0.95)[:, 0]
     np.testing.assert_array_equal(before, expected)
-    after = notebook_lessons.advantages_of(advantages, episode, 0.9, 0.0)
-    figure = notebook_figures.advantages_figure(episode, before, after, (0.99, 0.95), (0.9, 0.0))
+    after = lessons.advantages_of(advantages, episode, 0.9, 0.0)
+    figure = figures.advantages_figure(episode, before, after, (0.99, 0.95), (0.9, 0.0))
     names = [axis.get_ylabel() for axis in figure.axes]
     assert names == ["reward", "value V(s)", "advantage Â", "advantage Â,\nenlarged"]
     for axis in figure.axes[2:]:
@@ -141,10 +142,10 @@ def test_the_figure_has_the_projects_line_and_the_readers():
 
 
 def test_how_far_an_advantage_looks_is_said():
-    assert notebook_figures.horizons((0.99, 0.95), (0.99, 0.95)) == (
+    assert figures.horizons((0.99, 0.95), (0.99, 0.95)) == (
         "an advantage sums up about 16.8 steps of what follows: 1 / (1 − γλ)"
     )
-    changed = notebook_figures.horizons((1.0, 1.0), (0.9, 0.0))
+    changed = figures.horizons((1.0, 1.0), (0.9, 0.0))
     assert (
         changed == "an advantage sums up about 1.0 steps of what follows, with the run's own γ and λ all: 1 / (1 − γλ)"
     )
@@ -152,14 +153,14 @@ def test_how_far_an_advantage_looks_is_said():
 
 def test_a_run_is_shown_with_the_readers_numbers(tiny, tmp_path, shown, eager, capsys):
     run = notebook.train("pendulum", tiny, tmp_path)
-    notebook_lessons.show_advantages(run, advantages, 0.5)
+    lessons.show_advantages(run, advantages, 0.5)
     out = capsys.readouterr().out
     assert "your function equals" in out and "about 1.9 steps of what follows, with the run's own γ and λ" in out
     assert "image/png" in shown[-1]
     with pytest.raises(UserError, match="gae_lambda is 2: expected 0 to 1, or -1 for the preset's own"):
-        notebook_lessons.show_advantages(run, advantages, -1, 2)
+        lessons.show_advantages(run, advantages, -1, 2)
     with pytest.raises(UserError, match="not trained to its end"):
-        notebook_lessons.show_advantages(None, advantages)
+        lessons.show_advantages(None, advantages)
 
 
 def test_a_method_without_v_is_said_to_have_none(tmp_path, shown, eager, capsys):
@@ -167,7 +168,7 @@ def test_a_method_without_v_is_said_to_have_none(tmp_path, shown, eager, capsys)
         "pendulum-td3-fast", epochs=1, steps_per_epoch=64, warmup_steps=32, hidden_sizes=(8,), validation_episodes=1
     )[1]
     run = notebook.train("pendulum-td3-fast", config, tmp_path)
-    notebook_lessons.show_advantages(run, advantages)
+    lessons.show_advantages(run, advantages)
     assert "pendulum-td3-fast-seed0 has no critic V of states" in capsys.readouterr().out
 
 
@@ -177,32 +178,30 @@ def test_a_method_without_v_is_said_to_have_none(tmp_path, shown, eager, capsys)
 @pytest.mark.parametrize(("sign", "flat"), [(1.0, (1.2, 2.0)), (-1.0, (0.0, 0.8))])
 def test_the_gradient_is_zero_where_clipping_gains_nothing(sign, flat):
     ratios = np.linspace(0.0, 2.0, 401)[1:]
-    curve = notebook_lessons.objective(surrogate, ratios, sign, 0.2)
-    [found] = notebook_figures.flat_parts(ratios, curve)
+    curve = lessons.objective(surrogate, ratios, sign, 0.2)
+    [found] = figures.flat_parts(ratios, curve)
     np.testing.assert_allclose(found, flat, atol=0.011)
-    np.testing.assert_allclose(
-        curve, notebook_lessons.objective(notebook_lessons.project_surrogate, ratios, sign, 0.2)
-    )
+    np.testing.assert_allclose(curve, lessons.objective(lessons.project_surrogate, ratios, sign, 0.2))
 
 
 def test_without_a_flat_part_nothing_is_grey():
     ratios = np.linspace(0.1, 2.0, 50)
-    assert notebook_figures.flat_parts(ratios, ratios) == []
+    assert figures.flat_parts(ratios, ratios) == []
 
 
 def test_the_surrogate_is_drawn_for_both_signs(monkeypatch, shown, capsys):
     drawn = []
-    draw = notebook_figures.surrogate_figure
-    monkeypatch.setattr(notebook_figures, "surrogate_figure", lambda *a: drawn.append(draw(*a)) or drawn[-1])
-    notebook_lessons.show_surrogate(surrogate, 0.5, PRESETS["cartpole-minimal"])
+    draw = figures.surrogate_figure
+    monkeypatch.setattr(figures, "surrogate_figure", lambda *a: drawn.append(draw(*a)) or drawn[-1])
+    lessons.show_surrogate(surrogate, 0.5, PRESETS["cartpole-minimal"])
     assert "your function equals ppo/losses.clipped_surrogate" in capsys.readouterr().out
     good, bad = drawn[0].axes
     assert (good.get_title(), bad.get_title()) == ("Â > 0", "Â < 0")
     assert [line.get_label() for line in good.lines[:2]] == ["project's: ε = 0.1", "yours: ε = 0.5"]
     assert (good.lines[0].get_ydata().max(), good.lines[1].get_ydata().max()) == pytest.approx((1.1, 1.5))
     with pytest.raises(UserError, match="clip_range is 3"):
-        notebook_lessons.show_surrogate(surrogate, 3)
-    notebook_lessons.show_surrogate(surrogate, -1, notebook.PRESETS["td3"])  # has no clip range: PPO's default
+        lessons.show_surrogate(surrogate, 3)
+    lessons.show_surrogate(surrogate, -1, notebook.PRESETS["td3"])  # has no clip range: PPO's default
 
 
 # -- what a training will take --
@@ -210,25 +209,25 @@ def test_the_surrogate_is_drawn_for_both_signs(monkeypatch, shown, capsys):
 
 def test_a_plan_says_all_steps_and_warns_of_a_long_training(monkeypatch):
     backend = []
-    monkeypatch.setattr(notebook_plan, "resolve_backend", lambda *_: backend[-1])
+    monkeypatch.setattr(plan, "resolve_backend", lambda *_: backend[-1])
     backend.append("envpool")
-    [line] = notebook_plan.plan("bipedal-walker-fast", PRESETS["bipedal-walker-fast"])
+    [line] = plan.plan("bipedal-walker-fast", PRESETS["bipedal-walker-fast"])
     assert line.startswith(
         "bipedal-walker-fast: BipedalWalker-v3, 415 epochs of 4,096 steps, at most 1,699,840 steps,"
     )
     assert line.endswith(" until it scores 301")
     hardcore = PRESETS["bipedal-walker-hardcore"].replace(epochs=1200)
-    first, second = notebook_plan.plan("bipedal-walker-hardcore", hardcore)
+    first, second = plan.plan("bipedal-walker-hardcore", hardcore)
     assert first.endswith("1,200 epochs of 16,384 steps, 19,660,800 steps in all")
     assert second == (
         "this is long: it may take about 55 minutes on two cores. Set epochs to 219 for about ten minutes, "
         "or choose another preset"
     )
     backend.append("gymnasium")
-    assert len(notebook_plan.plan("bipedal-walker", PRESETS["bipedal-walker"])) == 2
-    assert "about 3 hours" in notebook_plan.plan("bipedal-walker-hardcore", hardcore)[1]
+    assert len(plan.plan("bipedal-walker", PRESETS["bipedal-walker"])) == 2
+    assert "about 3 hours" in plan.plan("bipedal-walker-hardcore", hardcore)[1]
     hour_and_a_half = hardcore.replace(epochs=660)  # 90.1 minutes
-    assert "about 2 hours" in notebook_plan.plan("bipedal-walker-hardcore", hour_and_a_half)[1]
-    assert len(notebook_plan.plan("cartpole", PRESETS["cartpole"])) == 1
-    assert len(notebook_plan.plan("bipedal-walker-td3", notebook.PRESETS["bipedal-walker-td3"])) == 2
-    assert len(notebook_plan.plan("pendulum-td3-fast", notebook.PRESETS["pendulum-td3-fast"])) == 1
+    assert "about 2 hours" in plan.plan("bipedal-walker-hardcore", hour_and_a_half)[1]
+    assert len(plan.plan("cartpole", PRESETS["cartpole"])) == 1
+    assert len(plan.plan("bipedal-walker-td3", notebook.PRESETS["bipedal-walker-td3"])) == 2
+    assert len(plan.plan("pendulum-td3-fast", notebook.PRESETS["pendulum-td3-fast"])) == 1

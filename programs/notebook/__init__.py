@@ -24,10 +24,11 @@ from common.runs.protocols import Agent, Trainer
 from ppo import presets
 from ppo.config import PPOConfig
 from ppo.live_settings import LiveHyperparameters
-from programs import draw_figure, methods, notebook_display, notebook_films, notebook_plan
+from programs import draw_figure, methods
 from programs.methods import load_agent, new_agent
-from programs.notebook_display import Quiet, Shown, put, show
-from programs.notebook_errors import one_line, trained
+from programs.notebook import display, films, plan
+from programs.notebook.display import Quiet, Shown, put, show
+from programs.notebook.errors import one_line, trained
 
 PRESETS: dict[str, TrainingConfig] = {
     name: config for method in methods.METHODS.values() for name, config in method.presets.items()
@@ -285,7 +286,7 @@ def show_changes(run: Path, changed: str) -> None:
         changed: name of the hyperparameter.
     """
     panels = {"mean_std": "σ (half\naction ranges)", "avg_reward_orig": "Reward\nper episode"}
-    show(notebook_display.after_changes(run.name, run_folder.read_results(run), changed, panels))
+    show(display.after_changes(run.name, run_folder.read_results(run), changed, panels))
 
 
 @one_line()
@@ -315,7 +316,7 @@ def score(
         agent, config, found = load_agent(run, "best", env=environment, env_kwargs=env_kwargs)
         rows[run.name] = _evaluate(agent, config, found, episodes)
         finished.note_evaluation(run, config.epochs, rows[run.name])
-    shown.update(notebook_display.table(rows), raw=True)
+    shown.update(display.table(rows), raw=True)
     for name, summaries in rows.items():
         for remark in evaluation.remarks(summaries):
             print(f"{name}: {remark}")
@@ -342,7 +343,7 @@ def watch(run: Path | None, environment: str | None = None, env_kwargs: Mapping[
     best, config, found = load_agent(folder, "best", env=environment, env_kwargs=env_kwargs)
     agents: dict[str, Any] = {"untrained": new_agent(config, found), "trained": best}
     try:
-        notebook_films.show_films(notebook_films.takes_of_agents(agents, found))
+        films.show_films(films.takes_of_agents(agents, found))
     except UserError as error:
         print(f"not filmed: {error}")
 
@@ -357,10 +358,10 @@ def watch_agent(name: str) -> None:
     Raises:
         UserError: there is no such agent.
     """
-    notebook_films.show_films(notebook_films.takes_of_shipped(name))
+    films.show_films(films.takes_of_shipped(name))
 
 
 @one_line()
 def announce(preset: str, config: TrainingConfig) -> None:
-    """Print what will be trained, and a warning where that takes long; see `notebook_plan.plan`."""
-    print("\n".join(notebook_plan.plan(preset, config)))
+    """Print what will be trained, and a warning where that takes long; see `plan.plan`."""
+    print("\n".join(plan.plan(preset, config)))

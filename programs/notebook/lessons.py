@@ -14,11 +14,11 @@ from common.config import TrainingConfig
 from common.errors import UserError
 from common.user_code import describe
 from ppo.config import PPOConfig
-from programs import notebook_figures
 from programs.methods import load_agent
-from programs.notebook_display import show
-from programs.notebook_episode import Episode, last_reward_std, play
-from programs.notebook_errors import one_line, trained
+from programs.notebook import figures
+from programs.notebook.display import show
+from programs.notebook.episode import Episode, last_reward_std, play
+from programs.notebook.errors import one_line, trained
 
 Advantages = Callable[..., np.ndarray]
 """(rewards [T], values [T+1], terminated [T], truncated [T], gamma, gae_lambda) → advantages [T]."""
@@ -55,8 +55,8 @@ def show_advantages(
     asked = [_number(n, v, o, 0, 1) for n, v, o in zip(("gamma", "gae_lambda"), (gamma, gae_lambda), own)]
     episode = play(agent, config, environment, last_reward_std(folder))
     before, after = (advantages_of(funcs_advantages, episode, *own), advantages_of(function, episode, *asked))  # [T]
-    print(notebook_figures.horizons(own, asked))
-    show(notebook_figures.advantages_figure(episode, before, after, own, asked))
+    print(figures.horizons(own, asked))
+    show(figures.advantages_figure(episode, before, after, own, asked))
 
 
 @one_line()
@@ -79,7 +79,7 @@ def show_surrogate(function: Surrogate, clip_range: float = PRESETS_OWN, config:
         sign: (objective(project_surrogate, ratios, sign, own), objective(function, ratios, sign, asked))
         for sign in (1.0, -1.0)
     }
-    show(notebook_figures.surrogate_figure(ratios, curves, own, asked))
+    show(figures.surrogate_figure(ratios, curves, own, asked))
 
 
 # -- whether the functions are the project's --

@@ -36,7 +36,7 @@ def advantages_figure(
     """Rewards, values and advantages of one episode below each other.
 
     Args:
-        episode: `notebook_lessons.Episode`.
+        episode: `episode.Episode`.
         before: [T], the project's advantages with the run's own numbers.
         after: [T], the reader's with the reader's numbers.
         own, asked: γ and λ of both.

@@ -11,7 +11,7 @@ from common.errors import UserError
 from common.runs.film import Take
 from common.runs.side_by_side import opening, side_by_side, small_gif, with_minus
 from programs import shipped
-from programs.notebook_display import put
+from programs.notebook.display import put
 
 FRAMES_PER_SECOND = 10.0  # at most
 WIDTH, SECONDS, REST = 260, 8.0, 1.5  # pixels of an episode; seconds of it; seconds that the last frame is shown
