@@ -553,7 +553,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "adam_epsilon": (1.0, {}),
     "target_update": ("hard", {}),
     "tau": (0.5, {}),
-    "hard_update_every": (10, {"target_update": "hard"}),
+    "hard_update_every": (10, {"target_update": "hard", "epochs": 3}),
     "truncation_is_terminal": (True, {"max_episode_steps": 3}),
     "actor_first": (True, {}),
     "targets_every_update": (True, {"tau": 0.2}),
@@ -608,7 +608,7 @@ def test_every_setting_changes_what_is_learned(name):
     value, needed = ALTERNATIVES[name]
     if value == "envpool":
         pytest.importorskip("envpool")
-    config = TINY.replace(**needed)
+    config = TINY.replace(**{"epochs": 2} | needed)
     assert getattr(config, name) != value
     other = outcome(config.replace(**{name: value}))
     if name in ENDS:
