@@ -243,18 +243,21 @@ def line(texts: Iterable[str]) -> str:
 
 INTRODUCTION = """# Leaderboard
 
-Each metric has its own table, and each record its own row. Records that use knowledge of the environment have separate
-tables.
+Each metric has its own table, and each record its own row. Records that use knowledge of the environment, such as its
+mirror symmetry, have separate tables.
 
 - Numbers are medians over seeds, with their ranges in brackets. Every seed counts, even if it failed.
 - The seeds are not those that settings were tuned on, which are 0 to 9.
 - A score is the mean of 100 deterministic episodes (of 1,000 on Pendulum) of Gymnasium's environment with its own
-  rewards. They are played after training. "Fresh mean" counts the seeds whose score reaches the number in the heading.
+  rewards. They are played after training, and are called fresh because training did not use them. The column "seeds,
+  fresh mean" counts the seeds whose score reaches the number in that column's heading.
 - Steps are those of training. Episodes of validations are not counted.
-- Seconds are wall-clock time from the start of the command to the end of training. They include compilation and all
-  validations. They do not include the installation, the evaluation at the end, the film, the figure and TensorBoard's
-  logs.
-- "EnvPool alone" is how fast the machine steps 64 walkers, so that times of other machines can be judged.
+- Seconds are wall-clock time from the start of the command to its end. They include compilation and all validations.
+  They do not include the installation. The evaluation at the end, the film, the figure and TensorBoard's logs were
+  switched off (`--evaluation-episodes 0 --no-video --no-figure --no-tensorboard`).
+- "Seconds to a walk" are the seconds until a validation during training first averages at least 200.
+- "EnvPool alone" is how fast the machine steps 64 walkers with EnvPool and without learning. With it, times of other
+  machines can be compared.
 
 `benchmarks/records.py` measures a record and writes this page. The raw results are in `benchmarks/results/records`.
 """

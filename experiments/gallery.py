@@ -140,13 +140,13 @@ Each film shows the agent at three stages of its training, side by side:
   the untrained and the trained agent's scores. The run of `hardcore` kept no early checkpoint, so it has two stages.
 - "Trained" is the agent at the epoch whose parameters were kept.
 
-A score is the mean of episodes with deterministic actions, in the environment with its own rewards. Each film shows
-the first twenty seconds of the episode with the median score.
+A score is the mean total reward of the episodes. Actions are deterministic (without noise), and rewards are the
+environment's own. Each film shows at most the first twenty seconds of the episode with the median score.
 
 A score here may differ from the one in [Scores](results.md) for the same preset and seed. The agents were trained with
-other commits, which the lines below name, and some on another kind of processor. A seed repeats a run [only under the
-same conditions](runs.md#the-same-to-the-byte). So `walker`, which is `bipedal-walker` with
-seed 0, scores more here than there.
+other commits, and some on another kind of processor. The commit stands below each table. A seed repeats a run
+[only under the same conditions](runs.md#the-same-to-the-byte). For example, `walker` was trained with the preset
+`bipedal-walker` and seed 0, and scores more here than there.
 """
 OWN = """
 ## Your own
