@@ -27,5 +27,6 @@ EQUIVALENT: dict[str, str] = {
     "companions/presets.py: 40 → 41 (2)": "a tuned number, whose neighbours do as well",
     "programs/notebook/lessons.py: 0.05 → 0.1": "one of three clip ranges that are tried; another one tells as much",
     "common/arrays_file.py: 16 → 17": "a generous bound, against files that fill the memory",
+    "common/runs/wrong_arguments.py: rule > start → rule >= start": "two rules never follow one another",
 }
 """The fault's name → the reason that no test notices it."""
