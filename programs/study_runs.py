@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from common import files
-from common.errors import UserError
+from common.errors import StoppedError, UserError
 from common.runs import checkpoint, run_folder
 from common.runs.options import RunOptions
 from programs.places import places, result_of
@@ -76,6 +76,7 @@ def train_all(runs: list[StudyRun], workers: int, cluster: str | None) -> None:
 
     Raises:
         UserError: a run failed; those that run beside it are stopped, and continue with the next start.
+        StoppedError: a signal stopped a run, which saved a checkpoint.
     """
     waiting = [run for run in runs if not run.is_done]
     if not waiting:
@@ -90,6 +91,9 @@ def train_all(runs: list[StudyRun], workers: int, cluster: str | None) -> None:
             for future in wait(running, timeout=LOOK, return_when=FIRST_COMPLETED).done:
                 run = running.pop(future)
                 code, said = result_of(future)
+                if code > 128:
+                    line = f"{run.label} was stopped, and saved a checkpoint: start the study again to continue"
+                    raise StoppedError(line, code - 128)
                 if code:
                     why = said.splitlines()[-1] if said else "no message"
                     raise UserError(

@@ -25,7 +25,7 @@ EQUIVALENT: dict[str, str] = {
     "common/runs/short_help.py: False → True (2)": "about words longer than a line, of which there are none",
     "companions/sac_presets.py: 5 → 6": "how often a preset validates, which its source does not tell",
     "companions/presets.py: 40 → 41 (2)": "a tuned number, whose neighbours do as well",
-    "programs/notebook/lessons.py: 0.05 → 0.1": "one of three clip ranges that are tried; another one tells as much",
+    "programs/notebook/figures.py: left < 1e-9 → left <= 1e-9": "γλ is never just that much below 1",
     "common/arrays_file.py: 16 → 17": "a generous bound, against files that fill the memory",
     "common/runs/wrong_arguments.py: rule > start → rule >= start": "two rules never follow one another",
 }

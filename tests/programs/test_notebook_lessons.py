@@ -7,10 +7,11 @@ from IPython.display import DisplayHandle
 from common.envs.environment import find_environment
 from common.errors import UserError
 from common.funcs import generalized_advantages
+from common.runs import run_folder
 from ppo.presets import PRESETS
 from programs import methods, notebook
 from programs.notebook import figures, lessons, plan
-from programs.notebook.episode import Episode, design_of, play
+from programs.notebook.episode import Episode, design_of, last_reward_std, play
 
 
 def advantages(rewards, values, terminated, truncated, gamma, gae_lambda):
@@ -94,6 +95,12 @@ def test_a_function_that_writes_into_its_arguments_changes_nothing():
 
 
 # -- advantages of an episode --
+
+
+@pytest.mark.parametrize(("table", "expected"), [({"reward_std": np.array([2.5, 3.5])}, 3.5), ({}, 1.0)])
+def test_rewards_were_divided_by_the_last_standard_deviation_or_not_at_all(tmp_path, monkeypatch, table, expected):
+    monkeypatch.setattr(run_folder, "read_results", lambda _: table)
+    assert last_reward_std(tmp_path) == expected
 
 
 def test_an_episode_is_as_training_sees_it(tiny):
@@ -182,6 +189,11 @@ def test_the_gradient_is_zero_where_clipping_gains_nothing(sign, flat):
     [found] = figures.flat_parts(ratios, curve)
     np.testing.assert_allclose(found, flat, atol=0.011)
     np.testing.assert_allclose(curve, lessons.objective(lessons.project_surrogate, ratios, sign, 0.2))
+
+
+def test_every_flat_part_is_found():
+    curve = np.interp(np.arange(10), [0, 1, 3, 4, 5, 6, 9], [0, 1, 1, 2, 3, 4, 4])
+    assert figures.flat_parts(np.arange(10.0), curve) == [(1.0, 3.0), (6.0, 9.0)]
 
 
 def test_without_a_flat_part_nothing_is_grey():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import UserError
+from common.errors import StoppedError, UserError
 from common.results import TIMING_COLUMNS
 from common.runs import checkpoint, run_folder
 from programs import study_runs
@@ -44,6 +44,25 @@ def test_a_run_that_fails_ends_the_study_in_one_line(tmp_path, processes_without
     assert "\n" not in str(refusal.value)
 
 
+def at_once(code):
+    """Places in which every run has ended with this exit code before it begins."""
+
+    @contextlib.contextmanager
+    def places(*_):
+        done = Future()
+        done.set_result((code, ""))
+        yield lambda _: done
+
+    return places
+
+
+def test_a_run_that_a_signal_stopped_stops_the_study_which_can_be_started_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(study_runs, "places", at_once(130))
+    with pytest.raises(StoppedError, match="was stopped, and saved a checkpoint: start the study again") as stopped:
+        train_all([run_in(tmp_path)], 0, None)
+    assert stopped.value.exit_code == 130
+
+
 def test_a_line_is_in_a_studys_log_as_soon_as_it_is_said(tmp_path, monkeypatch):
     """A file or a pipe keeps what was not flushed."""
 
@@ -53,13 +72,7 @@ def test_a_line_is_in_a_studys_log_as_soon_as_it_is_said(tmp_path, monkeypatch):
         def flush(self):
             self.seen = self.getvalue()
 
-    @contextlib.contextmanager
-    def at_once(*_):
-        done = Future()
-        done.set_result((0, ""))
-        yield lambda _: done
-
-    monkeypatch.setattr(study_runs, "places", at_once)
+    monkeypatch.setattr(study_runs, "places", at_once(0))
     monkeypatch.setattr(sys, "stdout", log := Log())
     train_all([run_in(tmp_path)], 0, None)
     assert "small, seed 0: done" in log.seen
