@@ -1,6 +1,7 @@
 """The page Live: its JavaScript acts as the agents, steps as Gymnasium, and scores what the agents' cards say."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -49,6 +50,14 @@ def recorded(name):
 def environment(name):
     env = gymnasium.make(card(name)["environment"], max_episode_steps=card(name)["max_episode_steps"])
     return env, env.unwrapped
+
+
+def test_the_page_loads_every_script_in_order_and_each_is_whole(page):
+    """page.js needs a browser; here it is only parsed."""
+    loaded = re.findall(r'<script src="live/(\w+)\.js"></script>', (ROOT / "docs" / "live.md").read_text("utf-8"))
+    assert loaded == [*FILES, "page"] and set(loaded) == {path.stem for path in FOLDER.glob("*.js")}
+    code = (FOLDER / "page.js").read_text(encoding="utf-8")
+    assert page.eval(f"typeof new Function({json.dumps(code)})") == "function"
 
 
 # -- weights --

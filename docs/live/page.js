@@ -227,8 +227,7 @@
       if (this.episode.over) {
         context.fillStyle = colours.ink;
         context.font = `${15 * ratio}px ${getComputedStyle(canvas).fontFamily}`;
-        context.textAlign = "center";
-        context.fillText(this.ending(), width / 2, 18 * ratio);
+        context.fillText(this.ending(), 0, 18 * ratio); // beside an upright rod
       }
       const scale = width / this.picture.size[0];
       context.setTransform(scale, 0, 0, -scale, width / 2, height / 2);
@@ -239,8 +238,8 @@
     }
 
     ending() {
-      const { terminated, state, steps } = this.episode;
-      return terminated ? this.words.failure(state) : `The episode ended after ${number(steps, 0)} steps.`;
+      const { terminated, state } = this.episode;
+      return terminated ? this.words.failure(state) : "The episode ended.";
     }
 
     // Those of the page, which the reader may change from light to dark.
