@@ -133,6 +133,8 @@ python -m programs watch walker --stage half-way     # show it half-way through 
 python -m programs evaluate walker                   # play the 100 episodes again
 ```
 
+On the site, [two of them act live](live.md), and you can push them.
+
 Each film shows the agent at three stages of its training, side by side:
 
 - "Untrained" is the agent before the first update.
