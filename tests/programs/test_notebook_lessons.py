@@ -1,8 +1,14 @@
 """The notebook's lessons: whether the reader's functions are the project's, their figures, and what a plan says."""
 
+import base64
+import io
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from IPython.display import DisplayHandle
+from matplotlib.figure import Figure
+from PIL import Image
 
 from common.envs.environment import find_environment
 from common.errors import UserError
@@ -10,7 +16,7 @@ from common.funcs import generalized_advantages
 from common.runs import run_folder
 from ppo.presets import PRESETS
 from programs import methods, notebook
-from programs.notebook import figures, lessons, plan
+from programs.notebook import display, figures, films, lessons, plan
 from programs.notebook.episode import Episode, design_of, last_reward_std, play
 
 
@@ -243,3 +249,31 @@ def test_a_plan_says_all_steps_and_warns_of_a_long_training(monkeypatch):
     assert len(plan.plan("cartpole", PRESETS["cartpole"])) == 1
     assert len(plan.plan("bipedal-walker-td3", notebook.PRESETS["bipedal-walker-td3"])) == 2
     assert len(plan.plan("pendulum-td3-fast", notebook.PRESETS["pendulum-td3-fast"])) == 1
+
+
+# -- what is shown --
+
+
+def test_a_part_of_a_run_begins_without_the_lines_of_the_part_before():
+    quiet = display.Quiet()
+    quiet.say("the first part")
+    quiet.begin(4, 2)
+    quiet.say("the second part")
+    assert quiet.lines == ["the second part"]
+
+
+def test_a_figure_is_shown_as_a_picture_of_few_colours():
+    figure = Figure(figsize=(2, 1))
+    figure.subplots().plot([0, 1])
+    with Image.open(io.BytesIO(base64.b64decode(display.picture(figure)["image/png"]))) as shown:
+        assert shown.mode == "P" and shown.size[0] == 2 * shown.size[1]
+        assert len(shown.convert("RGB").getcolors()) > 2
+
+
+def test_films_play_every_episode_to_its_end(monkeypatch, shown):
+    takes = {stage: SimpleNamespace(score=score, steps=900, frame_rate=10.0) for stage, score in (("a", 1.5), ("b", -2.5))}
+    asked, frame = [], Image.new("RGB", (8, 8))
+    monkeypatch.setattr(films, "opening", lambda take, *_, **options: asked.append(options) or [frame, frame])
+    films.show_films(takes)
+    assert asked == [{"whole": True}] * 2  # else their scores are not known
+    assert shown[-1]["text/plain"] == "a: score 1.5 in 900 steps, b: score −2.5 in 900 steps"
