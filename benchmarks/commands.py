@@ -51,7 +51,7 @@ class Arguments:
     """Type the pages' commands."""
 
     seconds: float = 180.0
-    """After which a command is interrupted; the first, the main job, is not."""
+    """After which a command is interrupted; the first and those that resume are not."""
 
 
 def blocks(language: str) -> list[str]:
@@ -71,7 +71,7 @@ def typed(command: str, folder: Path, seconds: float | None) -> tuple[str, str]:
     with tempfile.TemporaryFile("w+", encoding="utf-8") as screen:
         shell = subprocess.Popen(
             ["bash", "-c", command], cwd=folder, stdout=screen, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-            start_new_session=True,
+            start_new_session=True, preexec_fn=_hear_ctrl_c,
         )  # fmt: skip
         try:
             ended = _said(shell.wait(seconds))
@@ -86,6 +86,11 @@ def typed(command: str, folder: Path, seconds: float | None) -> tuple[str, str]:
                 ended = f"failed: still there {PATIENCE} seconds after Ctrl-C"
         screen.seek(0)
         return ended, screen.read()
+
+
+def _hear_ctrl_c() -> None:
+    """A program that a shell started in the background ignores Ctrl-C, and so would what it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _said(code: int) -> str:
@@ -115,12 +120,15 @@ def main() -> None:
             main_job, *others = commands()
             run(main_job, main_job, None)
             inside = ". .venv/bin/activate && "
-            # As if it had been cut off while it was evaluated: else there were nothing to resume.
-            (folder / "runs" / "bipedal-walker-fast-seed0" / run_folder.EVALUATION).unlink(missing_ok=True)
+            trained = folder / "runs" / "bipedal-walker-fast-seed0"
             for name, seed in STAND_INS.items():
                 typed(f"{inside} python PPOAgentTrainer.py pendulum {seed} --name {name} {SHORT}", folder, None)
             for command in others:
-                run(command, inside + command, arguments.seconds)
+                resumes = "resume" in command
+                if resumes and "--epochs" not in command:
+                    # As if it had been cut off while it was evaluated: else there were nothing to resume.
+                    (trained / run_folder.EVALUATION).unlink(missing_ok=True)
+                run(command, inside + command, None if resumes else arguments.seconds)  # the next ones need it whole
             (folder / "lines.py").write_text("\n".join(blocks("python")), encoding="utf-8")
             run("the lines of Python", f"{inside} python lines.py", None)
         lines = ["| command | ended | seconds |", "|---|---|---:|"]

@@ -271,9 +271,10 @@ def test_a_figure_is_shown_as_a_picture_of_few_colours():
 
 
 def test_films_play_every_episode_to_its_end(monkeypatch, shown):
-    takes = {stage: SimpleNamespace(score=score, steps=900, frame_rate=10.0) for stage, score in (("a", 1.5), ("b", -2.5))}
+    scores = {"a": 150.0, "b": -250.0}
+    takes = {stage: SimpleNamespace(score=score, steps=900, frame_rate=10.0) for stage, score in scores.items()}
     asked, frame = [], Image.new("RGB", (8, 8))
     monkeypatch.setattr(films, "opening", lambda take, *_, **options: asked.append(options) or [frame, frame])
     films.show_films(takes)
     assert asked == [{"whole": True}] * 2  # else their scores are not known
-    assert shown[-1]["text/plain"] == "a: score 1.5 in 900 steps, b: score −2.5 in 900 steps"
+    assert shown[-1]["text/plain"] == "a: score 150 in 900 steps, b: score −250 in 900 steps"
