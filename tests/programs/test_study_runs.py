@@ -3,12 +3,14 @@
 import contextlib
 import importlib.util
 import io
+import itertools
 import sys
 import threading
 import time
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -74,8 +76,10 @@ def test_a_line_is_in_a_studys_log_as_soon_as_it_is_said(tmp_path, monkeypatch):
 
     monkeypatch.setattr(study_runs, "places", at_once(0))
     monkeypatch.setattr(sys, "stdout", log := Log())
+    clock = itertools.count(0, 3660).__next__
+    monkeypatch.setattr(study_runs, "time", SimpleNamespace(monotonic=clock))
     train_all([run_in(tmp_path)], 0, None)
-    assert "small, seed 0: done" in log.seen
+    assert "small, seed 0: done after 61.0 minutes" in log.seen
 
 
 def test_a_lost_process_is_one_line_and_other_errors_stay_what_they_are():
