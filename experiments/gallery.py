@@ -1,7 +1,8 @@
-"""Films of the trained agents and the page that shows them: python experiments/gallery.py [NAME ...]
+"""Films of the trained agents and the page that shows them: python experiments/gallery.py [NAME ...] [--run RUN]
 
 Each film shows an agent untrained, half-way and trained, side by side, with environment steps and score. It needs the
-files in agents/ alone. Films are written to docs/gallery/, the page to docs/gallery.md.
+files in agents/ alone, but for agents that see images: their earlier stages are those of the run. Films are written to
+docs/gallery/, the page to docs/gallery.md.
 """
 
 import json
@@ -17,11 +18,14 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from common.envs.environment import Environment  # noqa: E402
+from common.errors import UserError  # noqa: E402
 from common.files import replace_file  # noqa: E402
 from common.runs.command_line import one_line_errors, parse_settings  # noqa: E402
 from common.runs.film import Take  # noqa: E402
 from common.runs.side_by_side import GAP, Heading, opening, side_by_side, small_gif, with_minus  # noqa: E402
 from programs import shipped  # noqa: E402
+from programs.finished_run import training_of  # noqa: E402
 
 FOLDER, PAGE = ROOT / "docs" / "gallery", ROOT / "docs" / "gallery.md"
 WIDTH = 640  # pixels
@@ -41,9 +45,25 @@ def card_of(name: str) -> dict[str, Any]:
     return json.loads((shipped.AGENTS / name / shipped.CARD).read_text(encoding="utf-8"))
 
 
-def frames_of(name: str, stage: str, seed: int) -> tuple[list[Image.Image], float]:
+def kept_stages(name: str) -> list[str]:
+    """The stages of training whose policies are in agents/."""
+    return [stage for stage, file in shipped.STAGES.items() if (shipped.AGENTS / name / file).exists()]
+
+
+def agent_of(name: str, stage: str, epoch: int, run: Path | None) -> tuple[Any, Environment] | None:
+    """An agent at a stage of its training, and its environment; None if neither agents/ nor the run has it."""
+    kept = shipped.AGENTS / name
+    if (kept / shipped.STAGES[stage]).exists():
+        agent, _, environment = shipped.load(kept, stage)
+        return agent, environment
+    if run is None:
+        return None
+    training = training_of(run)
+    return training.agent_at(epoch), training.environment
+
+
+def frames_of(agent: Any, environment: Environment, seed: int) -> tuple[list[Image.Image], float]:
     """The first seconds of an episode, and how many frames make a second."""
-    agent, _, environment = shipped.load(shipped.AGENTS / name, stage)
     take = Take(agent.acting_policy(), agent.action_map, environment, seed, FRAMES_PER_SECOND)
     return opening(take, (WIDTH - (STAGES - 1) * GAP) // STAGES, LONGEST), take.frame_rate
 
@@ -60,15 +80,20 @@ def steps_of(steps: int) -> str:
     return f"{steps / 1e3:.0f}k steps" if steps < 999_500 else f"{steps / 1e6:.1f}M steps"
 
 
-def draw_film(name: str) -> Path:
-    """Write the film of an agent."""
-    kept = shipped.AGENTS / name
-    stages = {
-        stage: what for stage, what in card_of(name)["stages"].items() if (kept / shipped.STAGES[stage]).exists()
-    }
-    episodes = [frames_of(name, stage, what["median_seed"]) for stage, what in stages.items()]
+def draw_film(name: str, run: Path | None = None) -> Path:
+    """Write the film of an agent.
+
+    Args:
+        name: of the agent.
+        run: the run that it is from, for stages whose policies are not kept in agents/; None leaves these out.
+    """
+    headings, episodes = [], []
+    for stage, what in card_of(name)["stages"].items():
+        found = agent_of(name, stage, what["epoch"], run)
+        if found is not None:
+            headings.append(heading(stage, what))
+            episodes.append(frames_of(*found, what["median_seed"]))
     frame_rate = episodes[0][1]
-    headings = [heading(stage, what) for stage, what in stages.items()]
     film = side_by_side(headings, [frames for frames, _ in episodes], math.ceil(REST * frame_rate))
     path = FOLDER / f"{name}.gif"
     replace_file(path, small_gif(list(film), frame_rate, LARGEST))
@@ -170,7 +195,8 @@ python experiments/gallery.py mine                   # write its film to docs/ga
 | `recorded.npz` | observations and the actions that the agent chose for them, which a test compares |
 | `export/` | the policy as a [SavedModel, a LiteRT and an ONNX file](deploy.md) |
 
-If an agent sees images, only its trained policy is kept, without exports. The licence is that of the project.
+If an agent sees images, only its trained policy is kept, without exports, because each policy takes megabytes. For its
+film add `--run runs/NAME`: the other two stages are read from the run. The licence is that of the project.
 """
 
 
@@ -179,15 +205,21 @@ class Arguments:
     """Draw films of the trained agents, and write the page that shows them."""
 
     names: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Agents whose films are drawn; by default all."""
+    """Agents whose films are drawn; by default all that keep more than one stage."""
+    run: Path | None = None
+    """The run of the agent that is named, if it sees images: its earlier policies are read from the run's
+    checkpoints."""
 
 
 def main() -> None:
     """Draw the films that are named, or all, and write the page."""
     with one_line_errors():
-        for name in parse_settings(Arguments, prog="python experiments/gallery.py").names or order():
+        arguments = parse_settings(Arguments, prog="python experiments/gallery.py")
+        if arguments.run is not None and len(arguments.names) != 1:
+            raise UserError("--run is the run of one agent: name this agent before it")
+        for name in arguments.names or [name for name in order() if len(kept_stages(name)) > 1]:
             shipped.folder_of(Path(name))
-            path = draw_film(name)
+            path = draw_film(name, arguments.run)
             print(f"{path.relative_to(ROOT)}: {path.stat().st_size:,} bytes")
         replace_file(PAGE, page().encode())
 

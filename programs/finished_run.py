@@ -57,14 +57,22 @@ class Training:
         """The agent that the run began with."""
         return new_agent(self.config, self.environment)
 
+    def agent_at(self, epoch: int) -> Any:
+        """The agent of an epoch: of 0 the one that the run began with, of others that of their checkpoint.
+
+        Raises:
+            UserError: the run keeps no checkpoint of this epoch, or it is damaged.
+        """
+        agent = self.new_agent()
+        if epoch:
+            agent.load_state(part_of(checkpoint.load(self.folder / run_folder.CHECKPOINTS, epoch), "agent"))
+        return agent
+
     def checkpoints(self) -> Iterator[tuple[int, Any]]:
         """The agents of all checkpoints before the best epoch, by their epochs."""
-        kept, best = self.folder / run_folder.CHECKPOINTS, self.best_epoch
-        for epoch in reversed(checkpoint.generations(kept)):
-            if epoch < best:
-                agent = self.new_agent()
-                agent.load_state(part_of(checkpoint.load(kept, epoch), "agent"))
-                yield epoch, agent
+        for epoch in reversed(checkpoint.generations(self.folder / run_folder.CHECKPOINTS)):
+            if epoch < self.best_epoch:
+                yield epoch, self.agent_at(epoch)
 
     def score(self, agent: Any, episodes: int) -> evaluation.Evaluation:
         """Deterministic episodes, the first ones that `python -m programs evaluate` plays."""

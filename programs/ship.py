@@ -150,7 +150,7 @@ def write_all(folder: Path, training: Training, name: str, commit: str, episodes
         episodes: that the untrained and the half-way policy are scored with.
     """
     agent, config, environment = load_agent(training.folder)
-    untrained = training.new_agent()
+    untrained = training.agent_at(0)
     scores: Any = evaluation_of(training, agent)
     write_json(folder / run_folder.EVALUATION, scores)
     shutil.copyfile(training.folder / run_folder.CONFIG, folder / run_folder.CONFIG)

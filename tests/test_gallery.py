@@ -13,7 +13,6 @@ sys.path.insert(0, str(ROOT / "experiments"))
 import gallery  # noqa: E402
 
 from common.runs import side_by_side  # noqa: E402
-from programs import shipped  # noqa: E402
 
 FILMS = sorted((ROOT / "docs" / "gallery").glob("*.gif"))
 
@@ -29,8 +28,7 @@ def test_every_agent_has_a_film_and_the_walker_comes_first():
 
 @pytest.mark.parametrize("film", FILMS, ids=lambda film: film.stem)
 def test_a_film_is_as_wide_as_the_page_small_and_moves(film):
-    stages = [name for name in shipped.STAGES.values() if (shipped.AGENTS / film.stem / name).exists()]
-    width = 216 * len(stages) - 8  # 640 with all three
+    width = 216 * len(gallery.card_of(film.stem)["stages"]) - 8  # 640 with all three
     with Image.open(film) as shown:
         assert shown.size[0] == width and shown.n_frames > 20
         first = np.asarray(shown.convert("RGB"))

@@ -14,6 +14,10 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from run_program import call
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "experiments"))
+
+import gallery
+
 from Agent import Agent
 from common.errors import UserError
 from common.rollout import policy_file
@@ -277,3 +281,21 @@ def test_an_agent_that_sees_images_is_shipped_as_the_weights_of_its_actor(tmp_pa
     seen = np.random.default_rng(0).integers(0, 256, (5, 48, 64, 3)).astype(np.uint8)
     expected = agent.acting_policy().logits(seen)
     np.testing.assert_array_equal(other.acting_policy().logits(seen), expected)
+
+
+def test_a_stage_that_is_not_kept_is_filmed_from_the_run(swinger, trained, tmp_path, monkeypatch):
+    """As for agents that see images, of which agents/ holds only the trained policy."""
+    folder, _ = swinger
+    shutil.copytree(folder, tmp_path / "swinger")
+    monkeypatch.setattr(shipped, "AGENTS", tmp_path)
+    card = gallery.card_of("swinger")
+    for stage in ("untrained", "half-way"):
+        kept = tmp_path / "swinger" / shipped.STAGES[stage]
+        expected = shipped.load(tmp_path / "swinger", stage)[0].acting_policy()
+        kept.unlink()
+        epoch = card["stages"][stage]["epoch"]
+        assert gallery.agent_of("swinger", stage, epoch, None) is None
+        agent, environment = gallery.agent_of("swinger", stage, epoch, trained)
+        observations = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+        np.testing.assert_allclose(agent.acting_policy().act(observations), expected.act(observations), atol=1e-6)
+        assert environment.id == card["environment"]
