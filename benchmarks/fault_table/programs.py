@@ -22,7 +22,7 @@ OPTIONS = "--checkpoint-every 2 --no-figure --evaluation-episodes"
 FEW, MANY = 4, 18  # episodes; many are evaluated by worker processes, and filmed by another at the same time
 SMALL = "--num-envs 2 --steps-per-epoch 256 --max-episode-steps 50 --hidden-sizes 16 --seed 3"
 OFF_POLICY = f"--env Pendulum-v1 --batch-size 16 --warmup-steps 300 --train-every 4 {SMALL}"
-PPO, COMPANIONS = "PPOAgentTrainer", "companions.OffPolicyAgentTrainer"
+PPO, COMPANIONS, SAC = "PPOAgentTrainer", "companions.OffPolicyAgentTrainer", "companions.SACAgentTrainer"
 PROGRAMS = {  # name → module and settings
     "PPO": (PPO, f"pendulum --minibatch-size 128 --backend gymnasium {SMALL}"),
     "PPO on EnvPool": (PPO, f"pendulum --minibatch-size 128 --backend envpool {SMALL}"),
@@ -30,6 +30,8 @@ PROGRAMS = {  # name → module and settings
     "discrete PPO": (PPO, f"cartpole --objective clip+kl {SMALL}"),
     "TD3": (COMPANIONS, f"td3 {OFF_POLICY}"),
     "DDPG": (COMPANIONS, f"ddpg --exploration ornstein_uhlenbeck {OFF_POLICY}"),
+    "SAC": (SAC, f"sac {OFF_POLICY}"),
+    "TQC": (SAC, f"tqc --n-step 3 --normalize-observations --layer-norm {OFF_POLICY}"),
 }
 
 
