@@ -243,9 +243,9 @@ ZOO = {  # rows of README's scores → method and environment of rl-zoo3's
     ("LunarLanderContinuous (solved: 200)", "PPO"): ("ppo", "LunarLanderContinuous-v2"),
     ("LunarLanderContinuous (solved: 200)", "SAC"): ("sac", "LunarLanderContinuous-v2"),
     ("LunarLanderContinuous (solved: 200)", "TQC"): ("tqc", "LunarLanderContinuous-v2"),
-    ("Pendulum", "TD3, seconds"): ("td3", "Pendulum-v1"),
+    ("Pendulum", "TD3, few seconds"): ("td3", "Pendulum-v1"),
     ("Pendulum", "TD3"): ("td3", "Pendulum-v1"),
-    ("CartPole (up to 500 steps)", "PPO, fewest steps"): ("ppo", "CartPole-v1"),
+    ("CartPole (up to 500 steps)", "PPO, few steps"): ("ppo", "CartPole-v1"),
     ("Breakout, five lives", "PPO"): ("ppo", "BreakoutNoFrameskip-v4"),
 }
 
@@ -323,8 +323,8 @@ def seeds_of(record):
 @pytest.mark.parametrize(
     ("problem", "method", "record"),
     [
-        ("Pendulum", "TD3, seconds", "pendulum-seconds"),
-        ("CartPole (up to 500 steps)", "PPO, fewest steps", "cartpole-steps"),
+        ("Pendulum", "TD3, few seconds", "pendulum-seconds"),
+        ("CartPole (up to 500 steps)", "PPO, few steps", "cartpole-steps"),
     ],
 )
 def test_readme_has_its_records(problem, method, record):
@@ -354,8 +354,8 @@ def test_readme_has_the_fast_walker_as_recorded():
     solved = sum(mean >= 300 for mean in means)
     sentences = (
         f"[{seconds:.0f} seconds in the median](LEADERBOARD.md) of {len(seeds)} seeds "
-        f"({min(times):.0f} to {max(times):.0f} s). In 100 fresh episodes, {solved} of the {len(seeds)} agents "
-        f"average at least 300 ({min(means):.1f} to {max(means):.1f})."
+        f"({min(times):.0f} to {max(times):.0f} s). In 100 fresh episodes the {len(seeds)} agents average "
+        f"{min(means):.1f} to {max(means):.1f}, and {solved} of them at least 300."
     )
     assert sentences in " ".join(text_of("README.md").split())
     row = (
@@ -375,7 +375,7 @@ def test_readme_says_what_its_film_shows():
     card = json.loads(text_of(f"agents/{name}/agent.json"))
     trained = card["stages"]["trained"]
     assert (
-        f"The film shows an agent of the preset `{card['preset']}`. After {trained['steps']:,} steps of training it "
+        f"The film shows the agent that comes with the project as `{name}`. After {trained['steps']:,} steps of training it "
         f"scores {trained['mean']:.1f}." in text
     )
 
@@ -391,9 +391,7 @@ def test_readme_counts_the_faults_as_recorded():
     power, disks, damaged = (
         tries[name] for name in ("power cut at a file operation", "disk full while training", "damaged checkpoints")
     )
-    sentence = (
-        f"{kills} kills, {power:,} power cuts, {disks} full disks and {damaged:,} damaged checkpoints lost no run"
-    )
+    sentence = f"{kills} kills, {power:,} simulated power cuts, {disks} full disks and {damaged:,} damaged checkpoints lost no run"
     assert sentence in " ".join(text_of("README.md").split())
 
 
