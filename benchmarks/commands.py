@@ -2,8 +2,8 @@
 
 Every command of their code blocks is given to a shell exactly as printed, in the virtual environment that the first of
 them makes; what runs longer than `--seconds` gets a Ctrl-C, as its reader would press it, and has to end by itself.
-Then come their lines of Python, as one program. results/commands.md says how each ended. The tests' own command is
-left to `.ci/run`. Two quiet cores need about half an hour.
+Then come their lines of Python, as one program. results/commands.md says how each ended, and how much of the cores
+other programs took. The tests' own command is left to `.ci/run`. Two quiet cores need about half an hour.
 """
 
 import os
@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from speed import RESULTS, ROOT, machine
+from speed import RESULTS, ROOT, busy_seconds, machine
 
 from common.errors import UserError
 from common.runs import run_folder
@@ -93,6 +93,12 @@ def _hear_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def _own_seconds() -> float:
+    """Processor time of this program and of all that it started."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
 def _said(code: int) -> str:
     return "done" if code == 0 else f"failed: exit code {code}"
 
@@ -103,6 +109,7 @@ def main() -> None:
         if not arguments.seconds > 0:
             raise UserError(f"seconds is {arguments.seconds}: expected a positive number")
         where, rows = machine(), []
+        start, busy = time.monotonic(), busy_seconds()
         with tempfile.TemporaryDirectory() as work:
             folder = Path(work) / "project"
             shutil.copytree(ROOT, folder, ignore=left_out)
@@ -133,7 +140,9 @@ def main() -> None:
             run("the lines of Python", f"{inside} python lines.py", None)
         lines = ["| command | ended | seconds |", "|---|---|---:|"]
         lines += [f"| `{re.sub(r'  +#.*', '', name)}` | {ended} | {seconds:.0f} |" for name, ended, seconds in rows]
-        foot = f"{where['date']}, {where['cores']} cores of {where['cpu']}, {where['system']}."
+        foreign = (busy_seconds() - busy - _own_seconds()) / (time.monotonic() - start)
+        foot = f"{where['date']}, {where['cores']} cores of {where['cpu']}, {where['system']}. "
+        foot += f"Other programs kept {max(foreign, 0.0):.1f} cores busy."
         (RESULTS / "commands.md").write_text("\n".join(lines) + f"\n\n{foot}\n", encoding="utf-8")
         if any(ended.startswith("failed") for _, ended, _ in rows):
             raise SystemExit(1)

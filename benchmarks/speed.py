@@ -129,17 +129,17 @@ def find_peer_python(given: Path | None, packages: str) -> Path:
 def busy_cores(seconds: float = 0.5) -> float | None:
     """Cores that other programs keep busy, from a short wait; None where the system does not tell."""
     try:
-        before = _busy_ticks()
+        before = busy_seconds()
         time.sleep(seconds)
-        return round((_busy_ticks() - before) / os.sysconf("SC_CLK_TCK") / seconds, 2)
+        return round((busy_seconds() - before) / seconds, 2)
     except (OSError, AttributeError):
         return None
 
 
-def _busy_ticks() -> int:
-    """Of all cores since the system started: user, nice, system, irq, softirq, steal."""
+def busy_seconds() -> float:
+    """Processor time of all cores since the system started: user, nice, system, irq, softirq, steal."""
     ticks = [int(word) for word in Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0].split()[1:9]]
-    return sum(ticks[:3]) + sum(ticks[5:])
+    return (sum(ticks[:3]) + sum(ticks[5:])) / os.sysconf("SC_CLK_TCK")
 
 
 def run(job: Job, seed: int, peer_python: Path, script: str = "contestants.py") -> dict[str, object]:
