@@ -61,9 +61,16 @@ def blocks(language: str) -> list[str]:
 
 
 def commands() -> list[str]:
-    """Every line of the pages' shell blocks, each once, but the tests' own command."""
+    """Every line of the pages' shell blocks, each command once, but the tests' own."""
     lines = [line for block in blocks("bash") for line in block.splitlines() if line.strip()]
-    return [line for line in dict.fromkeys(lines) if "-m pytest" not in line]
+    once: dict[str, str] = {}
+    for line in lines:
+        once.setdefault(without_comment(line), line)
+    return [line for line in once.values() if "-m pytest" not in line]
+
+
+def without_comment(line: str) -> str:
+    return re.sub(r"  +#.*", "", line)
 
 
 def typed(command: str, folder: Path, seconds: float | None) -> tuple[str, str]:
@@ -139,7 +146,7 @@ def main() -> None:
             (folder / "lines.py").write_text("\n".join(blocks("python")), encoding="utf-8")
             run("the lines of Python", f"{inside} python lines.py", None)
         lines = ["| command | ended | seconds |", "|---|---|---:|"]
-        lines += [f"| `{re.sub(r'  +#.*', '', name)}` | {ended} | {seconds:.0f} |" for name, ended, seconds in rows]
+        lines += [f"| `{without_comment(name)}` | {ended} | {seconds:.0f} |" for name, ended, seconds in rows]
         foreign = (busy_seconds() - busy - _own_seconds()) / (time.monotonic() - start)
         foot = f"{where['date']}, {where['cores']} cores of {where['cpu']}, {where['system']}. "
         foot += f"Other programs kept {max(foreign, 0.0):.1f} cores busy."
