@@ -88,6 +88,13 @@ RECORDS = {
         "symmetric networks, small updates, learning rates steered by the KL divergence, averaged weights, falls that "
         "cost more with a better score, early validation",
     ),
+    "fast-walker-plain": Record(
+        "PPOAgentTrainer.py bipedal-walker-fast --no-symmetry",
+        WALKER,
+        "",
+        "plain networks; small updates, learning rates steered by the KL divergence, averaged weights, falls that cost "
+        "more with a better score, early validation",
+    ),
     "cartpole-steps": Record(
         "PPOAgentTrainer.py cartpole-fewest-steps",
         CARTPOLE,
