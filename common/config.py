@@ -45,11 +45,12 @@ class EnvironmentSettings(Settings):
     """Steps after which an episode is truncated. None keeps the environment's own limit."""
     reward_design: RewardDesignName = "unchanged"
     """Reward that the agent learns from; scores always use the environment's own. unchanged: the environment's own.
-    sign: its sign, for games. scaled: the reward times reward_factor. function: computed by a function that a Python
-    program passes to the trainer. The others replace an episode's last reward only. ends_told_apart: -1 if the episode
-    terminated with a reward of -100 or less (a fall), else +1. fall_penalty: the same, for truncated episodes too.
-    lasted_to_limit: +1 if the episode reached its step limit (2,000 if it has none), else -1. steps_at_end: 0.005 per
-    step of the episode. steps_added_at_end: the same, added to the last reward."""
+    sign: -1, 0 or +1, the reward's sign, for games. scaled: the reward times reward_factor. function: computed by a
+    function that a Python program passes to the trainer. The other designs change an episode's last reward only.
+    ends_told_apart: -1 after a fall (the episode terminated with a reward of -100 or less), else +1. fall_penalty: -1
+    if the reward was -100 or less, even if the episode was truncated, else +1. lasted_to_limit: +1 if the episode
+    reached its step limit (2,000 if it has none), else -1. steps_at_end: 0.005 per step of the episode.
+    steps_added_at_end: the environment's reward plus 0.005 per step of the episode."""
     reward_factor: float = setting(
         0.1, needs=Needs("reward_design", lambda design: design == "scaled", "--reward-design scaled")
     )
@@ -63,12 +64,13 @@ class EnvironmentSettings(Settings):
             "--reward-design ends_told_apart",
         ),
     )
-    """Cost of a fall: the size of the negative reward that replaces the last one. With several numbers the first holds
-    until the score reaches the first of fall_cost_scores, and so on. Begin with a small cost if an agent that may not
-    fall does not dare to move. Only used with reward_design ends_told_apart or fall_penalty."""
+    """Cost of a fall: the last reward becomes minus this number. With several numbers the first holds until the score
+    reaches the first of fall_cost_scores, and so on. Begin with a small cost if the agent avoids falls by not moving
+    at all. Only used with reward_design ends_told_apart or fall_penalty."""
     fall_cost_scores: tuple[float, ...] = setting((), at_least=-1_000_000, at_most=1_000_000)
-    """Scores from which the next of fall_costs holds until the end of the run, even if the score falls again; one
-    number fewer than fall_costs. The score is the mean unshaped reward of the last score_window episodes."""
+    """Scores at which the next of fall_costs begins to hold; one number fewer than fall_costs. An earlier cost does
+    not return, even if the score falls again. The score is the mean unshaped reward of the last score_window
+    episodes."""
     backend: Literal["auto", "gymnasium", "envpool", "ale", "processes"] = setting("auto", main=True)
     """Library that steps the environments. auto: ale-py for Atari games, EnvPool if it is installed and has the
     environment, else Gymnasium. gymnasium: all environments in this process, one after the other. processes: one
@@ -76,37 +78,38 @@ class EnvironmentSettings(Settings):
     history: tuple[int, ...] = setting((), at_least=1, at_most=1000)
     """Ages, in steps, of the earlier observations that the networks see beside the newest: 4 8 adds those of four and
     eight steps ago. At the start of an episode the first observation stands for all earlier ones. Set it if one
-    observation does not tell enough: it lacks velocities, or what has passed out of sight. Empty adds none."""
+    observation does not tell enough: it lacks velocities, or what has passed out of sight. Empty adds none. Images
+    have no history."""
     num_envs: int = setting(16, at_least=1, main=True)
     """Number of environments that are stepped in parallel. More of them collect faster, but each contributes fewer
     consecutive steps to an epoch."""
     shards: int | None = setting(None, at_least=1)
-    """Number of parts (shards) that the environments are divided into; with --workers, each worker steps whole
-    shards. The results depend on the number of shards and not on the number of workers. None chooses it: with
-    --workers one shard per environment, but at most 16; without, 4 where backend auto means Gymnasium, 2 on EnvPool,
-    else 1."""
+    """Number of parts (shards) that the environments are divided into; with --workers, each worker steps whole shards.
+    The results depend on the number of shards and not on the number of workers. None with --workers: one shard per
+    environment, but at most 16. None without --workers: 4 where backend auto means Gymnasium and observations are
+    numbers, 2 on EnvPool and with backend processes, else 1; at most one per environment."""
     symmetry: bool = False
-    """Whether networks obey the mirror of an environment that looks the same in one: a policy that does in mirrored
-    states the mirrored action, and a critic that values both states alike. It learns in fewer steps and takes twice
-    the computation. Mirrors are known of Acrobot, BipedalWalker and BipedalWalkerHardcore, CartPole, LunarLander
-    (both) and Pendulum; another environment's is given with mirror_observation and mirror_action."""
+    """Whether the networks make use of an environment's mirror symmetry. In a mirrored state the policy then takes the
+    mirrored action, and the critic gives the same value. Learning needs fewer steps and twice the computation per
+    step. The mirrors of Acrobot, BipedalWalker, BipedalWalkerHardcore, CartPole, LunarLander (both) and Pendulum are
+    known; describe that of another environment with mirror_observation and mirror_action."""
     mirror_observation: tuple[int, ...] = setting((), at_least=-9999, at_most=9999, needs=SYMMETRY)
-    """How the mirror image of an observation is made: for each number of the image, the position of the number that it
-    is in the observation, counted from 1, with a minus if its sign changes. Pendulum's (cos, sin, speed) has 1 -2 -3.
-    Leave it empty for the environments that symmetry names. Only used with symmetry."""
+    """Mirror image of an observation: for each of its numbers, the position in the observation that the number is
+    taken from. Positions count from 1, and a minus changes the sign. Pendulum's (cos, sin, speed) has 1 -2 -3. Leave
+    it empty for the environments that symmetry names. Only used with symmetry."""
     mirror_action: tuple[int, ...] = setting((), at_least=-9999, at_most=9999, needs=SYMMETRY)
-    """How the mirror image of an action is made, written like mirror_observation. Discrete actions list the mirror
-    image of each choice: CartPole, where left and right change places, has 2 1. Actions of several choices list those
-    of the first, then those of the second, and so on. Leave it empty for the environments that symmetry names. Only
-    used with symmetry."""
-    mirror_offset: tuple[float, ...] = setting((), at_least=-1_000_000, at_most=1_000_000, needs=SYMMETRY)
-    """Number added to each number of a mirrored observation, in the environment's units. Empty for the mirror that is
-    known. Set other offsets on purpose if both sides start exactly alike and do the same all the time: then the
-    policy sees one side a little ahead. Only used with symmetry."""
-    mirror_weight: float = setting(0.5, at_least=0, at_most=1, needs=SYMMETRY)
-    """Weight of the mirror image in the policy. 0.5: both sides do exactly alike. Lower it (to 0.3) if a policy that
-    walks when it is sampled falls when it is not, since without noise both legs do the same. Only used with
+    """Mirror image of an action, written like mirror_observation. Discrete actions list the mirror image of each
+    choice: CartPole, where left and right change places, has 2 1. Actions of several choices list those of the first,
+    then those of the second, and so on. Leave it empty for the environments that symmetry names. Only used with
     symmetry."""
+    mirror_offset: tuple[float, ...] = setting((), at_least=-1_000_000, at_most=1_000_000, needs=SYMMETRY)
+    """Numbers that are added to a mirrored observation, one for each of its numbers, in the environment's units.
+    Empty: those of a known mirror, else none. Set other offsets if both sides start exactly alike and do the same all
+    the time: then the policy sees one side a little ahead. Only used with symmetry."""
+    mirror_weight: float = setting(0.5, at_least=0, at_most=1, needs=SYMMETRY)
+    """Weight of the mirror image in the policy. 0.5: both sides act exactly alike. Lower it (to 0.3) if the policy
+    walks with sampled actions but falls with deterministic ones: without noise both legs may do the same. Only used
+    with symmetry."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
     """Device that TensorFlow computes on. auto: a GPU for image observations if there is one, else the CPU, which is
     faster for small networks."""
@@ -130,10 +133,10 @@ class RunSettings(Settings):
     """Random seed of initial weights, environments, actions and minibatches. Runs with different seeds show how much
     a result varies."""
     restart_environments_every: int = setting(0, at_least=0)
-    """Epochs between two rebuilds of an environment; a few environments are rebuilt at a time. Only affects
-    environments that a resumed run can restore in no other way than by repeating all their actions, such as EnvPool's
-    LunarLander: lower it if resuming takes too long. 0 chooses an interval of at least ten epochs and ten
-    full-length episodes."""
+    """Epochs between two rebuilds of an environment; a few environments are rebuilt at a time. It only affects
+    environments, such as EnvPool's LunarLander, that a resumed run restores by repeating all their actions since they
+    were built. Lower it if resuming takes too long. 0 chooses an interval of at least ten epochs and ten full-length
+    episodes."""
 
 
 @dataclass(frozen=True)
@@ -149,8 +152,8 @@ class FaultSettings(Settings):
     """Seconds that building, resetting or stepping an environment may take before it counts as failed. Only used with
     backend processes."""
     on_not_finite: Literal["stop", "skip"] = "stop"
-    """Response to NaN or infinity. stop: end the run with an error. skip: collect the epoch again, or undo the
-    update."""
+    """Response to NaN or infinity. stop: end the run with an error. skip: collect the epoch again, at most
+    environment_restarts times, or undo the update, at most ten times in a row; then end the run."""
 
 
 @dataclass(frozen=True)
@@ -160,11 +163,11 @@ class BestSettings(Settings):
     GROUP = "best-parameter"
 
     best_metric: MetricName = "validation"
-    """How an epoch's parameters are scored; the highest score is kept. validation: the mean reward of separate
-    deterministic episodes, played from validate_from on. The other three use the epoch's own training rewards, and
-    count once score_window episodes have finished. total_reward: their sum.
-    mean_episode_reward: the mean over the episodes that finished in the epoch, or over the last score_window if fewer
-    did. reward_times_steps: that mean times the mean length of the same episodes."""
+    """How an epoch's parameters are scored; the highest score is kept. validation: the mean unshaped reward of
+    separate deterministic episodes, played from validate_from on. The other three use the epoch's training rewards,
+    which reward_design has shaped, and count once score_window episodes have finished. total_reward: the sum of the
+    epoch's rewards. mean_episode_reward: the mean over the episodes that finished in the epoch, or over the last
+    score_window if fewer did. reward_times_steps: that mean times the mean length of the same episodes."""
     validate_every: int = setting(20, at_least=1)
     """Epochs between validations. Raise it if validation takes too much of the time; lower it to find the best epoch
     more exactly. Only used with best_metric validation."""
@@ -180,15 +183,17 @@ class BestSettings(Settings):
         at_most=0.999,
         needs=Needs("best_metric", lambda name: name == "validation", "--best-metric validation"),
     )
-    """Weight of the past in a running mean of the networks' weights, over epochs: 0.8 averages about the last five.
-    The averaged weights are validated, and kept if they are the best; training continues with its own. Raise it if
-    the score changes much from one validation to the next. 0 is no average. Only used with best_metric validation."""
+    """Weight of the past in a moving average of the networks' weights, which is updated once per epoch: 0.8 averages
+    about the last five epochs. The averaged weights are validated, and kept if they are the best. Training itself goes
+    on with the weights of the last update. Raise it if the score changes much from one validation to the next. 0 is no
+    average. Only used with best_metric validation."""
     stop_score: float | None = setting(None)
-    """Score of an epoch, as best_metric says, at which training ends before its last epoch. A validation that reaches
-    it is repeated with confirming_episodes other episodes, whose mean then counts. None trains all epochs."""
+    """Score at which training ends before its last epoch; best_metric says how an epoch is scored. A validation that
+    reaches it is repeated with confirming_episodes other episodes, whose mean then counts. None trains all epochs."""
     confirming_episodes: int = setting(100, at_least=1)
-    """Number of episodes of the validation that confirms stop_score. They are played 25 at a time, and no more once
-    their mean is below it. Raise it if scores are noisy. Only used with stop_score and best_metric validation."""
+    """Number of episodes of the validation that confirms stop_score. They are played 25 at a time; once the mean so
+    far is below stop_score, no more are played. Raise it if scores are noisy. Only used with stop_score and
+    best_metric validation."""
     adopt_best: bool = True
     """Whether the final agent has the best epoch's parameters. If False it has the last epoch's, as in the 2021
     code."""

@@ -29,8 +29,8 @@ class NetworkSettings(Settings):
     """Whether the critics normalise the features of each hidden layer, before its activation, to mean 0 and standard
     deviation 1. Try it if values diverge, or with many updates per step."""
     normalize_observations: bool = False
-    """Whether the networks see observations minus their running mean, divided by their running standard deviation and
-    clipped to 10 of them. Try it if the observation's numbers differ much in size."""
+    """Whether observations are shifted and divided by their running mean and standard deviation, then clipped to ±10.
+    Try it if the observation's numbers differ much in size."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,16 @@ class ExplorationSettings(Settings):
     back to 0, so that it pushes the same way for several steps; try it if independent noise achieves nothing."""
     exploration_std: float = setting(0.1, at_least=0, main=True)
     """Standard deviation of the exploration noise, in units of half the action range; for ornstein_uhlenbeck, its
-    sigma. Raise it if the agent stays with a poor habit; lower it if noise spoils the episodes."""
+    sigma: the noise's own standard deviation approaches sigma / sqrt(2 * ou_theta). Raise it if the agent stays with a
+    poor habit; lower it if noise spoils the episodes."""
     final_exploration_std: float | None = setting(None, at_least=0)
     """Value that exploration_std changes to, linearly over the epochs. None keeps exploration_std."""
     ou_theta: float = setting(0.15, at_least=0, needs=ORNSTEIN_UHLENBECK)
-    """Rate, per unit of time, at which Ornstein-Uhlenbeck noise drifts back to 0. Lower it for a longer memory. Only
-    used with exploration ornstein_uhlenbeck."""
+    """Rate, per unit of time, at which Ornstein-Uhlenbeck noise drifts back to 0. Lower it for larger noise with a
+    longer memory. Only used with exploration ornstein_uhlenbeck."""
     ou_dt: float = setting(0.01, at_least=SMALLEST, needs=ORNSTEIN_UHLENBECK)
-    """Units of time per environment step. Raise it for larger noise with a shorter memory. Only used with exploration
-    ornstein_uhlenbeck."""
+    """Units of time per environment step. The noise's memory is about 1 / (ou_theta * ou_dt) steps: raise it for a
+    shorter one. Only used with exploration ornstein_uhlenbeck."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,9 @@ class ReplaySettings(Settings):
     """Number of updates every train_every steps, all in one call. Raise it to learn more from each step; lower it to
     save time."""
     policy_lag: int = setting(0, at_least=0, at_most=1)
-    """How far the policy that acts may be behind. 0: every step after an update has the new policy. 1: workers
-    (--workers) step the environments during an update, so their policy is older by the updates of one call. Use it
-    where steps are slow; the results depend on it, and not on the number of workers."""
+    """How many calls of the update the acting policy may be behind. 0: every step after an update has the new policy.
+    1: workers (--workers) step the environments during a call, with the policy from before it. Use 1 where steps are
+    slow. The results depend on this setting, and not on the number of workers."""
 
 
 @dataclass(frozen=True)
@@ -169,8 +170,9 @@ class SACSettings(Settings):
     GROUP = "SAC"
 
     critics: int = setting(2, at_least=1)
-    """Number of critics. With quantiles 1 targets use the smallest value (clipped double Q-learning, as TD3's
-    twin_critics), else the quantiles of all. More critics overestimate less and take longer."""
+    """Number of critics. With quantiles 1, targets use the smallest critic's value (clipped double Q-learning, as
+    TD3's twin_critics). With more quantiles, targets use those of all critics together. More critics overestimate less
+    and take longer."""
     policy_delay: int = setting(1, at_least=1)
     """Number of critic updates per update of the actor, the temperature and the target networks. Raise it if the
     critics lag behind the actor. 1 is no delay."""
@@ -178,22 +180,22 @@ class SACSettings(Settings):
     """Whether the temperature is learned, so that the policy's entropy stays near target_entropy. If False it keeps
     its initial value."""
     temperature: float = setting(1.0, at_least=SMALLEST, main=True)
-    """Weight of the policy's entropy (alpha), in units of reward, at the beginning or, without learn_temperature,
-    always. Raise it for more exploration; lower it if rewards are small."""
+    """Initial weight of the policy's entropy (alpha), in units of reward. Without learn_temperature it stays the same.
+    Raise it for more exploration; lower it if rewards are small."""
     temperature_learning_rate: float | None = setting(None, at_least=0, needs=LEARNED)
     """Adam's step size for the logarithm of the temperature. None uses learning_rate. Only used with
     learn_temperature."""
     target_entropy: float | None = setting(None, needs=LEARNED)
-    """Entropy that the temperature is learned for, in nats, of an action within [-1, 1]. None is minus the number of
-    the action's dimensions. Raise it for more exploration. Only used with learn_temperature."""
+    """Entropy of the policy, in nats, that the learned temperature aims at; actions are within [-1, 1]. None is minus
+    the number of the action's dimensions. Raise it for more exploration. Only used with learn_temperature."""
     quantiles: int = setting(1, at_least=1, main=True)
     """Number of quantiles of the return that each critic learns (TQC uses 25). 1 is plain SAC, whose critics learn the
     mean return."""
     dropped_quantiles: int = setting(
         2, at_least=0, needs=Needs("quantiles", lambda quantiles: quantiles > 1, "--quantiles 25")
     )
-    """Number of the largest target quantiles that are dropped for each critic. Raise it if values are overestimated;
-    lower it if they are underestimated. Only used with quantiles above 1."""
+    """Number of target quantiles that are dropped per critic, the largest of all critics together. Raise it if values
+    are overestimated; lower it if they are underestimated. Only used with quantiles above 1."""
 
 
 # A dataclass takes its fields from the last base to the first: this is the order of config.json and of --help.

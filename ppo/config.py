@@ -18,8 +18,8 @@ class CollectionSettings(Settings):
 
     updates_per_epoch: int = setting(1, at_least=1)
     """Number of times per epoch that steps are collected and trained on. Each update learns from steps_per_epoch /
-    updates_per_epoch steps; the epoch's row is the mean over its updates. Before the first update, PPO collects one
-    more trajectory of that size, or two with normalize_observations."""
+    updates_per_epoch steps, which must be a multiple of num_envs; the epoch's row is the mean over its updates. Before
+    the first update, PPO collects one more trajectory of that size, or two with normalize_observations."""
     restart_each_epoch: bool = False
     """Quirk of the 2021 code: abandon running episodes at the end of each epoch and count them as complete ones."""
 
@@ -96,11 +96,12 @@ class ScalingSettings(Settings):
     GROUP = "scaling"
 
     normalize_observations: bool = True
-    """Whether observations are shifted and divided by their running mean and standard deviation, then clipped to
-    ±10. The first trajectory only fills these statistics. Turn it off if observations are already about 1."""
+    """Whether observations are shifted and divided by their running mean and standard deviation, then clipped to ±10.
+    The first trajectory only fills these statistics. Turn it off if the observation's numbers already have a size of
+    about 1."""
     scale_rewards: bool = True
     """Whether rewards are divided by a running standard deviation (plus 1e-4), chosen with reward_std_of. Turn it off
-    if rewards are already about 1."""
+    if rewards already have a size of about 1."""
     reward_std_of: Literal["rewards", "returns"] = "returns"
     """Quantity whose standard deviation scale_rewards divides by. rewards: all rewards so far. returns: the discounted
     sums of future rewards; needed if all rewards are equal, such as -1 per step."""
@@ -119,8 +120,8 @@ class AdvantageSettings(Settings):
     """Discount factor per step; rewards count for about 1/(1 - gamma) steps. Raise it if rewards come late; lower it
     if learning is noisy and each action's effect shows soon."""
     final_gamma: float | None = setting(None, at_least=0, at_most=1)
-    """Discount factor at the end of the training: the horizon 1/(1 - gamma) changes by equal factors until then. A
-    value above gamma learns short-term control first. None keeps gamma."""
+    """Discount factor at the end of the training; until then each update multiplies the horizon 1/(1 - gamma) by the
+    same factor. A value above gamma learns short-term control first. None keeps gamma."""
     gae_lambda: float = setting(0.97, at_least=0, at_most=1, main=True)
     """Lambda of generalised advantage estimation. 0: one-step advantages, with low variance but biased by the
     critic's errors. 1: Monte-Carlo advantages, unbiased but noisy. Lower it if learning is noisy; raise it if the
@@ -174,9 +175,10 @@ class UpdateSettings(Settings):
     anneal_learning_rate: bool = True
     """Whether the learning rates fall linearly to 0 over the epochs."""
     desired_kl: float | None = setting(None, at_least=1e-12)
-    """KL divergence between the policies before and after an update, in nats, that the learning rates are steered to:
-    they fall by 15% after an update that went further, and rise after one that did not go so far. Set it (to 0.01) if
-    learning is slow at first and unsteady later. None leaves the learning rates to their schedule."""
+    """KL divergence between the policies before and after an update, in nats, that the learning rates are steered to.
+    They are divided by 1.15 after an update above 1.3 * desired_kl, and multiplied by 1.15 after one below desired_kl
+    / 1.3; they stay within a factor of 20 of their schedule. Set it (to 0.01) if learning is slow at first and
+    unsteady later. None leaves the learning rates to their schedule."""
     adam_epsilon: float = setting(1e-8, at_least=SMALLEST)
     """Adam's epsilon, added to the root of the mean squared gradient before dividing by it. Raise it (to 1e-5) if
     parameters with tiny gradients move too much."""
@@ -202,11 +204,11 @@ class UpdateSettings(Settings):
     """Wanted KL divergence of an update, in nats. Raise it for larger policy changes. Only used with objective
     kl_penalty or clip+kl."""
     max_kl: float | None = setting(None, at_least=0)
-    """KL divergence, in nats, above which an update's remaining passes are skipped; it is the mean over a pass. Set it
-    (0.01 to 0.05) if single updates destroy the policy. None always makes all passes."""
+    """KL divergence of an update's pass, in nats, averaged over its minibatches, above which the remaining passes are
+    skipped. Set it (0.01 to 0.05) if single updates destroy the policy. None always makes all passes."""
     entropy: Literal["gaussian", "density_surrogate"] = "gaussian"
-    """Form of the entropy bonus. gaussian: the distribution's exact entropy. density_surrogate: the bounded -p*log(p)
-    of the taken actions' densities, as in the 2021 code."""
+    """Form of the entropy bonus. gaussian: the distribution's exact entropy. density_surrogate: -p*log(p) of the taken
+    actions' densities, as in the 2021 code; at most 1/e per action dimension."""
     entropy_coefficient: float = setting(0.0, at_least=0)
     """Weight of the entropy bonus. Raise it if the policy becomes deterministic too early; lower it if the policy's
     standard deviation keeps growing. 0 is no bonus."""

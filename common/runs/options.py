@@ -19,7 +19,8 @@ class WorkerOptions(Settings):
     workers: int | None = setting(None, at_least=0)
     """Number of worker processes that step the environments; Ray starts them, and replaces one that is lost. The
     results are the same for any number with the same shards. 0: this process steps the environments. None: one worker
-    per core if backend auto means Gymnasium and a measurement at the start shows that workers save time, else 0."""
+    per core, but at most one per shard, if backend auto means Gymnasium and a measurement at the start shows that
+    workers save time; else 0."""
     cluster: str | None = None
     """Address of a running Ray cluster, like 10.0.0.1:6379. None starts one on this machine. Only used with
     workers."""
@@ -42,7 +43,7 @@ class RunOptions(WorkerOptions):
     resume: Path | None = None
     """Run folder of a run to continue from its newest checkpoint. Only --epochs, --stop-score, --environment-restarts,
     --environment-time-limit, --on-not-finite, --device, --workers and --cluster can be changed, besides the recording
-    options."""
+    options other than --name."""
     checkpoint_every: int = setting(0, at_least=0)
     """Epochs between checkpoints. Lower it to lose less if the machine fails. 0: every ten epochs, or less often if
     saving would take more than 1% of the run time. A checkpoint is also written on Ctrl-C, on SIGTERM and at the
@@ -55,7 +56,7 @@ class RunOptions(WorkerOptions):
     evaluate_every: int = setting(0, at_least=0)
     """Epochs between evaluations during training; they take extra time and do not affect it. 0: only at the end."""
     video: bool = True
-    """Whether to film an evaluated episode at the end."""
+    """Whether to film a deterministic episode at the end."""
     gif: bool = False
     """Whether the film is a GIF of 30 frames per second instead of an MP4. Only used with video."""
     tensorboard: bool = True
