@@ -16,7 +16,7 @@ COMMANDS = {
     "evaluate": "Play episodes with a trained agent and write their scores: RUN.",
     "watch": "Show a trained agent in a window or as a film: walker, or RUN.",
     "plot": "Draw figures of one run or several: RUN [RUN ...] --output PICTURE.",
-    "export": "Write a policy as a SavedModel, a LiteRT and an ONNX file: RUN.",
+    "export": "Write a policy as a SavedModel and a LiteRT file, with --onnx as an ONNX file too: RUN.",
     "ship": "Put the agent of a finished run into the project: RUN NAME.",
     "tune": "Search for better settings of a preset: PRESET [--trials N].",
     "study": "Train several settings over several seeds and summarise them: STUDY.",

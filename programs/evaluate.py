@@ -18,7 +18,7 @@ from programs.run_arguments import RunArguments, check_at_least, parse_named
 class Arguments(RunArguments):
     """Score and film a trained agent, in the environment with its own rewards.
 
-    Of an agent that comes with the project the scores are printed; nothing is written but --output.
+    For an agent that comes with the project, the scores are only printed, or written to --output; there is no film.
     """
 
     episodes: int = 100
@@ -26,8 +26,9 @@ class Arguments(RunArguments):
     seed: int = evaluation.EVALUATION_SEED
     """Seed of the first episode; each further episode has the next one. The default is far from training's seeds."""
     max_episode_steps: tuple[int, ...] = ()
-    """Step limits of an episode, in environment steps. With several, such as 1600 2000, the episodes are played once
-    for each, and evaluation.json lists all of them under step_limits. By default the run's own limit."""
+    """Step limits of an episode, in environment steps. With several, such as 1600 2000, the episodes are played again
+    for each limit, and evaluation.json lists the scores of all limits under step_limits. By default the run's own
+    limit."""
     environment_restarts: int | None = None
     """How often an episode is played again if the environment fails. By default the run's own number."""
     video: bool = True
@@ -35,7 +36,7 @@ class Arguments(RunArguments):
     gif: bool = False
     """Write a GIF of 30 frames a second instead of an MP4."""
     output: Path | None = None
-    """JSON file for the scores; the default is evaluation.json in the run folder, which is replaced."""
+    """JSON file for the scores. By default evaluation.json in the run folder, which is replaced."""
 
     def __post_init__(self) -> None:
         check_at_least("episodes", self.episodes, 0)

@@ -51,9 +51,11 @@ def score(path: Path, environment: Environment, episodes: int, seed: int, restar
 class Arguments(RunArguments):
     """Write a run's deterministic policy as a TensorFlow SavedModel and a LiteRT (TensorFlow Lite) file.
 
-    With --onnx it is written as an ONNX file, too.
+    With --onnx it is written as an ONNX file, too. The agents that come with the project are exported already.
     """
 
+    run: Annotated[Path, tyro.conf.Positional]
+    """Run folder, like runs/NAME."""
     onnx: bool = False
     """Write policy.onnx, too. This needs packages of its own: pip install -r requirements/export.txt."""
 

@@ -29,19 +29,21 @@ class Arguments:
     """five: reward, steps and losses in five panels. reward: reward and steps of one run. diagnostics: KL, clipping,
     entropy, σ and explained variance. time: seconds per epoch by stage, of one run. seeds: median and band over runs
     whose names differ only in the seed. policy: action and value of one run over its observations, for Pendulum and
-    environments that observe one or two numbers."""
+    for environments whose observation has one or two numbers."""
     columns: tuple[str, ...] = ("avg_reward_orig", "avg_steps")
     """Columns of results.csv to draw with --kind seeds, one panel each."""
     band: Band = "range"
-    """With --kind seeds: range shades from the lowest to the highest run, interquartile the middle half."""
+    """With --kind seeds: range shades the area from the lowest to the highest run, interquartile the middle half of
+    the runs."""
     title: str = ""
     """With --kind seeds: what the figure shows, written above it. With a title, a second file NAME-dark is drawn for
     dark pages."""
     env: str | None = None
-    """With --kind policy, the run's environment, typed again; only needed where a module of your own is
-    imported for it."""
+    """With --kind policy, the run's environment, typed again. Only needed if a module of your own registers it
+    (MODULE:ID), or together with --env-kwargs."""
     env_kwargs: str | None = None
-    """The environment's arguments as JSON, typed again; only needed where some of them are strings."""
+    """The environment's arguments as JSON, typed again together with --env; only needed if some of them are
+    strings."""
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from programs.train import method_of_run, train
 PROGRAM = "python -m programs resume"
 USAGE = f"""usage: {PROGRAM} RUN [--epochs N] [settings]
 
-Continue a run that was interrupted from its newest checkpoint, or train a finished one for more epochs.
+Continue an interrupted run from its newest checkpoint, or train a finished run for more epochs.
 {PROGRAM} RUN --help shows the settings that may be changed, with their present values."""
 
 

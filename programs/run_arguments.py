@@ -23,15 +23,17 @@ class RunArguments:
     run: Annotated[Path, tyro.conf.Positional]
     """Run folder, like runs/NAME; or the name of an agent that comes with the project, like walker."""
     weights: WhichWeights = "best"
-    """Which agent: best is the one the run ended with, by default that of its best epoch; last is that of the last
-    checkpoint, also while the run still trains."""
+    """Which of a run's agents: best is the one the run ended with, by default that of its best epoch; last is that of
+    the last checkpoint, also while the run still trains."""
     device: Literal["auto", "cpu", "gpu"] | None = None
     """What TensorFlow computes on. By default the run's own setting; cpu loads a run that was trained on a graphics
-    card this machine does not have."""
+    card, on a machine without one."""
     env: str | None = None
-    """The run's environment, typed again; only needed where a module of your own is imported for it."""
+    """The run's environment, typed again. Only needed if a module of your own registers it (MODULE:ID), or together
+    with --env-kwargs."""
     env_kwargs: str | None = None
-    """The environment's arguments as JSON, typed again; only needed where some of them are strings."""
+    """The environment's arguments as JSON, typed again together with --env; only needed if some of them are
+    strings."""
 
     def load(self) -> tuple[Any, TrainingConfig, Environment]:
         """The agent, the run's settings and its environment; see `programs.methods.load_agent`."""

@@ -37,15 +37,15 @@ class Arguments:
     """Put the agent of a finished run into the project, with its settings, scores and exported policies."""
 
     run: Annotated[Path, tyro.conf.Positional]
-    """Folder of a finished run, like runs/NAME. Train it with --checkpoint-every K --keep-checkpoints 1000 if a
-    half-way policy is wanted: it is chosen among the run's checkpoints."""
+    """Folder of a finished run, like runs/NAME. The half-way policy is chosen among the run's checkpoints: if one is
+    wanted, train the run with --checkpoint-every K --keep-checkpoints 1000."""
     name: Annotated[str, tyro.conf.Positional]
     """Name of the agent, by which watch shows it. An agent of this name is replaced."""
     commit: str | None = None
     """Commit of the project that the run was trained with; only for runs whose config.json does not name it."""
     episodes: int = EPISODES
     """How many episodes the untrained and the half-way policy are scored with; fewer for slow environments. The
-    trained one has 100."""
+    trained policy is always scored with 100."""
     agents: Path | None = None
     """Folder of all agents; the default is the project's own, where watch finds them by name."""
 

@@ -37,10 +37,10 @@ class Arguments:
     """Search for better settings of a preset with Optuna (TPE sampler, median pruner)."""
 
     preset: Annotated[str, tyro.conf.Positional]
-    """Preset to start from; a preset file, like tuned.json, is one, too."""
+    """Preset to start from, or a preset file such as tuned.json."""
     space: Path | None = None
-    """JSON file of the settings to change and the values each may take. By default a file for the preset's method;
-    it lies in programs/tuning/spaces and shows the format."""
+    """JSON file of the settings to change and the values each may take. By default the file of the preset's method in
+    programs/tuning/spaces, which also shows the format."""
     trials: int = 50
     """Number of trials in all. The first five are drawn at random; fifty are enough for about six settings."""
     seeds: tuple[int, ...] = (0, 1, 2)
@@ -49,7 +49,7 @@ class Arguments:
     """Epochs of each run. By default the preset's; fewer find settings that learn fast."""
     metric: str = "score"
     """Column of results.csv whose last value is a run's score, to be maximised. score: the mean unshaped reward of the
-    last score_window episodes. metric: that of the last validation."""
+    last score_window episodes. metric: the mean unshaped reward of the last validation."""
     held_out_seeds: tuple[int, ...] = ()
     """Seeds with which the preset and the best settings are compared after the search, such as 100 101 102 103 104.
     None of them may be among --seeds. By default they are not compared."""

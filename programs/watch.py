@@ -34,8 +34,8 @@ class Arguments(RunArguments):
     gif: bool = False
     """Write a GIF of 30 frames a second instead of an MP4."""
     folder: Path | None = None
-    """Folder for the film, which is named after the agent, or video where a run is shown; a film of that name there
-    is replaced. By default the current folder."""
+    """Folder for the film, by default the current one. The film of an agent that comes with the project has the
+    agent's name; the film of a run is named video. A film of that name there is replaced."""
 
     def __post_init__(self) -> None:
         check_at_least("seed", self.seed, 0)
