@@ -17,61 +17,109 @@ class Trajectory(NamedTuple):
     Environments restart on the step after an episode's end (next-step autoreset). That step ignores
     its action, so it is not `valid`; its observation is the ended episode's true final one. A step in which an
     environment failed is not `valid` either; it ends its episode, which does not count as finished.
+
+    Attributes:
+        observations: [T+1, N, S] float32 or uint8; row T follows the last step.
+        actions: [T, N, A] float32, as drawn: before clipping to the environment's bounds.
+        rewards: [T, N] float64, the environment's own.
+        terminated: [T, N] bool; the task ended, or a life was lost: no later reward counts.
+        truncated: [T, N] bool; the time was up, but the task itself had not ended.
+        ended: [T, N] bool; the episode is over: terminated or truncated, but not a lost life.
+        valid: [T, N] bool; False on autoreset steps and where the environment failed.
+        episode_steps: [T, N] int64, steps of the episode so far, this one included.
+        replaced: [T, N] bool; the environment took another action than this one.
     """
 
-    observations: np.ndarray  # [T+1, N, S] float32 or uint8; row T follows the last step
-    actions: np.ndarray  # [T, N, A] float32, as drawn: before clipping to the environment's bounds
-    rewards: np.ndarray  # [T, N] float64, the environment's own
-    terminated: np.ndarray  # [T, N] bool: the task ended, or a life was lost: no later reward counts
-    truncated: np.ndarray  # [T, N] bool: the time was up; the task itself had not ended
-    ended: np.ndarray  # [T, N] bool: the episode is over: terminated or truncated, but not a lost life
-    valid: np.ndarray  # [T, N] bool: False on autoreset steps and where the environment failed
-    episode_steps: np.ndarray  # [T, N] int64: steps of the episode so far, this one included
-    replaced: np.ndarray  # [T, N] bool: the environment took another action than this one
+    observations: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    ended: np.ndarray
+    valid: np.ndarray
+    episode_steps: np.ndarray
+    replaced: np.ndarray
 
 
 class Episodes(NamedTuple):
-    """Finished episodes, in the order in which they ended."""
+    """Finished episodes, in the order in which they ended.
 
-    returns: np.ndarray  # [E] sum of shaped rewards
-    original_returns: np.ndarray  # [E] sum of the environment's own rewards
-    lengths: np.ndarray  # [E] steps
+    Attributes:
+        returns: [E] sums of the shaped rewards, not discounted.
+        original_returns: [E] sums of the environment's own rewards.
+        lengths: [E] steps.
+    """
+
+    returns: np.ndarray
+    original_returns: np.ndarray
+    lengths: np.ndarray
 
 
 class Batch(NamedTuple):
-    """A flattened trajectory, from which an update learns. `weights` is 0 where a step is not valid."""
+    """A flattened trajectory, from which an update learns.
 
-    observations: np.ndarray  # [M, S] float32, normalised; of images [M, height, width, channels] uint8
-    actions: np.ndarray  # [M, A] float32
-    log_probs: np.ndarray  # [M] float32, under the policy that acted
-    advantages: np.ndarray  # [M] float32
-    value_targets: np.ndarray  # [M] float32
-    weights: np.ndarray  # [M] float32, 0 or 1
-    heads: np.ndarray  # [M, X] float32, outputs of the actor that acted; used by the KL penalty
-    values: np.ndarray  # [M] float32, by the critic before the update; used by the clipped value loss
-    next_observations: np.ndarray  # [M, S] float32 if gradients flow through the target, else [M, 0]
-    discounts: np.ndarray  # [M] float32, γ, or 0 after a termination; used in the same case
-    actor_weights: np.ndarray  # [M] float32, as `weights`, and 0 where the action was not the policy's
+    Attributes:
+        observations: [M, S] float32, normalised; images are [M, H, W, C] uint8.
+        actions: [M, A] float32.
+        log_probs: [M] float32, in nats, under the policy that acted.
+        advantages: [M] float32, normalised already unless each minibatch is.
+        value_targets: [M] float32; only the rewards if gradients flow through the target.
+        weights: [M] float32, 1 for a valid step, else 0.
+        heads: [M, X] float32, outputs of the actor that acted; [M, 0] without a KL penalty.
+        values: [M] float32, by the critic before the update; used by the clipped value loss.
+        next_observations: [M, S] float32 if gradients flow through the target, else [M, 0].
+        discounts: [M] float32, γ, or 0 after a termination; used if gradients flow through the target.
+        actor_weights: [M] float32, as `weights`, but also 0 where the action was not the policy's.
+    """
+
+    observations: np.ndarray
+    actions: np.ndarray
+    log_probs: np.ndarray
+    advantages: np.ndarray
+    value_targets: np.ndarray
+    weights: np.ndarray
+    heads: np.ndarray
+    values: np.ndarray
+    next_observations: np.ndarray
+    discounts: np.ndarray
+    actor_weights: np.ndarray
 
 
 class Transitions(NamedTuple):
-    """Single steps for off-policy learning; a truncated step has its true final observation."""
+    """Steps for off-policy learning; a truncated step has its true final observation.
 
-    observations: np.ndarray  # [K, S] float32
-    actions: np.ndarray  # [K, A] float32 in [−1, 1]
-    rewards: np.ndarray  # [K] float32, shaped
-    terminated: np.ndarray  # [K] float32, 1 where nothing follows
-    next_observations: np.ndarray  # [K, S] float32
+    With `n_step` m above 1, a row covers up to m steps; see `companions.n_step`.
+
+    Attributes:
+        observations: [K, S] float32.
+        actions: [K, A] float32 in [−1, 1].
+        rewards: [K] float32, shaped; over several steps, their discounted sum.
+        terminated: [K] float32, 1 after a termination, else 0; over m steps 1 − γ^(m − 1) in place of 0.
+        next_observations: [K, S] float32, after the last of the row's steps.
+    """
+
+    observations: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    terminated: np.ndarray
+    next_observations: np.ndarray
 
 
 @dataclass
 class Timing:
-    """Seconds of an epoch, by stage."""
+    """Seconds of an epoch, by stage.
 
-    environment: float = 0.0  # waiting for environment steps
-    policy: float = 0.0  # choosing actions
-    update: float = 0.0  # values, advantages, gradients
-    validation: float = 0.0  # scoring the parameters; not part of training
+    Attributes:
+        environment: waiting for environment steps.
+        policy: choosing actions.
+        update: values, advantages and gradients.
+        validation: scoring the parameters; not part of training.
+    """
+
+    environment: float = 0.0
+    policy: float = 0.0
+    update: float = 0.0
+    validation: float = 0.0
 
     def columns(self, steps: int) -> dict[str, float]:
         """The timing columns of `common.results.EpochResult` for an epoch of `steps` environment steps."""

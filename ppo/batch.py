@@ -17,7 +17,7 @@ Assess = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.nda
 
 
 class Learnable(NamedTuple):
-    """What a trajectory becomes."""
+    """What `flat_batch` returns: `batch`, `explained_variance` of its targets, and new `advantage_statistics`."""
 
     batch: Batch
     explained_variance: float  # of the value targets by the critic as it was
@@ -58,13 +58,13 @@ def flat_batch(
 ) -> Learnable:
     """A trajectory as a flat batch: normalised observations, advantages, value targets and padding.
 
-    Nothing is changed that is passed in. M = T·N, and one row more where minibatches need one to fill up with.
+    No argument is changed. The batch has M = T·N rows; `padded_rows` says whether a row of weight 0 follows.
 
     Args:
         rewards: [T, N], scaled; see `scaled_rewards`.
         normalize: raw observations [..., S] → what the networks read; images stay as they are.
-        assess: what the networks say of observations and actions.
-        advantage_statistics: of all advantages before; only where `normalize_advantages` is "running_std".
+        assess: the networks' values, log-probabilities and heads; see `Assess`.
+        advantage_statistics: of all advantages before; only read if `normalize_advantages` is "running_std".
     """
     steps, num_envs = rewards.shape
     terminated, truncated, valid = trajectory.terminated, trajectory.truncated, trajectory.valid  # [T, N]
@@ -133,9 +133,9 @@ def minibatch_rows(samples: int, minibatch_size: int, passes: int, rng: np.rando
     """Rows of a flat batch for every gradient step: each pass visits every sample once, in an order of its own.
 
     Returns:
-        [passes · ceil(samples / minibatch_size), minibatch_size] int32. Where the division leaves a
-        remainder the last minibatch of a pass is filled up with the row `samples`, which
-        `padded_rows` says to append with weight 0.
+        [passes · ceil(samples / minibatch_size), minibatch_size] int32. If minibatch_size does not divide samples,
+        the last minibatch of a pass is filled up with the number `samples`: that of the row of weight 0 which
+        `flat_batch` appends.
     """
     per_pass = -(-samples // minibatch_size)
     rows = np.full((passes, per_pass * minibatch_size), samples, dtype=np.int32)
@@ -145,5 +145,5 @@ def minibatch_rows(samples: int, minibatch_size: int, passes: int, rng: np.rando
 
 
 def padded_rows(samples: int, minibatch_size: int) -> int:
-    """1 if minibatches need a row of weight 0 to fill up with, else 0."""
+    """Rows of weight 0 that a batch needs to fill up minibatches: 0 if minibatch_size divides samples, else 1."""
     return int(samples % minibatch_size > 0)

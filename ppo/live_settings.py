@@ -16,7 +16,16 @@ FILE = "hyperparameters.json"
 
 
 class Hyperparameters(NamedTuple):
-    """The settings of one update, schedules applied."""
+    """The settings of one update, schedules applied; `ppo.config.PPOConfig` explains each.
+
+    Attributes:
+        learning_rate: Adam's step size, for the actor or the shared network.
+        critic_learning_rate: Adam's step size, for the critic.
+        passes: number of passes over the batch.
+        clip_range: ε of the clipped surrogate.
+        value_coefficient: weight of the critic's loss in a shared network.
+        entropy_coefficient: weight of the entropy bonus.
+    """
 
     learning_rate: float
     critic_learning_rate: float
@@ -27,7 +36,7 @@ class Hyperparameters(NamedTuple):
 
     @staticmethod
     def of(config: PPOConfig) -> "Hyperparameters":
-        """Those that a run starts with."""
+        """The hyperparameters that a run starts with, before its schedules."""
         critic = config.learning_rate if config.critic_learning_rate is None else config.critic_learning_rate
         return Hyperparameters(
             config.learning_rate,
@@ -40,10 +49,15 @@ class Hyperparameters(NamedTuple):
 
 
 class Polled(NamedTuple):
-    """The result of `LiveHyperparameters.poll`."""
+    """The result of `LiveHyperparameters.poll`.
 
-    changes: list[str]  # one line per changed value, "clip_range 0.2 → 0.1"
-    refused: str  # why the file was rejected; empty if it was not
+    Attributes:
+        changes: one line per changed value, such as "clip_range 0.2 → 0.1".
+        refused: why the file was rejected; empty if it was not.
+    """
+
+    changes: list[str]
+    refused: str
 
 
 class LiveHyperparameters:
@@ -53,8 +67,8 @@ class LiveHyperparameters:
     watched file is read again after every write; if anything in it is wrong, all of it is rejected.
 
     Args:
-        config: the initial values. Its schedules scale whatever the values are changed to, and the critic's learning
-            rate keeps its ratio to the actor's.
+        config: the initial values. Its schedules also scale changed values. The critic's learning rate keeps its
+            ratio to the actor's.
     """
 
     def __init__(self, config: PPOConfig) -> None:
@@ -184,7 +198,8 @@ class LiveHyperparameters:
         """The current values, for the next update.
 
         Args:
-            learning_rate_left, clip_range_left: shares, 0 to 1, that their schedules leave of them.
+            learning_rate_left, clip_range_left: factors of the learning rates and the clip range. A schedule's factor
+                falls from 1 to 0; `desired_kl` multiplies that of the learning rates by up to 20.
         """
         start, values = self._start, self.values
         ratio = start.critic_learning_rate / start.learning_rate if start.learning_rate else 1.0

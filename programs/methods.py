@@ -27,14 +27,23 @@ WhichWeights = Literal["best", "last"]
 
 
 class Method(NamedTuple):
-    """What the programs need of a method."""
+    """What the programs need of a method.
+
+    Attributes:
+        config: its class of settings.
+        presets: name → config.
+        preset_for: an environment's id → the name of the preset that `--env ID` starts from.
+        default_preset: the preset if neither a preset nor an environment is named.
+        trainer: a class, called with a config.
+        agent: a function or class, called with observation space, action space, config and seed.
+    """
 
     config: type[TrainingConfig]
     presets: Mapping[str, TrainingConfig]
-    preset_for: Callable[[str], str]  # an environment's id → the name of the preset that `--env ID` starts from
-    default_preset: str  # where neither a preset nor an environment is named
-    trainer: Any  # a class, called with a config
-    agent: Callable[..., Any]  # called with observation space, action space, config and seed
+    preset_for: Callable[[str], str]
+    default_preset: str
+    trainer: Any
+    agent: Callable[..., Any]
 
 
 def _new_ppo_agent(*arguments: Any) -> "Agent":
@@ -77,7 +86,7 @@ METHODS = {
 def read_config(
     folder: Path, env: str | None = None, env_kwargs: str | Mapping[str, object] | None = None
 ) -> tuple[str, TrainingConfig]:
-    """The preset's name and the config of a run of any method; see `run_folder.read_config`."""
+    """The preset's name and the config of a run of any method; arguments and errors: see `run_folder.read_config`."""
     kinds = {name: method.config for name, method in METHODS.items()}
     return run_folder.read_config(folder, kinds, env, env_kwargs)
 
@@ -104,7 +113,7 @@ def load_agent(
         weights: "best" loads the agent the run ended with, "last" that of its last checkpoint.
         make_env: builds the environment, where the run was trained with such a function.
         env, env_kwargs: what was typed as the run's environment; see `run_folder.read_config`.
-        device: what TensorFlow computes on; None takes the run's own choice.
+        device: what TensorFlow computes on, "auto", "cpu" or "gpu"; None takes the run's own setting.
 
     Raises:
         UserError: there is no run, its environment cannot be made or must be typed again, or its weights are missing

@@ -1,7 +1,8 @@
-"""An agent's policy as files that need no code of this project; the command is `programs.export`.
+"""An agent's policy as files that need no code of this project; `python -m programs export` writes them.
 
-A TensorFlow SavedModel, a LiteRT (TensorFlow Lite) file and, if wanted, an ONNX file, each a function from raw
-observations [B, S] to environment actions: normalisation, network and action map are included. Weights are constants.
+They are a TensorFlow SavedModel, a LiteRT (TensorFlow Lite) file and, if wanted, an ONNX file. Each is a function from
+raw observations [B, S] to environment actions: it includes normalisation, network and action map. Its weights are
+constants.
 """
 
 import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
@@ -129,8 +130,8 @@ def random_observations(agent: Agent | DDPGAgent, rng: np.random.Generator) -> n
 def largest_difference(policy: Policy, agent: Agent | DDPGAgent, observations: np.ndarray) -> float:
     """The largest difference between a file's actions and the agent's, for observations [K, S].
 
-    Differences of whole numbers are absolute. Others are relative to each number's largest action, if that is above 1.
-    If shape or type differ, or an action is NaN, the result is infinite.
+    For whole numbers it is the absolute difference. For others it is divided by the size of the largest action in the
+    same dimension, if that is above 1. If shape or type differ, or an action is NaN, the result is infinite.
     """
     expected = agent.action_map(agent.acting_policy().act(observations))  # [K, *space.shape]
     few = observations[:10]
@@ -149,10 +150,16 @@ def largest_difference(policy: Policy, agent: Agent | DDPGAgent, observations: n
 
 @dataclass(frozen=True)
 class Written:
-    """A file or folder that an export wrote; `difference` is that of `largest_difference`."""
+    """A file or folder that an export wrote.
+
+    Attributes:
+        path: where it is.
+        size: in bytes; of a folder, of all its files.
+        difference: from the agent's actions; see `largest_difference`.
+    """
 
     path: Path
-    size: int  # bytes
+    size: int
     difference: float
 
 
@@ -161,16 +168,19 @@ READ: dict[str, Callable[[Path], Policy]] = {
     LITERT: read_litert,
     ONNX: onnx_files.read_onnx,
 }
-"""name of a file → how its user loads it"""
+"""Name of a file → the function that loads its policy, as its user would."""
 
 
 def export(agent: Agent | DDPGAgent, folder: Path, onnx: bool = False) -> list[Written]:
     """Write all files into a folder; an earlier export is replaced once they are checked.
 
     Args:
-        agent: whose observations are numbers.
+        agent: an agent whose observations are numbers, not images.
         folder: of the files; made if it is missing.
         onnx: write an ONNX file, too.
+
+    Returns:
+        One record for each file, in the order SavedModel, LiteRT and, if wanted, ONNX.
 
     Raises:
         UserError: something that is no export is in the way, the folder cannot be made, a package is missing, or a

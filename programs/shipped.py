@@ -21,13 +21,19 @@ AGENTS = Path(__file__).resolve().parents[1] / "agents"
 CARD, RECORDED, EXPORT = "agent.json", "recorded.npz", "export"
 Stage = Literal["untrained", "half-way", "trained"]
 STAGES: dict[str, str] = {"untrained": "untrained.npz", "half-way": "half-way.npz", "trained": "policy.npz"}
-"""stage of training → the file with its policy"""
+"""Stage of training → the file with its policy."""
 ACTOR = "actor"  # the kind of a file with a Keras actor's weights, for policies that see images
 
 
 @dataclass(frozen=True)
 class ShippedAgent:
-    """What acting and scoring need of an agent; it does not learn."""
+    """An agent that can act and be scored, but not learn.
+
+    Attributes:
+        policy: maps raw observations to actions.
+        action_map: maps the policy's actions to the environment's.
+        sees_images: whether observations are images.
+    """
 
     policy: SamplingPolicy
     action_map: ActionMap
@@ -39,7 +45,11 @@ class ShippedAgent:
 
 
 def names(agents: Path | None = None) -> list[str]:
-    """The names of all agents, in the order of the alphabet."""
+    """The names of all agents, in alphabetical order.
+
+    Args:
+        agents: the folder that holds them; None takes the project's own.
+    """
     folder = agents or AGENTS
     if not folder.is_dir():
         return []
@@ -47,7 +57,7 @@ def names(agents: Path | None = None) -> list[str]:
 
 
 def folder_of(run: Path) -> Path:
-    """The folder that a typed name means: of the agent of this name unless there is such a folder.
+    """The folder that a typed name means: a folder with this path if there is one, else the agent with this name.
 
     Raises:
         UserError: a bare name, such as `walker`, is neither an agent's nor a folder's.

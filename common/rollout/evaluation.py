@@ -18,13 +18,21 @@ Summaries = dict[str, dict[str, object]]  # kind → `Evaluation.summary`
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of whole episodes, one from each of the seeds `seed`, `seed` + 1, …"""
+    """Scores of whole episodes, one from each of the seeds `seed`, `seed` + 1, …
 
-    returns: np.ndarray  # [E] sums of the original rewards
-    lengths: np.ndarray  # [E] steps
-    cut: int = 0  # number of episodes that were cut after STEP_BOUND steps
-    repeated: int = 0  # number of episodes that were played again because the environment failed
-    faults: tuple[str, ...] = field(default=())  # failures that ended an episode for good, each in one line
+    Attributes:
+        returns: [E] sums of the environment's own rewards, not discounted.
+        lengths: [E] steps.
+        cut: number of episodes that were cut after 10,000 steps, in an environment without a step limit.
+        repeated: number of episodes that were played again because the environment failed.
+        faults: failures that ended an episode for good, each in one line.
+    """
+
+    returns: np.ndarray
+    lengths: np.ndarray
+    cut: int = 0
+    repeated: int = 0
+    faults: tuple[str, ...] = field(default=())
 
     @classmethod
     def of(cls, episodes: Sequence[Episode]) -> "Evaluation":
@@ -101,7 +109,7 @@ def evaluate(
         workers: number of processes; None decides by the number of episodes.
 
     Raises:
-        UserError: the environment cannot be started, or failed in every episode; the policy returned NaN.
+        UserError: the environment cannot be started or failed in every episode, or the policy returned NaN.
     """
     [evaluation] = _evaluations(
         policy, action_map, [Job(environment, deterministic, episodes, seed)], restarts, workers
@@ -146,7 +154,7 @@ def evaluate_limits(
     restarts: int = 0,
     workers: int | None = None,
 ) -> list[Summaries]:
-    """`evaluate_both` in several environments that differ in their step limits; all episodes are played in one go."""
+    """`evaluate_both` in each of several environments, which differ in their step limits."""
     jobs = [
         Job(environment, kind == "deterministic", episodes, seed) for environment in environments for kind in KINDS
     ]

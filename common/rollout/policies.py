@@ -32,19 +32,20 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 class Policy(Protocol):
-    """Chooses actions for raw observations. If it has a true attribute `is_plain`, worker processes can use it."""
+    """Chooses actions for raw observations. Worker processes can use it if its attribute `is_plain` is True."""
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions [n, A] for raw observations [n, *shape].
 
         Args:
-            noise: [n, X] standard normal numbers that sample the action; None takes the deterministic action.
+            noise: [n, X] standard normal numbers that sample the action, X of them for each; None takes the
+                deterministic action.
         """
         ...
 
 
 class SamplingPolicy(Policy, Protocol):
-    """A policy that says how it samples actions."""
+    """A policy that can describe how it samples actions."""
 
     @property
     def noise(self) -> str:
@@ -54,11 +55,17 @@ class SamplingPolicy(Policy, Protocol):
 
 @dataclass(frozen=True)
 class Dense:
-    """A layer of a network."""
+    """A layer of a network.
 
-    kernel: np.ndarray  # [in, out]
-    bias: np.ndarray  # [out]
-    activation: str  # one of ACTIVATIONS
+    Attributes:
+        kernel: [in, out].
+        bias: [out].
+        activation: "linear", "tanh", "relu" or "softplus".
+    """
+
+    kernel: np.ndarray
+    bias: np.ndarray
+    activation: str
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
         """features [n, in] → [n, out]."""
@@ -69,9 +76,13 @@ class Dense:
 
 @dataclass(frozen=True)
 class Constant:
-    """A head that does not depend on the observation."""
+    """A head whose output does not depend on the observation.
 
-    values: np.ndarray  # [out]
+    Attributes:
+        values: the output, [out].
+    """
+
+    values: np.ndarray
 
     def __call__(self, _: np.ndarray) -> np.ndarray:
         """features [n, in] → [out]."""
@@ -80,14 +91,19 @@ class Constant:
 
 @dataclass(frozen=True)
 class Normalizer:
-    """(observation − shift) · scale, clipped to ±10; None for both leaves observations unchanged."""
+    """(observation − shift) · scale, clipped to ±10; None for both leaves observations unchanged.
 
-    shift: np.ndarray | None  # [S] float32
-    scale: np.ndarray | None  # [S] float32
+    Attributes:
+        shift: [S] float32, or None.
+        scale: [S] float32, or None.
+    """
+
+    shift: np.ndarray | None
+    scale: np.ndarray | None
 
     @classmethod
     def of(cls, statistics: RunningStatistics) -> Self:
-        """To mean 0 and standard deviation 1 of all samples seen; unchanged before the first."""
+        """The normaliser that gives the samples seen mean 0 and standard deviation 1; unchanged before the first."""
         if statistics.count == 0:
             return cls(None, None)
         return cls(statistics.mean.astype(np.float32), (1.0 / (statistics.std + 1e-8)).astype(np.float32))
@@ -108,12 +124,19 @@ Heads = Callable[[np.ndarray], list[np.ndarray]]  # raw observations [n, *shape]
 
 @dataclass(frozen=True)
 class DenseHeads:
-    """The heads of an actor that is dense layers only; `learning.frozen_policy.dense_heads` copies them from Keras."""
+    """An actor that consists of dense layers; `common.learning.frozen_policy.dense_heads` copies it from Keras.
 
-    normalize: Normalizer  # maps raw observations [n, S] to the actor's
+    Attributes:
+        normalize: maps raw observations [n, S] to the actor's.
+        hidden: the hidden layers, in their order.
+        heads: the output layers.
+        sides: how a mirror changes the inputs and outputs of each head; empty without `symmetry`.
+    """
+
+    normalize: Normalizer
     hidden: tuple[Dense, ...]
     heads: tuple[Dense | Constant, ...]
-    sides: tuple[Sides, ...] = ()  # of each head, where the actor obeys a mirror
+    sides: tuple[Sides, ...] = ()
 
     def __call__(self, observations: np.ndarray) -> list[np.ndarray]:
         """Raw observations [n, S] → the output of each head, [n, out] or [out]."""
@@ -178,11 +201,11 @@ class CategoricalPolicy:
         return logits
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
-        """Actions [n, A], whole numbers as float32, for observations [n, S]; without noise the likeliest.
+        """Actions [n, A] for observations [n, S]: whole numbers from 0, as float32; without noise the likeliest.
 
         Args:
-            noise: [n, Σ choices], standard normal. −log(−log Φ(noise)) is Gumbel noise; the largest logit plus Gumbel
-                noise is a sample from the softmax (Gumbel 1954).
+            noise: [n, Σ choices], standard normal. −log(−log Φ(noise)) is Gumbel noise. The choice with the largest
+                logit plus Gumbel noise is a sample from the softmax (Gumbel 1954).
         """
         scores = self.logits(observations)  # [n, Σ choices]
         if noise is not None:
@@ -194,13 +217,13 @@ class CategoricalPolicy:
 
 
 class LayersPolicy(ABC):
-    """Acts by dense layers one after the other, whose weights may be exchanged.
+    """Acts as an actor of dense layers in a row, whose weights can be replaced.
 
     Args:
         activations: names of the layers' activations; keys of ACTIVATIONS.
         weights: kernels [in, out] and biases [out], layer by layer.
         normalize: maps raw observations [n, S] to the first layer's.
-        sides: what a mirror that the actor obeys does to inputs and outputs.
+        sides: how a mirror changes the inputs and outputs; None without `symmetry`.
     """
 
     is_plain = True
@@ -227,7 +250,7 @@ class LayersPolicy(ABC):
 
     @property
     def heads(self) -> DenseHeads:
-        """The same layers with the last one as the only head."""
+        """The same layers as `DenseHeads`, with the last one as the only head."""
         sides = () if self._sides is None else (self._sides,)
         return DenseHeads(self._normalize, self._layers[:-1], self._layers[-1:], sides)
 
@@ -302,7 +325,8 @@ class WarmUp:
     """Acts by a policy, or at random while `random` is set.
 
     Args:
-        random_actions: number of actions n → actions [n, A].
+        policy: acts while `random` is False.
+        random_actions: a function of the number of actions n that returns actions [n, A].
     """
 
     def __init__(self, policy: Policy, random_actions: Callable[[int], np.ndarray]) -> None:
@@ -319,7 +343,7 @@ class WarmUp:
         """What worker processes can use for the next K rows of N environments.
 
         Returns:
-            The policy; and the rows' actions [K, N, A] if they are random, the same that `act` would choose.
+            The policy, and the actions [K, N, A] that `act` would choose if they are random, else None.
         """
         chosen = None
         if self.random and rows:  # the last row's actions may be chosen already
