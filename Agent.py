@@ -30,7 +30,7 @@ DECISIVE = [UPDATE_METRICS.index(name) for name in AVERAGED_METRICS]  # an updat
 
 
 class Agent(AgentBase):
-    """A Keras `actor` and `critic`, separate or on one torso, a `tfp` policy chosen by the action space, and Adam.
+    """A Keras `actor` and `critic`, separate or with shared layers, a `tfp` policy for the action space, and Adam.
 
     Args:
         observation_space: Box, of one environment; images are [height, width, channels] uint8.
@@ -39,7 +39,7 @@ class Agent(AgentBase):
         seed: of the initial weights.
 
     Raises:
-        UserError: the convolutions do not fit the images, or the requested device is missing.
+        UserError: the convolutions do not fit the images, the device is missing, or no mirror is known or fits.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Agent(AgentBase):
         return NormalPolicy(heads) if self.choices is None else CategoricalPolicy(heads, self.choices)
 
     def policy(self, observations: tf.Tensor) -> distributions.tfd.Distribution:
-        """The policy at normalised observations [B, ...]: a distribution per number of an action, [B, A]."""
+        """The policy at normalised observations [B, ...]: one distribution for each number of an action, [B, A]."""
         return self._distribution(tf.concat(self.actor(observations), axis=1))
 
     def _distribution(self, heads: tf.Tensor) -> distributions.tfd.Distribution:
@@ -109,21 +109,21 @@ class Agent(AgentBase):
         return distributions.categorical_policy(heads, self.choices)
 
     def values(self, observations: np.ndarray) -> np.ndarray:
-        """V at raw observations [K, ...], [K]."""
+        """The critic's values V [K] of raw observations [K, ...]."""
         return np.asarray(self.critic(self.normalize(observations)))[:, 0]
 
     # -- values and log-probabilities of an epoch --
 
     def assess(self, observations: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Values, log-probabilities and policy of a whole epoch, in one call.
+        """Values, log-probabilities and the actor's outputs for a whole trajectory, in one call.
 
         Args:
-            observations: [M + N, S], normalised; the last N only bootstrap.
+            observations: [M + N, S], normalised; the last N follow the last step and only bootstrap.
             actions: [M, A].
 
         Returns:
-            values [M + N], log-probabilities [M], and the actor's heads [M, X] ([M, 0] without a KL
-            penalty), all float32.
+            Values [M + N], log-probabilities [M] in nats, and the actor's heads [M, X] ([M, 0] without a KL penalty),
+            all float32.
         """
         values, log_probs, heads = self.compiled_assess(observations, actions)
         return values.numpy(), log_probs.numpy(), heads.numpy()
@@ -147,14 +147,14 @@ class Agent(AgentBase):
         """All minibatches of all passes, in one compiled call.
 
         Args:
-            batch: an epoch laid flat.
-            actor_rows, critic_rows: [K, B] int32, rows of the batch for each of K gradient steps; two networks
-                learn from shuffles of their own, a network with one torso from the first.
+            batch: a flattened trajectory.
+            actor_rows, critic_rows: [K, B] int32, rows of the batch for each of K gradient steps. Two networks have
+                shuffles of their own; a network with shared layers learns from `actor_rows` alone.
             hyperparameters: of this update; K is a multiple of their `passes`.
 
         Returns:
-            UPDATE_METRICS: losses and gradient norms as means over all minibatches, the rest over
-            those of the last pass.
+            Name → value of every metric in `UPDATE_METRICS`. Losses and gradient norms are means over all minibatches
+            that were used, the other metrics over the minibatches of the last pass.
 
         Raises:
             DivergedError: a loss, a gradient or a weight became NaN or infinite; the agent is as it was before.
@@ -174,13 +174,13 @@ class Agent(AgentBase):
         }
 
     def raise_std(self, least: float) -> None:
-        """Raise a Normal policy's learned standard deviations to `least` half action ranges (above 0) if below it."""
+        """Raise a Normal policy's learned standard deviations to at least `least` (above 0) half action ranges."""
         for layer in self.actor.layers:
             if isinstance(layer, networks.StateIndependentStd):
                 layer.log_std.assign(np.maximum(layer.log_std.numpy(), np.float32(np.log(least))))
 
     def adapt_kl_coefficient(self, batch: Batch) -> None:
-        """Set β for the next update from the KL divergence between the policy that acted and the present one."""
+        """Set the KL penalty's β for the next update, from KL(policy that acted ‖ present policy)."""
         divergence = float(self.compiled_divergence(batch.observations, batch.heads, batch.weights))
         start, furthest = self.config.kl_coefficient, KL_COEFFICIENT_FACTOR
         adapted = funcs.adapted_kl_coefficient(self.kl_coefficient, divergence, self.config.kl_target)
@@ -334,7 +334,7 @@ class Agent(AgentBase):
         self.observation_statistics.load_state({k: state[f"observations/{k}"] for k in ("count", "mean", "m2")})
 
     def counters(self) -> State:
-        """The coefficient of the KL penalty."""
+        """The present coefficient β of the KL penalty."""
         return {"kl_coefficient": np.array(self.kl_coefficient, np.float64)}
 
     def load_counters(self, state: State) -> None:

@@ -63,22 +63,22 @@ class PPOAgentTrainer(TrainerBase):
         self._mean_std = 0.0  # of the policy after the last update
 
     def make_agent(self, environment: Environment, config: PPOConfig, seed: int) -> "Agent":
-        """Actor and critic for the environment's spaces."""
+        """The agent: an actor and a critic for the environment's spaces."""
         from Agent import Agent
 
         return Agent(environment.observation_space, environment.action_space, config, seed)
 
     def collecting(self, config: PPOConfig) -> Collecting:
-        """Whole trajectories; exploration noise of the colour that the config asks for."""
+        """How PPO collects: whole trajectories, with exploration noise of the colour `noise_color`."""
         shape_noise = None  # white
         if config.noise_color and isinstance(action_map(self.environment.action_space), BoxMap):
             shape_noise = functools.partial(colored_noise, exponent=config.noise_color)
         return Collecting(config.updates_per_epoch, None, shape_noise, config.restart_each_epoch)
 
     def prepare(self) -> None:
-        """Collect what the first update learns from; before it a trajectory that only fills the statistics.
+        """Collect the trajectory that the first update learns from.
 
-        Without that one the first update would see raw observations and all later ones normalised ones.
+        With `normalize_observations`, collect another one before it, which only fills the statistics.
         """
         if self.experience.collected:
             return
@@ -88,7 +88,7 @@ class PPOAgentTrainer(TrainerBase):
         self.collect(Timing())
 
     def run_epoch(self, last: int) -> PPOResult:
-        """Train on the trajectory at hand, then collect the next, which scores this epoch."""
+        """Train on the trajectory at hand, then collect the next, which scores this epoch; do so for each update."""
         timing, metrics = Timing(), []
         updates = self.config.updates_per_epoch
         for i in range(updates):
@@ -179,7 +179,7 @@ class PPOAgentTrainer(TrainerBase):
         self.agent.observe(observations.reshape(self.config.steps_per_update, *observations.shape[2:]))
 
     def batch(self, rewards: np.ndarray, gamma: float) -> tuple[Batch, float]:
-        """The trajectory at hand as a flat batch, and the explained variance of its value targets."""
+        """The trajectory at hand as a flat batch, from scaled rewards [T, N], and its targets' explained variance."""
         batch, explained_variance, self.advantage_statistics = flat_batch(
             self.experience.trajectory, rewards, self.agent.normalize, self.agent.assess, gamma, self.config,
             self.advantage_statistics,
@@ -209,7 +209,7 @@ class PPOAgentTrainer(TrainerBase):
     # -- state --
 
     def parts(self) -> dict[str, Part]:
-        """Both running statistics, the settings that may change during a run, and the learning rates' factor."""
+        """Statistics of rewards and advantages, settings that may change during a run, the factor of `desired_kl`."""
         return {
             "reward_statistics": self.reward_statistics,
             "advantage_statistics": self.advantage_statistics,

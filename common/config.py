@@ -205,7 +205,7 @@ class TrainingConfig(BestSettings, FaultSettings, RunSettings, EnvironmentSettin
     """The settings of every method, in one flat frozen dataclass; a method's config adds parts of its own.
 
     Raises:
-        UserError: a value is of another kind or out of its range, or does not go with another.
+        UserError: a value has the wrong type, is out of its range, or does not go with another setting.
     """
 
     METHOD: ClassVar[str] = ""
@@ -259,7 +259,7 @@ class TrainingConfig(BestSettings, FaultSettings, RunSettings, EnvironmentSettin
         Settings without effect get their defaults.
 
         Raises:
-            UserError: a value is of another kind or out of its range.
+            UserError: a value has the wrong type or is out of its range.
             TypeError: a setting is unknown.
         """
         unused = without_effect(cls, settings)  # older versions accepted and ignored them

@@ -1,7 +1,7 @@
 """Reward designs, for arrays of any shape, and the same designs as `gymnasium.Wrapper` subclasses.
 
 Training applies a design to a whole epoch's arrays at once; a wrapper applies it to one environment stepped by hand.
-The original's names: EnvWrapper_plain → UnchangedReward, EnvWrapper_01 → LastedToLimitReward,
+Names in the 2021 code: EnvWrapper_plain → UnchangedReward, EnvWrapper_01 → LastedToLimitReward,
 EnvWrapper_02 → StepsAtEndReward, EnvWrapper_03 → StepsAddedAtEndReward, EnvWrapper_04 → ScaledReward,
 EnvWrapper_05 → FallPenaltyReward; EndsToldApartReward is the correction of EnvWrapper_01.
 SignReward is new.
@@ -34,9 +34,9 @@ class Unchanged:
 
 @dataclass(frozen=True)
 class LastedToLimit:
-    """The 2021 study's choice: at the end +1 if the episode lasted to the limit, −1 if not.
+    """The 2021 study's choice: at the end +1 if the episode lasted `max_steps`, else −1.
 
-    It punishes reaching the far end early; `EndsToldApart` corrects that.
+    It also punishes a walker that reaches the goal early; `EndsToldApart` corrects that.
     """
 
     max_steps: int = 2000
@@ -51,9 +51,15 @@ class LastedToLimit:
 
 @dataclass(frozen=True)
 class EndsToldApart:
-    """At the end −1 for a fall, +1 for the far end, +1 for running out of time.
+    """At the end −1 after a fall, +1 after any other termination, +1 after a truncation.
 
     A fall is a terminated episode whose last original reward is at most `fall_reward`.
+
+    Attributes:
+        goal: last reward of an episode that terminated without a fall.
+        timeout: last reward of an episode that was truncated.
+        fall: last reward of an episode that ended with a fall.
+        fall_reward: largest original reward that marks a fall.
     """
 
     goal: float = 1.0
@@ -69,7 +75,7 @@ class EndsToldApart:
 
 @dataclass(frozen=True)
 class StepsAtEnd:
-    """The original reward during the episode, but `per_step` · steps at its end."""
+    """The original reward during the episode; its last reward is `per_step` · steps of the episode."""
 
     per_step: float = 0.005
 
@@ -111,10 +117,10 @@ class Sign:
 
 @dataclass(frozen=True)
 class Function:
-    """A user's function as a design. It gets copies of the arrays, which it may change, and its result is checked.
+    """A user's function as a design. It gets copies of the arrays, so it may change them. Its result is checked.
 
     Raises:
-        UserError: it is not callable; when called: it failed, or returned another shape, NaN or infinity.
+        UserError: the function is not callable; on a call, it failed or returned another shape, NaN or infinity.
     """
 
     function: RewardDesign
@@ -146,7 +152,7 @@ class Function:
 
 @dataclass(frozen=True)
 class FallPenalty:
-    """At the end −1 if the original reward is at most `fall_reward`, +1 otherwise."""
+    """At the end −1 if the original reward is at most `fall_reward`, else +1, whether terminated or truncated."""
 
     fall_reward: float = -100.0
     success: float = 1.0
@@ -195,7 +201,7 @@ class LastedToLimitReward(ShapedReward):
 
 
 class EndsToldApartReward(ShapedReward):
-    """At the end `fall`, `goal` or `timeout`, by how the episode ended."""
+    """At the end `fall`, `goal` or `timeout`, depending on how the episode ended; see `EndsToldApart`."""
 
     def __init__(
         self,
@@ -209,7 +215,7 @@ class EndsToldApartReward(ShapedReward):
 
 
 class StepsAtEndReward(ShapedReward):
-    """The original reward during the episode, but `per_step` · steps at its end."""
+    """The original reward during the episode; its last reward is `per_step` · steps of the episode."""
 
     def __init__(self, env: gymnasium.Env, per_step: float = 0.005) -> None:
         super().__init__(env, StepsAtEnd(per_step))
@@ -252,12 +258,12 @@ def reward_design(
     function: RewardDesign | None = None,
     fall_cost: float = 1.0,
 ) -> RewardDesign:
-    """The design of a name, with the numbers of the 2021 study; "lasted_to_limit" takes the step limit in force.
+    """The reward design with this name, with the numbers of the 2021 study unless an argument gives another.
 
     Args:
         name: one of `common.config.RewardDesignName`.
         reward_factor: for "scaled".
-        step_limit: of the environment; None if it has none.
+        step_limit: of the environment, for "lasted_to_limit"; None, for an environment without one, takes 2,000.
         function: a Python program's own design, for "function".
         fall_cost: for "ends_told_apart" and "fall_penalty".
 

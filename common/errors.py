@@ -2,7 +2,7 @@
 
 
 class UserError(Exception):
-    """A mistake of the user's. Programs print its one line and exit with code 2."""
+    """A mistake that the user can fix. Programs print its one line and exit with code 2."""
 
     def _render_traceback_(self) -> list[str]:
         """What IPython shows in place of a traceback."""
@@ -14,7 +14,7 @@ class NotFiniteError(UserError):
 
 
 class DivergedError(UserError):
-    """Training diverged to NaN or infinity; the agent has its last good weights again."""
+    """Training diverged to NaN or infinity. When a trainer raises it, the agent has its last good weights again."""
 
 
 class StoppedError(Exception):

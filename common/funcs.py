@@ -20,14 +20,14 @@ def generalized_advantages(
 
     δ_t = r_t + γ·V(s_{t+1})·(1 − terminated_t) − V(s_t);  Â_t = δ_t + γλ·(1 − ended_t)·Â_{t+1}
 
-    A terminated step bootstraps from nothing, a truncated one from its true final observation;
-    either one cuts the recursion.
+    ended_t is terminated_t or truncated_t. After a terminated step there is no value; a truncated step bootstraps from
+    the value of its true final observation. Both end the recursion.
 
     Args:
         rewards: [T, N], scaled.
         values: [T+1, N]; under next-step autoreset `values[t+1]` is the value of the true final
             observation wherever step t ended an episode.
-        terminated, truncated, valid: [T, N] bool.
+        terminated, truncated, valid: [T, N] bool; steps that are not valid get the advantage 0 and end the recursion.
         gamma, gae_lambda: in [0, 1].
 
     Returns:
@@ -50,7 +50,7 @@ def rewards_to_go(
 ) -> np.ndarray:
     """Discounted sums of the rewards that follow, without bootstrapping: G_t = r_t + γ·(1 − ended_t)·G_{t+1}.
 
-    This is `generalized_advantages` with λ = 1 and values of 0, and has the same arguments and result.
+    This is `generalized_advantages` with λ = 1 and all values 0; arguments and result have the same shapes.
     """
     nothing = np.zeros((len(rewards) + 1, rewards.shape[1]))  # [T+1, N]
     return generalized_advantages(rewards, nothing, terminated, truncated, valid, gamma, 1.0)
@@ -72,7 +72,7 @@ def episode_steps(valid: np.ndarray, carry: np.ndarray) -> np.ndarray:
 
 
 def explained_variance(predicted: np.ndarray, target: np.ndarray) -> float:
-    """1 − Var(target − predicted) / Var(target): 1 is perfect, 0 no better than a constant; NaN if constant."""
+    """1 − Var(target − predicted) / Var(target): 1 is perfect, 0 as good as a constant; NaN for a constant target."""
     if not len(target) or np.ptp(target) == 0:
         return float("nan")
     return float(1.0 - np.var(target - predicted) / np.var(target))
@@ -84,7 +84,7 @@ def linear_schedule(start: float, end: float, fraction: float) -> float:
 
 
 def discount_schedule(start: float, end: float, fraction: float) -> float:
-    """Interpolation between two discounts below 1 by `fraction`, which is clipped to [0, 1].
+    """Interpolation between two discount factors below 1 by `fraction`, which is clipped to [0, 1].
 
     The horizon 1 / (1 − γ) changes geometrically: equal steps of `fraction` multiply it by equal factors.
     """
@@ -103,7 +103,7 @@ def adapted_kl_coefficient(coefficient: float, divergence: float, target: float)
 
 
 def standardize(samples: np.ndarray, valid: np.ndarray) -> np.ndarray:
-    """Samples shifted and scaled to mean 0 and standard deviation 1 of the valid ones; arrays of one shape."""
+    """Samples shifted and scaled so that the valid ones have mean 0 and standard deviation 1; arrays of one shape."""
     counted = samples[valid]
     return (samples - counted.mean()) / (counted.std() + 1e-8) if len(counted) else samples
 
@@ -111,8 +111,8 @@ def standardize(samples: np.ndarray, valid: np.ndarray) -> np.ndarray:
 class RunningStatistics:
     """Mean and variance of all samples seen, updated batch by batch (Chan, Golub & LeVeque 1979).
 
-    Merging (count, mean, M2) of two sets gives those of their union, so the result does not depend on how the samples
-    are split into batches.
+    (count, mean, M2) of two sets give those of their union, so the result does not depend on how the samples are split
+    into batches. M2 is the sum of squared deviations from the mean.
 
     Args:
         shape: of a sample.

@@ -43,7 +43,7 @@ SMALLEST = 1e-45
 
 @dataclass(frozen=True)
 class Range:
-    """What a number may be; of a tuple, each of its numbers."""
+    """The range of a number, both ends included; of a tuple, that of each of its numbers."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -77,10 +77,10 @@ def setting(
     main: bool = False,
     needs: Needs | None = None,
 ) -> T:
-    """A field of a part of the settings.
+    """A field of a class of settings.
 
     Args:
-        default: the value that it has where none is given; neither a list nor a dictionary.
+        default: its value if none is given; neither a list nor a dictionary.
         at_least, at_most: ends of its range, both included; for a tuple, of each of its numbers.
         main: whether `--help` shows it first, among the settings that matter most.
         needs: the setting without which it has no effect; then only its default is accepted.
@@ -93,10 +93,10 @@ def setting(
 
 @dataclass(frozen=True)
 class Settings:
-    """Base of every part and of every whole: checks each field's kind and range, and makes it a plain Python value.
+    """Base of all classes of settings. It checks each field's kind and range, and makes it a plain Python value.
 
     Raises:
-        UserError: a value is of another kind or out of its range, or does not go with another.
+        UserError: a value has the wrong type, is out of its range, or does not go with another setting.
     """
 
     GROUP: ClassVar[str] = "settings"
@@ -117,10 +117,10 @@ class Settings:
             )
 
     def replace(self, **changes: object) -> Self:
-        """The same settings except for these; one that loses its effect by them, such as tau, gets its default.
+        """A copy with these changes; a setting that loses its effect, such as tau with hard updates, gets its default.
 
         Raises:
-            UserError: a value is out of its range, or does not go with another.
+            UserError: a value has the wrong type, is out of its range, or does not go with another setting.
         """
         whole: Any = type(self)
         others = {needs.other for needs in needs_of(whole).values()} & changes.keys()

@@ -31,14 +31,14 @@ class DDPGAgent(AgentBase):
         seed: of the initial weights.
 
     Raises:
-        UserError: the requested device is missing.
+        UserError: the requested device is missing, or `symmetry` is asked for and no mirror is known or fits.
     """
 
     choices = None  # continuous actions
     metrics: tuple[str, ...] = UPDATE_METRICS
-    """What an update returns, in this order; those of the actor are NaN where it did not learn."""
+    """Names of the numbers that an update returns, in this order; the actor's are NaN where it did not learn."""
     has_target_actor = True
-    """Whether targets take the actions of a slow copy of the actor, or those of the actor itself."""
+    """Whether the critics' targets use actions of the target actor; if not, of the actor itself."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class DDPGAgent(AgentBase):
 
     @property
     def number_of_critics(self) -> int:
-        """One; TD3 may want two."""
+        """One; TD3 has two with `twin_critics`."""
         return 1
 
     @property
@@ -92,13 +92,13 @@ class DDPGAgent(AgentBase):
 
     @property
     def shape(self) -> architecture.Shape:
-        """Of actor and critics."""
+        """Sizes of inputs and hidden layers, and the activation, of actor and critics."""
         config = self.config
         return architecture.Shape(self.observation_size, self.action_size, config.hidden_sizes, config.activation)
 
     @property
     def actor_sides(self) -> Sides | None:
-        """What the mirror does to observations, and to what the actor's last layer says."""
+        """How the mirror changes observations and the outputs of the actor's last layer; None without `symmetry`."""
         return None if self.mirror is None else Sides(self.mirror.observation, self.mirror.action, self.mirror.weight)
 
     @property
@@ -106,11 +106,11 @@ class DDPGAgent(AgentBase):
         return None if self.mirror is None else Sides(self.mirror.joint, unmoved(self.outputs_of_critic))
 
     def new_actor(self, seed: int) -> keras.Model:
-        """An untrained actor; its output is the policy's deterministic action, or begins with it."""
+        """An untrained actor; its only or first output is the deterministic action [B, A] for observations [B, S]."""
         return architecture.deterministic_actor(self.shape, seed, self.mirror)
 
     def new_critic(self, seed: int) -> keras.Model:
-        """An untrained critic."""
+        """An untrained critic: observations and actions side by side [B, S + A] → [B, `outputs_of_critic`]."""
         return architecture.action_critic(
             self.shape, seed, self.mirror, self.config.layer_norm, self.outputs_of_critic
         )
@@ -141,7 +141,8 @@ class DDPGAgent(AgentBase):
         """A copy of the present policy that maps raw observations to actions.
 
         Args:
-            exploration_std: what noise is multiplied by; None takes the exploration noise of the end of training.
+            exploration_std: standard deviation of the noise, in units of half the action range; None takes that of the
+                end of training.
         """
         config, std = self.config, exploration_std
         if std is None:
@@ -149,7 +150,7 @@ class DDPGAgent(AgentBase):
         return deterministic(self._actor.networks[0], self.actor_weights(), std, self.normalizer(), self.actor_sides)
 
     def values(self, observations: np.ndarray) -> np.ndarray:
-        """Q of the policy's own actions at raw observations [K, S], by the first critic, [K]."""
+        """The first critic's Q [K] of raw observations [K, S] and the policy's deterministic actions there."""
         actions = self.acting_policy().act(observations)  # [K, A]
         inputs = np.concatenate([self.normalizer()(observations), actions], axis=1)  # [K, S + A]
         return np.asarray(self.critics[0](inputs)).mean(axis=1)
@@ -161,17 +162,18 @@ class DDPGAgent(AgentBase):
     # -- learning --
 
     def update(self, rows: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        """One update for each minibatch, in as few compiled calls as can be.
+        """One update for each minibatch, in as few compiled calls as possible.
 
         Args:
             rows: [K, B, W] packed transitions; see `ReplayBuffer.sample`.
             noise: [K, B, `update_noise_size`] standard normal.
 
         Returns:
-            [K, metrics] float32, `metrics` of each.
+            [K, metrics] float32, the numbers that `metrics` names, for each update.
 
         Raises:
-            DivergedError: a loss became NaN or infinite; weights may be spoilt, see `load_learned_state`.
+            DivergedError: a loss became NaN or infinite. The weights may be NaN, too: restore earlier ones with
+                `load_learned_state`.
         """
         delay, tables, i = self.config.policy_delay, [], 0
         normalize = self.normalizer()
@@ -199,10 +201,10 @@ class DDPGAgent(AgentBase):
         return table
 
     def updates_that_act(self, waiting: int) -> int:
-        """How many of `waiting` updates to make now; the rest would not change the acting policy.
+        """How many of `waiting` updates to make now, so that the acting policy is up to date.
 
-        Only the last update of a cycle of `policy_delay` moves the actor: made with those before it in one call the
-        result is the same and it costs less.
+        Only the last update of a cycle of `policy_delay` changes the actor. The updates of an incomplete cycle wait:
+        to make them later, in one call with the last one, gives the same result and takes less time.
         """
         delay = self.config.policy_delay
         return max(0, (self.updates + waiting) // delay * delay - self.updates)
@@ -295,11 +297,11 @@ class DDPGAgent(AgentBase):
         return tf.reduce_sum(tf.reduce_mean(tf.math.squared_difference(values, target), axis=1))
 
     def target_action(self, observations: tf.Tensor) -> tf.Tensor:
-        """μ'(s), [B, A]."""
+        """The target actor's actions μ'(s), [B, A], at observations [B, S]."""
         return self._target_actor.call(self._target_actor.stacks(), observations)[0]
 
     def target_values(self, observations: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
-        """Q'(s, a) of every target critic, [critics, B, ...]."""
+        """Q'(s, a) of every target critic, [critics, B] or [critics, B, quantiles]."""
         inputs = tf.concat([observations, actions], axis=1)  # [B, S + A]
         return self._values(self._target_critics, self._target_critics.stacks(), inputs)
 
@@ -344,7 +346,7 @@ class DDPGAgent(AgentBase):
     # -- state --
 
     def flat_networks(self) -> dict[str, FlatNetworks]:
-        """The weights that are learned, each group of networks as one vector."""
+        """The weights of all networks, each group as one vector: actor, critics and their targets."""
         target_actor = {"target_actor": self._target_actor} if self.has_target_actor else {}
         critics = {"critics": self._critics, "target_critics": self._target_critics}
         return {"actor": self._actor, **target_actor, **critics}
@@ -364,7 +366,7 @@ class DDPGAgent(AgentBase):
             self.observation_statistics.load_state(part_of(state, "observations"))
 
     def counters(self) -> State:
-        """How many updates there were."""
+        """The number of updates so far."""
         return {"updates": np.array(self.updates, np.int64)}
 
     def load_counters(self, state: State) -> None:

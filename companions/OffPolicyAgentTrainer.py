@@ -53,7 +53,7 @@ def make_agent(
 
 
 class OffPolicyAgentTrainer(TrainerBase):
-    """Trains a deterministic policy while it explores; for arguments and errors see `TrainerBase`."""
+    """Trains a deterministic policy, which explores with added noise; for arguments and errors see `TrainerBase`."""
 
     agent: "DDPGAgent"
     config: Any  # OffPolicySettings, and those of the method
@@ -74,11 +74,11 @@ class OffPolicyAgentTrainer(TrainerBase):
         check_continuous(environment.id, environment.observation_space, environment.action_space)
 
     def make_agent(self, environment: Environment, config: Any, seed: int) -> "DDPGAgent":
-        """DDPG's or TD3's; see the function."""
+        """DDPG's agent, or TD3's with `twin_critics` or `target_smoothing`."""
         return make_agent(environment.observation_space, environment.action_space, config, seed)
 
     def collecting(self, config: OffPolicySettings) -> Collecting:
-        """Rows as soon as there are enough to learn from."""
+        """How the method collects: it hands over steps as soon as an update is due."""
         return Collecting(
             rows_per_yield=max(1, config.train_every // config.num_envs),
             shape_noise=self.shape_noise(config),
@@ -86,7 +86,7 @@ class OffPolicyAgentTrainer(TrainerBase):
         )
 
     def shape_noise(self, config: Any) -> ShapeNoise | None:
-        """What makes an epoch's exploration noise of standard normal numbers; None keeps these."""
+        """What turns an epoch's standard normal numbers into exploration noise; None keeps them as they are."""
         size = action_map(self.environment.action_space).size
         self.exploration = OrnsteinUhlenbeck(config.ou_theta, config.ou_dt, (config.num_envs, size))
         return self.exploration if config.exploration == "ornstein_uhlenbeck" else None
@@ -99,7 +99,7 @@ class OffPolicyAgentTrainer(TrainerBase):
         return {"exploration_std": std}
 
     def run_epoch(self, last: int) -> EpochResult:
-        """Alternate steps and updates."""
+        """Train one epoch, in which steps and updates alternate, and return its row."""
         config, timing, exploring = self.config, Timing(), self.exploring(last)
         tables: list[np.ndarray] = []  # [K, metrics] of every time of training
         before, self._diverged = self.agent.learned_state(), False
@@ -193,19 +193,19 @@ class OffPolicyAgentTrainer(TrainerBase):
     # -- state --
 
     def parts(self) -> dict[str, Part]:
-        """The replay buffer, exploration noise that has a memory, and steps that wait for their transitions."""
+        """The replay buffer, Ornstein-Uhlenbeck noise, and steps that wait until their `n_step` transition ends."""
         there_may_be = {"exploration": self.exploration, "n_step": self._n_step}
         return {"replay": self.replay} | {name: part for name, part in there_may_be.items() if part is not None}
 
     def counters(self) -> dict[str, int]:
-        """`TrainerBase.counters`, and the steps that wait for their updates; autoreset steps count nowhere here."""
+        """`TrainerBase.counters`, and the steps that wait for their updates; autoreset steps are not counted."""
         return super().counters() | {"untrained": self._untrained}
 
     def load_counters(self, counters: State) -> None:
         """Restore what `counters` returned.
 
         Raises:
-            ValueError: more steps wait for their updates than an epoch has.
+            ValueError: the number of steps that wait for their updates is not possible with these settings.
         """
         super().load_counters(counters)
         self._untrained = int(counters["untrained"])

@@ -44,12 +44,12 @@ class SACAgent(DDPGAgent):
 
     @property
     def number_of_critics(self) -> int:
-        """As many as the config says."""
+        """The setting `critics`."""
         return self.config.critics
 
     @property
     def update_noise_size(self) -> int:
-        """Standard normal numbers that an update takes for each transition: of the next action, and of the actor's."""
+        """Standard normal numbers that an update takes for each transition: for the next action and the actor's."""
         return 2 * self.action_size
 
     @property
@@ -59,14 +59,14 @@ class SACAgent(DDPGAgent):
 
     @property
     def actor_sides(self) -> Sides | None:
-        """What the mirror does to observations, and to μ and log σ side by side."""
+        """How the mirror changes observations, and μ and log σ side by side; None without `symmetry`."""
         if self.mirror is None:
             return None
         both = architecture.of_squashed(self.mirror)
         return Sides(both.observation, both.action, both.weight)
 
     def new_actor(self, seed: int) -> keras.Model:
-        """An untrained actor with two outputs, tanh(μ) and log σ."""
+        """An untrained actor with two outputs, tanh(μ) [B, A] and log σ [B, A], for observations [B, S]."""
         return architecture.squashed_actor(self.shape, seed, self.mirror)
 
     # -- acting --
@@ -80,7 +80,13 @@ class SACAgent(DDPGAgent):
     def sample(
         self, stacks: list[tf.Tensor], observations: tf.Tensor, noise: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Actions [B, A] of an actor with these weights, and their log-probabilities [B]; noise [B, A]."""
+        """Sampled actions [B, A] in [−1, 1], and their log-probabilities [B] in nats.
+
+        Args:
+            stacks: the actor's weights, layer by layer.
+            observations: [B, S], as the networks see them.
+            noise: [B, A], standard normal.
+        """
         return squashed_normal(self._actor.call(stacks, observations)[0], noise)
 
     def targets(self, batch: Transitions, noise: tf.Tensor) -> tf.Tensor:
@@ -95,12 +101,12 @@ class SACAgent(DDPGAgent):
         return self.soft_target(batch, next_values, entropy_bonus)
 
     def soft_target(self, batch: Transitions, next_values: tf.Tensor, entropy_bonus: tf.Tensor) -> tf.Tensor:
-        """r + γ·(1 − terminated)·(the smallest of next values [critics, B] + entropy bonus [B]), [B]."""
+        """r + γ·(1 − terminated)·(min Q' + entropy bonus), [B]; next values Q' [critics, B], entropy bonus [B]."""
         smallest = tf.reduce_min(next_values, axis=0) + entropy_bonus  # [B]
         return losses.temporal_difference_target(batch.rewards, batch.terminated, smallest, self.config.gamma)
 
     def estimate(self, values: tf.Tensor) -> tf.Tensor:
-        """The value that the actor maximises, of all critics' [critics, B]: the smallest, [B]."""
+        """The value [B] that the actor maximises: the smallest of the critics' values [critics, B]."""
         return tf.reduce_min(values, axis=0)
 
     def _actor_step(self, batch: Transitions, noise: tf.Tensor) -> list[tf.Tensor]:

@@ -40,15 +40,15 @@ class SACAgentTrainer(OffPolicyAgentTrainer):
     default_name = "sac"
 
     def make_agent(self, environment: Environment, config: SACConfig, seed: int) -> "SACAgent":
-        """SAC's or TQC's; see the function."""
+        """SAC's agent, or TQC's with more than one quantile."""
         return make_agent(environment.observation_space, environment.action_space, config, seed)
 
     def shape_noise(self, config: SACConfig) -> ShapeNoise | None:
-        """Noise that samples the policy has no memory."""
+        """None: the noise that actions are sampled with is independent at every step."""
         return None
 
     def exploring(self, last: int) -> dict[str, float]:
-        """The policy alone says how much it explores."""
+        """Nothing: the policy itself decides how much it explores."""
         return {}
 
 

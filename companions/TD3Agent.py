@@ -12,15 +12,21 @@ from companions.DDPGAgent import DDPGAgent
 
 
 class TD3Agent(DDPGAgent):
-    """DDPG with clipped double Q-learning and target policy smoothing, as far as the config wants them."""
+    """DDPG with clipped double Q-learning (`twin_critics`) and target policy smoothing (`target_smoothing`).
+
+    Arguments and errors are those of `DDPGAgent`.
+    """
 
     @property
     def number_of_critics(self) -> int:
-        """Two for clipped double Q-learning."""
+        """Two with `twin_critics`, for clipped double Q-learning; else one."""
         return 2 if self.config.twin_critics else 1
 
     def targets(self, batch: Transitions, noise: tf.Tensor) -> tf.Tensor:
-        """What the critics learn, [B]: r + γ·(1 − terminated)·min Q'(s', μ'(s') + noise)."""
+        """What the critics learn, [B]: r + γ·(1 − terminated)·min Q'(s', μ'(s') + noise).
+
+        Equations 10 and 14 of arXiv:1802.09477. The noise is clipped and scaled by the settings of target smoothing.
+        """
         config = self.config
         next_actions = self.target_action(batch.next_observations)  # [B, A]
         if config.target_smoothing:

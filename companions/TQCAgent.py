@@ -15,7 +15,7 @@ from companions.stacked_networks import FlatNetworks
 
 
 class TQCAgent(SACAgent):
-    """SAC with `quantiles` numbers from each critic."""
+    """SAC whose critics each give `quantiles` quantiles of the return; arguments as for `DDPGAgent`."""
 
     @property
     def outputs_of_critic(self) -> int:
@@ -31,12 +31,15 @@ class TQCAgent(SACAgent):
         return quantile_huber_loss(values, target)
 
     def soft_target(self, batch: Transitions, next_values: tf.Tensor, entropy_bonus: tf.Tensor) -> tf.Tensor:
-        """Samples [B, T] of r + γ·(1 − terminated)·(Z'(s', a') − α·log π): section 4 of arXiv:2005.04269."""
+        """Samples [B, T] of r + γ·(1 − terminated)·(Z'(s', a') − α·log π): section 4 of arXiv:2005.04269.
+
+        T is critics · (quantiles − dropped_quantiles). Next values Z' are [critics, B, quantiles].
+        """
         kept = smallest_quantiles(next_values, self.config.dropped_quantiles) + entropy_bonus[:, None]  # [B, T]
         return losses.temporal_difference_target(
             batch.rewards[:, None], batch.terminated[:, None], kept, self.config.gamma
         )
 
     def estimate(self, values: tf.Tensor) -> tf.Tensor:
-        """The value that the actor maximises: the mean of all quantiles, of which none is dropped here, [B]."""
+        """The value [B] that the actor maximises: the mean of all quantiles; none is dropped here."""
         return tf.reduce_mean(values, axis=(0, 2))

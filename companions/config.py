@@ -194,8 +194,9 @@ class SACSettings(Settings):
     dropped_quantiles: int = setting(
         2, at_least=0, needs=Needs("quantiles", lambda quantiles: quantiles > 1, "--quantiles 25")
     )
-    """Number of target quantiles that are dropped per critic, the largest of all critics together. Raise it if values
-    are overestimated; lower it if they are underestimated. Only used with quantiles above 1."""
+    """Number of target quantiles that are dropped per critic: of all critics' quantiles together, the largest critics
+    * dropped_quantiles. Raise it if values are overestimated; lower it if they are underestimated. Only used with
+    quantiles above 1."""
 
 
 # A dataclass takes its fields from the last base to the first: this is the order of config.json and of --help.
@@ -241,7 +242,7 @@ class OffPolicyConfig(TD3Settings, ExplorationSettings, OffPolicySettings):
     The defaults are TD3 as its authors publish it; `companions.presets` has the named settings.
 
     Raises:
-        UserError: a value is of another kind or out of its range, or does not go with another.
+        UserError: a value has the wrong type, is out of its range, or does not go with another setting.
     """
 
     METHOD = "off-policy"
@@ -254,7 +255,7 @@ class SACConfig(SACSettings, OffPolicySettings):
     The defaults are SAC as its authors publish it; `companions.sac_presets` has the named settings.
 
     Raises:
-        UserError: a value is of another kind or out of its range, or does not go with another.
+        UserError: a value has the wrong type, is out of its range, or does not go with another setting.
     """
 
     METHOD = "sac"

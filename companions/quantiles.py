@@ -4,11 +4,11 @@ import tensorflow as tf
 
 
 def smallest_quantiles(values: tf.Tensor, dropped: int) -> tf.Tensor:
-    """The quantiles of all critics in one sorted mixture, without its largest: section 4 of arXiv:2005.04269.
+    """The quantiles of all critics sorted together, without the largest: section 4 of arXiv:2005.04269.
 
     Args:
         values: [critics, B, quantiles].
-        dropped: how many are dropped for each critic.
+        dropped: number of dropped quantiles per critic: the critics · dropped largest of all.
 
     Returns:
         [B, critics · (quantiles − dropped)], the smallest first.
@@ -21,8 +21,8 @@ def smallest_quantiles(values: tf.Tensor, dropped: int) -> tf.Tensor:
 def quantile_huber_loss(values: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
     """Σ over critics, mean over all else, of |τ − 1(y < θ)|·huber(y − θ) (Dabney et al. 2018, arXiv:1710.10044).
 
-    A critic's m-th of M numbers θ learns the quantile at τ = (2m − 1) / 2M; huber(δ) is δ²/2 within ±1, |δ| − 1/2
-    outside.
+    The m-th of a critic's M numbers θ learns the quantile at τ = (2m − 1) / 2M. huber(δ) is δ²/2 for |δ| ≤ 1, else
+    |δ| − 1/2.
 
     Args:
         values: θ, [critics, B, M].

@@ -11,7 +11,8 @@ class ReplayBuffer:
     """A ring of transitions, each packed into one row, so that any number of minibatches is one gather.
 
     Args:
-        capacity: transitions kept; memory is taken as they come.
+        capacity: number of transitions that are kept.
+        observation_size, action_size: S and A; a row has W = 2·S + A + 2 numbers.
     """
 
     def __init__(self, capacity: int, observation_size: int, action_size: int) -> None:
@@ -22,7 +23,7 @@ class ReplayBuffer:
         self.size = 0
 
     def add(self, transitions: Transitions) -> None:
-        """Append K transitions; the oldest give way."""
+        """Append K transitions; once the buffer is full, they replace the oldest."""
         count = len(transitions.rewards)
         if count > self.capacity:
             transitions = Transitions(*(column[-self.capacity :] for column in transitions))
@@ -60,14 +61,14 @@ class ReplayBuffer:
         )
 
     def state(self) -> dict[str, np.ndarray]:
-        """What is in it."""
+        """The stored rows [size, W], and the position of the next one."""
         return {"rows": self._rows[: self.size], "position": np.array(self._position, np.int64)}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Restore what `state` returned for a buffer of the same capacity.
 
         Raises:
-            ValueError: it is not of such a buffer.
+            ValueError: the state does not fit a buffer of this capacity.
         """
         size, position = len(state["rows"]), int(state["position"])
         if not 0 <= position < self.capacity or (size < self.capacity and position != size):

@@ -18,7 +18,7 @@ def squashed_normal(heads: tf.Tensor, noise: tf.Tensor) -> tuple[tf.Tensor, tf.T
         noise: [B, A], standard normal.
 
     Returns:
-        Actions [B, A] in [−1, 1], and their log-probabilities [B], in nats; both have gradients by way of `heads`.
+        Actions [B, A] in [−1, 1], and their log-probabilities [B], in nats; gradients flow through both to `heads`.
     """
     mean, log_std = tf.split(heads, 2, axis=1)  # [B, A], [B, A]
     log_std = tf.clip_by_value(log_std, MIN_LOG_STD, MAX_LOG_STD)  # [B, A]
@@ -31,7 +31,7 @@ def squashed_normal(heads: tf.Tensor, noise: tf.Tensor) -> tuple[tf.Tensor, tf.T
 def temperature_loss(log_temperature: tf.Tensor, log_probs: tf.Tensor, target_entropy: float) -> tf.Tensor:
     """−log α · mean(log π + H̄): equation 18 of arXiv:1812.05905, with log α in place of α, as its authors' code.
 
-    Falling along it raises α where the entropy −mean log π is below H̄, and lowers α where it is above.
+    Gradient descent on it raises α if the entropy −mean log π is below H̄, and lowers α if it is above.
 
     Args:
         log_temperature: [1].

@@ -235,7 +235,7 @@ class PPOConfig(
     The defaults suit any Gymnasium environment without images; `ppo.presets` has the named settings.
 
     Raises:
-        UserError: a value is of another kind or out of its range, or does not go with another.
+        UserError: a value has the wrong type, is out of its range, or does not go with another setting.
     """
 
     METHOD = "ppo"
@@ -272,7 +272,7 @@ class PPOConfig(
         """The config of a run's stored settings; a setting unknown to its version gets that version's behaviour.
 
         Raises:
-            UserError: a value is of another kind or out of its range.
+            UserError: a value has the wrong type or is out of its range.
             TypeError: a setting is unknown.
         """
         settings = {"reward_std_of": "rewards", "noise_color": 0.0} | dict(settings)

@@ -1,6 +1,7 @@
 """Losses in plain TensorFlow: no networks, no optimisers, no `tf.function`.
 
-Every mean is taken over valid samples only: `weights` [B] is 1 for a sample that counts, else 0.
+Every mean E is taken over valid samples only: `weights` [B] is 1 for a sample that counts, else 0. The probability
+ratio is r = exp(log_prob − old_log_prob), and ε is `clip_range`.
 """
 
 import numpy as np
@@ -13,12 +14,12 @@ from ppo.live_settings import Hyperparameters
 
 
 def weighted_mean(x: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """Σ w·x / Σ w over [B]; 0 where nothing counts."""
+    """Σ w·x / Σ w for weights w of 0 or 1, [B] → scalar; 0 if no sample counts."""
     return tf.reduce_sum(weights * x) / tf.maximum(tf.reduce_sum(weights), 1.0)
 
 
 def standardize(x: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """x shifted and divided to mean 0 and standard deviation 1 over the samples that count, [B]."""
+    """x [B] shifted and scaled so that the samples that count have mean 0 and standard deviation 1, [B]."""
     centred = x - weighted_mean(x, weights)  # [B]
     return centred / (tf.sqrt(weighted_mean(tf.square(centred), weights)) + 1e-8)
 
@@ -47,7 +48,7 @@ def clipped_squared_error(
 ) -> tf.Tensor:
     """E[max((V − V_target)², (V_old + clip(V − V_old, −ε, ε) − V_target)²)]; all [B] → scalar.
 
-    Of the published code of arXiv:1707.06347; a value that has left the range towards its target learns nothing.
+    From the published code of arXiv:1707.06347. A value that moved by more than ε towards its target has no gradient.
     """
     held = old_value + tf.clip_by_value(value - old_value, -clip_range, clip_range)  # [B]
     larger = tf.maximum(tf.math.squared_difference(value, target), tf.math.squared_difference(held, target))  # [B]
@@ -61,7 +62,7 @@ def smooth_l1(value: tf.Tensor, target: tf.Tensor, weights: tf.Tensor) -> tf.Ten
 
 
 def approximate_kl(log_prob: tf.Tensor, old_log_prob: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """KL(π_old ‖ π) estimated from samples of π_old as E[(r − 1) − log r] ≥ 0, in nats.
+    """KL(π_old ‖ π) estimated from samples of π_old as E[(r − 1) − log r] ≥ 0, in nats; all [B] → scalar.
 
     Schulman, "Approximating KL Divergence", 2020 (its k3).
     """
@@ -70,13 +71,13 @@ def approximate_kl(log_prob: tf.Tensor, old_log_prob: tf.Tensor, weights: tf.Ten
 
 
 def clip_fraction(log_prob: tf.Tensor, old_log_prob: tf.Tensor, weights: tf.Tensor, clip_range: float) -> tf.Tensor:
-    """Share of samples whose ratio is outside [1 − ε, 1 + ε]."""
+    """Share of samples, 0 to 1, whose ratio r is outside [1 − ε, 1 + ε]; all [B] → scalar."""
     outside = tf.abs(tf.exp(_log_ratio(log_prob, old_log_prob, weights)) - 1.0) > clip_range  # [B]
     return weighted_mean(tf.cast(outside, tf.float32), weights)
 
 
 def log_prob(config: PPOConfig, policy: distributions.tfd.Distribution, actions: tf.Tensor) -> tf.Tensor:
-    """log π(a|s), [B], in the form that the config asks for."""
+    """log π(a|s) [B] of actions [B, A], in nats; with `saturating_log_prob` in the form of the 2021 code."""
     return distributions.log_prob(policy, actions, config.saturating_log_prob)  # [B]
 
 
@@ -88,11 +89,11 @@ def policy_loss(
     hyperparameters: Hyperparameters,
     kl_coefficient: tf.Tensor,
 ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-    """The surrogate, with its penalty and its bonus, and the policy's metrics; all scalars.
+    """The actor's loss (surrogate, plus KL penalty, minus entropy bonus), and the policy's metrics; all scalars.
 
     Args:
         policy: at the batch's observations, [B, A].
-        old_policy: the one that acted; only for a KL penalty.
+        old_policy: the one that acted, [B, A]; None without a KL penalty.
         hyperparameters: of this update, scalars.
         kl_coefficient: β of equation 8 of arXiv:1707.06347.
     """
@@ -125,7 +126,7 @@ def value_loss(
 
     Args:
         values: V at the batch's observations, [B].
-        next_values: V at the next ones, [B], if the gradient shall flow through the target, too.
+        next_values: V at the next observations, [B], if the gradient also flows through the target; else None.
     """
     target = batch.value_targets  # [B]
     if next_values is not None:

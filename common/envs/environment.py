@@ -1,4 +1,4 @@
-"""The record of what is known about an environment, found out once by building it."""
+"""What is known about an environment: it is built once to find out."""
 
 import copy
 import dataclasses
@@ -143,7 +143,7 @@ def find_environment(
 
 
 def environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:
-    """What is known about the environment that settings name; see `find_environment`."""
+    """What is known about the environment that the settings name; arguments and errors: see `find_environment`."""
     return find_environment(config.env, config.max_episode_steps, config.env_kwargs, maker, config.history)
 
 

@@ -27,13 +27,13 @@ class AgentBase(ABC):
 
     Attributes:
         adams: the optimisers by their names in a checkpoint.
-        best: a copy of the best parameters so far.
+        best: a copy of the best parameters so far, and their `metric`.
         sees_images: whether observations are images, which are scaled inside the network.
-        mirror: what the networks obey, for observations as they see them; None without `symmetry`.
-        observation_statistics: of raw observations.
+        mirror: the symmetry of the networks, for observations as they see them; None without `symmetry`.
+        observation_statistics: mean and variance of raw observations; empty without `normalize_observations`.
 
     Raises:
-        UserError: no mirror is known, or it does not fit the spaces.
+        UserError: `symmetry` is asked for, and no mirror is known or it does not fit the spaces.
     """
 
     adams: Mapping[str, keras.optimizers.Adam]
@@ -52,11 +52,11 @@ class AgentBase(ABC):
     # -- observations --
 
     def normalizer(self) -> Normalizer:
-        """A frozen copy of the present normalisation; it changes nothing where the config wants none."""
+        """A frozen copy of the present normalisation; without `normalize_observations` it changes nothing."""
         return Normalizer.of(self.observation_statistics) if self._normalizes else UNCHANGED
 
     def observe(self, observations: np.ndarray) -> None:
-        """Merge raw observations [K, S] into the statistics that normalise, where the config wants them."""
+        """Merge raw observations [K, S] into `observation_statistics`; do nothing without `normalize_observations`."""
         if not self._normalizes:
             return
         if self._mirror_of_raw is not None:  # so that both sides are normalised alike
@@ -75,7 +75,7 @@ class AgentBase(ABC):
 
     @abstractmethod
     def counters(self) -> State:
-        """Whole numbers that change during training, by name."""
+        """Numbers that change during training, besides parameters and optimisers, by name."""
 
     @abstractmethod
     def load_counters(self, state: State) -> None:
@@ -92,7 +92,7 @@ class AgentBase(ABC):
         self.best.adopt(self.parameters, self.load_parameters)
 
     def leave_best(self) -> None:
-        """Undo `adopt_best`, so that training continues from what it had reached; otherwise change nothing."""
+        """Undo `adopt_best`, so that training continues from the last parameters; otherwise change nothing."""
         self.best.leave(self.load_parameters)
 
     # -- state --
@@ -128,6 +128,6 @@ class AgentBase(ABC):
         """Load what `save_weights` wrote.
 
         Raises:
-            UserError: missing, damaged, or of an agent with other networks.
+            UserError: the file is missing, damaged, or of an agent with other networks.
         """
         self.load_state(arrays_file.read_weights(Path(path), self.state(), self.parameters()))

@@ -1,4 +1,4 @@
-"""Policies: what a network's heads say about actions, as `tfp` distributions built outside Keras."""
+"""Policies as `tfp` distributions, made from the outputs of an actor's heads, outside Keras."""
 
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
@@ -9,14 +9,14 @@ RULED_OUT = -1e9  # a logit whose probability is 0 and whose entropy is not NaN
 
 
 def normal_policy(mean: tf.Tensor, std: tf.Tensor) -> tfd.Normal:
-    """A Normal per action dimension, [B, A]; sum its log-probabilities over A for an action's."""
+    """A Normal for each action dimension, [B, A]; an action's log-probability is the sum over A."""
     return tfd.Normal(mean, tf.clip_by_value(std, MIN_STD, MAX_STD))
 
 
 def categorical_policy(logits: tf.Tensor, choices: tuple[int, ...]) -> tfd.Categorical:
-    """A Categorical per number of an action, [B, A]; those with fewer choices have the rest ruled out.
+    """A Categorical for each number of an action, [B, A]; choices that a number lacks have probability 0.
 
-    logits: [B, Σ choices], one number's after the other's.
+    logits: [B, Σ choices], first those of the first number of an action, then those of the second, and so on.
     """
     most = max(choices)
     parts = [
@@ -27,12 +27,12 @@ def categorical_policy(logits: tf.Tensor, choices: tuple[int, ...]) -> tfd.Categ
 
 
 def kl_divergence(old: tfd.Distribution, new: tfd.Distribution) -> tf.Tensor:
-    """KL(π_old ‖ π) in closed form, in nats, summed over the action dimensions, [B]."""
+    """KL(old ‖ new) in closed form, in nats, summed over the action dimensions, [B]."""
     return tf.reduce_sum(tfd.kl_divergence(old, new), axis=-1)  # [B]
 
 
 def log_prob(policy: tfd.Distribution, actions: tf.Tensor, saturating: bool = False) -> tf.Tensor:
-    """log π(a|s), [B]. `saturating` is the 2021 study's Σ log(p + 1e-8), which cannot fall below A·log 1e-8."""
+    """log π(a|s) in nats, [B]. `saturating` gives the 2021 study's Σ log(p + 1e-8), which is at least A·log 1e-8."""
     if saturating:
         return tf.reduce_sum(tf.math.log(policy.prob(actions) + 1e-8), axis=-1)  # [B]
     return tf.reduce_sum(policy.log_prob(actions), axis=-1)  # [B]
@@ -46,8 +46,8 @@ def entropy(policy: tfd.Distribution) -> tf.Tensor:
 def density_surrogate(policy: tfd.Distribution, actions: tf.Tensor) -> tf.Tensor:
     """Σ −p·log(p + 1e-8) at the stored actions' densities, [B]: the 2021 study's "entropy".
 
-    At most 1/e a dimension, and negative without limit for densities above 1: on average it widens σ
-    only while σ < e^1.25/√(2π) = 1.39.
+    It is at most 1/e per dimension, and has no lower bound where densities are above 1. On average its gradient widens
+    σ only while σ < e^1.25/√(2π) = 1.39.
     """
     density = policy.prob(actions)  # [B, A]
     return tf.reduce_sum(-density * tf.math.log(density + 1e-8), axis=-1)  # [B]

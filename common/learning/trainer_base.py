@@ -45,20 +45,20 @@ class TrainerBase(ABC):
     Args:
         config: the method's settings.
         name, description: for the results dictionary and figures.
-        make_env: builds a new environment of one's own, in place of the one that the config names.
-        reward_design: what is rewarded in place of the design that the config names.
+        make_env: a function or class that builds a new environment in each call, in place of the one in the config.
+        reward_design: a function that computes the rewards, in place of the design in the config.
         workers: who steps the environments; the results do not depend on it.
 
     Raises:
-        UserError: the environment is unknown or not supported, or its backend is missing.
+        UserError: the environment is unknown or not supported, its backend is missing, or the agent refuses a setting.
     """
 
     result_type: ClassVar[type[EpochResult]]
     default_name: ClassVar[str] = ""
     generator_name: ClassVar[str] = "rng"
-    """What a checkpoint calls the generator."""
+    """Name of the random generator in a checkpoint."""
     live: Any = None
-    """Settings that may be changed while a run continues; None where there are none."""
+    """Settings that may be changed during a run; None if the method has none."""
 
     def __init__(
         self,
@@ -139,7 +139,11 @@ class TrainerBase(ABC):
 
     @abstractmethod
     def run_epoch(self, last: int) -> EpochResult:
-        """One epoch and its row; `last`: the number of the final epoch."""
+        """Train one epoch and return its row.
+
+        Args:
+            last: number of the epoch at which schedules end.
+        """
 
     @abstractmethod
     def parts(self) -> Mapping[str, Part]:
@@ -161,8 +165,8 @@ class TrainerBase(ABC):
         Training ends early once an epoch's score has reached the config's `stop_score`.
 
         Args:
-            epochs: how many more; None takes the config's. Schedules run over the config's epochs however many calls
-                they are divided among, and stretch once a call goes beyond them.
+            epochs: how many more; None takes the config's number. Schedules end at the config's number of epochs, even
+                if several calls train them. A call that goes beyond it stretches the schedules to its own last epoch.
             on_epoch: called after every epoch with its row.
 
         Returns:
@@ -182,7 +186,12 @@ class TrainerBase(ABC):
         return results_dictionary(self.name, self.description, self.results, self.agent.best.metric, self.config)
 
     def scored(self, last: int, timing: Timing) -> dict[str, Any]:
-        """An epoch's scores and timing, as columns of its row; this may run a validation."""
+        """An epoch's scores and timing, as columns of its row; a validation that is due is played.
+
+        Args:
+            last: number of the final epoch.
+            timing: of the epoch; the seconds of a validation are added.
+        """
         scores = self.experience.scores
         self.average.follow()
         due = self.judge.due(self.epoch, last)
@@ -216,7 +225,7 @@ class TrainerBase(ABC):
         """Restore what `state` returned for a trainer of the same configuration.
 
         Raises:
-            UserError: the environments do not repeat what they did.
+            UserError: the environments do not return the same observations again.
         """
         self.agent.load_state(part_of(state, "agent"))
         for name, part in self._all_parts().items():

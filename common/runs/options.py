@@ -31,7 +31,7 @@ class RunOptions(WorkerOptions):
     """The run folder, what is written into it, and who steps; nothing here changes what is learned.
 
     Raises:
-        UserError: a value is of another kind or out of its range, or does not go with another.
+        UserError: a value has the wrong type, is out of its range, or does not go with another setting.
     """
 
     GROUP = "recording"
