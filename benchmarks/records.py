@@ -92,8 +92,8 @@ RECORDS = {
         "PPOAgentTrainer.py bipedal-walker-fast --no-symmetry",
         WALKER,
         "",
-        "plain networks; small updates, learning rates steered by the KL divergence, averaged weights, falls that cost "
-        "more with a better score, early validation",
+        "plain networks; small updates, learning rates steered by the KL divergence, averaged weights, falls that "
+        "cost more with a better score, early validation",
     ),
     "cartpole-steps": Record(
         "PPOAgentTrainer.py cartpole-fewest-steps",

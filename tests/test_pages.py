@@ -375,8 +375,8 @@ def test_readme_says_what_its_film_shows():
     card = json.loads(text_of(f"agents/{name}/agent.json"))
     trained = card["stages"]["trained"]
     assert (
-        f"The film shows the agent that comes with the project as `{name}`. After {trained['steps']:,} steps of training it "
-        f"scores {trained['mean']:.1f}." in text
+        f"The film shows the agent that comes with the project as `{name}`. After {trained['steps']:,} steps of "
+        f"training it scores {trained['mean']:.1f}." in text
     )
 
 
@@ -391,7 +391,10 @@ def test_readme_counts_the_faults_as_recorded():
     power, disks, damaged = (
         tries[name] for name in ("power cut at a file operation", "disk full while training", "damaged checkpoints")
     )
-    sentence = f"{kills} kills, {power:,} simulated power cuts, {disks} full disks and {damaged:,} damaged checkpoints lost no run"
+    sentence = (
+        f"{kills} kills, {power:,} simulated power cuts, {disks} full disks and {damaged:,} damaged checkpoints lost "
+        "no run"
+    )
     assert sentence in " ".join(text_of("README.md").split())
 
 
