@@ -342,6 +342,16 @@ def test_the_rough_grounds_score_is_that_of_its_agent():
     assert float(steps) == round(json.loads(text_of("agents/hardcore/agent.json"))["run_steps"] / 1e6, 1)
 
 
+def test_breakouts_score_is_that_of_its_agent():
+    scored = json.loads(text_of("agents/breakout/evaluation.json"))
+    shown, steps, *_ = scores()["Breakout, five lives", "PPO"]
+    noiseless, sampled = (f"{scored[kind]['mean']:.1f}" for kind in ("deterministic", "sampled"))
+    assert shown == noiseless
+    sentence = f"100 games it scores {noiseless} without noise in its actions, and {sampled} with sampled actions."
+    assert sentence in " ".join(text_of("docs/results.md").split())
+    assert float(steps) == round(json.loads(text_of("agents/breakout/agent.json"))["run_steps"] / 1e6)
+
+
 def test_readme_has_the_fast_walker_as_recorded():
     seeds = seeds_of("fast-walker")
     steps, seconds, score = (
