@@ -51,7 +51,8 @@ def score(path: Path, environment: Environment, episodes: int, seed: int, restar
 class Arguments(RunArguments):
     """Write a run's deterministic policy as a TensorFlow SavedModel and a LiteRT (TensorFlow Lite) file.
 
-    With --onnx it is written as an ONNX file, too. The agents that come with the project are exported already.
+    With --onnx it is written as an ONNX file, too. Policies that see images cannot be exported. The other agents that
+    come with the project are exported already.
     """
 
     run: Annotated[Path, tyro.conf.Positional]
@@ -80,7 +81,9 @@ def main() -> None:
         arguments = parse_named(Arguments, "python -m programs export", "run", "runs/NAME")
         folder = arguments.folder_of_run
         if shipped.is_shipped(folder):
-            raise UserError(f"{folder} holds its exported policies already: see {folder / shipped.EXPORT}")
+            if (folder / shipped.EXPORT).exists():
+                raise UserError(f"{folder} holds its exported policies already: see {folder / shipped.EXPORT}")
+            raise UserError(f"{folder} was shipped without exports: export takes runs whose observations are numbers")
         agent, config, environment = arguments.load()
         if agent.sees_images:
             raise UserError(f"{config.env} shows images: export takes policies whose observations are numbers")

@@ -152,6 +152,8 @@ def test_evaluate_prints_the_scores_of_an_agent_and_leaves_it_alone(monkeypatch,
 def test_export_says_where_the_exported_policies_are(monkeypatch, capsys):
     assert call(monkeypatch, export, "cartpole") == 2
     assert "holds its exported policies already" in capsys.readouterr().err
+    assert call(monkeypatch, export, "breakout") == 2
+    assert "breakout was shipped without exports" in capsys.readouterr().err
 
 
 def test_a_stage_that_was_not_shipped_and_a_stage_of_a_run_are_refused(monkeypatch, tmp_path, capsys):
