@@ -65,7 +65,7 @@ def test_what_both_say_in_numbers_is_the_same():
             r"([\d,]+) ステップ学習した時点のスコアは (\d+\.\d)",
         ),
         (r"\[(\d+) seconds in the median\]", r"中央値で (\d+) 秒"),
-        (r"median\] of (\d+) seeds \((\d+) to (\d+) s\)", r"シード (\d+) 個の ?\[中央値で \d+ 秒\]（(\d+)～(\d+) 秒）"),
+        (r"median\] of (\d+) seeds \((\d+) to (\d+) s\)", r"シード (\d+) 個の\[中央値で \d+ 秒\]（(\d+)～(\d+) 秒）"),
         (r"the (\d+) agents average ([\d.]+) to ([\d.]+),", r"(\d+) 個のエージェントの平均は ([\d.]+)～([\d.]+) で"),
         (r"\[(\d+ MB)\]", r"\[(\d+ MB)\]"),
         (r"about ([\d,]+) lines", r"約 ([\d,]+) 行"),
