@@ -18,6 +18,8 @@ from common.runs.command_line import parse
 from common.state import part_of
 from programs.methods import METHODS, Method, load_agent, new_agent, read_config
 
+UNKNOWN = "unknown"  # commit of a copy of the project that is no git repository, such as an unpacked ZIP
+
 
 @dataclass(frozen=True)
 class Training:
@@ -96,16 +98,9 @@ def training_of(run: Path) -> Training:
 
 
 def commit_of(run: Path) -> str:
-    """The commit of the project in a run's config.json.
-
-    Raises:
-        UserError: it names none.
-    """
+    """The commit of the project in a run's config.json; UNKNOWN if the run was trained without git."""
     content: Any = read_json(run / run_folder.CONFIG)
-    commit = str(content.get("versions", {}).get("commit", "unknown"))
-    if commit == "unknown":
-        raise UserError(f"{run / run_folder.CONFIG} names no commit: add --commit with the one it was trained with")
-    return commit
+    return str(content.get("versions", {}).get("commit", UNKNOWN))
 
 
 def command_of(training: Training, name: str, checkpoint_epoch: int | None) -> str:

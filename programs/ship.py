@@ -21,7 +21,7 @@ from common.runs.command_line import one_line_errors, parse_settings
 from common.runs.options import is_folder_name
 from common.state import pack_json
 from programs import shipped
-from programs.finished_run import Training, command_of, commit_of, training_of
+from programs.finished_run import UNKNOWN, Training, command_of, commit_of, training_of
 from programs.methods import load_agent
 from programs.run_arguments import check_at_least
 
@@ -121,7 +121,7 @@ def ship(run: Path, name: str, agents: Path, commit: str | None = None, episodes
     """Write agents/NAME whole or not at all; see `Arguments`.
 
     Raises:
-        UserError: the run is not finished, its commit is unknown, or the agent is too large.
+        UserError: the run is not finished, or the agent is too large.
     """
     if not is_folder_name(name, windows=True):
         raise UserError(f"name {name!r} is not a folder name: use letters, digits, '-', '_' and '.'")
@@ -213,6 +213,8 @@ def main() -> None:
         card: Any = read_json(folder / shipped.CARD)
         for name, what in card["stages"].items():
             print(f"{name}: {what['steps']:,} steps, score {what['mean']:.1f} over {what['episodes']} episodes")
+        if card["commit"] == UNKNOWN:
+            print("the commit that the run was trained with is unknown; add --commit to name it on the agent's card")
         print(f"{folder}: python -m programs watch {arguments.name}")
 
 

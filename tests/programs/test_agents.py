@@ -1,6 +1,7 @@
 """The agents that come with the project: they load, act as they did when they were shipped, and are small."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -70,7 +71,7 @@ def test_a_card_says_what_the_other_files_say(name):
     assert scores["mean"] == pytest.approx(np.mean(scores["returns"]), abs=1e-2)
     for stage in said["stages"] if name in EXPORTED else ("trained",):
         assert (folder / shipped.STAGES[stage]).exists()
-    assert f"train {said['preset']}" in said["trained_by"] and len(said["commit"].rstrip("+")) >= 7
+    assert f"train {said['preset']}" in said["trained_by"] and re.fullmatch(r"[0-9a-f]{7,40}\+?", said["commit"])
 
 
 @pytest.mark.parametrize("name", EXPORTED)

@@ -222,8 +222,22 @@ def test_the_commit_is_that_of_the_run_where_it_is_known(run):
     assert finished_run.commit_of(run) == "abcdef1234"
     config["versions"]["commit"] = "unknown"
     (run / run_folder.CONFIG).write_text(json.dumps(config))
-    with pytest.raises(UserError, match="names no commit: add --commit"):
-        finished_run.commit_of(run)
+    assert finished_run.commit_of(run) == finished_run.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("more", "commit", "noted"), [((), "unknown", True), (("--commit", "1a2b3c4d"), "1a2b3c4d", False)]
+)
+def test_an_agent_trained_without_git_is_shipped_and_its_card_says_so(
+    run, without_exports, monkeypatch, capsys, more, commit, noted
+):
+    config = json.loads((run / run_folder.CONFIG).read_text())
+    config["versions"].pop("commit", None)
+    (run / run_folder.CONFIG).write_text(json.dumps(config))
+    agents = run.parent / "agents"
+    assert call(monkeypatch, ship, run, "swinger", "--agents", agents, "--episodes", 2, *more) == 0
+    assert json.loads((agents / "swinger" / shipped.CARD).read_text())["commit"] == commit
+    assert ("is unknown; add --commit" in capsys.readouterr().out) == noted
 
 
 def test_the_commit_of_a_copy_within_another_repository_is_unknown(monkeypatch, tmp_path):
