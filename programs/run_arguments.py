@@ -39,8 +39,19 @@ class RunArguments:
         """The agent, the run's settings and its environment; see `programs.methods.load_agent`."""
         folder = self.folder_of_run
         if shipped.is_shipped(folder):
-            return shipped.load(folder, env=self.env, env_kwargs=self.env_kwargs)
+            return self.load_shipped(folder, "trained")
         return load_agent(folder, self.weights, env=self.env, env_kwargs=self.env_kwargs, device=self.device)
+
+    def load_shipped(self, folder: Path, stage: str) -> tuple[Any, TrainingConfig, Environment]:
+        """The same for an agent that comes with the project; see `programs.shipped.load`.
+
+        Raises:
+            UserError: `weights` or `device` were set, which only runs have.
+        """
+        for name, is_set in (("weights", self.weights != "best"), ("device", self.device is not None)):
+            if is_set:
+                raise UserError(f"{folder.name} is a finished agent: leave out --{name}, which is for runs")
+        return shipped.load(folder, stage, env=self.env, env_kwargs=self.env_kwargs)
 
     @property
     def folder_of_run(self) -> Path:

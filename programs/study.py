@@ -261,8 +261,9 @@ class Arguments:
 
     study: tyro.conf.Positional[Literal[*STUDIES]]  # type: ignore[valid-type]
     """Which study; STUDIES in programs/study.py says what each compares."""
-    into: Path = RESULTS
-    """Folder for the runs, the tables and the figure; runs that are there already are not repeated."""
+    into: Path | None = None
+    """Folder for the runs, the tables and the figure; runs that are there already are not repeated. By default
+    experiments/results, which holds the recorded runs."""
     workers: int = 0
     """How many runs are trained at once, each on a Ray worker; needs requirements/cluster.txt. 0 trains one at a time
     in a process of this machine."""
@@ -366,7 +367,7 @@ def main() -> None:
         check_at_least("workers", arguments.workers, 0)
         if arguments.cluster is not None and not arguments.workers:
             raise UserError("--cluster needs workers: set --workers to 1 or more")
-        results = arguments.into.absolute()
+        results = (arguments.into or RESULTS).absolute()
         train_all(runs_of(arguments.study, results), arguments.workers, arguments.cluster)
         summarise(arguments.study, results)
 

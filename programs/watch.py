@@ -52,7 +52,7 @@ class Arguments(RunArguments):
         """The agent, the settings it was trained with, and its environment."""
         folder = self.folder_of_run
         if shipped.is_shipped(folder):
-            return shipped.load(folder, self.stage, env=self.env, env_kwargs=self.env_kwargs)
+            return self.load_shipped(folder, self.stage)
         if self.stage != "trained":
             raise UserError(f"{folder} is a run: --stage is for agents that come with the project, such as walker")
         return super().load()

@@ -157,6 +157,13 @@ def test_export_says_where_the_exported_policies_are(monkeypatch, capsys):
     assert "breakout was shipped without exports" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("program", [evaluate_program, watch])
+@pytest.mark.parametrize("flag", [("--weights", "last"), ("--device", "cpu")])
+def test_flags_of_runs_are_refused_for_agents(program, flag, monkeypatch, capsys):
+    assert call(monkeypatch, program, "cartpole", *flag) == 2
+    assert f"cartpole is a finished agent: leave out {flag[0]}" in capsys.readouterr().err
+
+
 def test_a_stage_that_was_not_shipped_and_a_stage_of_a_run_are_refused(monkeypatch, tmp_path, capsys):
     copy = tmp_path / "cartpole"
     copy.mkdir()
