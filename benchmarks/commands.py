@@ -36,6 +36,7 @@ STOPS = (signal.SIGINT, signal.SIGTERM)
 INTERRUPTED = {0} | {128 + number for number in STOPS} | {-number for number in STOPS}  # exit codes after a Ctrl-C
 PATIENCE = 300  # seconds in which a program that was interrupted has to end: an epoch of Breakout is a minute
 SHORT = "--epochs 3 --evaluation-episodes 2 --no-video --no-tensorboard"
+LINES = "the lines of Python"
 STAND_INS = {  # runs that the pages name without having trained them
     "A": "--seed 0", "B": "--seed 1", "A-seed0": "--seed 0", "A-seed1": "--seed 1", "pendulum-seed0": "--seed 0"
 }  # fmt: skip
@@ -52,6 +53,8 @@ class Arguments:
 
     seconds: float = 180.0
     """After which a command is interrupted; the first and those that resume are not."""
+    only: str = ""
+    """Only commands that contain this, after the first; the rows of the others stay as they are in the table."""
 
 
 def blocks(language: str) -> list[str]:
@@ -110,6 +113,23 @@ def _said(code: int) -> str:
     return "done" if code == 0 else f"failed: exit code {code}"
 
 
+def write_table(rows: dict[str, tuple[str, str]], foot: str, only: str) -> None:
+    """Write results/commands.md.
+
+    Args:
+        rows: command → how it ended, and after how many seconds.
+        foot: where and when that was.
+        only: which commands were typed; if not all, the other rows and the foot of the table are kept.
+    """
+    path = RESULTS / "commands.md"
+    if only:
+        table, *feet = path.read_text(encoding="utf-8").strip().split("\n\n")
+        kept = {row[0]: (row[1], row[2]) for row in (line.strip("| ").split(" | ") for line in table.splitlines()[2:])}
+        rows, foot = kept | rows, "\n\n".join([*feet, f"The first command, and those with `{only}`: {foot}"])
+    lines = [f"| {command} | {ended} | {seconds} |" for command, (ended, seconds) in rows.items()]
+    path.write_text("\n".join(["| command | ended | seconds |", "|---|---|---:|", *lines, "", foot, ""]), "utf-8")
+
+
 def main() -> None:
     with one_line_errors():
         arguments = parse_settings(Arguments)
@@ -132,6 +152,7 @@ def main() -> None:
                     print(wrote[-5000:], file=sys.stderr)
 
             main_job, *others = commands()
+            others = [command for command in others if arguments.only in command]
             run(main_job, main_job, None)
             inside = ". .venv/bin/activate && "
             trained = folder / "runs" / "bipedal-walker-fast-seed0"
@@ -143,14 +164,17 @@ def main() -> None:
                     # As if it had been cut off while it was evaluated: else there were nothing to resume.
                     (trained / run_folder.EVALUATION).unlink(missing_ok=True)
                 run(command, inside + command, None if resumes else arguments.seconds)  # the next ones need it whole
-            (folder / "lines.py").write_text("\n".join(blocks("python")), encoding="utf-8")
-            run("the lines of Python", f"{inside} python lines.py", None)
-        lines = ["| command | ended | seconds |", "|---|---|---:|"]
-        lines += [f"| `{without_comment(name)}` | {ended} | {seconds:.0f} |" for name, ended, seconds in rows]
+            if arguments.only in LINES:
+                (folder / "lines.py").write_text("\n".join(blocks("python")), encoding="utf-8")
+                run(LINES, f"{inside} python lines.py", None)
         foreign = (busy_seconds() - busy - _own_seconds()) / (time.monotonic() - start)
         foot = f"{where['date']}, {where['cores']} cores of {where['cpu']}, {where['system']}. "
         foot += f"Other programs kept {max(foreign, 0.0):.1f} cores busy."
-        (RESULTS / "commands.md").write_text("\n".join(lines) + f"\n\n{foot}\n", encoding="utf-8")
+        write_table(
+            {f"`{without_comment(name)}`": (ended, f"{seconds:.0f}") for name, ended, seconds in rows},
+            foot,
+            arguments.only,
+        )
         if any(ended.startswith("failed") for _, ended, _ in rows):
             raise SystemExit(1)
 
