@@ -5,6 +5,7 @@ part in it.
 """
 
 import importlib
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,11 @@ from common.rollout.policy_file import PlainPolicy
 OPSET, IR_VERSION = 17, 8  # of 2022: ONNX Runtime reads them from version 1.12 on
 ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu", "softplus": "Softplus"}
 INPUT, OUTPUT = "observations", "actions"
+
+
+def can_write() -> bool:
+    """Whether the packages that writing and checking an ONNX file needs are installed."""
+    return all(importlib.util.find_spec(name) is not None for name in ("onnx", "onnxruntime"))
 
 
 def imported(name: str) -> Any:

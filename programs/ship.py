@@ -20,7 +20,7 @@ from common.runs import run_folder
 from common.runs.command_line import one_line_errors, parse_settings
 from common.runs.options import is_folder_name
 from common.state import pack_json
-from programs import shipped
+from programs import onnx_files, shipped
 from programs.finished_run import UNKNOWN, Training, command_of, commit_of, training_of
 from programs.methods import load_agent
 from programs.run_arguments import check_at_least
@@ -188,7 +188,7 @@ def write_all(folder: Path, training: Training, name: str, commit: str, episodes
     if not agent.sees_images:
         from programs.policy_files import export  # imports TensorFlow
 
-        export(agent, folder / shipped.EXPORT, onnx=True)
+        export(agent, folder / shipped.EXPORT, onnx=onnx_files.can_write())
 
 
 def evaluation_of(training: Training, agent: Any) -> Any:
@@ -213,6 +213,8 @@ def main() -> None:
         card: Any = read_json(folder / shipped.CARD)
         for name, what in card["stages"].items():
             print(f"{name}: {what['steps']:,} steps, score {what['mean']:.1f} over {what['episodes']} episodes")
+        if (folder / shipped.EXPORT).exists() and not onnx_files.can_write():
+            print("no ONNX file was written, which needs pip install -r requirements/export.txt")
         if card["commit"] == UNKNOWN:
             print("the commit that the run was trained with is unknown; add --commit to name it on the agent's card")
         print(f"{folder}: python -m programs watch {arguments.name}")

@@ -28,7 +28,7 @@ from companions import presets as companions_presets
 from ppo.config import PPOConfig
 from ppo.presets import PRESETS
 from programs import __main__ as programs
-from programs import finished_run, methods, policy_files, ship, shipped
+from programs import finished_run, methods, onnx_files, policy_files, ship, shipped
 
 TRAIN = (
     "pendulum", "--backend", "gymnasium", "--num-envs", "2", "--epochs", "3", "--steps-per-epoch", "64",
@@ -313,3 +313,25 @@ def test_a_stage_that_is_not_kept_is_filmed_from_the_run(swinger, trained, tmp_p
         observations = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
         np.testing.assert_allclose(agent.acting_policy().act(observations), expected.act(observations), atol=1e-6)
         assert environment.id == card["environment"]
+
+
+def test_an_agent_is_shipped_without_an_onnx_file_where_onnx_is_not_installed(run, monkeypatch, capsys):
+    asked = []
+
+    def export(_, folder, onnx):
+        asked.append(onnx)
+        folder.mkdir()
+
+    monkeypatch.setattr(policy_files, "export", export)
+    for installed in (True, False):
+        monkeypatch.setattr(onnx_files, "can_write", lambda installed=installed: installed)
+        assert ships(monkeypatch, run)[0] == 0
+        assert ("no ONNX file was written" in capsys.readouterr().out) == (not installed)
+    assert asked == [True, False]
+
+
+def test_onnx_can_be_written_where_both_packages_are_installed(monkeypatch):
+    for missing in ({"onnx"}, {"onnxruntime"}, set()):
+        found = lambda name, missing=missing: None if name in missing else object()  # noqa: E731
+        monkeypatch.setattr(onnx_files.importlib.util, "find_spec", found)
+        assert onnx_files.can_write() == (not missing)
