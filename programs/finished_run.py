@@ -72,8 +72,9 @@ class Training:
 
     def checkpoints(self) -> Iterator[tuple[int, Any]]:
         """The agents of all checkpoints before the best epoch, by their epochs."""
+        best = self.best_epoch
         for epoch in reversed(checkpoint.generations(self.folder / run_folder.CHECKPOINTS)):
-            if epoch < self.best_epoch:
+            if epoch < best:
                 yield epoch, self.agent_at(epoch)
 
     def score(self, agent: Any, episodes: int) -> evaluation.Evaluation:
