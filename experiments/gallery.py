@@ -198,8 +198,8 @@ python experiments/gallery.py mine                   # write its film to docs/ga
 | `recorded.npz` | observations and the actions that the agent chose for them, which a test compares |
 | `export/` | the policy as a [SavedModel, a LiteRT and an ONNX file](deploy.md) |
 
-If an agent sees images, only its trained policy is kept, without exports, because each policy takes megabytes. For its
-film add `--run runs/NAME`: the other two stages are read from the run. The licence is that of the project.
+If an agent sees images, only its trained policy is kept, because each policy takes megabytes. For its film add
+`--run runs/NAME`: the other two stages are read from the run. The licence is that of the project.
 """
 
 

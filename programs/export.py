@@ -28,7 +28,7 @@ class _Exported:
         self._policy = policy
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
-        """Observations [n, S] → environment actions [n, *space.shape]; `noise` is not used."""
+        """Observations [n, ...] → environment actions [n, *space.shape]; `noise` is not used."""
         return self._policy(observations)
 
 
@@ -51,8 +51,7 @@ def score(path: Path, environment: Environment, episodes: int, seed: int, restar
 class Arguments(RunArguments):
     """Write a run's deterministic policy as a TensorFlow SavedModel and a LiteRT (TensorFlow Lite) file.
 
-    With --onnx it is written as an ONNX file, too. Policies that see images cannot be exported. The other agents that
-    come with the project are exported already.
+    With --onnx it is written as an ONNX file, too. The agents that come with the project are exported already.
     """
 
     run: Annotated[Path, tyro.conf.Positional]
@@ -83,10 +82,8 @@ def main() -> None:
         if shipped.is_shipped(folder):
             if (folder / shipped.EXPORT).exists():
                 raise UserError(f"{folder} holds its exported policies already: see {folder / shipped.EXPORT}")
-            raise UserError(f"{folder} was shipped without exports: export takes runs whose observations are numbers")
+            raise UserError(f"{folder} was shipped without exports: export takes the folder of a run, like runs/NAME")
         agent, config, environment = arguments.load()
-        if agent.sees_images:
-            raise UserError(f"{config.env} shows images: export takes policies whose observations are numbers")
         from programs.policy_files import export  # imports TensorFlow
 
         for file in export(agent, arguments.out or folder / shipped.EXPORT, arguments.onnx):

@@ -1,7 +1,7 @@
 """A policy that acts with plain arrays as an ONNX file, which ONNX Runtime and many other programs run.
 
-The graph is built node by node from the policy's arrays: a dense layer is a Gemm. Neither TensorFlow nor Keras has a
-part in it.
+The graph is built node by node from the policy's arrays: a dense layer is a Gemm, a convolution a Conv. Neither
+TensorFlow nor Keras has a part in it.
 """
 
 import importlib
@@ -19,12 +19,14 @@ from common.rollout.policies import (
     OBSERVATION_CLIP,
     CategoricalPolicy,
     Constant,
+    Convolved,
     Dense,
     DenseHeads,
+    ImageLayers,
     Normalizer,
+    SamplingPolicy,
     SquashedPolicy,
 )
-from common.rollout.policy_file import PlainPolicy
 
 OPSET, IR_VERSION = 17, 8  # of 2022: ONNX Runtime reads them from version 1.12 on
 ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu", "softplus": "Softplus"}
@@ -68,21 +70,22 @@ class Graph:
         self.constants.append(self._onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name
 
-    def model(self, result: str, observation_size: int, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    def model(self, result: str, observed: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype) -> Any:
         """The whole model.
 
         Args:
             result: name of the actions.
-            observation_size: S.
+            observed: shape of one observation; images are uint8, numbers float32.
             shape, dtype: of one action.
         """
         helper, proto = self._onnx.helper, self._onnx.TensorProto
         self.nodes.append(helper.make_node("Identity", [result], [OUTPUT]))
         kind = helper.np_dtype_to_tensor_dtype(dtype)
+        seen = proto.FLOAT if len(observed) == 1 else proto.UINT8
         graph = helper.make_graph(
             self.nodes,
             "policy",
-            [helper.make_tensor_value_info(INPUT, proto.FLOAT, ["batch", observation_size])],
+            [helper.make_tensor_value_info(INPUT, seen, ["batch", *observed])],
             [helper.make_tensor_value_info(OUTPUT, kind, ["batch", *shape])],
             self.constants,
         )
@@ -96,22 +99,30 @@ class Graph:
         return model
 
 
-def write_onnx(policy: PlainPolicy, action_map: ActionMap, observation_size: int, file: Path) -> None:
-    """Write a deterministic policy: raw observations [B, S] float32 → environment actions [B, *space.shape].
+def write_onnx(
+    policy: SamplingPolicy,
+    heads: DenseHeads | ImageLayers,
+    action_map: ActionMap,
+    observed: tuple[int, ...],
+    file: Path,
+) -> None:
+    """Write a deterministic policy: raw observations → environment actions [B, *space.shape].
+
+    Observations are [B, S] float32, or images [B, height, width, channels] uint8.
 
     Args:
-        policy: with dense heads.
+        policy: says what its heads mean.
+        heads: of the policy.
         action_map: to the environment's actions.
-        observation_size: S.
+        observed: shape of one observation.
         file: to write.
 
     Raises:
         UserError: the package onnx is missing.
     """
     graph = Graph()
-    heads = policy.heads
-    assert isinstance(heads, DenseHeads)
-    first = _first_head(graph, heads)  # [B, A], [B, 2A] or [B, Σ choices]
+    first = _first_head(graph, INPUT, heads) if isinstance(heads, DenseHeads) else _of_images(graph, heads)
+    # [B, A], [B, 2A] or [B, Σ choices]
     some_action = action_map(np.zeros((1, action_map.size), np.float32))  # [1, *space.shape]
     if isinstance(policy, CategoricalPolicy):
         result = _likeliest(graph, first, policy.choices, some_action)
@@ -120,13 +131,29 @@ def write_onnx(policy: PlainPolicy, action_map: ActionMap, observation_size: int
             first = graph("Tanh", _columns(graph, first, 0, action_map.size))  # μ stands before log σ
         assert isinstance(action_map, BoxMap)
         result = _mapped(graph, first, action_map)
-    model = graph.model(result, observation_size, some_action.shape[1:], some_action.dtype)
+    model = graph.model(result, observed, some_action.shape[1:], some_action.dtype)
     file.write_bytes(model.SerializeToString())
 
 
-def _first_head(graph: Graph, heads: DenseHeads) -> str:
+def _of_images(graph: Graph, layers: ImageLayers) -> str:
+    """The first head of an actor that sees images [B, height, width, channels]; ONNX has channels first."""
+    numbers = graph("Cast", INPUT, to=imported("onnx").TensorProto.FLOAT)
+    features = graph("Transpose", graph("Mul", numbers, graph.constant(np.float32(1 / 255))), perm=[0, 3, 1, 2])
+    for layer in layers.convolutions:
+        features = _convolved(graph, features, layer)  # [B, filters, h, w]
+    flat = graph("Flatten", graph("Transpose", features, perm=[0, 2, 3, 1]), axis=1)  # [B, h · w · filters]
+    return _first_head(graph, flat, layers.dense)
+
+
+def _convolved(graph: Graph, name: str, layer: Convolved) -> str:
+    kernel = graph.constant(layer.kernel.transpose(3, 2, 0, 1))  # [out, in, size, size]
+    result = graph("Conv", name, kernel, graph.constant(layer.bias), strides=[layer.stride, layer.stride])
+    return _activated(graph, result, layer.activation)
+
+
+def _first_head(graph: Graph, name: str, heads: DenseHeads) -> str:
     """What `DenseHeads` returns first."""
-    features = _normalized(graph, INPUT, heads.normalize)
+    features = _normalized(graph, name, heads.normalize)
     sides = heads.sides[0] if heads.sides else None
     if sides is not None:
         features = graph("Concat", features, _mirrored(graph, features, sides.inputs), axis=0)  # [2B, S]
@@ -149,7 +176,11 @@ def _normalized(graph: Graph, name: str, normalize: Normalizer) -> str:
 
 def _dense(graph: Graph, name: str, layer: Dense) -> str:
     product = graph("Gemm", name, graph.constant(layer.kernel), graph.constant(layer.bias))
-    return product if layer.activation == "linear" else graph(ACTIVATIONS[layer.activation], product)
+    return _activated(graph, product, layer.activation)
+
+
+def _activated(graph: Graph, name: str, activation: str) -> str:
+    return name if activation == "linear" else graph(ACTIVATIONS[activation], name)
 
 
 def _mirrored(graph: Graph, name: str, entries: Entries) -> str:
@@ -210,7 +241,7 @@ def _shaped(graph: Graph, name: str, shape: tuple[int, ...], dtype: np.dtype) ->
 
 
 def read_onnx(file: Path) -> Callable[[np.ndarray], np.ndarray]:
-    """Load the policy of an ONNX file, as its user would; raw observations [B, S] float32 → actions."""
+    """Load the policy of an ONNX file, as its user would; raw observations [B, ...] → actions."""
     runtime = imported("onnxruntime")
     session = runtime.InferenceSession(file.read_bytes(), providers=["CPUExecutionProvider"])
     return lambda observations: session.run([OUTPUT], {INPUT: observations})[0]

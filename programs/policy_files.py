@@ -1,8 +1,8 @@
 """An agent's policy as files that need no code of this project; `python -m programs export` writes them.
 
 They are a TensorFlow SavedModel, a LiteRT (TensorFlow Lite) file and, if wanted, an ONNX file. Each is a function from
-raw observations [B, S] to environment actions: it includes normalisation, network and action map. Its weights are
-constants.
+raw observations, [B, S] or images [B, height, width, channels], to environment actions: it includes normalisation,
+network and action map. Its weights are constants.
 """
 
 import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
@@ -21,6 +21,7 @@ from Agent import Agent
 from common.envs.spaces import BoxMap
 from common.errors import UserError
 from common.files import flush_file, flush_folder
+from common.learning.frozen_policy import image_layers
 from common.learning.quiet_start import held_back_errors
 from common.rollout.policies import OBSERVATION_CLIP, Normalizer
 from companions.DDPGAgent import DDPGAgent
@@ -29,6 +30,7 @@ from programs import onnx_files
 SAVED_MODEL, LITERT, ONNX = "saved_model", "policy.tflite", "policy.onnx"
 CHECKED_OBSERVATIONS = 500
 TOLERANCE = 1e-5
+CHECKED_IMAGES = 64
 Policy = Callable[[np.ndarray], np.ndarray]  # raw observations [B, S] float32 → environment actions [B, *space.shape]
 
 
@@ -36,7 +38,8 @@ class ExportedPolicy(tf.Module):
     """An agent's deterministic policy as a TensorFlow graph, frozen as it is now.
 
     Attributes:
-        act: raw observations [B, S] float32 → {"actions": [B, *space.shape] in the space's dtype}.
+        act: raw observations [B, S] float32, or images [B, height, width, channels] uint8, →
+            {"actions": [B, *space.shape] in the space's dtype}.
     """
 
     def __init__(self, agent: Any) -> None:
@@ -50,14 +53,19 @@ class ExportedPolicy(tf.Module):
             first = heads[0] if isinstance(heads, list | tuple) else heads  # of a Normal policy: its mean
             return {"actions": to_environment(first)}
 
-        signature = [tf.TensorSpec((None, agent.observation_size), tf.float32)]
+        signature = [tf.TensorSpec((None, *observation_shape(agent)), tf.uint8 if agent.sees_images else tf.float32)]
         self.act = tf.function(act, input_signature=signature, autograph=False)
 
 
+def observation_shape(agent: Any) -> tuple[int, ...]:
+    """Of one observation: (S,), or (height, width, channels)."""
+    return tuple(agent.actor.input_shape[1:])
+
+
 def _normalized(observations: tf.Tensor, normalize: Normalizer) -> tf.Tensor:
-    """`Normalizer` in TensorFlow, [B, S] → [B, S]."""
+    """`Normalizer` in TensorFlow, [B, ...] → [B, ...] float32; images are not changed."""
     if normalize.shift is None:
-        return observations
+        return tf.cast(observations, tf.float32)
     return tf.clip_by_value((observations - normalize.shift) * normalize.scale, -OBSERVATION_CLIP, OBSERVATION_CLIP)
 
 
@@ -88,7 +96,7 @@ def _discrete_actions(agent: Agent, choices: tuple[int, ...]) -> Callable[[tf.Te
 
 
 def write_saved_model(policy: ExportedPolicy, folder: Path) -> None:
-    """Write a TensorFlow SavedModel with one signature, observations [B, S] → actions."""
+    """Write a TensorFlow SavedModel with one signature, observations [B, ...] → actions."""
     with held_back_errors():
         tf.saved_model.save(policy, str(folder), signatures=policy.act)
 
@@ -117,7 +125,13 @@ def read_litert(file: Path) -> Policy:
 
 
 def random_observations(agent: Agent | DDPGAgent, rng: np.random.Generator) -> np.ndarray:
-    """[CHECKED_OBSERVATIONS, S] float32, around those of training or around 0; some are clipped if normalised."""
+    """Observations around those of training or around 0, some of which are clipped if normalised; or images.
+
+    Returns:
+        [CHECKED_OBSERVATIONS, S] float32, or [CHECKED_IMAGES, height, width, channels] uint8.
+    """
+    if agent.sees_images:
+        return _random_images(observation_shape(agent), rng)
     normalize = agent.normalizer()
     farthest = 0.0 if normalize.shift is None else 1.5  # without clipping, far ones would show float32's rounding
     spread = 10.0 ** rng.uniform(-1, farthest, (CHECKED_OBSERVATIONS, 1))  # [K, 1] standard deviations
@@ -127,8 +141,20 @@ def random_observations(agent: Agent | DDPGAgent, rng: np.random.Generator) -> n
     return drawn.astype(np.float32)
 
 
+def _random_images(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """[CHECKED_IMAGES, *shape] uint8: patches of random sizes and brightness, not noise, whose mean hardly varies."""
+    height, width, channels = shape
+    images = np.empty((CHECKED_IMAGES, *shape), np.uint8)
+    for image in images:
+        side = rng.integers(1, max(2, min(height, width) // 2))
+        rows, columns = -(-height // side), -(-width // side)
+        patches = rng.integers(0, rng.integers(2, 257), (rows, columns, channels))
+        image[:] = patches.repeat(side, axis=0).repeat(side, axis=1)[:height, :width]  # [height, width, channels]
+    return images
+
+
 def largest_difference(policy: Policy, agent: Agent | DDPGAgent, observations: np.ndarray) -> float:
-    """The largest difference between a file's actions and the agent's, for observations [K, S].
+    """The largest difference between a file's actions and the agent's, for observations [K, ...].
 
     For whole numbers it is the absolute difference. For others it is divided by the size of the largest action in the
     same dimension, if that is above 1. If shape or type differ, or an action is NaN, the result is infinite.
@@ -175,7 +201,7 @@ def export(agent: Agent | DDPGAgent, folder: Path, onnx: bool = False) -> list[W
     """Write all files into a folder; an earlier export is replaced once they are checked.
 
     Args:
-        agent: an agent whose observations are numbers, not images.
+        agent: that acts.
         folder: of the files; made if it is missing.
         onnx: write an ONNX file, too.
 
@@ -214,8 +240,9 @@ def export(agent: Agent | DDPGAgent, folder: Path, onnx: bool = False) -> list[W
 
 def _write(agent: Agent | DDPGAgent, folder: Path, onnx: bool) -> None:
     if onnx:  # first, since its package may be missing
-        policy: Any = agent.acting_policy()
-        onnx_files.write_onnx(policy, agent.action_map, agent.observation_size, folder / ONNX)
+        policy, actor = agent.acting_policy(), agent.actor
+        heads: Any = image_layers(actor) if agent.sees_images else policy.heads
+        onnx_files.write_onnx(policy, heads, agent.action_map, observation_shape(agent), folder / ONNX)
     write_saved_model(ExportedPolicy(agent), folder / SAVED_MODEL)
     write_litert(folder / SAVED_MODEL, folder / LITERT)
 

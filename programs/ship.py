@@ -185,10 +185,9 @@ def write_all(folder: Path, training: Training, name: str, commit: str, episodes
             "stages": stages,
         },
     )
-    if not agent.sees_images:
-        from programs.policy_files import export  # imports TensorFlow
+    from programs.policy_files import export  # imports TensorFlow
 
-        export(agent, folder / shipped.EXPORT, onnx=onnx_files.can_write())
+    export(agent, folder / shipped.EXPORT, onnx=onnx_files.can_write())
 
 
 def evaluation_of(training: Training, agent: Any) -> Any:
@@ -213,7 +212,7 @@ def main() -> None:
         card: Any = read_json(folder / shipped.CARD)
         for name, what in card["stages"].items():
             print(f"{name}: {what['steps']:,} steps, score {what['mean']:.1f} over {what['episodes']} episodes")
-        if (folder / shipped.EXPORT).exists() and not onnx_files.can_write():
+        if not onnx_files.can_write():
             print("no ONNX file was written, which needs pip install -r requirements/export.txt")
         if card["commit"] == UNKNOWN:
             print("the commit that the run was trained with is unknown; add --commit to name it on the agent's card")

@@ -11,10 +11,13 @@ from common.rollout.policies import (
     ACTIVATIONS,
     MAX_STD,
     MIN_STD,
+    UNCHANGED,
     Constant,
+    Convolved,
     Dense,
     DenseHeads,
     DeterministicPolicy,
+    ImageLayers,
     Normalizer,
     SquashedPolicy,
 )
@@ -51,6 +54,12 @@ def dense_heads(actor: keras.Model, normalize: Normalizer, mirror: Mirror | None
     return DenseHeads(normalize, hidden, heads, tuple(sides[: len(heads)]))
 
 
+def image_layers(actor: keras.Model) -> ImageLayers:
+    """A copy of the layers of an actor that sees images, made by `networks.policy_actor`."""
+    convolutions = (layer for layer in actor.layers if isinstance(layer, keras.layers.Conv2D))
+    return ImageLayers(tuple(map(_convolved, convolutions)), dense_heads(actor, UNCHANGED))
+
+
 def deterministic(
     actor: keras.Model, weights: list[np.ndarray], std: float, normalize: Normalizer, sides: Sides | None = None
 ) -> DeterministicPolicy:
@@ -85,7 +94,12 @@ def _dense(layer: keras.layers.Dense) -> Dense:
     return Dense(kernel, bias, _activation(layer))
 
 
-def _activation(layer: keras.layers.Dense) -> str:
+def _convolved(layer: keras.layers.Conv2D) -> Convolved:
+    kernel, bias = layer.get_weights()
+    return Convolved(kernel, bias, layer.strides[0], _activation(layer))
+
+
+def _activation(layer: keras.layers.Dense | keras.layers.Conv2D) -> str:
     name = layer.activation.__name__
     assert name in ACTIVATIONS, f"{name} is missing in common.rollout.policies"
     return name

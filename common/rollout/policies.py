@@ -75,6 +75,23 @@ class Dense:
 
 
 @dataclass(frozen=True)
+class Convolved:
+    """A layer of filters over an image, without padding.
+
+    Attributes:
+        kernel: [size, size, in, out].
+        bias: [out].
+        stride: pixels from one patch to the next, in both directions.
+        activation: a key of ACTIVATIONS.
+    """
+
+    kernel: np.ndarray
+    bias: np.ndarray
+    stride: int
+    activation: str
+
+
+@dataclass(frozen=True)
 class Constant:
     """A head whose output does not depend on the observation.
 
@@ -147,6 +164,19 @@ class DenseHeads:
             features = layer(features)  # [n, units], or [2n, units]
         outputs = [head(features) for head in self.heads]  # [n, out], [2n, out] or [out]
         return list(map(_mean_of_both, outputs, self.sides)) if self.sides else outputs
+
+
+@dataclass(frozen=True)
+class ImageLayers:
+    """The layers of an actor that sees images, for other programs that act with them (`programs.onnx_files`).
+
+    Attributes:
+        convolutions: the first layers; they take an image's numbers, 0 to 255, divided by 255.
+        dense: the layers after them.
+    """
+
+    convolutions: tuple[Convolved, ...]
+    dense: DenseHeads
 
 
 def _mean_of_both(output: np.ndarray, sides: Sides) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -107,7 +108,8 @@ MIRRORED = dict(symmetry=True, mirror_observation=(1, -2, -3), mirror_action=(-1
 @pytest.mark.parametrize("make", [ppo_agent, td3_agent, sac_agent])
 def test_onnx_of_every_method_that_obeys_a_mirror(make, tmp_path):
     agent, file = make(Box(-2.0, 2.0, (1,)), **MIRRORED), tmp_path / "policy.onnx"
-    onnx_files.write_onnx(agent.acting_policy(), agent.action_map, 3, file)
+    policy = agent.acting_policy()
+    onnx_files.write_onnx(policy, policy.heads, agent.action_map, (3,), file)
     assert policy_files.largest_difference(onnx_files.read_onnx(file), agent, TRIED) < 1e-5
     straight = make(Box(-2.0, 2.0, (1,)))
     assert policy_files.largest_difference(onnx_files.read_onnx(file), straight, TRIED) > 1e-3
@@ -157,6 +159,49 @@ def test_nan_and_wrong_shapes_are_infinitely_far():
     assert difference(lambda rows: right(rows) * np.float32(np.nan), agent, observations) == np.inf
     assert difference(lambda rows: right(rows)[:, :1], agent, observations) == np.inf
     assert difference(lambda rows: right(rows).astype(np.float64), agent, observations) == np.inf
+
+
+# -- images --
+
+IMAGES = Box(0, 255, (20, 26, 3), np.uint8)
+CAMERA = CONFIG.replace(filters=(4, 6), kernel_sizes=(5, 3), strides=(2, 1), activation="relu")
+
+
+def test_images_whatever_the_actions_and_the_torso(tmp_path):
+    for space, shared_torso in [(UNEVEN, False), (Discrete(4, start=3), True)]:
+        agent = Agent(IMAGES, space, CAMERA.replace(shared_torso=shared_torso), seed=2)
+        if space is UNEVEN:  # else the means would be near 0 for every image
+            kernel = agent.actor.get_layer("mean").kernel
+            kernel.assign(10 * kernel)
+        *policies, written = exported(agent, tmp_path)
+        seen = np.random.default_rng(5).integers(0, 256, (9, *IMAGES.shape)).astype(np.uint8)
+        expected = agent.action_map(agent.acting_policy().act(seen))
+        for policy in policies:
+            actions = policy(seen)
+            assert actions.dtype == expected.dtype
+            np.testing.assert_allclose(actions, expected, rtol=1e-4, atol=1e-5)
+        assert all(file.difference <= 1e-5 for file in written)
+
+
+def test_images_of_a_check_lead_to_different_actions():
+    agent = Agent(IMAGES, Discrete(4), CAMERA, seed=2)
+    images = policy_files.random_observations(agent, np.random.default_rng(0))
+    assert images.shape == (policy_files.CHECKED_IMAGES, *IMAGES.shape) and images.dtype == np.uint8
+    assert len(np.unique(agent.acting_policy().act(images))) > 1
+
+
+def test_a_convolution_that_is_turned_is_noticed(tmp_path, monkeypatch):
+    right = policy_files.image_layers
+
+    def turned(actor):
+        layers = right(actor)
+        first, *others = layers.convolutions
+        return replace(layers, convolutions=(replace(first, kernel=first.kernel[:, ::-1]), *others))
+
+    monkeypatch.setattr(policy_files, "image_layers", turned)
+    with pytest.raises(UserError, match=r"policy\.onnx acts differently from the agent"):
+        policy_files.export(Agent(IMAGES, UNEVEN, CAMERA, seed=2), tmp_path, onnx=True)
+    assert not list(tmp_path.iterdir())
 
 
 # -- the program --
