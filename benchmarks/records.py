@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -47,6 +48,7 @@ class Task:
     limits: tuple[str, ...]  # steps of an episode: the environment's own, by which a seed is judged, and others
     episodes: int = 100  # played afresh after training, at each limit
     milestone: tuple[str, float] | None = None  # on the way: what it is called, and the epoch's score that reaches it
+    sampled: bool = False  # whether its rows show the score of sampled actions, too
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,8 @@ OFTEN = (
     "an update of ten passes after every 64 steps, a learning rate of 0.003, and after each update five deterministic "
     "episodes, then 100 others where all of the five last 500 steps (not counted as steps)"
 )
-TASKS = {task.metric: task for task in (WALKER, CARTPOLE, PENDULUM)}
+BEST_WALKER = Task("BipedalWalker-v3: best score within ten minutes", 328.0, ("1600",), sampled=True)
+TASKS = {task.metric: task for task in (WALKER, CARTPOLE, PENDULUM, BEST_WALKER)}
 RECORDS = {
     "fast-walker": Record(
         "PPOAgentTrainer.py bipedal-walker-fast",
@@ -94,6 +97,13 @@ RECORDS = {
         "",
         "plain networks; small updates, learning rates steered by the KL divergence, averaged weights, falls that "
         "cost more with a better score, early validation",
+    ),
+    "best-walker": Record(
+        "-m companions.SACAgentTrainer bipedal-walker-tqc",
+        BEST_WALKER,
+        "the legs' mirror",
+        "TQC with symmetric networks of 128 units, an update a step, minibatches of 128, a fall that costs 10, "
+        "averaged weights",
     ),
     "cartpole-steps": Record(
         "PPOAgentTrainer.py cartpole-fewest-steps",
@@ -128,6 +138,9 @@ class Arguments:
     """Seeds that nothing was tuned on."""
     go_on: bool = False
     """Keep the seeds of today's file and measure the others."""
+    at_once: int = 1
+    """Number of seeds that are measured at the same time, each on one core of its own; 1 leaves all cores to a seed.
+    Above 1 only on Linux."""
 
 
 def stepping_alone(steps: int = 60_000) -> float:
@@ -145,19 +158,26 @@ def stepping_alone(steps: int = 60_000) -> float:
     return steps / seconds
 
 
-def measure(wanted: Record, seed: int, runs: Path) -> dict[str, Any]:
+def measure(wanted: Record, seed: int, runs: Path, core: int | None = None) -> dict[str, Any]:
     """Train one seed and score it; what is found.
+
+    Args:
+        wanted: what is trained.
+        seed: of the run.
+        runs: folder for the run.
+        core: the only one that the run may use, beside other seeds; None is all, and no other seed.
 
     Raises:
         UserError: training or scoring failed.
     """
     name, task = f"seed{seed}", wanted.task
-    busy = busy_cores()
+    busy = busy_cores() if core is None else None
     began = time.perf_counter()
-    _run(f"{wanted.command} --seed {seed} {QUIETLY} --name {name} --runs-folder {runs}")
+    _run(f"{wanted.command} --seed {seed} {QUIETLY} --name {name} --runs-folder {runs}", core)
     seconds = time.perf_counter() - began
     limits = " ".join(task.limits)
-    _run(f"-m programs evaluate {runs / name} --episodes {task.episodes} --no-video --max-episode-steps {limits}")
+    scoring = f"-m programs evaluate {runs / name} --episodes {task.episodes} --no-video --max-episode-steps {limits}"
+    _run(scoring, core)
     with open(runs / name / run_folder.RESULTS, newline="", encoding="utf-8") as table:
         rows = [{key: float(value or "nan") for key, value in row.items()} for row in csv.DictReader(table)]
     evaluated = json.loads((runs / name / run_folder.EVALUATION).read_text(encoding="utf-8"))
@@ -192,9 +212,10 @@ def milestone(task: Task, rows: list[dict[str, float]], seconds: float) -> dict[
     return {"walks_at_steps": int(rows[reached]["steps"]), "walks_at_seconds": round(passed, 1)}
 
 
-def _run(command: str) -> None:
+def _run(command: str, core: int | None) -> None:
+    bound = [] if core is None else ["taskset", "-c", str(core)]
     ended = subprocess.run(
-        [sys.executable, *command.split()], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        [*bound, sys.executable, *command.split()], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
     if ended.returncode:
         raise UserError(f"{command} ended with exit code {ended.returncode}: {ended.stderr.strip()[-500:]}")
@@ -230,6 +251,8 @@ def cells(found: dict[str, Any]) -> dict[str, str]:
         columns[f"seconds to {called} (≥ {number(score)})"] = spread(reached) if reached else "–"
     for limit in task.limits:
         columns[f"score, {int(limit):,} steps"] = spread([one["scores"][limit] for one in seeds], 1)
+    if task.sampled:
+        columns["score of sampled actions"] = spread([one["sampled"] for one in seeds], 1)
     return columns | {"EnvPool alone, steps/s": f"{found['stepping_alone']:,.0f}"}
 
 
@@ -237,9 +260,11 @@ def description(found: dict[str, Any]) -> str:
     """What stands below the table about a record: command, machine, and what makes the difference."""
     where = found["machine"]
     changed = found["changed"][0].upper() + found["changed"][1:]
+    at_once = found.get("at_once", 1)
+    together = f"; {at_once} seeds at a time, each on one core" if at_once > 1 else ""
     return (
         f"- **{where['date'][:10]}, commit {found['commit'][:7]}**: `python {found['command']} --seed S` on "
-        f"{where['cpu']}, {where['cores']} cores. {changed}."
+        f"{where['cpu']}, {where['cores']} cores{together}. {changed}."
     )
 
 
@@ -309,14 +334,18 @@ def take(arguments: Arguments) -> None:
     }  # fmt: skip
     if arguments.go_on and path.exists():
         found = json.loads(path.read_text(encoding="utf-8"))
+    found["at_once"] = arguments.at_once
     runs = ROOT / "runs" / f"record-{path.stem}"
-    for seed in arguments.seeds:
-        if seed in [one["seed"] for one in found["seeds"]]:
-            continue
-        one = measure(wanted, seed, runs)
-        found["seeds"] = sorted([*found["seeds"], one], key=lambda row: row["seed"])
+    missing = [seed for seed in arguments.seeds if seed not in [one["seed"] for one in found["seeds"]]]
+    for first in range(0, len(missing), arguments.at_once):
+        together = missing[first : first + arguments.at_once]
+        cores = range(len(together)) if arguments.at_once > 1 else [None]
+        with ThreadPoolExecutor(len(together)) as pool:
+            measured = list(pool.map(lambda seed, core: measure(wanted, seed, runs, core), together, cores))
+        found["seeds"] = sorted([*found["seeds"], *measured], key=lambda row: row["seed"])
         write_json(path, found)
-        print({key: value for key, value in one.items() if key != "returns"}, flush=True)
+        for one in measured:
+            print({key: value for key, value in one.items() if key != "returns"}, flush=True)
 
 
 if __name__ == "__main__":
