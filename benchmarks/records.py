@@ -1,4 +1,4 @@
-"""Records, measured and listed: python benchmarks/records.py NAME, then LEADERBOARD.md is written anew.
+"""Records, measured and listed: python benchmarks/records.py --name NAME, then LEADERBOARD.md is written anew.
 
 Each seed of a record is trained by one command, whose wall-clock time counts from its start to its end, compilation
 included, and then plays fresh episodes of Gymnasium's own environment, deterministically and with its own rewards.
