@@ -325,6 +325,7 @@ def seeds_of(record):
     [
         ("Pendulum", "TD3, few seconds", "pendulum-seconds"),
         ("CartPole (up to 500 steps)", "PPO, few steps", "cartpole-steps"),
+        ("BipedalWalker (solved: 300)", "TQC", "best-walker"),
     ],
 )
 def test_readme_has_its_records(problem, method, record):
