@@ -422,10 +422,19 @@ def draw(rows: list[dict[str, Any]]) -> None:
     def share() -> Figure:
         figure, [axis] = stacked_panels(1, 2.8)
         workers = [row["workers"] for row in rows]
-        axis.semilogx(workers, [100 * row["share of N × one worker"] for row in rows], "o-", color=colour_of(0))
+        shares = [100 * row["share of N × one worker"] for row in rows]
+        axis.semilogx(workers, shares, "o-", color=colour_of(0))
+        for row, percent in zip(rows, shares):
+            axis.annotate(
+                f"{row['steps/s'] / rows[0]['steps/s']:.3g}×", (row["workers"], percent), xytext=(0, 6),
+                textcoords="offset points", color=colour_of(0), fontsize="small", ha="center",
+            )  # fmt: skip
         axis.axhline(90, color=GREY, linestyle=":")
-        axis.annotate("aim: 90%", (workers[0], 90), color=GREY, fontsize="small", va="top")
-        axis.set_ylim(0, 105)
+        axis.annotate(
+            "aim: 90%", (workers[0], 90), xytext=(0, -4), textcoords="offset points", color=GREY, fontsize="small",
+            va="top",
+        )  # fmt: skip
+        axis.set_ylim(0, 115)
         style_axis(axis, "% of N × the speed\nof one worker")
         axis.set_xlabel("N workers")
         axis.set_xticks(workers, [str(number) for number in workers])
@@ -433,7 +442,8 @@ def draw(rows: list[dict[str, Any]]) -> None:
         last = rows[-1]
         times = last["steps/s"] / rows[0]["steps/s"]
         title = f"{last['workers']} workers step {times:.0f} times as fast as one"
-        entitle(figure, title, "each with one environment that takes 10 ms a step, all on two cores")
+        note = "each with one environment that takes 10 ms a step, all on two cores; numbers: times one worker's speed"
+        entitle(figure, title, note)
         return figure
 
     save_light_and_dark(share, RESULTS / "cluster_scaling.png")

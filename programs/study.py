@@ -43,6 +43,7 @@ class Milestone:
     column: str
     value: float
     counted_in: str
+    name: str = ""  # what the figure calls it
 
     def reached(self, *curves: dict[str, np.ndarray]) -> str:
         """When the value is first reached: the median over runs, or "never".
@@ -53,6 +54,11 @@ class Milestone:
         found = [curve[self.counted_in][curve[self.column] >= self.value] for curve in curves]
         median = np.median([rows[0] if len(rows) else np.inf for rows in found])
         return f"{median:,.0f}" if np.isfinite(median) else "never"
+
+    def row(self, curve: dict[str, np.ndarray]) -> int | None:
+        """The row of a run's table in which the value is first reached; None if it never is."""
+        rows = np.flatnonzero(curve[self.column] >= self.value)
+        return int(rows[0]) if len(rows) else None
 
     def __str__(self) -> str:
         return f"{self.counted_in} at {self.column} {self.value:g}"
@@ -68,12 +74,15 @@ class Summary(NamedTuple):
     sampled_lowest: float
     sampled_highest: float
     reached: str  # the milestone
+    reached_by: int  # so many seeds
+    seeds: int
 
     @classmethod
     def of(cls, arm: Arm, milestone: Milestone | None) -> "Summary":
         """Summarise a setting's seeds."""
         three = [(float(np.median(scores)), min(scores), max(scores)) for scores in (arm.deterministic, arm.sampled)]
-        return cls(*three[0], *three[1], milestone.reached(*arm.curves) if milestone is not None else "")
+        reached = milestone.reached(*arm.curves) if milestone is not None else ""
+        return cls(*three[0], *three[1], reached, sum(row is not None for row in arm.reached), len(arm.curves))
 
 
 @dataclass(frozen=True)
@@ -89,14 +98,16 @@ class Study:
     finding: str = "{0.median:.1f}"  # the figure's title, with the arms' summaries by their numbers
     levels: tuple[Level, ...] = ()  # scores to compare with
     lowest: float | None = None  # where the axis of the first panel begins
+    lowest_score: float | None = None  # where the axis of the scores begins
 
 
 TAXI = "Taxi-v4" if "Taxi-v4" in gymnasium.registry else "Taxi-v3"  # older versions of Gymnasium
 THOUSAND = ("--evaluation-episodes", "1000")  # Pendulum's start states alone spread a score by 86 to 107
 LAST = ("--best-metric", "mean_episode_reward", "--no-adopt-best", *THOUSAND)
 DDPG = ("pendulum-ddpg-corrected", *LAST)
+LOWEST_OF_TASKS = {TAXI: 5.0}  # where a task's axis begins: Taxi begins at -770, and its seeds end within 0.5 of 8
 SOLVED = Level(300, "solved")
-PENDULUM_ZOO = Level(-151.9, "rl-zoo3, TD3")  # benchmarks/results/rl_zoo3.md, as the other scores of rl-zoo3
+PENDULUM_ZOO = Level(-151.9, "rl-zoo3, TD3, 20k steps")  # benchmarks/results/rl_zoo3.md, as the others of rl-zoo3
 STUDIES: dict[str, Study] = {
     # Does the default learn to walk, on both backends?
     "walker": Study(
@@ -108,8 +119,8 @@ STUDIES: dict[str, Study] = {
         },
         (REWARD, LENGTH),
         low=200,
-        finding="PPO learns to walk: median score {0.median:.0f} with EnvPool's environments, {1.median:.0f} with "
-        "Gymnasium's",
+        finding="PPO walks after 1.7 million steps: median score {0.median:.1f} with EnvPool's environments, "
+        "{1.median:.1f} with Gymnasium's",
         levels=(SOLVED, Level(213.3, "rl-zoo3, PPO, 5M steps")),
     ),
     # The published question: does the entropy bonus help, and is it the entropy that helps?
@@ -123,9 +134,9 @@ STUDIES: dict[str, Study] = {
         },
         (REWARD, SPREAD),
         low=200,
-        finding="The entropy term of 2021 scores {0.lowest:.0f} to {0.highest:.0f}, no bonus {1.lowest:.0f} to "
-        "{1.highest:.0f};\nwith sampled actions {0.sampled_lowest:.0f} to {0.sampled_highest:.0f} and "
-        "{1.sampled_lowest:.0f} to {1.sampled_highest:.0f} (solved: 300)",
+        finding="With the published entropy term (density surrogate) seeds score {0.lowest:.1f} to {0.highest:.1f}, "
+        "without a bonus (c=0)\n{1.lowest:.1f} to {1.highest:.1f}; with sampled actions {0.sampled_lowest:.1f} to "
+        "{0.sampled_highest:.1f} and {1.sampled_lowest:.1f} to {1.sampled_highest:.1f}",
         levels=(SOLVED,),
     ),
     # Which of TD3's three changes of DDPG matters on Pendulum? Traps corrected, parameters of the last epoch.
@@ -141,8 +152,9 @@ STUDIES: dict[str, Study] = {
         },
         (REWARD, Q),
         low=-500,
-        finding="Medians on Pendulum: DDPG {0.median:.0f}; with twin critics {1.median:.0f}, target smoothing "
-        "{2.median:.0f}, policy delay {3.median:.0f}; TD3 {4.median:.0f}",
+        finding="On Pendulum none of TD3's changes clearly helps: median {0.median:.1f} for DDPG, {1.median:.1f} with "
+        "twin critics,\n{2.median:.1f} with target smoothing, {3.median:.1f} with policy delay, {4.median:.1f} with "
+        "all three (TD3)",
         levels=(PENDULUM_ZOO,),
         lowest=-600,
     ),
@@ -156,10 +168,11 @@ STUDIES: dict[str, Study] = {
         },
         (REWARD,),
         low=-500,
-        finding="The worst seeds of DDPG and TD3 score {2.lowest:.0f} and {3.lowest:.0f} corrected, {0.lowest:.0f} "
-        "and {1.lowest:.0f} as published;\nthe fast settings reach {4.median:.0f} (median) in a fifth of the steps",
+        finding="The worst seeds of DDPG and TD3 score {2.lowest:.1f} and {3.lowest:.1f} corrected, {0.lowest:.1f} "
+        "and {1.lowest:.1f} as published;\nthe fast settings reach {4.median:.1f} (median) in a fifth of the steps",
         levels=(PENDULUM_ZOO,),
         lowest=-600,
+        lowest_score=-320,
     ),
     # The next steps of the ladder: entropy, a second critic, quantiles.
     "pendulum-sac": Study(
@@ -172,7 +185,7 @@ STUDIES: dict[str, Study] = {
         },
         (REWARD,),
         low=-500,
-        finding="SAC with one critic, SAC and TQC all solve Pendulum: medians {0.median:.1f}, {1.median:.1f} and "
+        finding="On Pendulum SAC with one critic, SAC and TQC score alike: medians {0.median:.1f}, {1.median:.1f} and "
         "{2.median:.1f}",
         levels=(PENDULUM_ZOO,),
         lowest=-600,
@@ -192,9 +205,9 @@ STUDIES: dict[str, Study] = {
         },
         (("score", "Mean of the last\n20 episodes"),),
         low=500,
-        milestone=Milestone("score", 500, "total_episodes"),
-        finding="The median seed first holds the pole 20 times in a row at episode {0.reached} with the target's "
-        "gradient stopped,\n{1.reached} without",
+        milestone=Milestone("score", 500, "total_episodes", "a seed's first 20 episodes in a row of 500 steps"),
+        finding="With the target's gradient stopped {0.reached_by} of {0.seeds} seeds hold the pole 20 times in a row "
+        "in training,\nwithout stopping it {1.reached_by} of {1.seeds}",
         levels=(Level(500, "step limit"),),
     ),
     # Both objectives, as published and tuned: how soon is there an episode of 1,024 steps, and is it held?
@@ -208,7 +221,7 @@ STUDIES: dict[str, Study] = {
         },
         (REWARD,),
         low=1024,
-        milestone=Milestone("max_steps", 1024, "steps"),
+        milestone=Milestone("max_steps", 1024, "steps", "a seed's first episode of 1,024 steps"),
         finding="First episode of 1,024 steps after {0.reached} steps with the published clip, {1.reached} with its "
         "KL penalty,\n{2.reached} and {3.reached} when tuned (medians)",
         levels=(Level(1024, "step limit"),),
@@ -240,8 +253,8 @@ STUDIES: dict[str, Study] = {
         {"TD3": ("lunar-lander-td3",)},
         (REWARD, LENGTH),
         low=200,
-        finding="TD3 lands with every seed: {0.lowest:.0f} to {0.highest:.0f} after 300,000 steps",
-        levels=(Level(200, "solved"),),
+        finding="TD3 lands with every seed: scores of {0.lowest:.1f} to {0.highest:.1f} after 300,000 steps",
+        levels=(Level(200, "solved"), Level(207.5, "rl-zoo3, TD3, v2")),
     ),
     "bipedal-walker-td3": Study(
         OFF_POLICY,
@@ -249,8 +262,8 @@ STUDIES: dict[str, Study] = {
         {"TD3": ("bipedal-walker-td3",)},
         (REWARD, LENGTH),
         low=200,
-        finding="TD3 walks after 600,000 steps: score {0.median:.0f}, with sampled actions {0.sampled:.0f}",
-        levels=(SOLVED,),
+        finding="TD3 walks after 600,000 steps: score {0.median:.1f}, with sampled actions {0.sampled:.1f}",
+        levels=(SOLVED, Level(306.0, "rl-zoo3, TD3, 1M steps")),
     ),
 }
 
@@ -316,7 +329,8 @@ def summarise(name: str, results: Path) -> None:
             continue
         curves = [run_folder.read_results(folder) for folder in there.values()]
         scores, sampled = ([one[kind]["mean"] for one in evaluations] for kind in ("deterministic", "sampled"))
-        arms[arm] = Arm(curves, scores, sampled)
+        reached = [] if study.milestone is None else [study.milestone.row(curve) for curve in curves]
+        arms[arm] = Arm(curves, scores, sampled, len(evaluations[0]["deterministic"]["returns"]), reached)
         lines += [_line(arm, *row, study) for row in zip(there, evaluations, curves)]
         trained += [_trained_line(arm, *row) for row in zip(there, scores, sampled, curves)]
         median = f"| {arm} | {len(scores)} | {np.median(scores):.1f} | {min(scores):.1f} | {max(scores):.1f} |"
@@ -334,7 +348,8 @@ def figure_of(study: Study, arms: dict[str, Arm]) -> Figure:
     title = ""
     if len(arms) == len(study.arms):
         title = study.finding.format(*(Summary.of(arm, study.milestone) for arm in arms.values()))
-    return compare(title, arms, study.panels, study.levels, study.lowest)
+    milestone = study.milestone.name if study.milestone is not None else ""
+    return compare(title, arms, study.panels, study.levels, study.lowest, study.lowest_score, milestone)
 
 
 def _figure_of_tasks(finding: str, arms: dict[str, Arm]) -> Figure:
@@ -342,7 +357,8 @@ def _figure_of_tasks(finding: str, arms: dict[str, Arm]) -> Figure:
     thresholds = {task: gymnasium.spec(task).reward_threshold for task in arms}
     solved = {task: level for task, level in thresholds.items() if level is not None}
     reached = [score >= level for task, level in solved.items() for score in arms[task].deterministic]
-    return tasks(finding.format(tasks=len(arms), reached=sum(reached), scored=len(reached)), arms, solved)
+    title = finding.format(tasks=len(arms), reached=sum(reached), scored=len(reached))
+    return tasks(title, arms, solved, lowest=LOWEST_OF_TASKS)
 
 
 def _line(arm: str, seed: int, evaluation: dict, curve: dict[str, np.ndarray], study: Study) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from common.figures.style import colour_of, style_axis
+from common.figures.style import colour_of, style_axis, true_minus
 
 
 def importances(shares: Mapping[str, float], scores: Sequence[float], metric: str) -> Figure:
@@ -29,7 +29,7 @@ def importances(shares: Mapping[str, float], scores: Sequence[float], metric: st
         best = np.maximum.accumulate(scores)  # [completed trials]
         right.step(np.arange(1, len(scores) + 1), best, where="post", color=colour_of(1), label="best so far")
     right.set_xlabel("Completed trial")
-    style_axis(right, metric)
+    style_axis(right, f"{metric} (median over the trial's seeds)")
     right.xaxis.set_major_locator(MaxNLocator(integer=True))
     right.set_title(_scored(scores), loc="left", fontsize="medium")
     right.legend(frameon=False)
@@ -47,4 +47,5 @@ def _scored(scores: Sequence[float]) -> str:
     """The right title."""
     if not scores:
         return "No trial is complete"
-    return f"Best of {len(scores)}: {max(scores):.4g}, trial {int(np.argmax(scores)) + 1}"
+    best = true_minus(f"{max(scores):.4g}")
+    return f"Best of {len(scores)} completed trials: {best}, number {int(np.argmax(scores)) + 1}"

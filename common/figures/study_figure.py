@@ -1,6 +1,6 @@
 """The figure of a study: the score of every seed, and how it was reached."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from common.figures.curves import last_known
-from common.figures.style import GREY, Curves, colour_of, entitle, style_axis, thousands
+from common.figures.style import GREY, Curves, colour_of, entitle, style_axis, thousands, true_minus
 
 DOTS = "dots: a seed's mean score, filled with deterministic actions, hollow with sampled ones"
-LINES = "lines: training, thin a seed, thick their median"
+LINES, LINE = "lines: training, thin a seed, thick their median", "line: training"
 
 
 class Arm(NamedTuple):
@@ -20,6 +20,8 @@ class Arm(NamedTuple):
     curves: list[Curves]
     deterministic: list[float]  # mean scores of the finished agents
     sampled: list[float]
+    episodes: int = 0  # whose mean a score is; 0: unknown
+    reached: Sequence[int | None] = ()  # the row of the curves in which a seed reaches the study's milestone
 
 
 class Level(NamedTuple):
@@ -35,6 +37,8 @@ def compare(
     panels: Sequence[tuple[str, str]],
     levels: Sequence[Level] = (),
     lowest: float | None = None,
+    lowest_score: float | None = None,
+    milestone: str = "",
 ) -> Figure:
     """Settings of one task: a row of dots for each, and below them their curves over environment steps.
 
@@ -44,30 +48,43 @@ def compare(
         panels: column of results.csv, label; the levels are drawn in the first.
         levels: scores to compare with.
         lowest: where the first panel's axis begins; None shows everything.
+        lowest_score: where the scores' axis begins; those below it are written there as numbers.
+        milestone: what a triangle in the first panel marks, if the settings have any.
     """
     rows = 0.6 + 0.34 * len(arms)
     figure = Figure(figsize=(9, 1.4 + rows + 1.9 * len(panels)), layout="constrained")
     dots, *below = figure.subplots(1 + len(panels), 1, height_ratios=[rows, *[1.9] * len(panels)])
-    _draw_dots(dots, arms, levels)
+    crowded = _draw_dots(dots, arms, levels, lowest_score)
     for axis, (column, label) in zip(below, panels):
         axis.sharex(below[0])
         for i, arm in enumerate(arms.values()):
             _draw_seeds(axis, arm.curves, column, colour_of(i))
         style_axis(axis, label)
-    for level in levels:
-        below[0].axhline(level.value, color=GREY, linestyle=":", linewidth=1)
+    for i, arm in enumerate(arms.values()):
+        _mark_milestones(below[0], arm, panels[0][0], colour_of(i))
+    _draw_levels(below[0], levels)
     if lowest is not None:
         below[0].set_ylim(bottom=lowest)
     below[-1].set_xlabel("Environment steps")
     below[-1].xaxis.set_major_formatter(thousands)
     for axis in below[:-1]:
         axis.tick_params(labelbottom=False)
-    entitle(figure, title, f"{DOTS}; {LINES}")
+    several = any(len(arm.curves) > 1 for arm in arms.values())
+    note = f"{DOTS}{'; ×2: two seeds' if crowded else ''}; {LINES if several else LINE}"
+    if milestone and any(arm.reached for arm in arms.values()):
+        note += f"\ntriangles: {milestone}"
+    entitle(figure, title, note)
     figure.align_ylabels(below)
     return figure
 
 
-def tasks(title: str, arms: dict[str, Arm], solved: dict[str, float], columns: int = 4) -> Figure:
+def tasks(
+    title: str,
+    arms: dict[str, Arm],
+    solved: dict[str, float],
+    columns: int = 4,
+    lowest: Mapping[str, float] | None = None,
+) -> Figure:
     """Small multiples: a panel for each task, with the reward while training and, at the right edge, its scores.
 
     Args:
@@ -75,6 +92,7 @@ def tasks(title: str, arms: dict[str, Arm], solved: dict[str, float], columns: i
         arms: task → what its seeds scored.
         solved: task → the score that counts as solved, where there is one.
         columns: panels side by side.
+        lowest: task → where its axis begins; the others show everything.
     """
     rows = -(-len(arms) // columns)
     figure = Figure(figsize=(9, 1 + 2.1 * rows), layout="constrained")
@@ -87,6 +105,9 @@ def tasks(title: str, arms: dict[str, Arm], solved: dict[str, float], columns: i
             axis.axhline(solved[name], color=GREY, linestyle=":", linewidth=1)
         axis.set_title(f"{name}\n{_solved(arm.deterministic, solved.get(name))}", fontsize="small")
         style_axis(axis, "")
+        if lowest and name in lowest:
+            highest = max(solved.get(name, -np.inf), *arm.deterministic, *_highest(arm.curves, "avg_reward_orig"))
+            axis.set_ylim(lowest[name], highest + 0.05 * (highest - lowest[name]))
         axis.xaxis.set_major_formatter(thousands)
         axis.tick_params(labelsize="x-small")
         axis.locator_params(axis="x", nbins=4)
@@ -100,14 +121,22 @@ def tasks(title: str, arms: dict[str, Arm], solved: dict[str, float], columns: i
     return figure
 
 
+def _highest(curves: list[Curves], column: str) -> list[float]:
+    return [float(np.nanmax(curve[column])) for curve in curves]
+
+
 def _solved(scores: list[float], level: float | None) -> str:
     """The median score of a task, and how many seeds reach what counts as solved."""
-    score = f"score {np.median(scores):.4g}"
-    return score if level is None else f"{score}, {sum(np.array(scores) >= level)} of {len(scores)} reach {level:g}"
+    score = f"median {np.median(scores):.4g}"
+    reached = "no solved score" if level is None else f"{sum(np.array(scores) >= level)} of {len(scores)} ≥ {level:g}"
+    return true_minus(f"{score}, {reached}")
 
 
-def _draw_dots(axis: Axes, arms: dict[str, Arm], levels: Sequence[Level]) -> None:
-    """A row for each setting; the names are in the curves' colours, in place of a legend."""
+def _draw_dots(axis: Axes, arms: dict[str, Arm], levels: Sequence[Level], lowest: float | None) -> bool:
+    """A row for each setting; the names are in the curves' colours, in place of a legend.
+
+    Returns: whether some dots lie upon each other, so that their number stands beside them.
+    """
     for i, arm in enumerate(arms.values()):
         colour = colour_of(i)
         axis.plot(arm.sampled, [i + 0.2] * len(arm.sampled), **_dot(colour, filled=False))
@@ -126,7 +155,74 @@ def _draw_dots(axis: Axes, arms: dict[str, Arm], levels: Sequence[Level]) -> Non
     axis.set_ylim(len(arms) - 0.5, -0.5)
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(axis="x", alpha=0.25)
-    axis.set_xlabel("Score: mean of the evaluation's episodes")
+    counts = {arm.episodes for arm in arms.values()}
+    count = f"{counts.pop():,}" if len(counts) == 1 and 0 not in counts else "the evaluation's"
+    axis.set_xlabel(f"Score: mean of {count} episodes")
+    if lowest is not None:
+        highest = max(score for arm in arms.values() for score in (*arm.deterministic, *arm.sampled))
+        highest = max([highest, *(level.value for level in levels)])
+        axis.set_xlim(lowest, highest + 0.05 * (highest - lowest))
+    left, right = axis.get_xlim()
+    crowded = False
+    for i, arm in enumerate(arms.values()):
+        for scores, row in ((arm.sampled, i + 0.2), (arm.deterministic, i - 0.2)):
+            outside = ", ".join(f"{score:.1f}" for score in sorted(scores) if score < left)
+            if outside:
+                axis.annotate(true_minus(f"← {outside}"), (left, row), **_beside(1, 0, colour_of(i)))
+            for crowd in _crowds([score for score in scores if score >= left], 0.004 * (right - left)):
+                crowded = True
+                gaps = [(score - crowd[-1]) / (right - left) for score in scores if score not in crowd]
+                if not any(0 < gap < 0.05 for gap in gaps):
+                    place = (1, 0)
+                elif not any(-0.05 < gap < 0 for gap in gaps):
+                    place = (-1, 0)
+                else:
+                    place = (0, 1 if row < i else -1)
+                axis.annotate(
+                    f"×{len(crowd)}", (crowd[-1] if place[0] > 0 else crowd[0], row), **_beside(*place, colour_of(i))
+                )
+    return crowded
+
+
+def _crowds(scores: list[float], near: float) -> list[list[float]]:
+    """Scores whose dots can hardly be told apart, in rising order."""
+    crowds: list[list[float]] = []
+    for score in sorted(scores):
+        if crowds and score - crowds[-1][0] <= near:
+            crowds[-1].append(score)
+        else:
+            crowds.append([score])
+    return [crowd for crowd in crowds if len(crowd) > 1]
+
+
+def _beside(right: int, up: int, colour: str) -> dict[str, Any]:
+    """How a number beside a dot is written; -1 is left or down."""
+    return {
+        "xytext": (6 * right, 4 * up), "textcoords": "offset points", "fontsize": "x-small", "color": colour,
+        "ha": ("center", "left", "right")[right], "va": ("center_baseline", "bottom", "top")[up],
+    }  # fmt: skip
+
+
+def _draw_levels(axis: Axes, levels: Sequence[Level]) -> None:
+    """Scores to compare with, named right of the axis."""
+    highest = max((level.value for level in levels), default=0.0)
+    for level in levels:
+        axis.axhline(level.value, color=GREY, linestyle=":", linewidth=1)
+        beside = "center" if len(levels) == 1 else "bottom" if level.value == highest else "top"
+        axis.annotate(
+            level.name.replace(", ", ",\n"), (1, level.value), xycoords=("axes fraction", "data"), xytext=(3, 0),
+            textcoords="offset points", fontsize="x-small", color=GREY, ha="left", va=beside,
+        )  # fmt: skip
+
+
+def _mark_milestones(axis: Axes, arm: Arm, column: str, colour: str) -> None:
+    """A triangle on the curve of every seed that reaches the study's milestone."""
+    for curve, row in zip(arm.curves, arm.reached):
+        if row is not None:
+            axis.plot(
+                curve["steps"][row], curve[column][row], marker="v", linestyle="none", markersize=6, color=colour,
+                markeredgecolor=axis.get_facecolor(), markeredgewidth=0.6, zorder=3,
+            )  # fmt: skip
 
 
 def _dot(colour: str, filled: bool = True) -> dict[str, Any]:

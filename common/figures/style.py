@@ -28,10 +28,15 @@ _DARK: dict[str, Any] = {
 
 
 def thousands(value: float, _: float) -> str:
-    """The label of a tick: 1500 → '1.5k', 2000000 → '2M'."""
+    """The label of a tick: 1500 → '1.5k', 2000000 → '2M', -10 → '−10'."""
     if abs(value) >= 1e6:
-        return f"{value / 1e6:g}M"
-    return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}"
+        return true_minus(f"{value / 1e6:g}M")
+    return true_minus(f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}")
+
+
+def true_minus(text: str) -> str:
+    """A text whose negative numbers have a minus sign in place of a hyphen."""
+    return re.sub(r"(?<!\w)-(?=\d)", "−", text)
 
 
 def differ(shaped: np.ndarray, original: np.ndarray) -> bool:
@@ -81,8 +86,7 @@ def colour_of(number: int) -> str:
 
 def entitle(figure: Figure, finding: str, note: str) -> None:
     """Write what the figure shows above it, and how to read it below."""
-    finding = re.sub(r"(?<!\w)-(?=\d)", "−", finding)
-    figure.suptitle(finding, fontsize="medium", fontweight="bold", x=0.01, ha="left")
+    figure.suptitle(true_minus(finding), fontsize="medium", fontweight="bold", x=0.01, ha="left")
     figure.supxlabel(note, fontsize="x-small", color=GREY)
 
 

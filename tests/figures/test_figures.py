@@ -292,7 +292,7 @@ def test_the_figure_of_a_search_shows_what_mattered_and_the_best_so_far():
     assert list(trials.get_ydata()) == [1.0, 3.0, 2.0]
     assert list(best.get_ydata()) == [1.0, 3.0, 3.0]
     assert (left.get_xlabel(), right.get_xlabel(), right.get_ylabel()) == (
-        "Share of the differences between trials", "Completed trial", "score",
+        "Share of the differences between trials", "Completed trial", "score (median over the trial's seeds)",
     )  # fmt: skip
     assert all(tick == round(tick) for tick in right.get_xticks())  # trials are counted in whole numbers
 
@@ -314,7 +314,7 @@ def test_the_five_panels_explain_circles_and_mark_the_best_parameters():
 def test_titles_of_a_search_say_what_it_found():
     left, right = importances({"gamma": 0.3, "passes": 0.7}, [1.0, 3.0, 2.0], "score").axes
     assert left.get_title("left") == "passes made 70% of the differences"
-    assert right.get_title("left") == "Best of 3: 3, trial 2"
+    assert right.get_title("left") == "Best of 3 completed trials: 3, number 2"
     left, right = importances({}, [], "score").axes
     assert left.get_title("left").startswith("Too few") and right.get_title("left") == "No trial is complete"
 

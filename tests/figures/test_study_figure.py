@@ -42,8 +42,49 @@ def test_every_seed_is_a_dot_and_names_have_the_curves_colours():
     assert [to_hex(label.get_color()).upper() for label in labels] == [*COLOURS[:2]]
     assert any(np.array_equal(line.get_xdata(), [10, 10]) for line in dots.lines)
     assert any(np.array_equal(line.get_ydata(), [10, 10]) for line in reward.lines)
-    assert [text.get_text() for text in dots.texts] == ["solved"]
+    assert [text.get_text() for text in dots.texts] == [text.get_text() for text in reward.texts] == ["solved"]
     assert reward.get_ylim()[0] == -2.0
+
+
+def test_dots_upon_each_other_are_counted_and_those_outside_are_written():
+    scores = [-99.0, -99.0, 1.0, 1.0, 5.0]
+    figure = drawn(
+        compare(
+            "finding", {"plain": Arm([curve([1])] * 5, scores, [2.0])}, PANELS, (Level(4.0, "solved"),), None, -5.0
+        )
+    )
+    [left, right] = figure.axes[0].get_xlim()
+    assert left == -5.0 and 5.0 < right < 6.0
+    assert [text.get_text() for text in figure.axes[0].texts] == ["solved", "← −99.0, −99.0", "×2"]
+    assert "×2: two seeds" in figure.get_supxlabel()
+    assert "×2" not in drawn(compare("finding", ARMS, PANELS)).get_supxlabel()
+
+
+@pytest.mark.parametrize(
+    ("scores", "place"),
+    [([1.0, 1.0, 9.0], "left"), ([1.0, 9.0, 9.0, 9.2], "right"), ([0.0, 8.8, 9.0, 9.0, 9.2], "center")],
+)
+def test_the_number_of_dots_stands_where_no_other_dot_is(scores, place):
+    dots = drawn(compare("finding", {"plain": Arm([curve([1])] * len(scores), scores, [0.0])}, PANELS)).axes[0]
+    assert [(text.get_text(), text.get_ha()) for text in dots.texts] == [("×2", place)]
+
+
+def test_triangles_mark_the_milestone_on_the_seeds_curves():
+    arm = Arm([curve([1, 2, 3]), curve([3, 4, 5])], [1.0, 2.0], [1.0, 2.0], 20, [None, 1])
+    figure = drawn(compare("finding", {"plain": arm}, PANELS, milestone="a first"))
+    [mark] = [line for line in figure.axes[1].lines if line.get_marker() == "v"]
+    assert (mark.get_xdata(), mark.get_ydata()) == ([200.0], [4.0])
+    assert figure.get_supxlabel().endswith("\ntriangles: a first")
+    assert figure.axes[0].get_xlabel() == "Score: mean of 20 episodes"
+
+
+def test_a_study_of_one_seed_says_nothing_of_medians():
+    assert compare("finding", {"tuned": ARMS["tuned"]}, PANELS).get_supxlabel().endswith("; line: training")
+
+
+def test_the_axis_of_a_task_can_begin_higher():
+    axis = tasks("finding", {"Task": ARMS["plain"]}, {"Task": 8.0}, lowest={"Task": 3.0}).axes[0]
+    assert axis.get_ylim() == pytest.approx((3.0, 9.3))
 
 
 def test_the_thick_line_is_the_median_as_far_as_all_seeds_have_come():
@@ -69,11 +110,11 @@ def test_tasks_have_a_panel_each_with_its_own_level(count):
     figure = drawn(tasks("finding", arms, {"Task-0": 3.5}))
     shown = [axis for axis in figure.axes if axis.axison]
     assert len(shown) == count
-    assert shown[0].get_title() == "Task-0\nscore 2, 1 of 3 reach 3.5"
+    assert shown[0].get_title() == "Task-0\nmedian 2, 1 of 3 ≥ 3.5"
     assert any(np.array_equal(line.get_ydata(), [3.5, 3.5]) for line in shown[0].lines)
     assert any(np.array_equal(line.get_ydata(), [1.0, 2.0, 4.0]) for line in shown[0].lines)
     if count > 1:
-        assert shown[1].get_title() == "Task-1\nscore 2"
+        assert shown[1].get_title() == "Task-1\nmedian 2, no solved score"
     assert [bool(axis.get_xlabel()) for axis in shown] == [i >= count - 4 for i in range(count)]
 
 

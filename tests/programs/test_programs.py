@@ -182,6 +182,16 @@ def test_a_studys_title_says_its_finding_once_every_setting_has_a_run(trained, m
     assert light.shape == dark.shape and light.mean() > 200 > 60 > dark[..., :3].mean()
 
 
+def test_a_finding_counts_the_seeds_that_reach_the_milestone(trained):
+    curve = run_folder.read_results(trained / "ppo")
+    steps = curve["steps"]
+    milestone = study.Milestone("steps", steps[-1], "epoch", "the end")
+    late = study.Milestone("steps", 2 * steps[-1], "epoch")
+    assert (milestone.row(curve), late.row(curve)) == (len(steps) - 1, None)
+    arm = study.Arm([curve] * 3, [1.0] * 3, [0.0] * 3, reached=[0, None, 2])
+    assert "{0.reached_by} of {0.seeds}".format(study.Summary.of(arm, milestone)) == "2 of 3"
+
+
 def test_a_study_of_tasks_counts_the_seeds_that_solve_theirs(trained):
     curve = run_folder.read_results(trained / "ppo")
     arms = {
