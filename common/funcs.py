@@ -149,7 +149,7 @@ class RunningStatistics:
         return np.sqrt(self.m2 / self.count) if self.count > 0 else np.ones_like(self.m2)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Count [], mean [*shape] and M2 [*shape], for `load_state`."""
+        """Count [], mean and M2 (each [*shape]), for `load_state`."""
         return {"count": np.array(self.count, np.float64), "mean": self.mean.copy(), "m2": self.m2.copy()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:

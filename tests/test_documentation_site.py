@@ -56,6 +56,7 @@ def test_figures_have_a_version_for_each_palette(site):
     results = pages(site)["results.html"]
     assert "<picture" not in results
     assert results.count("#only-light") == results.count("-dark.png#only-dark") >= 5
+    assert results.count('class="light-figure"') == results.count('class="dark-figure"') >= 5
 
 
 def test_nothing_is_fetched_when_a_page_is_read(site):
@@ -82,12 +83,46 @@ def test_equations_are_drawn(site):
         assert pages(site)[f"methods/{method}.html"].count("<math") >= 2
 
 
+def test_functions_keep_their_distance_in_equations():
+    mathml, space = hook("equations").mathml, '<mspace width="0.17em"/>'
+    assert f"</mi>{space}<mi>log</mi>{space}<mi>" in mathml(r"\alpha \log \pi", "inline")
+    assert f"<mi>tanh</mi>{space}<mi>u</mi>" in mathml(r"\tanh u", "inline")
+    assert "<mspace" not in mathml(r"\tanh(u)", "inline")
+    assert "<mo>&#x0223C;</mo>" in mathml(r"n \sim \pi", "inline")
+
+
+def test_pages_in_japanese_say_so(site):
+    languages = {name: re.search('<html lang="(..)"', page)[1] for name, page in pages(site).items()}
+    assert {name for name, language in languages.items() if language != "en"} == {"README.ja.html"}
+    assert languages["README.ja.html"] == "ja"
+
+
+def test_flags_and_long_paths_are_broken_where_they_can_be_read():
+    marked = hook("narrow_screens").on_page_content
+    assert marked("<code>python -m programs --no-gif a-b 1e-5</code>") == (
+        '<code>python <span class="flag">-m</span> programs <span class="flag">--no</span>-gif a-b 1e-5</code>'
+    )
+    assert marked("<code>common/funcs.py</code>") == "<code>common/funcs.py</code>"
+    assert marked("<code>common/learning/networks.py</code>") == "<code>common/<wbr>learning/<wbr>networks.py</code>"
+    for block in ("<pre><span></span><code>ls -l\n</code></pre>", "<pre><code>ls -l\n</code></pre>"):
+        assert marked(block) == block
+
+
+def test_cells_with_many_words_are_known():
+    marked = hook("narrow_screens").on_page_content
+    words = "a sentence of thirty characters"
+    assert marked(f'<td style="a">{words}</td><td>3</td>') == f'<td style="a" class="wordy">{words}</td><td>3</td>'
+    assert "wordy" not in marked("<td><code>--a-flag-and-another --that-is-long</code></td>")
+
+
 def test_code_and_settings_are_those_of_the_project(site):
     assert "clipped = tf.clip_by_value(ratio, 1.0 - clip_range, 1.0 + clip_range)" in text_of(
         pages(site)["methods/ppo.html"]
     )
     settings = text_of(pages(site)["settings.html"])
     assert all(f"--{name.replace('_', '-')}" in settings for name in vars(PPOConfig()))
+    tables = re.findall(r'<div class="settings">\s*<table>', pages(site)["settings.html"])
+    assert len(tables) == pages(site)["settings.html"].count("range or choices</th>") >= 10
 
 
 def hook(name):

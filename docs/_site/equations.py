@@ -7,6 +7,9 @@ from latex2mathml.converter import convert
 
 INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.DOTALL)
 BLOCK = re.compile(r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', re.DOTALL)
+SPACE = '<mspace width="0.17em"/>'
+BEFORE = re.compile("</mi>(?=<mi>(log|tanh)</mi>)")  # α log π
+AFTER = re.compile(r'<mi>(log|tanh)</mi>(?!<mo stretchy="false">&#x00028;)')  # tanh u, but tanh(u)
 
 
 def on_page_content(content: str, **_: object) -> str:
@@ -16,6 +19,7 @@ def on_page_content(content: str, **_: object) -> str:
 
 
 def mathml(latex: str, display: str) -> str:
-    """An equation in LaTeX as MathML; what follows a logarithm keeps its distance, as in print."""
+    """An equation in LaTeX as MathML; a function and "is drawn from" keep their distance, as in print."""
     drawn: str = convert(html.unescape(latex).strip(), display=display)
-    return drawn.replace("<mi>log</mi>", '<mi>log</mi><mspace width="0.17em"/>')
+    drawn = drawn.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")
+    return AFTER.sub(rf"\g<0>{SPACE}", BEFORE.sub(rf"\g<0>{SPACE}", drawn))

@@ -42,7 +42,9 @@ def tables(name: str, without: str | None) -> str:
         groups.setdefault(group, []).append(row)
     head = "| setting | default | range or choices | what it is |\n|---|---|---|---|\n"
     return "\n".join(
-        f"### {group[0].upper()}{group[1:]} settings\n\n{head}{''.join(lines)}" for group, lines in groups.items()
+        f"### {group[0].upper()}{group[1:]} settings\n\n"
+        f'<div class="settings" markdown>\n\n{head}{"".join(lines)}\n</div>\n'  # site.css stacks it on a phone
+        for group, lines in groups.items()
     )
 
 

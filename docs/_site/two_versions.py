@@ -9,5 +9,9 @@ PICTURE = re.compile(
 
 
 def on_page_content(content: str, **_: object) -> str:
-    """Every such picture as two images, of which the theme hides one."""
-    return PICTURE.sub(r'<img alt="\2" src="\3#only-light"><img alt="\2" src="\1#only-dark">', content)
+    """Every such picture as two images, of which one is hidden; each links to its file, as phones show it small."""
+    return PICTURE.sub(
+        r'<a class="light-figure" href="\3"><img alt="\2" src="\3#only-light"></a>'
+        r'<a class="dark-figure" href="\1"><img alt="\2" src="\1#only-dark"></a>',
+        content,
+    )
