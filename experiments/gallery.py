@@ -168,7 +168,7 @@ Each film shows the agent at three stages of its training, side by side:
 - "Trained" is the agent at the epoch whose parameters were kept.
 
 `breakout` needs `pip install -r requirements/atari.txt`. Of its policies only the trained one comes with the project,
-because each takes 7 MB. An episode of it is a game of five lives.
+because each takes 7 MB. An episode of it is a game of five lives, and a step is four frames.
 
 A score is the mean total reward of the episodes. Actions are deterministic (without noise), and rewards are the
 environment's own. Each film shows at most the first twenty seconds of the episode with the median score.

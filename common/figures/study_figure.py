@@ -171,10 +171,11 @@ def _draw_dots(axis: Axes, arms: dict[str, Arm], levels: Sequence[Level], lowest
                 axis.annotate(true_minus(f"← {outside}"), (left, row), **_beside(1, 0, colour_of(i)))
             for crowd in _crowds([score for score in scores if score >= left], 0.004 * (right - left)):
                 crowded = True
-                gaps = [(score - crowd[-1]) / (right - left) for score in scores if score not in crowd]
-                if not any(0 < gap < 0.05 for gap in gaps):
+                others = [score for score in scores if score not in crowd]
+                lines = [level.value for level in levels]
+                if _free(right - left, [other - crowd[-1] for other in others], [line - crowd[-1] for line in lines]):
                     place = (1, 0)
-                elif not any(-0.05 < gap < 0 for gap in gaps):
+                elif _free(right - left, [crowd[0] - other for other in others], [crowd[0] - line for line in lines]):
                     place = (-1, 0)
                 else:
                     place = (0, 1 if row < i else -1)
@@ -182,6 +183,13 @@ def _draw_dots(axis: Axes, arms: dict[str, Arm], levels: Sequence[Level], lowest
                     f"×{len(crowd)}", (crowd[-1] if place[0] > 0 else crowd[0], row), **_beside(*place, colour_of(i))
                 )
     return crowded
+
+
+def _free(width: float, dots: list[float], lines: list[float]) -> bool:
+    """Whether a number beside dots meets no other dot and no line; a line through the dots passes it."""
+    return not any(0 < dot < 0.05 * width for dot in dots) and not any(
+        0.012 * width < line < 0.04 * width for line in lines
+    )
 
 
 def _crowds(scores: list[float], near: float) -> list[list[float]]:

@@ -69,6 +69,13 @@ def test_the_number_of_dots_stands_where_no_other_dot_is(scores, place):
     assert [(text.get_text(), text.get_ha()) for text in dots.texts] == [("×2", place)]
 
 
+@pytest.mark.parametrize(("line", "place"), [(1.3, "right"), (1.0, "left"), (0.7, "left")])
+def test_the_number_of_dots_stands_where_no_threshold_is(line, place):
+    scores, levels = [1.0, 1.0, 9.0], (Level(line, "solved"),)
+    dots = drawn(compare("finding", {"plain": Arm([curve([1])] * 3, scores, [0.0])}, PANELS, levels)).axes[0]
+    assert [(text.get_text(), text.get_ha()) for text in dots.texts if text.get_text() != "solved"] == [("×2", place)]
+
+
 def test_triangles_mark_the_milestone_on_the_seeds_curves():
     arm = Arm([curve([1, 2, 3]), curve([3, 4, 5])], [1.0, 2.0], [1.0, 2.0], 20, [None, 1])
     figure = drawn(compare("finding", {"plain": arm}, PANELS, milestone="a first"))
