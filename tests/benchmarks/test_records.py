@@ -1,6 +1,7 @@
 """LEADERBOARD.md is what benchmarks/records.py makes of the recorded results."""
 
 import json
+import os
 import sys
 from math import nan
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from common.envs.environment import find_environment
+from common.errors import UserError
 from common.runs.command_line import parse
 from programs.train import method_of
 
@@ -95,10 +97,11 @@ def test_a_milestone_is_the_first_epoch_that_scores_enough_and_its_time_counts_w
 
 @pytest.mark.parametrize("limits", [("500",), ("500", "1000")])
 def test_a_seed_is_trained_then_scored_over_the_task_s_episodes_at_its_limits(tmp_path, monkeypatch, limits):
-    commands = []
+    commands, cores = [], []
 
-    def run(command):
+    def run(command, core):
         commands.append(command)
+        cores.append(core)
         (tmp_path / "seed3").mkdir(exist_ok=True)
         (tmp_path / "seed3" / "results.csv").write_text("steps,metric,seconds\n64,,1.0\n128,500.0,1.0\n", "utf-8")
         scores = {
@@ -109,8 +112,41 @@ def test_a_seed_is_trained_then_scored_over_the_task_s_episodes_at_its_limits(tm
 
     monkeypatch.setattr(records, "_run", run)
     task = records.Task("a metric", 475.0, limits, episodes=7)
-    one = records.measure(records.Record("train.py fast", task, "", ""), 3, tmp_path)
+    one = records.measure(records.Record("train.py fast", task, "", ""), 3, tmp_path, core=1)
+    assert cores == [1, 1] and one["busy_cores_before"] is None  # beside it, another seed is trained
     assert (one["seed"], one["steps"], one["sampled"], one["returns"]) == (3, 128, 9, [499.96])
     assert one["scores"] == dict.fromkeys(limits, 500.0) and "walks_at_steps" not in one
     assert commands[0].startswith("train.py fast --seed 3 ") and f"--runs-folder {tmp_path}" in commands[0]
     assert f"--episodes 7 --no-video --max-episode-steps {' '.join(limits)}" in commands[1]
+
+
+def test_seeds_are_measured_side_by_side_each_on_a_core_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "FOLDER", tmp_path)
+    monkeypatch.setattr(records, "stepping_alone", lambda: 1.0)
+    monkeypatch.setattr(records, "measure", lambda _, seed, runs, core: {"seed": seed, "core": core})
+    records.take(records.Arguments("best-walker", seeds=(102, 100, 101), at_once=2))
+    [path] = tmp_path.iterdir()
+    taken = json.loads(path.read_text(encoding="utf-8"))
+    assert taken["at_once"] == 2
+    assert taken["seeds"] == [{"seed": 100, "core": 1}, {"seed": 101, "core": 0}, {"seed": 102, "core": 0}]
+    records.take(records.Arguments("best-walker", seeds=(100, 103), at_once=1, go_on=True))
+    taken = json.loads(path.read_text(encoding="utf-8"))
+    assert [one["seed"] for one in taken["seeds"]] == [100, 101, 102, 103] and taken["seeds"][3]["core"] is None
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only Linux binds a process to a core")
+def test_a_command_runs_on_its_core_alone(tmp_path):
+    program = tmp_path / "cores.py"
+    program.write_text("import os, sys\nsys.exit(os.sched_getaffinity(0) != {0})", "utf-8")
+    records._run(str(program), 0)  # noqa: SLF001
+    with pytest.raises(UserError, match=r"cores\.py ended with exit code 3"):
+        program.write_text("import sys\nsys.exit(3)", "utf-8")
+        records._run(str(program), None)  # noqa: SLF001
+
+
+def test_a_row_says_that_seeds_shared_the_machine_and_has_the_score_of_sampled_actions():
+    seeds = [seed_of(100 + i, 210_000, 500.0 + i, {"1600": 330.0 + i}, sampled=320.0 + i) for i in range(3)]
+    one = record_of(records.BEST_WALKER.metric, seeds) | {"at_once": 2}
+    assert records.cells(one)["score of sampled actions"] == "321.0 (320.0 to 322.0)"
+    assert "on Some processor, 2 cores; 2 seeds at a time, each on one core. Nothing." in records.page([one])
+    assert "at a time" not in records.page([one | {"at_once": 1}])
