@@ -171,7 +171,8 @@ Each film shows the agent at three stages of its training, side by side:
 because each takes 7 MB. An episode of it is a game of five lives, and a step is four frames.
 
 A score is the mean total reward of the episodes. Actions are deterministic (without noise), and rewards are the
-environment's own. Each film shows at most the first twenty seconds of the episode with the median score.
+environment's own. Each film shows at most the first twenty seconds of the episode with the median score. A
+panel turns pale when its episode ends, or after the twenty seconds.
 
 A score here may differ from the one in [Scores](results.md) for the same preset and seed. The agents were trained with
 other commits, and some on another kind of processor. The commit stands below each table. A seed repeats a run
