@@ -2,12 +2,14 @@
 
 import html
 import importlib.util
+import json
 import re
 from pathlib import Path
 
 import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
+from py_mini_racer import MiniRacer
 
 from ppo.config import PPOConfig
 
@@ -147,3 +149,31 @@ def test_a_setting_that_another_class_has_too_is_shown_where_its_default_differs
     tables = hook("settings_tables").tables("companions.config.SACConfig", "companions.config.OffPolicyConfig")
     assert "`--policy-delay`" in tables and "`--target-entropy`" in tables  # 1 there, 2 here; and one of its own
     assert "`--gamma`" not in tables
+
+
+SEARCH_BOX = """class HTMLInputElement { get value() { return this.typed } set value(text) { this.typed = text } }
+const box = new HTMLInputElement(), document = { querySelectorAll: () => [box] };"""
+
+
+@pytest.mark.parametrize(
+    ("typed", "searched"),
+    [
+        ("--reward-std-of", "reward-std-of"),
+        ("plot --kind", "plot kind"),
+        ("ppo -ddpg", "ppo -ddpg"),  # the search's own sign for "without this word"
+        ("256--256", "256--256"),
+    ],
+)
+def test_flags_are_searched_without_their_dashes(site, typed, searched):
+    page = MiniRacer()
+    page.eval(SEARCH_BOX + (site / "assets" / "search.js").read_text(encoding="utf-8"))
+    assert page.eval(f"box.value = {json.dumps(typed)}; box.value") == searched
+    assert page.eval("box.typed") == typed
+    assert 'src="assets/search.js"' in pages(site)["index.html"]
+
+
+def test_japanese_words_and_names_of_files_can_be_searched(site):
+    config = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["config"]
+    assert config["lang"] == ["en", "ja"] and (site / "assets/javascripts/lunr/min/lunr.ja.min.js").exists()
+    assert re.split(config["separator"], "common/funcs.py") == ["common", "funcs", "py"]
+    assert re.split(config["separator"], "--gae-lambda 0.97") == ["", "gae", "lambda", "0.97"]
