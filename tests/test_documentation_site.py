@@ -177,3 +177,10 @@ def test_japanese_words_and_names_of_files_can_be_searched(site):
     assert config["lang"] == ["en", "ja"] and (site / "assets/javascripts/lunr/min/lunr.ja.min.js").exists()
     assert re.split(config["separator"], "common/funcs.py") == ["common", "funcs", "py"]
     assert re.split(config["separator"], "--gae-lambda 0.97") == ["", "gae", "lambda", "0.97"]
+
+
+def test_the_search_shows_experiments_and_changes_after_explanations(site):
+    found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    last = {document["location"].split("#")[0] for document in found if document.get("boost", 1) < 1}
+    assert {"log.html", "changelog.html", "benchmarks/results/faults.html"} <= last
+    assert not {name for name in last if not name.startswith(("benchmarks/", "changelog.", "log."))}
