@@ -331,10 +331,13 @@ def take(arguments: Arguments) -> None:
         "metric": wanted.task.metric, "command": wanted.command,
         "knowledge": wanted.knowledge, "changed": wanted.changed,
         "commit": record.commit(), "machine": where, "stepping_alone": stepping_alone(), "seeds": [],
+        "at_once": arguments.at_once,
     }  # fmt: skip
     if arguments.go_on and path.exists():
         found = json.loads(path.read_text(encoding="utf-8"))
-    found["at_once"] = arguments.at_once
+        before = found.get("at_once", 1)
+        if before != arguments.at_once:
+            raise UserError(f"the seeds of {path.name} were measured {before} at once: use --at-once {before}")
     runs = ROOT / "runs" / f"record-{path.stem}"
     missing = [seed for seed in arguments.seeds if seed not in [one["seed"] for one in found["seeds"]]]
     for first in range(0, len(missing), arguments.at_once):

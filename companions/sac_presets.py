@@ -24,7 +24,7 @@ PENDULUM_SAC = SAC.replace(
 )
 
 # The walker's best scores; LOG.md tells what was tried. Networks obey the mirror, so that a minibatch of 128 counts
-# twice. Small ones suffice, and more updates fit into a minute than with rl-baselines3-zoo's 400 and 300 units.
+# twice. Small ones suffice, and more of their updates fit into a minute.
 BIPEDAL_WALKER_TQC = TQC.replace(
     env="BipedalWalker-v3",
     reward_design="fall_penalty",

@@ -129,9 +129,22 @@ def test_seeds_are_measured_side_by_side_each_on_a_core_of_its_own(tmp_path, mon
     taken = json.loads(path.read_text(encoding="utf-8"))
     assert taken["at_once"] == 2
     assert taken["seeds"] == [{"seed": 100, "core": 1}, {"seed": 101, "core": 0}, {"seed": 102, "core": 0}]
-    records.take(records.Arguments("best-walker", seeds=(100, 103), at_once=1, go_on=True))
+    records.take(records.Arguments("best-walker", seeds=(100, 103), at_once=2, go_on=True))
     taken = json.loads(path.read_text(encoding="utf-8"))
-    assert [one["seed"] for one in taken["seeds"]] == [100, 101, 102, 103] and taken["seeds"][3]["core"] is None
+    assert [one["seed"] for one in taken["seeds"]] == [100, 101, 102, 103]
+    with pytest.raises(UserError, match="were measured 2 at once: use --at-once 2"):  # the row would say otherwise
+        records.take(records.Arguments("best-walker", seeds=(104,), go_on=True))
+    assert json.loads(path.read_text(encoding="utf-8")) == taken
+
+
+def test_a_seed_alone_has_all_cores(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "FOLDER", tmp_path)
+    monkeypatch.setattr(records, "stepping_alone", lambda: 1.0)
+    monkeypatch.setattr(records, "measure", lambda _, seed, runs, core: {"seed": seed, "core": core})
+    records.take(records.Arguments("best-walker", seeds=(100, 101)))
+    [path] = tmp_path.iterdir()
+    taken = json.loads(path.read_text(encoding="utf-8"))
+    assert (taken["at_once"], [one["core"] for one in taken["seeds"]]) == (1, [None, None])
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only Linux binds a process to a core")
