@@ -31,16 +31,17 @@ def only_here(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
     files.check_plain(folder)
     lock = FileLock(folder / LOCK)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # filelock may turn to a lock by name itself
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")  # filelock may turn to a lock by name itself, and only a warning says so
             lock.acquire(timeout=0)
+        by_name = any("SoftFileLock" in str(warning.message) for warning in told)
     except Timeout:
         raise UserError(f"another process is training in {folder}: wait for it or stop it first") from None
     except (OSError, NotImplementedError) as error:  # filelock raises either where there are no locks
         if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
             raise
-        lock = _by_name(folder)
-    if isinstance(lock, SoftFileLock):
+        lock, by_name = _by_name(folder), True
+    if by_name:
         say(f"{folder} is on a disk without locks: {Path(lock.lock_file).name} in it keeps other processes away")
     try:
         yield
