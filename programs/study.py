@@ -254,7 +254,7 @@ STUDIES: dict[str, Study] = {
         (REWARD, LENGTH),
         low=200,
         finding="TD3 lands with every seed: scores of {0.lowest:.1f} to {0.highest:.1f} after 300,000 steps",
-        levels=(Level(200, "solved"), Level(207.5, "rl-zoo3, TD3, v2")),
+        levels=(Level(200, "solved"), Level(207.5, "rl-zoo3, TD3, 300k steps, v2")),
     ),
     "bipedal-walker-td3": Study(
         OFF_POLICY,
