@@ -29,9 +29,11 @@ class Job:
     warm_up: int  # epochs before the clock counts
     epochs: int  # to be measured
     steps_per_epoch: int
+    method: str = "TD3"  # or SAC, or TQC
 
     def __str__(self) -> str:
-        return f"{self.env:16} {'-'.join(map(str, self.units)):8} every {self.train_every:2}  {self.contestant:16}"
+        units = "-".join(map(str, self.units))
+        return f"{self.method} {self.env:16} {units:8} every {self.train_every:2}  {self.contestant:16}"
 
     def tiny(self) -> "Job":
         return replace(self, warm_up=1, epochs=1, steps_per_epoch=100)
@@ -42,10 +44,16 @@ class Job:
 
 
 def ours(job: Job, _: int, lap: Lap) -> None:
-    from companions.config import OffPolicyConfig
+    from companions.config import OffPolicyConfig, SACConfig
     from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
+    from companions.SACAgentTrainer import SACAgentTrainer
 
-    config = OffPolicyConfig(
+    make_trainer, settings = {
+        "TD3": (OffPolicyAgentTrainer, OffPolicyConfig()),
+        "SAC": (SACAgentTrainer, SACConfig()),
+        "TQC": (SACAgentTrainer, SACConfig(quantiles=25)),
+    }[job.method]
+    config = settings.replace(
         env=job.env,
         hidden_sizes=tuple(job.units),
         batch_size=job.batch_size,
@@ -58,7 +66,7 @@ def ours(job: Job, _: int, lap: Lap) -> None:
         best_metric="total_reward",
         adopt_best=False,
     )
-    trainer = OffPolicyAgentTrainer(config)
+    trainer = make_trainer(config)
     trainer.train(-(-WARM_UP_STEPS // job.steps_per_epoch))
     trainer.train(job.warm_up + job.epochs, on_epoch=lambda result: lap(result.episodes))
     trainer.close()
@@ -157,16 +165,16 @@ def products_of_an_update(
 
 
 def stable_baselines3(job: Job, seed: int, lap: Lap) -> None:
-    from stable_baselines3 import TD3
+    import stable_baselines3
 
-    _train_peer(TD3, {"device": "cpu"}, job, seed, lap)
+    _train_peer(getattr(stable_baselines3, job.method), {"device": "cpu"}, job, seed, lap)
 
 
-def sbx(job: Job, seed: int, lap: Lap) -> None:
+def jax_edition(job: Job, seed: int, lap: Lap) -> None:
     """Stable-Baselines3 in Jax."""
-    from sbx import TD3
+    import sbx
 
-    _train_peer(TD3, {}, job, seed, lap)
+    _train_peer(getattr(sbx, job.method), {}, job, seed, lap)
 
 
 def _train_peer(algorithm: Callable, options: dict, job: Job, seed: int, lap: Lap) -> None:
@@ -202,7 +210,7 @@ CONTESTANTS: dict[str, Callable[[Job, int, Lap], None]] = {
     "ours, updates": ours_updates,
     "products alone": products,
     "SB3": stable_baselines3,
-    "SB3 in Jax (SBX)": sbx,
+    "SB3 in Jax (SBX)": jax_edition,
 }
 
 

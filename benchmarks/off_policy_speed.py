@@ -1,4 +1,4 @@
-"""TD3 side by side with Stable-Baselines3 and its Jax edition: python benchmarks/off_policy_speed.py
+"""TD3, SAC and TQC side by side with Stable-Baselines3 and its Jax edition: python benchmarks/off_policy_speed.py
 
 As `speed.py` does it: processes of their own, by turns, whole stretches by the wall clock.
 """
@@ -28,17 +28,22 @@ class Setting:
     steps_per_epoch: int
     required: dict[str, float | None]
     ours: str = OURS
+    method: str = "TD3"
 
     def job(self, contestant: str) -> Job:
-        return Job(contestant, *self.problem, self.train_every, 1, 4, self.steps_per_epoch)
+        return Job(contestant, *self.problem, self.train_every, 1, 4, self.steps_per_epoch, self.method)
 
 
 SETTINGS = (
-    Setting("256-256, batch 256, an update after every step", WALKER, 1, 1000, {SBX: 1.3, SB3: 1.9}),
-    Setting("256-256, batch 256, 50 steps then 50 updates", WALKER, 50, 1500, {SBX: 1.5}),
-    Setting("32-32, batch 32, 50 steps then 50 updates", PENDULUM, 50, 10_000, {SBX: 3.0}),
-    Setting("32-32, batch 32, an update after every step", PENDULUM, 1, 3000, {SBX: None}),
-    Setting("256-256, batch 256, updates alone", WALKER, 50, 2000, {PRODUCTS: 0.85}, OUR_UPDATES),
+    Setting("TD3, 256-256, batch 256, an update after every step", WALKER, 1, 1000, {SBX: 1.3, SB3: 1.9}),
+    Setting("TD3, 256-256, batch 256, 50 steps then 50 updates", WALKER, 50, 1500, {SBX: 1.5}),
+    Setting("TD3, 32-32, batch 32, 50 steps then 50 updates", PENDULUM, 50, 10_000, {SBX: 3.0}),
+    Setting("TD3, 32-32, batch 32, an update after every step", PENDULUM, 1, 3000, {SBX: 1.5}),
+    Setting("SAC, 256-256, batch 256, an update after every step", WALKER, 1, 600, {SBX: 1.2}, method="SAC"),
+    Setting("SAC, 256-256, batch 256, 50 steps then 50 updates", WALKER, 50, 600, {SBX: 1.2}, method="SAC"),
+    Setting("TQC, 256-256, batch 256, an update after every step", WALKER, 1, 500, {SBX: 1.2}, method="TQC"),
+    Setting("TQC, 256-256, batch 256, 50 steps then 50 updates", WALKER, 50, 500, {SBX: 1.2}, method="TQC"),
+    Setting("TD3, 256-256, batch 256, updates alone", WALKER, 50, 2000, {PRODUCTS: 0.85}, OUR_UPDATES),
 )
 
 
