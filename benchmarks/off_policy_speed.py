@@ -35,15 +35,15 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("TD3, 256-256, batch 256, an update after every step", WALKER, 1, 1000, {SBX: 1.3, SB3: 1.9}),
-    Setting("TD3, 256-256, batch 256, 50 steps then 50 updates", WALKER, 50, 1500, {SBX: 1.5}),
+    Setting("TD3, 256-256, batch 256, an update after every step", WALKER, 1, 500, {SBX: 1.3, SB3: 1.9}),
+    Setting("TD3, 256-256, batch 256, 50 steps then 50 updates", WALKER, 50, 750, {SBX: 1.5}),
     Setting("TD3, 32-32, batch 32, 50 steps then 50 updates", PENDULUM, 50, 10_000, {SBX: 3.0}),
     Setting("TD3, 32-32, batch 32, an update after every step", PENDULUM, 1, 3000, {SBX: 1.5}),
-    Setting("SAC, 256-256, batch 256, an update after every step", WALKER, 1, 600, {SBX: 1.2}, method="SAC"),
-    Setting("SAC, 256-256, batch 256, 50 steps then 50 updates", WALKER, 50, 600, {SBX: 1.2}, method="SAC"),
-    Setting("TQC, 256-256, batch 256, an update after every step", WALKER, 1, 500, {SBX: 1.2}, method="TQC"),
-    Setting("TQC, 256-256, batch 256, 50 steps then 50 updates", WALKER, 50, 500, {SBX: 1.2}, method="TQC"),
-    Setting("TD3, 256-256, batch 256, updates alone", WALKER, 50, 2000, {PRODUCTS: 0.85}, OUR_UPDATES),
+    Setting("SAC, 256-256, batch 256, an update after every step", WALKER, 1, 300, {SBX: 1.2}, method="SAC"),
+    Setting("SAC, 256-256, batch 256, 50 steps then 50 updates", WALKER, 50, 300, {SBX: 1.2}, method="SAC"),
+    Setting("TQC, 256-256, batch 256, an update after every step", WALKER, 1, 300, {SBX: 1.2}, method="TQC"),
+    Setting("TQC, 256-256, batch 256, 50 steps then 50 updates", WALKER, 50, 300, {SBX: 1.2}, method="TQC"),
+    Setting("TD3, 256-256, batch 256, updates alone", WALKER, 50, 1000, {PRODUCTS: 0.85}, OUR_UPDATES),
 )
 
 
