@@ -134,8 +134,8 @@ STUDIES: dict[str, Study] = {
         },
         (REWARD, SPREAD),
         low=200,
-        finding="The median score is {0.median:.1f} with the published entropy term (density surrogate), {1.median:.1f} "
-        "without a bonus (c=0),\nand {2.median:.1f} with the Gaussian's entropy; with sampled actions {0.sampled:.1f}, "
+        finding="The median score is {0.median:.1f} with the published entropy term (density surrogate), "
+        "{1.median:.1f} without\na bonus (c=0), and {2.median:.1f} with the Gaussian's entropy; with sampled actions {0.sampled:.1f}, "
         "{1.sampled:.1f} and {2.sampled:.1f}",
         levels=(SOLVED,),
     ),
