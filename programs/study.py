@@ -135,8 +135,8 @@ STUDIES: dict[str, Study] = {
         (REWARD, SPREAD),
         low=200,
         finding="The median score is {0.median:.1f} with the published entropy term (density surrogate), "
-        "{1.median:.1f} without\na bonus (c=0), and {2.median:.1f} with the Gaussian's entropy; with sampled actions {0.sampled:.1f}, "
-        "{1.sampled:.1f} and {2.sampled:.1f}",
+        "{1.median:.1f} without\na bonus (c=0), and {2.median:.1f} with the Gaussian's entropy; with sampled actions "
+        "{0.sampled:.1f}, {1.sampled:.1f} and {2.sampled:.1f}",
         levels=(SOLVED,),
     ),
     # Which of TD3's three changes of DDPG matters on Pendulum? Traps corrected, parameters of the last epoch.
@@ -254,7 +254,7 @@ STUDIES: dict[str, Study] = {
         (REWARD, LENGTH),
         low=200,
         finding="TD3 lands with every seed: scores of {0.lowest:.1f} to {0.highest:.1f} after 300,000 steps",
-        levels=(Level(200, "solved"), Level(207.5, "rl-zoo3, TD3, 300k steps, v2")),
+        levels=(Level(200, "solved"), Level(207.5, "rl-zoo3, TD3, v2")),
     ),
     "bipedal-walker-td3": Study(
         OFF_POLICY,
