@@ -26,12 +26,14 @@ def cells(text, steps_in):
     return [[number(cell, steps_in if i in STEPS else 1) for i, cell in enumerate(row)] for row in rows]
 
 
-STEPS = (1, 4)  # columns, after those of problem and method
+STEPS = (1,)  # columns, after those of problem and method
 
 
 def number(cell, factor):
-    text = cell.strip().strip("*").replace("−", "-")
-    return None if text == "–" else round(float(text) * factor, 1)
+    """A cell's number, and its method if it names one."""
+    text = cell.replace("（", " (").replace("）", ")").replace("−", "-").strip().strip("*")
+    value, _, method = text.partition(" ")
+    return round(float(value) * factor, 1), method
 
 
 def test_both_have_the_same_commands():
@@ -48,7 +50,7 @@ def test_both_have_as_many_headings():
 
 def test_both_have_the_same_scores():
     english = cells(ENGLISH, MILLION)
-    assert cells(JAPANESE, TEN_THOUSAND) == english and len(english) > 10
+    assert cells(JAPANESE, TEN_THOUSAND) == english and len(english) > 5
 
 
 def test_both_name_the_same_files_and_settings():
@@ -66,7 +68,7 @@ def test_what_both_say_in_numbers_is_the_same():
         ),
         (r"\[(\d+) seconds in the median\]", r"中央値で (\d+) 秒"),
         (r"median\] of (\d+) seeds \((\d+) to (\d+) s\)", r"シード (\d+) 個の\[中央値で \d+ 秒\]（(\d+)～(\d+) 秒）"),
-        (r"the (\d+) agents average ([\d.]+) to ([\d.]+),", r"(\d+) 個のエージェントの平均は ([\d.]+)～([\d.]+) で"),
+        (r"(\d+) of the (?:\d+) agents score", r"エージェントのうち (\d+) 個のスコア"),
         (r"\[(\d+ MB)\]", r"\[(\d+ MB)\]"),
         (r"about ([\d,]+) lines", r"約 ([\d,]+) 行"),
         (r"took (\d) to (\d) hours", r"(\d)～(\d) 時間"),
@@ -78,11 +80,6 @@ def test_what_both_say_in_numbers_is_the_same():
     ):
         in_english = re.findall(english, flat(ENGLISH), re.IGNORECASE)
         assert re.findall(japanese, flat(JAPANESE)) == in_english != [], english
-
-
-def test_both_count_the_same_agents_as_solved():
-    [solved] = re.findall(r"and (\d+) of them at least 300", flat(ENGLISH))
-    assert f"うち {solved} 個が 300 以上" in flat(JAPANESE)
 
 
 def flat(text):

@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 import tomllib
+from itertools import takewhile
 from pathlib import Path
 from statistics import median
 
@@ -230,7 +231,7 @@ def test_a_flag_that_is_not_there_is_found_out(monkeypatch, capsys):
         test_a_command_is_understood("README.md", ["PPOAgentTrainer.py", "--gama", "1"], monkeypatch, capsys)
 
 
-ZOO = {  # rows of README's scores → method and environment of rl-zoo3's
+ZOO = {  # rows of the table of scores → method and environment of rl-zoo3's
     ("BipedalWalker (solved: 300)", "PPO, fast"): ("ppo", "BipedalWalker-v3"),
     ("BipedalWalker (solved: 300)", "PPO, Gymnasium"): ("ppo", "BipedalWalker-v3"),
     ("BipedalWalker (solved: 300)", "PPO, EnvPool"): ("ppo", "BipedalWalker-v3"),
@@ -254,22 +255,37 @@ def cells(line):
     return [cell.strip().strip("*").replace("−", "-") for cell in line.strip().strip("|").split("|")]
 
 
-def scores():
-    """README's scores: (problem, method) → the row's other cells."""
-    table = text_of("README.md").split("## How good it is")[1].split("\n\n")[1]
+def table_after(page, heading):
+    """The lines of the first table below a heading, without its own two."""
+    lines = text_of(page).split(f"\n{heading}\n")[1].splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("|"))
+    return list(takewhile(lambda line: line.startswith("|"), lines[first:]))[2:]
+
+
+ALL_SCORES = "docs/results.md", "## All problems, beside rl-zoo3"
+
+
+def scores(page_and_heading=ALL_SCORES):
+    """(problem, method) → the row's other cells: score, steps, minutes, seeds, rl-zoo3's score and steps."""
     shown, problem = {}, ""
-    for line in table.splitlines()[2:]:
+    for line in table_after(*page_and_heading):
         name, method, *others = cells(line)
         problem = problem if name == "the same" else name
         shown[problem, method] = others
     return shown
 
 
-def test_readme_has_rl_zoos_scores_as_recorded():
-    recorded = text_of("benchmarks/results/rl_zoo3.md").split("\n\n")[0].splitlines()[2:]
-    known = {(method, env): (mean, steps) for method, env, mean, _, steps, _ in map(cells, recorded)}
+def recorded_by_rl_zoo():
+    rows = text_of("benchmarks/results/rl_zoo3.md").split("\n\n")[0].splitlines()[2:]
+    return {
+        (method, env): (round(float(mean), 1), millions(steps)) for method, env, mean, _, steps, _ in map(cells, rows)
+    }
+
+
+def test_rl_zoos_scores_are_as_recorded():
+    known = recorded_by_rl_zoo()
     shown = {row: (float(score), float(steps)) for row, (*_, score, steps) in scores().items()}
-    assert shown == {row: (round(float(known[key][0]), 1), millions(known[key][1])) for row, key in ZOO.items()}
+    assert shown == {row: known[key] for row, key in ZOO.items()}
 
 
 def millions(steps):
@@ -277,15 +293,37 @@ def millions(steps):
     return float(steps[:-1]) * {"k": 0.001, "M": 1.0}[steps[-1]]
 
 
-def test_readme_marks_the_higher_score_of_each_row():
-    rows = text_of("README.md").split("## How good it is")[1].split("\n\n")[1].splitlines()[2:]
-    for row in rows:
-        ours, theirs = (row.split("|")[column].strip() for column in (3, 6))
+@pytest.mark.parametrize(("page", "heading", "theirs_in"), [(*ALL_SCORES, 7), ("README.md", "## How good it is", 6)])
+def test_the_higher_score_of_each_row_is_marked(page, heading, theirs_in):
+    for row in table_after(page, heading):
+        ours, theirs = (row.split("|")[column].strip() for column in (3, theirs_in))
         if ours == "–":
             assert "*" not in row
         else:
             score, other = (float(text.strip("*").replace("−", "-")) for text in (ours, theirs))
             assert (ours.startswith("**"), theirs.startswith("**")) == (score > other, other > score), row
+
+
+README_ROWS = {  # README's rows → rows of the table of all scores
+    ("BipedalWalker (solved: 300)", "PPO"): "PPO, fast",
+    ("BipedalWalker (solved: 300)", "TQC"): "TQC",
+    ("BipedalWalkerHardcore (solved: 300)", "PPO"): "PPO",
+    ("LunarLanderContinuous (solved: 200)", "TD3"): "TD3",
+    ("Pendulum", "TD3"): "TD3, few seconds",
+    ("CartPole (up to 500 steps)", "PPO"): "PPO, few steps",
+    ("Breakout, five lives", "PPO"): "PPO",
+}
+
+
+def test_readmes_scores_are_those_of_the_table_of_all_scores():
+    shown, all_scores, known = scores(("README.md", "## How good it is")), scores(), recorded_by_rl_zoo()
+    assert set(shown) == set(README_ROWS)
+    for (problem, method), (score, steps, seeds, theirs, best) in shown.items():
+        full = all_scores[problem, README_ROWS[problem, method]]
+        assert [score, steps, seeds, theirs] == [full[0], full[1], full[3], full[4]]
+        env = ZOO[problem, README_ROWS[problem, method]][1]
+        highest, its_method = max((mean, name) for (name, of), (mean, _) in known.items() if of == env)
+        assert best == f"{highest:.1f} ({its_method.upper()})"
 
 
 @pytest.mark.parametrize(
@@ -298,14 +336,14 @@ def test_readme_marks_the_higher_score_of_each_row():
         ("Pendulum", "TD3", "pendulum"),
     ],
 )
-def test_readme_has_its_own_scores_as_recorded(problem, method, study):
-    score, _, seeds, *_ = scores()[problem, method]
+def test_our_own_scores_are_as_recorded(problem, method, study):
+    score, _, _, seeds, *_ = scores()[problem, method]
     assert f"| {seeds} | {score} |" in text_of(f"experiments/results/{study}/summary.md").split("\n\n")[0]
 
 
 def test_the_path_from_an_observation_to_a_weight_is_short():
-    paragraph = text_of("README.md").split("- **Readable.**")[1].split("- **")[0]
-    files = re.findall(r"`([\w/]+\.py)`", paragraph)
+    section = text_of("docs/house.md").split("## From an observation to a weight")[1].split("\n\n")[2]
+    files = re.findall(r"^\| `([\w/]+\.py)`", section, re.MULTILINE)
     sources = [text_of(file) for file in files]
     assert len(files) == 8 and sum(len(source.splitlines()) for source in sources) <= 1400
     for source in sources:
@@ -328,12 +366,13 @@ def seeds_of(record):
         ("BipedalWalker (solved: 300)", "TQC", "best-walker"),
     ],
 )
-def test_readme_has_its_records(problem, method, record):
-    shown, millions_of_steps, number, *_ = scores()[problem, method]
+def test_records_are_as_recorded(problem, method, record):
+    shown, millions_of_steps, minutes, number, *_ = scores()[problem, method]
     seeds = seeds_of(record)
     score = median(next(iter(one["scores"].values())) for one in seeds)
     assert (float(shown), int(number)) == (pytest.approx(score, abs=0.051), len(seeds))
     assert float(millions_of_steps) == pytest.approx(median(one["steps"] for one in seeds) / 1e6, rel=0.05)
+    assert float(minutes) == pytest.approx(median(one["seconds"] for one in seeds) / 60, abs=0.051)
 
 
 def test_the_rough_grounds_score_is_that_of_its_agent():
@@ -353,22 +392,26 @@ def test_breakouts_score_is_that_of_its_agent():
     assert float(steps) == round(json.loads(text_of("agents/breakout/agent.json"))["run_steps"] / 1e6)
 
 
-def test_readme_has_the_fast_walker_as_recorded():
+def test_the_fast_walker_is_as_recorded():
     seeds = seeds_of("fast-walker")
     steps, seconds, score = (
         median(values) for values in zip(*[(one["steps"], one["seconds"], one["scores"]["1600"]) for one in seeds])
     )
-    shown, shown_steps, number, *_ = scores()["BipedalWalker (solved: 300)", "PPO, fast"]
+    shown, shown_steps, minutes, number, *_ = scores()["BipedalWalker (solved: 300)", "PPO, fast"]
     assert (float(shown), int(number)) == (pytest.approx(score, abs=0.051), len(seeds))
-    assert shown_steps == f"{steps / 1e6:.1f}"
+    assert (shown_steps, minutes) == (f"{steps / 1e6:.1f}", f"{seconds / 60:.1f}")
     times, means = ([value(one) for one in seeds] for value in (lambda one: one["seconds"], score_of))
     solved = sum(mean >= 300 for mean in means)
-    sentences = (
+    in_readme = (
         f"[{seconds:.0f} seconds in the median](LEADERBOARD.md) of {len(seeds)} seeds "
-        f"({min(times):.0f} to {max(times):.0f} s). In 100 fresh episodes the {len(seeds)} agents average "
-        f"{min(means):.1f} to {max(means):.1f}, and {solved} of them at least 300."
+        f"({min(times):.0f} to {max(times):.0f} s), and {solved} of the {len(seeds)} agents score at least 300."
     )
-    assert sentences in " ".join(text_of("README.md").split())
+    in_scores = (
+        f"In 100 fresh episodes the {len(seeds)} agents average {min(means):.1f} to {max(means):.1f}, and {solved} of "
+        f"them at least 300. Its {seconds:.0f} seconds"
+    )
+    assert in_readme in " ".join(text_of("README.md").split())
+    assert in_scores in " ".join(text_of("docs/results.md").split())
     row = (
         text_of("LEADERBOARD.md").split("## BipedalWalker-v3: steps and seconds")[1].splitlines()[4]
     )  # the newest record
