@@ -66,6 +66,7 @@ class OffPolicyAgentTrainer(TrainerBase):
         self.replay = ReplayBuffer(config.replay_size, self.agent.observation_size, self.agent.action_size)
         sizes = self.agent.observation_size, self.agent.action_size
         self._n_step = NStepReturns(config.n_step, config.gamma, config.num_envs, sizes) if config.n_step > 1 else None
+        self._learning_rates = {name: float(adam.learning_rate) for name, adam in self.agent.adams.items()}
         self._untrained = 0  # steps since the last time of training, the warm-up not counted
         self._drawn = NOTHING_DRAWN  # minibatches [K, B, W] and noise [K, B, X] of updates that wait
 
@@ -102,6 +103,8 @@ class OffPolicyAgentTrainer(TrainerBase):
         """Train one epoch, in which steps and updates alternate, and return its row."""
         config, timing, exploring = self.config, Timing(), self.exploring(last)
         tables: list[np.ndarray] = []  # [K, metrics] of every time of training
+        if config.anneal_learning_rate:
+            self._anneal(funcs.linear_schedule(1.0, 0.0, self.epoch / last))
         before, self._diverged = self.agent.learned_state(), False
         policy = self.agent.acting_policy(**exploring)
         warm_up = WarmUp(policy, self._random_actions)
@@ -132,6 +135,11 @@ class OffPolicyAgentTrainer(TrainerBase):
             **self.scored(last, timing),
             **_means(self.agent.metrics, [] if self._diverged else tables),
         )
+
+    def _anneal(self, left: float) -> None:
+        """Set every learning rate to the share `left` of its setting."""
+        for name, adam in self.agent.adams.items():
+            adam.learning_rate = left * self._learning_rates[name]
 
     def _remember(self, rows: slice, trajectory: Trajectory) -> None:
         """Rows of a trajectory into the replay buffer."""

@@ -111,6 +111,9 @@ class UpdateSettings(Settings):
     collapses; raise it if learning is slow but steady."""
     critic_learning_rate: float | None = setting(None, at_least=0)
     """Adam's step size for the critics. None uses learning_rate."""
+    anneal_learning_rate: bool = False
+    """Whether the learning rates of actor, critics and temperature fall linearly to 0 over the epochs. Try it if the
+    score still swings at the end."""
     adam_epsilon: float = setting(1e-7, at_least=SMALLEST)
     """Adam's epsilon, added to the root of the mean squared gradient before dividing by it. Raise it (to 1e-5) if
     parameters with tiny gradients move too much."""

@@ -46,8 +46,7 @@ BIPEDAL_WALKER_TQC = TQC.replace(
     average_weights=0.8,
 )
 
-# The numbers of rl-baselines3-zoo for TQC (hyperparams/tqc.yml), over 500,000 steps, but there the learning rate
-# falls to 0.
+# The numbers of rl-baselines3-zoo for TQC (hyperparams/tqc.yml), over 500,000 steps.
 LUNAR_LANDER_TQC = TQC.replace(
     env="LunarLanderContinuous-v3",
     epochs=100,
@@ -55,6 +54,7 @@ LUNAR_LANDER_TQC = TQC.replace(
     warmup_steps=10_000,
     gamma=0.99,
     learning_rate=7.3e-4,
+    anneal_learning_rate=True,
     tau=0.01,
     validate_every=5,
     validation_episodes=50,

@@ -376,6 +376,30 @@ def test_exploration_falls_over_the_epochs():
     assert_allclose([row.exploration_std for row in trainer.results], [0.5, 0.4, 0.3, 0.2, 0.1])
 
 
+def test_learning_rates_fall_linearly_over_the_epochs():
+    config = TINY.replace(learning_rate=0.04, critic_learning_rate=0.08, anneal_learning_rate=True, epochs=4)
+    trainer, rates = OffPolicyAgentTrainer(config), []
+    for _ in range(4):
+        trainer.train(1)
+        rates.append([float(adam.learning_rate) for adam in trainer.agent.adams.values()])
+    trainer.close()
+    assert_allclose(rates, np.outer([1.0, 0.75, 0.5, 0.25], [0.04, 0.08]), rtol=1e-6)
+
+
+def test_a_compiled_update_follows_the_learning_rate():
+    """With a rate of 0, the weights stay as they are."""
+    trainer = OffPolicyAgentTrainer(TINY.replace(epochs=4, adopt_best=False))
+    trainer.train(2)
+    for adam in trainer.agent.adams.values():
+        adam.learning_rate = 0.0
+    before = trainer.agent.parameters()
+    trainer.train(1)
+    after = trainer.agent.parameters()
+    trainer.close()
+    for name in ("actor", "critics"):
+        assert_array_equal(after[name], before[name])
+
+
 def rows_of(trainer) -> str:
     return repr([{k: v for k, v in vars(row).items() if k not in TIMING_COLUMNS} for row in trainer.results])
 
@@ -384,7 +408,7 @@ CASES = {
     "td3": TINY,
     "ddpg, one environment": TINY.replace(num_envs=1, **DDPG),
     "ornstein-uhlenbeck, odd rhythm": TINY.replace(
-        exploration="ornstein_uhlenbeck", updates_per_train=5, train_every=7
+        exploration="ornstein_uhlenbeck", updates_per_train=5, train_every=7, anneal_learning_rate=True
     ),
     "envpool": TINY.replace(backend="envpool", num_envs=3),
     "hard targets": TINY.replace(target_update="hard", hard_update_every=13, restart_environments_every=2),
@@ -550,6 +574,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "n_step": (3, {}),
     "learning_rate": (1e-3, {}),
     "critic_learning_rate": (1e-1, {}),
+    "anneal_learning_rate": (True, {}),
     "adam_epsilon": (1.0, {}),
     "target_update": ("hard", {}),
     "tau": (0.5, {}),
