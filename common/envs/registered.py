@@ -102,7 +102,9 @@ def _is_registered(name: str) -> bool:
 
 def unknown_environment(env_id: str) -> UserError:
     """The error for an id that is not registered, with similar ids."""
-    near = difflib.get_close_matches(env_id, gymnasium.registry, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(env_id, gymnasium.registry, n=3)
+    if not near and len(env_id) > 3:
+        near = [known for known in gymnasium.registry if env_id.lower() in known.lower()][:3]
     hint = f"did you mean {', '.join(near)}?" if near else "see gymnasium.pprint_registry() for the names"
     if not near and atari.may_be_a_game(env_id):
         hint = f"if it is an Atari game, {atari.INSTALL}"

@@ -118,8 +118,9 @@ def parse(
     elif arguments and not arguments[0].startswith("-"):
         preset, *arguments = arguments
         if preset not in presets:
-            near = difflib.get_close_matches(preset, presets, n=2) or list(presets)
-            raise UserError(f"unknown preset {preset!r}: did you mean {' or '.join(near)}?")
+            near = difflib.get_close_matches(preset, presets, n=2)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"{program} --help lists all presets"
+            raise UserError(f"unknown preset {preset!r}: {hint}")
     else:
         env = value_of("--env", arguments)
         preset = default_preset if env is None else preset_for(env)

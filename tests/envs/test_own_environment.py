@@ -589,9 +589,17 @@ def test_what_a_program_registers_is_known_to_its_processes(folder, monkeypatch,
     group.close()
 
 
-def test_a_name_that_there_is_not_is_answered_with_near_ones():
-    with pytest.raises(UserError, match="unknown environment 'Pendulm-v1': did you mean Pendulum-v1"):
-        find_environment("Pendulm-v1")
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("Pendulm-v1", "did you mean Pendulum-v1"),
+        ("walker", "did you mean BipedalWalker-v3"),
+        ("Nothing-v9", r"see gymnasium.pprint_registry\(\) for the names"),
+    ],
+)
+def test_a_name_that_there_is_not_is_answered_with_near_ones(typed, answer):
+    with pytest.raises(UserError, match=f"unknown environment '{typed}': {answer}"):
+        find_environment(typed)
 
 
 @pytest.mark.timeout(10)

@@ -563,6 +563,18 @@ def test_each_kind_of_error_has_its_line_and_its_exit_code(capsys, raised, code,
 
 
 @pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("cartpol", "did you mean cartpole or cartpole-fast?"),
+        ("nothing", "python PPOAgentTrainer.py --help lists all presets"),
+    ],
+)
+def test_a_preset_that_there_is_not_is_answered_with_near_ones(program, typed, answer):
+    code, _, error = program("PPOAgentTrainer", typed)
+    assert one_error_line(code, error) == f"unknown preset '{typed}': {answer}"
+
+
+@pytest.mark.parametrize(
     ("module", "typed", "meant"),
     [
         ("PPOAgentTrainer", ["cartpole", "--learning-rat", "0.1"], "--learning-rate"),
