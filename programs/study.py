@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from common.errors import UserError
 from common.figures.curves import LABELS
 from common.figures.study_figure import Arm, Level, compare, tasks
-from common.figures.style import save_light_and_dark
+from common.figures.style import save_light_and_dark, true_minus
 from common.runs import run_folder
 from common.runs.command_line import one_line_errors
 from programs.run_arguments import check_at_least, parse_named
@@ -336,7 +336,7 @@ def summarise(name: str, results: Path) -> None:
         median = f"| {arm} | {len(scores)} | {np.median(scores):.1f} | {min(scores):.1f} | {max(scores):.1f} |"
         medians.append(median if study.milestone is None else f"{median} {study.milestone.reached(*curves)} |")
     save_light_and_dark(lambda: figure_of(study, arms), results / name / "summary.png")
-    text = "\n".join([*medians, "", *lines, "", *trained])
+    text = true_minus("\n".join([*medians, "", *lines, "", *trained]))
     (results / name / "summary.md").write_text(text + "\n")
     print(text)
 

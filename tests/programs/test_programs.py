@@ -177,7 +177,8 @@ def test_a_studys_title_says_its_finding_once_every_setting_has_a_run(trained, m
     assert [line.split(" | ")[-1].rstrip(" |") for line in scored[1].splitlines()[2:]] == [minutes] * 6
     rewards = curves["avg_reward_orig"]
     mean = np.nanmean(rewards[-20:])
-    assert tables[1].splitlines()[3] == f"| one | 1 | 2.5 | -8.0 | {mean:.1f} |" and len(tables[1].splitlines()) == 8
+    row = f"| one | 1 | 2.5 | −8.0 | {mean:.1f} |".replace("-", "−")
+    assert tables[1].splitlines()[3] == row and len(tables[1].splitlines()) == 8
     light, dark = (imageio.imread(tmp_path / "pendulum" / name) for name in ("summary.png", "summary-dark.png"))
     assert light.shape == dark.shape and light.mean() > 200 > 60 > dark[..., :3].mean()
 
