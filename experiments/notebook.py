@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 from common.errors import UserError  # noqa: E402
 from common.runs.command_line import one_line_errors, parse_settings  # noqa: E402
 
-NOTEBOOK, README = ROOT / "training.ipynb", ROOT / "README.md"
+NOTEBOOK, README, README_JA = (ROOT / name for name in ("training.ipynb", "README.md", "README.ja.md"))
 JAPANESE, TRANSLATION = ROOT / "training.ja.ipynb", ROOT / "experiments" / "notebook_ja.md"
 CELL = re.compile(r"^<!-- cell ([\w-]+) -->\n", re.MULTILINE)  # stands above a cell's text in the translation
 ADDRESS = re.compile(r'^REPOSITORY = "(.*?)"', re.MULTILINE)  # the one constant; empty until there is an address
@@ -79,7 +79,7 @@ def with_badge(page: str, repository: str, notebook: str = "training.ipynb") -> 
 
 
 def set_address(address: str) -> None:
-    """Set the repository from which the notebook is cloned and opened, in notebook and README.
+    """Set the repository from which the notebook is cloned and opened, in both notebooks and both READMEs.
 
     Args:
         address: https://github.com/OWNER/NAME; empty if there is none, and so no badge.
@@ -97,7 +97,8 @@ def set_address(address: str) -> None:
         cell.source = with_badge(cell.source, repository)
     nbformat.write(notebook, NOTEBOOK)
     write_japanese()
-    README.write_text(with_badge(README.read_text(encoding="utf-8"), repository), encoding="utf-8")
+    for page, opened in ((README, NOTEBOOK), (README_JA, JAPANESE)):
+        page.write_text(with_badge(page.read_text(encoding="utf-8"), repository, opened.name), encoding="utf-8")
 
 
 def translations() -> dict[str, str]:
@@ -131,7 +132,7 @@ class Arguments:
     japanese: bool = False
     """Write training.ja.ipynb from training.ipynb as it is and experiments/notebook_ja.md. Nothing is executed."""
     address: str | None = None
-    """Set the code's address, https://github.com/OWNER/NAME, in notebook and README, which then show a badge that
+    """Set the code's address, https://github.com/OWNER/NAME, in notebooks and READMEs, which then show a badge that
     opens the notebook in Colab; '' takes the badges away. Nothing is executed."""
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ENGLISH, JAPANESE = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "README.ja.md"))
+COLAB = "https://colab.research.google.com"
 MILLION, TEN_THOUSAND = 1_000_000, 10_000  # what their columns of steps count in
 
 
@@ -15,9 +16,9 @@ def commands(text):
 
 
 def links(text):
-    """Where links and pictures lead; those between both languages are left out."""
+    """Where links and pictures lead, but for those between both languages, and badges, which open a notebook each."""
     targets = re.findall(r"\]\(([^)]+)\)|src(?:set)?=\"([^\"]+)\"", text)
-    return sorted("".join(target) for target in targets if not "".join(target).startswith("README"))
+    return sorted("".join(target) for target in targets if not "".join(target).startswith(("README", COLAB)))
 
 
 def cells(text, steps_in):
@@ -64,7 +65,7 @@ def test_what_both_say_in_numbers_is_the_same():
     for english, japanese in (
         (
             r"after ([\d,]+) steps of training it scores (\d+\.\d)",
-            r"([\d,]+) ステップ学習した時点のスコアは (\d+\.\d)",
+            r"([\d,]+) ステップの学習後のスコアは (\d+\.\d)",
         ),
         (r"\[(\d+) seconds in the median\]", r"中央値で (\d+) 秒"),
         (r"median\] of (\d+) seeds \((\d+) to (\d+) s\)", r"シード (\d+) 個の\[中央値で \d+ 秒\]（(\d+)～(\d+) 秒）"),
@@ -74,8 +75,8 @@ def test_what_both_say_in_numbers_is_the_same():
         (r"took (\d) to (\d) hours", r"(\d)～(\d) 時間"),
         (
             r"(\d+) kills, ([\d,]+) simulated power cuts, (\d+) full disks and ([\d,]+) damaged",
-            r"強制終了を (\d+) 回、停電の模擬を ([\d,]+) 回、"
-            r"ディスクの容量不足を (\d+) 回、チェックポイントの破損を ([\d,]+) 回",
+            r"強制終了 (\d+) 回、模擬停電 ([\d,]+) 回、"
+            r"ディスクの容量不足 (\d+) 回、チェックポイントの破損 ([\d,]+) 回",
         ),
     ):
         in_english = re.findall(english, flat(ENGLISH), re.IGNORECASE)

@@ -122,7 +122,7 @@ def test_one_address_for_badges_and_clone(tmp_path, monkeypatch):
 
     [address] = program.ADDRESS.findall(pages()[0])
     assert badges() == ([[], []] if not address else [[address.removeprefix("https://github.com/")]] * 2)
-    for name in ("NOTEBOOK", "README", "JAPANESE"):
+    for name in ("NOTEBOOK", "README", "README_JA", "JAPANESE"):
         copy = shutil.copy(getattr(program, name), tmp_path)
         monkeypatch.setattr(program, name, Path(copy))
     before = pages()
@@ -131,8 +131,9 @@ def test_one_address_for_badges_and_clone(tmp_path, monkeypatch):
         address = address.removesuffix(".git")
         assert program.ADDRESS.findall(pages()[0]) == [address]
         assert badges() == [[address.removeprefix("https://github.com/")]] * 2
-        japanese = program.JAPANESE.read_text(encoding="utf-8")
-        assert japanese.count(f"{address.removeprefix('https://github.com/')}/blob/main/training.ja.ipynb") == 1
+        for japanese in (program.JAPANESE, program.README_JA):
+            link = f"{address.removeprefix('https://github.com/')}/blob/main/training.ja.ipynb"
+            assert japanese.read_text(encoding="utf-8").count(link) == 1
     with pytest.raises(UserError, match="no address of a repository"):
         program.set_address("https://example.org/a")
     program.set_address("")
