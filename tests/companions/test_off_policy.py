@@ -408,8 +408,9 @@ CASES = {
     "td3": TINY,
     "ddpg, one environment": TINY.replace(num_envs=1, **DDPG),
     "ornstein-uhlenbeck, odd rhythm": TINY.replace(
-        exploration="ornstein_uhlenbeck", updates_per_train=5, train_every=7, anneal_learning_rate=True
+        exploration="ornstein_uhlenbeck", updates_per_train=5, train_every=7
     ),
+    "falling learning rates": TINY.replace(anneal_learning_rate=True, epochs=4),
     "envpool": TINY.replace(backend="envpool", num_envs=3),
     "hard targets": TINY.replace(target_update="hard", hard_update_every=13, restart_environments_every=2),
 }
