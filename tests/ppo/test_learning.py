@@ -79,18 +79,15 @@ def test_finds_the_dot_in_images(shared_torso):
     trainer.close()
 
 
+@pytest.mark.xla
 @pytest.mark.parametrize("symmetry", [True, False])
 def test_balances_the_pole_within_few_thousand_steps(symmetry):
-    """All twenty seeds of LOG.md did within 6,100 steps. On a processor without AVX-512 seed 0 without symmetry
-    did not (LOG.md), so one of three seeds has to do it.
+    """All twenty seeds of LOG.md did within 6,100 steps, with XLA as here. Seed 1 is solved within 1,000 steps on
+    the processors tried, so rounding has little time to make another run of it.
     """
-    config = PRESETS["cartpole-fewest-steps"].replace(symmetry=symmetry)
-    for seed in range(3):
-        trainer = PPOAgentTrainer(config.replace(epochs=12_800 // config.steps_per_epoch, seed=seed))
-        trainer.train()
-        if trainer.solved:
-            break
-        trainer.close()
+    config = PRESETS["cartpole-fewest-steps"].replace(symmetry=symmetry, seed=1)
+    trainer = PPOAgentTrainer(config.replace(epochs=12_800 // config.steps_per_epoch))
+    trainer.train()
     assert trainer.solved
     agent = trainer.agent
     fresh = evaluate(agent.acting_policy(), agent.action_map, trainer.environment, 20, deterministic=True)
