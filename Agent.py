@@ -173,12 +173,6 @@ class Agent(AgentBase):
             for i, name in enumerate(UPDATE_METRICS)
         }
 
-    def raise_std(self, least: float) -> None:
-        """Raise a Normal policy's learned standard deviations to at least `least` (above 0) half action ranges."""
-        for layer in self.actor.layers:
-            if isinstance(layer, networks.StateIndependentStd):
-                layer.log_std.assign(np.maximum(layer.log_std.numpy(), np.float32(np.log(least))))
-
     def adapt_kl_coefficient(self, batch: Batch) -> None:
         """Set the KL penalty's β for the next update, from KL(policy that acted ‖ present policy)."""
         divergence = float(self.compiled_divergence(batch.observations, batch.heads, batch.weights))

@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from common.config import TrainingConfig
 from common.errors import UserError
-from common.settings import SMALLEST, Settings, setting
+from common.settings import SMALLEST, Needs, Settings, setting
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,24 @@ class ExplorationSettings(Settings):
     final_min_std: float | None = setting(None, at_least=0, at_most=10)
     """Value of min_std at the end of the training; it changes linearly until then. Set it below min_std to learn fine
     control at the end. None keeps min_std."""
+    std_decay: float = setting(
+        1.0,
+        at_least=0.5,
+        at_most=1,
+        needs=Needs("std", lambda kind: kind == "state_independent", "--std state_independent"),
+    )
+    """Factor that the policy's standard deviation is multiplied by after each update, down to min_std. Lower it (to
+    0.95) if the deterministic policy is good and does not get better while the noise still spoils what it learns
+    from. 1 leaves the standard deviation to learning alone. Only used with std state_independent and continuous
+    actions."""
+    std_decay_score: float | None = setting(
+        None,
+        at_least=-1_000_000,
+        at_most=1_000_000,
+        needs=Needs("std_decay", lambda factor: factor < 1, "--std-decay 0.95"),
+    )
+    """Score from which std_decay holds: the best so far, in the unit of best_metric. It then holds to the end. None:
+    from the first update. Only used with std_decay below 1."""
 
 
 @dataclass(frozen=True)

@@ -183,6 +183,8 @@ NEEDED = {  # name → a value, and what makes it one without effect
     "dropped_quantiles": (3, {"quantiles": 1}),
     "fall_costs": ((3.0,), {"reward_design": "sign"}),
     "average_weights": (0.3, {"best_metric": "total_reward"}),
+    "std_decay": (0.9, {"std": "softplus_head"}),
+    "std_decay_score": (3.0, {"std_decay": 1.0}),
 }
 
 
@@ -190,15 +192,18 @@ NEEDED = {  # name → a value, and what makes it one without effect
 def test_a_setting_without_effect_is_refused_and_stored_runs_load(name):
     value, off = NEEDED[name]
     [(other, without)] = off.items()
-    kind = SACConfig if name in {field.name for field in dataclasses.fields(SACConfig)} else OffPolicyConfig
+    kinds = (SACConfig, OffPolicyConfig, PPOConfig)
+    kind = next(kind for kind in kinds if name in {field.name for field in dataclasses.fields(kind)})
     with pytest.raises(UserError, match=re.escape(f"has no effect with {other} {without}: add --")) as error:
         kind(**{name: value}, **off)
     assert str(error.value).startswith(f"{name} {value} ") and "\n" not in str(error.value)
-    assert kind.of_run({name: value} | off) == kind(**off)  # older versions accepted and ignored it
+    stored = dataclasses.asdict(kind(**off)) | {name: value}
+    assert kind.of_run(stored) == kind(**off)  # older versions accepted and ignored it
 
     design = "ends_told_apart" if name == "fall_costs" else "scaled"
     on = {"reward_design": design, "best_metric": "validation", "quantiles": 25, "exploration": "ornstein_uhlenbeck",
-          "target_update": "hard" if without == "soft" else "soft"}.get(other, True)  # fmt: skip
+          "target_update": "hard" if without == "soft" else "soft", "std": "state_independent",
+          "std_decay": 0.9}.get(other, True)  # fmt: skip
     config = kind(**{name: value, other: on})
     assert config == kind.of_run(dataclasses.asdict(config)) and getattr(config, name) == value
     assert config.replace(**off) == kind(**off)  # a preset's own, which nobody typed
@@ -208,8 +213,7 @@ def test_a_setting_without_effect_is_refused_and_stored_runs_load(name):
 
 
 def test_every_setting_that_needs_another_is_tried():
-    assert NEEDED.keys() == needs_of(OffPolicyConfig).keys() | needs_of(SACConfig).keys()
-    assert needs_of(PPOConfig).keys() <= NEEDED.keys()
+    assert NEEDED.keys() == {name for kind in (OffPolicyConfig, SACConfig, PPOConfig) for name in needs_of(kind)}
 
 
 def test_there_may_be_as_many_shards_as_environments():

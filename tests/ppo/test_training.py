@@ -586,6 +586,8 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "initial_std": (0.5, {}),
     "min_std": (1.5, {}),
     "final_min_std": (4.0, {}),
+    "std_decay": (0.5, {}),
+    "std_decay_score": (1e6, {"std_decay": 0.5}),
     "normalize_observations": (False, {}),
     "scale_rewards": (False, {}),
     "reward_std_of": ("rewards", {}),
@@ -727,6 +729,30 @@ def test_standard_deviations_do_not_fall_below_their_floor(tiny, eager):
     raised = np.exp(trainer.agent.actor.get_layer("std").log_std.numpy())
     np.testing.assert_allclose(raised, np.maximum(np.linspace(0.1, 0.7, len(raised)), 0.4), rtol=1e-2)
     trainer.close()
+
+
+def test_standard_deviations_decay_once_a_score_is_reached(tiny, eager):
+    """Pendulum's scores lie between −2,000 and 0, and a learning rate of nearly 0 leaves the decay alone to see."""
+    config = tiny.replace(epochs=4, learning_rate=1e-9, initial_std=0.8, std_decay=0.5, min_std=0.15, adopt_best=False)
+
+    def found(config):
+        trainer, stds = PPOAgentTrainer(config), []
+        trainer.train(on_epoch=lambda _: stds.append(float(trainer.agent.actor.get_layer("std").log_std.numpy()[0])))
+        trainer.close()
+        return np.exp(stds)
+
+    np.testing.assert_allclose(found(config), [0.4, 0.2, 0.15, 0.15], rtol=1e-4)
+    np.testing.assert_allclose(found(config.replace(std_decay_score=0.1)), 0.8, rtol=1e-4)  # never reached
+    # An epoch's score is known after its update, so the second one is the first to be followed by a decay.
+    late = found(config.replace(best_metric="total_reward", std_decay_score=-1e6))
+    np.testing.assert_allclose(late, [0.8, 0.4, 0.2, 0.15], rtol=1e-4)
+
+
+def test_a_decay_needs_standard_deviations_that_are_numbers(tiny):
+    with pytest.raises(UserError, match=r"std_decay 0\.9 has no effect with std softplus_head"):
+        tiny.replace(std_decay=0.9, std="softplus_head")
+    with pytest.raises(UserError, match=r"std_decay_score"):
+        tiny.replace(std_decay_score=3.0)
 
 
 def test_a_floor_needs_standard_deviations_that_are_numbers(tiny):
