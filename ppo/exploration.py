@@ -1,4 +1,4 @@
-"""Exploration: noise whose steps depend on each other, and a floor under the policy's standard deviation."""
+"""Exploration: noise whose steps depend on each other, and the decay and floor of the policy's standard deviation."""
 
 import math
 

@@ -43,7 +43,15 @@ WAYS = {  # how environments are brought back; see `common.rollout.repeatable`
 CASES = {
     "a new environment an episode": BASE,
     "one environment": BASE.replace(num_envs=1),
-    "seeded episodes": BASE.replace(env="Pendulum-v1"),
+    "seeded episodes": BASE.replace(
+        env="Pendulum-v1",
+        best_metric="validation",
+        validate_every=3,
+        validate_from=0.0,
+        validation_episodes=2,
+        std_decay=0.9,
+        std_decay_score=-1e6,
+    ),  # its standard deviation decays from epoch 4 on; the best score, which a checkpoint holds, decides
     "processes": BASE.replace(env="Pendulum-v1", backend="processes"),
     "as many resets": BASE.replace(backend="envpool", num_envs=4),
     "all actions": BASE.replace(env="LunarLanderContinuous-v3", backend="envpool", num_envs=16, steps_per_epoch=320),
