@@ -173,6 +173,13 @@ class Agent(AgentBase):
             for i, name in enumerate(UPDATE_METRICS)
         }
 
+    def change_std(self, factor: float, least: float) -> None:
+        """Multiply a Normal policy's learned standard deviations, then raise them to `least` half ranges."""
+        for layer in self.actor.layers:
+            if isinstance(layer, networks.StateIndependentStd) and (factor < 1 or least > 0):
+                log_std = layer.log_std.numpy() + np.float32(np.log(factor))  # [A]
+                layer.log_std.assign(np.maximum(log_std, np.float32(np.log(least))) if least > 0 else log_std)
+
     def adapt_kl_coefficient(self, batch: Batch) -> None:
         """Set the KL penalty's β for the next update, from KL(policy that acted ‖ present policy)."""
         divergence = float(self.compiled_divergence(batch.observations, batch.heads, batch.weights))

@@ -29,7 +29,7 @@ from common.runs.command_line import one_line_errors, parse
 from common.state import State
 from ppo.batch import flat_batch, minibatch_rows, scaled_rewards
 from ppo.config import PPOConfig
-from ppo.exploration import adjust_std, colored_noise
+from ppo.exploration import colored_noise, std_changes
 from ppo.learning_rate import RateByDivergence
 from ppo.live_settings import Hyperparameters, LiveHyperparameters
 from ppo.presets import DEFAULT, PRESETS, preset_for
@@ -162,7 +162,7 @@ class PPOAgentTrainer(TrainerBase):
         if config.objective != "clip":
             kl_coefficient = self.agent.kl_coefficient
             self.agent.adapt_kl_coefficient(batch)
-        adjust_std(self.agent.actor, config, progress, self.agent.best.metric)
+        self.agent.change_std(*std_changes(config, progress, self.agent.best.metric))
         # Only now: collecting and learning must have seen the same normalisation.
         self._observe_trajectory()
         timing.update += time.perf_counter() - began

@@ -1,35 +1,22 @@
 """Exploration: noise whose steps depend on each other, and the decay and floor of the policy's standard deviation."""
 
-import math
-
-import keras
 import numpy as np
 
 from common import funcs
-from common.learning.networks import StateIndependentStd
 from ppo.config import PPOConfig
 
 
-def adjust_std(actor: keras.Model, config: PPOConfig, progress: float, best_score: float) -> None:
-    """Apply `std_decay` and the floor `min_std` to the policy's learned standard deviations, after an update.
-
-    Policies whose standard deviation is not a learned number, and policies of discrete actions, stay as they are.
+def std_changes(config: PPOConfig, progress: float, best_score: float) -> tuple[float, float]:
+    """What happens to the policy's learned standard deviations after an update: a factor, and a floor (0 for none).
 
     Args:
-        actor: the policy's network.
         progress: share of all updates that are done.
         best_score: of all epochs so far, by `best_metric`; −∞ before there is one.
     """
     wanted = config.std_decay_score
     factor = config.std_decay if wanted is None or best_score >= wanted else 1.0
     last = config.min_std if config.final_min_std is None else config.final_min_std
-    least = funcs.linear_schedule(config.min_std, last, progress)
-    if factor == 1 and least == 0:
-        return
-    for layer in actor.layers:
-        if isinstance(layer, StateIndependentStd):
-            log_std = layer.log_std.numpy() + np.float32(math.log(factor))  # [A]
-            layer.log_std.assign(np.maximum(log_std, np.float32(math.log(least))) if least else log_std)
+    return factor, funcs.linear_schedule(config.min_std, last, progress)
 
 
 def colored_noise(white: np.ndarray, exponent: float) -> np.ndarray:
