@@ -17,7 +17,7 @@ from common.learning.agent_base import AgentBase
 from common.learning.device import choose_device
 from common.learning.frozen_policy import ImageHeads, dense_heads
 from common.records import Batch
-from common.rollout.policies import CategoricalPolicy, Heads, NormalPolicy
+from common.rollout.policies import CategoricalPolicy, Heads, JudgingPolicy, NormalPolicy, Policy
 from common.state import State
 from ppo import architecture, losses
 from ppo.config import PPOConfig
@@ -77,7 +77,12 @@ class Agent(AgentBase):
         self.compiled_assess = tf.function(self._assess, jit_compile=not self.sees_images, autograph=False)
         self.compiled_update = tf.function(self._update, jit_compile=not self.sees_images, autograph=False)
         self.compiled_divergence = tf.function(self._divergence, jit_compile=not self.sees_images, autograph=False)
+        self.compiled_assess_outputs = tf.function(self._assess_outputs, jit_compile=True, autograph=False)
         self._image_heads = ImageHeads(self.actor)
+        self.output_size = 0  # numbers that the network returns when it acts; 0 where values are asked for afterwards
+        if self.sees_images and config.shared_torso:
+            self.output_size = sum(head.shape[1] for head in self.network.outputs)  # X + 1
+            self._image_outputs = ImageHeads(self.network)
 
     # -- acting --
 
@@ -93,9 +98,19 @@ class Agent(AgentBase):
     def acting_policy(self) -> NormalPolicy | CategoricalPolicy:
         """The present policy, mapping raw observations to actions: a frozen copy, but with images the live one."""
         if self.sees_images:
-            heads: Heads = self._image_heads
-        else:
-            heads = dense_heads(self.actor, self.normalizer(), self.mirror)
+            return self._policy_of(self._image_heads)
+        return self._policy_of(dense_heads(self.actor, self.normalizer(), self.mirror))
+
+    def collecting_policy(self) -> Policy:
+        """The present policy, for collecting what an update learns from.
+
+        If images go through shared layers, one call returns the action's distribution and the value; both are kept.
+        """
+        if self.output_size:
+            return JudgingPolicy(self._image_outputs, self.output_size, self._policy_of)
+        return self.acting_policy()
+
+    def _policy_of(self, heads: Heads) -> NormalPolicy | CategoricalPolicy:
         return NormalPolicy(heads) if self.choices is None else CategoricalPolicy(heads, self.choices)
 
     def policy(self, observations: tf.Tensor) -> distributions.tfd.Distribution:
@@ -114,19 +129,26 @@ class Agent(AgentBase):
 
     # -- values and log-probabilities of an epoch --
 
-    def assess(self, observations: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def assess(
+        self, observations: np.ndarray, actions: np.ndarray, outputs: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Values, log-probabilities and the actor's outputs for a whole trajectory, in one call.
 
         Args:
             observations: [M + N, S], normalised; the last N follow the last step and only bootstrap.
             actions: [M, A].
+            outputs: [M + N, X + 1], what the network returned for the observations when it acted; None asks it again.
 
         Returns:
             Values [M + N], log-probabilities [M] in nats, and the actor's heads [M, X] ([M, 0] without a KL penalty),
             all float32.
         """
-        values, log_probs, heads = self.compiled_assess(observations, actions)
-        return values.numpy(), log_probs.numpy(), heads.numpy()
+        if outputs is None:
+            assessed = self.compiled_assess(observations, actions)
+        else:
+            assessed = self.compiled_assess_outputs(outputs, actions)
+        values, log_probs, heads = (column.numpy() for column in assessed)
+        return values, log_probs, heads
 
     def _assess(self, observations: tf.Tensor, actions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         count = actions.shape[0]  # M
@@ -136,8 +158,15 @@ class Agent(AgentBase):
         else:
             values = self.critic(observations)  # [M + N, 1]
             heads = tf.concat(self.actor(observations[:count]), axis=1)  # [M, X]
+        return values[:, 0], *self._log_probs_and_heads(heads, actions)
+
+    def _assess_outputs(self, outputs: tf.Tensor, actions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        count = actions.shape[0]  # M
+        return outputs[:, -1], *self._log_probs_and_heads(outputs[:count, :-1], actions)
+
+    def _log_probs_and_heads(self, heads: tf.Tensor, actions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         kept = heads[:, :0] if self.config.objective == "clip" else heads  # only a KL penalty reads them
-        return values[:, 0], losses.log_prob(self.config, self._distribution(heads), actions), kept
+        return losses.log_prob(self.config, self._distribution(heads), actions), kept
 
     # -- learning --
 

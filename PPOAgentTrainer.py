@@ -73,7 +73,9 @@ class PPOAgentTrainer(TrainerBase):
         shape_noise = None  # white
         if config.noise_color and isinstance(action_map(self.environment.action_space), BoxMap):
             shape_noise = functools.partial(colored_noise, exponent=config.noise_color)
-        return Collecting(config.updates_per_epoch, None, shape_noise, config.restart_each_epoch)
+        return Collecting(
+            config.updates_per_epoch, None, shape_noise, config.restart_each_epoch, output_size=self.agent.output_size
+        )
 
     def prepare(self) -> None:
         """Collect the trajectory that the first update learns from.
@@ -105,7 +107,7 @@ class PPOAgentTrainer(TrainerBase):
 
     def collect(self, timing: Timing) -> None:
         """Collect the next trajectory with the present policy; its seconds are added to `timing`."""
-        self.experience.collect_whole(self.agent.acting_policy(), self.epoch, timing)
+        self.experience.collect_whole(self.agent.collecting_policy(), self.epoch, timing)
         self.steps += self.config.steps_per_update
 
     def _checked_update(self, progress: float, timing: Timing) -> dict[str, float]:
@@ -177,12 +179,19 @@ class PPOAgentTrainer(TrainerBase):
         observations = self.experience.trajectory.observations[:-1]  # [T, N, ...]
         self.agent.observe(observations.reshape(self.config.steps_per_update, *observations.shape[2:]))
 
-    def batch(self, rewards: np.ndarray, gamma: float) -> tuple[Batch, float]:
-        """The trajectory at hand as a flat batch, from scaled rewards [T, N], and its targets' explained variance."""
+    def batch(self, rewards: np.ndarray, gamma: float, again: bool = False) -> tuple[Batch, float]:
+        """The trajectory at hand as a flat batch, and the explained variance of its targets.
+
+        Args:
+            rewards: [T, N], scaled.
+            again: the networks have learned since they acted, so they are asked for values once more.
+        """
+        trajectory = self.experience.trajectory
+        if again:
+            trajectory = trajectory._replace(outputs=trajectory.outputs[:, :, :0])
         batch, explained_variance, self.advantage_statistics = flat_batch(
-            self.experience.trajectory, rewards, self.agent.normalize, self.agent.assess, gamma, self.config,
-            self.advantage_statistics,
-        )  # fmt: skip
+            trajectory, rewards, self.agent.normalize, self.agent.assess, gamma, self.config, self.advantage_statistics
+        )
         return batch, explained_variance
 
     def _passes(self, batch: Batch, hyperparameters: Hyperparameters) -> dict[str, float]:
@@ -199,7 +208,7 @@ class PPOAgentTrainer(TrainerBase):
         metrics, acted = [], {"log_probs": batch.log_probs, "heads": batch.heads}
         for i in range(hyperparameters.passes):
             if i > 0:
-                batch = self.batch(rewards, gamma)[0]._replace(**acted)
+                batch = self.batch(rewards, gamma, again=True)[0]._replace(**acted)
             metrics.append(self._passes(batch, hyperparameters._replace(passes=1)))
             if self.config.max_kl is not None and metrics[-1]["approximate_kl"] > self.config.max_kl:
                 break

@@ -28,6 +28,8 @@ class Trajectory(NamedTuple):
         valid: [T, N] bool; False on autoreset steps and where the environment failed.
         episode_steps: [T, N] int64, steps of the episode so far, this one included.
         replaced: [T, N] bool; the environment took another action than this one.
+        outputs: [T+1, N, X+1] float32, what the network returned when it acted: the actor's heads, then the value;
+            [T+1, N, 0] where the policy returns nothing but actions.
     """
 
     observations: np.ndarray
@@ -39,6 +41,7 @@ class Trajectory(NamedTuple):
     valid: np.ndarray
     episode_steps: np.ndarray
     replaced: np.ndarray
+    outputs: np.ndarray
 
 
 class Episodes(NamedTuple):
@@ -134,7 +137,7 @@ class Timing:
         }
 
 
-def empty_trajectory(steps: int, count: int, seen: np.ndarray, action_size: int) -> Trajectory:
+def empty_trajectory(steps: int, count: int, seen: np.ndarray, action_size: int, output_size: int = 0) -> Trajectory:
     """A trajectory to fill, of `count` environments that return observations like `seen` [n, *shape]."""
     shape = steps, count
     return Trajectory(
@@ -147,4 +150,5 @@ def empty_trajectory(steps: int, count: int, seen: np.ndarray, action_size: int)
         valid=np.empty(shape, bool),
         episode_steps=np.empty(shape, np.int64),
         replaced=np.zeros(shape, bool),
+        outputs=np.empty((steps + 1, count, output_size), np.float32),
     )

@@ -12,8 +12,9 @@ from ppo.config import PPOConfig
 
 EPSILON = 1e-4  # added to a cumulative standard deviation before something is divided by it
 
-Assess = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
-"""Normalised observations [M+N, ...] and actions [M, A] → values [M+N], log-probabilities [M], heads [M, X]."""
+Assess = Callable[[np.ndarray, np.ndarray, np.ndarray | None], tuple[np.ndarray, np.ndarray, np.ndarray]]
+"""Normalised observations [M+N, ...], actions [M, A] and the network's outputs [M+N, X+1] when it acted, or None
+→ values [M+N], log-probabilities [M], heads [M, X]."""
 
 
 class Learnable(NamedTuple):
@@ -71,9 +72,11 @@ def flat_batch(
     if config.truncation_is_terminal:
         terminated = terminated | truncated  # [T, N]
     observations = normalize(trajectory.observations)  # [T+1, N, ...]
+    outputs = trajectory.outputs  # [T+1, N, X+1], or [T+1, N, 0]
     values, log_probs, heads = assess(
         observations.reshape((steps + 1) * num_envs, *observations.shape[2:]),
         trajectory.actions.reshape(steps * num_envs, -1),
+        outputs.reshape((steps + 1) * num_envs, -1) if outputs.size else None,
     )  # [M+N], [M], [M, X]
     values = values.reshape(steps + 1, num_envs)  # [T+1, N]
 

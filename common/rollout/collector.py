@@ -11,7 +11,7 @@ from common import funcs
 from common.errors import NotFiniteError
 from common.records import Timing, Trajectory, empty_trajectory
 from common.rollout.not_finite import check_finite, not_finite_action
-from common.rollout.policies import Policy
+from common.rollout.policies import JudgingPolicy, Policy
 from common.rollout.repeatable import RepeatableEnvs, Stepped
 from common.state import load_generator, pack_generator
 
@@ -71,7 +71,9 @@ class Collector:
         noise = self.noise.standard_normal((steps, envs.num_envs, self._noise_size), np.float32)  # [T, N, X]
         if self._shape_noise is not None:
             noise = self._shape_noise(noise)  # [T, N, X]
-        trajectory = self.trajectory = empty_trajectory(steps, envs.num_envs, envs.observations[0], self._action_size)
+        trajectory = self.trajectory = empty_trajectory(
+            steps, envs.num_envs, envs.observations[0], self._action_size, getattr(policy, "output_size", 0)
+        )
         failed, resets = np.zeros((2, steps, envs.num_envs), bool)  # [T, N] each
         resets[0], done = envs.ended, 0
         for t in self._fill(policy, noise, trajectory, failed, timing, rows_per_yield):
@@ -117,7 +119,7 @@ def step_through(
     Each group steps while the policy chooses for the other. Yields the number of rows that all groups have stepped, at
     the end and after every `rows_per_yield` rows.
     """
-    observations, actions, rewards, terminated, truncated, ended, _, _, replaced = trajectory
+    observations, actions, rewards, terminated, truncated, ended, _, _, replaced, outputs = trajectory
     steps, clock = len(actions), time.perf_counter
     every = rows_per_yield or steps
     groups = list(enumerate(envs.columns))
@@ -146,6 +148,12 @@ def step_through(
                         raise NotFiniteError(not_finite_action(observations[t, columns], columns.start, t))
                     actions[t, columns] = chosen
                     envs.send(group, chosen)
+                    if isinstance(policy, JudgingPolicy):
+                        outputs[t, columns] = policy.outputs
+                    timing.policy += clock() - arrived
+                elif isinstance(policy, JudgingPolicy):  # nothing follows, but the last value is needed
+                    policy.act(observations[t, columns])
+                    outputs[t, columns] = policy.outputs
                     timing.policy += clock() - arrived
             if t == steps or (t > 0 and t % every == 0):
                 yield t

@@ -32,6 +32,7 @@ class Collecting(NamedTuple):
     shape_noise: ShapeNoise | None = None  # see `Collector`
     restart_each_epoch: bool = False  # the quirk of that name; see `PPOConfig`
     policy_lag: int = 0  # 1: the next rows are stepped while the method learns; see `OffPolicyConfig`
+    output_size: int = 0  # numbers that the policy returns beside an action; see `JudgingPolicy`
 
 
 class Experience:
@@ -175,6 +176,8 @@ class Experience:
             "rewards": ((steps, count), np.float64),
             "episode_steps": ((steps, count), np.int64),
         } | {name: ((steps, count), np.bool_) for name in bits}
+        if trajectory["outputs"].shape[-1] != 0:
+            shapes["outputs"] = ((steps + 1, count, self._how.output_size), np.float32)
         for name, (shape, dtype) in shapes.items():
             check_array(name, trajectory[name], shape, np.dtype(dtype))
 
@@ -223,6 +226,8 @@ class Experience:
                 trajectory["ended"] = trajectory["terminated"] | trajectory["truncated"]  # [T, N]
             if "replaced" not in trajectory:  # older versions did not record replaced actions
                 trajectory["replaced"] = np.zeros_like(trajectory["valid"])  # [T, N]
+            if "outputs" not in trajectory:  # older versions asked the network again
+                trajectory["outputs"] = np.empty((*trajectory["observations"].shape[:2], 0), np.float32)  # [T+1, N, 0]
             self._check(trajectory)
             self._take_up(Trajectory(**trajectory))
         self.scores.load_state(part_of(state, "episodes"))

@@ -3,8 +3,9 @@
 For a batch of one to a few dozen observations, calling TensorFlow takes many times longer than the arithmetic
 (figures in LOG.md), and it occupies a core that the environments could use. `common.learning.frozen_policy` copies a
 Keras actor into these classes; a test checks that both agree to rounding. Updates do not use them: values and
-log-probabilities come from TensorFlow, in one batch, after collecting. Policies with `DenseHeads` can be pickled, so
-that worker processes can act too.
+log-probabilities come from TensorFlow, in one batch, after collecting. A network that sees images is the exception: it
+acts in TensorFlow, and `JudgingPolicy` keeps its values. Policies with `DenseHeads` can be pickled, so that worker
+processes can act too.
 """
 
 from abc import ABC, abstractmethod
@@ -244,6 +245,36 @@ class CategoricalPolicy:
             scores = scores - np.log(-log_ndtr(noise.astype(np.float64)))  # [n, Σ choices]
         parts = np.split(scores, self._cuts, axis=1)
         return np.stack([part.argmax(axis=1) for part in parts], axis=1).astype(np.float32)  # [n, A]
+
+
+class JudgingPolicy:
+    """Acts by a network that also returns values, and keeps all that it returned; so none is asked for twice.
+
+    Args:
+        network: observations [n, *shape] → the actor's heads, [n, …] each, and then the values [n, 1].
+        output_size: all these numbers of an observation, X + 1.
+        make_policy: makes a policy of the heads.
+
+    Attributes:
+        outputs: [n, X+1] of the last observations acted upon.
+    """
+
+    is_plain = False
+    outputs: np.ndarray
+
+    def __init__(self, network: Heads, output_size: int, make_policy: Callable[[Heads], SamplingPolicy]) -> None:
+        self.output_size, self._network = output_size, network
+        self._policy = make_policy(self._heads)
+        self.noise = self._policy.noise
+
+    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+        """See `Policy.act`."""
+        return self._policy.act(observations, noise)
+
+    def _heads(self, observations: np.ndarray) -> list[np.ndarray]:
+        *heads, values = self._network(observations)
+        self.outputs = np.concatenate([*heads, values], axis=1)  # [n, X+1]
+        return heads
 
 
 class LayersPolicy(ABC):

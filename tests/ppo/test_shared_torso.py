@@ -184,6 +184,93 @@ def test_images_go_through_convolutions(shared, actions, eager):
     assert agent.normalize(images) is images
 
 
+IMAGES_SEEN = PPOConfig(
+    env="tests/Dot-v0", backend="gymnasium", num_envs=5, epochs=2, steps_per_epoch=120, minibatch_size=24, passes=2,
+    shared_torso=True, hidden_sizes=(16,), learning_rate=1e-2, anneal_learning_rate=False, adopt_best=False,
+    **SMALL_CONVOLUTIONS,
+)  # fmt: skip
+
+
+def watched_batches(trainer):
+    """The batches that a trainer's agent will learn from, in a list that grows."""
+    seen, update = [], trainer.agent.update
+
+    def watch(batch, *arguments):
+        seen.append(batch)
+        return update(batch, *arguments)
+
+    trainer.agent.update = watch
+    return seen
+
+
+def assessed(trainer):
+    """Values [T+1, N] and log-probabilities [T, N] of the trajectory at hand, by looking at its images again."""
+    trajectory = trainer.experience.trajectory
+    images = trajectory.observations.reshape(-1, 12, 12, 1)
+    values, log_probs, _ = trainer.agent.assess(images, trajectory.actions.reshape(-1, 1))
+    shape = trajectory.rewards.shape
+    return values.reshape(shape[0] + 1, shape[1]), log_probs.reshape(shape)
+
+
+@pytest.mark.parametrize("objective", ["clip", "kl_penalty"])
+def test_values_and_log_probs_of_images_come_from_the_call_that_chose_the_actions(objective):
+    trainer = PPOAgentTrainer(IMAGES_SEEN.replace(objective=objective))
+    trainer.train(1)
+    trajectory = trainer.experience.trajectory
+    assert trajectory.outputs.shape == (25, 5, 4)  # three logits and the value
+    values, log_probs = assessed(trainer)
+    assert_allclose(trajectory.outputs[..., -1], values, rtol=1e-4, atol=1e-5)
+    assert np.std(values) > 1e-3
+    logits = trajectory.outputs[:-1, :, :-1].reshape(-1, 3)
+    asked, trainer.agent.compiled_assess = trainer.agent.compiled_assess, None  # no second look
+    seen = watched_batches(trainer)
+    trainer.train(1)
+    [batch] = seen
+    assert_allclose(batch.log_probs, log_probs.ravel(), rtol=1e-4, atol=1e-5)
+    assert_allclose(batch.values, values[:-1].ravel(), rtol=1e-4, atol=1e-5)
+    assert_allclose(batch.heads, logits if objective == "kl_penalty" else logits[:, :0])
+    trainer.agent.compiled_assess = asked
+    trainer.close()
+
+
+def test_targets_of_images_that_are_recomputed_come_from_the_network_as_it_is_then():
+    trainer = PPOAgentTrainer(IMAGES_SEEN.replace(recompute_targets=True, passes=2))
+    seen = watched_batches(trainer)
+    trainer.train(1)
+    first, second = seen
+    assert_array_equal(first.log_probs, second.log_probs)
+    assert not np.allclose(first.values, second.values, atol=1e-4)
+    trainer.close()
+
+
+def test_normal_policies_of_images_keep_means_standard_deviations_and_values():
+    agent = Agent(IMAGES, Box(-1, 1, (2,)), PPOConfig(shared_torso=True, hidden_sizes=(16,), **SMALL_CONVOLUTIONS), 0)
+    images = np.random.default_rng(0).integers(0, 256, (11, 12, 12, 1), dtype=np.uint8)
+    policy = agent.collecting_policy()
+    assert policy.output_size == agent.output_size == 5
+    actions = policy.act(images, np.ones((11, 2), np.float32))
+    assert_allclose(actions, policy.outputs[:, :2] + policy.outputs[:, 2:4], rtol=1e-6)
+    assert_allclose(policy.outputs[:, 4], agent.values(images), rtol=1e-4, atol=1e-6)
+    for found, expected in zip(agent.assess(images, actions, policy.outputs), agent.assess(images, actions)):
+        assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_checkpoint_from_before_outputs_were_kept_goes_on_and_a_forged_one_is_refused():
+    trainer, other = PPOAgentTrainer(IMAGES_SEEN), PPOAgentTrainer(IMAGES_SEEN)
+    trainer.train(1)
+    state = trainer.state()
+    name = "experience/trajectory/outputs"
+    older = {key: value for key, value in state.items() if key != name}
+    other.load_state(older)
+    assert other.experience.trajectory.outputs.shape == (25, 5, 0)
+    other.train(1), trainer.train(1)
+    for ours, theirs in zip(weights_of(trainer.agent), weights_of(other.agent)):
+        assert_allclose(ours, theirs, atol=1e-3)  # rounding differs
+    with pytest.raises(ValueError, match="outputs"):
+        other.load_state(state | {name: state[name][..., 1:]})
+    trainer.close(), other.close()
+
+
 @pytest.mark.parametrize("actions", [Discrete(3), Box(-1, 1, (2,))])
 def test_any_number_of_images_is_acted_upon_with_one_compilation(actions):
     config = PPOConfig(shared_torso=True, hidden_sizes=(16,), **SMALL_CONVOLUTIONS)

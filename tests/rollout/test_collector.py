@@ -177,6 +177,7 @@ def test_records_have_the_documented_shapes_and_types():
         "valid": ((7, 3), bool),
         "episode_steps": ((7, 3), np.int64),
         "replaced": ((7, 3), bool),
+        "outputs": ((8, 3, 0), np.float32),
     }
 
 
