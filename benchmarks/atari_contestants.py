@@ -14,9 +14,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from contestants import BEGAN, Lap, versions
+from products import Shape, fastest, of_a_layer
 
 GAME = "ale_py:BreakoutNoFrameskip-v4"  # named so, processes that step it import what registers it
-NUM_ENVS, STEPS_PER_UPDATE = 8, 1024
+NUM_ENVS, STEPS_PER_UPDATE, MINIBATCH = 8, 1024, 256
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def stable_baselines3(job: Job, seed: int, lap: Lap, subprocesses: bool = False)
         "CnnPolicy",
         envs,
         n_steps=STEPS_PER_UPDATE // NUM_ENVS,
-        batch_size=256,
+        batch_size=MINIBATCH,
         n_epochs=job.passes,
         learning_rate=2.5e-4,
         clip_range=0.1,
@@ -109,11 +110,43 @@ def stepping(job: Job, seed: int, lap: Lap) -> None:
     envs.close()
 
 
+def products(job: Job, _: int, lap: Lap) -> None:
+    """The matrix products of acting and of all gradients, and nothing else: no games, patches, activations or Adam."""
+    acting = fastest(products_of_acting(NUM_ENVS), tries=20)
+    gradient = fastest(products_of_a_gradient(MINIBATCH), tries=5)
+    for _ in range(job.warm_up + job.epochs):
+        for _ in range(job.steps_per_epoch // NUM_ENVS):
+            acting()
+        for _ in range(job.passes * job.steps_per_epoch // MINIBATCH):
+            gradient()
+        lap(0)
+
+
+# Of each layer (Mnih et al. 2015): places in an image, inputs, outputs; the last is for 4 actions and the value
+CONVOLUTIONS = ((20 * 20, 8 * 8 * 4, 32), (9 * 9, 4 * 4 * 32, 64), (7 * 7, 3 * 3 * 64, 64))
+LAYERS = (*CONVOLUTIONS, (1, 7 * 7 * 64, 512), (1, 512, 5))
+
+
+def products_of_acting(images: int) -> list[Shape]:
+    """Shapes of the products of one look at some images."""
+    return [(images * places, inputs, outputs) for places, inputs, outputs in LAYERS]
+
+
+def products_of_a_gradient(images: int) -> list[Shape]:
+    """Shapes of the products of a gradient from some images; the first layer has none by its inputs."""
+    return [
+        shape
+        for i, (places, inputs, outputs) in enumerate(LAYERS)
+        for shape in of_a_layer(images * places, inputs, outputs, first=i == 0)
+    ]
+
+
 CONTESTANTS: dict[str, Callable[[Job, int, Lap], None]] = {
     "ours": ours,
     "SB3": stable_baselines3,
     "SB3, SubprocVecEnv": functools.partial(stable_baselines3, subprocesses=True),
     "stepping alone": stepping,
+    "products alone": products,
 }
 
 

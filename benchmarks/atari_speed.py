@@ -14,7 +14,7 @@ from speed import RaceArguments, run_race
 
 from common.runs.command_line import one_line_errors, parse_settings
 
-OURS, SB3, SB3_SUBPROCESSES, STEPPING = CONTESTANTS
+OURS, SB3, SB3_SUBPROCESSES, STEPPING, PRODUCTS = CONTESTANTS
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,12 @@ class Setting:
         return Job(contestant, 0 if contestant == STEPPING else self.passes, warm_up=1, epochs=2)
 
 
-SETTINGS = (Setting("8 passes", 8, {SB3: 2.0, SB3_SUBPROCESSES: 2.0, STEPPING: None}),)
+SETTINGS = (Setting("8 passes", 8, {SB3: 2.0, SB3_SUBPROCESSES: 2.0, STEPPING: None, PRODUCTS: None}),)
 NOTES = (
     "Steps are the agent's, four frames each: 8 games, 1,024 steps an update, minibatches of 256, the same network of "
-    "1.7 million parameters. SB3 plays on its own wrappers in one process, or in a process for each game."
+    "1.7 million parameters. SB3 plays on its own wrappers in one process, or in a process for each game. Products "
+    "alone computes nothing but the matrix products of acting and of all gradients, by the fastest of TensorFlow, XLA "
+    "and NumPy."
 )
 
 

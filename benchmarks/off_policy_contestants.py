@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from contestants import BEGAN, Lap, versions
+from products import fastest
 
 WARM_UP_STEPS = 1000  # random ones before the first update
 
@@ -101,10 +102,6 @@ def ours_updates(job: Job, seed: int, lap: Lap) -> None:
 
 def products(job: Job, _: int, lap: Lap) -> None:
     """The matrix products of as many TD3 updates and nothing else, by the fastest of TensorFlow, XLA and NumPy."""
-    import common.learning.quiet_start  # noqa: F401  isort: skip
-    import numpy as np
-    import tensorflow as tf
-
     from common.envs.make_env import make_env
 
     env = make_env(job.env)
@@ -114,29 +111,7 @@ def products(job: Job, _: int, lap: Lap) -> None:
         for shape, count in products_of_an_update(observations, actions, tuple(job.units), job.batch_size)
         for _ in range(count)
     ]  # of two updates, since the actor learns in every second
-    rng = np.random.default_rng(0)
-    arrays = [tuple(rng.standard_normal(size).astype(np.float32) for size in ((m, k), (k, n))) for m, k, n in shapes]
-    tensors = [(tf.constant(a), tf.constant(b)) for a, b in arrays]
-    results = [np.empty((m, n), np.float32) for m, _, n in shapes]
-
-    # One by one, since a compiler would leave out products that nobody reads or that never change.
-    def by_tensorflow() -> None:
-        for a, b in tensors:
-            tf.matmul(a, b)
-
-    def by_numpy() -> None:
-        for (a, b), result in zip(arrays, results):
-            np.matmul(a, b, out=result)
-
-    def seconds(way: Callable[[], None]) -> float:
-        way()
-        began = time.perf_counter()
-        for _ in range(100):
-            way()
-        return time.perf_counter() - began
-
-    compiled = tf.function(lambda pairs: [tf.matmul(a, b) for a, b in pairs], jit_compile=True)
-    best = min((by_tensorflow, by_numpy, lambda: compiled(tensors)), key=seconds)
+    best = fastest(shapes, tries=100)
     for _ in range(job.warm_up + job.epochs):
         for _ in range(job.steps_per_epoch // 2):
             best()
