@@ -84,15 +84,15 @@ OFTEN = (
 BEST_WALKER = Task("BipedalWalker-v3: best score within ten minutes", 328.0, ("1600",), sampled=True)
 TASKS = {task.metric: task for task in (WALKER, CARTPOLE, PENDULUM, BEST_WALKER)}
 RECORDS = {
-    "fast-walker": Record(
-        "PPOAgentTrainer.py bipedal-walker-fast",
+    "fast-walker-symmetric": Record(
+        "PPOAgentTrainer.py bipedal-walker-fast-symmetric",
         WALKER,
         "the legs' mirror",
         "symmetric networks, small updates, learning rates steered by the KL divergence, averaged weights, falls that "
         "cost more with a better score, early validation",
     ),
-    "fast-walker-plain": Record(
-        "PPOAgentTrainer.py bipedal-walker-fast --no-symmetry",
+    "fast-walker": Record(
+        "PPOAgentTrainer.py bipedal-walker-fast",
         WALKER,
         "",
         "plain networks; small updates, learning rates steered by the KL divergence, averaged weights, falls that "

@@ -256,6 +256,15 @@ STUDIES: dict[str, Study] = {
         finding="TD3 lands with every seed: scores of {0.lowest:.1f} to {0.highest:.1f} after 300,000 steps",
         levels=(Level(200, "solved"), Level(207.5, "rl-zoo3, TD3, v2")),
     ),
+    "lunar-lander-tqc": Study(
+        SAC,
+        range(100, 103),
+        {"TQC": ("lunar-lander-tqc",)},
+        (REWARD, LENGTH),
+        low=200,
+        finding="TQC lands with every seed: scores of {0.lowest:.1f} to {0.highest:.1f} after 300,000 steps",
+        levels=(Level(200, "solved"), Level(278.0, "rl-zoo3, TQC, v2")),
+    ),
     "bipedal-walker-td3": Study(
         OFF_POLICY,
         range(1),

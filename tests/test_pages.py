@@ -117,6 +117,7 @@ RECORDED = [  # page, file, which of its tables
     ("docs/speed.md", "benchmarks/results/off_policy_speed.md", 0),
     ("docs/results.md", "experiments/results/bipedal-walker-td3/summary.md", 1),
     ("docs/results.md", "experiments/results/lunar-lander-td3/summary.md", 1),
+    ("docs/results.md", "experiments/results/lunar-lander-tqc/summary.md", 1),
 ]
 
 
@@ -334,6 +335,7 @@ def test_readmes_scores_are_those_of_the_table_of_all_scores():
         ("BipedalWalker (solved: 300)", "PPO, EnvPool", "walker"),
         ("BipedalWalker (solved: 300)", "TD3", "bipedal-walker-td3"),
         ("LunarLanderContinuous (solved: 200)", "TD3", "lunar-lander-td3"),
+        ("LunarLanderContinuous (solved: 200)", "TQC", "lunar-lander-tqc"),
         ("Pendulum", "TD3", "pendulum"),
     ],
 )
