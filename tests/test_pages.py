@@ -310,7 +310,7 @@ README_ROWS = {  # README's rows → rows of the table of all scores
     ("BipedalWalker (solved: 300)", "TQC"): "TQC",
     ("BipedalWalkerHardcore (solved: 300)", "PPO"): "PPO",
     ("LunarLanderContinuous (solved: 200)", "PPO"): "PPO",
-    ("LunarLanderContinuous (solved: 200)", "TD3"): "TD3",
+    ("LunarLanderContinuous (solved: 200)", "TQC"): "TQC",
     ("Pendulum", "TD3"): "TD3, few seconds",
     ("CartPole (up to 500 steps)", "PPO"): "PPO, few steps",
     ("Breakout, five lives", "PPO"): "PPO",
