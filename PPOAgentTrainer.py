@@ -24,6 +24,7 @@ from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
 from common.records import Batch, Timing
 from common.rollout.experience import Collecting
 from common.rollout.policies import MAX_STD
+from common.running_statistics import RunningStatistics
 from common.runs import session
 from common.runs.command_line import one_line_errors, parse
 from common.state import State
@@ -56,8 +57,8 @@ class PPOAgentTrainer(TrainerBase):
 
     def __init__(self, config: PPOConfig, *arguments: Any, **named: Any) -> None:
         super().__init__(config, *arguments, **named)
-        self.reward_statistics = funcs.RunningStatistics()
-        self.advantage_statistics = funcs.RunningStatistics()
+        self.reward_statistics = RunningStatistics()
+        self.advantage_statistics = RunningStatistics()
         self.live = LiveHyperparameters(self.config)
         self.rate = RateByDivergence(self.config.desired_kl)
         self._mean_std = 0.0  # of the policy after the last update

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from common import funcs
-from common.funcs import RunningStatistics
 from common.records import Batch, Trajectory
+from common.running_statistics import RunningStatistics
 from ppo.config import PPOConfig
 
 EPSILON = 1e-4  # added to a cumulative standard deviation before something is divided by it

@@ -13,6 +13,7 @@ from common import funcs
 from common.records import Episodes, Timing, Trajectory
 from common.results import EpochResult, format_seconds, from_columns
 from common.rollout.scores import EpisodeScores, finished_episodes
+from common.running_statistics import RunningStatistics
 from ppo.exploration import colored_noise
 
 fast = settings(max_examples=150, deadline=None, derandomize=True, database=None)
@@ -281,7 +282,7 @@ def test_running_statistics_of_any_split_are_numpys_of_the_whole(count, shape, d
     numbers = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     samples = numbers.normal(numbers.normal(scale=100), 3, size=(count, *shape))
     cuts = sorted(data.draw(st.lists(st.integers(0, count), max_size=6)))  # equal cuts give empty batches
-    statistics = funcs.RunningStatistics(shape)
+    statistics = RunningStatistics(shape)
     for part in np.split(samples, cuts):
         statistics.update(part)
     assert statistics.count == count
@@ -290,7 +291,7 @@ def test_running_statistics_of_any_split_are_numpys_of_the_whole(count, shape, d
 
 
 def test_running_statistics_worked_by_hand():
-    statistics = funcs.RunningStatistics()
+    statistics = RunningStatistics()
     statistics.update(np.array([1.0, 3.0]))
     statistics.update(np.array([8.0]))
     # mean (1 + 3 + 8) / 3 = 4; M2 = 9 + 1 + 16 = 26; population variance 26 / 3
@@ -300,21 +301,21 @@ def test_running_statistics_worked_by_hand():
 
 
 def test_running_statistics_keep_small_deviations_from_a_large_mean():
-    statistics = funcs.RunningStatistics()
+    statistics = RunningStatistics()
     for _ in range(100):
         statistics.update(1e8 + np.array([-1.0, 1.0]))
     assert statistics.std == pytest.approx(1.0, rel=1e-6)
 
 
 def test_running_statistics_have_std_1_before_anything_was_seen():
-    statistics = funcs.RunningStatistics((2,))
+    statistics = RunningStatistics((2,))
     statistics.update(np.empty((0, 2)))
     assert statistics.std.tolist() == [1, 1]
     assert statistics.count == 0
 
 
 def test_running_statistics_go_on_from_their_state():
-    whole, first, second = funcs.RunningStatistics((2,)), funcs.RunningStatistics((2,)), funcs.RunningStatistics((2,))
+    whole, first, second = RunningStatistics((2,)), RunningStatistics((2,)), RunningStatistics((2,))
     samples = np.random.default_rng(0).normal(size=(20, 2))
     first.update(samples[:7])
     state = first.state()

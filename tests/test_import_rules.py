@@ -10,7 +10,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 LEVELS = (  # from the bottom up; a module imports from its own level and from those below
     ("common.records", "common.env_wrappers", "common.errors", "common.user_code"),
-    ("common.envs", "common.funcs", "common.files", "common.arrays_file", "common.settings", "common.config"),
+    (
+        "common.envs",
+        "common.funcs",
+        "common.running_statistics",
+        "common.files",
+        "common.arrays_file",
+        "common.settings",
+        "common.config",
+    ),
     ("common.figures", "common.results", "common.state"),
     ("common.rollout",),
     ("common.runs", "common.learning"),

@@ -12,9 +12,9 @@ import numpy as np
 from common import arrays_file
 from common.envs.mirrors import Mirror, mirror_of
 from common.envs.spaces import is_image
-from common.funcs import RunningStatistics
 from common.learning.snapshots import Best, adams_state, load_adams
 from common.rollout.policies import UNCHANGED, Normalizer
+from common.running_statistics import RunningStatistics
 from common.state import State
 
 

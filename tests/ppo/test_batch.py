@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from common.funcs import RunningStatistics
 from common.records import Trajectory
+from common.running_statistics import RunningStatistics
 from ppo.batch import EPSILON, flat_batch, minibatch_rows, scaled_rewards
 from ppo.config import PPOConfig
 

@@ -11,9 +11,9 @@ import pytest
 from gymnasium.spaces import Box
 
 from Agent import Agent
-from common.funcs import RunningStatistics
 from common.records import Batch
 from common.rollout.policies import DeterministicPolicy
+from common.running_statistics import RunningStatistics
 from ppo.config import PPOConfig
 from ppo.live_settings import Hyperparameters
 
