@@ -69,14 +69,12 @@ def flat_batch(
     """
     steps, num_envs = rewards.shape
     terminated, truncated, valid = trajectory.terminated, trajectory.truncated, trajectory.valid  # [T, N]
-    if config.truncation_is_terminal:
-        terminated = terminated | truncated  # [T, N]
+    terminated = terminated | truncated if config.truncation_is_terminal else terminated  # [T, N]
     observations = normalize(trajectory.observations)  # [T+1, N, ...]
-    outputs = trajectory.outputs  # [T+1, N, X+1], or [T+1, N, 0]
     values, log_probs, heads = assess(
         observations.reshape((steps + 1) * num_envs, *observations.shape[2:]),
         trajectory.actions.reshape(steps * num_envs, -1),
-        outputs.reshape((steps + 1) * num_envs, -1) if outputs.size else None,
+        trajectory.outputs.reshape((steps + 1) * num_envs, -1) if trajectory.outputs.size else None,
     )  # [M+N], [M], [M, X]
     values = values.reshape(steps + 1, num_envs)  # [T+1, N]
 

@@ -435,7 +435,7 @@ def test_the_score_is_the_mean_of_a_full_window():
         trajectory = Trajectory(
             observations=np.zeros((2, 1, 1), np.float32), actions=np.zeros((1, 1, 1), np.float32),
             rewards=rewards[row], terminated=ones[row], truncated=zeros[row], ended=ones[row], valid=ones[row],
-            episode_steps=steps[row], replaced=zeros[row],
+            episode_steps=steps[row], replaced=zeros[row], outputs=np.empty((2, 1, 0), np.float32),
         )  # fmt: skip
         scores.add(trajectory, 10 * rewards[row])
         columns = scores.columns()

@@ -91,6 +91,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/figures/style.py": (FIGURES, "tests/figures/test_study_figure.py"),
     "common/files.py": (CHECKPOINT, DISKS, HOSTILE),
     "common/funcs.py": (FUNCS,),
+    "common/running_statistics.py": (FUNCS,),
     "common/learning/agent_base.py": (WEIGHTS, "tests/companions/test_normalization.py", TRAINING),
     "common/learning/device.py": ("tests/learning/test_device.py",),
     "common/learning/distributions.py": ("tests/learning/test_distributions.py",),

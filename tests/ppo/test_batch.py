@@ -28,6 +28,7 @@ def trajectory(terminated: bool = True) -> Trajectory:
         valid=VALID,
         episode_steps=np.ones((4, 2), np.int64),
         replaced=nowhere,
+        outputs=np.empty((5, 2, 0), np.float32),
     )
 
 
@@ -36,7 +37,7 @@ def made(config: PPOConfig, statistics: RunningStatistics | None = None, **of_tr
         trajectory(**of_trajectory),
         REWARDS,
         lambda observations: observations,
-        lambda observations, actions: (VALUES.ravel(), np.zeros(8), np.zeros((8, 0))),
+        lambda observations, actions, outputs: (VALUES.ravel(), np.zeros(8), np.zeros((8, 0))),
         config.gamma,
         config,
         statistics or RunningStatistics(),
@@ -121,7 +122,7 @@ def test_an_action_that_was_replaced_teaches_the_critic_alone():
     replaced[3, 1] = True
     batch = flat_batch(
         trajectory()._replace(replaced=replaced), REWARDS, lambda observations: observations,
-        lambda observations, actions: (VALUES.ravel(), np.zeros(8), np.zeros((8, 0))), 0.5, CONFIG,
+        lambda observations, actions, outputs: (VALUES.ravel(), np.zeros(8), np.zeros((8, 0))), 0.5, CONFIG,
         RunningStatistics(),
     ).batch  # fmt: skip
     assert_array_equal(batch.weights, VALID.ravel())
