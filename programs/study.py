@@ -262,7 +262,8 @@ STUDIES: dict[str, Study] = {
         {"TQC": ("lunar-lander-tqc",)},
         (REWARD, LENGTH),
         low=200,
-        finding="TQC lands with every seed: scores of {0.lowest:.1f} to {0.highest:.1f} after 300,000 steps",
+        finding="TQC lands with every seed: the best parameters of 300,000 steps score {0.lowest:.1f} to "
+        "{0.highest:.1f}",
         levels=(Level(200, "solved"), Level(278.0, "rl-zoo3, TQC, v2")),
     ),
     "bipedal-walker-td3": Study(
