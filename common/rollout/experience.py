@@ -176,8 +176,8 @@ class Experience:
             "rewards": ((steps, count), np.float64),
             "episode_steps": ((steps, count), np.int64),
         } | {name: ((steps, count), np.bool_) for name in bits}
-        if trajectory["outputs"].shape[-1] != 0:
-            shapes["outputs"] = ((steps + 1, count, self._how.output_size), np.float32)
+        output_size = self._how.output_size if trajectory["outputs"].size else 0  # older versions kept none
+        shapes["outputs"] = ((steps + 1, count, output_size), np.float32)
         for name, (shape, dtype) in shapes.items():
             check_array(name, trajectory[name], shape, np.dtype(dtype))
 
