@@ -176,8 +176,10 @@ class Experience:
             "rewards": ((steps, count), np.float64),
             "episode_steps": ((steps, count), np.int64),
         } | {name: ((steps, count), np.bool_) for name in bits}
-        output_size = self._how.output_size if trajectory["outputs"].size else 0  # older versions kept none
-        shapes["outputs"] = ((steps + 1, count, output_size), np.float32)
+        if "outputs" in trajectory:
+            if self._how.output_size == 0:
+                raise ValueError("outputs of a network that returns none when it acts")
+            shapes["outputs"] = ((steps + 1, count, self._how.output_size), np.float32)
         for name, (shape, dtype) in shapes.items():
             check_array(name, trajectory[name], shape, np.dtype(dtype))
 
@@ -196,11 +198,15 @@ class Experience:
         return join_parts(
             {
                 "collector": self.collector.state(),
-                "trajectory": self.trajectory._asdict() if self.collected else {},
+                "trajectory": self._trajectory_state() if self.collected else {},
                 "episodes": self.scores.state(),
                 "fall": {"costs_passed": np.array(self._costs_passed)} if len(self._designs) > 1 else {},
             }
         )
+
+    def _trajectory_state(self) -> State:
+        """The last trajectory's arrays; `outputs` only where there are some."""
+        return {name: array for name, array in self.trajectory._asdict().items() if name != "outputs" or array.size}
 
     def load_state(self, state: State) -> None:
         """Restore what `state` returned.
@@ -226,9 +232,9 @@ class Experience:
                 trajectory["ended"] = trajectory["terminated"] | trajectory["truncated"]  # [T, N]
             if "replaced" not in trajectory:  # older versions did not record replaced actions
                 trajectory["replaced"] = np.zeros_like(trajectory["valid"])  # [T, N]
-            if "outputs" not in trajectory:  # older versions asked the network again
-                trajectory["outputs"] = np.empty((*trajectory["observations"].shape[:2], 0), np.float32)  # [T+1, N, 0]
             self._check(trajectory)
+            if "outputs" not in trajectory:  # there are none, or an older version asked the network again
+                trajectory["outputs"] = np.empty((*trajectory["observations"].shape[:2], 0), np.float32)  # [T+1, N, 0]
             self._take_up(Trajectory(**trajectory))
         self.scores.load_state(part_of(state, "episodes"))
 

@@ -266,9 +266,20 @@ def test_a_checkpoint_from_before_outputs_were_kept_goes_on_and_a_forged_one_is_
     other.train(1), trainer.train(1)
     for ours, theirs in zip(weights_of(trainer.agent), weights_of(other.agent)):
         assert_allclose(ours, theirs, atol=1e-3)  # rounding differs
-    with pytest.raises(ValueError, match="outputs"):
-        other.load_state(state | {name: state[name][..., 1:]})
+    for wrong in (state[name][..., 1:], state[name].astype(np.float64), np.full(state[name].shape, "x")):
+        with pytest.raises(ValueError, match="outputs"):
+            other.load_state(state | {name: wrong})
     trainer.close(), other.close()
+
+
+def test_outputs_of_a_network_that_returns_none_are_refused():
+    trainer = PPOAgentTrainer(SMALL)
+    trainer.train(1)
+    state = trainer.state()
+    assert "experience/trajectory/outputs" not in state
+    with pytest.raises(ValueError, match="outputs"):
+        trainer.load_state(state | {"experience/trajectory/outputs": np.zeros((65, 2, 3), np.float32)})
+    trainer.close()
 
 
 @pytest.mark.parametrize("actions", [Discrete(3), Box(-1, 1, (2,))])
