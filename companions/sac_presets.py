@@ -23,51 +23,40 @@ PENDULUM_SAC = SAC.replace(
     validate_every=2,
 )
 
-# The walker's best scores; LOG.md tells what was tried. Networks obey the mirror, so that a minibatch of 128 counts
-# twice. Small ones suffice, and more of their updates fit into a minute.
-BIPEDAL_WALKER_TQC = TQC.replace(
-    env="BipedalWalker-v3",
-    reward_design="fall_penalty",
-    fall_costs=(10.0,),
+# What the best scores of walker and lander have in common; LOG.md tells what was tried. Networks obey the mirror, so
+# that a minibatch of 128 counts twice. Small ones suffice, and more of their updates fit into a minute.
+SMALL_SYMMETRIC_TQC = TQC.replace(
     symmetry=True,
-    epochs=108,
     steps_per_epoch=2500,
     hidden_sizes=(128, 128),
     warmup_steps=5000,
     batch_size=128,
     train_every=64,
     updates_per_train=64,
-    gamma=0.97,
     learning_rate=7.3e-4,
     anneal_learning_rate=True,
     tau=0.01,
-    validate_every=6,
     validate_from=0.3,
     validation_episodes=50,
     average_weights=0.8,
 )
 
-# The best off-policy scores on the lander; LOG.md tells what was tried. With less entropy and a longer horizon than
-# usual it lands sooner.
-LUNAR_LANDER_TQC = TQC.replace(
+BIPEDAL_WALKER_TQC = SMALL_SYMMETRIC_TQC.replace(
+    env="BipedalWalker-v3",
+    reward_design="fall_penalty",
+    fall_costs=(10.0,),
+    epochs=108,
+    gamma=0.97,
+    validate_every=6,
+)
+
+# With less entropy and a longer horizon than usual it lands sooner.
+LUNAR_LANDER_TQC = SMALL_SYMMETRIC_TQC.replace(
     env="LunarLanderContinuous-v3",
-    symmetry=True,
     epochs=120,
-    steps_per_epoch=2500,
-    hidden_sizes=(128, 128),
-    warmup_steps=5000,
-    batch_size=128,
-    train_every=64,
-    updates_per_train=64,
     gamma=0.995,
-    learning_rate=7.3e-4,
-    anneal_learning_rate=True,
-    tau=0.01,
     target_entropy=-5.0,
     validate_every=8,
-    validate_from=0.3,
-    validation_episodes=50,
-    average_weights=0.8,
 )
 
 PRESETS: dict[str, SACConfig] = {
