@@ -178,7 +178,7 @@ class Experience:
         } | {name: ((steps, count), np.bool_) for name in bits}
         if "outputs" in trajectory:
             if self._how.output_size == 0:
-                raise ValueError("outputs of a network that returns none when it acts")
+                raise ValueError("outputs are there, but this network returns none when it acts")
             shapes["outputs"] = ((steps + 1, count, self._how.output_size), np.float32)
         for name, (shape, dtype) in shapes.items():
             check_array(name, trajectory[name], shape, np.dtype(dtype))

@@ -262,10 +262,9 @@ class JudgingPolicy:
     is_plain = False
     outputs: np.ndarray
 
-    def __init__(self, network: Heads, output_size: int, make_policy: Callable[[Heads], SamplingPolicy]) -> None:
+    def __init__(self, network: Heads, output_size: int, make_policy: Callable[[Heads], Policy]) -> None:
         self.output_size, self._network = output_size, network
         self._policy = make_policy(self._heads)
-        self.noise = self._policy.noise
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         """See `Policy.act`."""
