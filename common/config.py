@@ -92,7 +92,8 @@ class EnvironmentSettings(Settings):
     """Whether the networks make use of an environment's mirror symmetry. In a mirrored state the policy then takes the
     mirrored action, and the critic gives the same value. Learning needs fewer steps and twice the computation per
     step. The mirrors of Acrobot, BipedalWalker, BipedalWalkerHardcore, CartPole, LunarLander (both) and Pendulum are
-    known; describe that of another environment with mirror_observation and mirror_action."""
+    known, and of MuJoCo's Ant, InvertedDoublePendulum, InvertedPendulum, Reacher, Swimmer and Walker2d (v5); describe
+    that of another environment with mirror_observation and mirror_action."""
     mirror_observation: tuple[int, ...] = setting((), at_least=-9999, at_most=9999, needs=SYMMETRY)
     """Mirror image of an observation: for each of its numbers, the position in the observation that the number is
     taken from. Positions count from 1, and a minus changes the sign. Pendulum's (cos, sin, speed) has 1 -2 -3. Leave

@@ -73,6 +73,8 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/gymnasium_group.py": (COLLECTOR, FAULTS),
     "common/envs/make_env.py": (SPACES, OWN),
     "common/envs/history.py": ("tests/envs/test_history.py",),
+    "common/envs/known_mirrors.py": ("tests/envs/test_mirrors.py",),
+    "common/envs/mirror_settings.py": ("tests/envs/test_mirrors.py",),
     "common/envs/mirrors.py": ("tests/envs/test_mirrors.py", MIRRORED),
     "common/envs/process_group.py": (FAULTS,),
     "common/envs/registered.py": (OWN,),

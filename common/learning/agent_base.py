@@ -10,7 +10,8 @@ import keras
 import numpy as np
 
 from common import arrays_file
-from common.envs.mirrors import Mirror, mirror_of
+from common.envs.mirror_settings import mirror_of
+from common.envs.mirrors import Mirror
 from common.envs.spaces import is_image
 from common.learning.snapshots import Best, adams_state, load_adams
 from common.rollout.policies import UNCHANGED, Normalizer

@@ -3,6 +3,8 @@
 import contextlib
 import functools
 import math
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,7 @@ class Take:
 
     def __iter__(self) -> Iterator[np.ndarray]:
         self.score, self.steps, self.was_cut = 0.0, 0, False
+        draw_without_a_screen()
         try:
             with closed(self._environment.make(render_mode="rgb_array")) as env:
                 yield from self._frames(env)
@@ -88,6 +91,12 @@ class Take:
         if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] not in (3, 4):
             raise UserError(f"{self._environment.id} draws no pictures of [height, width, 3] bytes")
         return frame
+
+
+def draw_without_a_screen() -> None:
+    """Tell MuJoCo where there is no screen; otherwise it looks for one, and ends the whole program without it."""
+    if sys.platform == "linux" and not os.environ.get("DISPLAY") and not os.environ.get("WAYLAND_DISPLAY"):
+        os.environ.setdefault("MUJOCO_GL", "egl")
 
 
 class Opening:
@@ -263,7 +272,7 @@ def filming(
     restarts: int = 0,
     beside: int = 0,
 ) -> Iterator[Callable[[], tuple[str, Opening | None]]]:
-    """`film_into`, in a process of its own if enough episodes are evaluated at the same time.
+    """`film_into`, in a process of its own if enough episodes are evaluated at the same time, or if MuJoCo draws.
 
     Args:
         beside: how many episodes are evaluated at the same time; the other arguments are those of `film_into`.
@@ -272,7 +281,8 @@ def filming(
         A function that waits for the film and returns what `film_into` returns.
     """
     here = functools.partial(film_into, folder, policy, action_map, environment, gif, seed, restarts)
-    if not takes_workers(policy, beside):
+    mujoco = "mujoco" in sys.modules  # what draws without a screen crashes a process that holds TensorFlow
+    if not takes_workers(policy, beside) and not (mujoco and policy.is_plain):
         yield here
         return
     try:

@@ -8,7 +8,7 @@ from same_state import assert_same_state, resumed_and_whole
 from common.config import TrainingConfig
 from common.envs.environment import find_environment
 from common.envs.history import History, WithHistory
-from common.envs.mirrors import mirror_of
+from common.envs.mirror_settings import mirror_of
 from common.envs.seeded_episodes import Past
 from common.errors import UserError
 from ppo.config import PPOConfig

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, MultiDiscrete
 
-from common.envs.mirrors import KNOWN, Entries, Mirror, mirror_of
+from common.envs.known_mirrors import KNOWN
+from common.envs.mirror_settings import mirror_of
+from common.envs.mirrors import Entries, Mirror
 from common.errors import UserError
 from ppo.config import PPOConfig
 
@@ -17,12 +19,34 @@ IDS = {  # and the largest difference that rounding makes
     "LunarLander-v3": 1e-3,
     "LunarLanderContinuous-v3": 1e-3,
     "Pendulum-v1": 1e-5,
+    "Ant-v5": 1e-5,
+    "InvertedDoublePendulum-v5": 1e-5,
+    "InvertedPendulum-v5": 1e-5,
+    "Reacher-v5": 1e-5,
+    "Swimmer-v5": 1e-5,
+    "Walker2d-v5": 1e-5,
+}
+LEANS = -0.00333333  # what an inverted pendulum's mirror adds to its angle
+MUJOCO = {  # positions and velocities of the joints, in the mirror
+    "Ant-v5": (
+        Entries((1, -2, 3, 4, -5, 6, -7, -14, 15, -12, 13, -10, 11, -8, 9)),
+        Entries((1, -2, 3, -4, 5, -6, -13, 14, -11, 12, -9, 10, -7, 8)),
+    ),
+    "InvertedDoublePendulum-v5": (Entries((-1, -2, -3)), Entries((-1, -2, -3))),
+    "InvertedPendulum-v5": (Entries((-1, -2), (0.0, LEANS)), Entries((-1, -2))),
+    "Reacher-v5": (Entries((-1, -2, 3, -4)), Entries((-1, -2, 3, -4))),
+    "Swimmer-v5": (Entries((1, -2, -3, -4, -5)), Entries((1, -2, -3, -4, -5))),
+    "Walker2d-v5": (Entries((1, 2, 3, 7, 8, 9, 4, 5, 6)), Entries((1, 2, 3, 7, 8, 9, 4, 5, 6))),
 }
 SWAPPED = ((1, 2, 3, 4), (3, 4, 1, 2))  # the walker's thighs and shanks
 
 
 def known(env_id: str) -> Mirror:
-    return KNOWN[env_id.rpartition("-")[0]]
+    return KNOWN[name(env_id)]
+
+
+def name(env_id: str) -> str:
+    return env_id if env_id in MUJOCO else env_id.rpartition("-")[0]
 
 
 class NoDispersion:
@@ -52,12 +76,16 @@ def put_in_mirrored_state(env_id: str, one: gymnasium.Env, other: gymnasium.Env)
     elif env_id.startswith("Lunar"):
         copy_bodies(a, b, -1.0, [(a.lander, b.lander), (a.legs[0], b.legs[1]), (a.legs[1], b.legs[0])])
         b.prev_shaping = a.prev_shaping
+    elif env_id in MUJOCO:
+        positions, velocities = MUJOCO[env_id]
+        a.set_state(a.data.qpos.copy(), a.data.qvel.copy())  # both forget the last step's contacts
+        b.set_state(positions(a.data.qpos), velocities(a.data.qvel))
     else:
         b.state = -np.asarray(a.state)
 
 
 def difference(env_id: str, mirror: Mirror) -> float:
-    """Between the mirrored observation and the mirrored state's, after one step; rewards included.
+    """Between the mirrored observation and the mirrored state's, after one step; rewards and ends included.
 
     Nine in ten are smaller: the solver treats one leg's contacts with the ground before the other's.
     """
@@ -75,12 +103,13 @@ def difference(env_id: str, mirror: Mirror) -> float:
             action = one.action_space.sample()
             mirrored = mirror.action.sources[action] - 1 if discrete else mirror.action(action)
             (seen, reward, *ended), (seen_there, reward_there, *ended_there) = one.step(action), other.step(mirrored)
-            assert ended[:2] == ended_there[:2]
+            if ended[:2] != ended_there[:2]:
+                return np.inf
             largest = np.abs(mirror.observation(seen) - seen_there).max()
             differences.append(max(largest, abs(reward - reward_there)))
             if any(ended[:2]):
                 break
-    assert len(differences) > 50
+    assert len(differences) > 20
     return float(np.quantile(differences, 0.9))
 
 
@@ -98,12 +127,18 @@ def test_this_test_would_notice_a_wrong_mirror(env_id):
 
 
 def test_every_known_mirror_is_tested_and_fits_its_environment():
-    assert {env_id.rpartition("-")[0] for env_id in IDS} == set(KNOWN)
+    assert {name(env_id) for env_id in IDS} == set(KNOWN)
     for env_id in IDS:
         env = gymnasium.make(env_id)
         found = mirror_of(PPOConfig(env=env_id, symmetry=True), env.observation_space, env.action_space)
         assert found == known(env_id)
         assert mirror_of(PPOConfig(env=env_id), env.observation_space, env.action_space) is None
+
+
+def test_an_older_version_whose_sides_differ_has_no_known_mirror():
+    space = gymnasium.make("Walker2d-v5").observation_space
+    with pytest.raises(UserError, match="no mirror of Walker2d-v4 is known"):
+        mirror_of(PPOConfig(env="Walker2d-v4", symmetry=True), space, Box(-1, 1, (6,)))
 
 
 def test_a_mirror_moves_entries_and_changes_signs():

@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from Agent import Agent
-from common.envs.mirrors import mirror_of
+from common.envs.mirror_settings import mirror_of
 from common.rollout.policies import SquashedPolicy
 from companions.config import OffPolicyConfig, SACConfig
 from companions.SACAgent import SACAgent

@@ -1,5 +1,6 @@
 """Films: an episode's frames, streamed into a file; their opening, kept small."""
 
+import ctypes.util
 import multiprocessing
 import os
 import sys
@@ -41,6 +42,26 @@ class Still:
 
 def take(env_id="tests/Lengths-v0", **options):
     return Take(Still(), ACTIONS, find_environment(env_id), **options)
+
+
+@pytest.mark.skipif(not ctypes.util.find_library("EGL"), reason="no library that draws without a screen")
+def test_mujoco_is_filmed_without_a_screen(tmp_path, monkeypatch):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL"):
+        monkeypatch.delenv(name, raising=False)
+    environment = find_environment("InvertedPendulum-v5")
+    with film.filming(tmp_path, Swinging(), ACTIONS, environment) as filmed:
+        assert filmed()[0].startswith("filmed an episode of ")
+    assert imageio.get_reader(tmp_path / run_folder.VIDEO).get_data(0).std() > 10
+
+
+def test_mujoco_keeps_the_library_that_is_named_or_the_screen(monkeypatch):
+    monkeypatch.setenv("MUJOCO_GL", "osmesa")
+    film.draw_without_a_screen()
+    assert os.environ["MUJOCO_GL"] == "osmesa"
+    monkeypatch.delenv("MUJOCO_GL")
+    monkeypatch.setenv("DISPLAY", ":0")
+    film.draw_without_a_screen()
+    assert "MUJOCO_GL" not in os.environ
 
 
 def test_a_take_has_a_frame_for_the_start_and_every_step():

@@ -1,0 +1,113 @@
+"""The mirror that a run's settings name or describe, checked against the environment's spaces."""
+
+import functools
+import re
+
+import gymnasium
+import numpy as np
+
+from common.config import TrainingConfig
+from common.envs.known_mirrors import KNOWN
+from common.envs.mirrors import Entries, Mirror
+from common.envs.spaces import choices, is_image
+from common.errors import UserError
+
+
+def mirror_of(
+    config: TrainingConfig, observation_space: gymnasium.Space, action_space: gymnasium.Space
+) -> Mirror | None:
+    """The mirror that a run's networks obey; None without `symmetry`.
+
+    Args:
+        config: of a run of one environment.
+        observation_space, action_space: of that environment.
+
+    Raises:
+        UserError: none is known, or it does not fit the spaces; the line names the entry.
+    """
+    if not config.symmetry:
+        return None
+    if is_image(observation_space):
+        raise UserError(f"symmetry is for observations that are numbers, {config.env} shows images: leave it out")
+    name = re.sub(r"-v\d+$", "", config.env)
+    known = KNOWN.get(config.env, KNOWN.get(name, Mirror(Entries(()), Entries(()))))
+    observation = Entries(config.mirror_observation) if config.mirror_observation else known.observation
+    action = Entries(config.mirror_action) if config.mirror_action else known.action
+    if not observation.sources or not action.sources:
+        raise UserError(
+            f"no mirror of {config.env} is known: add --mirror-observation and --mirror-action, or leave --symmetry "
+            f"out (known: {', '.join(KNOWN)})"
+        )
+    size = gymnasium.spaces.utils.flatdim(observation_space) // (1 + len(config.history))
+    _check("mirror_observation", observation, size)
+    if config.mirror_offset:
+        observation = Entries(observation.sources, config.mirror_offset)
+        _check_offsets(observation, size)
+    observation = functools.reduce(Entries.beside, [observation] * (1 + len(config.history)))  # each alike
+    if isinstance(observation_space, gymnasium.spaces.Box):
+        _check_bounds("mirror_observation", observation, observation_space)
+    if isinstance(action_space, gymnasium.spaces.Box):
+        _check("mirror_action", action, gymnasium.spaces.utils.flatdim(action_space))
+        _check_bounds("mirror_action", action, action_space)
+    else:
+        _check("mirror_action", action, sum(choices(action_space)))
+        _check_choices("mirror_action", action, choices(action_space))
+    return Mirror(observation, action, config.mirror_weight)
+
+
+def _check(name: str, entries: Entries, size: int) -> None:
+    """Raises UserError unless each entry appears once and looking twice shows the original."""
+    sources = entries.sources
+    if len(sources) != size:
+        raise UserError(f"{name} has {len(sources)} entries: expected {size}, one for each number")
+    for i, source in enumerate(sources, start=1):
+        if not 1 <= abs(source) <= size:
+            raise UserError(f"{name}: entry {i} is {source}: expected 1 to {size}, or -1 to -{size}")
+    for i, source in enumerate(sources, start=1):
+        back = sources[abs(source) - 1] * (1 if source > 0 else -1)
+        if back != i:
+            raise UserError(
+                f"{name}: entry {i} is {source}, but entry {abs(source)} is {sources[abs(source) - 1]}: "
+                f"expected {i if source > 0 else -i} there, since a mirror image of a mirror image is the original"
+            )
+
+
+def _check_offsets(entries: Entries, size: int) -> None:
+    """Raises UserError unless looking twice shows the original numbers."""
+    if len(entries.offsets) != size:
+        raise UserError(f"mirror_offset has {len(entries.offsets)} entries: expected {size}, one for each number")
+    back = entries(entries.offset.astype(np.float64))  # [X] what two looks add
+    for i in np.flatnonzero(np.abs(back) > 1e-6):
+        source = entries.sources[i]
+        wanted = 0.0 if source == i + 1 else -np.sign(source) * entries.offsets[i]
+        raise UserError(
+            f"mirror_offset: entry {i + 1} is {entries.offsets[i]:g}, but entry {abs(source)} is "
+            f"{entries.offsets[abs(source) - 1]:g}: expected {wanted:g} there, since a mirror image of a mirror image "
+            "is the original"
+        )
+
+
+def _check_bounds(name: str, entries: Entries, space: gymnasium.spaces.Box) -> None:
+    """Raises UserError unless a mirrored array lies within the space again."""
+    lows, highs = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)  # [X], [X]
+    mirrored = np.sort(np.stack([entries.linear(lows), entries.linear(highs)]), axis=0) + 0.0  # [2, X], and no −0
+    for i, source in enumerate(entries.sources):
+        if not np.allclose(mirrored[:, i], (lows[i], highs[i])):
+            raise UserError(
+                f"{name}: entry {i + 1} is {source}, whose range becomes {mirrored[0, i]:g} to {mirrored[1, i]:g} in "
+                f"the mirror: expected {lows[i]:g} to {highs[i]:g}, the range of number {i + 1}"
+            )
+
+
+def _check_choices(name: str, entries: Entries, choices_: tuple[int, ...]) -> None:
+    """Raises UserError unless the choices of one number of an action become those of one number."""
+    numbers = np.repeat(np.arange(len(choices_)), choices_)  # [Σ choices] which number a choice belongs to
+    for i, source in enumerate(entries.sources):
+        first = int(np.flatnonzero(numbers == numbers[i])[0])
+        if source < 0:
+            raise UserError(f"{name}: entry {i + 1} is {source}: a choice has no sign, leave the minus out")
+        if numbers[source - 1] != numbers[entries.sources[first] - 1]:
+            raise UserError(
+                f"{name}: entries {first + 1} and {i + 1} are choices of one number, but their mirror images "
+                f"{entries.sources[first]} and {source} are not"
+            )
