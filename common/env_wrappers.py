@@ -257,6 +257,7 @@ def reward_design(
     step_limit: int | None,
     function: RewardDesign | None = None,
     fall_cost: float = 1.0,
+    action_repeat: int = 1,
 ) -> RewardDesign:
     """The reward design with this name, with the numbers of the 2021 study unless an argument gives another.
 
@@ -264,8 +265,11 @@ def reward_design(
         name: one of `common.config.RewardDesignName`.
         reward_factor: for "scaled".
         step_limit: of the environment, for "lasted_to_limit"; None, for an environment without one, takes 2,000.
+            With `action_repeat`, the largest number of actions.
         function: a Python program's own design, for "function".
         fall_cost: for "ends_told_apart" and "fall_penalty".
+        action_repeat: for how many steps each action is held. Above 1 a fall is an end with −50 or less, since the
+            rewards just before it are in the same sum.
 
     Raises:
         UserError: the name is "function", but no function is given.
@@ -279,13 +283,14 @@ def reward_design(
         return Function(function)
     if name == "lasted_to_limit":
         return LastedToLimit() if step_limit is None else LastedToLimit(max_steps=step_limit)
+    fall_reward = -100.0 if action_repeat == 1 else -50.0
     designs: dict[str, RewardDesign] = {
         "unchanged": Unchanged(),
-        "ends_told_apart": EndsToldApart(fall=-fall_cost),
+        "ends_told_apart": EndsToldApart(fall=-fall_cost, fall_reward=fall_reward),
         "steps_at_end": StepsAtEnd(),
         "steps_added_at_end": StepsAddedAtEnd(),
         "scaled": Scaled(reward_factor),
         "sign": Sign(),
-        "fall_penalty": FallPenalty(failure=-fall_cost),
+        "fall_penalty": FallPenalty(failure=-fall_cost, fall_reward=fall_reward),
     }
     return designs[name]

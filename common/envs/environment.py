@@ -10,6 +10,7 @@ import gymnasium
 
 from common.config import TrainingConfig
 from common.envs import atari
+from common.envs.action_repeat import RepeatedActions
 from common.envs.environment_check import check_environment
 from common.envs.history import WithHistory, with_history
 from common.envs.make_env import MakeEnv, make_env, make_native_env, step_limit, takes_render_mode
@@ -24,17 +25,18 @@ class Environment:
 
     Attributes:
         id: its name with the version, such as "BipedalWalker-v3" or "my_module:Mine-v0"; or "function()".
-        max_episode_steps: the step limit in force; None if there is none.
+        max_episode_steps: the limit in force, in steps of the environment itself; None if there is none.
         observation_space: of the environments that `make` returns: a Box of numbers [S], or of images [H, W, C] uint8.
         action_space: of the environments that `make` returns.
         native_observation_space: before flattening.
         render_modes: the environment's own, such as "rgb_array".
-        render_fps: pictures per second at the environment's own pace.
+        render_fps: pictures per second at the environment's own pace; with `action_repeat`, one for each action.
         gymnasium_id: the versioned id of one of Gymnasium's own environments without env_kwargs, which EnvPool may
             also offer; else None.
         atari_game: ale-py's id of an Atari game; else None.
         env_kwargs: arguments for the constructor.
         history: ages, in steps, of the earlier observations that are returned beside the newest.
+        action_repeat: for how many steps of the environment itself each action is held.
         maker: the function or class that builds it; None for Gymnasium's registry.
         spec: Gymnasium's entry, from which another process registers the environment; None where the id names a
             module that registers it, and for Atari games and a `maker`.
@@ -46,13 +48,19 @@ class Environment:
     action_space: gymnasium.Space
     native_observation_space: gymnasium.Space
     render_modes: tuple[str, ...] = ()
-    render_fps: int = 30
+    render_fps: float = 30
     gymnasium_id: str | None = None
     atari_game: str | None = None
     env_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     history: tuple[int, ...] = ()
+    action_repeat: int = 1
     maker: MakeEnv | None = None
     spec: gymnasium.envs.registration.EnvSpec | None = None
+
+    @property
+    def most_actions(self) -> int | None:
+        """The largest number of actions in an episode; None if there is no limit."""
+        return None if self.max_episode_steps is None else -(-self.max_episode_steps // self.action_repeat)
 
     def make(self, render_mode: str | None = None) -> gymnasium.Env:
         """A new environment with its own rewards, flat observations or images, and the step limit.
@@ -66,6 +74,8 @@ class Environment:
         if self.spec is not None:
             gymnasium.registry.setdefault(self.spec.id, self.spec)
         env = make_env(self.id, self.max_episode_steps, render_mode, self.env_kwargs, self.maker)
+        if self.action_repeat > 1:
+            env = RepeatedActions(env, self.action_repeat)
         return WithHistory(env, self.history) if self.history else env
 
     def limited_to(self, max_episode_steps: int | None) -> "Environment":
@@ -92,6 +102,7 @@ def find_environment(
     env_kwargs: Mapping[str, Any] | None = None,
     maker: MakeEnv | None = None,
     history: tuple[int, ...] = (),
+    action_repeat: int = 1,
 ) -> Environment:
     """Build an environment, record what is known about it, and close it.
 
@@ -101,6 +112,7 @@ def find_environment(
         env_kwargs: arguments for its constructor.
         maker: a function or class that builds a new environment in each call, in place of `gymnasium.make`.
         history: ages, in steps, of the earlier observations that are returned beside the newest.
+        action_repeat: for how many steps of the environment itself each action is held.
 
     Raises:
         UserError: the name is unknown, a package is missing, or a space is not supported.
@@ -125,6 +137,8 @@ def find_environment(
         assert isinstance(flat.observation_space, gymnasium.spaces.Box), "`as_numbers_or_image` makes it one"
         if history and is_image(flat.observation_space):
             raise UserError(f"history is for observations that are numbers, {env_id} shows images: leave it out")
+        if action_repeat > 1 and atari_game is not None:
+            raise UserError(f"action_repeat is not for {env_id}: Atari games hold each action for four frames already")
         return Environment(
             id=env_id if spec is None else _full_id(env_id, spec),
             max_episode_steps=step_limit(env),
@@ -132,11 +146,12 @@ def find_environment(
             action_space=flat.action_space,
             native_observation_space=env.observation_space,
             render_modes=_render_modes(env, maker),
-            render_fps=max(1, round((env.metadata or {}).get("render_fps") or 30)),
+            render_fps=max(1, round((env.metadata or {}).get("render_fps") or 30)) / action_repeat,
             gymnasium_id=gymnasium_id if not env_kwargs else None,
             atari_game=atari_game,
             env_kwargs=env_kwargs,
             history=history,
+            action_repeat=action_repeat,
             maker=maker,
             spec=None if spec is None or ":" in env_id else _sendable(spec),
         )
@@ -144,7 +159,8 @@ def find_environment(
 
 def environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:
     """What is known about the environment that the settings name; arguments and errors: see `find_environment`."""
-    return find_environment(config.env, config.max_episode_steps, config.env_kwargs, maker, config.history)
+    kwargs, limit = config.env_kwargs, config.max_episode_steps
+    return find_environment(config.env, limit, kwargs, maker, config.history, config.action_repeat)
 
 
 def name_of(maker: MakeEnv) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from common.envs.action_repeat import RepeatingPool
 from common.envs.environment import Environment
 from common.envs.groups import Fault, Step, quiet_gymnasium
 from common.envs.history import History
@@ -37,6 +38,7 @@ class EnvPoolGroup:
         self._options: dict[str, Any] = {"env_type": "gymnasium", "num_threads": num_threads}
         if environment.max_episode_steps is not None:  # EnvPool's own limits are not always Gymnasium's
             self._options["max_episode_steps"] = environment.max_episode_steps
+        self._repeat = environment.action_repeat
         assert environment.gymnasium_id is not None, "`resolve_backend` makes sure of it"
         self._env_id = environment.gymnasium_id
         self._pools: list[Any] = []
@@ -63,8 +65,10 @@ class EnvPoolGroup:
         import envpool
 
         seed = self._seed + part.start if restart <= 0 else episode_seed(self._seed, part.start, restart, 0)
+        num_envs = part.stop - part.start
         with quiet_gymnasium():  # it warns about a space that is not used here
-            return envpool.make(self._env_id, num_envs=part.stop - part.start, seed=seed % 2**31, **self._options)
+            pool = envpool.make(self._env_id, num_envs=num_envs, seed=seed % 2**31, **self._options)
+        return pool if self._repeat == 1 else RepeatingPool(pool, self._repeat, num_envs)
 
     def bring_back(self, pasts: Mapping[int, Past]) -> np.ndarray:
         """See `Group.bring_back`; each part gets a new pool."""

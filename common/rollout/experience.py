@@ -77,9 +77,12 @@ class Experience:
         self._build(find_way(environment, config.backend, action_map, config.environment_time_limit))
         self._restart_every = config.restart_environments_every or default_restart_interval(environment, steps)
         self._designs = [
-            reward_design(config.reward_design, config.reward_factor, environment.max_episode_steps, design, fall_cost)
+            reward_design(
+                config.reward_design, config.reward_factor, environment.most_actions, design, fall_cost,
+                environment.action_repeat,
+            )
             for fall_cost in config.fall_costs
-        ]
+        ]  # fmt: skip
         self._costs_passed = 0  # of fall_costs
         self.scores = EpisodeScores(config.num_envs, config.score_window)
         self.collected = False
@@ -263,5 +266,5 @@ def default_restart_interval(environment: Environment, steps: int) -> int:
     Only for environments that are brought back by all actions since they were built: the interval bounds how many
     these are; ten episodes keep the share that is cut small.
     """
-    limit = environment.max_episode_steps or 1000
+    limit = environment.most_actions or 1000
     return max(10, -(-10 * limit // steps))

@@ -76,4 +76,4 @@ def design_of(config: PPOConfig, environment: Environment) -> Callable[..., np.n
     """What the run was rewarded by at its end; the environment's own rewards where a function of the user's did it."""
     name = "unchanged" if config.reward_design == "function" else config.reward_design
     cost = config.fall_costs[-1] if config.fall_costs else math.nan
-    return reward_design(name, config.reward_factor, environment.max_episode_steps, None, cost)
+    return reward_design(name, config.reward_factor, environment.most_actions, None, cost, environment.action_repeat)

@@ -566,6 +566,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "backend": ("envpool", {}),
     "num_envs": (4, {}),
     "shards": (2, {}),
+    "action_repeat": (3, {}),
     "history": ((1,), {}),
     "symmetry": (True, {}),
     "mirror_observation": ((1, 2, -3), {"symmetry": True}),  # Pendulum's own is 1 -2 -3
