@@ -323,10 +323,17 @@ def main() -> None:
         print(f"wrote {PAGE.name}")
 
 
+def free_path(stem: str, newest: bool) -> Path:
+    """Where a record of this day and name goes: STEM.json, then STEM-2.json; the `newest` that is there to go on."""
+    paths = [FOLDER / f"{stem}{'' if number == 1 else f'-{number}'}.json" for number in range(1, 100)]
+    first = next(i for i, path in enumerate(paths) if not path.exists())
+    return paths[max(0, first - 1) if newest else first]
+
+
 def take(arguments: Arguments) -> None:
     """Measure a record, seed after seed; its file is written after each."""
     wanted, where = RECORDS[arguments.name], machine()
-    path = FOLDER / f"{str(where['date'])[:10]}-{arguments.name}.json"
+    path = free_path(f"{str(where['date'])[:10]}-{arguments.name}", arguments.go_on)
     found: dict[str, Any] = {
         "metric": wanted.task.metric, "command": wanted.command,
         "knowledge": wanted.knowledge, "changed": wanted.changed,

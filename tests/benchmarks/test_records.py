@@ -164,3 +164,17 @@ def test_a_row_says_that_seeds_shared_the_machine_and_has_the_score_of_sampled_a
     assert records.cells(one)["score of sampled actions"] == "321.0 (320.0 to 322.0)"
     assert "on Some processor, 2 cores; 2 seeds at a time, each on one core. Nothing." in records.page([one])
     assert "at a time" not in records.page([one | {"at_once": 1}])
+
+
+def test_a_second_record_of_a_day_keeps_the_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "FOLDER", tmp_path)
+    names = []
+    for newest in (False, True, False, True):
+        names.append(records.free_path("2026-01-02-pole", newest).name)
+        (tmp_path / names[-1]).touch()
+    assert names == [
+        "2026-01-02-pole.json",
+        "2026-01-02-pole.json",
+        "2026-01-02-pole-2.json",
+        "2026-01-02-pole-2.json",
+    ]
