@@ -111,8 +111,8 @@ BIPEDAL_WALKER_FAST = MEASURED.replace(
     adam_epsilon=1e-5,
     best_metric="validation",
     validate_every=4,
-    validate_from=0.15,
-    validation_episodes=8,
+    validate_from=0.12,
+    validation_episodes=20,
     average_weights=0.8,
     stop_score=301.0,
 )
