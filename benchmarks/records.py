@@ -96,7 +96,7 @@ RECORDS = {
         WALKER,
         "",
         "plain networks; small updates, learning rates steered by the KL divergence, averaged weights, falls that "
-        "cost more with a better score, a horizon that shrinks, early validation",
+        "cost more with a better score, early validation",
     ),
     "best-walker": Record(
         "-m companions.SACAgentTrainer bipedal-walker-tqc",
