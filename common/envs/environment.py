@@ -37,6 +37,7 @@ class Environment:
         env_kwargs: arguments for the constructor.
         history: ages, in steps, of the earlier observations that are returned beside the newest.
         action_repeat: for how many steps of the environment itself each action is held.
+        draws_with_mujoco: whether its pictures are drawn by Gymnasium's renderer for MuJoCo.
         maker: the function or class that builds it; None for Gymnasium's registry.
         spec: Gymnasium's entry, from which another process registers the environment; None where the id names a
             module that registers it, and for Atari games and a `maker`.
@@ -54,6 +55,7 @@ class Environment:
     env_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     history: tuple[int, ...] = ()
     action_repeat: int = 1
+    draws_with_mujoco: bool = False
     maker: MakeEnv | None = None
     spec: gymnasium.envs.registration.EnvSpec | None = None
 
@@ -152,6 +154,7 @@ def find_environment(
             env_kwargs=env_kwargs,
             history=history,
             action_repeat=action_repeat,
+            draws_with_mujoco=hasattr(env.unwrapped, "mujoco_renderer"),
             maker=maker,
             spec=None if spec is None or ":" in env_id else _sendable(spec),
         )

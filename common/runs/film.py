@@ -281,8 +281,8 @@ def filming(
         A function that waits for the film and returns what `film_into` returns.
     """
     here = functools.partial(film_into, folder, policy, action_map, environment, gif, seed, restarts)
-    mujoco = "mujoco" in sys.modules  # what draws without a screen crashes a process that holds TensorFlow
-    if not takes_workers(policy, beside) and not (mujoco and policy.is_plain):
+    apart = environment.draws_with_mujoco and policy.is_plain  # without a screen it crashes beside TensorFlow
+    if not apart and not takes_workers(policy, beside):
         yield here
         return
     try:

@@ -54,6 +54,13 @@ def test_mujoco_is_filmed_without_a_screen(tmp_path, monkeypatch):
     assert imageio.get_reader(tmp_path / run_folder.VIDEO).get_data(0).std() > 10
 
 
+def test_only_mujoco_is_filmed_apart_when_few_episodes_are_played(tmp_path, monkeypatch):
+    monkeypatch.setattr(film.worker_processes, "in_background", lambda _: pytest.fail("filmed in another process"))
+    with film.filming(tmp_path, Swinging(), PENDULUM_ACTIONS, find_environment("Pendulum-v1", 5)) as filmed:
+        assert filmed()[0].startswith("filmed an episode of ")
+    assert find_environment("Reacher-v5").draws_with_mujoco and not find_environment("Pendulum-v1").draws_with_mujoco
+
+
 def test_mujoco_keeps_the_library_that_is_named_or_the_screen(monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "osmesa")
     film.draw_without_a_screen()
