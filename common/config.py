@@ -44,18 +44,18 @@ class EnvironmentSettings(Settings):
     max_episode_steps: int | None = setting(None, at_least=1)
     """Steps after which an episode is truncated. None keeps the environment's own limit."""
     action_repeat: int = setting(1, at_least=1, at_most=1000)
-    """Number of steps for which each action is held; their rewards are added up. All other settings and results count
-    such a row of steps as one step, except max_episode_steps. Raise it (to 2 or 3) if the environment takes small
-    steps: episodes then have fewer decisions, and each costs fewer updates. Not for Atari games, whose actions are
-    held for four frames already."""
+    """Number of environment steps that each action is held for; their rewards are added up. All other settings and
+    results then count actions instead of environment steps, except max_episode_steps. Raise it (to 2 or 3) if the
+    environment takes small steps: an episode then has fewer decisions and needs fewer updates. Not for Atari games,
+    whose actions are held for four frames already."""
     reward_design: RewardDesignName = "unchanged"
     """Reward that the agent learns from; scores always use the environment's own. unchanged: the environment's own.
     sign: -1, 0 or +1, the reward's sign, for games. scaled: the reward times reward_factor. function: computed by a
     function that a Python program passes to the trainer. The other designs change an episode's last reward only.
     ends_told_apart: -1 after a fall (the episode terminated with a reward of -100 or less; -50 or less with
     action_repeat, which adds earlier rewards), else +1. fall_penalty: the same, even if the episode was truncated.
-    lasted_to_limit: +1 if the episode
-    reached its step limit (2,000 if it has none), else -1. steps_at_end: 0.005 per step of the episode.
+    lasted_to_limit: +1 if the episode reached its step limit (2,000 if it has none), else -1. steps_at_end: 0.005 per
+    step of the episode.
     steps_added_at_end: the environment's reward plus 0.005 per step of the episode."""
     reward_factor: float = setting(
         0.1, needs=Needs("reward_design", lambda design: design == "scaled", "--reward-design scaled")

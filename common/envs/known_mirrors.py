@@ -1,9 +1,9 @@
 """Environments whose mirror is known.
 
-What moves in a plane, like the walkers, has two legs that change places. What moves in space, like the Ant, is
-reflected in the plane of x and z: y changes its sign, and turning, which is not along an axis but around it, does the
-opposite: x and z change their signs. MuJoCo's Humanoid is left out, because its right and left joints differ
-(armature 0.008 and 0.01 at the hips, stiffness 0 and 1 at the knees).
+The walkers move in a plane: their two legs change places. The Ant moves in space, and its mirror is the plane of x
+and z. Of positions, velocities and forces y changes its sign; of rotations and torques x and z do. MuJoCo's Humanoid
+is left out, because its right and left joints differ (armature 0.008 and 0.01 at the hips, stiffness 0 and 1 at the
+knees).
 """
 
 import math
