@@ -181,6 +181,11 @@ class BestSettings(Settings):
     validate_from: float = setting(0.5, at_least=0, at_most=1)
     """Share of the training after which validations begin. Lower it to see early how the deterministic policy does,
     or to stop early with stop_score. Only used with best_metric validation."""
+    validate_from_score: float | None = setting(None)
+    """Training score from which on validations are played: the mean unshaped reward of the last score_window training
+    episodes, once so many have finished. The last epoch is validated at any score. Set it if validations of a policy
+    that has learned little take long, for example because it stands still until the time limit. None needs no score.
+    Only used with best_metric validation."""
     validation_episodes: int = setting(40, at_least=1)
     """Number of episodes per validation. Raise it if the score is noisy; lower it if the environment is slow. Only
     used with best_metric validation."""

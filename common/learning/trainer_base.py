@@ -192,11 +192,11 @@ class TrainerBase(ABC):
             last: number of the final epoch.
             timing: of the epoch; the seconds of a validation are added.
         """
-        scores = self.experience.scores
+        metrics, columns = self.experience.scores.training_metrics(), self.experience.scores.columns()
         self.average.follow()
-        due = self.judge.due(self.epoch, last)
+        due = self.judge.due(self.epoch, last, columns["score"])
         with self.average.in_place() if due else contextlib.nullcontext():
-            return self.judge(scores.training_metrics(), scores.columns(), self.epoch, last, timing)
+            return self.judge(metrics, columns, self.epoch, last, timing)
 
     @property
     def solved(self) -> bool:

@@ -70,7 +70,7 @@ class Judge:
             timing: a validation's seconds are added to it.
         """
         metric = metrics.get(self._config.best_metric, float("nan"))
-        if self.due(epoch, last):
+        if self.due(epoch, last, scores["score"]):
             metric = self.validate(timing)
             if self._config.stop_score is not None and metric >= self._config.stop_score:
                 metric = self._confirmed(self._config.stop_score, epoch, timing)
@@ -87,12 +87,18 @@ class Judge:
             played += episodes
         return total / played
 
-    def due(self, epoch: int, last: int) -> bool:
-        """Whether parameters are validated: every few epochs from `validate_from` on, and at the end."""
-        if self._config.best_metric != "validation":
+    def due(self, epoch: int, last: int, score: float) -> bool:
+        """Whether parameters are validated: every few epochs from `validate_from` on, and at the end.
+
+        Args:
+            score: of the last training episodes; not before it has reached `validate_from_score`.
+        """
+        config = self._config
+        if config.best_metric != "validation":
             return False
-        begun = epoch > self._config.validate_from * last
-        return epoch == last or (begun and epoch % self._config.validate_every == 0)
+        good_enough = config.validate_from_score is None or score >= config.validate_from_score
+        begun = epoch > config.validate_from * last and good_enough
+        return epoch == last or (begun and epoch % config.validate_every == 0)
 
     def validate(self, timing: Timing, episodes: int | None = None, seed: int | None = None) -> float:
         """The mean unshaped reward of whole episodes, in separate environments; its seconds are added to `timing`.

@@ -600,6 +600,8 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "validation_episodes": (1, {"adopt_best": True, "best_metric": "validation", "validate_every": 1, "epochs": 6}),
     "validate_from": (0.75, {"adopt_best": True, "best_metric": "validation", "validate_every": 1, "epochs": 8,
                       "validation_episodes": 2, "learning_rate": 0.1}),
+    "validate_from_score": (-115.0, {"adopt_best": True, "best_metric": "validation", "validate_every": 1, "epochs": 8,
+                            "validation_episodes": 2, "learning_rate": 0.1}),
     "stop_score": (-1e9, {"adopt_best": True, "best_metric": "validation", "validate_every": 1, "epochs": 6}),
     "confirming_episodes": (1, {"adopt_best": False, "best_metric": "validation", "validate_every": 1, "epochs": 8,
                             "validation_episodes": 1, "learning_rate": 0.1, "stop_score": -112.0}),

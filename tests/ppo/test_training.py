@@ -621,6 +621,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "average_weights": (0.9, VALIDATED),
     "validation_episodes": (1, VALIDATED),
     "validate_from": (0.0, VALIDATED),
+    "validate_from_score": (1e9, VALIDATED),
     "stop_score": (-1e9, VALIDATED),
     "confirming_episodes": (1, VALIDATED | {"stop_score": -6.1, "validation_episodes": 1}),
     "adopt_best": (False, SCHEDULE | {"adopt_best": True}),

@@ -70,3 +70,26 @@ def test_scores_of_training_stop_it_as_well(tiny):
     trainer.train()
     assert trainer.epoch < 4 and trainer.solved
     trainer.close()
+
+
+def test_validations_wait_for_the_share_of_training_the_score_and_their_turn(tiny):
+    config = tiny.replace(
+        epochs=10, best_metric="validation", validate_from=0.3, validate_every=2, validate_from_score=-30.0
+    )
+    trainer = PPOAgentTrainer(config)
+    due = trainer.judge.due
+    assert [epoch for epoch in range(1, 11) if due(epoch, 10, -30.0)] == [4, 6, 8, 10]
+    assert [epoch for epoch in range(1, 11) if due(epoch, 10, -30.1)] == [10]
+    assert [epoch for epoch in range(1, 11) if due(epoch, 10, float("nan"))] == [10]  # too few episodes so far
+    trainer.close()
+
+
+def test_nothing_is_validated_before_the_score_is_reached(tiny, monkeypatch):
+    """Pendulum's scores lie far below 0, so only the last epoch is validated."""
+    config = tiny.replace(epochs=3, best_metric="validation", validate_from=0.0, validate_every=1, score_window=1)
+    for wanted, expected in ((None, [True, True, True]), (1.0, [False, False, True])):
+        trainer = PPOAgentTrainer(config.replace(validate_from_score=wanted))
+        monkeypatch.setattr(trainer.judge, "validate", lambda timing, *_: -500.0)
+        trainer.train()
+        assert [row.metric == -500.0 for row in trainer.results] == expected
+        trainer.close()
