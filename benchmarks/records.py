@@ -5,11 +5,13 @@ included, and then plays fresh episodes of Gymnasium's own environment, determin
 Every seed counts, and the seeds are not those that settings were tuned on. Before the first seed EnvPool is stepped
 alone, so that another machine's time can be judged. Raw results go to results/records/DATE-NAME.json.
 
-`--go-on` keeps the seeds that are there; without a NAME only LEADERBOARD.md is written.
+`--go-on` keeps the seeds that are there, and resumes one that was cut off; without a NAME only LEADERBOARD.md is
+written.
 """
 
 import csv
 import json
+import re
 import subprocess
 import sys
 import time
@@ -31,7 +33,7 @@ from common.envs.environment import find_environment
 from common.envs.vector_env import make_vector_env
 from common.errors import UserError
 from common.files import write_json
-from common.runs import run_folder
+from common.runs import checkpoint, run_folder
 from common.runs.command_line import one_line_errors, parse_settings
 
 FOLDER = RESULTS / "records"
@@ -49,6 +51,7 @@ class Task:
     episodes: int = 100  # played afresh after training, at each limit
     milestone: tuple[str, float] | None = None  # on the way: what it is called, and the epoch's score that reaches it
     sampled: bool = False  # whether its rows show the score of sampled actions, too
+    seeds: int = 10  # of a record
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,10 @@ OFTEN = (
     "episodes, then 100 others where all of the five last 500 steps (not counted as steps)"
 )
 BEST_WALKER = Task("BipedalWalker-v3: best score within ten minutes", 328.0, ("1600",), sampled=True)
-TASKS = {task.metric: task for task in (WALKER, CARTPOLE, PENDULUM, BEST_WALKER)}
+ROUGH_GROUND = Task(
+    "BipedalWalkerHardcore-v3: score on rough ground, and seconds", 300.0, ("2000",), sampled=True, seeds=3
+)
+TASKS = {task.metric: task for task in (WALKER, CARTPOLE, PENDULUM, BEST_WALKER, ROUGH_GROUND)}
 RECORDS = {
     "fast-walker-symmetric": Record(
         "PPOAgentTrainer.py bipedal-walker-fast-symmetric",
@@ -134,10 +140,11 @@ class Arguments:
 
     name: str = ""
     """The record. Empty measures nothing and writes the page."""
-    seeds: tuple[int, ...] = tuple(range(100, 110))
-    """Seeds that nothing was tuned on."""
+    seeds: tuple[int, ...] = ()
+    """Seeds that nothing was tuned on. Empty takes 100 and those after it, as many as the record's table asks for."""
     go_on: bool = False
-    """Keep the seeds of today's file and measure the others."""
+    """Keep the seeds of the newest file of this record, and measure the others. A seed whose training was cut off is
+    resumed. It has to be the same commit."""
     at_once: int = 1
     """Number of seeds that are measured at the same time, each on one core of its own; 1 leaves all cores to a seed.
     Above 1 only on Linux."""
@@ -172,14 +179,17 @@ def measure(wanted: Record, seed: int, runs: Path, core: int | None = None) -> d
     """
     name, task = f"seed{seed}", wanted.task
     busy = busy_cores() if core is None else None
+    before = seconds_of(runs / name)
     began = time.perf_counter()
-    _run(f"{wanted.command} --seed {seed} {QUIETLY} --name {name} --runs-folder {runs}", core)
-    seconds = time.perf_counter() - began
+    if before is None:
+        _run(f"{wanted.command} --seed {seed} {QUIETLY} --name {name} --runs-folder {runs}", core)
+    else:
+        _run(f"-m programs resume {runs / name} {QUIETLY}", core)
+    seconds = time.perf_counter() - began + (before or 0.0)
     limits = " ".join(task.limits)
     scoring = f"-m programs evaluate {runs / name} --episodes {task.episodes} --no-video --max-episode-steps {limits}"
     _run(scoring, core)
-    with open(runs / name / run_folder.RESULTS, newline="", encoding="utf-8") as table:
-        rows = [{key: float(value or "nan") for key, value in row.items()} for row in csv.DictReader(table)]
+    rows = rows_of(runs / name)
     evaluated = json.loads((runs / name / run_folder.EVALUATION).read_text(encoding="utf-8"))
     at_limits = evaluated.get("step_limits", {task.limits[0]: evaluated})  # not there with one limit
     own = at_limits[task.limits[0]]
@@ -193,6 +203,19 @@ def measure(wanted: Record, seed: int, runs: Path, core: int | None = None) -> d
         "sampled": round(own["sampled"]["mean"], 1),
         "returns": own["deterministic"]["returns"],
     }
+
+
+def rows_of(run: Path) -> list[dict[str, float]]:
+    """The rows of a run's results.csv."""
+    with open(run / run_folder.RESULTS, newline="", encoding="utf-8") as table:
+        return [{key: float(value or "nan") for key, value in row.items()} for row in csv.DictReader(table)]
+
+
+def seconds_of(run: Path) -> float | None:
+    """Seconds of the epochs of a run that was cut off and can be resumed; None if there is none."""
+    if not checkpoint.generations(run / run_folder.CHECKPOINTS):
+        return None
+    return sum(row["seconds"] for row in rows_of(run))
 
 
 def milestone(task: Task, rows: list[dict[str, float]], seconds: float) -> dict[str, int | float | None]:
@@ -323,21 +346,24 @@ def main() -> None:
         print(f"wrote {PAGE.name}")
 
 
-def free_path(stem: str, newest: bool) -> Path:
-    """Where a record of this day and name goes: STEM.json, then STEM-2.json; the `newest` that is there to go on."""
-    paths = [FOLDER / f"{stem}{'' if number == 1 else f'-{number}'}.json" for number in range(1, 100)]
-    first = next(i for i, path in enumerate(paths) if not path.exists())
-    return paths[max(0, first - 1) if newest else first]
+def path_of(stem: str, newest: bool) -> Path:
+    """Where a record goes: DATE-STEM.json of today, then DATE-STEM-2.json; or the `newest` that is there to go on."""
+    there = [path for path in FOLDER.glob("*.json") if re.fullmatch(rf"[\d-]{{10}}-{stem}(-\d+)?", path.stem)]
+    if newest and there:
+        return max(there, key=lambda path: json.loads(path.read_text(encoding="utf-8"))["machine"]["date"])
+    first = f"{str(machine()['date'])[:10]}-{stem}"
+    names = (first, *(f"{first}-{number}" for number in range(2, 100)))
+    return FOLDER / f"{next(name for name in names if FOLDER / f'{name}.json' not in there)}.json"
 
 
 def take(arguments: Arguments) -> None:
     """Measure a record, seed after seed; its file is written after each."""
-    wanted, where = RECORDS[arguments.name], machine()
-    path = free_path(f"{str(where['date'])[:10]}-{arguments.name}", arguments.go_on)
+    wanted, commit = RECORDS[arguments.name], record.commit()
+    path = path_of(arguments.name, arguments.go_on)
     found: dict[str, Any] = {
         "metric": wanted.task.metric, "command": wanted.command,
         "knowledge": wanted.knowledge, "changed": wanted.changed,
-        "commit": record.commit(), "machine": where, "stepping_alone": stepping_alone(), "seeds": [],
+        "commit": commit, "machine": machine(), "stepping_alone": stepping_alone(), "seeds": [],
         "at_once": arguments.at_once,
     }  # fmt: skip
     if arguments.go_on and path.exists():
@@ -345,8 +371,11 @@ def take(arguments: Arguments) -> None:
         before = found.get("at_once", 1)
         if before != arguments.at_once:
             raise UserError(f"the seeds of {path.name} were measured {before} at once: use --at-once {before}")
+        if found["commit"] != commit:
+            raise UserError(f"the seeds of {path.name} were measured at commit {found['commit']}: check it out first")
     runs = ROOT / "runs" / f"record-{path.stem}"
-    missing = [seed for seed in arguments.seeds if seed not in [one["seed"] for one in found["seeds"]]]
+    seeds = arguments.seeds or range(100, 100 + wanted.task.seeds)
+    missing = [seed for seed in seeds if seed not in [one["seed"] for one in found["seeds"]]]
     for first in range(0, len(missing), arguments.at_once):
         together = missing[first : first + arguments.at_once]
         cores = range(len(together)) if arguments.at_once > 1 else [None]

@@ -31,7 +31,7 @@ def test_every_record_counts_all_of_its_seeds_and_none_that_was_tuned_on():
     for one in found():
         task = records.TASKS[one["metric"]]
         seeds = [row["seed"] for row in one["seeds"]]
-        assert seeds in [list(range(first, first + 10)) for first in (100, 110, 120)]
+        assert seeds in [list(range(first, first + task.seeds)) for first in (100, 110, 120)]
         for row in one["seeds"]:
             assert len(row["returns"]) == task.episodes and list(row["scores"]) == list(task.limits)
             assert row["scores"][task.limits[0]] == pytest.approx(sum(row["returns"]) / task.episodes, abs=0.06)
@@ -166,15 +166,45 @@ def test_a_row_says_that_seeds_shared_the_machine_and_has_the_score_of_sampled_a
     assert "at a time" not in records.page([one | {"at_once": 1}])
 
 
-def test_a_second_record_of_a_day_keeps_the_first(tmp_path, monkeypatch):
+def test_a_second_record_of_a_day_keeps_the_first_and_a_record_goes_on_with_its_newest_file(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "FOLDER", tmp_path)
     names = []
-    for newest in (False, True, False, True):
-        names.append(records.free_path("2026-01-02-pole", newest).name)
-        (tmp_path / names[-1]).touch()
+    for date, go_on in (("02", False), ("02", True), ("02", False), ("03", True), ("03", False), ("04", True)):
+        monkeypatch.setattr(records, "machine", lambda: {"date": f"2026-01-{date}T03:04:05"})  # noqa: B023
+        names.append(records.path_of("pole", go_on).name)
+        if not (tmp_path / names[-1]).exists():
+            content = {"machine": {"date": f"2026-01-{date}T03:04:0{len(names)}"}}
+            (tmp_path / names[-1]).write_text(json.dumps(content), "utf-8")
+        (tmp_path / "2026-01-09-pole-plain.json").touch()  # another record
     assert names == [
         "2026-01-02-pole.json",
         "2026-01-02-pole.json",
         "2026-01-02-pole-2.json",
         "2026-01-02-pole-2.json",
+        "2026-01-03-pole.json",
+        "2026-01-03-pole.json",
     ]
+
+
+def test_a_record_takes_as_many_seeds_as_its_table_asks_for_and_goes_on_at_the_same_commit(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "FOLDER", tmp_path)
+    monkeypatch.setattr(records, "stepping_alone", lambda: 1.0)
+    monkeypatch.setattr(records, "measure", lambda _, seed, runs, core: {"seed": seed})
+    records.take(records.Arguments("best-walker"))
+    [path] = tmp_path.iterdir()
+    assert [one["seed"] for one in json.loads(path.read_text(encoding="utf-8"))["seeds"]] == list(range(100, 110))
+    monkeypatch.setattr(records.record, "commit", lambda: "another")
+    with pytest.raises(UserError, match=r"were measured at commit .*: check it out first"):
+        records.take(records.Arguments("best-walker", seeds=(110,), go_on=True))
+
+
+def test_a_seed_that_was_cut_off_is_resumed_and_its_earlier_seconds_count(tmp_path, monkeypatch):
+    run, commands = tmp_path / "seed3", []
+    (run / "checkpoints" / "00000002").mkdir(parents=True)
+    (run / "results.csv").write_text("steps,metric,seconds\n64,,100.0\n128,,50.0\n", "utf-8")
+    scores = {kind: {"mean": 1.0, "returns": [1.0]} for kind in ("deterministic", "sampled")}
+    (run / "evaluation.json").write_text(json.dumps(scores), "utf-8")
+    monkeypatch.setattr(records, "_run", lambda command, core: commands.append(command))
+    task = records.Task("a metric", 475.0, ("500",))
+    one = records.measure(records.Record("train.py fast", task, "", ""), 3, tmp_path)
+    assert commands[0].startswith(f"-m programs resume {run} ") and 150.0 <= one["seconds"] < 155.0
