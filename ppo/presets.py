@@ -113,7 +113,7 @@ BIPEDAL_WALKER_FAST = MEASURED.replace(
     validate_every=4,
     validate_from=0.0,
     validate_from_score=-30.0,  # one that stands still takes twice as long to validate as one that walks
-    validation_episodes=20,
+    validation_episodes=8,  # what decides is the hundred that confirm them
     average_weights=0.8,
     stop_score=301.0,
 )
