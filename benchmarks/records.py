@@ -165,7 +165,7 @@ def stepping_alone(steps: int = 60_000) -> float:
     return steps / seconds
 
 
-def measure(wanted: Record, seed: int, runs: Path, core: int | None = None) -> dict[str, Any]:
+def measure(wanted: Record, seed: int, runs: Path, core: int | None = None, go_on: bool = False) -> dict[str, Any]:
     """Train one seed and score it; what is found.
 
     Args:
@@ -173,12 +173,15 @@ def measure(wanted: Record, seed: int, runs: Path, core: int | None = None) -> d
         seed: of the run.
         runs: folder for the run.
         core: the only one that the run may use, beside other seeds; None is all, and no other seed.
+        go_on: whether a run that is there is resumed; if not, it is an error, since it may be of another commit.
 
     Raises:
         UserError: training or scoring failed.
     """
     name, task = f"seed{seed}", wanted.task
     busy = busy_cores() if core is None else None
+    if not go_on and (runs / name).exists():
+        raise UserError(f"{runs / name} is there from an earlier record: use --go-on, or remove it")
     before = seconds_of(runs / name)
     began = time.perf_counter()
     if before is None:
@@ -342,7 +345,7 @@ def main() -> None:
                 raise UserError(f"there is no record {arguments.name!r}: expected one of {', '.join(RECORDS)}")
             take(arguments)
         records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))]
-        PAGE.write_text(page(records), "utf-8")
+        PAGE.write_text(page([found for found in records if found["seeds"]]), "utf-8")
         print(f"wrote {PAGE.name}")
 
 
@@ -374,13 +377,15 @@ def take(arguments: Arguments) -> None:
         if found["commit"] != commit:
             raise UserError(f"the seeds of {path.name} were measured at commit {found['commit']}: check it out first")
     runs = ROOT / "runs" / f"record-{path.stem}"
+    going_on = arguments.go_on and path.exists()
+    write_json(path, found)  # so that the first seed, too, can be resumed
     seeds = arguments.seeds or range(100, 100 + wanted.task.seeds)
     missing = [seed for seed in seeds if seed not in [one["seed"] for one in found["seeds"]]]
     for first in range(0, len(missing), arguments.at_once):
         together = missing[first : first + arguments.at_once]
         cores = range(len(together)) if arguments.at_once > 1 else [None]
         with ThreadPoolExecutor(len(together)) as pool:
-            measured = list(pool.map(lambda seed, core: measure(wanted, seed, runs, core), together, cores))
+            measured = list(pool.map(lambda seed, core: measure(wanted, seed, runs, core, going_on), together, cores))
         found["seeds"] = sorted([*found["seeds"], *measured], key=lambda row: row["seed"])
         write_json(path, found)
         for one in measured:

@@ -124,7 +124,7 @@ def test_a_seed_is_trained_then_scored_over_the_task_s_episodes_at_its_limits(tm
 def test_seeds_are_measured_side_by_side_each_on_a_core_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "FOLDER", tmp_path)
     monkeypatch.setattr(records, "stepping_alone", lambda: 1.0)
-    monkeypatch.setattr(records, "measure", lambda _, seed, runs, core: {"seed": seed, "core": core})
+    monkeypatch.setattr(records, "measure", lambda _, seed, runs, core, go_on: {"seed": seed, "core": core})
     records.take(records.Arguments("best-walker", seeds=(102, 100, 101), at_once=2))
     [path] = tmp_path.iterdir()
     taken = json.loads(path.read_text(encoding="utf-8"))
@@ -141,7 +141,7 @@ def test_seeds_are_measured_side_by_side_each_on_a_core_of_its_own(tmp_path, mon
 def test_a_seed_alone_has_all_cores(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "FOLDER", tmp_path)
     monkeypatch.setattr(records, "stepping_alone", lambda: 1.0)
-    monkeypatch.setattr(records, "measure", lambda _, seed, runs, core: {"seed": seed, "core": core})
+    monkeypatch.setattr(records, "measure", lambda _, seed, runs, core, go_on: {"seed": seed, "core": core})
     records.take(records.Arguments("best-walker", seeds=(100, 101)))
     [path] = tmp_path.iterdir()
     taken = json.loads(path.read_text(encoding="utf-8"))
@@ -186,10 +186,26 @@ def test_a_second_record_of_a_day_keeps_the_first_and_a_record_goes_on_with_its_
     ]
 
 
+def test_a_first_seed_that_was_cut_off_can_be_gone_on_with(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "FOLDER", tmp_path)
+    monkeypatch.setattr(records, "stepping_alone", lambda: 1.0)
+    went_on = []
+
+    def cut(_, seed, runs, core, go_on):
+        went_on.append(go_on)
+        raise UserError("cut off")
+
+    monkeypatch.setattr(records, "measure", cut)
+    for go_on in (False, True):
+        with pytest.raises(UserError, match="cut off"):
+            records.take(records.Arguments("best-walker", seeds=(100,), go_on=go_on))
+    assert went_on == [False, True] and len(list(tmp_path.iterdir())) == 1
+
+
 def test_a_record_takes_as_many_seeds_as_its_table_asks_for_and_goes_on_at_the_same_commit(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "FOLDER", tmp_path)
     monkeypatch.setattr(records, "stepping_alone", lambda: 1.0)
-    monkeypatch.setattr(records, "measure", lambda _, seed, runs, core: {"seed": seed})
+    monkeypatch.setattr(records, "measure", lambda _, seed, runs, core, go_on: {"seed": seed})
     records.take(records.Arguments("best-walker"))
     [path] = tmp_path.iterdir()
     assert [one["seed"] for one in json.loads(path.read_text(encoding="utf-8"))["seeds"]] == list(range(100, 110))
@@ -206,5 +222,8 @@ def test_a_seed_that_was_cut_off_is_resumed_and_its_earlier_seconds_count(tmp_pa
     (run / "evaluation.json").write_text(json.dumps(scores), "utf-8")
     monkeypatch.setattr(records, "_run", lambda command, core: commands.append(command))
     task = records.Task("a metric", 475.0, ("500",))
-    one = records.measure(records.Record("train.py fast", task, "", ""), 3, tmp_path)
+    with pytest.raises(UserError, match="is there from an earlier record: use --go-on, or remove it"):
+        records.measure(records.Record("train.py fast", task, "", ""), 3, tmp_path)
+    assert commands == []
+    one = records.measure(records.Record("train.py fast", task, "", ""), 3, tmp_path, go_on=True)
     assert commands[0].startswith(f"-m programs resume {run} ") and 150.0 <= one["seconds"] < 155.0
