@@ -124,6 +124,19 @@ BIPEDAL_WALKER_FAST_SYMMETRIC = BIPEDAL_WALKER_FAST.replace(
     symmetry=True, mirror_offset=tuple({4: -0.2, 9: 0.2}.get(i, 0.0) for i in range(24))
 )
 
+# The same for a high score: it does not stop when the walker is solved. A horizon that shrinks makes the gait quicker,
+# and falls that cost more keep it safe.
+BIPEDAL_WALKER_LONG = BIPEDAL_WALKER_FAST_SYMMETRIC.replace(
+    final_gamma=0.98,
+    fall_costs=(1.0, 10.0, 40.0),
+    fall_cost_scores=(0.0, 150.0),
+    validate_every=10,
+    validate_from=0.3,
+    validate_from_score=None,
+    validation_episodes=50,
+    stop_score=None,
+)
+
 # Rough ground. A floor under the standard deviation keeps it exploring: without one nothing new is tried long before
 # the pits and stumps are mastered. LOG.md tells what was tried.
 BIPEDAL_WALKER_HARDCORE = MEASURED.replace(
@@ -283,6 +296,7 @@ BREAKOUT = MEASURED.replace(
 PRESETS: dict[str, PPOConfig] = {
     "bipedal-walker-fast": BIPEDAL_WALKER_FAST,
     "bipedal-walker-fast-symmetric": BIPEDAL_WALKER_FAST_SYMMETRIC,
+    "bipedal-walker-long": BIPEDAL_WALKER_LONG,
     "bipedal-walker": BIPEDAL_WALKER,
     "bipedal-walker-2021": BIPEDAL_WALKER_2021,
     "bipedal-walker-2021-revised": BIPEDAL_WALKER_2021_REVISED,
