@@ -10,6 +10,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stable_baselines3 import PPO
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -54,29 +58,19 @@ def ours(job: Job, seed: int, lap: Lap) -> None:
     trainer.close()
 
 
-def stable_baselines3(job: Job, seed: int, lap: Lap, subprocesses: bool = False) -> None:
+def stable_baselines3_model(passes: int, seed: int, subprocesses: bool = False) -> "PPO":
     """Its PPO with its CNN policy, on its own Atari wrappers, which prepare frames as ours are prepared."""
     from stable_baselines3 import PPO
-    from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.env_util import make_atari_env
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFrameStack
 
-    class Laps(BaseCallback):
-        def _on_rollout_end(self) -> None:
-            if self.num_timesteps % job.steps_per_epoch == 0:
-                lap(0)
-
-        def _on_step(self) -> bool:
-            return True
-
     vector_env = SubprocVecEnv if subprocesses else DummyVecEnv
-    envs = VecFrameStack(make_atari_env(GAME, NUM_ENVS, seed=seed, vec_env_cls=vector_env), 4)
-    model = PPO(
+    return PPO(
         "CnnPolicy",
-        envs,
+        VecFrameStack(make_atari_env(GAME, NUM_ENVS, seed=seed, vec_env_cls=vector_env), 4),
         n_steps=STEPS_PER_UPDATE // NUM_ENVS,
         batch_size=MINIBATCH,
-        n_epochs=job.passes,
+        n_epochs=passes,
         learning_rate=2.5e-4,
         clip_range=0.1,
         clip_range_vf=0.1,
@@ -86,8 +80,23 @@ def stable_baselines3(job: Job, seed: int, lap: Lap, subprocesses: bool = False)
         seed=seed,
         device="cpu",
     )
+
+
+def stable_baselines3(job: Job, seed: int, lap: Lap, subprocesses: bool = False) -> None:
+    """`stable_baselines3_model`, timed."""
+    from stable_baselines3.common.callbacks import BaseCallback
+
+    class Laps(BaseCallback):
+        def _on_rollout_end(self) -> None:
+            if self.num_timesteps % job.steps_per_epoch == 0:
+                lap(0)
+
+        def _on_step(self) -> bool:
+            return True
+
+    model = stable_baselines3_model(job.passes, seed, subprocesses)
     model.learn((job.warm_up + job.epochs) * job.steps_per_epoch, callback=Laps(), log_interval=None)
-    envs.close()
+    model.get_env().close()
 
 
 def stepping(job: Job, seed: int, lap: Lap) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import tyro
 
+from common.config import TrainingConfig
 from common.envs.environment import Environment
 from common.errors import UserError
 from common.rollout.evaluation import EVALUATION_SEED, evaluate, evaluation_line
@@ -45,6 +46,21 @@ def score(path: Path, environment: Environment, episodes: int, seed: int, restar
     as_they_are: Any = lambda actions: actions  # noqa: E731
     played = evaluate(exported, as_they_are, environment, episodes, True, seed, restarts)
     return evaluation_line({"deterministic": played.summary()})
+
+
+def duties(config: TrainingConfig) -> list[str]:
+    """What whoever uses the files has to do as the training did it, in a line each.
+
+    Args:
+        config: the run's settings.
+    """
+    lines = []
+    if config.history:
+        ages = ", ".join(map(str, config.history))
+        lines.append(f"the input is the newest observation and behind it those of so many steps ago: {ages}")
+    if config.action_repeat > 1:
+        lines.append(f"hold each action for {config.action_repeat} steps of the environment")
+    return lines
 
 
 @dataclass(frozen=True)
@@ -92,6 +108,8 @@ def main() -> None:
                 limited = environment.limited_to(arguments.max_episode_steps)
                 scored = score(file.path, limited, arguments.episodes, arguments.seed, config.environment_restarts)
                 print(f"{file.path}: unshaped reward of {arguments.episodes} episodes: {scored}")
+        for duty in duties(config):
+            print(duty)
 
 
 if __name__ == "__main__":

@@ -239,6 +239,16 @@ def test_the_last_weights_to_a_folder_of_choice(run, monkeypatch, tmp_path, capf
     assert (tmp_path / "deep" / "er" / "policy.tflite").exists() and not (run / "export").exists()
 
 
+def test_it_says_what_the_training_did_to_observations_and_actions(tmp_path, monkeypatch, capfd):
+    config = CONFIG.replace(history=(2, 5), action_repeat=3)
+    folder = run_of(tmp_path / "run", config, Agent(Box(-8.0, 8.0, (9,)), Box(-2.0, 2.0, (1,)), config, seed=0))
+    assert call(monkeypatch, export, folder) == 0
+    assert capfd.readouterr().out.splitlines()[2:] == [
+        "the input is the newest observation and behind it those of so many steps ago: 2, 5",
+        "hold each action for 3 steps of the environment",
+    ]
+
+
 def test_a_td3_run(tmp_path, monkeypatch, capfd):
     folder = run_of(tmp_path / "run", TD3, TD3Agent(OBSERVATIONS, Box(-2.0, 2.0, (1,)), TD3, seed=0))
     assert call(monkeypatch, export, folder) == 0
