@@ -234,6 +234,7 @@ def test_a_flag_that_is_not_there_is_found_out(monkeypatch, capsys):
 
 ZOO = {  # rows of the table of scores → method and environment of rl-zoo3's
     ("BipedalWalker (solved: 300)", "PPO, fast"): ("ppo", "BipedalWalker-v3"),
+    ("BipedalWalker (solved: 300)", "PPO, long"): ("ppo", "BipedalWalker-v3"),
     ("BipedalWalker (solved: 300)", "PPO, Gymnasium"): ("ppo", "BipedalWalker-v3"),
     ("BipedalWalker (solved: 300)", "PPO, EnvPool"): ("ppo", "BipedalWalker-v3"),
     ("BipedalWalker (solved: 300)", "TD3"): ("td3", "BipedalWalker-v3"),
@@ -307,6 +308,7 @@ def test_the_higher_score_of_each_row_is_marked(page, heading, theirs_in):
 
 README_ROWS = {  # README's rows → rows of the table of all scores
     ("BipedalWalker (solved: 300)", "PPO"): "PPO, fast",
+    ("BipedalWalker (solved: 300)", "PPO, long"): "PPO, long",
     ("BipedalWalker (solved: 300)", "TQC"): "TQC",
     ("BipedalWalkerHardcore (solved: 300)", "PPO"): "PPO",
     ("LunarLanderContinuous (solved: 200)", "PPO"): "PPO",
@@ -373,6 +375,7 @@ def taken_at(record):
         ("Pendulum", "TD3, few seconds", "pendulum-seconds"),
         ("CartPole (up to 500 steps)", "PPO, few steps", "cartpole-steps"),
         ("BipedalWalker (solved: 300)", "TQC", "best-walker"),
+        ("BipedalWalker (solved: 300)", "PPO, long", "best-ppo"),
     ],
 )
 def test_records_are_as_recorded(problem, method, record):
