@@ -75,7 +75,10 @@ def _check(name: str, entries: Entries, size: int) -> None:
 def _check_offsets(entries: Entries, size: int) -> None:
     """Raises UserError unless looking twice shows the original numbers."""
     if len(entries.offsets) != size:
-        raise UserError(f"mirror_offset has {len(entries.offsets)} entries: expected {size}, one for each number")
+        raise UserError(
+            f"mirror_offset has {len(entries.offsets)} entries: expected {size}, one for each number of an "
+            "observation; leave --mirror-offset out if nothing is added"
+        )
     back = entries(entries.offset.astype(np.float64))  # [X] what two looks add
     for i in np.flatnonzero(np.abs(back) > 1e-6):
         source = entries.sources[i]

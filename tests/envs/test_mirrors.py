@@ -175,7 +175,7 @@ GIVEN = {"env": "tests/Own-v0", "symmetry": True, "mirror_observation": (1, 3, 2
         ({"mirror_observation": (0, 2, 3)}, "mirror_observation: entry 1 is 0: expected 1 to 3"),
         ({"mirror_observation": (2, 3, 1)}, "mirror_observation: entry 1 is 2, but entry 2 is 3: expected 1 there"),
         ({"mirror_observation": (-2, 1, 3)}, "mirror_observation: entry 1 is -2, but entry 2 is 1: expected -1 there"),
-        ({"mirror_offset": (0, 1)}, "mirror_offset has 2 entries: expected 3, one for each number"),
+        ({"mirror_offset": (0, 1)}, "mirror_offset has 2 entries: expected 3, one for each number of an ob"),
         ({"mirror_offset": (0, 1, 0)}, "mirror_offset: entry 2 is 1, but entry 3 is 0: expected -1 there"),
         (
             {"mirror_observation": (1, -3, -2), "mirror_offset": (0, 1, 0)},
