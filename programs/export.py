@@ -56,8 +56,8 @@ def duties(config: TrainingConfig) -> list[str]:
     """
     lines = []
     if config.history:
-        ages = ", ".join(map(str, config.history))
-        lines.append(f"the input is the newest observation and behind it those of so many steps ago: {ages}")
+        ages = " and ".join(map(str, config.history))
+        lines.append(f"the input is the newest observation, followed by those of {ages} actions ago")
     if config.action_repeat > 1:
         lines.append(f"hold each action for {config.action_repeat} steps of the environment")
     return lines

@@ -244,7 +244,7 @@ def test_it_says_what_the_training_did_to_observations_and_actions(tmp_path, mon
     folder = run_of(tmp_path / "run", config, Agent(Box(-8.0, 8.0, (9,)), Box(-2.0, 2.0, (1,)), config, seed=0))
     assert call(monkeypatch, export, folder) == 0
     assert capfd.readouterr().out.splitlines()[2:] == [
-        "the input is the newest observation and behind it those of so many steps ago: 2, 5",
+        "the input is the newest observation, followed by those of 2 and 5 actions ago",
         "hold each action for 3 steps of the environment",
     ]
 
