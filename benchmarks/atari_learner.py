@@ -1,0 +1,55 @@
+"""Trains Stable-Baselines3's PPO on Breakout for `atari_learning.py`: python atari_learner.py STEPS SEED
+
+Prints a line of JSON after each `STEPS_PER_EPOCH` steps: columns of results.csv → values.
+"""
+
+import json
+import sys
+import time
+
+import numpy as np
+from atari_contestants import STEPS_PER_UPDATE, stable_baselines3_model
+from stable_baselines3.common.callbacks import BaseCallback
+
+STEPS_PER_EPOCH = 10 * STEPS_PER_UPDATE  # as the preset `breakout`
+
+
+class Epochs(BaseCallback):
+    """Prints what the games had that ended in each epoch. A game has five lives, and its points are not clipped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.points: list[float] = []  # of all games that have ended
+        self.before = 0  # of them in earlier epochs
+        self.began = time.perf_counter()
+
+    def _on_step(self) -> bool:
+        self.points += [info["episode"]["r"] for info in self.locals["infos"] if "episode" in info]
+        return True
+
+    def _on_rollout_end(self) -> None:
+        if self.num_timesteps % STEPS_PER_EPOCH:
+            return
+        ended, seconds = self.points[self.before :], time.perf_counter() - self.began
+        row = {
+            "epoch": self.num_timesteps // STEPS_PER_EPOCH,
+            "steps": self.num_timesteps,
+            "avg_reward_orig": np.mean(ended) if ended else np.nan,
+            "episodes": len(ended),
+            "score": np.mean(self.points[-100:]) if len(self.points) >= 100 else np.nan,
+            "total_episodes": len(self.points),
+            "seconds": seconds,
+            "steps_per_second": STEPS_PER_EPOCH / seconds,
+        }
+        print(json.dumps(row), flush=True)
+        self.before, self.began = len(self.points), time.perf_counter()
+
+
+def main() -> None:
+    steps, seed = int(sys.argv[1]), int(sys.argv[2])
+    model = stable_baselines3_model(passes=8, seed=seed)
+    model.learn(steps, callback=Epochs(), log_interval=None)
+
+
+if __name__ == "__main__":
+    main()
