@@ -22,6 +22,7 @@ from products import Shape, fastest, of_a_layer
 
 GAME = "ale_py:BreakoutNoFrameskip-v4"  # named so, processes that step it import what registers it
 NUM_ENVS, STEPS_PER_UPDATE, MINIBATCH = 8, 1024, 256
+STEPS_PER_EPOCH = 10 * STEPS_PER_UPDATE  # of the preset `breakout`
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,8 @@ import sys
 import time
 
 import numpy as np
-from atari_contestants import STEPS_PER_UPDATE, stable_baselines3_model
+from atari_contestants import STEPS_PER_EPOCH, stable_baselines3_model
 from stable_baselines3.common.callbacks import BaseCallback
-
-STEPS_PER_EPOCH = 10 * STEPS_PER_UPDATE  # as the preset `breakout`
 
 
 class Epochs(BaseCallback):

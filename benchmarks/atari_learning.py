@@ -15,6 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from atari_contestants import STEPS_PER_EPOCH
 from speed import ROOT, find_peer_python
 
 from common.errors import UserError
@@ -39,8 +40,10 @@ def learn(arguments: Arguments) -> None:
     """Train it in a process of its own, and write a row as soon as an epoch has ended.
 
     Raises:
-        UserError: there are results already, the peers are missing, or the training failed.
+        UserError: no epoch is asked for, there are results already, the peers are missing, or the training failed.
     """
+    if arguments.steps < STEPS_PER_EPOCH:
+        raise UserError(f"steps is {arguments.steps}: expected {STEPS_PER_EPOCH} or more, the steps of an epoch")
     table = arguments.into / "results.csv"
     if table.exists():
         raise UserError(f"{table} exists: choose another --into or remove it")
@@ -59,7 +62,10 @@ def learn(arguments: Arguments) -> None:
             writer.writerow(row)
             file.flush()
             print(f"{row['steps']:>9,} steps   score {row['score']:6.2f}   {row['steps_per_second']:4.0f} steps/s")
-    if process.wait():
+    failed = process.wait()
+    if writer is None:
+        table.unlink()
+    if failed:
         raise UserError(f"the training of Stable-Baselines3 failed with exit code {process.returncode}: see above")
 
 
