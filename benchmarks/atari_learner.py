@@ -1,4 +1,4 @@
-"""Trains Stable-Baselines3's PPO on Breakout for `atari_learning.py`: python atari_learner.py STEPS SEED
+"""Trains Stable-Baselines3's PPO on Breakout for `atari_learning.py`: python atari_learner.py STEPS PASSES SEED
 
 Prints a line of JSON after each `STEPS_PER_EPOCH` steps: columns of results.csv → values.
 """
@@ -44,8 +44,8 @@ class Epochs(BaseCallback):
 
 
 def main() -> None:
-    steps, seed = int(sys.argv[1]), int(sys.argv[2])
-    model = stable_baselines3_model(passes=8, seed=seed)
+    steps, passes, seed = map(int, sys.argv[1:])
+    model = stable_baselines3_model(passes, seed)
     model.learn(steps, callback=Epochs(), log_interval=None)
 
 

@@ -30,6 +30,8 @@ class Arguments:
     """Folder that gets results.csv; it must not have one yet."""
     steps: int = 256_000
     """Steps of the agent, four frames each, in all games together; an epoch has 10,240."""
+    passes: int = 8
+    """Over the data of each update. `breakout` has 8, and the PPO paper 3 (arXiv:1707.06347, table 5)."""
     seed: int = 0
     """Of games, network and sampling."""
     peer_python: Path | None = None
@@ -40,18 +42,22 @@ def learn(arguments: Arguments) -> None:
     """Train it in a process of its own, and write a row as soon as an epoch has ended.
 
     Raises:
-        UserError: no epoch is asked for, there are results already, the peers are missing, or the training failed.
+        UserError: no epoch or pass is asked for, there are results already, the peers are missing, or it failed.
     """
     if arguments.steps < STEPS_PER_EPOCH:
         raise UserError(f"steps is {arguments.steps}: expected {STEPS_PER_EPOCH} or more, the steps of an epoch")
+    if arguments.passes < 1:
+        raise UserError(f"passes is {arguments.passes}: expected 1 or more")
     table = arguments.into / "results.csv"
     if table.exists():
         raise UserError(f"{table} exists: choose another --into or remove it")
     python = find_peer_python(arguments.peer_python, "stable_baselines3, ale_py, cv2")
-    learner = [python, ROOT / "benchmarks" / "atari_learner.py", str(arguments.steps), str(arguments.seed)]
+    numbers = [str(number) for number in (arguments.steps, arguments.passes, arguments.seed)]
     arguments.into.mkdir(parents=True, exist_ok=True)
     with table.open("w", newline="", encoding="utf-8") as file:
-        process = subprocess.Popen(learner, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [python, ROOT / "benchmarks" / "atari_learner.py", *numbers], stdout=subprocess.PIPE, text=True
+        )
         assert process.stdout is not None
         writer = None
         for line in process.stdout:
