@@ -11,6 +11,8 @@ import numpy as np
 from atari_contestants import STEPS_PER_EPOCH, stable_baselines3_model
 from stable_baselines3.common.callbacks import BaseCallback
 
+FRAMES_A_STEP = 4  # its games count frames
+
 
 class Epochs(BaseCallback):
     """Prints what the games had that ended in each epoch. A game has five lives, and its points are not clipped."""
@@ -18,22 +20,31 @@ class Epochs(BaseCallback):
     def __init__(self) -> None:
         super().__init__()
         self.points: list[float] = []  # of all games that have ended
+        self.frames: list[int] = []  # and their length
         self.before = 0  # of them in earlier epochs
         self.began = time.perf_counter()
 
     def _on_step(self) -> bool:
-        self.points += [info["episode"]["r"] for info in self.locals["infos"] if "episode" in info]
+        ended = [info["episode"] for info in self.locals["infos"] if "episode" in info]
+        self.points += [game["r"] for game in ended]
+        self.frames += [game["l"] for game in ended]
         return True
 
     def _on_rollout_end(self) -> None:
         if self.num_timesteps % STEPS_PER_EPOCH:
             return
-        ended, seconds = self.points[self.before :], time.perf_counter() - self.began
+        points, seconds = self.points[self.before :], time.perf_counter() - self.began
+        steps = [frames / FRAMES_A_STEP for frames in self.frames[self.before :]] or [np.nan]
         row = {
             "epoch": self.num_timesteps // STEPS_PER_EPOCH,
             "steps": self.num_timesteps,
-            "avg_reward_orig": np.mean(ended) if ended else np.nan,
-            "episodes": len(ended),
+            "total_reward": np.nan,  # of clipped rewards, which its games do not report
+            "total_reward_orig": np.sum(points),
+            "avg_reward": np.nan,
+            "avg_reward_orig": np.mean(points) if points else np.nan,
+            "avg_steps": np.mean(steps),
+            "max_steps": np.max(steps),
+            "episodes": len(points),
             "score": np.mean(self.points[-100:]) if len(self.points) >= 100 else np.nan,
             "total_episodes": len(self.points),
             "seconds": seconds,
