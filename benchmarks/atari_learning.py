@@ -31,9 +31,10 @@ class Arguments:
     steps: int = 256_000
     """Steps of the agent, four frames each, in all games together; an epoch has 10,240."""
     passes: int = 8
-    """Over the data of each update. `breakout` has 8, and the PPO paper 3 (arXiv:1707.06347, table 5)."""
+    """Number of passes over the data of each update. The preset `breakout` has 8, and the PPO paper 3
+    (arXiv:1707.06347, table 5)."""
     seed: int = 0
-    """Of games, network and sampling."""
+    """Seed of the games, the network and the sampling."""
     peer_python: Path | None = None
     """Python of an environment with requirements/benchmarks.txt; None makes .venv-benchmarks."""
 

@@ -53,7 +53,7 @@ class Arguments:
     per_file: int = 3
     """Faults sampled from each file, besides those that no test noticed once."""
     seed: int = 0
-    """Of the sample."""
+    """Seed of the sample."""
     only: str = ""
     """Only files whose name contains this, or one of several with commas between them."""
     groups: int = 99

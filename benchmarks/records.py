@@ -266,6 +266,11 @@ def spread(values: list[float], digits: int = 0) -> str:
     return f"{middle} ({low} to {high})"
 
 
+def commit_of(found: dict[str, Any]) -> str:
+    """A record's commit, and whether other files than results differed from it."""
+    return found["commit"][:7] + (" and changes" if found["commit"].endswith("-dirty") else "")
+
+
 def cells(found: dict[str, Any]) -> dict[str, str]:
     """A record's row of the page: the heading of each column, and what it holds."""
     task, seeds, where = TASKS[found["metric"]], found["seeds"], found["machine"]
@@ -274,7 +279,7 @@ def cells(found: dict[str, Any]) -> dict[str, str]:
     which = f"{seeds[0]['seed']} to {seeds[-1]['seed']}, {solved} of {len(seeds)}"
     columns = {
         "date": where["date"][:10],
-        "commit": found["commit"][:7],
+        "commit": commit_of(found),
         f"seeds, fresh mean ≥ {number(task.solved)}": which,
         "steps": spread([one["steps"] for one in seeds]),
         "seconds": spread(seconds, digits=1 if median(seconds) < 20 else 0),
@@ -297,7 +302,7 @@ def description(found: dict[str, Any]) -> str:
     at_once = found.get("at_once", 1)
     together = f"; {at_once} seeds at a time, each on one core" if at_once > 1 else ""
     return (
-        f"- **{where['date'][:10]}, commit {found['commit'][:7]}**: `python {found['command']} --seed S` on "
+        f"- **{where['date'][:10]}, commit {commit_of(found)}**: `python {found['command']} --seed S` on "
         f"{where['cpu']}, {where['cores']} cores{together}. {changed}."
     )
 
@@ -309,11 +314,15 @@ def line(texts: Iterable[str]) -> str:
 
 INTRODUCTION = """# Leaderboard
 
-Each metric has its own table, and each record its own row. Records that use knowledge of the environment, such as its
-mirror symmetry, have separate tables.
+Each metric has its own table, and each record its own row. Records that use the mirror symmetry of an environment have
+separate tables.
 
 - Numbers are medians over seeds, with their ranges in brackets. Every seed counts, even if it failed.
-- The seeds are not those that settings were tuned on, which are 0 to 9.
+- The seeds are not those that settings were tuned on, which are 0 to 9. Where seeds 100 to 109 had been looked at
+  before a preset was changed, its next record has the next ten.
+- A commit "and changes" had files that were not committed when the record was taken. Since 26 November this is not
+  possible any more.
+- While the walker trains, a fall costs what the preset says, and not the environment's 100.
 - A score is the mean of 100 deterministic episodes (of 1,000 on Pendulum) of Gymnasium's environment with its own
   rewards. They are played after training, and are called fresh because training did not use them. The column "seeds,
   fresh mean" counts the seeds whose score reaches the number in that column's heading.
@@ -333,7 +342,7 @@ def page(records: list[dict[str, Any]]) -> str:
     """LEADERBOARD.md: a table for each metric and kind of knowledge, the newest record first."""
     tables: dict[str, list[dict[str, Any]]] = {}
     for found in sorted(records, key=lambda one: one["machine"]["date"], reverse=True):
-        kind = f"with {found['knowledge']}" if found["knowledge"] else "without knowledge of the environment"
+        kind = f"with {found['knowledge']}" if found["knowledge"] else "without a mirror"
         tables.setdefault(f"{found['metric']}, {kind}", []).append(found)
     parts = [INTRODUCTION]
     for name in sorted(tables):
@@ -368,8 +377,17 @@ def path_of(stem: str, newest: bool) -> Path:
 
 
 def take(arguments: Arguments) -> None:
-    """Measure a record, seed after seed; its file is written after each."""
+    """Measure a record, seed after seed; its file is written after each.
+
+    Raises:
+        UserError: files differ from the commit, a seed failed, or what is to go on has another commit or `at_once`.
+    """
     wanted, commit = RECORDS[arguments.name], record.commit()
+    if commit.endswith("-dirty"):
+        raise UserError(
+            f"files differ from commit {commit[:7]}: expected none besides results, so that the record can be "
+            "repeated; commit them first"
+        )
     path = path_of(arguments.name, arguments.go_on)
     found: dict[str, Any] = {
         "metric": wanted.task.metric, "command": wanted.command,

@@ -40,11 +40,11 @@ class Arguments:
     """Measure how soon a run is resumed, at several of its epochs."""
 
     preset: str = "bipedal-walker"
-    """What is trained."""
+    """The preset that is trained."""
     at: tuple[int, ...] = (1, 23, 40, 58, 71, 80, 100)
     """The epochs after which it is resumed."""
     seed: int = 0
-    """Of the run."""
+    """Seed of the run."""
     run: Path | None = None
     """A run of this benchmark that is there already; none trains one."""
 

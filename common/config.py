@@ -52,11 +52,11 @@ class EnvironmentSettings(Settings):
     """Reward that the agent learns from; scores always use the environment's own. unchanged: the environment's own.
     sign: -1, 0 or +1, the reward's sign, for games. scaled: the reward times reward_factor. function: computed by a
     function that a Python program passes to the trainer. The other designs change an episode's last reward only.
-    ends_told_apart: -1 after a fall (the episode terminated with a reward of -100 or less; -50 or less with
-    action_repeat, which adds earlier rewards), else +1. fall_penalty: the same, even if the episode was truncated.
-    lasted_to_limit: +1 if the episode reached its step limit (2,000 if it has none), else -1. steps_at_end: 0.005 per
-    step of the episode.
-    steps_added_at_end: the environment's reward plus 0.005 per step of the episode."""
+    ends_told_apart: minus fall_costs (-1 by default) after a fall (the episode terminated with a reward of -100 or
+    less; -50 or less with action_repeat, which adds earlier rewards), else +1. fall_penalty: the same, even if the
+    episode was truncated. lasted_to_limit: +1 if the episode reached its step limit (2,000 if it has none), else -1.
+    steps_at_end: 0.005 per step of the episode. steps_added_at_end: the environment's reward plus 0.005 per step of
+    the episode."""
     reward_factor: float = setting(
         0.1, needs=Needs("reward_design", lambda design: design == "scaled", "--reward-design scaled")
     )

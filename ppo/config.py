@@ -139,7 +139,8 @@ class AdvantageSettings(Settings):
     if learning is noisy and each action's effect shows soon."""
     final_gamma: float | None = setting(None, at_least=0, at_most=1)
     """Discount factor at the end of the training; until then each update multiplies the horizon 1/(1 - gamma) by the
-    same factor. A value above gamma learns short-term control first. None keeps gamma."""
+    same factor. A value above gamma learns short-term control first. A value below it favours quicker
+    behaviour once the task is learned. None keeps gamma."""
     gae_lambda: float = setting(0.97, at_least=0, at_most=1, main=True)
     """Lambda of generalised advantage estimation. 0: one-step advantages, with low variance but biased by the
     critic's errors. 1: Monte-Carlo advantages, unbiased but noisy. Lower it if learning is noisy; raise it if the

@@ -1,1 +1,1 @@
-"""What is done with runs: train, resume, evaluate, watch, plot, export, study; and the notebook."""
+"""What is done with runs: train, resume, evaluate, watch, plot, export, ship, tune, study; and the notebook."""

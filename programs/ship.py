@@ -87,7 +87,8 @@ def write_policy(path: Path, agent: Any) -> None:
     largest = LARGEST_IMAGE_POLICY if agent.sees_images else LARGEST_POLICY
     if path.stat().st_size > largest:
         raise UserError(
-            f"the policy takes {path.stat().st_size:,} bytes, at most {largest:,} are kept: train a smaller"
+            f"the policy takes {path.stat().st_size:,} bytes, at most {largest:,} are kept: train a smaller network "
+            "(--hidden-sizes)"
         )
 
 

@@ -71,7 +71,8 @@ def grid_for(env_id: str, agent: Viewed) -> Grid:
     size = agent.observation_size
     if size > 2:
         raise UserError(
-            f"{env_id} has observations of {size} numbers: a policy is drawn over one or two, or Pendulum's"
+            f"{env_id} has observations of {size} numbers: a policy is drawn over one or two, or Pendulum's; use "
+            "another --kind"
         )
     centre, spread = np.zeros(size), np.ones(size)  # [S], [S]
     normalizer = agent.normalizer()

@@ -89,7 +89,10 @@ class Take:
         """The present frame of an environment, [H, W, 3] uint8."""
         frame = np.asarray(env.render())  # [H, W, 3]
         if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] not in (3, 4):
-            raise UserError(f"{self._environment.id} draws no pictures of [height, width, 3] bytes")
+            raise UserError(
+                f"{self._environment.id} draws no pictures: expected uint8 of shape [height, width, 3], its render "
+                f"method returned {frame.dtype} of shape {list(frame.shape)}"
+            )
         return frame
 
 

@@ -184,7 +184,9 @@ def _content(folder: Path, kinds: Kinds) -> tuple[dict[str, Any], TrainingConfig
         raise UserError(f"{folder / CONFIG}: {fault}") from None
     if isinstance(fault, OSError):
         raise UserError(f"{folder} holds no run: expected a folder with a {CONFIG}, like runs/NAME") from None
-    raise UserError(f"{folder / CONFIG} cannot be read as a run's settings: {str(fault)[:200]}") from None
+    raise UserError(
+        f"{folder / CONFIG} cannot be read as a run's settings ({str(fault)[:200]}): use an undamaged copy"
+    ) from None
 
 
 def _config_of(content: Any, kinds: Kinds) -> TrainingConfig:

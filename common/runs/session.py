@@ -7,6 +7,7 @@ Three parts have files of their own: `saver` (when a checkpoint is written), `si
 import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from common import files
@@ -150,30 +151,11 @@ def _train(
         for warning in warnings:
             recorder.say(f"warning: {warning}")
         recorder.say(
-            _first_line(preset, config, folder) + (f", going on after epoch {trainer.epoch}" if resumed else "")
+            _first_line(preset, config, folder) + (f", continuing after epoch {trainer.epoch}" if resumed else "")
         )
         recorder.settings(config)
         saver = Saver(trainer, folder, options, content)
-
-        def on_epoch(result: EpochResult) -> None:
-            recorder(result)
-            epoch, stopped = result.epoch, signals.received or screen.stop
-            if saver.due(epoch) or epoch == config.epochs or stopped or trainer.interrupted or trainer.solved:
-                saver.save(epoch)
-            if callback is not None:
-                callback(result)
-            if options.evaluate_every and epoch % options.evaluate_every == 0:
-                recorder.write_evaluation(epoch, after_training.evaluate(trainer, options.evaluation_episodes))
-            if stopped or (trainer.interrupted and epoch < config.epochs and not trainer.solved):
-                if options.figure:
-                    recorder.draw(last=True)
-                line = (
-                    f"stopped after epoch {epoch} of {config.epochs}; continue with python -m programs resume {folder}"
-                )
-                if not stopped:
-                    raise UserError(f"{trainer.interrupted}: {line}")
-                raise StoppedError(line, stopped)
-
+        on_epoch = _AfterEpoch(trainer, folder, options, screen, callback, recorder, signals, saver)
         trainer.warn = recorder.say
         if trainer.live is not None:
             trainer.live.watch(folder)
@@ -198,6 +180,38 @@ def _train(
         f"trained for {results['processing_time_total_string']} ({share:.1%} of it for checkpoints); "
         f"table and weights are in {folder}"
     )
+
+
+@dataclass(frozen=True)
+class _AfterEpoch:
+    """What follows an epoch: its row, a checkpoint if one is due, an evaluation if asked for, the end if told to."""
+
+    trainer: Trainer
+    folder: Path
+    options: RunOptions
+    screen: Terminal
+    callback: Callable[[EpochResult], None] | None
+    recorder: Recorder
+    signals: StopSignals
+    saver: Saver
+
+    def __call__(self, result: EpochResult) -> None:
+        trainer, options, epochs = self.trainer, self.options, self.trainer.config.epochs
+        self.recorder(result)
+        epoch, stopped = result.epoch, self.signals.received or self.screen.stop
+        if self.saver.due(epoch) or epoch == epochs or stopped or trainer.interrupted or trainer.solved:
+            self.saver.save(epoch)
+        if self.callback is not None:
+            self.callback(result)
+        if options.evaluate_every and epoch % options.evaluate_every == 0:
+            self.recorder.write_evaluation(epoch, after_training.evaluate(trainer, options.evaluation_episodes))
+        if stopped or (trainer.interrupted and epoch < epochs and not trainer.solved):
+            if options.figure:
+                self.recorder.draw(last=True)
+            line = f"stopped after epoch {epoch} of {epochs}; continue with python -m programs resume {self.folder}"
+            if not stopped:
+                raise UserError(f"{trainer.interrupted}: {line}")
+            raise StoppedError(line, stopped)
 
 
 def _first_line(preset: str, config: TrainingConfig, folder: Path) -> str:

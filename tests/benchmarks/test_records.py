@@ -19,6 +19,11 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import records  # noqa: E402
 
 
+@pytest.fixture(autouse=True)
+def committed(monkeypatch):
+    monkeypatch.setattr(records.record, "commit", lambda: "0123456789")
+
+
 def found():
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(records.FOLDER.glob("*.json"))]
 
@@ -72,7 +77,18 @@ def test_a_row_has_medians_ranges_and_failures():
     )
     below = "- **2026-01-02, commit 0123456**: `python train.py --seed S` on Some processor, 2 cores. Nothing."
     assert below in records.page([one]).splitlines()
-    assert f"## {records.WALKER.metric}, without knowledge of the environment\n" in records.page([one])
+    assert f"## {records.WALKER.metric}, without a mirror\n" in records.page([one])
+
+
+def test_a_commit_with_changes_is_shown_as_such_and_not_measured(tmp_path, monkeypatch):
+    one = record_of(records.CARTPOLE.metric, [seed_of(100, 640, 9.0, {"500": 475.0})]) | {"commit": "0123456789-dirty"}
+    assert records.cells(one)["commit"] == "0123456 and changes"
+    assert "**2026-01-02, commit 0123456 and changes**: " in records.page([one])
+    monkeypatch.setattr(records.record, "commit", lambda: "0123456789-dirty")
+    monkeypatch.setattr(records, "FOLDER", tmp_path)
+    with pytest.raises(UserError, match="files differ from commit 0123456: expected none besides results"):
+        records.take(records.Arguments("cartpole-steps"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_every_table_has_the_columns_of_its_task():

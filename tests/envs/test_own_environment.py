@@ -526,7 +526,7 @@ class Grey(tiny_envs.Awkward):
 
 
 def test_pictures_of_one_channel_are_refused_in_one_line():
-    with pytest.raises(UserError, match="draws no pictures of"):
+    with pytest.raises(UserError, match="draws no pictures: expected uint8 of shape"):
         list(Take(None, None, find_environment("", maker=Grey)))
 
 

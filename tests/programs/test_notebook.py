@@ -59,7 +59,7 @@ def check(executed):
         assert cell.outputs or "=" in cell.source, cell.source
     text = "\n".join(outputs(executed, "text/plain"))
     epochs = int(re.search(r"stopped after epoch \d+ of (\d+), which is saved", text)[1])
-    assert f"going on after epoch {epochs // 2}\nepoch {epochs}/{epochs}  █" in text
+    assert f"continuing after epoch {epochs // 2}\nepoch {epochs}/{epochs}  █" in text
     # A run, advantages, the clipped loss, CartPole, one in two parts, two overlays, what the change did, TD3.
     assert len(outputs(executed, "image/png")) == 10
     scores, companions = outputs(executed, "text/markdown")
@@ -337,7 +337,7 @@ def test_stopped_and_called_again_it_is_the_run_that_was_not(settings, tmp_path,
     assert shown[-1]["text/plain"].endswith(line)
     assert " left" not in shown[-1]["text/plain"]
     assert notebook.train("pendulum", settings, tmp_path, stop_after=2) == stopped
-    assert "going on after epoch 2" in shown[-1]["text/plain"]
+    assert "continuing after epoch 2" in shown[-1]["text/plain"]
     assert learned(stopped) == learned(whole)
     shown.clear()
     assert notebook.train("pendulum", settings, tmp_path) == stopped  # nothing is left to do

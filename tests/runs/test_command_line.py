@@ -321,7 +321,7 @@ def test_a_run_goes_on_for_more_epochs(program, tmp_path):
 
     code, out, error = program("PPOAgentTrainer", "--resume", folder, "--epochs", "3", *QUIET)
     assert (code, error) == (0, "")
-    assert "going on after epoch 2" in out
+    assert "continuing after epoch 2" in out
     assert (folder / run_folder.RESULTS).read_bytes().startswith(before)
     assert [*run_folder.read_results(folder)["epoch"]] == [1, 2, 3]
     assert [p.name for p in tmp_path.iterdir()] == [folder.name]

@@ -194,7 +194,7 @@ def test_a_checkpoint_of_format_1_loads_for_ever(monkeypatch, tmp_path, capsys):
     before = (tmp_path / "run" / run_folder.RESULTS).read_text().splitlines()
     arguments = ["--epochs", 6, "--evaluation-episodes", 2, "--no-video", "--no-tensorboard", "--no-figure"]
     assert program(monkeypatch, "--resume", tmp_path / "run", *arguments) == 0
-    assert "going on after epoch 4" in capsys.readouterr().out
+    assert "continuing after epoch 4" in capsys.readouterr().out
     results = run_folder.read_results(tmp_path / "run")
     assert results["epoch"].tolist() == [1, 2, 3, 4, 5, 6]
     assert results["steps"].tolist() == [128, 192, 256, 320, 384, 448]  # which that version did not count
