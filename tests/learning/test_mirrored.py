@@ -1,15 +1,16 @@
 """Networks with `symmetry` obey the mirror whatever their weights are: when they learn, act, and are exported."""
 
 import gymnasium
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from numpy.testing import assert_allclose
 
 from Agent import Agent
 from common.envs.mirror_settings import mirror_of
-from common.rollout.policies import SquashedPolicy
+from common.rollout import policies
 from companions.config import OffPolicyConfig, SACConfig
-from companions.SACAgent import SACAgent
 from ppo.config import PPOConfig
 from programs.methods import METHODS
 from programs.policy_files import ExportedPolicy
@@ -29,6 +30,7 @@ KINDS = {
     "TQC": SAC.replace(env="Pendulum-v1", quantiles=5, normalize_observations=True),
     "DDPG": TD3.replace(env="Pendulum-v1", twin_critics=False, target_smoothing=False),
 }
+OFF_POLICY = [name for name, config in KINDS.items() if isinstance(config, OffPolicyConfig | SACConfig)]
 
 
 @pytest.fixture(params=KINDS)
@@ -48,16 +50,15 @@ def made(request):
 
 
 def heads(agent, observations):
-    """What the acting copy says: means and standard deviations, logits, or actions; each [K, X]."""
+    """What the acting copy says: means and standard deviations (of SAC, log σ), logits, or actions; each [K, X]."""
     policy = agent.acting_policy()
     if hasattr(policy, "mean_and_std"):
         mean, std = policy.mean_and_std(observations)
         return mean, np.broadcast_to(std, mean.shape)
-    if isinstance(policy, SquashedPolicy):
-        mean = policy.act(observations)  # [K, A]
-        little = np.full_like(mean, 0.01)  # [K, A]
-        moved = (policy.act(observations, little) - mean) / (1 - mean**2)  # [K, A], σ · 0.01 but for curvature
-        return mean, np.log(100 * moved)
+    if isinstance(policy, policies.SquashedPolicy):
+        [both] = policy.heads(observations)  # [K, 2A]
+        log_std = np.clip(np.split(both, 2, axis=1)[1], policies.MIN_LOG_STD, policies.MAX_LOG_STD)  # [K, A]
+        return policy.act(observations), log_std
     return (policy.logits(observations),) if hasattr(policy, "logits") else (policy.act(observations),)
 
 
@@ -73,19 +74,68 @@ def test_mirrored_states_have_mirrored_policies_and_equal_values(made):
     first_there, *spread_there = heads(agent, mirror.observation(observations))  # [K, X]
     assert_allclose(mirror.action(first), first_there, atol=1e-5)
     for std, std_there in zip(spread, spread_there):
-        assert_allclose(mirror.action.unsigned(std), std_there, atol=1e-2 if np.min(std) < 0 else 1e-5)
+        assert_allclose(mirror.action.unsigned(std), std_there, atol=1e-5)
     assert np.abs(first - first_there).max() > 0.1  # it is not the same policy in all states
     values, values_there = agent.values(observations), agent.values(mirror.observation(observations))  # [K], [K]
     assert_allclose(values, values_there, atol=1e-5)
     assert values.std() > 0.1
 
 
+@pytest.mark.parametrize("made", OFF_POLICY, indirect=True)
+def test_every_critic_values_mirrored_actions_in_mirrored_states_alike(made):
+    agent, mirror, observations = made
+    rng = np.random.default_rng(1)
+    actions = rng.uniform(-1, 1, (len(observations), agent.action_size)).astype(np.float32)  # [K, A]
+    normalize = agent.normalizer()
+    inputs = np.concatenate([normalize(observations), actions], axis=1)  # [K, S + A]
+    images = [normalize(mirror.observation(observations)), mirror.action(actions)]
+    for critic in (*agent.critics, *agent.target_critics):
+        values, values_there = np.asarray(critic(inputs)), np.asarray(critic(np.concatenate(images, axis=1)))
+        assert_allclose(values, values_there, atol=1e-5)  # [K, 1], or [K, quantiles]
+        assert values.std(axis=0).min() > 0.05
+    stacked, stacked_there = agent.target_values(*inputs_of(inputs, agent)), agent.target_values(*images)
+    assert_allclose(stacked, stacked_there, atol=1e-5)  # [critics, K], or [critics, K, quantiles]
+
+
+def inputs_of(inputs, agent):
+    """Observations [K, S] and actions [K, A] of a critic's inputs."""
+    return inputs[:, : agent.observation_size], inputs[:, agent.observation_size :]
+
+
+def test_both_passes_are_one_product_of_twice_the_rows(made, monkeypatch):
+    agent, _, observations = made
+    of_numpy, dense = [], policies.Dense.__call__
+    monkeypatch.setattr(policies.Dense, "__call__", lambda self, x: of_numpy.append(len(x)) or dense(self, x))
+    agent.acting_policy().act(observations)
+    assert of_numpy == len(of_numpy) * [2 * len(observations)]
+    critics = agent.critics if hasattr(agent, "critics") else [agent.critic]
+    for network in (agent.actor, *critics):
+        [first] = [layer for layer in network.layers if layer.name == "hidden_0"]
+        [width] = [tensor.shape[1] for tensor in network.inputs]
+        features = keras.Model(network.inputs, first.output)([np.zeros((5, width), np.float32)])
+        assert features.shape == (10, 8)  # and .output would raise if the layer was called twice
+
+
+@pytest.mark.parametrize("made", OFF_POLICY, indirect=True)
+def test_the_compiled_critics_make_one_product_of_twice_the_rows(made, monkeypatch):
+    agent, _, observations = made
+    of_layers, product = [], tf.matmul
+
+    def counted(one, other, *arguments, **options):
+        if len(other.shape) == 3:  # kernels of all critics, [critics, in, out]
+            of_layers.append(one.shape)
+        return product(one, other, *arguments, **options)
+
+    monkeypatch.setattr(tf, "matmul", counted)
+    actions = np.zeros((len(observations), agent.action_size), np.float32)
+    agent.target_values(observations, actions)
+    networks = len(agent.target_critics)
+    assert [shape[:2] for shape in of_layers] == 3 * [(networks, 2 * len(observations))]  # one for each layer
+
+
 def test_the_acting_copy_and_the_export_are_the_keras_networks(made):
     agent, _, observations = made
-    said = keras_actor(agent, observations)  # [K, X] each
-    if isinstance(agent, SACAgent):  # test_sac.py compares its standard deviations, which act() only shows roughly
-        said = said[:1]
-    for ours, keras_s in zip(heads(agent, observations), said):
+    for ours, keras_s in zip(heads(agent, observations), keras_actor(agent, observations), strict=True):
         assert_allclose(ours, keras_s, atol=1e-5)
     exported = ExportedPolicy(agent).act(observations)["actions"].numpy()  # [K, *space.shape]
     assert_allclose(exported, agent.action_map(agent.acting_policy().act(observations)), atol=1e-5)
@@ -112,7 +162,7 @@ def test_sides_may_differ_by_the_weight_of_the_image(name):
         assert_allclose(said[0.3], 0.7 * said[0.0] + 0.3 * said[1.0], atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["choices", "TQC"])
+@pytest.mark.parametrize("name", ["a Normal policy", "choices", "TD3", "SAC", "TQC"])
 def test_a_trained_agent_obeys_it_and_a_resumed_run_is_the_run_that_was_not_stopped(name, eager):
     config = KINDS[name]
     own = {"warmup_steps": 40, "batch_size": 8, "train_every": 8}

@@ -115,6 +115,18 @@ def test_onnx_of_every_method_that_obeys_a_mirror(make, tmp_path):
     assert policy_files.largest_difference(onnx_files.read_onnx(file), straight, TRIED) > 1e-3
 
 
+def test_onnx_of_choices_that_obey_a_mirror(tmp_path):
+    file, space = tmp_path / "policy.onnx", MultiDiscrete([3, 2])
+    agent = ppo_agent(space, **MIRRORED | {"mirror_action": (3, 2, 1, 5, 4)})
+    policy = agent.acting_policy()
+    onnx_files.write_onnx(policy, policy.heads, agent.action_map, (3,), file)
+    act, tried = onnx_files.read_onnx(file), 10 * TRIED + np.float32([50, 0, -3])
+    assert policy_files.largest_difference(act, agent, tried) == 0.0
+    chosen = agent.action_map(agent.acting_policy().act(tried))
+    assert len(np.unique(chosen, axis=0)) > 2
+    assert policy_files.largest_difference(act, ppo_agent(space), tried) > 0.0
+
+
 TRIED = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
 
 
