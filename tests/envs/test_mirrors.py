@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, MultiDiscrete
 
+from common.envs.environment import find_environment
 from common.envs.known_mirrors import KNOWN
 from common.envs.mirror_settings import mirror_of
 from common.envs.mirrors import Entries, Mirror
+from common.envs.vector_env import make_vector_env
 from common.errors import UserError
 from ppo.config import PPOConfig
 
@@ -182,6 +184,61 @@ def test_this_test_would_notice_one_wrong_entry_of_an_action(env_id):
             continue
         wrong = differences(env_id, Mirror(mirror.observation, entries))
         assert np.quantile(wrong.max(axis=1), 0.8) > 2 * IDS[env_id], i
+
+
+# -- EnvPool's environments, whose states cannot be set --
+
+
+@functools.cache
+def transitions(env_id: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Observations [K, S], random actions [K, A] and next observations [K, S] of 64 environments."""
+    envs = make_vector_env(find_environment(env_id), 64, "envpool", 1)
+    before, rows = envs.reset(0)[0], []
+    size = len(known(env_id).action.sources)
+    for actions in np.random.default_rng(0).uniform(-1, 1, (200, 64, size)).astype(np.float32):
+        envs.groups[0].send(actions)
+        after = envs.groups[0].recv()
+        going_on = ~(after.terminated | after.truncated)
+        rows.append([before[going_on], actions[going_on], after.observations[going_on]])
+        before = np.array(after.observations)
+    envs.close()
+    before, actions, after = (np.concatenate(column).astype(np.float64) for column in zip(*rows))
+    return before, actions, after
+
+
+def inputs(observations: np.ndarray, actions: np.ndarray) -> np.ndarray:
+    return np.concatenate([observations, actions, np.ones((len(actions), 1))], axis=1)  # [K, S + A + 1]
+
+
+@functools.cache
+def linear_model(env_id: str) -> np.ndarray:
+    """The next observation from observation and action, [S + A + 1, S]."""
+    before, actions, after = transitions(env_id)
+    return np.linalg.lstsq(inputs(before, actions), after, rcond=None)[0]
+
+
+def prediction_errors_in_the_mirror(env_id: str, mirror: Mirror) -> np.ndarray:
+    """How much larger a linear model's error is for mirrored steps, [S]."""
+    (before, actions, after), model = transitions(env_id), linear_model(env_id)
+    errors = after - inputs(before, actions) @ model  # [K, S]
+    images = mirror.observation(after) - inputs(mirror.observation(before), mirror.action(actions)) @ model  # [K, S]
+    return np.sqrt((images**2).mean(axis=0) / (errors**2).mean(axis=0))
+
+
+CONTACTS = {"BipedalWalker-v3": {8, 13}, "BipedalWalkerHardcore-v3": {8, 13}, "LunarLanderContinuous-v3": {6, 7}}
+
+
+@pytest.mark.parametrize("env_id", CONTACTS)
+def test_steps_of_envpool_are_as_predictable_in_the_mirror(env_id):
+    pytest.importorskip("envpool")
+    mirror = known(env_id)
+    assert prediction_errors_in_the_mirror(env_id, mirror).max() < 1.06
+    wrong = {i: Mirror(entries, mirror.action) for i, entries in with_one_error(mirror.observation).items()}
+    for i in set(wrong) - CONTACTS[env_id]:  # contacts follow from little
+        assert prediction_errors_in_the_mirror(env_id, wrong[i]).max() > 1.1, i
+    if env_id != "LunarLanderContinuous-v3":  # whose engines act less in one step than its random sparks
+        for i, entries in with_one_error(mirror.action).items():
+            assert prediction_errors_in_the_mirror(env_id, Mirror(mirror.observation, entries)).max() > 1.1, i
 
 
 def test_every_known_mirror_is_tested_and_fits_its_environment():
