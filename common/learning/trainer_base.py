@@ -26,6 +26,12 @@ EpochCallback = Callable[[Any], None]
 SKIPS_IN_A_ROW = 10  # updates that are undone before training stops anyway
 
 
+def may_adopt_what_falls(config: Any) -> bool:
+    """Whether a symmetric policy can be kept that nobody has seen without noise (see docs/own-environment.md)."""
+    exact = config.symmetry and config.mirror_weight == 0.5
+    return exact and config.adopt_best and config.best_metric != "validation"
+
+
 class Part(Protocol):
     """What changes while a trainer runs, and can be stored."""
 
@@ -174,6 +180,11 @@ class TrainerBase(ABC):
         """
         last = self.epoch + (self.config.epochs if epochs is None else epochs)
         self.agent.leave_best()
+        if self.epoch == 0 and may_adopt_what_falls(self.config):
+            self.warn(
+                f"warning: best_metric {self.config.best_metric} scores actions with noise, and a symmetric policy "
+                "can do well with noise and badly without: use --best-metric validation"
+            )
         self.prepare()
         while self.epoch < last and not self.solved:
             self.experience.scores.begin_epoch()

@@ -9,9 +9,11 @@ from numpy.testing import assert_allclose
 
 from Agent import Agent
 from common.envs.mirror_settings import mirror_of
+from common.records import Timing
 from common.rollout import policies
 from companions.config import OffPolicyConfig, SACConfig
 from ppo.config import PPOConfig
+from PPOAgentTrainer import PPOAgentTrainer
 from programs.methods import METHODS
 from programs.policy_files import ExportedPolicy
 
@@ -189,6 +191,45 @@ def test_a_trained_agent_obeys_it_and_a_resumed_run_is_the_run_that_was_not_stop
     assert_allclose(mirror.action(heads(whole.agent, observations)[0]), there, atol=1e-5)
     for trainer in (whole, stopped, resumed):
         trainer.close()
+
+
+class Fork(gymnasium.Env):
+    """Left and right are good, the middle is not: reward 1 beside it and −1 in it, ten times."""
+
+    observation_space = action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.zeros(1, np.float32), 1.0 if abs(action[0]) > 0.05 else -1.0, False, self.steps == 10, {}
+
+
+@pytest.mark.parametrize("metric", ["validation", "mean_episode_reward"])
+def test_a_symmetric_policy_that_is_good_only_with_noise_is_judged_without(metric, eager):
+    """Its own mirror image, such a state allows only the action 0."""
+    config = PPO.replace(
+        mirror_observation=(-1,), mirror_action=(-1,), normalize_observations=False, backend="gymnasium", num_envs=2,
+        epochs=2, steps_per_epoch=80, minibatch_size=40, passes=2, score_window=2, best_metric=metric,
+        **{"validate_every": 1, "validate_from": 0.0, "validation_episodes": 2} if metric == "validation" else {},
+    )  # fmt: skip
+    trainer, warnings = PPOAgentTrainer(config, make_env=Fork), []
+    trainer.warn = warnings.append
+    trainer.train()
+    assert all(row.score > 5 for row in trainer.results)
+    if metric == "validation":
+        assert [row.metric for row in trainer.results] == [-10, -10] and not warnings
+        assert trainer.judge.validate(Timing()) == trainer.agent.best.metric == -10
+    else:
+        assert trainer.agent.best.metric > 5
+        assert warnings == [
+            "warning: best_metric mean_episode_reward scores actions with noise, and a symmetric policy can do well "
+            "with noise and badly without: use --best-metric validation"
+        ]
+    trainer.close()
 
 
 def test_both_sides_are_normalised_alike():
