@@ -1,4 +1,4 @@
-"""Records, measured and listed: python benchmarks/records.py --name NAME, then LEADERBOARD.md is written anew.
+"""Records, measured and listed: python benchmarks/records.py --name NAME, then LEADERBOARD.md is written again.
 
 Each seed of a record is trained by one command, whose wall-clock time counts from its start to its end, compilation
 included, and then plays fresh episodes of Gymnasium's own environment, deterministically and with its own rewards.
@@ -15,11 +15,9 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -27,6 +25,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from fault_table import record
+from leaderboard import page
+from record_tables import RECORDS, Record, Task
 from speed import RESULTS, ROOT, busy_cores, machine
 
 from common.envs.environment import find_environment
@@ -39,107 +39,6 @@ from common.runs.command_line import one_line_errors, parse_settings
 FOLDER = RESULTS / "records"
 PAGE = ROOT / "LEADERBOARD.md"
 QUIETLY = "--evaluation-episodes 0 --no-video --no-figure --no-tensorboard"
-
-
-@dataclass(frozen=True)
-class Task:
-    """What the records of a table have in common."""
-
-    metric: str  # the heading of the table
-    solved: float  # mean reward of fresh episodes from which a seed counts as solved
-    limits: tuple[str, ...]  # steps of an episode: the environment's own, by which a seed is judged, and others
-    episodes: int = 100  # played afresh after training, at each limit
-    milestone: tuple[str, float] | None = None  # on the way: what it is called, and the epoch's score that reaches it
-    sampled: bool = False  # whether its rows show the score of sampled actions, too
-    seeds: int = 10  # of a record
-
-
-@dataclass(frozen=True)
-class Record:
-    """What is trained, and what its row says."""
-
-    command: str  # to which seed and folder are added
-    task: Task
-    knowledge: str  # of the environment, that the settings use; empty for none
-    changed: str  # what makes the difference
-
-
-# The walker's second limit is that of the 2021 study. A person would call a mean reward of 200 walking.
-WALKER = Task(
-    "BipedalWalker-v3: steps and seconds until solved (mean of 100 episodes ≥ 300)",
-    300.0,
-    ("1600", "2000"),
-    milestone=("a walk", 200.0),
-)
-CARTPOLE = Task(
-    "CartPole-v1: environment steps until solved (mean of 100 deterministic episodes = 500)", 475.0, ("500",)
-)
-PENDULUM = Task(
-    "Pendulum-v1: seconds until solved, within 5,000 steps (mean of 1,000 deterministic episodes ≥ −155)",
-    -155.0,
-    ("200",),
-    episodes=1000,
-)
-OFTEN = (
-    "an update of ten passes after every 64 steps, a learning rate of 0.003, and after each update five deterministic "
-    "episodes, then 100 others where all of the five last 500 steps (not counted as steps)"
-)
-BEST_WALKER = Task("BipedalWalker-v3: best score within ten minutes", 328.0, ("1600",), sampled=True)
-BEST_PPO = Task("BipedalWalker-v3: best score with PPO after 1.7 million steps", 315.0, ("1600",), sampled=True)
-ROUGH_GROUND = Task(
-    "BipedalWalkerHardcore-v3: score on rough ground, and seconds", 300.0, ("2000",), sampled=True, seeds=3
-)
-TASKS = {task.metric: task for task in (WALKER, CARTPOLE, PENDULUM, BEST_WALKER, BEST_PPO, ROUGH_GROUND)}
-RECORDS = {
-    "fast-walker-symmetric": Record(
-        "PPOAgentTrainer.py bipedal-walker-fast-symmetric",
-        WALKER,
-        "the legs' mirror",
-        "symmetric networks, small updates, learning rates steered by the KL divergence, averaged weights, falls that "
-        "cost more with a better score, early validation",
-    ),
-    "fast-walker": Record(
-        "PPOAgentTrainer.py bipedal-walker-fast",
-        WALKER,
-        "",
-        "plain networks; small updates, learning rates steered by the KL divergence, averaged weights, falls that "
-        "cost more with a better score; validations of 8 episodes, from a training score of −30 on",
-    ),
-    "best-walker": Record(
-        "-m companions.SACAgentTrainer bipedal-walker-tqc",
-        BEST_WALKER,
-        "the legs' mirror",
-        "TQC with symmetric networks of 128 units, an update a step, minibatches of 128, γ 0.97, a learning rate that "
-        "falls to 0, a fall that costs 10, averaged weights",
-    ),
-    "best-ppo": Record(
-        "PPOAgentTrainer.py bipedal-walker-long",
-        BEST_PPO,
-        "the legs' mirror",
-        "symmetric networks, small updates, learning rates steered by the KL divergence, averaged weights, γ that "
-        "falls from 0.995 to 0.98, falls that cost 40 once the score is 150",
-    ),
-    "cartpole-steps": Record(
-        "PPOAgentTrainer.py cartpole-fewest-steps",
-        CARTPOLE,
-        "the mirror",
-        f"symmetric networks; {OFTEN}",
-    ),
-    "cartpole-steps-plain": Record(
-        "PPOAgentTrainer.py cartpole-fewest-steps --no-symmetry",
-        CARTPOLE,
-        "",
-        OFTEN,
-    ),
-    "pendulum-seconds": Record(
-        "-m companions.OffPolicyAgentTrainer pendulum-td3-seconds",
-        PENDULUM,
-        "the mirror",
-        "symmetric networks of 64 units, an update a step in calls of 40, a warm-up of 200 steps, quick targets, an "
-        "actor that learns in every update, averaged weights, one validation; its γ was chosen on tuning seeds, but "
-        "after a first look at these seeds (LOG.md)",
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -253,104 +152,6 @@ def _run(command: str, core: int | None) -> None:
     )
     if ended.returncode:
         raise UserError(f"{command} ended with exit code {ended.returncode}: {ended.stderr.strip()[-500:]}")
-
-
-def number(value: float, pattern: str = "g") -> str:
-    """A number with a minus sign as people write it."""
-    return format(value, pattern).replace("-", "−")
-
-
-def spread(values: list[float], digits: int = 0) -> str:
-    """The median and the range."""
-    middle, low, high = (number(value, f",.{digits}f") for value in (median(values), min(values), max(values)))
-    return f"{middle} ({low} to {high})"
-
-
-def commit_of(found: dict[str, Any]) -> str:
-    """A record's commit, and whether other files than results differed from it."""
-    return found["commit"][:7] + (" and changes" if found["commit"].endswith("-dirty") else "")
-
-
-def cells(found: dict[str, Any]) -> dict[str, str]:
-    """A record's row of the page: the heading of each column, and what it holds."""
-    task, seeds, where = TASKS[found["metric"]], found["seeds"], found["machine"]
-    solved = sum(one["scores"][task.limits[0]] >= task.solved for one in seeds)
-    seconds = [one["seconds"] for one in seeds]
-    which = f"{seeds[0]['seed']} to {seeds[-1]['seed']}, {solved} of {len(seeds)}"
-    columns = {
-        "date": where["date"][:10],
-        "commit": commit_of(found),
-        f"seeds, fresh mean ≥ {number(task.solved)}": which,
-        "steps": spread([one["steps"] for one in seeds]),
-        "seconds": spread(seconds, digits=1 if median(seconds) < 20 else 0),
-    }
-    if task.milestone is not None:
-        called, score = task.milestone
-        reached = [one["walks_at_seconds"] for one in seeds if one["walks_at_seconds"] is not None]
-        columns[f"seconds to {called} (≥ {number(score)})"] = spread(reached) if reached else "–"
-    for limit in task.limits:
-        columns[f"score, {int(limit):,} steps"] = spread([one["scores"][limit] for one in seeds], 1)
-    if task.sampled:
-        columns["score of sampled actions"] = spread([one["sampled"] for one in seeds], 1)
-    return columns | {"EnvPool alone, steps/s": f"{found['stepping_alone']:,.0f}"}
-
-
-def description(found: dict[str, Any]) -> str:
-    """What stands below the table about a record: command, machine, and what makes the difference."""
-    where = found["machine"]
-    changed = found["changed"][0].upper() + found["changed"][1:]
-    at_once = found.get("at_once", 1)
-    together = f"; {at_once} seeds at a time, each on one core" if at_once > 1 else ""
-    return (
-        f"- **{where['date'][:10]}, commit {commit_of(found)}**: `python {found['command']} --seed S` on "
-        f"{where['cpu']}, {where['cores']} cores{together}. {changed}."
-    )
-
-
-def line(texts: Iterable[str]) -> str:
-    """A line of a table."""
-    return f"| {' | '.join(texts)} |"
-
-
-INTRODUCTION = """# Leaderboard
-
-Each metric has its own table, and each record its own row. Records that use the mirror symmetry of an environment have
-separate tables.
-
-- Numbers are medians over seeds, with their ranges in brackets. Every seed counts, even if it failed.
-- The seeds are not those that settings were tuned on, which are 0 to 9. Where seeds 100 to 109 had been looked at
-  before a preset was changed, its next record has the next ten.
-- A commit "and changes" had files that were not committed when the record was taken. Since 26 November this is not
-  possible any more.
-- While the walker trains, a fall costs what the preset says, and not the environment's 100.
-- A score is the mean of 100 deterministic episodes (of 1,000 on Pendulum) of Gymnasium's environment with its own
-  rewards. They are played after training, and are called fresh because training did not use them. The column "seeds,
-  fresh mean" counts the seeds whose score reaches the number in that column's heading.
-- Steps are those of training. Episodes of validations are not counted.
-- Seconds are wall-clock time from the start of the command to its end. They include compilation and all validations.
-  They do not include the installation. The evaluation at the end, the film, the figure and TensorBoard's logs were
-  switched off (`--evaluation-episodes 0 --no-video --no-figure --no-tensorboard`).
-- "Seconds to a walk" are the seconds until a validation during training first averages at least 200.
-- "EnvPool alone" is how fast the machine steps 64 walkers with EnvPool and without learning. With it, times of other
-  machines can be compared.
-
-`benchmarks/records.py` measures a record and writes this page. The raw results are in `benchmarks/results/records`.
-"""
-
-
-def page(records: list[dict[str, Any]]) -> str:
-    """LEADERBOARD.md: a table for each metric and kind of knowledge, the newest record first."""
-    tables: dict[str, list[dict[str, Any]]] = {}
-    for found in sorted(records, key=lambda one: one["machine"]["date"], reverse=True):
-        kind = f"with {found['knowledge']}" if found["knowledge"] else "without a mirror"
-        tables.setdefault(f"{found['metric']}, {kind}", []).append(found)
-    parts = [INTRODUCTION]
-    for name in sorted(tables):
-        rows = [cells(found) for found in tables[name]]
-        head = f"{line(rows[0])}\n|{'---|' * len(rows[0])}"
-        below = "".join(f"{description(found)}\n" for found in tables[name])
-        parts.append(f"## {name}\n\n{head}\n" + "".join(f"{line(row.values())}\n" for row in rows) + f"\n{below}")
-    return "\n".join(parts)
 
 
 def main() -> None:

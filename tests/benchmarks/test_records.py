@@ -16,6 +16,8 @@ from programs.train import method_of
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import leaderboard  # noqa: E402
+import record_tables  # noqa: E402
 import records  # noqa: E402
 
 
@@ -29,12 +31,12 @@ def found():
 
 
 def test_the_page_is_made_of_the_recorded_results():
-    assert found() and (ROOT / "LEADERBOARD.md").read_text(encoding="utf-8") == records.page(found())
+    assert found() and (ROOT / "LEADERBOARD.md").read_text(encoding="utf-8") == leaderboard.page(found())
 
 
 def test_every_record_counts_all_of_its_seeds_and_none_that_was_tuned_on():
     for one in found():
-        task = records.TASKS[one["metric"]]
+        task = record_tables.TASKS[one["metric"]]
         seeds = [row["seed"] for row in one["seeds"]]
         assert seeds in [list(range(first, first + task.seeds)) for first in (100, 110, 120, 130)]
         for row in one["seeds"]:
@@ -42,9 +44,9 @@ def test_every_record_counts_all_of_its_seeds_and_none_that_was_tuned_on():
             assert row["scores"][task.limits[0]] == pytest.approx(sum(row["returns"]) / task.episodes, abs=0.06)
 
 
-@pytest.mark.parametrize("name", list(records.RECORDS))
+@pytest.mark.parametrize("name", list(record_tables.RECORDS))
 def test_a_record_trains_a_preset_on_the_environment_of_its_task(name):
-    record = records.RECORDS[name]
+    record = record_tables.RECORDS[name]
     program, *arguments = record.command.replace("-m ", "").split()
     _, config, _ = parse(arguments, program, method_of(arguments[0]).presets, arguments[0], lambda _: "")
     assert record.task.metric.startswith(f"{config.env}: ")
@@ -70,20 +72,22 @@ def test_a_row_has_medians_ranges_and_failures():
         seed_of(100 + i, 1000 * (i + 1), 10.0 * (i + 1), {"1600": s, "2000": s + 1}, walks_at_seconds=walks)
         for i, (s, walks) in enumerate(((300.0, 5.0), (299.9, None), (310.0, 7.0)))
     ]
-    one = record_of(records.WALKER.metric, seeds)
-    assert records.line(records.cells(one).values()) == (
+    one = record_of(record_tables.WALKER.metric, seeds)
+    assert leaderboard.line(leaderboard.cells(one).values()) == (
         "| 2026-01-02 | 0123456 | 100 to 102, 2 of 3 | 2,000 (1,000 to 3,000) | "
         "20 (10 to 30) | 6 (5 to 7) | 300.0 (299.9 to 310.0) | 301.0 (300.9 to 311.0) | 30,000 |"
     )
     below = "- **2026-01-02, commit 0123456**: `python train.py --seed S` on Some processor, 2 cores. Nothing."
-    assert below in records.page([one]).splitlines()
-    assert f"## {records.WALKER.metric}, without a mirror\n" in records.page([one])
+    assert below in leaderboard.page([one]).splitlines()
+    assert f"## {record_tables.WALKER.metric}, without a mirror\n" in leaderboard.page([one])
 
 
 def test_a_commit_with_changes_is_shown_as_such_and_not_measured(tmp_path, monkeypatch):
-    one = record_of(records.CARTPOLE.metric, [seed_of(100, 640, 9.0, {"500": 475.0})]) | {"commit": "0123456789-dirty"}
-    assert records.cells(one)["commit"] == "0123456 and changes"
-    assert "**2026-01-02, commit 0123456 and changes**: " in records.page([one])
+    one = record_of(record_tables.CARTPOLE.metric, [seed_of(100, 640, 9.0, {"500": 475.0})]) | {
+        "commit": "0123456789-dirty"
+    }
+    assert leaderboard.cells(one)["commit"] == "0123456 and changes"
+    assert "**2026-01-02, commit 0123456 and changes**: " in leaderboard.page([one])
     monkeypatch.setattr(records.record, "commit", lambda: "0123456789-dirty")
     monkeypatch.setattr(records, "FOLDER", tmp_path)
     with pytest.raises(UserError, match="files differ from commit 0123456: expected none besides results"):
@@ -92,9 +96,9 @@ def test_a_commit_with_changes_is_shown_as_such_and_not_measured(tmp_path, monke
 
 
 def test_every_table_has_the_columns_of_its_task():
-    cartpole = record_of(records.CARTPOLE.metric, [seed_of(100, 640, 9.0, {"500": 474.9})], "the mirror")
-    pendulum = record_of(records.PENDULUM.metric, [seed_of(100, 2400, 7.4, {"200": -155.0})], "the mirror")
-    page = records.page([pendulum, cartpole])
+    cartpole = record_of(record_tables.CARTPOLE.metric, [seed_of(100, 640, 9.0, {"500": 474.9})], "the mirror")
+    pendulum = record_of(record_tables.PENDULUM.metric, [seed_of(100, 2400, 7.4, {"200": -155.0})], "the mirror")
+    page = leaderboard.page([pendulum, cartpole])
     assert [row for row in page.splitlines() if row.startswith("|") and "date" in row] == [
         "| date | commit | seeds, fresh mean ≥ 475 | steps | seconds | score, 500 steps | EnvPool alone, steps/s |",
         "| date | commit | seeds, fresh mean ≥ −155 | steps | seconds | score, 200 steps | EnvPool alone, steps/s |",
@@ -107,9 +111,9 @@ def test_a_milestone_is_the_first_epoch_that_scores_enough_and_its_time_counts_w
     rows = [
         {"metric": metric, "steps": 10.0 * (i + 1), "seconds": 2.0} for i, metric in enumerate((nan, 200.0, 250.0))
     ]
-    assert records.milestone(records.WALKER, rows, 9.0) == {"walks_at_steps": 20, "walks_at_seconds": 7.0}
-    assert records.milestone(records.WALKER, rows[:1], 9.0) == {"walks_at_steps": None, "walks_at_seconds": None}
-    assert records.milestone(records.CARTPOLE, rows, 9.0) == {}
+    assert records.milestone(record_tables.WALKER, rows, 9.0) == {"walks_at_steps": 20, "walks_at_seconds": 7.0}
+    assert records.milestone(record_tables.WALKER, rows[:1], 9.0) == {"walks_at_steps": None, "walks_at_seconds": None}
+    assert records.milestone(record_tables.CARTPOLE, rows, 9.0) == {}
 
 
 @pytest.mark.parametrize("limits", [("500",), ("500", "1000")])
@@ -128,8 +132,8 @@ def test_a_seed_is_trained_then_scored_over_the_task_s_episodes_at_its_limits(tm
         (tmp_path / "seed3" / "evaluation.json").write_text(json.dumps(scores | by_limit), "utf-8")
 
     monkeypatch.setattr(records, "_run", run)
-    task = records.Task("a metric", 475.0, limits, episodes=7)
-    one = records.measure(records.Record("train.py fast", task, "", ""), 3, tmp_path, core=1)
+    task = record_tables.Task("a metric", 475.0, limits, episodes=7)
+    one = records.measure(record_tables.Record("train.py fast", task, "", ""), 3, tmp_path, core=1)
     assert cores == [1, 1] and one["busy_cores_before"] is None  # beside it, another seed is trained
     assert (one["seed"], one["steps"], one["sampled"], one["returns"]) == (3, 128, 9, [499.96])
     assert one["scores"] == dict.fromkeys(limits, 500.0) and "walks_at_steps" not in one
@@ -176,10 +180,10 @@ def test_a_command_runs_on_its_core_alone(tmp_path):
 
 def test_a_row_says_that_seeds_shared_the_machine_and_has_the_score_of_sampled_actions():
     seeds = [seed_of(100 + i, 210_000, 500.0 + i, {"1600": 330.0 + i}, sampled=320.0 + i) for i in range(3)]
-    one = record_of(records.BEST_WALKER.metric, seeds) | {"at_once": 2}
-    assert records.cells(one)["score of sampled actions"] == "321.0 (320.0 to 322.0)"
-    assert "on Some processor, 2 cores; 2 seeds at a time, each on one core. Nothing." in records.page([one])
-    assert "at a time" not in records.page([one | {"at_once": 1}])
+    one = record_of(record_tables.BEST_WALKER.metric, seeds) | {"at_once": 2}
+    assert leaderboard.cells(one)["score of sampled actions"] == "321.0 (320.0 to 322.0)"
+    assert "on Some processor, 2 cores; 2 seeds at a time, each on one core. Nothing." in leaderboard.page([one])
+    assert "at a time" not in leaderboard.page([one | {"at_once": 1}])
 
 
 def test_a_second_record_of_a_day_keeps_the_first_and_a_record_goes_on_with_its_newest_file(tmp_path, monkeypatch):
@@ -237,9 +241,9 @@ def test_a_seed_that_was_cut_off_is_resumed_and_its_earlier_seconds_count(tmp_pa
     scores = {kind: {"mean": 1.0, "returns": [1.0]} for kind in ("deterministic", "sampled")}
     (run / "evaluation.json").write_text(json.dumps(scores), "utf-8")
     monkeypatch.setattr(records, "_run", lambda command, core: commands.append(command))
-    task = records.Task("a metric", 475.0, ("500",))
+    task = record_tables.Task("a metric", 475.0, ("500",))
     with pytest.raises(UserError, match="is there from an earlier record: use --go-on, or remove it"):
-        records.measure(records.Record("train.py fast", task, "", ""), 3, tmp_path)
+        records.measure(record_tables.Record("train.py fast", task, "", ""), 3, tmp_path)
     assert commands == []
-    one = records.measure(records.Record("train.py fast", task, "", ""), 3, tmp_path, go_on=True)
+    one = records.measure(record_tables.Record("train.py fast", task, "", ""), 3, tmp_path, go_on=True)
     assert commands[0].startswith(f"-m programs resume {run} ") and 150.0 <= one["seconds"] < 155.0

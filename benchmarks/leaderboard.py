@@ -1,0 +1,105 @@
+"""LEADERBOARD.md, written from what `records.py` has measured."""
+
+from collections.abc import Iterable
+from statistics import median
+from typing import Any
+
+from record_tables import TASKS
+
+
+def number(value: float, pattern: str = "g") -> str:
+    """A number with a minus sign as people write it."""
+    return format(value, pattern).replace("-", "−")
+
+
+def spread(values: list[float], digits: int = 0) -> str:
+    """The median and the range."""
+    middle, low, high = (number(value, f",.{digits}f") for value in (median(values), min(values), max(values)))
+    return f"{middle} ({low} to {high})"
+
+
+def commit_of(found: dict[str, Any]) -> str:
+    """A record's commit, and whether other files than results differed from it."""
+    return found["commit"][:7] + (" and changes" if found["commit"].endswith("-dirty") else "")
+
+
+def cells(found: dict[str, Any]) -> dict[str, str]:
+    """A record's row of the page: the heading of each column, and what it holds."""
+    task, seeds, where = TASKS[found["metric"]], found["seeds"], found["machine"]
+    solved = sum(one["scores"][task.limits[0]] >= task.solved for one in seeds)
+    seconds = [one["seconds"] for one in seeds]
+    which = f"{seeds[0]['seed']} to {seeds[-1]['seed']}, {solved} of {len(seeds)}"
+    columns = {
+        "date": where["date"][:10],
+        "commit": commit_of(found),
+        f"seeds, fresh mean ≥ {number(task.solved)}": which,
+        "steps": spread([one["steps"] for one in seeds]),
+        "seconds": spread(seconds, digits=1 if median(seconds) < 20 else 0),
+    }
+    if task.milestone is not None:
+        called, score = task.milestone
+        reached = [one["walks_at_seconds"] for one in seeds if one["walks_at_seconds"] is not None]
+        columns[f"seconds to {called} (≥ {number(score)})"] = spread(reached) if reached else "–"
+    for limit in task.limits:
+        columns[f"score, {int(limit):,} steps"] = spread([one["scores"][limit] for one in seeds], 1)
+    if task.sampled:
+        columns["score of sampled actions"] = spread([one["sampled"] for one in seeds], 1)
+    return columns | {"EnvPool alone, steps/s": f"{found['stepping_alone']:,.0f}"}
+
+
+def description(found: dict[str, Any]) -> str:
+    """What stands below the table about a record: command, machine, and what makes the difference."""
+    where = found["machine"]
+    changed = found["changed"][0].upper() + found["changed"][1:]
+    at_once = found.get("at_once", 1)
+    together = f"; {at_once} seeds at a time, each on one core" if at_once > 1 else ""
+    return (
+        f"- **{where['date'][:10]}, commit {commit_of(found)}**: `python {found['command']} --seed S` on "
+        f"{where['cpu']}, {where['cores']} cores{together}. {changed}."
+    )
+
+
+def line(texts: Iterable[str]) -> str:
+    """A line of a table."""
+    return f"| {' | '.join(texts)} |"
+
+
+INTRODUCTION = """# Leaderboard
+
+Each metric has its own table, and each record its own row. Records that use the mirror symmetry of an environment have
+separate tables.
+
+- Numbers are medians over seeds, with their ranges in brackets. Every seed counts, even if it failed.
+- The seeds are not those that settings were tuned on, which are 0 to 9. Where seeds 100 to 109 had been looked at
+  before a preset was changed, its next record has the next ten.
+- A commit "and changes" had files that were not committed when the record was taken. Since 26 November this is not
+  possible any more.
+- While the walker trains, a fall costs what the preset says, and not the environment's 100.
+- A score is the mean of 100 deterministic episodes (of 1,000 on Pendulum) of Gymnasium's environment with its own
+  rewards. They are played after training, and are called fresh because training did not use them. The column "seeds,
+  fresh mean" counts the seeds whose score reaches the number in that column's heading.
+- Steps are those of training. Episodes of validations are not counted.
+- Seconds are wall-clock time from the start of the command to its end. They include compilation and all validations.
+  They do not include the installation. The evaluation at the end, the film, the figure and TensorBoard's logs were
+  switched off (`--evaluation-episodes 0 --no-video --no-figure --no-tensorboard`).
+- "Seconds to a walk" are the seconds until a validation during training first averages at least 200.
+- "EnvPool alone" is how fast the machine steps 64 walkers with EnvPool and without learning. With it, times of other
+  machines can be compared.
+
+`benchmarks/records.py` measures a record and writes this page. The raw results are in `benchmarks/results/records`.
+"""
+
+
+def page(records: list[dict[str, Any]]) -> str:
+    """LEADERBOARD.md: a table for each metric and kind of knowledge, the newest record first."""
+    tables: dict[str, list[dict[str, Any]]] = {}
+    for found in sorted(records, key=lambda one: one["machine"]["date"], reverse=True):
+        kind = f"with {found['knowledge']}" if found["knowledge"] else "without a mirror"
+        tables.setdefault(f"{found['metric']}, {kind}", []).append(found)
+    parts = [INTRODUCTION]
+    for name in sorted(tables):
+        rows = [cells(found) for found in tables[name]]
+        head = f"{line(rows[0])}\n|{'---|' * len(rows[0])}"
+        below = "".join(f"{description(found)}\n" for found in tables[name])
+        parts.append(f"## {name}\n\n{head}\n" + "".join(f"{line(row.values())}\n" for row in rows) + f"\n{below}")
+    return "\n".join(parts)
