@@ -81,6 +81,13 @@ RECORDS = {
         "symmetric networks, small updates, learning rates steered by the KL divergence, averaged weights, γ that "
         "falls from 0.995 to 0.98, falls that cost 40 once the score is 150",
     ),
+    "rough-ground": Record(
+        "-m companions.OffPolicyAgentTrainer bipedal-walker-hardcore-td3",
+        ROUGH_GROUND,
+        "the legs' mirror",
+        "TD3 with symmetric networks of 128 units, an update a step, minibatches of 128, three-step returns, falls "
+        "that cost 5, then 20 and 50, a learning rate that falls to 0, averaged weights",
+    ),
     "cartpole-steps": Record(
         "PPOAgentTrainer.py cartpole-fewest-steps",
         CARTPOLE,
