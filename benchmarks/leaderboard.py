@@ -52,7 +52,8 @@ def description(found: dict[str, Any]) -> str:
     where = found["machine"]
     changed = found["changed"][0].upper() + found["changed"][1:]
     at_once = found.get("at_once", 1)
-    together = f"; {at_once} seeds at a time, each on one core" if at_once > 1 else ""
+    shared = "each on one core" if at_once <= where["cores"] else "which share the cores"
+    together = f"; {at_once} seeds at a time, {shared}" if at_once > 1 else ""
     return (
         f"- **{where['date'][:10]}, commit {commit_of(found)}**: `python {found['command']} --seed S` on "
         f"{where['cpu']}, {where['cores']} cores{together}. {changed}."

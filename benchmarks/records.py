@@ -11,6 +11,7 @@ written.
 
 import csv
 import json
+import os
 import re
 import subprocess
 import sys
@@ -53,8 +54,8 @@ class Arguments:
     """Keep the seeds of the newest file of this record, and measure the others. A seed whose training was cut off is
     resumed. It has to be the same commit."""
     at_once: int = 1
-    """Number of seeds that are measured at the same time, each on one core of its own; 1 leaves all cores to a seed.
-    Above 1 only on Linux."""
+    """Number of seeds that are measured at the same time, each on one core of its own, or on all cores together if
+    there are fewer cores than seeds. 1 leaves all cores to a seed. Above 1 only on Linux."""
 
 
 def stepping_alone(steps: int = 60_000) -> float:
@@ -79,7 +80,7 @@ def measure(wanted: Record, seed: int, runs: Path, core: int | None = None, go_o
         wanted: what is trained.
         seed: of the run.
         runs: folder for the run.
-        core: the only one that the run may use, beside other seeds; None is all, and no other seed.
+        core: the only one that the run may use, beside other seeds; None is all of them.
         go_on: whether a run that is there is resumed; if not, it is an error, since it may be of another commit.
 
     Raises:
@@ -210,7 +211,8 @@ def take(arguments: Arguments) -> None:
     missing = [seed for seed in seeds if seed not in [one["seed"] for one in found["seeds"]]]
     for first in range(0, len(missing), arguments.at_once):
         together = missing[first : first + arguments.at_once]
-        cores = range(len(together)) if arguments.at_once > 1 else [None]
+        own_core = 1 < arguments.at_once <= (os.cpu_count() or 1)
+        cores = range(len(together)) if own_core else [None] * len(together)
         with ThreadPoolExecutor(len(together)) as pool:
             measured = list(pool.map(lambda seed, core: measure(wanted, seed, runs, core, going_on), together, cores))
         found["seeds"] = sorted([*found["seeds"], *measured], key=lambda row: row["seed"])

@@ -145,6 +145,7 @@ def test_seeds_are_measured_side_by_side_each_on_a_core_of_its_own(tmp_path, mon
     monkeypatch.setattr(records, "FOLDER", tmp_path)
     monkeypatch.setattr(records, "stepping_alone", lambda: 1.0)
     monkeypatch.setattr(records, "measure", lambda _, seed, runs, core, go_on: {"seed": seed, "core": core})
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
     records.take(records.Arguments("best-walker", seeds=(102, 100, 101), at_once=2))
     [path] = tmp_path.iterdir()
     taken = json.loads(path.read_text(encoding="utf-8"))
@@ -158,14 +159,16 @@ def test_seeds_are_measured_side_by_side_each_on_a_core_of_its_own(tmp_path, mon
     assert json.loads(path.read_text(encoding="utf-8")) == taken
 
 
-def test_a_seed_alone_has_all_cores(tmp_path, monkeypatch):
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_a_seed_alone_and_more_seeds_than_cores_have_all_cores(tmp_path, monkeypatch, at_once):
     monkeypatch.setattr(records, "FOLDER", tmp_path)
     monkeypatch.setattr(records, "stepping_alone", lambda: 1.0)
     monkeypatch.setattr(records, "measure", lambda _, seed, runs, core, go_on: {"seed": seed, "core": core})
-    records.take(records.Arguments("best-walker", seeds=(100, 101)))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    records.take(records.Arguments("best-walker", seeds=(100, 101, 102), at_once=at_once))
     [path] = tmp_path.iterdir()
     taken = json.loads(path.read_text(encoding="utf-8"))
-    assert (taken["at_once"], [one["core"] for one in taken["seeds"]]) == (1, [None, None])
+    assert (taken["at_once"], [one["core"] for one in taken["seeds"]]) == (at_once, [None] * 3)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only Linux binds a process to a core")
@@ -183,6 +186,7 @@ def test_a_row_says_that_seeds_shared_the_machine_and_has_the_score_of_sampled_a
     one = record_of(record_tables.BEST_WALKER.metric, seeds) | {"at_once": 2}
     assert leaderboard.cells(one)["score of sampled actions"] == "321.0 (320.0 to 322.0)"
     assert "on Some processor, 2 cores; 2 seeds at a time, each on one core. Nothing." in leaderboard.page([one])
+    assert "2 cores; 3 seeds at a time, which share the cores. Nothing." in leaderboard.page([one | {"at_once": 3}])
     assert "at a time" not in leaderboard.page([one | {"at_once": 1}])
 
 
