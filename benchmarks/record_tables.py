@@ -85,8 +85,8 @@ RECORDS = {
         "-m companions.OffPolicyAgentTrainer bipedal-walker-hardcore-td3",
         ROUGH_GROUND,
         "the legs' mirror",
-        "TD3 with symmetric networks of 128 units, an update a step, minibatches of 128, three-step returns, falls "
-        "that cost 5, then 20 and 50, a learning rate that falls to 0, averaged weights",
+        "TD3 with symmetric networks of 256 units, an update for two steps, minibatches of 128, three-step returns, "
+        "falls that cost 5, then 20 and 50, a learning rate that falls to 0, averaged weights",
     ),
     "cartpole-steps": Record(
         "PPOAgentTrainer.py cartpole-fewest-steps",

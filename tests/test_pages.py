@@ -241,6 +241,7 @@ ZOO = {  # rows of the table of scores → method and environment of rl-zoo3's
     ("BipedalWalker (solved: 300)", "SAC"): ("sac", "BipedalWalker-v3"),
     ("BipedalWalker (solved: 300)", "TQC"): ("tqc", "BipedalWalker-v3"),
     ("BipedalWalkerHardcore (solved: 300)", "PPO"): ("ppo", "BipedalWalkerHardcore-v3"),
+    ("BipedalWalkerHardcore (solved: 300)", "TD3"): ("td3", "BipedalWalkerHardcore-v3"),
     ("BipedalWalkerHardcore (solved: 300)", "TQC"): ("tqc", "BipedalWalkerHardcore-v3"),
     ("LunarLanderContinuous (solved: 200)", "TD3"): ("td3", "LunarLanderContinuous-v2"),
     ("LunarLanderContinuous (solved: 200)", "PPO"): ("ppo", "LunarLanderContinuous-v2"),
@@ -311,6 +312,7 @@ README_ROWS = {  # README's rows → rows of the table of all scores
     ("BipedalWalker (solved: 300)", "PPO, long"): "PPO, long",
     ("BipedalWalker (solved: 300)", "TQC"): "TQC",
     ("BipedalWalkerHardcore (solved: 300)", "PPO"): "PPO",
+    ("BipedalWalkerHardcore (solved: 300)", "TD3"): "TD3",
     ("LunarLanderContinuous (solved: 200)", "PPO"): "PPO",
     ("LunarLanderContinuous (solved: 200)", "TQC"): "TQC",
     ("Pendulum", "TD3"): "TD3, few seconds",
@@ -376,6 +378,7 @@ def taken_at(record):
         ("CartPole (up to 500 steps)", "PPO, few steps", "cartpole-steps"),
         ("BipedalWalker (solved: 300)", "TQC", "best-walker"),
         ("BipedalWalker (solved: 300)", "PPO, long", "best-ppo"),
+        ("BipedalWalkerHardcore (solved: 300)", "TD3", "rough-ground"),
     ],
 )
 def test_records_are_as_recorded(problem, method, record):
