@@ -164,7 +164,8 @@ Each film shows the agent at three stages of its training, side by side:
 
 - "Untrained" is the agent before the first update.
 - "Half-way" is a checkpoint of the same run. Of all checkpoints, it is the one whose score is nearest to the mean of
-  the untrained and the trained agent's scores. The run of `hardcore` kept no early checkpoint, so it has two stages.
+  the untrained and the trained agent's scores. The runs of `hardcore` and `best-hardcore`
+  kept no early checkpoint, so these have two stages.
 - "Trained" is the agent at the epoch whose parameters were kept.
 
 `breakout` needs `pip install -r requirements/atari.txt`. Of its policies only the trained one comes with the project,
