@@ -116,8 +116,8 @@ LUNAR_LANDER_TD3 = TD3.replace(
     validation_episodes=50,
 )
 
-# Rough ground. TD3's updates take less time than TQC's, and 256 units seem to learn more than 128. A fall costs little
-# until the walker gets far, and more the better it is; LOG.md tells what was tried.
+# Rough ground. A fall costs little until the walker gets far, and more the better it is. 256 units seem to learn more
+# than 128; LOG.md tells what was tried.
 HARDCORE_TD3 = TD3.replace(
     env="BipedalWalkerHardcore-v3",
     reward_design="fall_penalty",
