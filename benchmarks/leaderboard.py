@@ -54,6 +54,8 @@ def description(found: dict[str, Any]) -> str:
     at_once = found.get("at_once", 1)
     shared = "each on one core" if at_once <= where["cores"] else "which share the cores"
     together = f"; {at_once} seeds at a time, {shared}" if at_once > 1 else ""
+    if found.get("core") is not None:
+        together = "; each seed on one core, beside other programs"
     return (
         f"- **{where['date'][:10]}, commit {commit_of(found)}**: `python {found['command']} --seed S` on "
         f"{where['cpu']}, {where['cores']} cores{together}. {changed}."

@@ -88,6 +88,13 @@ RECORDS = {
         "TD3 with symmetric networks of 256 units, an update for two steps, minibatches of 128, three-step returns, "
         "falls that cost 5, then 20 and 50, a learning rate that falls to 0, averaged weights",
     ),
+    "rough-ground-plain": Record(
+        "-m companions.OffPolicyAgentTrainer bipedal-walker-hardcore-td3 --no-symmetry",
+        ROUGH_GROUND,
+        "",
+        "TD3 with plain networks of 256 units, an update for two steps, minibatches of 128, three-step returns, falls "
+        "that cost 5, then 20 and 50, a learning rate that falls to 0, averaged weights",
+    ),
     "cartpole-steps": Record(
         "PPOAgentTrainer.py cartpole-fewest-steps",
         CARTPOLE,

@@ -56,6 +56,9 @@ class Arguments:
     at_once: int = 1
     """Number of seeds that are measured at the same time, each on one core of its own, or on all cores together if
     there are fewer cores than seeds. 1 leaves all cores to a seed. Above 1 only on Linux."""
+    core: int | None = None
+    """Number of the only core that is used, one seed after another, while other programs run on the other cores. The
+    row says so. Only on Linux, and with at_once 1."""
 
 
 def stepping_alone(steps: int = 60_000) -> float:
@@ -182,9 +185,12 @@ def take(arguments: Arguments) -> None:
     """Measure a record, seed after seed; its file is written after each.
 
     Raises:
-        UserError: files differ from the commit, a seed failed, or what is to go on has another commit or `at_once`.
+        UserError: files differ from the commit, a seed failed, what is to go on has another commit or `at_once`, or a
+            single core was asked for with more than one seed at a time.
     """
     wanted, commit = RECORDS[arguments.name], record.commit()
+    if arguments.core is not None and arguments.at_once > 1:
+        raise UserError(f"--core {arguments.core} measures one seed after another: use it with --at-once 1")
     if commit.endswith("-dirty"):
         raise UserError(
             f"files differ from commit {commit[:7]}: expected none besides results, so that the record can be "
@@ -195,13 +201,17 @@ def take(arguments: Arguments) -> None:
         "metric": wanted.task.metric, "command": wanted.command,
         "knowledge": wanted.knowledge, "changed": wanted.changed,
         "commit": commit, "machine": machine(), "stepping_alone": stepping_alone(), "seeds": [],
-        "at_once": arguments.at_once,
+        "at_once": arguments.at_once, "core": arguments.core,
     }  # fmt: skip
     if arguments.go_on and path.exists():
         found = json.loads(path.read_text(encoding="utf-8"))
         before = found.get("at_once", 1)
         if before != arguments.at_once:
             raise UserError(f"the seeds of {path.name} were measured {before} at once: use --at-once {before}")
+        if found.get("core") != arguments.core:
+            raise UserError(
+                f"the seeds of {path.name} were measured with core {found.get('core')}: use the same --core"
+            )
         if found["commit"] != commit:
             raise UserError(f"the seeds of {path.name} were measured at commit {found['commit']}: check it out first")
     runs = ROOT / "runs" / f"record-{path.stem}"
@@ -212,7 +222,7 @@ def take(arguments: Arguments) -> None:
     for first in range(0, len(missing), arguments.at_once):
         together = missing[first : first + arguments.at_once]
         own_core = 1 < arguments.at_once <= (os.cpu_count() or 1)
-        cores = range(len(together)) if own_core else [None] * len(together)
+        cores = range(len(together)) if own_core else [arguments.core] * len(together)
         with ThreadPoolExecutor(len(together)) as pool:
             measured = list(pool.map(lambda seed, core: measure(wanted, seed, runs, core, going_on), together, cores))
         found["seeds"] = sorted([*found["seeds"], *measured], key=lambda row: row["seed"])
