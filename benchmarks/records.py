@@ -185,12 +185,14 @@ def take(arguments: Arguments) -> None:
     """Measure a record, seed after seed; its file is written after each.
 
     Raises:
-        UserError: files differ from the commit, a seed failed, what is to go on has another commit or `at_once`, or a
-            single core was asked for with more than one seed at a time.
+        UserError: files differ from the commit, a seed failed, what is to go on has another commit, `at_once` or
+            `core`, or `core` does not exist or was given for more than one seed at a time.
     """
     wanted, commit = RECORDS[arguments.name], record.commit()
     if arguments.core is not None and arguments.at_once > 1:
         raise UserError(f"--core {arguments.core} measures one seed after another: use it with --at-once 1")
+    if arguments.core is not None and arguments.core not in range(cores := os.cpu_count() or 1):
+        raise UserError(f"there is no core {arguments.core}: expected a number from 0 to {cores - 1}")
     if commit.endswith("-dirty"):
         raise UserError(
             f"files differ from commit {commit[:7]}: expected none besides results, so that the record can be "

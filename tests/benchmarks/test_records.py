@@ -177,6 +177,9 @@ def test_seeds_can_be_bound_to_one_core_beside_other_programs(tmp_path, monkeypa
     monkeypatch.setattr(records, "measure", lambda _, seed, runs, core, go_on: {"seed": seed, "core": core})
     with pytest.raises(UserError, match="--core 1 measures one seed after another: use it with --at-once 1"):
         records.take(records.Arguments("best-walker", seeds=(100, 101), core=1, at_once=2))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    with pytest.raises(UserError, match="there is no core 2: expected a number from 0 to 1"):
+        records.take(records.Arguments("best-walker", seeds=(100, 101), core=2))
     assert not list(tmp_path.iterdir())
     records.take(records.Arguments("best-walker", seeds=(100, 101), core=1))
     [path] = tmp_path.iterdir()
