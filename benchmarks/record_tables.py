@@ -51,6 +51,11 @@ BEST_PPO = Task("BipedalWalker-v3: best score with PPO after 1.7 million steps",
 ROUGH_GROUND = Task(
     "BipedalWalkerHardcore-v3: score on rough ground, and seconds", 300.0, ("2000",), sampled=True, seeds=3
 )
+HELD = (
+    "each action is held for three of the environment's steps, and steps here are actions; an update for two actions, "
+    "minibatches of 128, two-step returns, γ 0.98, exploration noise from 0.2 to 0.1, falls that cost 5, then 20 and "
+    "50, a learning rate that falls to 0, averaged weights"
+)
 TASKS = {task.metric: task for task in (WALKER, CARTPOLE, PENDULUM, BEST_WALKER, BEST_PPO, ROUGH_GROUND)}
 RECORDS = {
     "fast-walker-symmetric": Record(
@@ -85,15 +90,13 @@ RECORDS = {
         "-m companions.OffPolicyAgentTrainer bipedal-walker-hardcore-td3",
         ROUGH_GROUND,
         "the legs' mirror",
-        "TD3 with symmetric networks of 256 units, an update for two steps, minibatches of 128, three-step returns, "
-        "falls that cost 5, then 20 and 50, a learning rate that falls to 0, averaged weights",
+        f"TD3 with symmetric networks of 256 units; {HELD}",
     ),
     "rough-ground-plain": Record(
         "-m companions.OffPolicyAgentTrainer bipedal-walker-hardcore-td3 --no-symmetry",
         ROUGH_GROUND,
         "",
-        "TD3 with plain networks of 256 units, an update for two steps, minibatches of 128, three-step returns, falls "
-        "that cost 5, then 20 and 50, a learning rate that falls to 0, averaged weights",
+        f"TD3 with plain networks of 256 units; {HELD}",
     ),
     "cartpole-steps": Record(
         "PPOAgentTrainer.py cartpole-fewest-steps",
