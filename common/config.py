@@ -48,6 +48,10 @@ class EnvironmentSettings(Settings):
     results then count actions instead of environment steps, except max_episode_steps. Raise it (to 2 or 3) if the
     environment takes small steps: an episode then has fewer decisions and needs fewer updates. Not for Atari games,
     whose actions are held for four frames already."""
+    play_action_repeat: int | None = setting(None, at_least=1, at_most=1000)
+    """action_repeat where the agent does not learn: in validations, evaluations, films and exported policies. None:
+    the same as in training. Set it to 1 if learning is quick with action_repeat 2 or 3: the trained agent then reacts
+    sooner. Not with history."""
     reward_design: RewardDesignName = "unchanged"
     """Reward that the agent learns from; scores always use the environment's own. unchanged: the environment's own.
     sign: -1, 0 or +1, the reward's sign, for games. scaled: the reward times reward_factor. function: computed by a
@@ -233,6 +237,11 @@ class TrainingConfig(BestSettings, FaultSettings, RunSettings, EnvironmentSettin
             raise UserError(
                 f"steps_per_epoch {self.steps_per_epoch} is not divisible by num_envs {self.num_envs}: "
                 f"try --steps-per-epoch {max(1, round(self.steps_per_epoch / self.num_envs)) * self.num_envs}"
+            )
+        if self.history and self.play_action_repeat not in (None, self.action_repeat):
+            raise UserError(
+                f"play_action_repeat {self.play_action_repeat} and history {self.history}: the ages of a history are "
+                "numbers of actions, which would last shorter or longer than in training; leave one of them out"
             )
         if len(self.fall_costs) != len(self.fall_cost_scores) + 1:
             raise UserError(

@@ -29,7 +29,7 @@ class Training:
         folder: of the run.
         preset: its name.
         method, config: of the run.
-        environment: where it was trained.
+        environment: as its agent plays it.
     """
 
     folder: Path

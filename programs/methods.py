@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from common.config import TrainingConfig
-from common.envs.environment import Environment, environment_of
+from common.envs.environment import Environment, played_environment_of
 from common.envs.make_env import MakeEnv
 from common.errors import UserError
 from common.runs import run_folder
@@ -106,7 +106,7 @@ def load_agent(
     env_kwargs: str | Mapping[str, object] | None = None,
     device: str | None = None,
 ) -> tuple["Agent | DDPGAgent", TrainingConfig, Environment]:
-    """The agent of a run, the run's settings and its environment.
+    """The agent of a run, the run's settings and its environment as the agent plays it.
 
     Args:
         run: its folder.
@@ -130,7 +130,7 @@ def load_agent(
         raise UserError(f"{run} holds no {path.name}: train it until its first checkpoint at least")
     if device is not None:
         config = config.replace(device=device)
-    environment = environment_of(config, make_env)
+    environment = played_environment_of(config, make_env)
     agent = new_agent(config, environment)
     agent.read_weights(path)
     return agent, config, environment

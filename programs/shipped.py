@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from common.config import TrainingConfig
-from common.envs.environment import Environment, environment_of
+from common.envs.environment import Environment, played_environment_of
 from common.envs.spaces import ActionMap, action_map
 from common.errors import UserError
 from common.rollout import policy_file
@@ -93,7 +93,7 @@ def load(folder: Path, stage: str = "trained", **typed: Any) -> tuple[ShippedAge
     path = folder / STAGES[stage]
     if not path.exists():
         raise UserError(f"{folder} holds no {path.name}: this agent was shipped without its {stage} policy")
-    environment = environment_of(config)
+    environment = played_environment_of(config)
     arrays = policy_file.read_arrays(path)
     try:
         sees_images = policy_file.layout_of(arrays).get("kind") == ACTOR

@@ -86,6 +86,13 @@ class Environment:
             return self
         return dataclasses.replace(self, max_episode_steps=max_episode_steps)
 
+    def holding(self, action_repeat: int | None) -> "Environment":
+        """The same environment with each action held for another number of steps; None keeps the number."""
+        if action_repeat is None:
+            return self
+        render_fps = self.render_fps * self.action_repeat / action_repeat
+        return dataclasses.replace(self, action_repeat=action_repeat, render_fps=render_fps)
+
     def check(self) -> None:
         """Reset and step the environment once if it is the user's own, so that its mistakes are found before training.
 
@@ -164,6 +171,11 @@ def environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Envi
     """What is known about the environment that the settings name; arguments and errors: see `find_environment`."""
     kwargs, limit = config.env_kwargs, config.max_episode_steps
     return find_environment(config.env, limit, kwargs, maker, config.history, config.action_repeat)
+
+
+def played_environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:
+    """The environment of the settings as a trained agent plays it: its actions are held for `play_action_repeat`."""
+    return environment_of(config, maker).holding(config.play_action_repeat)
 
 
 def name_of(maker: MakeEnv) -> str:

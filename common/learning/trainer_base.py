@@ -78,6 +78,7 @@ class TrainerBase(ABC):
         self.name, self.description = name or self.default_name, description
         # A bad environment fails here, before any network is built.
         self.environment = environment = environment_of(config, make_env)
+        self.played_environment = environment.holding(config.play_action_repeat)
         self.check_environment(environment)
         backend = resolve_backend(config.backend, environment)
         self.config = config = config.replace(
@@ -107,7 +108,9 @@ class TrainerBase(ABC):
             )
             self.generator = np.random.default_rng(generator_seed)  # of all that training draws
             self.average = WeightAverage(self.agent, config.average_weights)
-            self.judge = Judge(config, environment, self.agent, validation_seed, lambda line: self.warn(line))
+            self.judge = Judge(
+                config, self.played_environment, self.agent, validation_seed, lambda line: self.warn(line)
+            )
             on_error.pop_all()
         self.steps = 0  # environment steps since training began
         self.skipped = 0  # updates in a row that were undone

@@ -38,7 +38,7 @@ def evaluate(trainer: Trainer, episodes: int) -> evaluation.Summaries:
     """The present agent's scores over `episodes` deterministic episodes and as many sampled ones."""
     agent = trainer.agent
     return evaluation.evaluate_both(
-        agent.acting_policy(), agent.action_map, trainer.environment, episodes,
+        agent.acting_policy(), agent.action_map, trainer.played_environment, episodes,
         restarts=trainer.config.environment_restarts,
     )  # fmt: skip
 
@@ -66,7 +66,7 @@ def _filming(
     """See `film.filming`; meanwhile `episodes` deterministic and as many sampled ones are evaluated."""
     agent = trainer.agent
     return film.filming(
-        folder, agent.acting_policy(), agent.action_map, trainer.environment, gif,
+        folder, agent.acting_policy(), agent.action_map, trainer.played_environment, gif,
         restarts=trainer.config.environment_restarts, beside=2 * episodes,
     )  # fmt: skip
 

@@ -44,7 +44,7 @@ class Trainer(Protocol):
     name: str
     config: Any  # the method's own TrainingConfig
     agent: Any  # an Agent
-    environment: Environment
+    played_environment: Environment
     epoch: int  # how many are trained
     results: list[Any]  # an EpochResult for each of them
     warn: Callable[[str], None]

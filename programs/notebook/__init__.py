@@ -15,7 +15,7 @@ from typing import Any, Literal
 from IPython import get_ipython
 
 from common.config import TrainingConfig
-from common.envs.environment import Environment, environment_of
+from common.envs.environment import Environment, environment_of, played_environment_of
 from common.errors import StoppedError, UserError
 from common.rollout import evaluation
 from common.runs import finished, run_folder, session
@@ -309,7 +309,7 @@ def score(
     folders = trained(runs)
     shown = put({"text/plain": f"untrained: playing {episodes} episodes twice ..."})
     _, config = methods.read_config(folders[0], environment, env_kwargs)
-    found = environment_of(config)
+    found = played_environment_of(config)
     rows = {"untrained": _evaluate(new_agent(config, found), config, found, episodes)}
     for run in dict.fromkeys(folders):
         shown.update({"text/plain": f"{run.name}: playing {episodes} episodes twice ..."}, raw=True)

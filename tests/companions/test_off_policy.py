@@ -545,6 +545,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "num_envs": (3, {}),
     "shards": (2, {}),
     "action_repeat": (3, {}),
+    "play_action_repeat": (2, {"adopt_best": True, "best_metric": "validation", "validate_every": 1, "epochs": 6}),
     "history": ((1,), {}),
     "symmetry": (True, {}),
     "mirror_observation": ((1, 2, -3), {"symmetry": True}),  # Pendulum's own is 1 -2 -3

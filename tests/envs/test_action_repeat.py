@@ -9,8 +9,11 @@ from common.env_wrappers import reward_design
 from common.envs.environment import find_environment
 from common.envs.vector_env import make_vector_env
 from common.errors import UserError
+from common.rollout.validation import validate
+from common.runs import after_training, run_folder
 from ppo.config import PPOConfig
 from PPOAgentTrainer import PPOAgentTrainer
+from programs.methods import load_agent
 
 ACTIONS = np.random.default_rng(0).uniform(-1, 1, (40, 4, 4)).astype(np.float32)  # [T, N, A]
 
@@ -105,6 +108,37 @@ def test_a_resumed_run_goes_on_exactly(backend, env, eager):
     assert_same_state(resumed.state(), whole.state())
     trajectory = whole.experience.trajectory
     assert trajectory.episode_steps.max() == 17  # 50 steps are 17 actions
+
+
+def test_the_trained_agent_may_hold_its_actions_for_another_time(tmp_path, eager):
+    config = PPOConfig(
+        env="BipedalWalker-v3", backend="gymnasium", action_repeat=3, play_action_repeat=1, max_episode_steps=20,
+        num_envs=2, epochs=1, steps_per_epoch=64, minibatch_size=64, passes=1, hidden_sizes=(4,),
+        best_metric="validation", validation_episodes=3, validate_every=1, normalize_observations=False,
+    )  # fmt: skip
+    trainer = PPOAgentTrainer(config)
+    trainer.train()
+    trainer.close()
+    agent, result = trainer.agent, trainer.results[-1]
+    assert trainer.environment.most_actions == 7 == trainer.experience.trajectory.episode_steps.max()
+    learned = trainer.environment.holding(1)
+    assert learned.most_actions == 20 and learned.render_fps == 50
+    assert learned.holding(None) is learned
+    # What is validated, evaluated and loaded from a run is what is played: each action lasts for one step.
+    seed = config.seeds()[3]
+    for environment, same in ((learned, True), (trainer.environment, False)):
+        validation = validate(agent.acting_policy(), agent.action_map, environment, "gymnasium", 3, seed)
+        assert bool(np.mean(validation.returns) == result.metric) is same
+    assert after_training.evaluate(trainer, 2)["deterministic"]["mean_steps"] == 20
+    run_folder.write_config(tmp_path, trainer.config, "a preset")
+    agent.save_weights(tmp_path / run_folder.BEST_AGENT)
+    assert load_agent(tmp_path)[2].action_repeat == 1
+
+
+def test_a_history_lasts_as_long_in_play_as_in_training():
+    with pytest.raises(UserError, match=r"play_action_repeat 1 and history \(2,\): the ages .* leave one of them out"):
+        PPOConfig(action_repeat=3, play_action_repeat=1, history=(2,))
+    PPOConfig(action_repeat=3, play_action_repeat=3, history=(2,))
 
 
 def test_steps_that_are_counted_are_actions():

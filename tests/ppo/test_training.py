@@ -567,6 +567,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "num_envs": (4, {}),
     "shards": (2, {}),
     "action_repeat": (3, {}),
+    "play_action_repeat": (2, VALIDATED),
     "history": ((1,), {}),
     "symmetry": (True, {}),
     "mirror_observation": ((1, 2, -3), {"symmetry": True}),  # Pendulum's own is 1 -2 -3

@@ -261,6 +261,16 @@ def test_it_says_what_the_training_did_to_observations_and_actions(tmp_path, mon
     ]
 
 
+@pytest.mark.parametrize(
+    "repeats, line", [((3, 1), None), ((1, 2), "hold each action for 2 steps of the environment")]
+)
+def test_it_says_for_how_long_the_trained_agent_holds_its_actions(tmp_path, monkeypatch, capfd, repeats, line):
+    config = CONFIG.replace(action_repeat=repeats[0], play_action_repeat=repeats[1])
+    folder = run_of(tmp_path / "run", config, Agent(Box(-8.0, 8.0, (3,)), Box(-2.0, 2.0, (1,)), config, seed=0))
+    assert call(monkeypatch, export, folder) == 0
+    assert capfd.readouterr().out.splitlines()[2:] == ([] if line is None else [line])
+
+
 def test_a_td3_run(tmp_path, monkeypatch, capfd):
     folder = run_of(tmp_path / "run", TD3, TD3Agent(OBSERVATIONS, Box(-2.0, 2.0, (1,)), TD3, seed=0))
     assert call(monkeypatch, export, folder) == 0
