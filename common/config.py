@@ -49,9 +49,9 @@ class EnvironmentSettings(Settings):
     environment takes small steps: an episode then has fewer decisions and needs fewer updates. Not for Atari games,
     whose actions are held for four frames already."""
     play_action_repeat: int | None = setting(None, at_least=1, at_most=1000)
-    """action_repeat where the agent does not learn: in validations, evaluations, films and exported policies. None:
-    the same as in training. Set it to 1 if learning is quick with action_repeat 2 or 3: the trained agent then reacts
-    sooner. Not with history."""
+    """Number of environment steps that each action is held for where the agent does not learn: in validations,
+    evaluations, films and exported policies. None: the same as in training. Set it to 1 if the agent learns quickly
+    with action_repeat 2 or 3; the trained agent then reacts sooner. Not with history."""
     reward_design: RewardDesignName = "unchanged"
     """Reward that the agent learns from; scores always use the environment's own. unchanged: the environment's own.
     sign: -1, 0 or +1, the reward's sign, for games. scaled: the reward times reward_factor. function: computed by a
