@@ -53,8 +53,9 @@ ROUGH_GROUND = Task(
 )
 HELD = (
     "while it learns, each action is held for three of the environment's steps, and steps here are actions; the "
-    "trained agent acts in every step; an update for two actions, minibatches of 128, two-step returns, γ 0.98, exploration noise from 0.2 to 0.1, falls that cost 5, then 20 and "
-    "50, a learning rate that falls to 0, averaged weights"
+    "trained agent acts in every step; an update for two actions, minibatches of 128, two-step returns, γ 0.98, "
+    "exploration noise from 0.2 to 0.1, falls that cost 5, then 20 and 50, a learning rate that falls to 0, averaged "
+    "weights"
 )
 TASKS = {task.metric: task for task in (WALKER, CARTPOLE, PENDULUM, BEST_WALKER, BEST_PPO, ROUGH_GROUND)}
 RECORDS = {
