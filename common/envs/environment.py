@@ -87,9 +87,15 @@ class Environment:
         return dataclasses.replace(self, max_episode_steps=max_episode_steps)
 
     def holding(self, action_repeat: int | None) -> "Environment":
-        """The same environment with each action held for another number of steps; None keeps the number."""
+        """The same environment with each action held for another number of steps; None keeps the number.
+
+        Raises:
+            UserError: it is an Atari game, and the number is above 1.
+        """
         if action_repeat is None:
             return self
+        if action_repeat > 1 and self.atari_game is not None:
+            raise _holds_already(self.id, "play_action_repeat")
         render_fps = self.render_fps * self.action_repeat / action_repeat
         return dataclasses.replace(self, action_repeat=action_repeat, render_fps=render_fps)
 
@@ -147,7 +153,7 @@ def find_environment(
         if history and is_image(flat.observation_space):
             raise UserError(f"history is for observations that are numbers, {env_id} shows images: leave it out")
         if action_repeat > 1 and atari_game is not None:
-            raise UserError(f"action_repeat is not for {env_id}: Atari games hold each action for four frames already")
+            raise _holds_already(env_id, "action_repeat")
         return Environment(
             id=env_id if spec is None else _full_id(env_id, spec),
             max_episode_steps=step_limit(env),
@@ -165,6 +171,10 @@ def find_environment(
             maker=maker,
             spec=None if spec is None or ":" in env_id else _sendable(spec),
         )
+
+
+def _holds_already(env_id: str, setting: str) -> UserError:
+    return UserError(f"{setting} is not for {env_id}: Atari games hold each action for four frames already")
 
 
 def environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:

@@ -164,3 +164,7 @@ def test_atari_games_are_refused():
     pytest.importorskip("ale_py")
     with pytest.raises(UserError, match=r"action_repeat is not for .*: Atari games hold each action"):
         find_environment("Breakout", action_repeat=2)
+    game = find_environment("Breakout")
+    with pytest.raises(UserError, match=r"play_action_repeat is not for .*: Atari games hold each action"):
+        game.holding(2)
+    assert game.holding(1).action_repeat == 1
