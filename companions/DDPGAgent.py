@@ -10,6 +10,7 @@ from common.envs.mirrors import Sides, unmoved
 from common.envs.spaces import action_map
 from common.errors import DivergedError
 from common.learning.agent_base import AgentBase
+from common.learning.compiled import Compiled
 from common.learning.device import choose_device
 from common.learning.frozen_policy import deterministic
 from common.records import Transitions
@@ -70,8 +71,8 @@ class DDPGAgent(AgentBase):
         unchanged = np.repeat(np.array([[0], [1]], np.float32), self.observation_size, axis=1)  # [2, S]
         self._shift_and_scale = keras.Variable(unchanged)  # of the normaliser, at the last update
         self._unpack = ReplayBuffer(0, self.observation_size, self.action_size).unpack
-        self.compiled_cycles = tf.function(self._cycles, jit_compile=True, autograph=False)
-        self.compiled_step = tf.function(self._lone_step, jit_compile=True, autograph=False)
+        self.compiled_cycles = Compiled(self._cycles)
+        self.compiled_step = Compiled(self._lone_step)
 
     # -- networks --
 

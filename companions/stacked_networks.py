@@ -5,6 +5,7 @@ giving back variables: 60 of them took 0.2 ms more than 12. Two critics of 256 u
 third faster, presumably since each core has a product of its own instead of half of every one (LOG.md).
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,7 +34,11 @@ class FlatNetworks:
         self.networks = list(networks)
         self._sides = sides
         self._layers: list[Any] = [layer for layer in networks[0].layers if isinstance(layer, tuple(_APPLY))]
-        self._shapes = [weights.shape for weights in networks[0].get_weights()]  # kernel, bias, kernel, bias, ...
+        shapes = [weights.shape for weights in networks[0].get_weights()]  # kernel, bias, kernel, bias, ...
+        ends = np.cumsum([0, *(math.prod(shape) for shape in shapes)])
+        self._parts = [
+            (slice(int(start), int(end)), (len(networks), *shape)) for start, end, shape in zip(ends, ends[1:], shapes)
+        ]  # of a network's weights
         self.weights = keras.Variable(self._joined())
 
     def _joined(self) -> np.ndarray:
@@ -45,12 +50,7 @@ class FlatNetworks:
         xp = np if isinstance(weights, np.ndarray) else tf
         weights = tf.convert_to_tensor(self.weights.value) if weights is None else weights
         table = xp.reshape(weights, (len(self.networks), -1))  # [networks, W / networks]
-        ends = np.cumsum([np.prod(shape) for shape in self._shapes])
-        starts = [0, *ends[:-1]]
-        return [
-            xp.reshape(table[:, start:end], (len(self.networks), *shape))
-            for start, end, shape in zip(starts, ends, self._shapes)
-        ]
+        return [xp.reshape(table[:, part], shape) for part, shape in self._parts]
 
     def call(self, stacks: list[tf.Tensor], inputs: tf.Tensor) -> tf.Tensor:
         """What the networks with these weights [networks, ...] make of inputs [B, in]: [networks, B, out]."""

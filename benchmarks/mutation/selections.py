@@ -103,6 +103,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/funcs.py": (FUNCS,),
     "common/running_statistics.py": (FUNCS,),
     "common/learning/agent_base.py": (WEIGHTS, "tests/companions/test_normalization.py", TRAINING),
+    "common/learning/compiled.py": ("tests/learning/test_compiled.py",),
     "common/learning/device.py": ("tests/learning/test_device.py",),
     "common/learning/distributions.py": ("tests/learning/test_distributions.py",),
     "common/learning/frozen_policy.py": (POLICIES, TORSO),

@@ -5,6 +5,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.envs.mirrors import Mirror, Sides
+from common.learning.compiled import Compiled
 from common.learning.mirrored import entries_of_heads
 from common.learning.networks import StateIndependentStd
 from common.rollout.policies import (
@@ -30,7 +31,7 @@ class ImageHeads:
     """The heads of an actor that sees images, and the values if its network has them; it is the live one, no copy."""
 
     def __init__(self, network: keras.Model) -> None:
-        self.compiled = tf.function(network, jit_compile=True, autograph=False)
+        self.compiled = Compiled(network)
 
     def __call__(self, images: np.ndarray) -> list[np.ndarray]:
         """images [n, height, width, channels] → each of its outputs, [n, ...]; one shape, so one compilation."""

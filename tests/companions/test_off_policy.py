@@ -519,7 +519,7 @@ def test_ten_thousand_updates_compile_once_and_memory_stays_flat(resident_megaby
     def on_epoch(result):
         agent = trainer.agent
         functions = (agent.compiled_cycles, agent.compiled_step)
-        traces.append([function.experimental_get_tracing_count() for function in functions])
+        traces.append([function.traces for function in functions])
         if result.epoch in (10, 30):
             memory.append(resident_megabytes())
 

@@ -292,7 +292,7 @@ def test_any_number_of_images_is_acted_upon_with_one_compilation(actions):
     for count in (1, 8, 9, 19):
         for head, whole in zip(heads(images[:count]), expected):
             assert_allclose(head, whole[:count], rtol=1e-5, atol=1e-6)
-    assert heads.compiled.experimental_get_tracing_count() == 1
+    assert heads.compiled.traces == 1
 
 
 def test_breakouts_network_is_the_published_one():
