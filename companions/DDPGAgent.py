@@ -158,7 +158,7 @@ class DDPGAgent(AgentBase):
 
     def actor_weights(self) -> list[np.ndarray]:
         """The actor's present kernels and biases, layer by layer."""
-        return [stack[0] for stack in self._actor.stacks(self._actor.weights.numpy())]
+        return [stack[0] for stack in self._actor.stacks(self._actor.copied_weights())]
 
     # -- learning --
 

@@ -52,6 +52,10 @@ class FlatNetworks:
         table = xp.reshape(weights, (len(self.networks), -1))  # [networks, W / networks]
         return [xp.reshape(table[:, part], shape) for part, shape in self._parts]
 
+    def copied_weights(self) -> np.ndarray:
+        """[W] a copy of all weights, by one operation where `Variable.numpy` takes several."""
+        return tf.raw_ops.ReadVariableOp(resource=self.weights.value.handle, dtype=tf.float32).numpy()
+
     def call(self, stacks: list[tf.Tensor], inputs: tf.Tensor) -> tf.Tensor:
         """What the networks with these weights [networks, ...] make of inputs [B, in]: [networks, B, out]."""
         if self._sides is not None:
@@ -68,7 +72,7 @@ class FlatNetworks:
 
     def pull(self) -> list[keras.Model]:
         """The Keras networks, with the weights of now."""
-        stacks = self.stacks(self.weights.numpy())
+        stacks = self.stacks(self.copied_weights())
         for i, network in enumerate(self.networks):
             network.set_weights([stack[i] for stack in stacks])
         return self.networks

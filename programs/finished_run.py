@@ -39,9 +39,9 @@ class Training:
     environment: Environment
 
     def steps_of(self, epoch: int) -> int:
-        """Environment steps until the end of an epoch."""
+        """Environment steps until the end of an epoch, where the table counts actions."""
         table = run_folder.read_results(self.folder)
-        return int(table["steps"][list(table["epoch"]).index(epoch)])
+        return int(table["steps"][list(table["epoch"]).index(epoch)]) * self.config.action_repeat
 
     @property
     def last_epoch(self) -> int:

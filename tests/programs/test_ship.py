@@ -133,6 +133,12 @@ def test_the_best_epoch_is_the_one_whose_parameters_were_adopted(trained, monkey
     assert (adopting.best_epoch, training.best_epoch) == (2, 3)  # the run was trained with --no-adopt-best
 
 
+def test_a_card_counts_environment_steps_where_the_run_counted_actions(trained):
+    training = finished_run.training_of(trained)
+    holding = dataclasses.replace(training, config=training.config.replace(action_repeat=3))
+    assert (training.steps_of(3), holding.steps_of(3)) == (320, 960)
+
+
 def test_the_stages_are_the_policies_of_their_epochs(run, without_exports, monkeypatch):
     scores = {0: -900.0, 1: -700.0, 2: -490.0, 3: -100.0}  # of the agents of these epochs; the middle is −500
     training = finished_run.training_of(run)
