@@ -22,9 +22,9 @@ def check_finite(arrays: np.ndarray, what: str, first: int) -> None:
     """
     if np.issubdtype(arrays.dtype, np.integer):
         return  # whole numbers are finite
-    finite = np.isfinite(arrays).all(axis=-1)  # [rows, N]
+    finite = np.isfinite(arrays)
     if not finite.all():
-        row, n = np.argwhere(~finite)[0]
+        row, n = np.argwhere(~finite.all(axis=-1))[0]
         raise NotFiniteError(_environment_fault(n, what, first + row))
 
 
