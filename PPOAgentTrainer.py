@@ -21,15 +21,16 @@ from common.envs.environment import Environment
 from common.envs.spaces import BoxMap, action_map
 from common.errors import DivergedError
 from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
-from common.records import Batch, Timing
+from common.records import Batch, Timing, Trajectory
 from common.rollout.experience import Collecting
 from common.rollout.policies import MAX_STD
 from common.running_statistics import RunningStatistics
 from common.runs import session
 from common.runs.command_line import one_line_errors, parse
 from common.state import State
-from ppo.batch import flat_batch, minibatch_rows, scaled_rewards
+from ppo.batch import Learnable, divided_rewards, flat_batch, minibatch_rows, scaled_rewards
 from ppo.config import PPOConfig
+from ppo.earlier import EarlierTrajectories
 from ppo.exploration import colored_noise, std_changes
 from ppo.learning_rate import RateByDivergence
 from ppo.live_settings import Hyperparameters, LiveHyperparameters
@@ -61,6 +62,7 @@ class PPOAgentTrainer(TrainerBase):
         self.advantage_statistics = RunningStatistics()
         self.live = LiveHyperparameters(self.config)
         self.rate = RateByDivergence(self.config.desired_kl)
+        self.earlier = EarlierTrajectories(self.config.reused_trajectories, self.experience.check_trajectory)
         self._mean_std = 0.0  # of the policy after the last update
 
     def make_agent(self, environment: Environment, config: PPOConfig, seed: int) -> "Agent":
@@ -122,8 +124,7 @@ class PPOAgentTrainer(TrainerBase):
                 raise
             what, fate = ("rest of the update", "left out") if self.config.recompute_targets else ("update", "undone")
             self.warn(f"warning: {error}; the {what} of epoch {self.epoch + 1} is {fate}")
-            names = (*UPDATE_METRICS, "explained_variance", "learning_rate", "kl_coefficient")
-            return dict.fromkeys(names, float("nan"))
+            return dict.fromkeys((*UPDATE_METRICS, "explained_variance", "learning_rate", "kl_coefficient"), math.nan)
         self.skipped = 0
         if metrics["mean_std"] > RUNAWAY_STD >= self._mean_std:
             self.warn(
@@ -155,11 +156,14 @@ class PPOAgentTrainer(TrainerBase):
         rewards, self.reward_statistics = scaled_rewards(
             self.experience.shaped_rewards, self.experience.trajectory, gamma, config, self.reward_statistics
         )  # [T, N]
-        batch, explained_variance = self.batch(rewards, gamma)
+        newest = self.learnable(self.experience.trajectory, rewards, gamma)
+        self.advantage_statistics = newest.advantage_statistics
+        batch = self.earlier.joined(newest.batch, lambda earlier: self._judged_now(earlier, gamma), config)
         if config.recompute_targets:
             metrics = self._passes_recomputing_targets(batch, rewards, gamma, hyperparameters)
         else:
             metrics = self._passes(batch, hyperparameters)
+        self.earlier.add(self.experience.trajectory, newest.batch.log_probs[: config.steps_per_update])
         self.rate.follow(metrics["approximate_kl"])
         kl_coefficient = math.nan
         if config.objective != "clip":
@@ -170,7 +174,7 @@ class PPOAgentTrainer(TrainerBase):
         self._observe_trajectory()
         timing.update += time.perf_counter() - began
         return metrics | {
-            "explained_variance": explained_variance,
+            "explained_variance": newest.explained_variance,
             "learning_rate": hyperparameters.learning_rate,
             "kl_coefficient": kl_coefficient,
         }
@@ -180,24 +184,19 @@ class PPOAgentTrainer(TrainerBase):
         observations = self.experience.trajectory.observations[:-1]  # [T, N, ...]
         self.agent.observe(observations.reshape(self.config.steps_per_update, *observations.shape[2:]))
 
-    def batch(self, rewards: np.ndarray, gamma: float, again: bool = False) -> tuple[Batch, float]:
-        """The trajectory at hand as a flat batch, and the explained variance of its targets.
+    def learnable(self, trajectory: Trajectory, rewards: np.ndarray, gamma: float) -> Learnable:
+        """What `flat_batch` makes of a trajectory and its scaled rewards [T, N] with the present networks."""
+        agent, statistics = self.agent, self.advantage_statistics
+        return flat_batch(trajectory, rewards, agent.normalize, agent.assess, gamma, self.config, statistics)
 
-        Args:
-            rewards: [T, N], scaled.
-            again: the networks have learned since they acted, so they are asked for values once more.
-        """
-        trajectory = self.experience.trajectory
-        if again:
-            trajectory = trajectory._replace(outputs=trajectory.outputs[:, :, :0])
-        batch, explained_variance, self.advantage_statistics = flat_batch(
-            trajectory, rewards, self.agent.normalize, self.agent.assess, gamma, self.config, self.advantage_statistics
-        )
-        return batch, explained_variance
+    def _judged_now(self, earlier: Trajectory, gamma: float) -> Batch:
+        """An earlier trajectory by the present networks, statistics and cost of a fall."""
+        rewards = divided_rewards(self.experience.shaped(earlier), self.config, self.reward_statistics)  # [T, N]
+        return self.learnable(earlier, rewards, gamma).batch
 
     def _passes(self, batch: Batch, hyperparameters: Hyperparameters) -> dict[str, float]:
         """All passes over a batch, in shuffled minibatches."""
-        shape = (self.config.steps_per_update, self.config.minibatch_size, hyperparameters.passes)
+        shape = (self.config.samples_per_update, self.config.minibatch_size, hyperparameters.passes)
         actor_rows = minibatch_rows(*shape, self.generator)  # [K, B]
         critic_rows = minibatch_rows(*shape, self.generator)  # [K, B]
         return self.agent.update(batch, actor_rows, critic_rows, hyperparameters)
@@ -209,7 +208,9 @@ class PPOAgentTrainer(TrainerBase):
         metrics, acted = [], {"log_probs": batch.log_probs, "heads": batch.heads}
         for i in range(hyperparameters.passes):
             if i > 0:
-                batch = self.batch(rewards, gamma, again=True)[0]._replace(**acted)
+                again = self.learnable(self.experience.trajectory.unjudged, rewards, gamma)
+                self.advantage_statistics = again.advantage_statistics
+                batch = again.batch._replace(**acted)
             metrics.append(self._passes(batch, hyperparameters._replace(passes=1)))
             if self.config.max_kl is not None and metrics[-1]["approximate_kl"] > self.config.max_kl:
                 break
@@ -224,6 +225,7 @@ class PPOAgentTrainer(TrainerBase):
             "advantage_statistics": self.advantage_statistics,
             "hyperparameters": self.live,
             "rate": self.rate,
+            "earlier": self.earlier,
         }
 
     def load_counters(self, counters: State) -> None:

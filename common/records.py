@@ -43,6 +43,11 @@ class Trajectory(NamedTuple):
     replaced: np.ndarray
     outputs: np.ndarray
 
+    @property
+    def unjudged(self) -> "Trajectory":
+        """The same without `outputs`: the network has learned since it acted."""
+        return self._replace(outputs=self.outputs[:, :, :0])
+
 
 class Episodes(NamedTuple):
     """Finished episodes, in the order in which they ended.

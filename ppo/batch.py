@@ -37,15 +37,18 @@ def scaled_rewards(
     Returns:
         The scaled rewards [T, N], and the statistics that this trajectory is part of.
     """
-    if not config.scale_rewards:
-        return rewards, statistics
-    measured = rewards  # [T, N]
-    if config.reward_std_of == "returns":
-        measured = funcs.rewards_to_go(
-            rewards, trajectory.terminated, trajectory.truncated, trajectory.valid, gamma
-        )  # [T, N]
-    statistics = statistics.merged(measured[trajectory.valid])
-    return rewards / (statistics.std + EPSILON), statistics  # [T, N]
+    if config.scale_rewards:
+        measured = rewards  # [T, N]
+        if config.reward_std_of == "returns":
+            ended = trajectory.terminated, trajectory.truncated  # [T, N] each
+            measured = funcs.rewards_to_go(rewards, *ended, trajectory.valid, gamma)  # [T, N]
+        statistics = statistics.merged(measured[trajectory.valid])
+    return divided_rewards(rewards, config, statistics), statistics  # [T, N]
+
+
+def divided_rewards(rewards: np.ndarray, config: PPOConfig, statistics: RunningStatistics) -> np.ndarray:
+    """Rewards [T, N] divided by the standard deviation of `statistics`, if the config scales rewards."""
+    return rewards / (statistics.std + EPSILON) if config.scale_rewards else rewards  # [T, N]
 
 
 def flat_batch(

@@ -182,6 +182,10 @@ class UpdateSettings(Settings):
     passes: int = setting(10, at_least=1, main=True)
     """Number of passes over the collected steps in each update. More passes learn more from each step, but move the
     policy further from the one that collected them: lower it if the KL divergence is high."""
+    reused_trajectories: int = setting(0, at_least=0, at_most=100)
+    """Number of earlier trajectories that each update learns from besides the newest one (Queeney et al. 2021). Every
+    pass goes over all of them, so divide passes by 1 + reused_trajectories to keep the time of an update. Set it to 1
+    if the score falls and rises from update to update. 0 is the usual PPO. It does not go with recompute_targets."""
     minibatch_size: int = setting(250, at_least=1, main=True)
     """Number of samples per gradient step. Smaller minibatches make more and noisier steps; larger ones compute
     faster."""
@@ -275,6 +279,11 @@ class PPOConfig(
                 else f"minibatch_size {self.minibatch_size} is larger than the {self.steps_per_update} steps of an "
                 f"update: use --minibatch-size {self.steps_per_update} or less"
             )
+        if self.reused_trajectories and self.recompute_targets:
+            raise UserError(
+                f"reused_trajectories {self.reused_trajectories} does not go with recompute_targets: leave "
+                "--reused-trajectories out, or use --no-recompute-targets"
+            )
         if (self.min_std or self.final_min_std) and self.std != "state_independent":
             raise UserError(
                 f"min_std {self.min_std} and final_min_std {self.final_min_std} have no effect with std {self.std}: "
@@ -301,5 +310,10 @@ class PPOConfig(
 
     @property
     def steps_per_update(self) -> int:
-        """M: environment steps that an update learns from, summed over all environments."""
+        """M: environment steps that are collected for an update, summed over all environments."""
         return self.steps_per_epoch // self.updates_per_epoch
+
+    @property
+    def samples_per_update(self) -> int:
+        """Steps that an update learns from: those of the newest trajectory and of the ones that are used again."""
+        return self.steps_per_update * (1 + self.reused_trajectories)

@@ -176,6 +176,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "ppo/architecture.py": (NETWORKS, TORSO, "tests/ppo/test_images.py"),
     "ppo/batch.py": (BATCH, TRAINING),
     "ppo/config.py": ("tests/test_settings.py", CLI, TORSO, TRAINING),
+    "ppo/earlier.py": ("tests/ppo/test_earlier.py",),
     "ppo/exploration.py": ("tests/ppo/test_training.py -k floor", FUNCS),
     "ppo/learning_rate.py": ("tests/ppo/test_learning_rate.py",),
     "ppo/results.py": ("tests/ppo/test_results.py",),

@@ -165,7 +165,7 @@ class Experience:
         self.envs.restart(int(seed))
         self.scores.running_returns[:] = 0.0
 
-    def _check(self, trajectory: State) -> None:
+    def check_trajectory(self, trajectory: State) -> None:
         """Raises ValueError unless its arrays are what `collect` would make."""
         steps, count = self._steps, self._config.num_envs
         observation, bits = (
@@ -188,11 +188,14 @@ class Experience:
 
     def _take_up(self, trajectory: Trajectory) -> None:
         """Store a trajectory as the last one, with its shaped rewards."""
-        self.collected, self.trajectory = True, trajectory
+        self.collected, self.trajectory, self.shaped_rewards = True, trajectory, self.shaped(trajectory)
+
+    def shaped(self, trajectory: Trajectory) -> np.ndarray:
+        """A trajectory's rewards [T, N] by the config's design, with the present cost of a fall; 0 where not valid."""
         shaped = self.shape(
             trajectory.rewards, trajectory.terminated, trajectory.truncated, trajectory.episode_steps
         )  # [T, N]
-        self.shaped_rewards = np.where(trajectory.valid, shaped, 0.0)  # [T, N]
+        return np.where(trajectory.valid, shaped, 0.0)  # [T, N]
 
     # -- state --
 
@@ -235,7 +238,7 @@ class Experience:
                 trajectory["ended"] = trajectory["terminated"] | trajectory["truncated"]  # [T, N]
             if "replaced" not in trajectory:  # older versions did not record replaced actions
                 trajectory["replaced"] = np.zeros_like(trajectory["valid"])  # [T, N]
-            self._check(trajectory)
+            self.check_trajectory(trajectory)
             if "outputs" not in trajectory:  # there are none, or an older version asked the network again
                 trajectory["outputs"] = np.empty((*trajectory["observations"].shape[:2], 0), np.float32)  # [T+1, N, 0]
             self._take_up(Trajectory(**trajectory))

@@ -600,6 +600,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "gae_lambda": (0.5, {}),
     "truncation_is_terminal": (True, {}),
     "passes": (3, {}),
+    "reused_trajectories": (1, {}),
     "minibatch_size": (64, {}),
     "learning_rate": (3e-3, {}),
     "critic_learning_rate": (3e-2, {}),

@@ -319,15 +319,15 @@ def test_an_epoch_with_nan_is_collected_anew_or_ends_the_run():
 
 def spoil(trainer: PPOAgentTrainer, epochs: list[int]) -> None:
     """Lets value targets be infinite in some epochs, so that a loss is."""
-    make = trainer.batch
+    make = trainer.learnable
 
-    def batch(rewards, gamma):
-        made, explained = make(rewards, gamma)
+    def learnable(trajectory, rewards, gamma):
+        made = make(trajectory, rewards, gamma)
         if trainer.epoch + 1 in epochs:
-            made.value_targets[17] = np.inf
-        return made, explained
+            made.batch.value_targets[17] = np.inf
+        return made
 
-    trainer.batch = batch
+    trainer.learnable = learnable
 
 
 def weights(trainer: PPOAgentTrainer) -> list[np.ndarray]:
