@@ -63,15 +63,16 @@ RECORDS = {
         "PPOAgentTrainer.py bipedal-walker-fast-symmetric",
         WALKER,
         "the legs' mirror",
-        "symmetric networks, small updates, learning rates steered by the KL divergence, averaged weights, falls that "
-        "cost more with a better score, early validation",
+        "symmetric networks, small updates that learn from the last two trajectories, learning rates steered by the KL "
+        "divergence, falls that cost more with a better score, early validation",
     ),
     "fast-walker": Record(
         "PPOAgentTrainer.py bipedal-walker-fast",
         WALKER,
         "",
-        "plain networks; small updates, learning rates steered by the KL divergence, averaged weights, falls that "
-        "cost more with a better score; validations of 8 episodes, from a training score of −30 on",
+        "plain networks; small updates that learn from the last two trajectories, learning rates steered by the KL "
+        "divergence, γ that falls, falls that cost more with a better score; validations of 8 episodes every second "
+        "epoch, from a training score of −30 on",
     ),
     "best-walker": Record(
         "-m companions.SACAgentTrainer bipedal-walker-tqc",

@@ -78,14 +78,16 @@ class Judge:
         return columns | scores | timing.columns(self._config.steps_per_epoch)
 
     def _confirmed(self, score: float, epoch: int, timing: Timing) -> float:
-        """The mean of other episodes, a group after the other; no more are played once it is below `score`."""
-        total, played, wanted = 0.0, 0, self._config.confirming_episodes
-        while played < wanted and total >= score * played:
-            episodes = min(GROUP, wanted - played)
-            seed = int(np.random.SeedSequence([self._seed, epoch, played]).generate_state(1)[0])
-            total += episodes * self.validate(timing, episodes, seed)
-            played += episodes
-        return total / played
+        """The mean of other episodes less `confirming_margin` standard errors.
+
+        They are played a group after the other, and no more of them once their mean is below `score`.
+        """
+        wanted, returns = self._config.confirming_episodes, np.empty(0)
+        while len(returns) < wanted and returns.sum() >= score * len(returns):
+            episodes = min(GROUP, wanted - len(returns))
+            seed = int(np.random.SeedSequence([self._seed, epoch, len(returns)]).generate_state(1)[0])
+            returns = np.append(returns, self.returns(timing, episodes, seed))  # [played]
+        return float(returns.mean() - self._config.confirming_margin * returns.std() / math.sqrt(len(returns)))
 
     def due(self, epoch: int, last: int, score: float) -> bool:
         """Whether parameters are validated: every few epochs from `validate_from` on, and at the end.
@@ -100,8 +102,12 @@ class Judge:
         begun = epoch > config.validate_from * last and good_enough
         return epoch == last or (begun and epoch % config.validate_every == 0)
 
-    def validate(self, timing: Timing, episodes: int | None = None, seed: int | None = None) -> float:
-        """The mean unshaped reward of whole episodes, in separate environments; its seconds are added to `timing`.
+    def validate(self, timing: Timing) -> float:
+        """The mean of `returns`."""
+        return float(self.returns(timing).mean())
+
+    def returns(self, timing: Timing, episodes: int | None = None, seed: int | None = None) -> np.ndarray:
+        """Unshaped rewards [E] of whole episodes, in separate environments; their seconds are added to `timing`.
 
         Args:
             episodes, seed: None takes those of all validations.
@@ -124,7 +130,7 @@ class Judge:
             self._seconds = seconds
         for remark in validation.remarks(f"{episodes} validation episodes"):
             self._warn(f"warning: {remark}")
-        return float(validation.returns.mean())
+        return validation.returns
 
 
 def validate(

@@ -606,6 +606,9 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "stop_score": (-1e9, {"adopt_best": True, "best_metric": "validation", "validate_every": 1, "epochs": 6}),
     "confirming_episodes": (1, {"adopt_best": False, "best_metric": "validation", "validate_every": 1, "epochs": 8,
                             "validation_episodes": 1, "learning_rate": 0.1, "stop_score": -112.0}),
+    "confirming_margin": (100.0, {"adopt_best": False, "best_metric": "validation", "validate_every": 1, "epochs": 8,
+                          "validation_episodes": 1, "learning_rate": 0.1, "stop_score": -112.0,
+                          "confirming_episodes": 2}),
     "adopt_best": (True, {"epochs": 6, "env": "tests/Schedule-v0", "num_envs": 1, "max_episode_steps": None,
                    "steps_per_epoch": 24, "warmup_steps": 4}),
 }  # fmt: skip

@@ -625,6 +625,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "validate_from": (0.0, VALIDATED),
     "validate_from_score": (1e9, VALIDATED),
     "stop_score": (-1e9, VALIDATED),
+    "confirming_margin": (100.0, VALIDATED | {"stop_score": -6.1, "validation_episodes": 1, "confirming_episodes": 2}),
     "confirming_episodes": (1, VALIDATED | {"stop_score": -6.1, "validation_episodes": 1}),
     "adopt_best": (False, SCHEDULE | {"adopt_best": True}),
 }

@@ -1,5 +1,6 @@
 """A run that ends as soon as its score is reached: once confirmed, and the same if it was cut off and resumed."""
 
+import numpy as np
 import pytest
 from test_session import QUIET, SETTINGS, learned, program, same
 
@@ -50,11 +51,11 @@ def test_a_score_that_other_episodes_do_not_confirm_does_not_count(tiny, monkeyp
     )  # fmt: skip
     trainer = PPOAgentTrainer(config)
 
-    def validate(timing: Timing, episodes=None, seed=None) -> float:
+    def returns(timing: Timing, episodes=None, seed=None) -> np.ndarray:
         asked.append((episodes, seed))
-        return next(scores)
+        return np.full(episodes or 20, next(scores))
 
-    monkeypatch.setattr(trainer.judge, "validate", validate)
+    monkeypatch.setattr(trainer.judge, "returns", returns)
     trainer.train()
     assert [row.metric for row in trainer.results] == [299.5, 299.0, 300.0]
     assert trainer.solved and trainer.agent.best.metric == trainer.results[-1].metric
@@ -62,6 +63,28 @@ def test_a_score_that_other_episodes_do_not_confirm_does_not_count(tiny, monkeyp
     assert len({seed for _, seed in asked}) == 7  # None, and other episodes each time
     trainer.train(2)  # it stays solved
     assert trainer.epoch == len(trainer.results) == 3
+    trainer.close()
+
+
+@pytest.mark.parametrize(("margin", "metric"), [(0.0, 305.0), (1.0, 303.0), (2.0, 301.0), (3.0, 299.0)])
+def test_the_margin_is_counted_in_standard_errors(tiny, monkeypatch, margin, metric):
+    """Of 100 episodes with a mean of 305 and a standard deviation of 20."""
+    config = tiny.replace(
+        epochs=1, best_metric="validation", validate_from=0.0, validate_every=1, stop_score=300.0,
+        confirming_episodes=100, confirming_margin=margin,
+    )  # fmt: skip
+    trainer, played = PPOAgentTrainer(config), []
+
+    def returns(timing: Timing, episodes=0, seed=None) -> np.ndarray:
+        first = sum(played)
+        played.append(episodes)
+        return 305.0 + 20.0 * (-1.0) ** np.arange(first, first + episodes) if episodes else np.full(20, 310.0)
+
+    monkeypatch.setattr(trainer.judge, "returns", returns)
+    trainer.train()
+    assert played == [0, 25, 25, 25, 25]
+    assert trainer.results[-1].metric == pytest.approx(metric)
+    assert trainer.solved == (metric >= 300.0)
     trainer.close()
 
 
