@@ -71,8 +71,8 @@ RECORDS = {
         WALKER,
         "",
         "plain networks; small updates that learn from the last two trajectories, learning rates steered by the KL "
-        "divergence, γ that falls, falls that cost more with a better score; validations of 8 episodes every second "
-        "epoch, from a training score of −10 on, and 200 that confirm the score",
+        "divergence, γ that falls, falls that cost more with a better score; validations of 8 episodes, "
+        "from a training score of −10 on, and 200 that confirm the score",
     ),
     "best-walker": Record(
         "-m companions.SACAgentTrainer bipedal-walker-tqc",

@@ -80,14 +80,17 @@ class Judge:
     def _confirmed(self, score: float, epoch: int, timing: Timing) -> float:
         """The mean of other episodes less `confirming_margin` standard errors.
 
-        They are played a group after the other, and no more of them once their mean is below `score`.
+        They are played a group after the other. No more of them are played once their mean is below `score`, or would
+        be with the standard error that so many episodes as are wanted have.
         """
-        wanted, returns = self._config.confirming_episodes, np.empty(0)
-        while len(returns) < wanted and returns.sum() >= score * len(returns):
+        wanted, margin = self._config.confirming_episodes, self._config.confirming_margin
+        returns, bound = np.empty(0), math.inf
+        while len(returns) < wanted and bound >= score:
             episodes = min(GROUP, wanted - len(returns))
             seed = int(np.random.SeedSequence([self._seed, epoch, len(returns)]).generate_state(1)[0])
             returns = np.append(returns, self.returns(timing, episodes, seed))  # [played]
-        return float(returns.mean() - self._config.confirming_margin * returns.std() / math.sqrt(len(returns)))
+            bound = float(returns.mean() - margin * returns.std() / math.sqrt(wanted))
+        return bound
 
     def due(self, epoch: int, last: int, score: float) -> bool:
         """Whether parameters are validated: every few epochs from `validate_from` on, and at the end.
