@@ -63,8 +63,8 @@ RECORDS = {
         "PPOAgentTrainer.py bipedal-walker-fast-symmetric",
         WALKER,
         "the legs' mirror",
-        "symmetric networks, small updates that learn from the last two trajectories, learning rates steered by the "
-        "KL divergence, γ that falls, falls that cost more with a better score, early validation",
+        "symmetric networks, small updates, learning rates steered by the KL divergence, averaged weights, falls that "
+        "cost more with a better score, early validation",
     ),
     "fast-walker": Record(
         "PPOAgentTrainer.py bipedal-walker-fast",
@@ -72,7 +72,7 @@ RECORDS = {
         "",
         "plain networks; small updates that learn from the last two trajectories, learning rates steered by the KL "
         "divergence, γ that falls, falls that cost more with a better score; validations of 8 episodes, "
-        "from a training score of −10 on, and 200 that confirm the score",
+        "from a training score of −10 on",
     ),
     "best-walker": Record(
         "-m companions.SACAgentTrainer bipedal-walker-tqc",
