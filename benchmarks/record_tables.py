@@ -70,9 +70,8 @@ RECORDS = {
         "PPOAgentTrainer.py bipedal-walker-fast",
         WALKER,
         "",
-        "plain networks; small updates that learn from the last two trajectories, learning rates steered by the KL "
-        "divergence, γ that falls, falls that cost more with a better score; validations of 8 episodes, "
-        "from a training score of −10 on",
+        "plain networks; small updates, learning rates steered by the KL divergence, averaged weights, falls that "
+        "cost more with a better score; validations of 8 episodes, from a training score of −30 on",
     ),
     "best-walker": Record(
         "-m companions.SACAgentTrainer bipedal-walker-tqc",
