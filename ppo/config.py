@@ -184,8 +184,8 @@ class UpdateSettings(Settings):
     policy further from the one that collected them: lower it if the KL divergence is high."""
     reused_trajectories: int = setting(0, at_least=0, at_most=100)
     """Number of earlier trajectories that each update learns from besides the newest one (Queeney et al. 2021). Every
-    pass goes over all of them, so divide passes by 1 + reused_trajectories to keep the time of an update. Set it to 1
-    if the score falls and rises from update to update. 0 is the usual PPO. It does not go with recompute_targets."""
+    pass goes over all of them, so divide passes by 1 + reused_trajectories to keep the time of an update. Try 1 if
+    the score falls and rises from update to update. 0 is the usual PPO. It does not go with recompute_targets."""
     minibatch_size: int = setting(250, at_least=1, main=True)
     """Number of samples per gradient step. Smaller minibatches make more and noisier steps; larger ones compute
     faster."""

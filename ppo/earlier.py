@@ -91,8 +91,8 @@ class EarlierTrajectories:
 def weighted(batch: Batch, log_probs: np.ndarray) -> Batch:
     """A batch of an earlier policy's steps, for an update of the present one.
 
-    Each advantage is multiplied by the ratio of the two policies' probabilities, at most `LARGEST_WEIGHT`. With this
-    and the present policy's log-probabilities, the clipped surrogate is that of section 3.2 of arXiv:2111.00072.
+    Each advantage is multiplied by the ratio of the two policies' probabilities, at most `LARGEST_WEIGHT`. The clipped
+    surrogate then clips around that ratio: to the ratio times 1 ± ε, where arXiv:2111.00072 has the ratio ± ε.
 
     Args:
         batch: its log-probabilities are those of the present policy, [M] or more rows.

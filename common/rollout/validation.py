@@ -80,8 +80,8 @@ class Judge:
     def _confirmed(self, score: float, epoch: int, timing: Timing) -> float:
         """The mean of other episodes less `confirming_margin` standard errors.
 
-        They are played a group after the other. No more of them are played once their mean is below `score`, or would
-        be with the standard error that so many episodes as are wanted have.
+        They are played a group after the other, and no more of them once that number is below `score`. The standard
+        error is always that of all `confirming_episodes`, with the standard deviation of those played so far.
         """
         wanted, margin = self._config.confirming_episodes, self._config.confirming_margin
         returns, bound = np.empty(0), math.inf

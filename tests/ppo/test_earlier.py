@@ -148,13 +148,12 @@ def test_earlier_steps_are_judged_by_the_present_networks(eager):
     trainer = PPOAgentTrainer(config)
     trainer.train(2)
     agent, earlier, newest = trainer.agent, next(iter(trainer.earlier)), trainer.experience.trajectory
-    seen, values, std = [], agent.values, trainer.reward_statistics
+    seen, values = [], agent.values
     agent.update = lambda batch, *_: seen.append((batch, values(earlier.trajectory.observations.reshape(66, 3)))) or {}
     with pytest.raises(KeyError):  # an update that returns no metrics
         trainer.train(1)
     [(batch, v)] = seen
     merged = trainer.reward_statistics
-    assert merged.count > std.count or merged is not std
     v = v.reshape(33, 2)
     shaped = reward_design(config.reward_design, config.reward_factor, 20)(
         earlier.trajectory.rewards, earlier.trajectory.terminated, earlier.trajectory.truncated,
