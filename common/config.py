@@ -24,7 +24,15 @@ RewardDesignName = Literal[
 MetricName = Literal["total_reward", "mean_episode_reward", "reward_times_steps", "validation"]
 
 
-MAY_CHANGE = ("epochs", "environment_restarts", "environment_time_limit", "on_not_finite", "device", "stop_score")
+MAY_CHANGE = (
+    "epochs",
+    "environment_restarts",
+    "environment_time_limit",
+    "mirror_check",
+    "on_not_finite",
+    "device",
+    "stop_score",
+)
 """The settings that may be changed when a run is resumed; any other change would make it a different run."""
 
 SYMMETRY = Needs("symmetry", bool, "--symmetry")
@@ -121,6 +129,10 @@ class EnvironmentSettings(Settings):
     """Weight of the mirror image in the policy. 0.5: both sides act exactly alike. Lower it (to 0.3) if the policy
     walks with sampled actions but falls with deterministic ones: without noise both legs may do the same. Only used
     with symmetry."""
+    mirror_check: bool = setting(True, needs=SYMMETRY)
+    """Whether a mirror that you describe is tested with 4,096 random steps before training, and refused if they
+    contradict it. Turn it off if the mirror is right, but episodes always start on one side. Known mirrors are not
+    tested. Only used with symmetry."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
     """Device that TensorFlow computes on. auto: a GPU for image observations if there is one, else the CPU, which is
     faster for small networks."""

@@ -172,6 +172,7 @@ NEEDED = {  # name → a value, and what makes it one without effect
     "mirror_action": ((-1,), {"symmetry": False}),
     "mirror_offset": ((0.5,), {"symmetry": False}),
     "mirror_weight": (0.3, {"symmetry": False}),
+    "mirror_check": (False, {"symmetry": False}),
     "ou_theta": (0.3, {"exploration": "gaussian"}),
     "ou_dt": (0.3, {"exploration": "gaussian"}),
     "tau": (0.3, {"target_update": "hard"}),

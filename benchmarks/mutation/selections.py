@@ -82,6 +82,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/make_env.py": (SPACES, OWN),
     "common/envs/history.py": ("tests/envs/test_history.py",),
     "common/envs/known_mirrors.py": ("tests/envs/test_mirrors.py",),
+    "common/envs/mirror_check.py": ("tests/envs/test_mirror_check.py",),
     "common/envs/mirror_settings.py": ("tests/envs/test_mirrors.py",),
     "common/envs/mirrors.py": ("tests/envs/test_mirrors.py", MIRRORED),
     "common/envs/process_group.py": (FAULTS,),

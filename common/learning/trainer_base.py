@@ -10,6 +10,7 @@ import numpy as np
 from common.env_wrappers import RewardDesign
 from common.envs.environment import Environment, environment_of
 from common.envs.make_env import MakeEnv
+from common.envs.mirror_check import check_mirror
 from common.envs.shards import resolve_shards
 from common.envs.vector_env import resolve_backend
 from common.learning.weight_average import WeightAverage
@@ -90,6 +91,7 @@ class TrainerBase(ABC):
         if config.backend != "processes":  # else a crash or an endless loop of its code would be this process's
             environment.check()
         self.warn: Callable[[str], None] = print
+        check_mirror(config, environment, lambda line: self.warn(line))
         self._crew = self._make_crew(workers)
         agent_seed, environment_seed, generator_seed, validation_seed = config.seeds()
         with contextlib.ExitStack() as on_error:

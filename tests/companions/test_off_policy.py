@@ -533,6 +533,7 @@ def test_ten_thousand_updates_compile_once_and_memory_stays_flat(resident_megaby
 # -- settings --
 
 FALLS = dict(env="tests/Falls-v0", max_episode_steps=None, reward_design="ends_told_apart")
+UNCHECKED = {"symmetry": True, "mirror_check": False}
 ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "env": ("tests/Target-v0", {}),
     "max_episode_steps": (10, {}),
@@ -548,8 +549,9 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "play_action_repeat": (2, {"adopt_best": True, "best_metric": "validation", "validate_every": 1, "epochs": 6}),
     "history": ((1,), {}),
     "symmetry": (True, {}),
-    "mirror_observation": ((1, 2, -3), {"symmetry": True}),  # Pendulum's own is 1 -2 -3
-    "mirror_action": ((1,), {"symmetry": True}),
+    "mirror_observation": ((1, 2, -3), UNCHECKED | {"mirror_action": (-1,)}),  # Pendulum's own is 1 -2 -3
+    "mirror_action": ((1,), UNCHECKED | {"mirror_observation": (1, -2, -3)}),
+    "mirror_check": (False, {"symmetry": True, "mirror_observation": (1, 2, -3)}),
     "mirror_offset": ((0.0, 0.5, 0.0), {"symmetry": True}),
     "mirror_weight": (0.3, {"symmetry": True}),
     "epochs": (4, {"final_exploration_std": 1.0}),
@@ -615,6 +617,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
 
 
 ENDS = {  # what the default ends training with
+    "mirror_check": "mirror_observation: entry 2 is 2, which is contradicted",
     "environment_restarts": "failed at step",
     "on_not_finite": "NaN or infinity as reward",
 }

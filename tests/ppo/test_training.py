@@ -543,6 +543,7 @@ SEEN = dict(env="tests/Dot-v0", max_episode_steps=None, filters=(2, 3), kernel_s
 ONE_STEP = {"value_target": "one_step"}
 FALLS = dict(env="tests/Falls-v0", max_episode_steps=None, reward_design="ends_told_apart", scale_rewards=False)
 
+UNCHECKED = {"symmetry": True, "mirror_check": False}
 # For each field another value, and what has to be set for it to matter.
 ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "reward_factor": (5.0, {"reward_design": "scaled", "scale_rewards": False}),
@@ -570,8 +571,9 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "play_action_repeat": (2, VALIDATED),
     "history": ((1,), {}),
     "symmetry": (True, {}),
-    "mirror_observation": ((1, 2, -3), {"symmetry": True}),  # Pendulum's own is 1 -2 -3
-    "mirror_action": ((1,), {"symmetry": True}),
+    "mirror_observation": ((1, 2, -3), UNCHECKED | {"mirror_action": (-1,)}),  # Pendulum's own is 1 -2 -3
+    "mirror_action": ((1,), UNCHECKED | {"mirror_observation": (1, -2, -3)}),
+    "mirror_check": (False, {"symmetry": True, "mirror_observation": (1, 2, -3)}),
     "mirror_offset": ((0.0, 0.5, 0.0), {"symmetry": True, "normalize_observations": False}),
     "mirror_weight": (0.3, {"symmetry": True}),
     "epochs": (3, {}),
@@ -632,6 +634,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
 
 
 ENDS = {  # what the default ends training with
+    "mirror_check": "mirror_observation: entry 2 is 2, which is contradicted",
     "environment_restarts": "failed at step",
     "on_not_finite": "NaN or infinity as reward",
 }

@@ -1,0 +1,233 @@
+"""Whether an environment is as symmetric as its user says: random steps must look alike on both sides of the mirror.
+
+Random actions favour no side. So in a symmetric environment that favours none at the start of its episodes, steps and
+their mirror images have the same distribution, and with it the same means and covariances. These are compared. An
+action that does nothing but scale the effect of something else is not seen in them.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import gymnasium
+import numpy as np
+
+from common.config import TrainingConfig
+from common.envs import worker_processes
+from common.envs.environment import Environment
+from common.envs.mirror_settings import mirror_of
+from common.envs.mirrors import Entries, Mirror, unmoved
+from common.envs.spaces import action_map, choices
+from common.envs.vector_env import group_seeds, make_vector_env
+from common.errors import UserError
+
+SEED = 0
+ENVIRONMENTS, ROUNDS = 8, 8  # each of 64 parts begins with a reset, so that they are independent
+ACTIONS, HELD = 16, 4  # random actions in a part, and for how many steps each is held, so that it has an effect
+FEWEST_PARTS, FEWEST_ACTIONS = 32, 4  # that tell something, and in each of them
+LARGEST_ERROR = 6.0  # standard errors; a true mirror's largest difference of thousands was 4.5 in 156 tries
+SMALLEST_DIFFERENCE = 0.1  # of covariances, after division by standard deviations
+SUSPECTS = 12  # entries that may have to change places with one another
+
+
+def check_mirror(config: TrainingConfig, environment: Environment, warn: Callable[[str], None]) -> None:
+    """Take random steps if the mirror is the user's own, and compare them with their mirror images.
+
+    Args:
+        warn: called with a line if the episodes are too short to tell.
+
+    Raises:
+        UserError: the steps contradict the mirror; the line names the entry, or the reward.
+    """
+    if not (config.mirror_check and (config.mirror_observation or config.mirror_action)):
+        return
+    mirror = mirror_of(config, environment.observation_space, environment.action_space)
+    assert mirror is not None, "`symmetry` is set"
+    size = len(mirror.observation.sources) // (1 + len(config.history))  # S, numbers of the newest observation
+    newest = Entries(mirror.observation.sources[:size], mirror.observation.offsets[:size])
+    take = _steps_apart if config.backend == "processes" else random_steps
+    parts = take(environment, size)
+    if len(parts) < FEWEST_PARTS:
+        warn(
+            f"warning: the mirror of {environment.id} was not tested, because few of its episodes last more than "
+            f"{HELD} random steps"
+        )
+        return
+    wrong = contradicted(Moments.of(parts), Mirror(newest, mirror.action))
+    if wrong is not None:
+        taken = f"{sum(map(len, parts)) * HELD:,} random steps of {environment.id}"
+        raise UserError(
+            f"{wrong} {taken}: correct the mirror, or add --no-mirror-check if it is right but episodes "
+            "start on one side"
+        )
+
+
+# -- steps --
+
+
+def random_steps(environment: Environment, size: int) -> list[np.ndarray]:
+    """Parts of episodes, each [K, S + A + S + 1]: an observation, an action, what it changes, and its reward.
+
+    An action is held for HELD steps, and its rewards are added up. Discrete actions are [A] zeros but for a one in the
+    place of each number's choice.
+
+    Args:
+        size: S, of the newest observation.
+
+    Raises:
+        UserError: the environment cannot be started.
+    """
+    envs = make_vector_env(environment, ENVIRONMENTS, "gymnasium", 1)
+    generator, parts = np.random.default_rng(SEED), []
+    try:
+        for seed in group_seeds(SEED, ROUNDS):
+            [before] = envs.reset(seed)  # [n, history · S]
+            rows: list[list[np.ndarray]] = [[] for _ in range(ENVIRONMENTS)]
+            ended = np.zeros(ENVIRONMENTS, bool)  # [n]; the next step is a reset
+            for _ in range(ACTIONS):
+                numbers, actions = _random_actions(environment.action_space, generator)  # [n, A], [n, *action]
+                rewards, goes_on = np.zeros(ENVIRONMENTS), ~ended  # [n], [n]
+                for _ in range(HELD):
+                    envs.groups[0].send(actions)
+                    step = envs.groups[0].recv()
+                    rewards += step.rewards
+                    ended = step.ended.copy()
+                    goes_on &= ~ended
+                after = np.array(step.observations, np.float64)  # [n, history · S]
+                changes = after[:, :size] - before[:, :size]  # [n, S]
+                together = np.concatenate([before[:, :size], numbers, changes, rewards[:, np.newaxis]], axis=1)
+                for i in np.flatnonzero(goes_on & np.isfinite(together).all(axis=1)):
+                    rows[i].append(together[i])
+                before = after
+            parts += [np.array(part) for part in rows if len(part) >= FEWEST_ACTIONS]
+    finally:
+        envs.close()
+    return parts
+
+
+def _steps_apart(environment: Environment, size: int) -> list[np.ndarray]:
+    """`random_steps` in another process, because an environment of the backend "processes" may crash its own."""
+    try:
+        with worker_processes.in_background(lambda: random_steps(environment, size)) as result:
+            return result()
+    except (worker_processes.CannotStartError, UserError):
+        return []
+
+
+def _random_actions(space: gymnasium.Space, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Actions as a mirror takes them, [n, A], and as the environment does, [n, *action]."""
+    to_environment = action_map(space)
+    if isinstance(space, gymnasium.spaces.Box):
+        numbers = generator.uniform(-1, 1, (ENVIRONMENTS, to_environment.size)).astype(np.float32)  # [n, A]
+        return numbers, to_environment(numbers)
+    chosen = [generator.integers(0, count, ENVIRONMENTS) for count in choices(space)]  # [n] for each number
+    ones = [np.eye(count)[values] for count, values in zip(choices(space), chosen)]
+    return np.concatenate(ones, axis=1), to_environment(np.stack(chosen, axis=1).astype(np.float32))
+
+
+# -- comparison --
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Means and covariances of the D numbers of a step, each with its standard error.
+
+    Attributes:
+        mean, mean_error: [D].
+        covariance, covariance_error: [D, D].
+    """
+
+    mean: np.ndarray
+    mean_error: np.ndarray
+    covariance: np.ndarray
+    covariance_error: np.ndarray
+
+    @classmethod
+    def of(cls, parts: list[np.ndarray]) -> "Moments":
+        """Moments of independent parts [K, D]; a part counts as one sample."""
+        mean = np.mean([part.mean(axis=0) for part in parts], axis=0)  # [D]
+        sums = np.zeros((4, len(mean), len(mean)))  # of covariances and their squares, then of means
+        for part in parts:
+            apart = part - mean  # [K, D]
+            covariance = apart.T @ apart / len(part)  # [D, D]
+            sums[0] += covariance
+            sums[1] += covariance**2
+        means = np.array([part.mean(axis=0) for part in parts])  # [P, D]
+        covariance = sums[0] / len(parts)  # [D, D]
+        variance = np.maximum(sums[1] / len(parts) - covariance**2, 0.0)  # [D, D] from part to part
+        degrees = np.sqrt(len(parts) - 1)
+        return cls(mean, means.std(axis=0) / degrees, covariance, np.sqrt(variance) / degrees)
+
+    def contradictions(self, entries: Entries, observed: int) -> np.ndarray:
+        """By how much each covariance contradicts a mirror, [D, D] in standard deviations; 0: it does not.
+
+        On the diagonal are also means of observations that differ by more than a standard deviation.
+
+        Args:
+            entries: of all D numbers.
+            observed: S, how many of them are the observation.
+        """
+        places, signs = np.abs(entries.sources) - 1, np.sign(entries.sources)  # [D], [D]
+        pairs = np.ix_(places, places)
+        variance = (np.diag(self.covariance) + np.diag(self.covariance)[places]) / 2  # [D]
+        spread = np.sqrt(variance) + 1e-9 * (1 + np.abs(self.mean))  # [D]
+        apart = np.abs(self.covariance - np.outer(signs, signs) * self.covariance[pairs])  # [D, D]
+        one, other = self.covariance_error, self.covariance_error[pairs]  # [D, D], [D, D]
+        itself = np.outer(
+            places == np.arange(len(places)), places == np.arange(len(places))
+        )  # [D, D] and so its error
+        error = LARGEST_ERROR * np.where(itself, one + other, np.hypot(one, other))  # [D, D]
+        share = apart / np.outer(spread, spread)  # [D, D]
+        found = np.where((share > SMALLEST_DIFFERENCE) & (apart > error), share, 0.0)  # [D, D]
+        shift = np.abs(self.mean - entries(self.mean))  # [D]
+        error = LARGEST_ERROR * (self.mean_error + self.mean_error[places])  # [D]
+        moved = np.where((shift > 1e-3 * np.abs(self.mean) + spread) & (shift > error), shift / spread, 0.0)  # [D]
+        moved[observed:] = 0.0
+        return found + np.diag(np.minimum(moved, 2.0))
+
+
+def contradicted(moments: Moments, mirror: Mirror) -> str | None:
+    """What the steps contradict, for a message that goes on with their number; None: nothing.
+
+    It is the entry whose correction leaves the least contradictions, or the reward if no correction helps.
+    """
+    size = len(mirror.observation.sources)  # S
+
+    def left(changed: Mirror) -> np.ndarray:
+        whole = changed.joint.beside(changed.observation.linear).beside(unmoved(1))
+        return moments.contradictions(whole, size)  # [D, D]
+
+    now = left(mirror)  # [D, D]
+    if not now.any():
+        return None
+    shares = now.sum(axis=0)  # [D]
+    states = shares[:size] + shares[-size - 1 : -1]  # [S]
+    corrections = [
+        *(("mirror_observation", i, Mirror(c, mirror.action)) for i, c in _corrections(mirror.observation, states)),
+        *(("mirror_action", i, Mirror(mirror.observation, c)) for i, c in _corrections(mirror.action, shares[size:])),
+    ]
+    name, i, best = min(corrections, key=lambda correction: left(correction[2]).sum())
+    if left(best).sum() > now.sum() / 2 and shares[-1] > now.sum() / 4:
+        return "the rewards differ in the mirror, which is seen in"
+    entries = mirror.observation if name == "mirror_observation" else mirror.action
+    return f"{name}: entry {i + 1} is {entries.sources[i]}, which is contradicted by"
+
+
+def _corrections(entries: Entries, shares: np.ndarray) -> Iterator[tuple[int, Entries]]:
+    """An entry, and a mirror that differs only there and at its partner, or that exchanges it with another.
+
+    Args:
+        shares: [X] or longer, in the contradictions; only the entries with the largest are exchanged.
+    """
+    sources = np.array(entries.sources)  # [X]
+    own = np.arange(1, len(sources) + 1)  # [X]
+    suspects = [i for i in np.argsort(-shares[: len(sources)])[:SUSPECTS] if abs(sources[i]) == i + 1]
+    exchanges = {(min(i, j), max(i, j)) for i in suspects for j in suspects if i != j}
+    pairs = {(i, abs(source) - 1) for i, source in enumerate(entries.sources) if abs(source) > i}
+    for i, partner in [*sorted(pairs), *sorted(exchanges)]:  # the simple ones first, in case both explain all
+        both = [i, partner]
+        exchanged = [own[both[::-1]], -own[both[::-1]]]
+        for values in exchanged if (i, partner) in exchanges else [-sources[both], own[both], -own[both]]:
+            changed = sources.copy()
+            changed[both] = values
+            if (changed != sources).any():
+                yield i, Entries(tuple(int(source) for source in changed), entries.offsets)

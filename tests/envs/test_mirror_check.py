@@ -1,0 +1,207 @@
+"""A mirror that the user describes is refused if random steps contradict it, and a true one never is."""
+
+import functools
+import os
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, MultiDiscrete
+
+from common.envs.environment import find_environment
+from common.envs.known_mirrors import KNOWN
+from common.envs.mirror_check import Moments, check_mirror, contradicted, random_steps
+from common.envs.mirrors import Entries, Mirror
+from common.errors import UserError
+from ppo.config import PPOConfig
+from PPOAgentTrainer import PPOAgentTrainer
+from tests.envs.test_mirrors import IDS, known, name, with_one_error
+
+RARE = {  # entries from 0 that random steps hardly move
+    "LunarLander-v3": {6, 7},
+    "LunarLanderContinuous-v3": {6, 7},
+    "InvertedDoublePendulum-v5": {8},
+    "Ant-v5": set(range(27, 105)),
+}
+
+
+class Cart(gymnasium.Env):
+    """A mass on a line, with a spring to the middle, and a lamp. It shows place, speed, a constant and the light."""
+
+    observation_space = Box(-np.inf, np.inf, (4,))
+    action_space = Box(-1.0, 1.0, (2,))  # one pushes, the other dims
+
+    def __init__(self, start=(-1.0, 1.0), prefers=0.0, lasts=200, dies=False, wind=0.0):
+        self.start, self.prefers, self.lasts, self.dies, self.wind = start, prefers, lasts, dies, wind
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x, self.v, self.light, self.steps = self.np_random.uniform(*self.start), 0.0, 0.0, 0
+        return self.observation(), {}
+
+    def observation(self):
+        return np.array([self.x, self.v, 9.8, self.light], np.float32)
+
+    def step(self, action):
+        if self.dies and self.steps == 3:
+            os._exit(7)
+        push, dim = float(action[0]), float(action[1])
+        self.v += 0.1 * (push + self.wind - self.x - self.v)
+        self.x += 0.1 * self.v
+        self.light += 0.1 * (1 - dim - self.light)
+        self.steps += 1
+        return self.observation(), -abs(self.x) + self.prefers * self.x, self.steps >= self.lasts, False, {}
+
+
+class Buttons(Cart):
+    """The same with choices: left, stay or right, and whether to dim."""
+
+    action_space = MultiDiscrete([3, 2])
+
+    def step(self, action):
+        return super().step([float(action[0]) - 1, float(action[1])])
+
+
+class Failing(Cart):
+    """Its observations are NaN now and then."""
+
+    def observation(self):
+        good = super().observation()
+        return good * np.nan if self.steps % 40 == 39 else good
+
+
+TRUE = {"mirror_observation": (-1, -2, 3, 4), "mirror_action": (-1, 2)}
+
+
+def refusal(changes=None, made=Cart, **arguments) -> str:
+    """What is said of a mirror; empty if it is accepted."""
+    config = PPOConfig(env="function()", symmetry=True, backend="gymnasium", **(TRUE | (changes or {})))
+    environment = find_environment("", maker=functools.partial(made, **arguments), history=config.history)
+    try:
+        check_mirror(config, environment, lambda line: pytest.fail(line))
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def test_a_true_mirror_is_accepted():
+    assert refusal() == ""
+    assert refusal({"history": (1, 3)}) == ""
+    assert refusal(made=Failing) == ""
+    assert refusal({"mirror_action": (3, 2, 1, 4, 5)}, Buttons) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "entry"),
+    [
+        ({"mirror_observation": (1, -2, 3, 4)}, "mirror_observation: entry 1 is 1"),
+        ({"mirror_observation": (-1, 2, 3, 4)}, "mirror_observation: entry 2 is 2"),
+        ({"mirror_observation": (-1, -2, -3, 4)}, "mirror_observation: entry 3 is -3"),
+        ({"mirror_observation": (-1, -2, 3, -4)}, "mirror_observation: entry 4 is -4"),
+        ({"mirror_observation": (-1, -2, 4, 3)}, "mirror_observation: entry 3 is 4"),
+        ({"mirror_observation": (2, 1, 3, 4)}, "mirror_observation: entry 1 is 2"),
+        ({"mirror_action": (1, 2)}, "mirror_action: entry 1 is 1"),
+        ({"mirror_action": (-1, -2)}, "mirror_action: entry 2 is -2"),
+        ({"mirror_action": (2, 1)}, "mirror_action: entry 1 is 2"),
+        ({"mirror_observation": (-1, 2, 3, 4), "history": (2,)}, "mirror_observation: entry 2 is 2"),
+    ],
+)
+def test_the_wrong_entry_is_named(changes, entry):
+    line = refusal(changes)
+    assert line.startswith(f"{entry}, which is contradicted by ")
+    assert line.endswith("random steps of Cart(): correct the mirror, or add --no-mirror-check if it is right but "
+                         "episodes start on one side")  # fmt: skip
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("entries", [(1, 2, 3, 4, 5), (2, 1, 3, 4, 5), (3, 2, 1, 5, 4)])
+def test_wrong_choices_are_named(entries):
+    assert refusal({"mirror_action": entries}, Buttons).startswith("mirror_action: entry ")
+
+
+def test_a_reward_that_prefers_a_side_is_named():
+    assert refusal(prefers=1.0).startswith("the rewards differ in the mirror, which is seen in 4,096 random steps")
+
+
+def test_a_world_that_favours_a_side_is_refused_unless_the_check_is_off():
+    """A wind; or a start on one side, which makes a mirror no less true."""
+    assert refusal(wind=2.0).startswith("mirror_observation: entry ")
+    assert refusal(start=(0.5, 1.0)).startswith("mirror_observation: entry ")
+    assert refusal({"mirror_check": False}, start=(0.5, 1.0)) == ""
+
+
+def test_episodes_that_are_too_short_tell_nothing():
+    lines = []
+    config = PPOConfig(env="function()", symmetry=True, backend="gymnasium", **TRUE | {"mirror_action": (1, 2)})
+    check_mirror(config, find_environment("", maker=functools.partial(Cart, lasts=4)), lines.append)
+    [line] = lines
+    assert line.startswith("warning: the mirror of ") and line.endswith(
+        "few of its episodes last more than 4 random steps"
+    )
+
+
+def test_in_another_process():
+    """As the backend asks for, because the environment may crash its process."""
+    config = PPOConfig(env="function()", symmetry=True, backend="processes", **TRUE | {"mirror_action": (1, 2)})
+    with pytest.raises(UserError, match="mirror_action: entry 1 is 1, which is contradicted by"):
+        check_mirror(config, find_environment("", maker=Cart), lambda line: pytest.fail(line))
+    lines = []
+    check_mirror(config, find_environment("", maker=functools.partial(Cart, dies=True)), lines.append)
+    assert len(lines) == 1
+
+
+def test_training_does_not_begin():
+    config = PPOConfig(env="function()", symmetry=True, backend="gymnasium", **TRUE | {"mirror_action": (1, 2)})
+    with pytest.raises(UserError, match="mirror_action: entry 1 is 1"):
+        PPOAgentTrainer(config, make_env=Cart)
+
+
+def test_no_check_without_a_mirror_of_ones_own():
+    environment = find_environment("CartPole-v1")
+    config = PPOConfig(env="CartPole-v1", symmetry=True, backend="gymnasium")
+    check_mirror(config, environment, lambda line: pytest.fail(line))  # known
+    with pytest.raises(UserError, match="mirror_action: entry 1 is 1"):
+        check_mirror(config.replace(mirror_action=(1, 2)), environment, lambda line: pytest.fail(line))
+
+
+# -- how well it tells right from wrong, on mirrors that are known to be true --
+
+
+@functools.cache
+def moments(env_id: str) -> Moments:
+    return Moments.of(random_steps(find_environment(env_id), len(known(env_id).observation.sources)))
+
+
+def test_of_all_known_mirrors_none_is_refused():
+    assert {name(env_id) for env_id in IDS} == set(KNOWN)
+    for env_id in IDS:
+        assert contradicted(moments(env_id), known(env_id)) is None, env_id
+
+
+def single_errors(env_id: str):
+    """What is named, its place from 0, and a mirror with one error there or at its partner."""
+    mirror = known(env_id)
+    discrete = not isinstance(gymnasium.make(env_id).action_space, Box)
+    for i, entries in with_one_error(mirror.observation).items():
+        if i not in RARE.get(env_id, set()):
+            yield "mirror_observation", i, Mirror(Entries(entries.sources, mirror.observation.offsets), mirror.action)
+    for i, entries in with_one_error(mirror.action).items():
+        if not (discrete and min(entries.sources) < 0):  # a choice has no sign
+            yield "mirror_action", i, Mirror(mirror.observation, entries)
+
+
+def test_nearly_all_single_errors_are_noticed_and_named():
+    errors = [(env_id, *error) for env_id in IDS for error in single_errors(env_id)]
+    lines = [contradicted(moments(env_id), wrong) for env_id, _, _, wrong in errors]
+    named = [
+        line is not None and any(f"{what}: entry {k + 1} " in line for k in {i, abs(place(env_id, what, i)) - 1})
+        for line, (env_id, what, i, _) in zip(lines, errors)
+    ]
+    assert len(errors) > 150
+    assert sum(line is not None for line in lines) > 0.92 * len(errors)
+    assert sum(named) > 0.85 * len(errors)
+
+
+def place(env_id: str, what: str, i: int) -> int:
+    mirror = known(env_id)
+    return (mirror.observation if what == "mirror_observation" else mirror.action).sources[i]
