@@ -60,8 +60,8 @@ class Setting:
 
 GYMNASIUM_1 = {SB3: 1.2, STEPPING: None}
 GYMNASIUM_16 = {SB3: 1.15, SB3_SUBPROCESSES: 1.15, STEPPING: 0.9}
-ENVPOOL_1_PASS = {SB3: 2.2, SB3_ONE_THREAD: None, STEPPING: 0.8}
-ENVPOOL_10_PASSES = {SB3: 2.8, SB3_ONE_THREAD: None, STEPPING: 0.7}
+ENVPOOL_1_PASS = {SB3: 2.2, SB3_ONE_THREAD: None, STEPPING: 0.93}
+ENVPOOL_10_PASSES = {SB3: 2.8, SB3_ONE_THREAD: None, STEPPING: 0.8}
 SETTINGS = (
     Setting("1 Gymnasium environment, 10 passes", "gymnasium", 1, 10, 1, GYMNASIUM_1),
     Setting("1 Gymnasium environment, 1 pass", "gymnasium", 1, 1, 1, GYMNASIUM_1),
