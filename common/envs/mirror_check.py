@@ -5,6 +5,7 @@ their mirror images have the same distribution, and with it the same means and c
 action that does nothing but scale the effect of something else is not seen in them.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -26,14 +27,15 @@ ACTIONS, HELD = 16, 4  # random actions in a part, and for how many steps each i
 FEWEST_PARTS, FEWEST_ACTIONS = 32, 4  # that tell something, and in each of them
 LARGEST_ERROR = 6.0  # standard errors; a true mirror's largest difference of thousands was 4.5 in 156 tries
 SMALLEST_DIFFERENCE = 0.1  # of covariances, after division by standard deviations
-SUSPECTS = 12  # entries that may have to change places with one another
+MOST_NUMBERS = 500  # of an observation; covariances of more take too much memory
+SUSPECTS = 16  # entries with the most contradictions, of which one may be wrong
 
 
 def check_mirror(config: TrainingConfig, environment: Environment, warn: Callable[[str], None]) -> None:
     """Take random steps if the mirror is the user's own, and compare them with their mirror images.
 
     Args:
-        warn: called with a line if the episodes are too short to tell.
+        warn: called with a line if that is not possible.
 
     Raises:
         UserError: the steps contradict the mirror; the line names the entry, or the reward.
@@ -44,12 +46,17 @@ def check_mirror(config: TrainingConfig, environment: Environment, warn: Callabl
     assert mirror is not None, "`symmetry` is set"
     size = len(mirror.observation.sources) // (1 + len(config.history))  # S, numbers of the newest observation
     newest = Entries(mirror.observation.sources[:size], mirror.observation.offsets[:size])
+    if size > MOST_NUMBERS:
+        warn(
+            f"warning: the mirror of {environment.id} was not tested, because it has more than {MOST_NUMBERS} numbers"
+        )
+        return
     take = _steps_apart if config.backend == "processes" else random_steps
     parts = take(environment, size)
     if len(parts) < FEWEST_PARTS:
         warn(
-            f"warning: the mirror of {environment.id} was not tested, because few of its episodes last more than "
-            f"{HELD} random steps"
+            f"warning: the mirror of {environment.id} was not tested, because random steps soon end its episodes or "
+            "its process"
         )
         return
     wrong = contradicted(Moments.of(parts), Mirror(newest, mirror.action))
@@ -145,15 +152,14 @@ class Moments:
     def of(cls, parts: list[np.ndarray]) -> "Moments":
         """Moments of independent parts [K, D]; a part counts as one sample."""
         mean = np.mean([part.mean(axis=0) for part in parts], axis=0)  # [D]
-        sums = np.zeros((4, len(mean), len(mean)))  # of covariances and their squares, then of means
-        for part in parts:
-            apart = part - mean  # [K, D]
-            covariance = apart.T @ apart / len(part)  # [D, D]
-            sums[0] += covariance
-            sums[1] += covariance**2
         means = np.array([part.mean(axis=0) for part in parts])  # [P, D]
-        covariance = sums[0] / len(parts)  # [D, D]
-        variance = np.maximum(sums[1] / len(parts) - covariance**2, 0.0)  # [D, D] from part to part
+        total, squares = np.zeros((2, len(mean), len(mean)))  # [D, D] each; all parts' at once would be too large
+        for part in parts:
+            one = (part - mean).T @ (part - mean) / len(part)  # [D, D]
+            total += one
+            squares += one**2
+        covariance = total / len(parts)  # [D, D]
+        variance = np.maximum(squares / len(parts) - covariance**2, 0.0)  # [D, D] from part to part
         degrees = np.sqrt(len(parts) - 1)
         return cls(mean, means.std(axis=0) / degrees, covariance, np.sqrt(variance) / degrees)
 
@@ -172,10 +178,9 @@ class Moments:
         spread = np.sqrt(variance) + 1e-9 * (1 + np.abs(self.mean))  # [D]
         apart = np.abs(self.covariance - np.outer(signs, signs) * self.covariance[pairs])  # [D, D]
         one, other = self.covariance_error, self.covariance_error[pairs]  # [D, D], [D, D]
-        itself = np.outer(
-            places == np.arange(len(places)), places == np.arange(len(places))
-        )  # [D, D] and so its error
-        error = LARGEST_ERROR * np.where(itself, one + other, np.hypot(one, other))  # [D, D]
+        stays = places == np.arange(len(places))  # [D]
+        same = np.outer(stays, stays)  # [D, D] a pair and its image are the same numbers, and so are their errors
+        error = LARGEST_ERROR * np.where(same, one + other, np.hypot(one, other))  # [D, D]
         share = apart / np.outer(spread, spread)  # [D, D]
         found = np.where((share > SMALLEST_DIFFERENCE) & (apart > error), share, 0.0)  # [D, D]
         shift = np.abs(self.mean - entries(self.mean))  # [D]
@@ -216,13 +221,14 @@ def _corrections(entries: Entries, shares: np.ndarray) -> Iterator[tuple[int, En
     """An entry, and a mirror that differs only there and at its partner, or that exchanges it with another.
 
     Args:
-        shares: [X] or longer, in the contradictions; only the entries with the largest are exchanged.
+        shares: [X] or longer, of the contradictions; only entries with the largest are tried.
     """
     sources = np.array(entries.sources)  # [X]
     own = np.arange(1, len(sources) + 1)  # [X]
-    suspects = [i for i in np.argsort(-shares[: len(sources)])[:SUSPECTS] if abs(sources[i]) == i + 1]
-    exchanges = {(min(i, j), max(i, j)) for i in suspects for j in suspects if i != j}
-    pairs = {(i, abs(source) - 1) for i, source in enumerate(entries.sources) if abs(source) > i}
+    suspects = [int(i) for i in np.argsort(-shares[: len(sources)])[:SUSPECTS]]
+    pairs = {tuple(sorted((i, int(abs(sources[i])) - 1))) for i in suspects}
+    unpaired = [i for i in suspects if abs(sources[i]) == i + 1]
+    exchanges = set(itertools.combinations(sorted(unpaired), 2))
     for i, partner in [*sorted(pairs), *sorted(exchanges)]:  # the simple ones first, in case both explain all
         both = [i, partner]
         exchanged = [own[both[::-1]], -own[both[::-1]]]

@@ -28,10 +28,10 @@ RARE = {  # entries from 0 that random steps hardly move
 class Cart(gymnasium.Env):
     """A mass on a line, with a spring to the middle, and a lamp. It shows place, speed, a constant and the light."""
 
-    observation_space = Box(-np.inf, np.inf, (4,))
     action_space = Box(-1.0, 1.0, (2,))  # one pushes, the other dims
 
-    def __init__(self, start=(-1.0, 1.0), prefers=0.0, lasts=200, dies=False, wind=0.0):
+    def __init__(self, start=(-1.0, 1.0), prefers=0.0, lasts=200, dies=False, wind=0.0, numbers=4):
+        self.observation_space = Box(-np.inf, np.inf, (numbers,))
         self.start, self.prefers, self.lasts, self.dies, self.wind = start, prefers, lasts, dies, wind
 
     def reset(self, seed=None, options=None):
@@ -136,8 +136,17 @@ def test_episodes_that_are_too_short_tell_nothing():
     check_mirror(config, find_environment("", maker=functools.partial(Cart, lasts=4)), lines.append)
     [line] = lines
     assert line.startswith("warning: the mirror of ") and line.endswith(
-        "few of its episodes last more than 4 random steps"
+        "random steps soon end its episodes or its process"
     )
+
+
+def test_too_many_numbers_are_not_tested():
+    lines = []
+    numbers = tuple(range(1, 502))
+    config = PPOConfig(env="function()", symmetry=True, mirror_observation=numbers, mirror_action=(1, 2))
+    check_mirror(config, find_environment("", maker=functools.partial(Cart, numbers=501)), lines.append)
+    [line] = lines
+    assert line.endswith("was not tested, because it has more than 500 numbers")
 
 
 def test_in_another_process():
