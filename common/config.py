@@ -89,6 +89,18 @@ class EnvironmentSettings(Settings):
     """Scores at which the next of fall_costs begins to hold; one number fewer than fall_costs. An earlier cost does
     not return, even if the score falls again. The score is the mean unshaped reward of the last score_window
     episodes."""
+    action_cost: float = setting(0.0, at_least=0, at_most=1_000_000)
+    """Cost of an action: from each reward that the agent learns from, this number is subtracted times the sum of the
+    action's absolute values, each between 0 and 1. Raise it if the agent wastes force: start near a tenth of a step's
+    usual reward. Scores do not contain it. For continuous actions."""
+    action_cost_score: float | None = setting(
+        None,
+        at_least=-1_000_000,
+        at_most=1_000_000,
+        needs=Needs("action_cost", bool, "--action-cost 0.01"),
+    )
+    """Score from which action_cost holds, also if the score falls again later; see fall_cost_scores. Set it if the
+    agent would rather do nothing than learn. None: from the start. Only used with action_cost."""
     backend: Literal["auto", "gymnasium", "envpool", "ale", "processes"] = setting("auto", main=True)
     """Library that steps the environments. auto: ale-py for Atari games, EnvPool if it is installed and has the
     environment, else Gymnasium. gymnasium: all environments in this process, one after the other. processes: one

@@ -145,11 +145,10 @@ class OffPolicyAgentTrainer(TrainerBase):
         """Rows of a trajectory into the replay buffer."""
         valid = trajectory.valid[rows]  # [K, N]
         ends = trajectory.terminated[rows], trajectory.truncated[rows]  # [K, N], [K, N]
-        shaped = self.experience.shape(trajectory.rewards[rows], *ends, trajectory.episode_steps[rows])  # [K, N]
         transitions = Transitions(
             trajectory.observations[rows],
             trajectory.actions[rows],
-            shaped,
+            self.experience.shaped(trajectory, rows),
             ends[0] | ends[1] if self.config.truncation_is_terminal else ends[0],
             trajectory.observations[rows.start + 1 : rows.stop + 1],
         )

@@ -183,6 +183,7 @@ NEEDED = {  # name → a value, and what makes it one without effect
     "target_entropy": (0.3, {"learn_temperature": False}),
     "dropped_quantiles": (3, {"quantiles": 1}),
     "fall_costs": ((3.0,), {"reward_design": "sign"}),
+    "action_cost_score": (3.0, {"action_cost": 0.0}),
     "average_weights": (0.3, {"best_metric": "total_reward"}),
     "std_decay": (0.9, {"std": "softplus_head"}),
     "std_decay_score": (3.0, {"std_decay": 1.0}),
@@ -204,7 +205,7 @@ def test_a_setting_without_effect_is_refused_and_stored_runs_load(name):
     design = "ends_told_apart" if name == "fall_costs" else "scaled"
     on = {"reward_design": design, "best_metric": "validation", "quantiles": 25, "exploration": "ornstein_uhlenbeck",
           "target_update": "hard" if without == "soft" else "soft", "std": "state_independent",
-          "std_decay": 0.9}.get(other, True)  # fmt: skip
+          "std_decay": 0.9, "action_cost": 0.1}.get(other, True)  # fmt: skip
     config = kind(**{name: value, other: on})
     assert config == kind.of_run(dataclasses.asdict(config)) and getattr(config, name) == value
     assert config.replace(**off) == kind(**off)  # a preset's own, which nobody typed

@@ -127,6 +127,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/rollout/probe.py": (REPEATABLE,),
     "common/rollout/repeatable.py": (COLLECTOR, FAULTS, RESUME),
     "common/rollout/scores.py": (FUNCS, "tests/envs/test_failed_steps.py", TRAINING),
+    "common/rollout/shaping.py": ("tests/rollout/test_action_cost.py", "tests/rollout/test_fall_costs.py"),
     "common/rollout/validation.py": (VALIDATION, STOP),
     "common/rollout/workers/cluster.py": (WORKERS,),
     "common/rollout/workers/envs.py": (SHARDS, WORKERS),

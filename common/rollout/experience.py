@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from common.config import TrainingConfig
-from common.env_wrappers import Array, RewardDesign, reward_design
+from common.env_wrappers import RewardDesign
 from common.envs.environment import Environment
 from common.envs.seeded_episodes import Way
 from common.envs.spaces import ActionMap, is_image
@@ -19,6 +19,7 @@ from common.rollout.policies import Policy
 from common.rollout.probe import find_way
 from common.rollout.repeatable import RepeatableEnvs, way_of
 from common.rollout.scores import EpisodeScores
+from common.rollout.shaping import Shaping
 from common.rollout.workers.envs import EnvsOnWorkers
 from common.rollout.workers.shard import Here, Recipe, Runner
 from common.state import State, check_array, join_parts, part_of
@@ -50,7 +51,8 @@ class Experience:
         collected: whether there is a trajectory.
         trajectory: the last whole one.
         scores: of the episodes that ended.
-        shaped_rewards: [T, N] its rewards by the config's design; 0 where not valid.
+        shaped: the rewards of trajectories by the config's design.
+        shaped_rewards: [T, N] those of the last trajectory.
     """
 
     trajectory: Trajectory
@@ -76,14 +78,7 @@ class Experience:
         self._steps = steps // how.per_epoch
         self._build(find_way(environment, config.backend, action_map, config.environment_time_limit))
         self._restart_every = config.restart_environments_every or default_restart_interval(environment, steps)
-        self._designs = [
-            reward_design(
-                config.reward_design, config.reward_factor, environment.most_actions, design, fall_cost,
-                environment.action_repeat,
-            )
-            for fall_cost in config.fall_costs
-        ]  # fmt: skip
-        self._costs_passed = 0  # of fall_costs
+        self.shaped = Shaping(config, environment, design)
         self.scores = EpisodeScores(config.num_envs, config.score_window)
         self.collected = False
 
@@ -107,10 +102,6 @@ class Experience:
             self.envs, self._steps, action_map.size, action_map.noise_size, noise_seed, self._how.shape_noise, fill
         )
 
-    def shape(self, rewards: Array, terminated: Array, truncated: Array, episode_steps: Array) -> np.ndarray:
-        """Rewards by the config's design, with the present cost of a fall; see `RewardDesign`."""
-        return self._designs[self._costs_passed](rewards, terminated, truncated, episode_steps)
-
     def collect(self, policy: Policy, epoch: int, timing: Timing) -> Iterator[slice]:
         """The next trajectory, in as many attempts as the config allows.
 
@@ -124,8 +115,7 @@ class Experience:
             NotFiniteError: an environment or the policy returned NaN or infinity.
             UserError: environments failed more often than they may.
         """
-        reached = sum(self.scores.moving_mean >= score for score in self._config.fall_cost_scores)
-        self._costs_passed = max(self._costs_passed, reached)
+        self.shaped.follow(self.scores.moving_mean)
         if self._how.restart_each_epoch and (epoch > 0 or self.collected):
             self.envs.restart()
             self.scores.running_returns[:] = 0.0
@@ -190,13 +180,6 @@ class Experience:
         """Store a trajectory as the last one, with its shaped rewards."""
         self.collected, self.trajectory, self.shaped_rewards = True, trajectory, self.shaped(trajectory)
 
-    def shaped(self, trajectory: Trajectory) -> np.ndarray:
-        """A trajectory's rewards [T, N] by the config's design, with the present cost of a fall; 0 where not valid."""
-        shaped = self.shape(
-            trajectory.rewards, trajectory.terminated, trajectory.truncated, trajectory.episode_steps
-        )  # [T, N]
-        return np.where(trajectory.valid, shaped, 0.0)  # [T, N]
-
     # -- state --
 
     def state(self) -> State:
@@ -206,7 +189,7 @@ class Experience:
                 "collector": self.collector.state(),
                 "trajectory": self._trajectory_state() if self.collected else {},
                 "episodes": self.scores.state(),
-                "fall": {"costs_passed": np.array(self._costs_passed)} if len(self._designs) > 1 else {},
+                "fall": self.shaped.state(),
             }
         )
 
@@ -229,9 +212,7 @@ class Experience:
             self.close()
             self._build(way)
         self.collector.load_state(collector)
-        self._costs_passed = int(part_of(state, "fall").get("costs_passed", 0))
-        if not 0 <= self._costs_passed < len(self._designs):
-            raise ValueError(f"fall cost {self._costs_passed + 1} of {len(self._designs)}")
+        self.shaped.load_state(part_of(state, "fall"))
         trajectory = part_of(state, "trajectory")
         if trajectory:
             if "ended" not in trajectory:  # older versions did not distinguish lives from episodes

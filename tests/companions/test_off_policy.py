@@ -539,6 +539,8 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "max_episode_steps": (10, {}),
     "reward_design": ("scaled", {}),
     "reward_factor": (5.0, {"reward_design": "scaled"}),
+    "action_cost": (5.0, {}),
+    "action_cost_score": (1e6, {"action_cost": 5.0}),
     "fall_costs": ((50.0,), FALLS | {"fall_costs": (2.0,)}),
     "fall_cost_scores": ((1e6,), FALLS | {"fall_costs": (1.0, 50.0), "fall_cost_scores": (-1e6,), "score_window": 1}),
     "env_kwargs": ({"g": 3.0}, {}),  # Pendulum's gravity

@@ -92,9 +92,8 @@ def test_the_step_before_a_failed_one_bootstraps_from_its_own_next_observation(t
 def test_a_failed_step_is_not_rewarded_as_an_end(trainer):
     """Designs reward an end with +1; here only that of environment 1, which ran out of time, is one."""
     trajectory = trainer.experience.trajectory
-    ends = trajectory.terminated, trajectory.truncated
-    design = trainer.experience.shape(0 * trajectory.rewards, *ends, trajectory.episode_steps)
-    assert np.argwhere(design).tolist() == [[29, 1]]
+    everything = trajectory._replace(rewards=0 * trajectory.rewards, valid=np.ones_like(trajectory.valid))
+    assert np.argwhere(trainer.experience.shaped(everything)).tolist() == [[29, 1]]
     assert trainer.experience.shaped_rewards[FAILS, 0] == 0
     assert trainer.experience.scores.columns()["total_reward"] == 80 - 3  # 1 a step, and 1 for running out of time
 

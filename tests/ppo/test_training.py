@@ -547,6 +547,8 @@ UNCHECKED = {"symmetry": True, "mirror_check": False}
 # For each field another value, and what has to be set for it to matter.
 ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "reward_factor": (5.0, {"reward_design": "scaled", "scale_rewards": False}),
+    "action_cost": (0.5, {}),
+    "action_cost_score": (1e6, {"action_cost": 0.5, "action_cost_score": -1e6}),
     "fall_costs": ((50.0,), FALLS | {"fall_costs": (2.0,)}),
     "fall_cost_scores": ((1e6,), FALLS | {"fall_costs": (1.0, 50.0), "fall_cost_scores": (-1e6,)}),
     "env_kwargs": ({"g": 3.0}, {}),  # Pendulum's gravity
