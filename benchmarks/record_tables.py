@@ -70,8 +70,9 @@ RECORDS = {
         "PPOAgentTrainer.py bipedal-walker-fast",
         WALKER,
         "",
-        "plain networks; small updates, learning rates steered by the KL divergence, averaged weights, falls that "
-        "cost more with a better score; validations of 8 episodes, from a training score of −30 on",
+        "plain networks; updates of five passes that learn from the last two trajectories, learning rates steered by "
+        "the KL divergence, falls that cost more with a better score, actions that cost something from a training "
+        "score of 50 on; validations of 8 episodes every three epochs, from a training score of −30 on",
     ),
     "best-walker": Record(
         "-m companions.SACAgentTrainer bipedal-walker-tqc",
