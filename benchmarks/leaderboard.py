@@ -77,7 +77,8 @@ separate tables.
   before a preset was changed, its next record has the next ten.
 - A commit "and changes" had files that were not committed when the record was taken. Since 26 November this is not
   possible any more.
-- While the walker trains, a fall costs what the preset says, and not the environment's 100. Actions may cost more, too.
+- While the walker trains, a fall costs what the preset says, and not the environment's 100. Actions may cost more,
+  too.
 - A score is the mean of 100 deterministic episodes (of 1,000 on Pendulum) of Gymnasium's environment with its own
   rewards. They are played after training, and are called fresh because training did not use them. The column "seeds,
   fresh mean" counts the seeds whose score reaches the number in that column's heading.
