@@ -239,6 +239,13 @@ class BestSettings(Settings):
     score is their mean minus so many standard errors of confirming_episodes episodes. Raise it (to 1) if trained
     agents score below stop_score, because they stopped after lucky episodes. Only used with stop_score and best_metric
     validation."""
+    end_validations_early: bool = setting(
+        False, needs=Needs("stop_score", lambda score: score is not None, "--stop-score 300")
+    )
+    """Whether a validation ends as soon as it can neither be the best so far nor reach stop_score, even if its other
+    episodes end as well as its best one, and at least with stop_score. They count with that reward, so the score of
+    such a validation is too high. Set it to save time where few episodes decide whether a validation fails. Only used
+    with stop_score and best_metric validation."""
     adopt_best: bool = True
     """Whether the final agent has the best epoch's parameters. If False it has the last epoch's, as in the 2021
     code."""

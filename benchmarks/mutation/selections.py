@@ -36,6 +36,7 @@ SAC = ("tests/companions/test_sac.py -k 'not killed and not learned'", "tests/co
 OWN = "tests/envs/test_own_environment.py"
 POLICIES = "tests/rollout/test_policies.py"
 PROGRAMS = "tests/programs/test_programs.py"
+REACH = "tests/rollout/test_reach.py"
 REPEATABLE = "tests/rollout/test_repeatable.py"
 RESUME = "tests/runs/test_resume.py"
 SESSION = "tests/runs/test_session.py"
@@ -121,14 +122,15 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/rollout/experience.py": ("tests/rollout/test_fall_costs.py", FAULTS, SHARDS, TRAINING, RESUME),
     "common/rollout/not_finite.py": (COLLECTOR, FAULTS),
     "common/rollout/one_episode.py": (FILM, WINDOW),
-    "common/rollout/playing.py": (EVALUATION, VALIDATION),
+    "common/rollout/playing.py": (EVALUATION, VALIDATION, REACH),
     "common/rollout/policies.py": (POLICIES, SHARDS, "tests/ppo/test_discrete.py", MIRRORED, SAC[0]),
     "common/rollout/policy_file.py": ("tests/rollout/test_policy_file.py", AGENTS),
     "common/rollout/probe.py": (REPEATABLE,),
+    "common/rollout/reach.py": (REACH,),
     "common/rollout/repeatable.py": (COLLECTOR, FAULTS, RESUME),
     "common/rollout/scores.py": (FUNCS, "tests/envs/test_failed_steps.py", TRAINING),
     "common/rollout/shaping.py": ("tests/rollout/test_action_cost.py", "tests/rollout/test_fall_costs.py"),
-    "common/rollout/validation.py": (VALIDATION, STOP),
+    "common/rollout/validation.py": (VALIDATION, STOP, REACH),
     "common/rollout/workers/cluster.py": (WORKERS,),
     "common/rollout/workers/envs.py": (SHARDS, WORKERS),
     "common/rollout/workers/pays.py": ("tests/rollout/test_pays.py",),

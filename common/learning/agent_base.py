@@ -88,6 +88,11 @@ class AgentBase(ABC):
         """Copy the present parameters if `metric` is at least the best so far; NaN never is."""
         return self.best.offer(metric, self.parameters)
 
+    @property
+    def best_metric(self) -> float:
+        """The metric of the best parameters so far; −∞ before there are any."""
+        return self.best.metric
+
     def adopt_best(self) -> None:
         """Go back to the copy that `keep_best` made; without one, change nothing."""
         self.best.adopt(self.parameters, self.load_parameters)

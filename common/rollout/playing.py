@@ -19,6 +19,7 @@ from common.envs.environment_check import start_error
 from common.envs.spaces import ActionMap, is_image
 from common.errors import UserError
 from common.rollout.policies import Policy
+from common.rollout.reach import Reach
 from common.user_code import explain
 
 STEP_BOUND = 10_000  # steps after which an episode is cut if the environment has no limit
@@ -46,6 +47,7 @@ class Episode:
     cut: bool = False  # ended after STEP_BOUND steps, in an environment without a limit
     failures: int = 0  # how often the environment failed; the episode was played again while that was allowed
     fault: str | None = None  # the failure that ended the episode for good, in one line
+    unfinished: bool = False  # ended by `Reach`, and the score is what was hoped for
 
 
 class _Batch(NamedTuple):
@@ -63,12 +65,15 @@ class _Player:
     jobs: tuple[Job, ...]
     restarts: int
     rows: int | None = ROWS  # observations that a plain policy sees at a time; None: as many as episodes in the batch
+    reach: Reach | None = None  # ends a batch that misses it
 
     def __call__(self, batch: _Batch) -> list[Episode]:
         job = self.jobs[batch.job]
         seeds = range(job.seed + batch.first, job.seed + batch.first + batch.size)
         rows = self.rows or batch.size if getattr(self.policy, "is_plain", False) else None
-        return play(self.policy, self.action_map, job.environment, seeds, job.deterministic, self.restarts, rows)
+        return play(
+            self.policy, self.action_map, job.environment, seeds, job.deterministic, self.restarts, rows, self.reach
+        )
 
 
 def play_all(
@@ -112,19 +117,25 @@ def play_all(
 
 
 def play_side_by_side(
-    policy: Policy, action_map: ActionMap, jobs: Sequence[Job], restarts: int, workers: int = 1
+    policy: Policy,
+    action_map: ActionMap,
+    jobs: Sequence[Job],
+    restarts: int,
+    workers: int = 1,
+    reach: Reach | None = None,
 ) -> list[Episode]:
     """Play the episodes of each job as one batch; the number of processes changes nothing.
 
     Args:
         policy, action_map, jobs, restarts: see `play_all`.
         workers: number of processes; more than one only if the policy is plain arrays.
+        reach: see `play`; each batch is judged alone.
 
     Raises:
         UserError: an environment cannot be started, or the policy returned NaN.
     """
     batches = [_Batch(number, 0, job.episodes) for number, job in enumerate(jobs)]
-    played = _play_batches(_Player(policy, action_map, tuple(jobs), restarts, rows=None), batches, workers)
+    played = _play_batches(_Player(policy, action_map, tuple(jobs), restarts, None, reach), batches, workers)
     return [episode for batch in played for episode in batch]
 
 
@@ -210,6 +221,18 @@ class _Table:
         for i, action in zip(self.running, actions):
             self._step(i, action)
         self.running = [i for i in self.running if self._episodes[i].outcome is None]
+
+    def end_if_missed(self, reach: Reach) -> None:
+        """End the running episodes if not even good ends of them can reach what is wanted; see `Reach`."""
+        running = np.isin(np.arange(len(self._episodes)), self.running)  # [E]
+        scores = np.array([episode.score for episode in self._episodes])  # [E]
+        if not reach.missed(scores, running):
+            return
+        for i, score in enumerate(reach.hoped(scores, running).tolist()):
+            if running[i]:
+                self._episodes[i].outcome = Episode(score, self._episodes[i].steps, unfinished=True)
+                self._close(self._episodes[i])
+        self.running = []
 
     def outcomes(self) -> list[Episode]:
         """The result of each episode, once none is running."""
@@ -297,6 +320,7 @@ def play(
     deterministic: bool,
     restarts: int = 0,
     rows: int | None = None,
+    reach: Reach | None = None,
 ) -> list[Episode]:
     """Play one episode from each seed, side by side in this process.
 
@@ -308,6 +332,7 @@ def play(
         deterministic: take the policy's deterministic action instead of a sample.
         restarts: how often an episode in which the environment fails, or returns NaN, is played again.
         rows: observations in each batch for the policy, with those of ended episodes; None leaves ended ones out.
+        reach: ends all episodes once it is missed; those that are running then have the score that was hoped for.
 
     Returns:
         The episodes, in the order of the seeds.
@@ -325,4 +350,6 @@ def play(
             if not np.isfinite(chosen).all():
                 raise UserError("the policy returned NaN or infinity: evaluate other weights")
             table.step(action_map(chosen))
+            if reach is not None:
+                table.end_if_missed(reach)
     return table.outcomes()

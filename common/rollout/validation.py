@@ -6,7 +6,7 @@ decides something; a final score must come from other episodes than these.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -19,8 +19,9 @@ from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv, group_seeds, make_vector_env
 from common.records import Timing
 from common.rollout.evaluation import Evaluation
-from common.rollout.playing import STEP_BOUND, Job, play_side_by_side
+from common.rollout.playing import STEP_BOUND, Episode, Job, play_side_by_side
 from common.rollout.policies import Policy
+from common.rollout.reach import Reach
 
 SLOW = 5.0  # seconds of a validation after which the next ones use a process for each core
 GROUP = 25  # episodes side by side at most, so that few wait for their group's longest
@@ -33,6 +34,10 @@ class Agent(Protocol):
 
     def acting_policy(self) -> Policy:
         """A frozen copy of the policy."""
+
+    @property
+    def best_metric(self) -> float:
+        """The metric of the best parameters so far; −∞ before there are any."""
 
     def keep_best(self, metric: float) -> bool:
         """Keep the present parameters if the metric is at least the best so far; whether they were kept."""
@@ -71,24 +76,33 @@ class Judge:
         """
         metric = metrics.get(self._config.best_metric, float("nan"))
         if self.due(epoch, last, scores["score"]):
-            metric = self.validate(timing)
+            returns = self.returns(timing)  # [E]
+            metric = float(returns.mean())
             if self._config.stop_score is not None and metric >= self._config.stop_score:
-                metric = self._confirmed(self._config.stop_score, epoch, timing)
+                metric = self._confirmed(self._config.stop_score, float(returns.max()), epoch, timing)
         columns = {"epoch": epoch, "metric": metric, "is_best": self._agent.keep_best(metric)}
         return columns | scores | timing.columns(self._config.steps_per_epoch)
 
-    def _confirmed(self, score: float, epoch: int, timing: Timing) -> float:
+    def _confirmed(self, score: float, highest: float, epoch: int, timing: Timing) -> float:
         """The mean of other episodes less `confirming_margin` standard errors.
 
         They are played a group after the other, and no more of them once that number is below `score`. The standard
         error is always that of all `confirming_episodes`, with the standard deviation of those played so far.
+
+        Args:
+            score: what the number has to reach.
+            highest: reward of the best episode that these parameters have played.
+            epoch: decides which episodes are played.
+            timing: see `returns`.
         """
         wanted, margin = self._config.confirming_episodes, self._config.confirming_margin
         returns, bound = np.empty(0), math.inf
         while len(returns) < wanted and bound >= score:
             episodes = min(GROUP, wanted - len(returns))
             seed = int(np.random.SeedSequence([self._seed, epoch, len(returns)]).generate_state(1)[0])
-            returns = np.append(returns, self.returns(timing, episodes, seed))  # [played]
+            highest = max(highest, returns.max(initial=highest))
+            reach = self._reach(highest, episodes, returns)
+            returns = np.append(returns, self.returns(timing, episodes, seed, reach))  # [played]
             bound = float(returns.mean() - margin * returns.std() / math.sqrt(wanted))
         return bound
 
@@ -105,26 +119,44 @@ class Judge:
         begun = epoch > config.validate_from * last and good_enough
         return epoch == last or (begun and epoch % config.validate_every == 0)
 
+    def _reach(self, hope: float, episodes: int, before: Sequence[float] | np.ndarray = ()) -> Reach | None:
+        """What a validation has to reach not to end early: the best score so far, or `stop_score` if that is less.
+
+        Args:
+            hope: reward of an episode that is not over.
+            episodes: how many are played now.
+            before: rewards [k] of other episodes that count in the score.
+        """
+        if not self._config.end_validations_early or self._config.stop_score is None:
+            return None
+        target = min(self._agent.best_metric, self._config.stop_score)
+        return Reach(target, hope, len(before) + episodes, float(np.sum(before)), len(before))
+
     def validate(self, timing: Timing) -> float:
         """The mean of `returns`."""
         return float(self.returns(timing).mean())
 
-    def returns(self, timing: Timing, episodes: int | None = None, seed: int | None = None) -> np.ndarray:
+    def returns(
+        self, timing: Timing, episodes: int | None = None, seed: int | None = None, reach: Reach | None = None
+    ) -> np.ndarray:
         """Unshaped rewards [E] of whole episodes, in separate environments; their seconds are added to `timing`.
 
         Args:
-            episodes, seed: None takes those of all validations.
+            timing: is changed.
+            episodes, seed, reach: None takes those of all validations.
         """
         began = time.perf_counter()
-        episodes = self._config.validation_episodes if episodes is None else episodes
-        seed = self._seed if seed is None else seed
         config, agent = self._config, self._agent
+        if episodes is None:
+            episodes = config.validation_episodes
+            reach = None if config.stop_score is None else self._reach(config.stop_score, episodes)
+        seed = self._seed if seed is None else seed
         policy = agent.acting_policy()
         spreads = self._seconds > SLOW and getattr(policy, "is_plain", False)
         try:
             validation = validate(
                 policy, agent.action_map, self._environment, config.backend, episodes, seed,
-                config.environment_restarts, worker_processes.cores() if spreads else 1,
+                config.environment_restarts, worker_processes.cores() if spreads else 1, reach,
             )  # fmt: skip
         finally:
             seconds = time.perf_counter() - began
@@ -145,6 +177,7 @@ def validate(
     seed: int,
     restarts: int = 0,
     workers: int = 1,
+    reach: Reach | None = None,
 ) -> Evaluation:
     """Unshaped rewards of whole deterministic episodes.
 
@@ -156,6 +189,8 @@ def validate(
         backend: as `resolve_backend` returns it.
         restarts: how often an episode in which a Gymnasium environment fails is played again.
         workers: number of processes that play groups of Gymnasium environments; the scores are the same.
+        reach: ends the episodes once it is missed; those that are running then have the reward that was hoped for.
+            A group of Gymnasium environments ends for itself; if it hoped for too little, all are played again.
 
     Raises:
         UserError: an environment cannot be started.
@@ -164,18 +199,32 @@ def validate(
     if backend in ("gymnasium", "processes"):  # not a process an episode
         sizes = [len(part) for part in np.array_split(np.arange(episodes), groups)]
         jobs = [Job(environment, True, size, first) for first, size in zip(group_seeds(seed, groups), sizes)]
-        return Evaluation.of(play_side_by_side(policy, action_map, jobs, restarts, workers))
+        played = play_side_by_side(policy, action_map, jobs, restarts, workers, reach)
+        if reach is not None and _ended_too_soon(played, reach):
+            played = play_side_by_side(policy, action_map, jobs, restarts, workers)
+        return Evaluation.of(played)
     envs = make_vector_env(environment, episodes, backend, groups)
     try:
-        return _validate_in_groups(policy, action_map, environment, envs, seed)
+        return _validate_in_groups(policy, action_map, environment, envs, seed, reach)
     finally:
         envs.close()
 
 
+def _ended_too_soon(played: Sequence[Episode], reach: Reach) -> bool:
+    """Whether a group ended early that hoped for less than another one then had."""
+    scores = np.array([episode.score for episode in played])  # [E]
+    return any(episode.unfinished for episode in played) and not reach.missed(scores, np.zeros(len(scores), bool))
+
+
 def _validate_in_groups(
-    policy: Policy, action_map: ActionMap, environment: Environment, envs: VectorEnv, seed: int
+    policy: Policy,
+    action_map: ActionMap,
+    environment: Environment,
+    envs: VectorEnv,
+    seed: int,
+    reach: Reach | None,
 ) -> Evaluation:
-    """Each group's episodes side by side, until its last one is over."""
+    """Each group's episodes side by side, until its last one is over or `reach` is missed."""
     bound = STEP_BOUND if environment.max_episode_steps is None else math.inf
     observations = envs.reset(seed)  # [n, *shape] a group
     returns, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)  # [N], [N]
@@ -200,4 +249,6 @@ def _validate_in_groups(
             running[stepped_columns] &= ~step.ended
         active = [part for part in active if running[part[1]].any()]
         steps += 1
+        if reach is not None and reach.missed(returns, running):
+            return Evaluation(reach.hoped(returns, running), lengths)
     return Evaluation(returns, lengths, cut=int(running.sum()))

@@ -649,7 +649,7 @@ SHAPES = (
     "strides",
     "hidden_sizes",
 )  # they change what there is
-NOT_LEARNED = ("score_window", "device", "environment_time_limit")  # tested where they act
+NOT_LEARNED = ("score_window", "device", "environment_time_limit", "end_validations_early")  # tested where they act
 
 
 @functools.cache

@@ -51,7 +51,7 @@ def test_a_score_that_other_episodes_do_not_confirm_does_not_count(tiny, monkeyp
     )  # fmt: skip
     trainer = PPOAgentTrainer(config)
 
-    def returns(timing: Timing, episodes=None, seed=None) -> np.ndarray:
+    def returns(timing: Timing, episodes=None, seed=None, reach=None) -> np.ndarray:
         asked.append((episodes, seed))
         return np.full(episodes or 20, next(scores))
 
@@ -78,7 +78,7 @@ def test_the_margin_is_counted_in_standard_errors(tiny, monkeypatch, margin, gro
     )  # fmt: skip
     trainer, played = PPOAgentTrainer(config), []
 
-    def returns(timing: Timing, episodes=0, seed=None) -> np.ndarray:
+    def returns(timing: Timing, episodes=0, seed=None, reach=None) -> np.ndarray:
         first = sum(played)
         played.append(episodes)
         return 305.0 + 20.0 * (-1.0) ** np.arange(first, first + episodes) if episodes else np.full(20, 310.0)
@@ -115,7 +115,7 @@ def test_nothing_is_validated_before_the_score_is_reached(tiny, monkeypatch):
     config = tiny.replace(epochs=3, best_metric="validation", validate_from=0.0, validate_every=1, score_window=1)
     for wanted, expected in ((None, [True, True, True]), (1.0, [False, False, True])):
         trainer = PPOAgentTrainer(config.replace(validate_from_score=wanted))
-        monkeypatch.setattr(trainer.judge, "validate", lambda timing, *_: -500.0)
+        monkeypatch.setattr(trainer.judge, "returns", lambda timing, *_: np.array([-500.0]))
         trainer.train()
         assert [row.metric == -500.0 for row in trainer.results] == expected
         trainer.close()
