@@ -44,7 +44,8 @@ def cells(found: dict[str, Any]) -> dict[str, str]:
         columns[f"score, {int(limit):,} steps"] = spread([one["scores"][limit] for one in seeds], 1)
     if task.sampled:
         columns["score of sampled actions"] = spread([one["sampled"] for one in seeds], 1)
-    return columns | {"EnvPool alone, steps/s": f"{found['stepping_alone']:,.0f}"}
+    alone = [one["stepping_alone"] for one in seeds if one.get("stepping_alone")]  # older records have none
+    return columns | {"EnvPool alone, steps/s": spread(alone) if alone else f"{found['stepping_alone']:,.0f}"}
 
 
 def description(found: dict[str, Any]) -> str:
@@ -88,7 +89,7 @@ separate tables.
   switched off (`--evaluation-episodes 0 --no-video --no-figure --no-tensorboard`).
 - "Seconds to a walk" are the seconds until a validation during training first averages at least 200.
 - "EnvPool alone" is how fast the machine steps 64 walkers with EnvPool and without learning. With it, times of other
-  machines can be compared.
+  machines can be compared. It is measured before each seed, and was measured once for each record until 27 November.
 
 `benchmarks/records.py` measures a record and writes this page. The raw results are in `benchmarks/results/records`.
 """

@@ -2,8 +2,9 @@
 
 Each seed of a record is trained by one command, whose wall-clock time counts from its start to its end, compilation
 included, and then plays fresh episodes of Gymnasium's own environment, deterministically and with its own rewards.
-Every seed counts, and the seeds are not those that settings were tuned on. Before the first seed EnvPool is stepped
-alone, so that another machine's time can be judged. Raw results go to results/records/DATE-NAME.json.
+Every seed counts, and the seeds are not those that settings were tuned on. EnvPool is stepped alone at the beginning,
+and before each seed that has all cores, so that another machine's time can be judged. Raw results go to
+results/records/DATE-NAME.json.
 
 `--go-on` keeps the seeds that are there, and resumes one that was cut off; without a NAME only LEADERBOARD.md is
 written.
@@ -223,11 +224,14 @@ def take(arguments: Arguments) -> None:
     missing = [seed for seed in seeds if seed not in [one["seed"] for one in found["seeds"]]]
     for first in range(0, len(missing), arguments.at_once):
         together = missing[first : first + arguments.at_once]
+        alone = {}
+        if arguments.at_once == 1 and arguments.core is None:
+            alone = {"stepping_alone": round(stepping_alone())}
         own_core = 1 < arguments.at_once <= (os.cpu_count() or 1)
         cores = range(len(together)) if own_core else [arguments.core] * len(together)
         with ThreadPoolExecutor(len(together)) as pool:
             measured = list(pool.map(lambda seed, core: measure(wanted, seed, runs, core, going_on), together, cores))
-        found["seeds"] = sorted([*found["seeds"], *measured], key=lambda row: row["seed"])
+        found["seeds"] = sorted([*found["seeds"], *(one | alone for one in measured)], key=lambda row: row["seed"])
         write_json(path, found)
         for one in measured:
             print({key: value for key, value in one.items() if key != "returns"}, flush=True)

@@ -77,6 +77,9 @@ def test_a_row_has_medians_ranges_and_failures():
         "| 2026-01-02 | 0123456 | 100 to 102, 2 of 3 | 2,000 (1,000 to 3,000) | "
         "20 (10 to 30) | 6 (5 to 7) | 300.0 (299.9 to 310.0) | 301.0 (300.9 to 311.0) | 30,000 |"
     )
+    for one_seed, alone in zip(seeds, (29_000, 34_000, 31_000)):
+        one_seed["stepping_alone"] = alone
+    assert leaderboard.cells(one)["EnvPool alone, steps/s"] == "31,000 (29,000 to 34,000)"
     below = "- **2026-01-02, commit 0123456**: `python train.py --seed S` on Some processor, 2 cores. Nothing."
     assert below in leaderboard.page([one]).splitlines()
     assert f"## {record_tables.WALKER.metric}, without a mirror\n" in leaderboard.page([one])
@@ -169,6 +172,8 @@ def test_a_seed_alone_and_more_seeds_than_cores_have_all_cores(tmp_path, monkeyp
     [path] = tmp_path.iterdir()
     taken = json.loads(path.read_text(encoding="utf-8"))
     assert (taken["at_once"], [one["core"] for one in taken["seeds"]]) == (at_once, [None] * 3)
+    alone = [{"stepping_alone": 1} if at_once == 1 else {}] * 3  # measured before each seed, while nothing else runs
+    assert [{key: one[key] for key in one if key == "stepping_alone"} for one in taken["seeds"]] == alone
 
 
 def test_seeds_can_be_bound_to_one_core_beside_other_programs(tmp_path, monkeypatch):
