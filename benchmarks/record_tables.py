@@ -72,7 +72,8 @@ RECORDS = {
         "",
         "plain networks; updates of five passes that learn from the last two trajectories, learning rates steered by "
         "the KL divergence, falls that cost more with a better score, actions that cost something from a training "
-        "score of 50 on; validations of 8 episodes every three epochs, from a training score of −30 on",
+        "score of 0 on; epochs of 3,072 steps; validations of 8 episodes every four epochs, from a training score of "
+        "−30 on, which end as soon as a fall has put the score out of reach",
     ),
     "best-walker": Record(
         "-m companions.SACAgentTrainer bipedal-walker-tqc",
