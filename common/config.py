@@ -231,9 +231,8 @@ class BestSettings(Settings):
     """Score at which training ends before its last epoch; best_metric says how an epoch is scored. A validation that
     reaches it is repeated with confirming_episodes other episodes, whose mean then counts. None trains all epochs."""
     confirming_episodes: int = setting(100, at_least=1)
-    """Number of episodes of the validation that confirms stop_score. They are played 25 at a time; once the score so
-    far is below stop_score, no more are played. Raise it if scores are noisy. Only used with stop_score and
-    best_metric validation."""
+    """Number of episodes of the validation that confirms stop_score. First 25 are played, and the others if the score
+    of these reaches stop_score. Raise it if scores are noisy. Only used with stop_score and best_metric validation."""
     confirming_margin: float = setting(0.0, at_least=0, at_most=100)
     """Number of standard errors by which the mean of the confirming episodes must be above stop_score: the confirmed
     score is their mean minus so many standard errors of confirming_episodes episodes. Raise it (to 1) if trained

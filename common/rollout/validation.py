@@ -86,8 +86,8 @@ class Judge:
     def _confirmed(self, score: float, highest: float, epoch: int, timing: Timing) -> float:
         """The mean of other episodes less `confirming_margin` standard errors.
 
-        They are played a group after the other, and no more of them once that number is below `score`. The standard
-        error is always that of all `confirming_episodes`, with the standard deviation of those played so far.
+        First a group of them is played, and then all others if that number has reached `score`. The standard error is
+        always that of all `confirming_episodes`, with the standard deviation of those played so far.
 
         Args:
             score: what the number has to reach.
@@ -98,7 +98,7 @@ class Judge:
         wanted, margin = self._config.confirming_episodes, self._config.confirming_margin
         returns, bound = np.empty(0), math.inf
         while len(returns) < wanted and bound >= score:
-            episodes = min(GROUP, wanted - len(returns))
+            episodes = wanted - len(returns) if len(returns) else min(GROUP, wanted)
             seed = int(np.random.SeedSequence([self._seed, epoch, len(returns)]).generate_state(1)[0])
             highest = max(highest, returns.max(initial=highest))
             reach = self._reach(highest, episodes, returns)
