@@ -236,7 +236,7 @@ def test_a_plan_says_all_steps_and_warns_of_a_long_training(monkeypatch):
     backend.append("envpool")
     [line] = plan.plan("bipedal-walker-fast", PRESETS["bipedal-walker-fast"])
     assert line.startswith(
-        "bipedal-walker-fast: BipedalWalker-v3, 415 epochs of 4,096 steps, at most 1,699,840 steps,"
+        "bipedal-walker-fast: BipedalWalker-v3, 553 epochs of 3,072 steps, at most 1,698,816 steps,"
     )
     assert line.endswith(" until it scores 301")
     hardcore = PRESETS["bipedal-walker-hardcore"].replace(epochs=1200)
