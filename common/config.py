@@ -32,6 +32,7 @@ MAY_CHANGE = (
     "on_not_finite",
     "device",
     "stop_score",
+    "end_validations_early",
 )
 """The settings that may be changed when a run is resumed; any other change would make it a different run."""
 

@@ -10,7 +10,7 @@ from PPOAgentTrainer import PPOAgentTrainer
 
 STOPS = [
     *["--stop-score", "-2000", "--best-metric", "validation", "--validate-from", "0.4", "--validate-every", "1"],
-    *["--validation-episodes", "2", "--confirming-episodes", "3"],
+    *["--validation-episodes", "2", "--confirming-episodes", "3", "--end-validations-early"],
 ]
 
 
