@@ -110,10 +110,11 @@ class Settings:
             object.__setattr__(self, field.name, value)
             _check_range(field.name, value, ranges.get(field.name, Range()))
         for name in without_effect(whole, vars(self)):
-            needs = needs_of(whole)[name]
+            needs, value = needs_of(whole)[name], getattr(self, name)
+            flag = ("--no-" if value is False else "--") + name.replace("_", "-")
             raise UserError(
-                f"{name} {getattr(self, name)} has no effect with {needs.other} {getattr(self, needs.other)}: "
-                f"add {needs.flag}, or leave --{name.replace('_', '-')} out"
+                f"{name} {value} has no effect with {needs.other} {getattr(self, needs.other)}: add {needs.flag}, or "
+                f"leave {flag} out"
             )
 
     def replace(self, **changes: object) -> Self:

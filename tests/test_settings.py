@@ -200,6 +200,8 @@ def test_a_setting_without_effect_is_refused_and_stored_runs_load(name):
     with pytest.raises(UserError, match=re.escape(f"has no effect with {other} {without}: add --")) as error:
         kind(**{name: value}, **off)
     assert str(error.value).startswith(f"{name} {value} ") and "\n" not in str(error.value)
+    typed = ("no-" if value is False else "") + name.replace("_", "-")
+    assert str(error.value).endswith(f", or leave --{typed} out")
     stored = dataclasses.asdict(kind(**off)) | {name: value}
     assert kind.of_run(stored) == kind(**off)  # older versions accepted and ignored it
 
