@@ -89,7 +89,8 @@ separate tables.
   switched off (`--evaluation-episodes 0 --no-video --no-figure --no-tensorboard`).
 - "Seconds to a walk" are the seconds until a validation during training first averages at least 200.
 - "EnvPool alone" is how fast the machine steps 64 walkers with EnvPool and without learning. With it, times of other
-  machines can be compared. It is measured before each seed, and was measured once for each record until 27 November.
+  machines can be compared. A range means that it was measured before each seed, and one number that it was
+  measured once, before the first.
 
 `benchmarks/records.py` measures a record and writes this page. The raw results are in `benchmarks/results/records`.
 """

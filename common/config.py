@@ -242,10 +242,10 @@ class BestSettings(Settings):
     end_validations_early: bool = setting(
         False, needs=Needs("stop_score", lambda score: score is not None, "--stop-score 300")
     )
-    """Whether a validation ends as soon as it can neither be the best so far nor reach stop_score, even if its other
-    episodes end as well as its best one, and at least with stop_score. They count with that reward, so the score of
-    such a validation is too high. Set it to save time where few episodes decide whether a validation fails. Only used
-    with stop_score and best_metric validation."""
+    """Whether a validation ends as soon as its mean would be below stop_score and below the best so far, if each
+    running episode ended with stop_score or, if that is more, with the reward of the best episode of all validations.
+    They count with that reward, so the score of such a validation is mostly too high. It saves time where few
+    episodes decide whether a validation fails. Only used with stop_score and best_metric validation."""
     adopt_best: bool = True
     """Whether the final agent has the best epoch's parameters. If False it has the last epoch's, as in the 2021
     code."""

@@ -223,7 +223,7 @@ class TrainerBase(ABC):
     # -- state --
 
     def _all_parts(self) -> dict[str, Part]:
-        return {"experience": self.experience, "average": self.average, **self.parts()}
+        return {"experience": self.experience, "average": self.average, "judge": self.judge, **self.parts()}
 
     def state(self) -> State:
         """Everything that changes during training, between two epochs: a trainer that loads it continues exactly."""

@@ -230,8 +230,9 @@ class _Table:
             return
         for i, score in enumerate(reach.hoped(scores, running).tolist()):
             if running[i]:
-                self._episodes[i].outcome = Episode(score, self._episodes[i].steps, unfinished=True)
-                self._close(self._episodes[i])
+                one = self._episodes[i]
+                one.outcome = Episode(score, one.steps, failures=one.failures, unfinished=True)
+                self._close(one)
         self.running = []
 
     def outcomes(self) -> list[Episode]:

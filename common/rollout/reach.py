@@ -36,7 +36,7 @@ class Reach:
         """Whether the mean of all E episodes stays below `target` even with the rewards of `hoped`."""
         to_come = self.episodes - self.played - len(returns)
         total = self.total + self.hoped(returns, running).sum() + to_come * self._highest(returns, running)
-        return bool(total < self.target * self.episodes)
+        return bool(total / self.episodes < self.target)
 
     def _highest(self, returns: np.ndarray, running: np.ndarray) -> float:
         """The highest reward among `hope` and the episodes that are over."""

@@ -6,7 +6,7 @@ decides something; a final score must come from other episodes than these.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -22,8 +22,10 @@ from common.rollout.evaluation import Evaluation
 from common.rollout.playing import STEP_BOUND, Episode, Job, play_side_by_side
 from common.rollout.policies import Policy
 from common.rollout.reach import Reach
+from common.state import State
 
 SLOW = 5.0  # seconds of a validation after which the next ones use a process for each core
+NONE = np.empty(0)
 GROUP = 25  # episodes side by side at most, so that few wait for their group's longest
 
 
@@ -62,6 +64,7 @@ class Judge:
         self._warn = warn
         self._config, self._environment, self._agent, self._seed = config, environment, agent, seed
         self._seconds = 0.0  # of the last validation in this process
+        self._highest = -math.inf  # reward of the best episode of all validations
 
     def __call__(
         self, metrics: dict[str, float], scores: dict[str, float], epoch: int, last: int, timing: Timing
@@ -76,33 +79,24 @@ class Judge:
         """
         metric = metrics.get(self._config.best_metric, float("nan"))
         if self.due(epoch, last, scores["score"]):
-            returns = self.returns(timing)  # [E]
-            metric = float(returns.mean())
+            metric = self.validate(timing)
             if self._config.stop_score is not None and metric >= self._config.stop_score:
-                metric = self._confirmed(self._config.stop_score, float(returns.max()), epoch, timing)
+                metric = self._confirmed(self._config.stop_score, epoch, timing)
         columns = {"epoch": epoch, "metric": metric, "is_best": self._agent.keep_best(metric)}
         return columns | scores | timing.columns(self._config.steps_per_epoch)
 
-    def _confirmed(self, score: float, highest: float, epoch: int, timing: Timing) -> float:
+    def _confirmed(self, score: float, epoch: int, timing: Timing) -> float:
         """The mean of other episodes less `confirming_margin` standard errors.
 
         First a group of them is played, and then all others if that number has reached `score`. The standard error is
         always that of all `confirming_episodes`, with the standard deviation of those played so far.
-
-        Args:
-            score: what the number has to reach.
-            highest: reward of the best episode that these parameters have played.
-            epoch: decides which episodes are played.
-            timing: see `returns`.
         """
         wanted, margin = self._config.confirming_episodes, self._config.confirming_margin
         returns, bound = np.empty(0), math.inf
         while len(returns) < wanted and bound >= score:
             episodes = wanted - len(returns) if len(returns) else min(GROUP, wanted)
             seed = int(np.random.SeedSequence([self._seed, epoch, len(returns)]).generate_state(1)[0])
-            highest = max(highest, returns.max(initial=highest))
-            reach = self._reach(highest, episodes, returns)
-            returns = np.append(returns, self.returns(timing, episodes, seed, reach))  # [played]
+            returns = np.append(returns, self.returns(timing, episodes, seed, returns))  # [played]
             bound = float(returns.mean() - margin * returns.std() / math.sqrt(wanted))
         return bound
 
@@ -119,53 +113,66 @@ class Judge:
         begun = epoch > config.validate_from * last and good_enough
         return epoch == last or (begun and epoch % config.validate_every == 0)
 
-    def _reach(self, hope: float, episodes: int, before: Sequence[float] | np.ndarray = ()) -> Reach | None:
+    def _reach(self, episodes: int, before: np.ndarray) -> Reach | None:
         """What a validation has to reach not to end early: the best score so far, or `stop_score` if that is less.
 
+        An episode that is not over is hoped to reach `stop_score`, or as much as the best episode of all validations.
+
         Args:
-            hope: reward of an episode that is not over.
             episodes: how many are played now.
-            before: rewards [k] of other episodes that count in the score.
+            before: [k] rewards of other episodes that count in the score.
         """
         if not self._config.end_validations_early or self._config.stop_score is None:
             return None
         target = min(self._agent.best_metric, self._config.stop_score)
-        return Reach(target, hope, len(before) + episodes, float(np.sum(before)), len(before))
+        hope = max(self._highest, self._config.stop_score)
+        return Reach(target, hope, len(before) + episodes, float(before.sum()), len(before))
 
     def validate(self, timing: Timing) -> float:
         """The mean of `returns`."""
         return float(self.returns(timing).mean())
 
     def returns(
-        self, timing: Timing, episodes: int | None = None, seed: int | None = None, reach: Reach | None = None
+        self, timing: Timing, episodes: int | None = None, seed: int | None = None, before: np.ndarray = NONE
     ) -> np.ndarray:
         """Unshaped rewards [E] of whole episodes, in separate environments; their seconds are added to `timing`.
 
         Args:
             timing: is changed.
-            episodes, seed, reach: None takes those of all validations.
+            episodes, seed: None takes those of all validations.
+            before: [k] rewards of other episodes that count in the same score.
         """
         began = time.perf_counter()
         config, agent = self._config, self._agent
-        if episodes is None:
-            episodes = config.validation_episodes
-            reach = None if config.stop_score is None else self._reach(config.stop_score, episodes)
+        episodes = config.validation_episodes if episodes is None else episodes
         seed = self._seed if seed is None else seed
         policy = agent.acting_policy()
         spreads = self._seconds > SLOW and getattr(policy, "is_plain", False)
         try:
             validation = validate(
                 policy, agent.action_map, self._environment, config.backend, episodes, seed,
-                config.environment_restarts, worker_processes.cores() if spreads else 1, reach,
+                config.environment_restarts, worker_processes.cores() if spreads else 1,
+                self._reach(episodes, before),
             )  # fmt: skip
         finally:
             seconds = time.perf_counter() - began
             timing.validation += seconds
         if not spreads:
             self._seconds = seconds
+        self._highest = max(self._highest, float(validation.returns.max()))
         for remark in validation.remarks(f"{episodes} validation episodes"):
             self._warn(f"warning: {remark}")
         return validation.returns
+
+    # -- state --
+
+    def state(self) -> State:
+        """The reward of the best episode so far, on which depends when a validation ends early."""
+        return {"highest": np.array(self._highest, np.float64)} if self._config.end_validations_early else {}
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Restore what `state` returned."""
+        self._highest = float(state.get("highest", -math.inf))
 
 
 def validate(
@@ -213,7 +220,8 @@ def validate(
 def _ended_too_soon(played: Sequence[Episode], reach: Reach) -> bool:
     """Whether a group ended early that hoped for less than another one then had."""
     scores = np.array([episode.score for episode in played])  # [E]
-    return any(episode.unfinished for episode in played) and not reach.missed(scores, np.zeros(len(scores), bool))
+    unfinished = np.array([episode.unfinished for episode in played])  # [E]
+    return bool(unfinished.any()) and not reach.missed(scores, unfinished)
 
 
 def _validate_in_groups(

@@ -1,4 +1,4 @@
-"""Validations that end early: only where it changes no decision."""
+"""Validations that end early: where no episode ends better than hoped, this changes no decision."""
 
 import contextlib
 
@@ -79,12 +79,13 @@ def test_envpool_ends_early_with_the_same_rule():
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_group_that_hoped_for_too_little_is_played_again(workers, monkeypatch):
-    """The other group has the episode of 28, of which this one does not know; with it the target is reached."""
+@pytest.mark.parametrize(("target", "hope"), [(74 / 6, 13.0), (18.0, 20.0)])
+def test_a_group_that_hoped_for_too_little_is_played_again(workers, target, hope, monkeypatch):
+    """The other group has the episode of 28, of which this one does not know; with it the target is in reach."""
     monkeypatch.setattr(validation, "GROUP", 3)
     whole = idle(6, None)
     assert whole.returns.tolist() == [1.0, 3.0, 6.0, 15.0, 21.0, 28.0]
-    reach = Reach(74 / 6, 13.0, 6)  # the first group hopes for 1 + 5 · 13 after a step
+    reach = Reach(target, hope, 6)  # the first group hopes for 1 + 5 · 13 after a step, or 1 + 5 · 20
     jobs = [Job(LENGTHS, True, 3, first) for first in group_seeds(3, 2)]
     assert any(
         episode.unfinished
@@ -99,26 +100,44 @@ def test_decisions_are_the_same_with_and_without(tiny, monkeypatch):
     monkeypatch.setattr(validation, "validate", lambda *given: (played.append(validate(*given)), played[-1])[1])
     config = tiny.replace(
         env="tests/Lengths-v0", max_episode_steps=None, best_metric="validation", validate_from=0.0, validate_every=1,
-        validation_episodes=5, stop_score=55.0, confirming_episodes=40,
+        validation_episodes=5, stop_score=62.0, confirming_episodes=40,
     )  # fmt: skip
     metrics, best, steps = {}, {}, {}
     for early in (False, True):
         played.clear()
         with contextlib.closing(PPOAgentTrainer(config.replace(end_validations_early=early))) as trainer:
             rows = []
-            for epoch in range(1, 41):  # most episodes have 10 steps and pay 55, and none pays more
+            for epoch in range(1, 41):  # most episodes have 10 or 11 steps and pay 55 or 66
                 monkeypatch.setattr(Lengths, "length", staticmethod(lambda seed, epoch=epoch: _length(seed, epoch)))
                 rows.append(trainer.judge({}, {"score": 0.0}, epoch, 99, Timing(1.0)))
         metrics[early] = np.array([row["metric"] for row in rows])
         best[early] = [row["is_best"] for row in rows]
         steps[early] = sum(evaluation.lengths.sum() for evaluation in played)
     assert best[True] == best[False] and 3 <= sum(best[True]) < 20
-    assert ((metrics[True] >= 55.0) == (metrics[False] >= 55.0)).all() and 0 < (metrics[True] >= 55.0).sum() < 20
+    assert ((metrics[True] >= 62.0) == (metrics[False] >= 62.0)).all() and 0 < (metrics[True] >= 62.0).sum() < 20
     assert (metrics[True] >= metrics[False]).all() and (metrics[True] > metrics[False]).sum() > 5
-    assert steps[True] < 0.9 * steps[False]
+    assert steps[True] < 0.95 * steps[False]
 
 
 def _length(seed, epoch):
-    """Fewer are short in later epochs."""
+    """Fewer are short in later epochs, and from epoch 30 on all others are as long as the longest."""
     draw = np.random.default_rng([seed, epoch])
-    return int(draw.integers(1, 9) if draw.random() < 0.2 - epoch / 180 else 10)
+    if draw.random() < 0.2 - epoch / 180:
+        return int(draw.integers(1, 9))
+    return int(draw.integers(10, 12) if epoch < 30 else 11)
+
+
+def test_a_resumed_run_hopes_for_as_much(tiny, eager):
+    config = tiny.replace(
+        best_metric="validation", validate_from=0.0, validate_every=1, validation_episodes=3, stop_score=0.0,
+        end_validations_early=True, epochs=1,
+    )  # fmt: skip
+    with contextlib.closing(PPOAgentTrainer(config)) as trainer:
+        trainer.train()
+        state = trainer.state()
+        highest = float(state["judge/highest"])
+        assert highest >= trainer.agent.best_metric > -np.inf
+        with contextlib.closing(PPOAgentTrainer(config)) as resumed:
+            resumed.load_state(state)
+            assert resumed.judge.state() == {"highest": highest}
+    assert "judge/highest" not in PPOAgentTrainer(config.replace(end_validations_early=False)).state()
