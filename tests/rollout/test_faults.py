@@ -221,7 +221,7 @@ def is_there(process: int) -> bool:
     """Whether a process runs; one that ended but was not waited for does not."""
     try:
         return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter if it ends between opening and reading
         pass
     if Path("/proc/self").exists():
         return False
