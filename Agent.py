@@ -4,6 +4,8 @@ An Agent knows weights and nothing of time: epochs, environments and schedules a
 """
 
 import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
+import functools
+
 import gymnasium
 import keras
 import numpy as np
@@ -22,11 +24,13 @@ from common.state import State
 from ppo import architecture, losses
 from ppo.config import PPOConfig
 from ppo.live_settings import Hyperparameters
-from ppo.results import UPDATE_METRICS
+from ppo.results import AVERAGED_METRICS, METRICS_OF, UPDATE_METRICS
 
-AVERAGED_METRICS = ("loss_actor", "loss_critic", "gradient_norm_actor", "gradient_norm_critic")  # over all passes
 KL_COEFFICIENT_FACTOR = 1024.0  # β stays within this factor of its first value, so that it can recover
 DECISIVE = [UPDATE_METRICS.index(name) for name in AVERAGED_METRICS]  # an update in which one is NaN is undone
+
+Metrics = dict[str, tf.Tensor]
+Progress = tuple[tf.Tensor, tf.Tensor, tf.TensorArray]  # minibatches taken, mean KL of the pass so far, metrics
 
 
 class Agent(AgentBase):
@@ -59,24 +63,24 @@ class Agent(AgentBase):
                 torso, heads, actor_seed, self.mirror
             )
             self._networks = {"network": self.network}
-            self.adams = {"adam": keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)}
         else:
             self.actor = networks.policy_actor(torso, heads, actor_seed, self.mirror)
             self.critic = networks.value_critic(torso, critic_seed, self.mirror)
             self._networks = {"actor": self.actor, "critic": self.critic}
-            self.adams = {
-                name: keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)
-                for name in ("actor_adam", "critic_adam")
-            }
-        for network, adam in zip(self._networks.values(), self.adams.values()):
-            adam.build(network.trainable_variables)
+        rate, epsilon = config.learning_rate, config.adam_epsilon
+        self._adam_of = {name: keras.optimizers.Adam(rate, epsilon=epsilon) for name in self._networks}
+        for name, network in self._networks.items():
+            self._adam_of[name].build(network.trainable_variables)
+        self.adams = {"adam" if name == "network" else f"{name}_adam": adam for name, adam in self._adam_of.items()}
         self.kl_coefficient = config.kl_coefficient  # β of the KL penalty, which adapts
         # XLA: 1.2 to 1.7 times the speed of the plain graph on two cores, but half of it with convolutions of many
         # images; of eight it is twice as fast (LOG.md).
         # No AutoGraph: nothing here needs it, and it writes a file that a full disk refuses.
-        self.compiled_assess = tf.function(self._assess, jit_compile=not self.sees_images, autograph=False)
-        self.compiled_update = tf.function(self._update, jit_compile=not self.sees_images, autograph=False)
-        self.compiled_divergence = tf.function(self._divergence, jit_compile=not self.sees_images, autograph=False)
+        compiled = functools.partial(tf.function, jit_compile=not self.sees_images, autograph=False)
+        self.compiled_assess = compiled(self._assess)
+        self.compiled_passes = compiled(self._passes)
+        self.compiled_update = tf.function(self._update, autograph=False)  # XLA would pass one network after the other
+        self.compiled_divergence = compiled(self._divergence)
         self.compiled_assess_outputs = tf.function(self._assess_outputs, jit_compile=True, autograph=False)
         self._image_heads = ImageHeads(self.actor)
         self.output_size = 0  # numbers that the network returns when it acts; 0 where values are asked for afterwards
@@ -189,18 +193,15 @@ class Agent(AgentBase):
             DivergedError: a loss, a gradient or a weight became NaN or infinite; the agent is as it was before.
         """
         per_pass = len(actor_rows) // hyperparameters.passes
-        table, steps, finite_weights = self.compiled_update(
-            batch, actor_rows, critic_rows, np.array([*hyperparameters, self.kl_coefficient], np.float32), per_pass
-        )
+        numbers = np.array([*hyperparameters, self.kl_coefficient], np.float32)
+        table, steps, finite_weights = self.compiled_update(batch, actor_rows, critic_rows, numbers, per_pass)
         table = table.numpy()[: int(steps)]  # [K, metrics]
         fault = self._not_finite(table, finite_weights.numpy())
         if fault is not None:
             raise DivergedError(f"training diverged, {fault} is NaN or infinite: lower the learning rates")
-        overall, last_pass = table.mean(axis=0), table[-per_pass:].mean(axis=0)  # [metrics]
-        return {
-            name: float(overall[i] if name in AVERAGED_METRICS else last_pass[i])
-            for i, name in enumerate(UPDATE_METRICS)
-        }
+        overall = dict(zip(UPDATE_METRICS, table.mean(axis=0).tolist()))
+        of_last_pass = dict(zip(UPDATE_METRICS, table[-per_pass:].mean(axis=0).tolist()))
+        return of_last_pass | {name: overall[name] for name in AVERAGED_METRICS}
 
     def change_std(self, factor: float, least: float) -> None:
         """Multiply a Normal policy's learned standard deviations, then raise them to `least` half ranges."""
@@ -236,12 +237,7 @@ class Agent(AgentBase):
         return [variable for network in self._networks.values() for variable in network.trainable_variables]
 
     def _update(
-        self,
-        batch: Batch,
-        actor_rows: tf.Tensor,
-        critic_rows: tf.Tensor,
-        numbers: tf.Tensor,
-        per_pass: int,
+        self, batch: Batch, actor_rows: tf.Tensor, critic_rows: tf.Tensor, numbers: tf.Tensor, per_pass: int
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """All minibatches; an update that became NaN or infinite is undone before this returns.
 
@@ -254,69 +250,78 @@ class Agent(AgentBase):
         """
         learned = self._weights() + [variable for adam in self.adams.values() for variable in adam.variables]
         before = [tf.identity(variable.value) for variable in learned]
-        *values, kl_coefficient = tf.unstack(numbers)
-        hyperparameters = Hyperparameters(*values)
-        rates = hyperparameters.learning_rate, hyperparameters.critic_learning_rate
-        for adam, rate in zip(self.adams.values(), rates):
-            adam.learning_rate = rate
-        batch = Batch(*(tf.convert_to_tensor(column) for column in batch))
-        steps, limit = actor_rows.shape[0], self.config.max_kl
-
-        def one_step(
-            i: tf.Tensor, kl: tf.Tensor, table: tf.TensorArray
-        ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
-            if self.config.shared_torso:
-                metrics = self._joint_step(_take(batch, actor_rows[i]), hyperparameters, kl_coefficient)
-            else:
-                # The networks share nothing, so this order equals the actor's passes before the critic's.
-                metrics = self._actor_step(_take(batch, actor_rows[i]), hyperparameters, kl_coefficient)
-                metrics |= self._critic_step(_take(batch, critic_rows[i]), hyperparameters)
-            kl = tf.where(i % per_pass == 0, 0.0, kl) + metrics["approximate_kl"] / per_pass  # mean of the pass
-            return i + 1, kl, table.write(i, tf.stack([metrics[name] for name in UPDATE_METRICS]))
-
-        def unfinished(i: tf.Tensor, kl: tf.Tensor, _: tf.TensorArray) -> tf.Tensor:
-            if limit is None:
-                return i < steps
-            return (i < steps) & ((i % per_pass != 0) | (kl <= limit))
-
-        table = tf.TensorArray(tf.float32, size=steps, element_shape=(len(UPDATE_METRICS),))
-        start = (0, tf.constant(0.0), table)
-        taken, _, table = tf.while_loop(unfinished, one_step, start, parallel_iterations=1)
-        table = table.stack()  # [K, metrics]
+        if self.config.shared_torso:
+            metrics, taken = self.compiled_passes("network", batch, actor_rows, numbers, per_pass)
+        else:
+            # Separate networks need nothing of each other, so TensorFlow lets both learn at the same time. Only with
+            # `max_kl` the critic waits for the actor, to take as many minibatches.
+            metrics, taken = self.compiled_passes("actor", batch, actor_rows, numbers, per_pass)
+            most = None if self.config.max_kl is None else taken
+            metrics |= self.compiled_passes("critic", batch, critic_rows, numbers, per_pass, most)[0]
+        table = tf.stack([metrics[name] for name in UPDATE_METRICS], axis=1)  # [K, metrics]
         finite_weights = tf.stack([tf.reduce_all(tf.math.is_finite(variable.value)) for variable in self._weights()])
         sound = tf.reduce_all(finite_weights) & tf.reduce_all(tf.math.is_finite(tf.gather(table, DECISIVE, axis=1)))
-        for variable, value in zip(learned, before):
-            variable.assign(tf.where(sound, variable.value, value))
+
+        def undo() -> tf.Tensor:
+            for variable, value in zip(learned, before):
+                variable.assign(value)
+            return sound
+
+        tf.cond(sound, lambda: sound, undo)
         return table, taken, finite_weights
 
-    def _joint_step(
-        self, batch: Batch, hyperparameters: Hyperparameters, kl_coefficient: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
+    def _passes(
+        self, network: str, batch: Batch, rows: tf.Tensor, numbers: tf.Tensor, per_pass: int, most: tf.Tensor = None
+    ) -> tuple[Metrics, tf.Tensor]:
+        """At `most` so many minibatches of a network: the metrics of each {name: [K]}, and how many were taken.
+
+        `network` is "actor", "critic", or "network", which has shared layers. The critic alone does not heed `max_kl`.
+        """
+        *values, kl_coefficient = tf.unstack(numbers)
+        hyperparameters, names = Hyperparameters(*values), METRICS_OF[network]
+        step = {"network": self._joint_step, "actor": self._actor_step, "critic": self._critic_step}[network]
+        rate = hyperparameters.critic_learning_rate if network == "critic" else hyperparameters.learning_rate
+        self._adam_of[network].learning_rate = rate
+        most = rows.shape[0] if most is None else most
+        limit = None if network == "critic" else self.config.max_kl
+
+        def one_step(i: tf.Tensor, kl: tf.Tensor, table: tf.TensorArray) -> Progress:
+            metrics = step(_take(batch, rows[i]), hyperparameters, kl_coefficient)
+            if limit is not None:
+                kl = tf.where(i % per_pass == 0, 0.0, kl) + metrics["approximate_kl"] / per_pass
+            return i + 1, kl, table.write(i, tf.stack([metrics[name] for name in names]))
+
+        def unfinished(i: tf.Tensor, kl: tf.Tensor, _: tf.TensorArray) -> tf.Tensor:
+            return (i < most) & ((i % per_pass != 0) | (kl <= limit)) if limit is not None else i < most
+
+        table = tf.TensorArray(tf.float32, size=rows.shape[0], element_shape=(len(names),))
+        taken, _, table = tf.while_loop(unfinished, one_step, (0, tf.constant(0.0), table), parallel_iterations=1)
+        return dict(zip(names, tf.unstack(table.stack(), axis=1))), taken
+
+    def _joint_step(self, batch: Batch, hyperparameters: Hyperparameters, kl_coefficient: tf.Tensor) -> Metrics:
         """Both losses through one torso: equation 9 of arXiv:1707.06347."""
         with tf.GradientTape() as tape:
             *heads, values = self.network(batch.observations)  # [B, ...], [B, 1]
             loss_policy, metrics = self._policy_loss(tf.concat(heads, axis=1), batch, hyperparameters, kl_coefficient)
             loss_value = self._value_loss(values, batch, hyperparameters)
             loss = loss_policy + hyperparameters.value_coefficient * loss_value
-        norm = self._descend(tape, loss, "network", "adam")
+        norm = self._descend(tape, loss, "network")
         return metrics | {"loss_critic": loss_value, "gradient_norm_actor": norm, "gradient_norm_critic": norm}
 
-    def _actor_step(
-        self, batch: Batch, hyperparameters: Hyperparameters, kl_coefficient: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
+    def _actor_step(self, batch: Batch, hyperparameters: Hyperparameters, kl_coefficient: tf.Tensor) -> Metrics:
         with tf.GradientTape() as tape:
             heads = tf.concat(self.actor(batch.observations), axis=1)  # [B, X]
             loss, metrics = self._policy_loss(heads, batch, hyperparameters, kl_coefficient)
-        return metrics | {"gradient_norm_actor": self._descend(tape, loss, "actor", "actor_adam")}
+        return metrics | {"gradient_norm_actor": self._descend(tape, loss, "actor")}
 
-    def _critic_step(self, batch: Batch, hyperparameters: Hyperparameters) -> dict[str, tf.Tensor]:
+    def _critic_step(self, batch: Batch, hyperparameters: Hyperparameters, _: tf.Tensor) -> Metrics:
         with tf.GradientTape() as tape:
             loss = self._value_loss(self.critic(batch.observations), batch, hyperparameters)
-        return {"loss_critic": loss, "gradient_norm_critic": self._descend(tape, loss, "critic", "critic_adam")}
+        return {"loss_critic": loss, "gradient_norm_critic": self._descend(tape, loss, "critic")}
 
     def _policy_loss(
         self, heads: tf.Tensor, batch: Batch, hyperparameters: Hyperparameters, kl_coefficient: tf.Tensor
-    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    ) -> tuple[tf.Tensor, Metrics]:
         policy = self._distribution(heads)
         old = None if self.config.objective == "clip" else self._distribution(batch.heads)
         loss, metrics = losses.policy_loss(self.config, policy, old, batch, hyperparameters, kl_coefficient)
@@ -330,19 +335,17 @@ class Agent(AgentBase):
 
     def _value_loss(self, values: tf.Tensor, batch: Batch, hyperparameters: Hyperparameters) -> tf.Tensor:
         """values: [B, 1]."""
-        next_values = None
-        if not self.config.stop_target_gradient:
-            next_values = self.critic(batch.next_observations)[:, 0]  # [B]
+        next_values = None if self.config.stop_target_gradient else self.critic(batch.next_observations)[:, 0]  # [B]
         return losses.value_loss(self.config, values[:, 0], next_values, batch, hyperparameters)
 
-    def _descend(self, tape: tf.GradientTape, loss: tf.Tensor, network: str, adam: str) -> tf.Tensor:
+    def _descend(self, tape: tf.GradientTape, loss: tf.Tensor, network: str) -> tf.Tensor:
         """One Adam step; returns the gradient's global norm before clipping."""
         variables = self._networks[network].trainable_variables
         gradients = tape.gradient(loss, variables)
         norm = tf.linalg.global_norm(gradients)
         if self.config.max_gradient_norm is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, self.config.max_gradient_norm, use_norm=norm)
-        self.adams[adam].apply(gradients, variables)
+        self._adam_of[network].apply(gradients, variables)
         return norm
 
     # -- state --

@@ -42,6 +42,17 @@ UPDATE_METRICS = (
 )
 """What an update returns, in this order."""
 
+AVERAGED_METRICS = ("loss_actor", "loss_critic", "gradient_norm_actor", "gradient_norm_critic")
+"""Those of them that are means over all passes; the others are of the last pass."""
+
+OF_CRITIC = ("loss_critic", "gradient_norm_critic")
+METRICS_OF = {
+    "actor": tuple(name for name in UPDATE_METRICS if name not in OF_CRITIC),
+    "critic": OF_CRITIC,
+    "network": UPDATE_METRICS,
+}
+"""Which of them come from which network; "network" has the shared layers of actor and critic."""
+
 
 def mean_metrics(rows: list[dict[str, float]]) -> dict[str, Any]:
     """The mean of each metric over updates, those that were undone left out; NaN without any."""

@@ -35,4 +35,5 @@ def held_back_errors() -> Iterator[None]:
 
 
 with held_back_errors():
+    import tensorflow_probability  # noqa: F401  isort: skip  (after TensorFlow it would load all of its parts)
     import tensorflow as tf  # noqa: F401

@@ -335,7 +335,7 @@ def weights(trainer: PPOAgentTrainer) -> list[np.ndarray]:
     return [array for name, array in trainer.agent.state().items() if not name.startswith("best")]
 
 
-@pytest.mark.parametrize("choice", ["stop", "skip"])
+@pytest.mark.parametrize("choice", ["stop", "skip", pytest.param("stop", marks=pytest.mark.xla)])
 def test_an_update_that_diverges_is_undone(choice):
     trainer, said = PPOAgentTrainer(CONFIG.replace(env="Pendulum-v1", on_not_finite=choice, adopt_best=False)), []
     trainer.warn = said.append

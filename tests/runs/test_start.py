@@ -1,6 +1,7 @@
 """How soon a program answers, what it imports before it has read its arguments, and what if nobody reads on."""
 
 import errno
+import gc
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from common.runs.startup import without_garbage_collection
 from common.runs.unread_output import UNREAD, ends_when_unread
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,6 +63,32 @@ def test_a_mistake_waits_for_nothing_heavy(mistake):
     code, packages = imported(*PROGRAMS[program], *arguments)
     assert code == 2
     assert not HEAVY & packages
+
+
+def test_garbage_is_not_collected_while_tensorflow_is_imported(monkeypatch):
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    frozen = gc.get_freeze_count()
+    try:
+        with without_garbage_collection():
+            assert not gc.isenabled()
+        assert gc.isenabled() and gc.get_freeze_count() > frozen
+        gc.unfreeze()
+        with pytest.raises(ZeroDivisionError), without_garbage_collection():
+            raise ZeroDivisionError
+        assert gc.isenabled() and gc.get_freeze_count() > 0
+        gc.unfreeze()
+        monkeypatch.setitem(sys.modules, "tensorflow", sys)  # the run is not the first of its process
+        with without_garbage_collection():
+            assert gc.isenabled()
+        assert gc.get_freeze_count() == 0
+    finally:
+        gc.unfreeze()
+
+
+def test_an_agent_imports_little_of_tensorflow_probability():
+    code = "import Agent, sys; print('tensorflow_probability.python.sts' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
