@@ -238,7 +238,7 @@ def test_a_plan_says_all_steps_and_warns_of_a_long_training(monkeypatch):
     assert line.startswith(
         "bipedal-walker-fast: BipedalWalker-v3, 553 epochs of 3,072 steps, at most 1,698,816 steps,"
     )
-    assert line.endswith(" until it scores 301")
+    assert line.endswith(" until it scores 303")
     hardcore = PRESETS["bipedal-walker-hardcore"].replace(epochs=1200)
     first, second = plan.plan("bipedal-walker-hardcore", hardcore)
     assert first.endswith("1,200 epochs of 16,384 steps, 19,660,800 steps in all")
