@@ -254,7 +254,7 @@ class Agent(AgentBase):
             metrics, taken = self.compiled_passes("network", batch, actor_rows, numbers, per_pass)
         else:
             # Separate networks need nothing of each other, so TensorFlow lets both learn at the same time. Only with
-            # `max_kl` the critic waits for the actor, to take as many minibatches.
+            # `max_kl` does the critic wait for the actor, to take as many minibatches.
             metrics, taken = self.compiled_passes("actor", batch, actor_rows, numbers, per_pass)
             most = None if self.config.max_kl is None else taken
             metrics |= self.compiled_passes("critic", batch, critic_rows, numbers, per_pass, most)[0]
@@ -273,7 +273,7 @@ class Agent(AgentBase):
     def _passes(
         self, network: str, batch: Batch, rows: tf.Tensor, numbers: tf.Tensor, per_pass: int, most: tf.Tensor = None
     ) -> tuple[Metrics, tf.Tensor]:
-        """At `most` so many minibatches of a network: the metrics of each {name: [K]}, and how many were taken.
+        """Up to `most` minibatches of a network: the metrics of each {name: [K]}, and how many were taken.
 
         `network` is "actor", "critic", or "network", which has shared layers. The critic alone does not heed `max_kl`.
         """

@@ -1,10 +1,11 @@
-"""Imports TensorFlow without the lines its C++ side writes about graphics cards that are not there.
+"""Imports TensorFlow quickly, and without the lines its C++ side writes about graphics cards that are not there.
 
 TF_CPP_MIN_LOG_LEVEL does not reach them: they are written before logging is set up. Whatever was
 written is shown after all if the import fails.
 """
 
 import contextlib
+import gc
 import os
 import sys
 import tempfile
@@ -34,6 +35,25 @@ def held_back_errors() -> Iterator[None]:
             os.close(error_stream)
 
 
-with held_back_errors():
-    import tensorflow_probability  # noqa: F401  isort: skip  (after TensorFlow it would load all of its parts)
+@contextlib.contextmanager
+def without_garbage_collection() -> Iterator[None]:
+    """Collects no garbage now, and never looks for any among the objects that exist at the end.
+
+    TensorFlow and Keras make half a million objects when they are imported, hardly any of which is garbage. To look
+    through them again and again takes two seconds until the first update (LOG.md, 27 November).
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if collects:
+            gc.enable()
+
+
+with held_back_errors(), without_garbage_collection():
+    # First, because TensorFlow Probability loads all of its parts if TensorFlow is there already.
+    import tensorflow_probability  # noqa: F401  isort: skip
+    import keras  # noqa: F401
     import tensorflow as tf  # noqa: F401

@@ -22,7 +22,6 @@ from common.runs.protocols import MakeTrainer, Trainer
 from common.runs.recorder import Recorder, Terminal
 from common.runs.saver import Saver
 from common.runs.signals import StopSignals
-from common.runs.startup import without_garbage_collection
 from common.state import State
 
 CHECKPOINTS = run_folder.CHECKPOINTS
@@ -93,8 +92,7 @@ def _run(
     on_epoch: Callable[[EpochResult], None] | None,
     line: str = "",
 ) -> Path:
-    with without_garbage_collection():
-        trainer = make_trainer(config)
+    trainer = make_trainer(config)
     try:
         if line:  # not before the trainer has accepted the settings
             screen.say(line)
