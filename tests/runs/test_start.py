@@ -68,7 +68,7 @@ import gc, sys
 collected = []
 gc.callbacks.append(lambda phase, info: collected.append("tensorflow" in sys.modules))
 import common.learning.quiet_start
-print(sum(collected), gc.isenabled(), gc.get_freeze_count() > 500_000)
+print(sum(collected), gc.isenabled(), gc.get_freeze_count() > 100_000)
 """
 
 
