@@ -204,8 +204,9 @@ class DDPGAgent(AgentBase):
     def updates_that_act(self, waiting: int) -> int:
         """How many of `waiting` updates to make now, so that the acting policy is up to date.
 
-        Only the last update of a cycle of `policy_delay` changes the actor. The updates of an incomplete cycle wait:
-        to make them later, in one call with the last one, gives the same result and takes less time.
+        Only the last update of a cycle of `policy_delay` changes the actor. The updates of an incomplete cycle wait,
+        if need be for the next epoch: to make them later, in one call with the last one, gives the same result, takes
+        less time, and only whole cycles are compiled.
         """
         delay = self.config.policy_delay
         return max(0, (self.updates + waiting) // delay * delay - self.updates)

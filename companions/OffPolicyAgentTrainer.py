@@ -34,11 +34,10 @@ from companions.n_step import NStepReturns
 from companions.presets import PRESETS, preset_for
 from companions.replay import ReplayBuffer
 from companions.results import OffPolicyResult
+from companions.waiting import WaitingMinibatches
 
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
     from companions.DDPGAgent import DDPGAgent
-
-NOTHING_DRAWN: tuple[np.ndarray, np.ndarray] = (np.empty(0, np.float32), np.empty(0, np.float32))
 
 
 def make_agent(
@@ -68,7 +67,7 @@ class OffPolicyAgentTrainer(TrainerBase):
         self._n_step = NStepReturns(config.n_step, config.gamma, config.num_envs, sizes) if config.n_step > 1 else None
         self._learning_rates = {name: float(adam.learning_rate) for name, adam in self.agent.adams.items()}
         self._untrained = 0  # steps since the last time of training, the warm-up not counted
-        self._drawn = NOTHING_DRAWN  # minibatches [K, B, W] and noise [K, B, X] of updates that wait
+        self._waiting = WaitingMinibatches(config.batch_size, self.replay.row_size, self.agent.update_noise_size)
 
     def check_environment(self, environment: Environment) -> None:
         """Raises UserError unless actions are a Box and observations are numbers."""
@@ -115,13 +114,9 @@ class OffPolicyAgentTrainer(TrainerBase):
             warm_up.random = self._acts_at_random()
             if self._untrained >= config.train_every and not self._diverged:
                 self._draw()
-                if due := self.agent.updates_that_act(len(self._drawn[0])):
+                if due := self.agent.updates_that_act(len(self._waiting)):
                     tables.extend(self._checked_learn(before, due))
                     policy.refresh(self.agent.actor_weights(), self.agent.normalizer())
-            timing.update += time.perf_counter() - began
-        if waiting := len(self._drawn[0]):
-            began = time.perf_counter()
-            tables.extend(self._checked_learn(before, waiting))
             timing.update += time.perf_counter() - began
         if self._diverged:
             self._untrained %= config.train_every  # its updates are dropped, not owed to the next epoch
@@ -178,18 +173,14 @@ class OffPolicyAgentTrainer(TrainerBase):
         rows = self.replay.sample(updates, config.batch_size, self.generator)  # [K, B, W]
         shape = updates, config.batch_size, self.agent.update_noise_size
         noise = self.generator.standard_normal(shape, np.float32)  # [K, B, X]
-        if len(self._drawn[0]):
-            rows, noise = np.concatenate((self._drawn[0], rows)), np.concatenate((self._drawn[1], noise))
-        self._drawn = rows, noise
+        self._waiting.add(rows, noise)
 
     def _checked_learn(self, before: dict[str, np.ndarray], count: int) -> list[np.ndarray]:
-        """Make the first `count` of the drawn updates; if one diverges, restore the agent of before the epoch."""
-        rows, noise = self._drawn
-        self._drawn = rows[count:], noise[count:]
+        """Make the first `count` of the updates that wait; if one diverges, restore the agent of before the epoch."""
         try:
-            return [self.agent.update(rows[:count], noise[:count])]  # [K, metrics]
+            return [self.agent.update(*self._waiting.take(count))]  # [count, metrics]
         except DivergedError as error:
-            self._drawn = NOTHING_DRAWN
+            self._waiting.clear()
             self.agent.load_learned_state(before)
             if self.config.on_not_finite == "stop" or self.skipped >= SKIPS_IN_A_ROW:
                 raise
@@ -200,9 +191,10 @@ class OffPolicyAgentTrainer(TrainerBase):
     # -- state --
 
     def parts(self) -> dict[str, Part]:
-        """The replay buffer, Ornstein-Uhlenbeck noise, and steps that wait until their `n_step` transition ends."""
+        """The replay buffer, updates that wait, exploration noise, and steps whose `n_step` transition waits."""
         there_may_be = {"exploration": self.exploration, "n_step": self._n_step}
-        return {"replay": self.replay} | {name: part for name, part in there_may_be.items() if part is not None}
+        always: dict[str, Part] = {"replay": self.replay, "waiting": self._waiting}
+        return always | {name: part for name, part in there_may_be.items() if part is not None}
 
     def counters(self) -> dict[str, int]:
         """`TrainerBase.counters`, and the steps that wait for their updates; autoreset steps are not counted."""

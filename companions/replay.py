@@ -12,13 +12,18 @@ class ReplayBuffer:
 
     Args:
         capacity: number of transitions that are kept.
-        observation_size, action_size: S and A; a row has W = 2·S + A + 2 numbers.
+        observation_size, action_size: S and A.
+
+    Attributes:
+        row_size: W = 2·S + A + 2, numbers of a row.
+        size: transitions that are there.
     """
 
     def __init__(self, capacity: int, observation_size: int, action_size: int) -> None:
         self.capacity = capacity
         self._cuts = np.cumsum([observation_size, action_size, 1, 1])
-        self._rows = np.zeros((capacity, int(self._cuts[-1]) + observation_size), np.float32)  # [capacity, W]
+        self.row_size = int(self._cuts[-1]) + observation_size
+        self._rows = np.zeros((capacity, self.row_size), np.float32)  # [capacity, W]
         self._position = 0  # of the next row
         self.size = 0
 
