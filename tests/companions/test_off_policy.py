@@ -327,8 +327,8 @@ def test_updates_come_as_often_as_asked(changes, warm_up, updates):
 
 
 def waiting_config(**changes):
-    """Epochs of 60 updates, whose cycles have seven."""
-    one_a_step = dict(num_envs=1, train_every=1, updates_per_train=1, policy_delay=7, steps_per_epoch=63)
+    """Cycles of 6 updates in epochs of 60, the first of which has 20."""
+    one_a_step = dict(num_envs=1, train_every=1, updates_per_train=1, policy_delay=6, steps_per_epoch=63)
     return TINY.replace(**one_a_step, epochs=3, **changes)
 
 
@@ -347,9 +347,9 @@ def test_an_update_that_waits_for_its_cycle_comes_to_the_same(monkeypatch):
             monkeypatch.setattr(trainer.agent, "updates_that_act", lambda waiting: waiting)
         trainer.train()
         if waits:  # whole cycles, over the ends of epochs
-            assert set(counts) == {7}
+            assert set(counts) == {6}
             left = part_of(trainer.state(), "waiting")
-            assert 0 < len(left["rows"]) < 7
+            assert len(left["rows"]) == 2
             trainer.agent.update(left["rows"], left["noise"])
         states[waits] = trainer.agent.learned_state() | {"replay": trainer.replay.state()["rows"]}
         trainer.close()
@@ -850,7 +850,7 @@ def test_any_environment_with_bounds_of_its_own(monkeypatch, tmp_path):
     assert run(monkeypatch, *arguments) == 0  # the environment itself checks that actions are within its bounds
     results = run_folder.read_results(tmp_path / "td3-seed0")
     assert np.isfinite(results["total_reward"]).all()
-    assert results["updates"].tolist() == [25, 100]  # of 75 steps that are no resets in each 100
+    assert results["updates"].tolist() == [24, 100]  # of 75 steps that are no resets in each 100; one update waits
 
 
 def test_flat_networks_are_the_keras_networks():
