@@ -17,7 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import numpy as np
+    from gymnasium.vector import VectorEnv
+
     from ppo.config import PPOConfig
+    from PPOAgentTrainer import PPOAgentTrainer
 
 BEGAN = time.perf_counter()
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -72,9 +76,14 @@ class Job:
 
 def ours(job: Job, seed: int, lap: Lap) -> None:
     """Our PPO with the network and the settings that `stable_baselines3` has here."""
+    _train_ours(our_config(), job, seed, lap)
+
+
+def our_config() -> "PPOConfig":
+    """The network and the settings that `stable_baselines3` has here."""
     from ppo.config import PPOConfig
 
-    config = PPOConfig(
+    return PPOConfig(
         hidden_sizes=(64, 64),
         normalize_observations=False,
         scale_rewards=False,
@@ -87,7 +96,6 @@ def ours(job: Job, seed: int, lap: Lap) -> None:
         max_gradient_norm=0.5,
         adopt_best=False,
     )
-    _train_ours(config, job, seed, lap)
 
 
 def ours_2021(job: Job, seed: int, lap: Lap) -> None:
@@ -98,6 +106,13 @@ def ours_2021(job: Job, seed: int, lap: Lap) -> None:
 
 
 def _train_ours(config: "PPOConfig", job: Job, seed: int, lap: Lap) -> None:
+    trainer = our_trainer(config, job, seed)
+    trainer.train(job.all_epochs, on_epoch=lambda result: lap(result.episodes))
+    trainer.close()
+
+
+def our_trainer(config: "PPOConfig", job: Job, seed: int) -> "PPOAgentTrainer":
+    """A trainer with the environments and the updates of a job."""
     from PPOAgentTrainer import PPOAgentTrainer
 
     config = config.replace(
@@ -110,9 +125,7 @@ def _train_ours(config: "PPOConfig", job: Job, seed: int, lap: Lap) -> None:
         passes=job.passes,
         seed=seed,
     )
-    trainer = PPOAgentTrainer(config)
-    trainer.train(job.all_epochs, on_epoch=lambda result: lap(result.episodes))
-    trainer.close()
+    return PPOAgentTrainer(config)
 
 
 def stable_baselines3(job: Job, seed: int, lap: Lap, subprocesses: bool = False, threads: int | None = None) -> None:
@@ -165,8 +178,16 @@ def stable_baselines3(job: Job, seed: int, lap: Lap, subprocesses: bool = False,
 
 def stepping(job: Job, seed: int, lap: Lap) -> None:
     """The environments alone, all in one vector, under random actions drawn ahead."""
+    envs = alone(job, seed)
+    actions = random_actions(job, seed)  # [T, N, A]
+    for _ in range(job.all_epochs):
+        lap(step_alone(envs, actions))
+    envs.close()
+
+
+def alone(job: Job, seed: int) -> "VectorEnv":
+    """The environments of a job, all in one vector and reset, without anything around them."""
     import gymnasium
-    import numpy as np
 
     if job.backend == "envpool":
         import envpool
@@ -187,16 +208,26 @@ def stepping(job: Job, seed: int, lap: Lap) -> None:
             [lambda: make_env(ENV_ID, MAX_EPISODE_STEPS) for _ in range(job.num_envs)], copy=False
         )
         envs.reset(seed=seed)
-    # What an untrained policy does: normal, cut to the bounds.
+    return envs
+
+
+def random_actions(job: Job, seed: int) -> "np.ndarray":
+    """An epoch's actions of an untrained policy: normal, cut to the bounds, [T, N, A]."""
+    import numpy as np
+
     noise = np.random.default_rng(seed).standard_normal((job.rollout_steps, job.num_envs, 4), np.float32)
-    actions = np.clip(noise, -1, 1)  # [T, N, A]
-    for _ in range(job.all_epochs):
-        episodes = 0
-        for chosen in actions:
-            _, _, terminated, truncated, _ = envs.step(chosen)
-            episodes += np.count_nonzero(terminated) + np.count_nonzero(truncated)
-        lap(episodes)
-    envs.close()
+    return np.clip(noise, -1, 1)
+
+
+def step_alone(envs: "VectorEnv", actions: "np.ndarray") -> int:
+    """Take actions [T, N, A]; how many episodes ended."""
+    import numpy as np
+
+    episodes = 0
+    for chosen in actions:
+        _, _, terminated, truncated, _ = envs.step(chosen)
+        episodes += np.count_nonzero(terminated) + np.count_nonzero(truncated)
+    return episodes
 
 
 CONTESTANTS: dict[str, Callable[[Job, int, Lap], None]] = {
