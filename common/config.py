@@ -32,11 +32,14 @@ MAY_CHANGE = (
     "on_not_finite",
     "device",
     "stop_score",
+    "confirming_episodes",
+    "confirming_margin",
     "end_validations_early",
 )
 """The settings that may be changed when a run is resumed; any other change would make it a different run."""
 
 SYMMETRY = Needs("symmetry", bool, "--symmetry")
+STOP_SCORE = Needs("stop_score", lambda score: score is not None, "--stop-score 300")
 
 
 @dataclass(frozen=True)
@@ -231,17 +234,15 @@ class BestSettings(Settings):
     stop_score: float | None = setting(None)
     """Score at which training ends before its last epoch; best_metric says how an epoch is scored. A validation that
     reaches it is repeated with confirming_episodes other episodes, whose mean then counts. None trains all epochs."""
-    confirming_episodes: int = setting(100, at_least=1)
+    confirming_episodes: int = setting(100, at_least=1, needs=STOP_SCORE)
     """Number of episodes of the validation that confirms stop_score. First 25 are played, and the others if the score
     of these reaches stop_score. Raise it if scores are noisy. Only used with stop_score and best_metric validation."""
-    confirming_margin: float = setting(0.0, at_least=0, at_most=100)
+    confirming_margin: float = setting(0.0, at_least=0, at_most=100, needs=STOP_SCORE)
     """Number of standard errors by which the mean of the confirming episodes must be above stop_score: the confirmed
     score is their mean minus so many standard errors of confirming_episodes episodes. Raise it (to 1) if trained
     agents score below stop_score, because they stopped after lucky episodes. Only used with stop_score and best_metric
     validation."""
-    end_validations_early: bool = setting(
-        False, needs=Needs("stop_score", lambda score: score is not None, "--stop-score 300")
-    )
+    end_validations_early: bool = setting(False, needs=STOP_SCORE)
     """Whether a validation ends as soon as its mean would be below stop_score and below the best so far, if each
     running episode ended with stop_score or, if that is more, with the reward of the best episode of all validations.
     They count with that reward, so the score of such a validation is mostly too high. It saves time where few
