@@ -151,8 +151,8 @@ class Moments:
     @classmethod
     def of(cls, parts: list[np.ndarray]) -> "Moments":
         """Moments of independent parts [K, D]; a part counts as one sample."""
-        mean = np.mean([part.mean(axis=0) for part in parts], axis=0)  # [D]
         means = np.array([part.mean(axis=0) for part in parts])  # [P, D]
+        mean = means.mean(axis=0)  # [D]
         total, squares = np.zeros((2, len(mean), len(mean)))  # [D, D] each; all parts' at once would be too large
         for part in parts:
             one = (part - mean).T @ (part - mean) / len(part)  # [D, D]
