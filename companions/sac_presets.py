@@ -49,7 +49,7 @@ BIPEDAL_WALKER_TQC = SMALL_SYMMETRIC_TQC.replace(
     action_cost=0.05,
     action_cost_score=200.0,
     score_window=10,
-    epochs=66,
+    epochs=108,
     gamma=0.97,
     validate_every=6,
 )
