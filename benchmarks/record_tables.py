@@ -81,8 +81,7 @@ RECORDS = {
         BEST_WALKER,
         "the legs' mirror",
         "TQC with symmetric networks of 128 units, an update a step, minibatches of 128, γ 0.97, a learning rate that "
-        "falls to 0, a fall that costs 10, averaged weights, actions that cost 0.05 times their size once ten "
-        "training episodes have 200",
+        "falls to 0, a fall that costs 10, averaged weights",
     ),
     "best-ppo": Record(
         "PPOAgentTrainer.py bipedal-walker-long",
