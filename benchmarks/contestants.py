@@ -1,4 +1,4 @@
-"""What `speed.py` races, each in a process of its own: python contestants.py JOB SEED.
+"""What `speed.py` races, each in a process of its own: python contestants.py JOB SEED. Also for `beside_stepping.py`.
 
 JOB is a `Job` as JSON. The last line printed is JSON too: the instants at which epochs ended, in
 seconds since this module began to load, and the episodes that ended in each. Peers and ours live in

@@ -32,7 +32,6 @@ MAY_CHANGE = (
     "on_not_finite",
     "device",
     "stop_score",
-    "confirming_episodes",
     "confirming_margin",
     "end_validations_early",
 )
@@ -234,7 +233,7 @@ class BestSettings(Settings):
     stop_score: float | None = setting(None)
     """Score at which training ends before its last epoch; best_metric says how an epoch is scored. A validation that
     reaches it is repeated with confirming_episodes other episodes, whose mean then counts. None trains all epochs."""
-    confirming_episodes: int = setting(100, at_least=1, needs=STOP_SCORE)
+    confirming_episodes: int = setting(100, at_least=1)
     """Number of episodes of the validation that confirms stop_score. First 25 are played, and the others if the score
     of these reaches stop_score. Raise it if scores are noisy. Only used with stop_score and best_metric validation."""
     confirming_margin: float = setting(0.0, at_least=0, at_most=100, needs=STOP_SCORE)

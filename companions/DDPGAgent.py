@@ -205,8 +205,9 @@ class DDPGAgent(AgentBase):
         """How many of `waiting` updates to make now, so that the acting policy is up to date.
 
         Only the last update of a cycle of `policy_delay` changes the actor. The updates of an incomplete cycle wait,
-        if need be for the next epoch: to make them later, in one call with the last one, gives the same result, takes
-        less time, and only whole cycles are compiled.
+        if need be for the next epoch. To make them later, in one call with the last one, takes less time, and only
+        whole cycles are compiled. The result is the same, except that after the end of an epoch the next epoch's
+        learning rate holds (`anneal_learning_rate`), and newer statistics (`normalize_observations`).
         """
         delay = self.config.policy_delay
         return max(0, (self.updates + waiting) // delay * delay - self.updates)

@@ -1,4 +1,4 @@
-"""Minibatches of updates that have come due and wait, since an update alone would not change how the agent acts."""
+"""Minibatches of updates that are due and wait until their cycle of `policy_delay` updates is complete."""
 
 from collections.abc import Mapping
 

@@ -187,7 +187,6 @@ NEEDED = {  # name → a value, and what makes it one without effect
     "average_weights": (0.3, {"best_metric": "total_reward"}),
     "std_decay": (0.9, {"std": "softplus_head"}),
     "std_decay_score": (3.0, {"std_decay": 1.0}),
-    "confirming_episodes": (3, {"stop_score": None}),
     "confirming_margin": (0.5, {"stop_score": None}),
     "end_validations_early": (True, {"stop_score": None}),
 }

@@ -170,7 +170,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "companions/exploration.py": COMPANIONS,
     "companions/losses.py": COMPANIONS,
     "companions/n_step.py": ("tests/companions/test_n_step.py",),
-    "companions/waiting.py": ("tests/companions/test_off_policy.py",),
+    "companions/waiting.py": ("tests/companions/test_off_policy.py -k wait",),
     "companions/presets.py": ("tests/test_pages.py", *COMPANIONS),
     "companions/quantiles.py": SAC,
     "companions/replay.py": ("tests/companions/test_replay.py",),

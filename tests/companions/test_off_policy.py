@@ -327,14 +327,14 @@ def test_updates_come_as_often_as_asked(changes, warm_up, updates):
 
 
 def waiting_config(**changes):
-    """Cycles of 6 updates in epochs of 60, the first of which has 20."""
+    """Cycles of 6 updates, in epochs of 60 updates; the first epoch has 20."""
     one_a_step = dict(num_envs=1, train_every=1, updates_per_train=1, policy_delay=6, steps_per_epoch=63)
     return TINY.replace(**one_a_step, epochs=3, **changes)
 
 
 @compiled
 def test_an_update_that_waits_for_its_cycle_comes_to_the_same(monkeypatch):
-    """Only with the actor's update does anything change that acts; minibatches are drawn when they come due."""
+    """The acting policy changes only with the actor's update; minibatches are drawn when they come due."""
     calls, states = {}, {}
     for waits in (True, False):
         trainer = OffPolicyAgentTrainer(waiting_config())
@@ -367,7 +367,7 @@ def test_updates_wait_in_a_checkpoint_too():
 @pytest.mark.parametrize(
     ("name", "spoiled"), [("rows", lambda a: a[:, :-1]), ("noise", lambda a: a[1:]), ("rows", np.float64)]
 )
-def test_updates_of_another_kind_cannot_wait(name, spoiled):
+def test_what_waits_has_the_right_type_and_shape(name, spoiled):
     trainer = OffPolicyAgentTrainer(waiting_config())
     trainer.train(1)
     state = trainer.state()
