@@ -5,6 +5,7 @@ Three parts have files of their own: `saver` (when a checkpoint is written), `si
 """
 
 import re
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -208,7 +209,8 @@ class _AfterEpoch:
         if stopped or (trainer.interrupted and epoch < epochs and not trainer.solved):
             if options.figure:
                 self.recorder.draw(last=True)
-            line = f"stopped after epoch {epoch} of {epochs}; continue with python -m programs resume {self.folder}"
+            resume = _resume_command(self.folder, trainer.config)
+            line = f"stopped after epoch {epoch} of {epochs}; continue with {resume}"
             if not stopped:
                 raise UserError(f"{trainer.interrupted}: {line}")
             raise StoppedError(line, stopped)
@@ -228,8 +230,14 @@ def _what_is_left(folder: Path, config: TrainingConfig) -> str:
     weights = f"the last good weights are in {folder / run_folder.WEIGHTS}"
     if config.on_not_finite == "skip" or not checkpoint.generations(folder / CHECKPOINTS):
         return f"{weights}; start a new run with other settings"
-    resume = f"python -m programs resume {folder} --on-not-finite skip"
+    resume = f"{_resume_command(folder, config)} --on-not-finite skip"
     return f"{weights}; start a new run with other settings, or continue with {resume}"
+
+
+def _resume_command(folder: Path, config: TrainingConfig) -> str:
+    """The command that continues a run; it must name an environment for which a module is imported."""
+    env = f" --env {shlex.quote(config.env)}" if ":" in config.env else ""
+    return f"python -m programs resume {folder}{env}"
 
 
 def _restore(trainer: Trainer, folder: Path, screen: Terminal, warn: Callable[[str], None]) -> None:

@@ -2,9 +2,11 @@
 
 import importlib
 import json
+import os
 import re
 import runpy
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +29,7 @@ from common.rollout.evaluation import evaluate
 from common.runs import run_folder, session
 from common.runs.film import Take
 from common.runs.options import RunOptions
+from common.runs.recorder import Recorder
 from companions.config import OffPolicyConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from ppo.config import PPOConfig
@@ -97,6 +100,25 @@ def test_the_pages_commands_train_resume_evaluate_draw_and_export(folder, monkey
     assert (settings["env"], settings["env_kwargs"]) == ("rocket:Rocket-v0", {"gravity": 3.7})
     for run in (mars, td3):
         assert len(run_folder.read_results(run)["epoch"]) == 2 and (run / "best_agent.npz").exists()
+
+
+def test_the_command_that_a_stopped_run_names_continues_it(folder, monkeypatch, capsys):
+    for name, text in files_of_the_page().items():
+        (folder / name).write_text(text)
+    record = Recorder.__call__
+
+    def stop(self, row):
+        record(self, row)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    arguments = ["--env", "rocket:Rocket-v0", "--epochs", "2", "--steps-per-epoch", "512", "--name", "moon", *QUICK]
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "__call__", stop)
+        assert call(patch, importlib.import_module("PPOAgentTrainer"), *arguments) == 128 + signal.SIGTERM
+    words = shlex.split(capsys.readouterr().err.partition("continue with python -m programs ")[2])
+    assert words[0] == "resume" and words[2:] == ["--env", "rocket:Rocket-v0"]
+    assert call(monkeypatch, importlib.import_module("programs.__main__"), *words) == 0
+    assert len(run_folder.read_results(folder / "runs" / "moon")["epoch"]) == 2
 
 
 def test_the_pages_python_program_trains_resumes_evaluates_and_exports(folder, monkeypatch, capsys):
