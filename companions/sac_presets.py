@@ -41,10 +41,15 @@ SMALL_SYMMETRIC_TQC = TQC.replace(
     average_weights=0.8,
 )
 
+# Once it walks, force costs more, so that it walks with less of it, and a fall costs more, so that it stays upright.
 BIPEDAL_WALKER_TQC = SMALL_SYMMETRIC_TQC.replace(
     env="BipedalWalker-v3",
     reward_design="fall_penalty",
-    fall_costs=(10.0,),
+    fall_costs=(10.0, 40.0),
+    fall_cost_scores=(200.0,),
+    action_cost=0.05,
+    action_cost_score=200.0,
+    score_window=10,
     epochs=108,
     gamma=0.97,
     validate_every=6,
