@@ -280,9 +280,11 @@ class TrainingConfig(BestSettings, FaultSettings, RunSettings, EnvironmentSettin
                 "numbers of actions, which would last shorter or longer than in training; leave one of them out"
             )
         if len(self.fall_costs) != len(self.fall_cost_scores) + 1:
+            scores = len(self.fall_costs) - 1
+            numbers = "one number" if scores == 1 else f"{scores} numbers" if scores > 1 else "no number"
             raise UserError(
                 f"fall_costs {self.fall_costs} and fall_cost_scores {self.fall_cost_scores}: expected one cost more "
-                "than scores, the first cost holds from the start"
+                f"than scores, the first cost holds from the start: give --fall-cost-scores too, with {numbers}"
             )
         if any(np.diff(self.fall_cost_scores) <= 0):
             raise UserError(f"fall_cost_scores {self.fall_cost_scores}: expected each above the one before")
