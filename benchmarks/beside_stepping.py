@@ -2,16 +2,18 @@
 
 `speed.py` compares programs that run one after the other. Where the machine's speed changes within minutes, its ratios
 change with it. Here 64 EnvPool environments are stepped alone for an epoch's steps, then an epoch is trained, and so
-on, so that what is compared lies a second apart. Takes about two minutes.
+on, so that what is compared lies a second apart. From process to process the ratio still differs by up to a fifth
+(LOG.md, 28 November), so several are measured, one after the other. Takes about six minutes.
 """
 
 import itertools
+import multiprocessing
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -26,9 +28,9 @@ AIMS = {1: 0.93, 10: 0.80}  # passes → share of the speed of stepping alone
 WARM_UP = 2  # epochs before the clock counts, in which everything is compiled
 NOTES = (
     "A round is an epoch of training between two stretches of stepping alone, all of as many steps. Its ratio is the "
-    "epoch's steps a second divided by the mean of both stretches'. The table has medians of the rounds. Required is "
-    "what this repository sets itself. Networks, settings and environments are those of `speed.py`. Stepping alone "
-    "takes random actions drawn ahead."
+    "epoch's steps a second divided by the mean of both stretches'. A process has the median of its rounds, and the "
+    "table the median of the processes. Required is what this repository sets itself. Networks, settings and "
+    "environments are those of `speed.py`. Stepping alone takes random actions drawn ahead."
 )
 
 
@@ -37,7 +39,9 @@ class Arguments:
     """Measure which share of the speed of stepping alone training has, by turns in one process."""
 
     rounds: int = 24
-    """Epochs that are timed, for each number of passes."""
+    """Epochs that are timed in a process."""
+    processes: int = 5
+    """Processes for each number of passes, one after the other."""
     quick: bool = False
     """Two rounds of tiny epochs, to see that it works; nothing is written."""
 
@@ -50,7 +54,7 @@ def seconds(call: Callable[[], Any]) -> float:
 
 
 def measured(passes: int, rounds: int, quick: bool) -> dict[str, Any]:
-    """Seconds of every epoch and of every stretch of stepping alone, of which there is one more."""
+    """Seconds of a process's epochs and of its stretches of stepping alone, of which there is one more."""
     job = Job("ours", "envpool", 64, passes, WARM_UP, rounds)
     job = job.tiny() if quick else job
     others = busy_cores()
@@ -82,33 +86,41 @@ def ratios(run: dict[str, Any]) -> list[float]:
 
 
 def table(runs: list[dict[str, Any]]) -> str:
-    """Medians and middle halves of the rounds' ratios, as Markdown."""
+    """For each number of passes, medians over its processes and the range of their ratios, as Markdown."""
     rows = [
-        "| passes | ours, steps/s | stepping alone, steps/s | ratio | middle half of rounds | required | met |",
+        "| passes | ours, steps/s | stepping alone, steps/s | ratio | processes | required | met |",
         "| ---: | ---: | ---: | ---: | --- | ---: | --- |",
     ]
-    for run in runs:
-        found, aim = ratios(run), AIMS[run["passes"]]
-        low, _, high = quantiles(found, n=4)
+    for passes, aim in AIMS.items():
+        own = [run for run in runs if run["passes"] == passes]
+        found = [median(ratios(run)) for run in own]
         training, stepping = (
-            median(run["steps"] / value for value in run[f"{kind}_seconds"]) for kind in ("training", "stepping")
+            median(median(run["steps"] / value for value in run[f"{kind}_seconds"]) for run in own)
+            for kind in ("training", "stepping")
         )
         met = "yes" if median(found) >= aim else "NO"
-        cells = (
-            f"{training:,.0f} | {stepping:,.0f} | {median(found):.2f} | {low:.2f} to {high:.2f} | {aim:.2f} | {met}"
-        )
-        rows.append(f"| {run['passes']} | {cells} |")
+        each = f"{min(found):.2f} to {max(found):.2f}"
+        cells = f"{training:,.0f} | {stepping:,.0f} | {median(found):.3f} | {each} | {aim:.2f} | {met}"
+        rows.append(f"| {passes} | {cells} |")
     return "\n".join(rows)
+
+
+def in_a_process(*arguments: Any) -> dict[str, Any]:
+    """What `measured` returns in a new process."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(measured, arguments)
 
 
 def main() -> None:
     with one_line_errors():
         arguments = parse_settings(Arguments)
-        if arguments.rounds < 2:
-            raise UserError(f"rounds is {arguments.rounds}: expected 2 or more")
+        for name, least in (("rounds", 2), ("processes", 1)):
+            if getattr(arguments, name) < least:
+                raise UserError(f"{name} is {getattr(arguments, name)}: expected {least} or more")
+        rounds, processes = (2, 1) if arguments.quick else (arguments.rounds, arguments.processes)
         where, runs = machine(), []
-        for passes in AIMS:
-            runs.append(measured(passes, 2 if arguments.quick else arguments.rounds, arguments.quick))
+        for _, passes in itertools.product(range(processes), AIMS):
+            runs.append(in_a_process(passes, rounds, arguments.quick))
             print(f"{passes:2} passes: {median(ratios(runs[-1])):.2f} of the speed of stepping alone", flush=True)
         if arguments.quick:
             print("too short to mean anything; nothing written")

@@ -139,13 +139,16 @@ BIPEDAL_WALKER_FAST_SYMMETRIC = BIPEDAL_WALKER_FAST.replace(
     end_validations_early=False,
 )
 
-# The same for a high score: it does not stop when the walker is solved. A horizon that shrinks makes the gait quicker,
-# and falls that cost more keep it safe.
+# The same for a high score: it does not stop when the walker is solved. A horizon that shrinks makes the gait quicker.
+# Once it walks, force costs more, so that it walks with less of it, and falls cost more, so that it stays upright.
 BIPEDAL_WALKER_LONG = BIPEDAL_WALKER_FAST_SYMMETRIC.replace(
+    epochs=1400,
     final_gamma=0.98,
-    fall_costs=(1.0, 10.0, 40.0),
-    fall_cost_scores=(0.0, 150.0),
-    validate_every=10,
+    fall_costs=(1.0, 10.0, 40.0, 100.0),
+    fall_cost_scores=(0.0, 150.0, 250.0),
+    action_cost=0.05,
+    action_cost_score=200.0,
+    validate_every=20,
     validate_from=0.3,
     validate_from_score=None,
     validation_episodes=50,
