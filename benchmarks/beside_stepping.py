@@ -2,7 +2,7 @@
 
 `speed.py` compares programs that run one after the other. Where the machine's speed changes within minutes, its ratios
 change with it. Here 64 EnvPool environments are stepped alone for an epoch's steps, then an epoch is trained, and so
-on, so that what is compared lies a second apart. From process to process the ratio still differs by up to a fifth
+on, so that what is compared lies a second apart. Still, processes have differed by 19 points
 (LOG.md, 28 November), so several are measured, one after the other. Takes about six minutes.
 """
 
@@ -88,7 +88,7 @@ def ratios(run: dict[str, Any]) -> list[float]:
 def table(runs: list[dict[str, Any]]) -> str:
     """For each number of passes, medians over its processes and the range of their ratios, as Markdown."""
     rows = [
-        "| passes | ours, steps/s | stepping alone, steps/s | ratio | processes | required | met |",
+        "| passes | ours, steps/s | stepping alone, steps/s | ratio | range of processes | required | met |",
         "| ---: | ---: | ---: | ---: | --- | ---: | --- |",
     ]
     for passes, aim in AIMS.items():
