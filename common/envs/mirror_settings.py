@@ -28,15 +28,15 @@ def mirror_of(
     if not config.symmetry:
         return None
     if is_image(observation_space):
-        raise UserError(f"symmetry is for observations that are numbers, {config.env} shows images: leave it out")
+        raise UserError(f"symmetry is for observations of numbers, {config.env} shows images: give --no-symmetry")
     name = re.sub(r"-v\d+$", "", config.env)
     known = KNOWN.get(config.env, KNOWN.get(name, Mirror(Entries(()), Entries(()))))
     observation = Entries(config.mirror_observation) if config.mirror_observation else known.observation
     action = Entries(config.mirror_action) if config.mirror_action else known.action
     if not observation.sources or not action.sources:
         raise UserError(
-            f"no mirror of {config.env} is known: add --mirror-observation and --mirror-action, or leave --symmetry "
-            f"out (known: {', '.join(KNOWN)})"
+            f"no mirror of {config.env} is known: add --mirror-observation and --mirror-action, or give "
+            f"--no-symmetry (known: {', '.join(KNOWN)})"
         )
     size = gymnasium.spaces.utils.flatdim(observation_space) // (1 + len(config.history))
     _check("mirror_observation", observation, size)
@@ -77,7 +77,7 @@ def _check_offsets(entries: Entries, size: int) -> None:
     if len(entries.offsets) != size:
         raise UserError(
             f"mirror_offset has {len(entries.offsets)} entries: expected {size}, one for each number of an "
-            "observation; leave --mirror-offset out if nothing is added"
+            "observation; if nothing is added, give --mirror-offset with no number"
         )
     back = entries(entries.offset.astype(np.float64))  # [X] what two looks add
     for i in np.flatnonzero(np.abs(back) > 1e-6):

@@ -24,8 +24,8 @@ class Shaping:
     def __init__(self, config: TrainingConfig, environment: Environment, design: RewardDesign | None = None) -> None:
         if config.action_cost and not isinstance(action_map(environment.action_space), BoxMap):
             raise UserError(
-                f"action_cost is a cost of an action's size, and the actions of {environment.id} are choices: leave "
-                "--action-cost out"
+                f"action_cost is a cost of an action's size, and the actions of {environment.id} are choices: give "
+                "--action-cost 0"
             )
         self._config = config
         self._designs = [

@@ -340,7 +340,7 @@ def test_choices_of_one_number_stay_together(entries, line):
 
 
 def test_images_have_no_mirror():
-    with pytest.raises(UserError, match="shows images: leave it out"):
+    with pytest.raises(UserError, match="shows images: give --no-symmetry"):
         mirror_of(PPOConfig(symmetry=True), Box(0, 255, (8, 8, 3), np.uint8), SPACES[1])
 
 

@@ -93,7 +93,7 @@ def test_a_replay_buffer_holds_rewards_less_the_cost():
 
 
 def test_choices_have_no_size():
-    with pytest.raises(UserError, match=r"the actions of CartPole-v1 are choices: leave --action-cost out"):
+    with pytest.raises(UserError, match=r"the actions of CartPole-v1 are choices: give --action-cost 0"):
         PPOAgentTrainer(
             PPOConfig(env="CartPole-v1", action_cost=0.1, num_envs=2, steps_per_epoch=64, minibatch_size=64)
         )
