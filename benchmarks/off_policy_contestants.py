@@ -31,10 +31,12 @@ class Job:
     epochs: int  # to be measured
     steps_per_epoch: int
     method: str = "TD3"  # or SAC, or TQC
+    precision: str = "float32"  # of our own products
 
     def __str__(self) -> str:
         units = "-".join(map(str, self.units))
-        return f"{self.method} {self.env:16} {units:8} every {self.train_every:2}  {self.contestant:16}"
+        setting = f"{self.method} {self.env:16} {units:8} every {self.train_every:2}"
+        return f"{setting}  {self.precision:8}  {self.contestant:16}"
 
     def tiny(self) -> "Job":
         return replace(self, warm_up=1, epochs=1, steps_per_epoch=100)
@@ -57,6 +59,7 @@ def ours(job: Job, _: int, lap: Lap) -> None:
     config = settings.replace(
         env=job.env,
         hidden_sizes=tuple(job.units),
+        precision=job.precision,
         batch_size=job.batch_size,
         train_every=job.train_every,
         updates_per_train=job.train_every,

@@ -13,6 +13,7 @@ from common.learning.agent_base import AgentBase
 from common.learning.compiled import Compiled
 from common.learning.device import choose_device
 from common.learning.frozen_policy import deterministic
+from common.learning.rounded_products import check_precision
 from common.records import Transitions
 from common.rollout.policies import OBSERVATION_CLIP, LayersPolicy
 from common.state import State, join_parts, part_of
@@ -50,17 +51,18 @@ class DDPGAgent(AgentBase):
     ) -> None:
         super().__init__(observation_space, action_space, config)
         choose_device(config.device, self.sees_images)
+        check_precision(config.precision)
         self.action_map = action_map(action_space)
         self.observation_size = gymnasium.spaces.flatdim(observation_space)
         self.action_size = gymnasium.spaces.flatdim(action_space)
         states = np.random.SeedSequence(seed).generate_state(1 + self.number_of_critics)
         actor_seed, *critic_seeds = (int(state) for state in states)
-        self._actor = FlatNetworks([self.new_actor(actor_seed)], self.actor_sides)
-        self._target_actor = (
-            FlatNetworks([self.new_actor(actor_seed)], self.actor_sides) if self.has_target_actor else self._actor
-        )
+        actors = [[self.new_actor(actor_seed)] for _ in range(1 + self.has_target_actor)]
         critics = [[self.new_critic(seed) for seed in critic_seeds] for _ in range(2)]
-        self._critics, self._target_critics = (FlatNetworks(networks_, self._critic_sides) for networks_ in critics)
+        flat_actors = [FlatNetworks(networks_, self.actor_sides, config.precision) for networks_ in actors]
+        flat_critics = [FlatNetworks(networks_, self._critic_sides, config.precision) for networks_ in critics]
+        self._actor, self._target_actor = flat_actors[0], flat_actors[-1]
+        self._critics, self._target_critics = flat_critics
         critic_rate = config.learning_rate if config.critic_learning_rate is None else config.critic_learning_rate
         self.actor_optimizer = keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)
         self.critic_optimizer = keras.optimizers.Adam(critic_rate, epsilon=config.adam_epsilon)

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from common.envs.mirrors import Sides
 from common.learning.mirrored import mean_of_both, mirror_image
+from common.learning.rounded_products import rounded_product
 
 
 class FlatNetworks:
@@ -25,15 +26,20 @@ class FlatNetworks:
     Args:
         networks: give the structure and the first weights; later they hold what `pull` last gave them.
         sides: what a mirror that they obey does to inputs and to outputs; see `common.learning.mirrored`.
+        precision: bfloat16 rounds the numbers that are multiplied between two hidden layers.
 
     Attributes:
         weights: [W] float32, all weights of all networks.
     """
 
-    def __init__(self, networks: Sequence[keras.Model], sides: Sides | None = None) -> None:
+    def __init__(
+        self, networks: Sequence[keras.Model], sides: Sides | None = None, precision: str = "float32"
+    ) -> None:
         self.networks = list(networks)
         self._sides = sides
         self._layers: list[Any] = [layer for layer in networks[0].layers if isinstance(layer, tuple(_APPLY))]
+        dense = [layer for layer in self._layers if isinstance(layer, keras.layers.Dense)]
+        self._rounded = dense[1:-1] if precision == "bfloat16" else []  # inputs may be large, and outputs are values
         shapes = [weights.shape for weights in networks[0].get_weights()]  # kernel, bias, kernel, bias, ...
         ends = np.cumsum([0, *(math.prod(shape) for shape in shapes)])
         self._parts = [
@@ -64,7 +70,8 @@ class FlatNetworks:
         first = 0
         for layer in self._layers:
             last = first + len(layer.weights)
-            features = _APPLY[type(layer)](layer, features, *stacks[first:last])  # [networks, B, units]
+            apply = _rounded_dense if layer in self._rounded else _APPLY[type(layer)]
+            features = apply(layer, features, *stacks[first:last])  # [networks, B, units]
             first = last
         if self._sides is not None:
             return mean_of_both(features, self._sides.outputs, self._sides.weight)  # [networks, B, out]
@@ -85,6 +92,11 @@ class FlatNetworks:
 def _dense(layer: keras.layers.Dense, features: tf.Tensor, kernels: tf.Tensor, biases: tf.Tensor) -> tf.Tensor:
     """[networks, B, in] → [networks, B, units]."""
     return layer.activation(tf.matmul(features, kernels) + biases[:, None])
+
+
+def _rounded_dense(layer: keras.layers.Dense, features: tf.Tensor, kernels: tf.Tensor, biases: tf.Tensor) -> tf.Tensor:
+    """As `_dense`, with features and kernels rounded to bfloat16."""
+    return layer.activation(rounded_product(features, kernels) + biases[:, None])
 
 
 def _normalized(

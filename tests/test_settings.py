@@ -187,6 +187,7 @@ NEEDED = {  # name → a value, and what makes it one without effect
     "average_weights": (0.3, {"best_metric": "total_reward"}),
     "std_decay": (0.9, {"std": "softplus_head"}),
     "std_decay_score": (3.0, {"std_decay": 1.0}),
+    "precision": ("bfloat16", {"hidden_sizes": (8,)}),
     "confirming_margin": (0.5, {"stop_score": None}),
     "end_validations_early": (True, {"stop_score": None}),
 }
@@ -208,8 +209,8 @@ def test_a_setting_without_effect_is_refused_and_stored_runs_load(name):
 
     design = "ends_told_apart" if name == "fall_costs" else "scaled"
     on = {"reward_design": design, "best_metric": "validation", "quantiles": 25, "exploration": "ornstein_uhlenbeck",
-          "target_update": "hard" if without == "soft" else "soft", "std": "state_independent",
-          "std_decay": 0.9, "action_cost": 0.1, "stop_score": 300.0}.get(other, True)  # fmt: skip
+          "target_update": "hard" if without == "soft" else "soft", "std": "state_independent", "std_decay": 0.9,
+          "action_cost": 0.1, "stop_score": 300.0, "hidden_sizes": (8, 8)}.get(other, True)  # fmt: skip
     config = kind(**{name: value, other: on})
     assert config == kind.of_run(dataclasses.asdict(config)) and getattr(config, name) == value
     assert config.replace(**off) == kind(**off)  # a preset's own, which nobody typed

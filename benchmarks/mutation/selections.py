@@ -18,6 +18,7 @@ HOSTILE = "tests/runs/test_hostile_folders.py"
 LIVE = "tests/ppo/test_live_settings.py"
 LOSSES = "tests/ppo/test_losses.py"
 MIRRORED = "tests/learning/test_mirrored.py"
+ROUNDED = "tests/learning/test_rounded_products.py"
 NETWORKS = "tests/learning/test_networks.py"
 LESSONS = "tests/programs/test_notebook_lessons.py"
 NOTEBOOK = "tests/programs/test_notebook.py -k 'not from_top_to_bottom'"
@@ -110,6 +111,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/learning/distributions.py": ("tests/learning/test_distributions.py",),
     "common/learning/frozen_policy.py": (POLICIES, TORSO),
     "common/learning/mirrored.py": (MIRRORED,),
+    "common/learning/rounded_products.py": (ROUNDED,),
     "common/learning/networks.py": (NETWORKS, TORSO),
     "common/learning/quiet_start.py": ("tests/learning/test_device.py", "tests/runs/test_start.py"),
     "common/learning/snapshots.py": (WEIGHTS,),
@@ -177,7 +179,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "companions/results.py": (*COMPANIONS, *SAC),
     "companions/sac_presets.py": SAC,
     "companions/squashed_normal.py": SAC,
-    "companions/stacked_networks.py": (*COMPANIONS, *SAC),
+    "companions/stacked_networks.py": (*COMPANIONS, *SAC, ROUNDED),
     "ppo/architecture.py": (NETWORKS, TORSO, "tests/ppo/test_images.py"),
     "ppo/batch.py": (BATCH, TRAINING),
     "ppo/config.py": ("tests/test_settings.py", CLI, TORSO, TRAINING),

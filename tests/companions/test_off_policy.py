@@ -593,6 +593,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "hidden_sizes": ((9,), {}),
     "activation": ("tanh", {}),
     "layer_norm": (True, {}),
+    "precision": ("bfloat16", {"hidden_sizes": (8, 8)}),
     "normalize_observations": (True, {}),
     "exploration": ("ornstein_uhlenbeck", {"exploration_std": 0.5}),
     "exploration_std": (0.5, {}),
