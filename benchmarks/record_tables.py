@@ -99,6 +99,12 @@ RECORDS = {
         "the legs' mirror",
         f"TD3 with symmetric networks of 256 units; {HELD}",
     ),
+    "rough-ground-bfloat16": Record(
+        "-m companions.OffPolicyAgentTrainer bipedal-walker-hardcore-td3 --precision bfloat16",
+        ROUGH_GROUND,
+        "the legs' mirror",
+        f"TD3 with symmetric networks of 256 units, whose products are rounded to bfloat16; {HELD}",
+    ),
     "rough-ground-plain": Record(
         "-m companions.OffPolicyAgentTrainer bipedal-walker-hardcore-td3 --no-symmetry",
         ROUGH_GROUND,
