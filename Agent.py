@@ -18,6 +18,7 @@ from common.learning import distributions, networks
 from common.learning.agent_base import AgentBase
 from common.learning.device import choose_device
 from common.learning.frozen_policy import ImageHeads, dense_heads
+from common.learning.rounded_products import check_precision
 from common.records import Batch
 from common.rollout.policies import CategoricalPolicy, Heads, JudgingPolicy, NormalPolicy, Policy
 from common.state import State
@@ -43,7 +44,8 @@ class Agent(AgentBase):
         seed: of the initial weights.
 
     Raises:
-        UserError: the convolutions do not fit the images, the device is missing, or no mirror is known or fits.
+        UserError: the convolutions do not fit the images, the device is missing, no mirror is known or fits, or
+            `precision` has nothing to round.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Agent(AgentBase):
         self.choices = None if isinstance(action_space, gymnasium.spaces.Box) else choices(action_space)
         torso = architecture.torso_for(observation_space.shape, self.action_size, config)
         choose_device(config.device, self.sees_images)
+        check_precision(config.precision)
         heads = architecture.heads_for(self.action_size, self.choices, config)
         actor_seed, critic_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
         if config.shared_torso:

@@ -3,23 +3,12 @@
 from typing import NamedTuple
 
 import keras
-import numpy as np
 
 from common.envs.mirrors import Mirror
+from common.learning.kernels import Glorot
 from common.learning.mirrored import mean_of_heads, mean_of_values, with_mirror_image
 from common.learning.networks import Torso, value_head
 from common.rollout.policies import MAX_LOG_STD, MIN_LOG_STD
-
-
-class Glorot:
-    """Glorot-uniform kernels (Keras's default), each with a seed of its own drawn from one."""
-
-    def __init__(self, seed: int) -> None:
-        self._rng = np.random.default_rng(seed)
-
-    def __call__(self, _: float) -> keras.initializers.Initializer:
-        """The next kernel's initializer (Glorot & Bengio 2010); it has no gain."""
-        return keras.initializers.GlorotUniform(seed=int(self._rng.integers(2**31)))
 
 
 class Shape(NamedTuple):

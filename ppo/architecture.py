@@ -1,5 +1,6 @@
 """PPO's networks, as its settings describe them."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -19,14 +20,20 @@ def torso_for(observation_shape: tuple[int, ...], action_size: int, config: PPOC
     """The hidden layers that a config names for observations of this shape.
 
     Raises:
-        UserError: the convolutions leave nothing of the image.
+        UserError: the convolutions leave nothing of the image, or `precision` has nothing to round.
     """
     convolutions: tuple[Convolution, ...] = ()
     if len(observation_shape) == 3:
         convolutions = tuple(map(Convolution, config.filters, config.kernel_sizes, config.strides))
         _check_convolutions(observation_shape, convolutions)
     sizes = torso_sizes(config.hidden_sizes, int(np.prod(observation_shape)), action_size)
-    return Torso(observation_shape, sizes, config.activation, config.hidden_gain, convolutions)
+    if config.precision == "bfloat16" and not convolutions and len(sizes) < 2:
+        raise UserError(
+            f"precision bfloat16 has no effect with hidden_sizes {sizes} and observations that are no images: "
+            "add --hidden-sizes 256 256, or leave --precision out"
+        )
+    torso = Torso(observation_shape, sizes, config.activation, config.hidden_gain, convolutions)
+    return dataclasses.replace(torso, precision=config.precision)
 
 
 def heads_for(action_size: int, choices: tuple[int, ...] | None, config: PPOConfig) -> NormalHeads | CategoricalHead:

@@ -113,7 +113,7 @@ def test_every_setting_is_described_in_whole_sentences(kind):
 
 @pytest.mark.parametrize("kind", WHOLE)
 def test_every_number_has_a_range_beside_it(kind):
-    numbers = {name for name, kind, *_ in described(kind) if re.search("int|float", str(kind))}
+    numbers = {name for name, kind, *_ in described(kind) if re.search(r"\b(int|float)\b", str(kind))}
     assert numbers - {"env_kwargs"} <= set(ranges_of(kind)) and len(numbers) > 3
 
 

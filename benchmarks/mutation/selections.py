@@ -110,6 +110,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/learning/device.py": ("tests/learning/test_device.py",),
     "common/learning/distributions.py": ("tests/learning/test_distributions.py",),
     "common/learning/frozen_policy.py": (POLICIES, TORSO),
+    "common/learning/kernels.py": (NETWORKS, OFF_POLICY),
     "common/learning/mirrored.py": (MIRRORED,),
     "common/learning/rounded_products.py": (ROUNDED,),
     "common/learning/networks.py": (NETWORKS, TORSO),

@@ -1,14 +1,14 @@
 """Torsos and heads, as Keras functional models."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import keras
-import numpy as np
 
 from common.envs.mirrors import Mirror
+from common.learning.kernels import Kernels, Orthogonal
 from common.learning.mirrored import mean_of_heads, mean_of_values, with_mirror_image
+from common.learning.rounded_products import RoundedDense
 
 
 class StateIndependentStd(keras.layers.Layer):
@@ -23,20 +23,6 @@ class StateIndependentStd(keras.layers.Layer):
     def call(self, features: keras.KerasTensor) -> keras.KerasTensor:
         """features [B, units] → standard deviations [B, A]."""
         return keras.ops.zeros_like(features[:, :1]) + keras.ops.exp(self.log_std)  # [B, A]
-
-
-class Orthogonal:
-    """Orthogonal kernels, each with a seed of its own drawn from one."""
-
-    def __init__(self, seed: int) -> None:
-        self._rng = np.random.default_rng(seed)
-
-    def __call__(self, gain: float) -> keras.initializers.Initializer:
-        """The next kernel's initializer (Saxe et al. 2014)."""
-        return keras.initializers.Orthogonal(gain, seed=int(self._rng.integers(2**31)))
-
-
-Kernels = Callable[[float], keras.initializers.Initializer]  # gain → initializer
 
 
 @dataclass(frozen=True)
@@ -58,6 +44,7 @@ class Torso:
         gain: of the orthogonal kernels.
         convolutions: of images.
         layer_norm: whether dense layers have layer normalisation before their activation (arXiv:1607.06450).
+        precision: bfloat16 rounds what hidden layers multiply, unless it is an observation that is no image.
     """
 
     observation_shape: tuple[int, ...]
@@ -66,6 +53,7 @@ class Torso:
     gain: float = 1.0
     convolutions: tuple[Convolution, ...] = ()
     layer_norm: bool = False
+    precision: str = "float32"
 
     def inputs(self) -> keras.KerasTensor:
         """A placeholder of observations [B, *observation_shape]."""
@@ -74,17 +62,20 @@ class Torso:
     def __call__(self, inputs: keras.KerasTensor, kernel: Kernels) -> keras.KerasTensor:
         """observations [B, *observation_shape] → features [B, units]."""
         features = inputs  # [B, S] or [B, H, W, C]
+        rounded = self.precision == "bfloat16"
+        dtype = "mixed_bfloat16" if rounded and self.convolutions else None  # Keras's own rounds sums as well
         if self.convolutions:
             features = keras.layers.Rescaling(1 / 255)(features)
             for i, layer in enumerate(self.convolutions):
                 features = keras.layers.Conv2D(
                     layer.filters, layer.kernel_size, layer.stride, activation=self.activation,
-                    kernel_initializer=kernel(self.gain), name=f"convolution_{i}",
+                    kernel_initializer=kernel(self.gain), name=f"convolution_{i}", dtype=dtype,
                 )(features)  # [B, h, w, filters]  # fmt: skip
             features = keras.layers.Flatten()(features)
         for i, units in enumerate(self.sizes):
             activation = None if self.layer_norm else self.activation
-            layer = keras.layers.Dense(units, activation, kernel_initializer=kernel(self.gain), name=f"hidden_{i}")
+            kind = RoundedDense if rounded and dtype is None and i > 0 else keras.layers.Dense
+            layer = kind(units, activation, kernel_initializer=kernel(self.gain), name=f"hidden_{i}", dtype=dtype)
             features = layer(features)  # [B, units]
             if self.layer_norm:
                 features = keras.layers.LayerNormalization(name=f"norm_{i}")(features)

@@ -6,6 +6,7 @@ bfloat16 has the exponent of float32 and 8 of its 24 bits of precision. The sums
 
 from collections.abc import Callable
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -44,6 +45,15 @@ def _transposed(matrices: tf.Tensor) -> tf.Tensor:
     """
     padded = tf.concat([matrices, tf.zeros_like(matrices[:, :1])], axis=1)  # [N, B + 1, K]
     return tf.transpose(padded, (0, 2, 1))[:, :, :-1]
+
+
+class RoundedDense(keras.layers.Dense):
+    """A dense layer that rounds what it multiplies to bfloat16; its sums are float32."""
+
+    def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
+        """features [B, in] → [B, units], float32."""
+        products = rounded_product(inputs[None], keras.ops.convert_to_tensor(self.kernel)[None])[0]  # [B, units]
+        return self.activation(products + self.bias)
 
 
 def check_precision(precision: str) -> None:

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 from numpy.testing import assert_allclose
 
+from Agent import Agent
 from common.errors import UserError
 from common.learning import rounded_products
 from common.learning.rounded_products import check_precision, rounded_product
@@ -13,6 +14,7 @@ from companions import architecture
 from companions.config import OffPolicyConfig
 from companions.OffPolicyAgentTrainer import make_agent
 from companions.stacked_networks import FlatNetworks
+from ppo.config import PPOConfig
 
 BFLOAT16 = tf.bfloat16.as_numpy_dtype
 
@@ -100,6 +102,32 @@ def test_where_it_can_nothing_happens():
     check_precision("bfloat16")
 
 
+@pytest.mark.xla
+def test_ppo_rounds_hidden_layers_after_the_first():
+    """With rounded weights 1 + 1/512 becomes 1; the first layer and the last keep it."""
+    spaces = Box(-1.0, 1.0, (3,)), Box(-1.0, 1.0, (1,))
+    agent = Agent(*spaces, PPOConfig(hidden_sizes=(1, 1), activation="relu", precision="bfloat16"), 0)
+    for weights in agent.critic.weights:
+        weights.assign(np.full(weights.shape, 0.0 if len(weights.shape) == 1 else 1 + 1 / 512))
+    observations, actions = np.array([[1.0, 0.0, 0.0]], np.float32), np.zeros((0, 1), np.float32)
+    values, _, _ = agent.assess(observations, actions)
+    assert values.tolist() == [1 + 1 / 512]  # 1 + 1/512 · 1, rounded to 1, · 1 + 1/512
+    assert agent.values(observations).tolist() == [1 + 1 / 512]
+
+
+def test_images_are_rounded_in_all_hidden_layers_and_heads_are_not():
+    config = PPOConfig(
+        shared_torso=True, precision="bfloat16", filters=(8,), kernel_sizes=(4,), strides=(2,), hidden_sizes=(16,)
+    )
+    agent = Agent(Box(0, 255, (12, 12, 1), np.uint8), Discrete(3), config, 0)
+    kinds = {layer.name: layer.compute_dtype for layer in agent.network.layers}
+    assert kinds["convolution_0"] == kinds["hidden_0"] == "bfloat16"
+    assert kinds["logits"] == kinds["value"] == "float32"
+    assert {weights.dtype for weights in agent.network.weights} == {"float32"}
+
+
 def test_one_hidden_layer_has_nothing_to_round():
+    with pytest.raises(UserError, match=r"precision bfloat16 has no effect with hidden_sizes .*: add --hidden-sizes"):
+        Agent(Box(-1.0, 1.0, (3,)), Discrete(2), PPOConfig(hidden_sizes=(64,), precision="bfloat16"), 0)
     with pytest.raises(UserError, match=r"precision bfloat16 has no effect with hidden_sizes .*: add --hidden-sizes"):
         OffPolicyConfig(hidden_sizes=(64,), precision="bfloat16")

@@ -60,13 +60,15 @@ def test_critic_finds_the_true_value(truncation_is_terminal, value):
     trainer.close()
 
 
-@pytest.mark.parametrize("shared_torso", [True, False])
-def test_finds_the_dot_in_images(shared_torso):
+@pytest.mark.parametrize(
+    ("shared_torso", "precision"), [(True, "float32"), (False, "float32"), (True, "bfloat16"), (False, "bfloat16")]
+)
+def test_finds_the_dot_in_images(shared_torso, precision):
     config = PPOConfig(
         env="tests/Dot-v0", backend="gymnasium", num_envs=16, epochs=20, steps_per_epoch=576,
         shared_torso=shared_torso, filters=(8,), kernel_sizes=(4,), strides=(4,), hidden_sizes=(32,),
-        activation="relu", scale_rewards=False, passes=4, minibatch_size=144, learning_rate=5e-3, gamma=0.0,
-        value_loss="clipped",
+        precision=precision, activation="relu", scale_rewards=False, passes=4, minibatch_size=144,
+        learning_rate=5e-3, gamma=0.0, value_loss="clipped",
     )  # fmt: skip
     trainer = PPOAgentTrainer(config)
     results = trainer.train()

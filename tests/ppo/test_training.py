@@ -584,6 +584,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "restart_each_epoch": (True, {}),
     "restart_environments_every": (1, SCHEDULE),  # it remembers how old it is
     "hidden_sizes": ((), {}),
+    "precision": ("bfloat16", {"hidden_sizes": (8, 8)}),
     "activation": ("relu", {}),
     "mean_activation": ("tanh", {}),
     "hidden_gain": (1.0, {}),
