@@ -58,7 +58,7 @@ class Agent(AgentBase):
         self.choices = None if isinstance(action_space, gymnasium.spaces.Box) else choices(action_space)
         torso = architecture.torso_for(observation_space.shape, self.action_size, config)
         choose_device(config.device, self.sees_images)
-        check_precision(config.precision)
+        check_precision("float32" if self.sees_images else config.precision)  # Keras rounds images
         heads = architecture.heads_for(self.action_size, self.choices, config)
         actor_seed, critic_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
         if config.shared_torso:
