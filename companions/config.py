@@ -32,7 +32,8 @@ class NetworkSettings(Settings):
     precision: Literal["float32", "bfloat16"] = setting("float32", needs=TWO_HIDDEN_LAYERS)
     """Numbers that updates multiply between two hidden layers. float32: as they are. bfloat16: rounded to two or
     three digits first; sums stay float32. With layers of 256 units bfloat16 makes updates about 1.6 times as fast on
-    processors that have instructions for it (AVX-512 BF16 or AMX). Only used with two or more hidden_sizes."""
+    processors that have instructions for it (AVX-512 BF16 or AMX); on others it may be slower. Only used with two or
+    more hidden_sizes."""
     normalize_observations: bool = False
     """Whether observations are shifted and divided by their running mean and standard deviation, then clipped to ±10.
     Try it if the observation's numbers differ much in size."""

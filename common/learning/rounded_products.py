@@ -57,14 +57,14 @@ class RoundedDense(keras.layers.Dense):
 
 
 def check_precision(precision: str) -> None:
-    """Try a small product where rounded ones are asked for.
+    """Try a product and its gradient where rounded ones are asked for.
 
     Raises:
         UserError: this installation of TensorFlow cannot make them here.
     """
     if precision == "float32" or tf.config.functions_run_eagerly():
         return
-    ones = np.ones((1, 16, 16), np.float32)
+    ones = np.ones((2, 256, 256), np.float32)
     try:
         with tf.GradientTape() as tape:
             weights = tf.convert_to_tensor(ones)
@@ -73,5 +73,5 @@ def check_precision(precision: str) -> None:
         tape.gradient(product, weights)
     except (tf.errors.UnimplementedError, tf.errors.InvalidArgumentError, tf.errors.InternalError):
         raise UserError(
-            "TensorFlow cannot make products of bfloat16 on this processor: use --precision float32"
+            "TensorFlow cannot make products of bfloat16 on this processor: train a new run with --precision float32"
         ) from None

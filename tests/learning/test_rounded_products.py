@@ -93,7 +93,9 @@ def test_where_tensorflow_cannot_a_line_says_so(monkeypatch):
 
     monkeypatch.setattr(rounded_products, "rounded_product", unknown)
     check_precision("float32")
-    with pytest.raises(UserError, match=r"^TensorFlow cannot make products of bfloat16 on this .*: use --precision"):
+    with pytest.raises(
+        UserError, match=r"^TensorFlow cannot make products of bfloat16 on this .*: train .* --precision"
+    ):
         check_precision("bfloat16")
 
 

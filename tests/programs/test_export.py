@@ -245,6 +245,14 @@ def test_a_run_is_exported_to_its_folder_and_again(run, monkeypatch, capfd):
     assert sorted(path.name for path in (run / "export").iterdir()) == ["policy.tflite", "saved_model"]
 
 
+def test_a_run_with_rounded_products_is_exported_in_float32(tmp_path, monkeypatch):
+    """Also where there is no XLA, which alone has such products."""
+    agent = Agent(OBSERVATIONS, Box(-2.0, 2.0, (1,)), CONFIG, seed=0)
+    run = run_of(tmp_path / "run", CONFIG.replace(precision="bfloat16"), agent)
+    assert call(monkeypatch, export, run) == 0
+    assert (run / "export" / "policy.tflite").exists()
+
+
 def test_the_last_weights_to_a_folder_of_choice(run, monkeypatch, tmp_path, capfd):
     (run / run_folder.BEST_AGENT).unlink()
     assert call(monkeypatch, export, run, "--weights", "last", "--out", tmp_path / "deep" / "er") == 0
