@@ -33,8 +33,7 @@ class Setting:
 
     def job(self, contestant: str) -> Job:
         precision = self.precision if contestant == OURS else "float32"
-        epochs = self.steps_per_epoch, self.method, precision
-        return Job(contestant, *self.problem, self.train_every, 1, 4, *epochs)
+        return Job(contestant, *self.problem, self.train_every, 1, 4, self.steps_per_epoch, self.method, precision)
 
 
 def in_bfloat16(setting: Setting, required: float) -> Setting:

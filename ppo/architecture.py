@@ -1,6 +1,5 @@
 """PPO's networks, as its settings describe them."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -32,8 +31,8 @@ def torso_for(observation_shape: tuple[int, ...], action_size: int, config: PPOC
             f"precision bfloat16 has no effect with hidden_sizes {sizes} and observations that are no images: "
             "add --hidden-sizes 256 256, or leave --precision out"
         )
-    torso = Torso(observation_shape, sizes, config.activation, config.hidden_gain, convolutions)
-    return dataclasses.replace(torso, precision=config.precision)
+    shape, activation, gain = observation_shape, config.activation, config.hidden_gain
+    return Torso(shape, sizes, activation, gain, convolutions, precision=config.precision)
 
 
 def heads_for(action_size: int, choices: tuple[int, ...] | None, config: PPOConfig) -> NormalHeads | CategoricalHead:

@@ -93,7 +93,7 @@ def read_config(
 
 def new_agent(config: TrainingConfig, environment: Environment) -> "Agent | DDPGAgent":
     """The untrained agent that a run with these settings begins with, to act and not to learn: in float32."""
-    config = config.replace(precision="float32")  # on any processor, and as exported files act
+    config = config.replace(precision="float32")  # which every processor has, and in which exported files act
     make = METHODS[config.METHOD].agent
     return make(environment.observation_space, environment.action_space, config, config.seeds()[0])
 

@@ -18,7 +18,6 @@ HOSTILE = "tests/runs/test_hostile_folders.py"
 LIVE = "tests/ppo/test_live_settings.py"
 LOSSES = "tests/ppo/test_losses.py"
 MIRRORED = "tests/learning/test_mirrored.py"
-ROUNDED = "tests/learning/test_rounded_products.py"
 NETWORKS = "tests/learning/test_networks.py"
 LESSONS = "tests/programs/test_notebook_lessons.py"
 NOTEBOOK = "tests/programs/test_notebook.py -k 'not from_top_to_bottom'"
@@ -40,6 +39,7 @@ PROGRAMS = "tests/programs/test_programs.py"
 REACH = "tests/rollout/test_reach.py"
 REPEATABLE = "tests/rollout/test_repeatable.py"
 RESUME = "tests/runs/test_resume.py"
+ROUNDED = "tests/learning/test_rounded_products.py"
 SESSION = "tests/runs/test_session.py"
 SPACES = "tests/envs/test_spaces.py"
 SHIP = "tests/programs/test_ship.py"
@@ -112,9 +112,9 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/learning/frozen_policy.py": (POLICIES, TORSO),
     "common/learning/kernels.py": (NETWORKS, OFF_POLICY),
     "common/learning/mirrored.py": (MIRRORED,),
-    "common/learning/rounded_products.py": (ROUNDED,),
     "common/learning/networks.py": (NETWORKS, TORSO),
     "common/learning/quiet_start.py": ("tests/learning/test_device.py", "tests/runs/test_start.py"),
+    "common/learning/rounded_products.py": (ROUNDED,),
     "common/learning/snapshots.py": (WEIGHTS,),
     "common/learning/weight_average.py": ("tests/learning/test_weight_average.py",),
     "common/learning/trainer_base.py": (LIVE, STOP, FAULTS, TRAINING, OWN),

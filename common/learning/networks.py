@@ -63,7 +63,7 @@ class Torso:
         """observations [B, *observation_shape] → features [B, units]."""
         features = inputs  # [B, S] or [B, H, W, C]
         rounded = self.precision == "bfloat16"
-        dtype = "mixed_bfloat16" if rounded and self.convolutions else None  # Keras's own rounds sums as well
+        dtype = "mixed_bfloat16" if rounded and self.convolutions else None  # Keras rounds sums, too
         if self.convolutions:
             features = keras.layers.Rescaling(1 / 255)(features)
             for i, layer in enumerate(self.convolutions):

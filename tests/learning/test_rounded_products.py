@@ -113,7 +113,7 @@ def test_ppo_rounds_hidden_layers_after_the_first():
         weights.assign(np.full(weights.shape, 0.0 if len(weights.shape) == 1 else 1 + 1 / 512))
     observations, actions = np.array([[1.0, 0.0, 0.0]], np.float32), np.zeros((0, 1), np.float32)
     values, _, _ = agent.assess(observations, actions)
-    assert values.tolist() == [1 + 1 / 512]  # 1 + 1/512 · 1, rounded to 1, · 1 + 1/512
+    assert values.tolist() == [1 + 1 / 512]  # the first layer gives 1 + 1/512, the second 1 · 1
     assert agent.values(observations).tolist() == [1 + 1 / 512]
 
 
