@@ -105,6 +105,14 @@ RECORDS = {
         "the legs' mirror",
         f"TD3 with symmetric networks of 256 units, whose products are rounded to bfloat16; {HELD}",
     ),
+    "rough-ground-less-force": Record(
+        "-m companions.OffPolicyAgentTrainer bipedal-walker-hardcore-td3 --precision bfloat16 --action-cost 0.05 "
+        "--action-cost-score 200",
+        ROUGH_GROUND,
+        "the legs' mirror",
+        "TD3 with symmetric networks of 256 units, whose products are rounded to bfloat16; once the mean of 100 "
+        f"training episodes is 200, an action costs 0.05 times the sum of its sizes; {HELD}",
+    ),
     "rough-ground-plain": Record(
         "-m companions.OffPolicyAgentTrainer bipedal-walker-hardcore-td3 --no-symmetry",
         ROUGH_GROUND,
