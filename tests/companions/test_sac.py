@@ -383,8 +383,12 @@ def rows_of(trainer) -> str:
     return repr([{k: v for k, v in vars(row).items() if k not in TIMING_COLUMNS} for row in trainer.results])
 
 
-def test_a_resumed_run_is_the_run_that_was_not_stopped():
-    config = TINY.replace(**TQC, num_envs=1, policy_delay=2, train_every=7)
+ROUNDED = {"precision": "bfloat16", "hidden_sizes": (32, 32)}
+
+
+@pytest.mark.parametrize("changes", [{}, pytest.param(ROUNDED, marks=pytest.mark.xla)])
+def test_a_resumed_run_is_the_run_that_was_not_stopped(changes):
+    config = TINY.replace(**TQC, num_envs=1, policy_delay=2, train_every=7).replace(**changes)
     resumed, whole, state = resumed_and_whole(lambda: SACAgentTrainer(config), 2, 4)
     assert rows_of(resumed) == rows_of(whole)
     assert_same_state(resumed.state(), whole.state())

@@ -38,6 +38,7 @@ WAYS = {  # how environments are brought back; see `common.rollout.repeatable`
     "as many resets": "resets",
     "all actions": "history",
     "quirks": "rebuilt",
+    "rounded products": "rebuilt",
     "quirk and all actions": "history",
 }
 CASES = {
@@ -59,7 +60,9 @@ CASES = {
         env="LunarLanderContinuous-v3", backend="envpool", num_envs=4, restart_each_epoch=True
     ),
     "quirks": BASE.replace(restart_each_epoch=True, normalize_advantages="running_std", std="softplus_head"),
+    "rounded products": BASE.replace(precision="bfloat16", hidden_sizes=(32, 32)),
 }
+COMPILED = ("quirks", "rounded products")
 
 
 TIMES = tuple(f"results/{name}" for name in TIMING_COLUMNS)
@@ -99,7 +102,7 @@ def whole(case: str) -> Whole:
     return Whole(trainer.experience.way, rows(trainer), copied(trainer), states)
 
 
-@pytest.mark.parametrize("case", [*list(CASES)[:-1], pytest.param(list(CASES)[-1], marks=pytest.mark.xla)])
+@pytest.mark.parametrize("case", [pytest.param(c, marks=pytest.mark.xla) if c in COMPILED else c for c in CASES])
 def test_resumed_run_equals_uninterrupted_one(case: str) -> None:
     expected = whole(case)
     assert expected.way == WAYS[case]
