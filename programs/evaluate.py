@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from common.envs.environment import Environment
+from common.errors import UserError
 from common.files import write_json
 from common.rollout import evaluation
 from common.runs import film, finished, run_folder
@@ -44,6 +45,15 @@ class Arguments(RunArguments):
         check_at_least("environment_restarts", self.environment_restarts, 0)
         for limit in self.max_episode_steps:
             check_at_least("max_episode_steps", limit, 1)
+        if not self.episodes and self.output is not None:
+            raise UserError("0 episodes have no scores to write: give --episodes 1 or more, or leave out --output")
+        if not self.episodes and not self.films:
+            raise UserError("0 episodes and no film leave nothing to do: give --episodes 1 or more")
+
+    @property
+    def films(self) -> bool:
+        """Whether an episode is filmed; agents that come with the project have their films beside them."""
+        return self.video and not shipped.is_shipped(self.folder_of_run)
 
 
 def scores(arguments: Arguments, agent: Any, environments: list[Environment], restarts: int) -> dict[str, Any]:
@@ -101,8 +111,7 @@ def main() -> None:
         restarts = config.environment_restarts if restarts is None else restarts
         is_best = arguments.weights == "best"
         with contextlib.ExitStack() as ended:
-            films = arguments.video and not shipped.is_shipped(arguments.folder_of_run)
-            if films:
+            if arguments.films:
                 finished.forget(arguments.run, finished.FILM)
                 filmed = ended.enter_context(film.filming(
                     arguments.run, agent.acting_policy(), agent.action_map, environments[0], arguments.gif,
@@ -110,7 +119,7 @@ def main() -> None:
                 ))  # fmt: skip
             if arguments.episodes:
                 write_scores(arguments, scores(arguments, agent, environments, restarts), config.epochs)
-            if films:
+            if arguments.films:
                 line, _ = filmed()
                 if is_best:
                     finished.note_film(arguments.run, config.epochs)
