@@ -23,7 +23,7 @@ class Arguments(RunArguments):
     """
 
     episodes: int = 100
-    """How many episodes are played with deterministic actions, and as many again with sampled ones; 0 plays none."""
+    """How many episodes are played with deterministic actions, and as many again with sampled ones; 0 only films a run."""
     seed: int = evaluation.EVALUATION_SEED
     """Seed of the first episode; each further episode has the next one. The default is far from training's seeds."""
     max_episode_steps: tuple[int, ...] = ()
@@ -45,10 +45,18 @@ class Arguments(RunArguments):
         check_at_least("environment_restarts", self.environment_restarts, 0)
         for limit in self.max_episode_steps:
             check_at_least("max_episode_steps", limit, 1)
-        if not self.episodes and self.output is not None:
+        if not self.episodes:
+            self._check_that_something_is_left()
+
+    def _check_that_something_is_left(self) -> None:
+        """Raises UserError unless an episode is filmed, and no scores are asked for."""
+        what = "0 episodes leave nothing to do: give --episodes 1 or more"
+        if shipped.is_shipped(self.folder_of_run):
+            raise UserError(f"{self.run} is not filmed, since its film comes with it, so {what}")
+        if not self.video:
+            raise UserError(f"without a film {what}, or leave out --no-video")
+        if self.output is not None:
             raise UserError("0 episodes have no scores to write: give --episodes 1 or more, or leave out --output")
-        if not self.episodes and not self.films:
-            raise UserError("0 episodes and no film leave nothing to do: give --episodes 1 or more")
 
     @property
     def films(self) -> bool:

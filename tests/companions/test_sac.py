@@ -386,7 +386,9 @@ def rows_of(trainer) -> str:
 ROUNDED = {"precision": "bfloat16", "hidden_sizes": (32, 32)}
 
 
-@pytest.mark.parametrize("changes", [{}, pytest.param(ROUNDED, marks=pytest.mark.xla)])
+@pytest.mark.parametrize(
+    "changes", [pytest.param({}, id="float32"), pytest.param(ROUNDED, id="bfloat16", marks=pytest.mark.xla)]
+)
 def test_a_resumed_run_is_the_run_that_was_not_stopped(changes):
     config = TINY.replace(**TQC, num_envs=1, policy_delay=2, train_every=7).replace(**changes)
     resumed, whole, state = resumed_and_whole(lambda: SACAgentTrainer(config), 2, 4)

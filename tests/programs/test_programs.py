@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -108,6 +109,15 @@ def test_evaluate_writes_scores_of_every_method(run, monkeypatch, tmp_path, caps
     found = json.loads(scores.read_text())
     assert {kind: summary["episodes"] for kind, summary in found.items()} == {"deterministic": 2, "sampled": 2}
     assert f"{found['deterministic']['mean']:.1f}" in capsys.readouterr().out
+
+
+def test_evaluate_of_no_episodes_makes_a_film_and_no_scores(trained, monkeypatch, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(trained / "ppo", run, ignore=shutil.ignore_patterns("video*", run_folder.EVALUATION))
+    assert typed(monkeypatch, "evaluate", run, "--episodes", 0, "--gif") == 0
+    assert (run / "video.gif").stat().st_size > 1000
+    assert not (run / run_folder.EVALUATION).exists()
+    assert "filmed an episode" in capsys.readouterr().out
 
 
 def test_watch_films_the_first_episode_that_evaluate_plays(run, monkeypatch, tmp_path, capsys):
@@ -271,6 +281,8 @@ def test_no_two_methods_have_a_preset_of_one_name():
         ("resume runs/none --resume runs/other", "--resume is not needed here"),
         ("evaluate", "type python -m programs evaluate runs/NAME"),
         ("evaluate runs/none", "holds no run"),
+        ("evaluate walker --episodes 0", "walker is not filmed"),
+        ("evaluate walker --episodes 0 --output scores.json", "walker is not filmed"),
         ("watch", "type python -m programs watch walker, or runs/NAME"),
         ("watch runs/none --folder nowhere", "nowhere is no folder"),
         ("plot", "type python -m programs plot runs/NAME"),
@@ -293,9 +305,12 @@ def test_a_mistake_is_one_line_with_advice(line, advice, monkeypatch, tmp_path, 
     ("line", "complaint"),
     [
         ("evaluate RUN --episodes -1", "episodes is -1: expected 0 or more"),
-        ("evaluate RUN --episodes 0 --no-video", "nothing to do: give --episodes 1 or more"),
-        ("evaluate walker --episodes 0", "nothing to do: give --episodes 1 or more"),
-        ("evaluate RUN --episodes 0 --output scores.json", "no scores to write"),
+        ("evaluate RUN --episodes 0 --no-video", "or leave out --no-video"),
+        ("evaluate RUN --episodes 0 --no-video --output scores.json", "or leave out --no-video"),
+        (
+            "evaluate RUN --episodes 0 --output scores.json",
+            "no scores to write: give --episodes 1 or more, or leave out",
+        ),
         ("watch RUN --max-episode-steps 0", "max_episode_steps is 0: expected 1 or more"),
         ("evaluate RUN --max-episode-steps 5 0", "max_episode_steps is 0: expected 1 or more"),
         ("watch RUN --seed -1", "seed is -1: expected 0 or more"),
