@@ -23,7 +23,8 @@ class Arguments(RunArguments):
     """
 
     episodes: int = 100
-    """How many episodes are played with deterministic actions, and as many again with sampled ones; 0 only films a run."""
+    """How many episodes are played with deterministic actions, and as many again with sampled ones; 0 only films a
+    run."""
     seed: int = evaluation.EVALUATION_SEED
     """Seed of the first episode; each further episode has the next one. The default is far from training's seeds."""
     max_episode_steps: tuple[int, ...] = ()
