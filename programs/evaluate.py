@@ -53,9 +53,9 @@ class Arguments(RunArguments):
         """Raises UserError unless an episode is filmed, and no scores are asked for."""
         what = "0 episodes leave nothing to do: give --episodes 1 or more"
         if shipped.is_shipped(self.folder_of_run):
-            raise UserError(f"{self.run} is not filmed, since its film comes with it, so {what}")
+            raise UserError(f"{self.run} comes with its film, so {what}")
         if not self.video:
-            raise UserError(f"without a film {what}, or leave out --no-video")
+            raise UserError(f"without a film, {what}, or leave out --no-video")
         if self.output is not None:
             raise UserError("0 episodes have no scores to write: give --episodes 1 or more, or leave out --output")
 

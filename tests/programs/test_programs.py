@@ -281,8 +281,14 @@ def test_no_two_methods_have_a_preset_of_one_name():
         ("resume runs/none --resume runs/other", "--resume is not needed here"),
         ("evaluate", "type python -m programs evaluate runs/NAME"),
         ("evaluate runs/none", "holds no run"),
-        ("evaluate walker --episodes 0", "walker is not filmed"),
-        ("evaluate walker --episodes 0 --output scores.json", "walker is not filmed"),
+        (
+            "evaluate walker --episodes 0",
+            "walker comes with its film, so 0 episodes leave nothing to do: give --episodes 1",
+        ),
+        (
+            "evaluate walker --episodes 0 --output scores.json",
+            "walker comes with its film, so 0 episodes leave nothing to do: give --episodes 1",
+        ),
         ("watch", "type python -m programs watch walker, or runs/NAME"),
         ("watch runs/none --folder nowhere", "nowhere is no folder"),
         ("plot", "type python -m programs plot runs/NAME"),
