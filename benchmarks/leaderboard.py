@@ -74,8 +74,9 @@ Each metric has its own table, and each record its own row. Records that use the
 separate tables.
 
 - Numbers are medians over seeds, with their ranges in brackets. Every seed counts, even if it failed.
-- The seeds are not those that settings were tuned on, which are 0 to 9. Where seeds 100 to 109 had been looked at
-  before a preset was changed, its next record has the next ten.
+- The seeds are not those that settings were tuned on, which are 0 to 9. If a preset was changed after its seeds had
+  been looked at, its next record has seeds that nobody had looked at.
+- A command repeats its record at the commit of its row. The presets have changed since.
 - A commit "and changes" had files that were not committed when the record was taken. Since 26 November this is not
   possible any more.
 - While the walker trains, a fall costs what the preset says, and not the environment's 100. Actions may cost more,

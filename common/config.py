@@ -38,6 +38,9 @@ MAY_CHANGE = (
 """The settings that may be changed when a run is resumed; any other change would make it a different run."""
 
 SYMMETRY = Needs("symmetry", bool, "--symmetry")
+FALLS = Needs(
+    "reward_design", lambda design: design in ("ends_told_apart", "fall_penalty"), "--reward-design ends_told_apart"
+)
 STOP_SCORE = Needs("stop_score", lambda score: score is not None, "--stop-score 300")
 
 
@@ -76,26 +79,18 @@ class EnvironmentSettings(Settings):
         0.1, needs=Needs("reward_design", lambda design: design == "scaled", "--reward-design scaled")
     )
     """Number that every reward is multiplied by. Only used with reward_design scaled."""
-    fall_costs: tuple[float, ...] = setting(
-        (1.0,),
-        at_least=0,
-        needs=Needs(
-            "reward_design",
-            lambda design: design in ("ends_told_apart", "fall_penalty"),
-            "--reward-design ends_told_apart",
-        ),
-    )
+    fall_costs: tuple[float, ...] = setting((1.0,), at_least=0, needs=FALLS)
     """Cost of a fall: the last reward becomes minus this number. With several numbers the first holds until the score
     reaches the first of fall_cost_scores, and so on. Begin with a small cost if the agent avoids falls by not moving
     at all. Only used with reward_design ends_told_apart or fall_penalty."""
-    fall_cost_scores: tuple[float, ...] = setting((), at_least=-1_000_000, at_most=1_000_000)
+    fall_cost_scores: tuple[float, ...] = setting((), at_least=-1_000_000, at_most=1_000_000, needs=FALLS)
     """Scores at which the next of fall_costs begins to hold; one number fewer than fall_costs. An earlier cost does
     not return, even if the score falls again. The score is the mean unshaped reward of the last score_window
     episodes."""
     action_cost: float = setting(0.0, at_least=0, at_most=1_000_000)
-    """Cost of an action: from each reward that the agent learns from, this number is subtracted times the sum of the
-    action's absolute values, each between 0 and 1. Raise it if the agent wastes force: start near a tenth of a step's
-    usual reward. Scores do not contain it. For continuous actions."""
+    """Cost of an action: this number times the action's size is subtracted from each reward that the agent learns
+    from. The size is the sum of the action's absolute values, each between 0 and 1. Raise it if the agent wastes
+    force: start near a tenth of a step's usual reward. Scores do not contain it. For continuous actions."""
     action_cost_score: float | None = setting(
         None,
         at_least=-1_000_000,
@@ -123,10 +118,10 @@ class EnvironmentSettings(Settings):
     numbers, 2 on EnvPool and with backend processes, else 1; at most one per environment."""
     symmetry: bool = False
     """Whether the networks make use of an environment's mirror symmetry. In a mirrored state the policy then takes the
-    mirrored action, and the critic gives the same value. Learning needs fewer steps and twice the computation per
-    step. The mirrors of Acrobot, BipedalWalker, BipedalWalkerHardcore, CartPole, LunarLander (both) and Pendulum are
-    known, and of MuJoCo's Ant, InvertedDoublePendulum, InvertedPendulum, Reacher, Swimmer and Walker2d (v5); describe
-    that of another environment with mirror_observation and mirror_action."""
+    mirrored action, and the critic gives the same value. Learning may need fewer steps. Each step needs twice
+    the computation. The mirrors of Acrobot, BipedalWalker, BipedalWalkerHardcore, CartPole, LunarLander (both) and
+    Pendulum are known, and of MuJoCo's Ant, InvertedDoublePendulum, InvertedPendulum, Reacher, Swimmer and Walker2d
+    (v5); describe that of another environment with mirror_observation and mirror_action."""
     mirror_observation: tuple[int, ...] = setting((), at_least=-9999, at_most=9999, needs=SYMMETRY)
     """Mirror image of an observation: for each of its numbers, the position in the observation that the number is
     taken from. Positions count from 1, and a minus changes the sign. Pendulum's (cos, sin, speed) has 1 -2 -3. Leave
@@ -228,8 +223,8 @@ class BestSettings(Settings):
     )
     """Weight of the past in a moving average of the networks' weights, which is updated once per epoch: 0.8 averages
     about the last five epochs. The averaged weights are validated, and kept if they are the best. Training itself goes
-    on with the weights of the last update. Raise it if the score changes much from one validation to the next. 0 is no
-    average. Only used with best_metric validation."""
+    on with the weights of the last update, with which a run also ends if adopt_best is off. Raise it if the score
+    changes much from one validation to the next. 0 is no average. Only used with best_metric validation."""
     stop_score: float | None = setting(None)
     """Score at which training ends before its last epoch; best_metric says how an epoch is scored. A validation that
     reaches it is repeated with confirming_episodes other episodes, whose mean then counts. None trains all epochs."""

@@ -190,6 +190,8 @@ def defaults_of(settings: Any, names: Iterable[str]) -> dict[str, object]:
 def without_effect(settings: Any, values: Mapping[str, Any]) -> set[str]:
     """The settings that have another value than their default, but no effect since what they need is off.
 
+    What such a setting allows has no effect, either.
+
     Args:
         settings: their class.
         values: name → value; a missing one is its default.
@@ -200,11 +202,17 @@ def without_effect(settings: Any, values: Mapping[str, Any]) -> set[str]:
     needs, kinds = needs_of(settings), _kinds(settings)
     defaults = defaults_of(settings, {*needs, *(needed.other for needed in needs.values())})
     values = defaults | dict(values)
-    return {
-        name
-        for name, (other, allows, _) in needs.items()
-        if values[name] != defaults[name] and not allows(_plain(other, kinds[other], values[other]))
-    }
+    unused: set[str] = set()
+    while True:
+        found = {
+            name
+            for name, (other, allows, _) in needs.items()
+            if values[name] != defaults[name] and not allows(_plain(other, kinds[other], values[other]))
+        }
+        if not found:
+            return unused
+        unused |= found
+        values |= {name: defaults[name] for name in found}
 
 
 def _parts(settings: type) -> list[type[Settings]]:

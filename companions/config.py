@@ -144,9 +144,11 @@ class UpdateSettings(Settings):
     """Quirk of the published systems: treat a time limit as a terminal state, with no value after it."""
     actor_first: bool = False
     """Quirk of the published systems: update the actor before the critics have learned from the minibatch."""
-    targets_every_update: bool = False
+    targets_every_update: bool = setting(
+        False, needs=Needs("target_update", lambda update: update == "soft", "--target-update soft")
+    )
     """Quirk of the published systems: move the target networks after every update of the critics, even if the actor's
-    updates are delayed by policy_delay."""
+    updates are delayed by policy_delay. Only used with target_update soft."""
 
 
 @dataclass(frozen=True)

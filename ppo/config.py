@@ -284,6 +284,11 @@ class PPOConfig(
                 else f"minibatch_size {self.minibatch_size} is larger than the {self.steps_per_update} steps of an "
                 f"update: use --minibatch-size {self.steps_per_update} or less"
             )
+        if self.restart_each_epoch and self.updates_per_epoch > 1:
+            raise UserError(
+                f"updates_per_epoch {self.updates_per_epoch} does not go with restart_each_epoch, which restarts the "
+                "environments after each trajectory: use --updates-per-epoch 1, or --no-restart-each-epoch"
+            )
         if self.reused_trajectories and self.recompute_targets:
             raise UserError(
                 f"reused_trajectories {self.reused_trajectories} does not go with recompute_targets: leave "

@@ -209,7 +209,7 @@ def _mapped(graph: Graph, name: str, action_map: BoxMap) -> str:
     """`BoxMap` as ONNX, [B, A] → [B, *space.shape]."""
     scaled = graph("Mul", name, graph.constant(action_map.scale.astype(np.float32)))
     mapped = graph("Add", scaled, graph.constant(action_map.centre.astype(np.float32)))
-    if np.issubdtype(action_map.dtype, np.integer):
+    if np.dtype(action_map.dtype).kind in "iub":
         mapped = graph("Round", mapped)
     low, high = float32_bounds(action_map.low, action_map.high)  # [A], [A]
     cut = graph("Min", graph("Max", mapped, graph.constant(low)), graph.constant(high))

@@ -73,7 +73,7 @@ def _box_actions(action_map: BoxMap) -> Callable[[tf.Tensor], tf.Tensor]:
     """`BoxMap` in TensorFlow, [B, A] → [B, *space.shape]."""
     centre, scale = action_map.centre.astype(np.float32), action_map.scale.astype(np.float32)  # [A], [A]
     low, high = onnx_files.float32_bounds(action_map.low, action_map.high)  # [A], [A]
-    rounds = np.issubdtype(action_map.dtype, np.integer)
+    rounds = np.dtype(action_map.dtype).kind in "iub"
 
     def to_environment(actions: tf.Tensor) -> tf.Tensor:
         mapped = centre + scale * actions  # [B, A]

@@ -27,7 +27,7 @@ def main() -> None:
             raise UserError(f"{run} stands where the run belongs: type {PROGRAM} runs/NAME, and settings after it")
         if value_of("--resume", rest) is not None or "--resume" in rest:
             raise UserError(f"--resume is not needed here: type {PROGRAM} {run}")
-        train(method_of_run(Path(run), rest), ["--resume", run, *rest], PROGRAM)
+        train(method_of_run(Path(run), rest), ["--resume", run, *rest], f"{PROGRAM} {run}")
 
 
 if __name__ == "__main__":

@@ -77,30 +77,36 @@ class Arguments:
             raise UserError("--cluster needs workers: set --workers to 1 or more")
 
 
-def base_of(arguments: Arguments) -> TrainingConfig:
-    """The settings that trials start from: the preset's, without validations unless their metric is asked for.
+def preset_of(arguments: Arguments) -> TrainingConfig:
+    """The settings of the preset.
 
     Raises:
         UserError: the preset or the metric is unknown.
     """
     if is_preset_file(arguments.preset):
-        _, method, base = read_preset(Path(arguments.preset))
+        _, method, preset = read_preset(Path(arguments.preset))
     else:
         method = method_of(arguments.preset)
-        base = method.presets[arguments.preset]
+        preset = method.presets[arguments.preset]
     columns = {field.name: field.type for field in dataclasses.fields(method.trainer.result_type)}
     if columns.get(arguments.metric) not in (float, int):
         raise UserError(f"metric is {arguments.metric!r:.40}: expected a column of results.csv, such as score")
-    if arguments.epochs is not None:
-        base = base.replace(epochs=arguments.epochs)
-    return base if arguments.metric == "metric" else base.replace(best_metric="mean_episode_reward", adopt_best=False)
+    return preset
+
+
+def base_of(preset: TrainingConfig, arguments: Arguments) -> TrainingConfig:
+    """The settings that trials start from: the preset's, without validations unless their metric is asked for."""
+    base = preset if arguments.epochs is None else preset.replace(epochs=arguments.epochs)
+    if arguments.metric == "metric":
+        return base
+    return base.replace(best_metric="mean_episode_reward", adopt_best=False, stop_score=None)
 
 
 class Report:
     """What a search has found, on the console and in its folder."""
 
-    def __init__(self, folder: Path, search: Search, base: TrainingConfig, space: Space, metric: str) -> None:
-        self._folder, self._search, self._base, self._space, self._metric = folder, search, base, space, metric
+    def __init__(self, folder: Path, search: Search, preset: TrainingConfig, space: Space, metric: str) -> None:
+        self._folder, self._search, self._preset, self._space, self._metric = folder, search, preset, space, metric
 
     def __call__(self, trial: Any, outcome: Outcome) -> None:
         """Print a trial that ended, and write the files again."""
@@ -111,10 +117,10 @@ class Report:
         print(f"trial {len(self._search.finished()):3}  {value or how}  [{scores}]  {settings}", flush=True)
         self.write()
 
-    def best(self) -> TrainingConfig | None:
-        """The settings of the best trial; None before one was completed."""
+    def best(self, base: TrainingConfig) -> TrainingConfig | None:
+        """`base` with the settings of the best trial; None before one was completed."""
         trial = self._best_trial()
-        return None if trial is None else self._search.config_of(optuna().trial.FixedTrial(trial.params))
+        return None if trial is None else self._search.config_of(optuna().trial.FixedTrial(trial.params), base)
 
     def _completed(self) -> list[Any]:
         state = optuna().trial.TrialState.COMPLETE
@@ -133,7 +139,7 @@ class Report:
             cells += [_short(trial.params.get(name, "")).replace(",", "") for name in names]
             rows.append(",".join(map(str, cells)))
         files.replace_file(self._folder / TRIALS, ("\n".join(rows) + "\n").encode())
-        completed, best = self._completed(), self.best()
+        completed, best = self._completed(), self.best(self._preset)
         if best is not None:
             trial = self._best_trial()
             remarks = {"score": trial.value, "scores": trial.user_attrs["scores"], "metric": self._metric}
@@ -187,21 +193,22 @@ def main() -> None:
     with one_line_errors():
         arguments = parse_named(Arguments, "python -m programs tune", "preset", "pendulum-td3-corrected")
         arguments.check()
-        base = base_of(arguments)
+        preset = preset_of(arguments)
+        base = base_of(preset, arguments)
         space = read_space(arguments.space or SPACES / f"{base.METHOD}.json", base)
         name = Path(arguments.preset).stem
         folder = (arguments.into or Path("tuning") / name).absolute()
         files.make_folder(folder)
         journal = Journal(str(folder / JOURNAL), name)
         search = Search(journal, base, space, arguments.seeds, arguments.metric, arguments.seed)
-        report = Report(folder, search, base, space, arguments.metric)
+        report = Report(folder, search, preset, space, arguments.metric)
         if done := len(search.finished()):
             print(f"continuing after {done} trials in {folder}", flush=True)
         with places(run_trial, arguments.workers, arguments.cluster, calls=CALLS) as submit:
             for trial, outcome in search.run(arguments.trials, max(1, arguments.workers), submit):
                 report(trial, outcome)
             report.write()
-            best = report.best()
+            best = report.best(base)
             if best is None:
                 raise UserError(
                     f"no trial was completed, {folder / TRIALS} says how each ended: begin another search with "

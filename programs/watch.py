@@ -23,7 +23,7 @@ class Arguments(RunArguments):
     stage: shipped.Stage = "trained"
     """Which policy of an agent that comes with the project: before training, half-way, or trained."""
     window: bool = False
-    """Show the episode in a window. This is the default where there is a screen."""
+    """Show the episode in a window. Without --window and --film, a window is used if there is a screen."""
     film: bool = False
     """Write a film although there is a screen. --gif and --folder do so, too."""
     seed: int = EVALUATION_SEED

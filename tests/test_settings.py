@@ -183,6 +183,8 @@ NEEDED = {  # name → a value, and what makes it one without effect
     "target_entropy": (0.3, {"learn_temperature": False}),
     "dropped_quantiles": (3, {"quantiles": 1}),
     "fall_costs": ((3.0,), {"reward_design": "sign"}),
+    "fall_cost_scores": ((3.0,), {"reward_design": "sign"}),
+    "targets_every_update": (True, {"target_update": "hard"}),
     "action_cost_score": (3.0, {"action_cost": 0.0}),
     "average_weights": (0.3, {"best_metric": "total_reward"}),
     "std_decay": (0.9, {"std": "softplus_head"}),
@@ -207,16 +209,29 @@ def test_a_setting_without_effect_is_refused_and_stored_runs_load(name):
     stored = dataclasses.asdict(kind(**off)) | {name: value}
     assert kind.of_run(stored) == kind(**off)  # older versions accepted and ignored it
 
-    design = "ends_told_apart" if name == "fall_costs" else "scaled"
+    design = "ends_told_apart" if name.startswith("fall_cost") else "scaled"
     on = {"reward_design": design, "best_metric": "validation", "quantiles": 25, "exploration": "ornstein_uhlenbeck",
           "target_update": "hard" if without == "soft" else "soft", "std": "state_independent", "std_decay": 0.9,
           "action_cost": 0.1, "stop_score": 300.0, "hidden_sizes": (8, 8)}.get(other, True)  # fmt: skip
-    config = kind(**{name: value, other: on})
+    whole = {name: value, other: on} | ({"fall_costs": (1.0, 2.0)} if name == "fall_cost_scores" else {})
+    config = kind(**whole)
     assert config == kind.of_run(dataclasses.asdict(config)) and getattr(config, name) == value
     assert config.replace(**off) == kind(**off)  # a preset's own, which nobody typed
     with pytest.raises(UserError, match="has no effect"):
         kind().replace(**{name: value}, **off)
-    assert kind(**off).replace(**{other: on, name: value}) == config
+    assert kind(**off).replace(**whole) == config
+
+
+def test_what_a_setting_without_effect_allows_is_reset_too():
+    stored = PPOConfig(std_decay=0.9, std_decay_score=3.0)
+    assert stored.replace(std="softplus_head") == PPOConfig(std="softplus_head")
+    assert PPOConfig.of_run(dataclasses.asdict(stored) | {"std": "softplus_head"}) == PPOConfig(std="softplus_head")
+
+
+@pytest.mark.parametrize("name", ["bipedal-walker-fast", "bipedal-walker-long"])
+def test_a_preset_with_costs_of_falls_takes_another_design(name):
+    plain = ppo_presets.PRESETS[name].replace(reward_design="unchanged")
+    assert (plain.fall_costs, plain.fall_cost_scores) == ((1.0,), ())
 
 
 def test_every_setting_that_needs_another_is_tried():

@@ -108,6 +108,7 @@ class TrainerBase(ABC):
                 reward_design,
                 self._crew,
             )
+            on_error.callback(self.experience.close)
             self.generator = np.random.default_rng(generator_seed)  # of all that training draws
             self.average = WeightAverage(self.agent, config.average_weights)
             self.judge = Judge(

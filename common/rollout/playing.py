@@ -202,8 +202,11 @@ class _Table:
         self._bound = STEP_BOUND if environment.max_episode_steps is None else None
         self._episodes = [_Running(seed) for seed in seeds]
         self.running = list(range(len(seeds)))
-        for i in self.running:
-            self._begin(i)
+        with contextlib.ExitStack() as on_error:
+            on_error.callback(self.close)
+            for i in self.running:
+                self._begin(i)
+            on_error.pop_all()
 
     def noise(self, rows: list[int] | slice) -> np.ndarray:
         """Standard normal numbers for the next step, [n, X]; each episode has its own generator."""

@@ -47,16 +47,35 @@ class Shaping:
 
     def __call__(self, trajectory: Trajectory, rows: slice = slice(None)) -> np.ndarray:
         """Shaped rewards [K, N] of K rows of a trajectory, with the present costs; 0 where not valid."""
-        shaped = self._designs[self._costs_passed](
+        shaped = self.shape(
             trajectory.rewards[rows],
             trajectory.terminated[rows],
             trajectory.truncated[rows],
             trajectory.episode_steps[rows],
+            trajectory.actions[rows],
         )  # [K, N]
-        if self._config.action_cost and self._actions_cost:
-            sizes = np.abs(np.clip(trajectory.actions[rows], -1.0, 1.0)).sum(axis=-1)  # [K, N]
-            shaped = shaped - self._config.action_cost * sizes
         return np.where(trajectory.valid[rows], shaped, 0.0)  # [K, N]
+
+    def shape(
+        self,
+        rewards: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        episode_steps: np.ndarray,
+        actions: np.ndarray,
+    ) -> np.ndarray:
+        """Shaped rewards [...] with the present costs.
+
+        Args:
+            rewards, terminated, truncated: [...] of each step.
+            episode_steps: [...], the episode's length so far.
+            actions: [..., A] of the policy, before they are mapped to the environment's.
+        """
+        shaped = self._designs[self._costs_passed](rewards, terminated, truncated, episode_steps)  # [...]
+        if self._config.action_cost and self._actions_cost:
+            sizes = np.abs(np.clip(actions, -1.0, 1.0)).sum(axis=-1)  # [...]
+            shaped = shaped - self._config.action_cost * sizes
+        return shaped
 
     def state(self) -> State:
         """What changes while it follows a score."""

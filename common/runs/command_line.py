@@ -119,8 +119,11 @@ def parse(
         preset, *arguments = arguments
         if preset not in presets:
             near = difflib.get_close_matches(preset, presets, n=2)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"{program} --help lists all presets"
-            raise UserError(f"unknown preset {preset!r}: {hint}")
+            hint = f"did you mean {' or '.join(near)}? " if near else ""
+            raise UserError(
+                f"unknown preset {preset!r}: {hint}{program} --help lists this method's presets, and "
+                "python -m programs train --help those of every method"
+            )
     else:
         env = value_of("--env", arguments)
         preset = default_preset if env is None else preset_for(env)

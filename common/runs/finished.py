@@ -72,13 +72,17 @@ def note_film(folder: Path, epochs: int) -> None:
         note(folder, FILM, epochs, newest.name if newest else "")
 
 
-def set_aside(folder: Path, epochs: int, epoch: int) -> Path | None:
+def epochs_of(folder: Path) -> int:
+    """The number of epochs for which steps are recorded as done; 0 if none are."""
+    return _read(folder)[0]
+
+
+def set_aside(folder: Path, epoch: int) -> Path | None:
     """Move the results of a shorter run into a folder of their own, before that run continues.
 
-    It may be interrupted and called again.
+    It may be interrupted and called again, since finished.json is moved last.
 
     Args:
-        epochs: of the run that continues.
         epoch: the last epoch that it has trained.
 
     Returns:
@@ -88,11 +92,10 @@ def set_aside(folder: Path, epochs: int, epoch: int) -> Path | None:
         UserError: a link is in the way.
     """
     files.check_plain(folder)
-    recorded, _ = _read(folder)
-    found = [name for name in _RESULTS if (folder / name).exists()]  # finished.json last
-    if recorded == epochs or not found:
+    found = [name for name in _RESULTS if (folder / name).exists()]
+    if not found:
         return None
-    aside = folder / (f"after-{recorded}-epochs" if recorded else f"by-epoch-{epoch}")  # older versions recorded none
+    aside = folder / (f"after-{epoch}-epochs" if epochs_of(folder) else f"by-epoch-{epoch}")  # of an older version
     aside.mkdir(exist_ok=True)
     for name in found:
         os.replace(folder / name, aside / name)

@@ -58,7 +58,8 @@ def run(
         foreign_modules.refuse_runs(Path(options.runs_folder))
         config, line = _divided(config, options)
         return _run(make_trainer, preset, config, options, screen or Terminal(), on_epoch, line)
-    check_unfinished(options.resume, config, options)
+    if not goes_on(options.resume, config):
+        check_unfinished(options.resume, config, options)
     try:
         return _run(make_trainer, preset, config, options, screen or Terminal(), on_epoch)
     except UserError as error:
@@ -105,7 +106,7 @@ def _run(
         with only_here(folder, screen.say):
             files.remove_unfinished(folder)
             checkpoint.remove_unfinished(folder / CHECKPOINTS)
-            if finished.is_done(folder, finished.ADOPT, trainer.config.epochs):
+            if not goes_on(folder, trainer.config) and finished.is_done(folder, finished.ADOPT, trainer.config.epochs):
                 screen.say(f"{folder} is trained already: only its evaluation and film are left to do")
                 run_folder.write_config(folder, trainer.config, preset, resumed_after=trainer.config.epochs)
                 trainer.agent.read_weights(folder / run_folder.BEST_AGENT)
@@ -117,11 +118,24 @@ def _run(
     return folder
 
 
+def goes_on(folder: Path, config: TrainingConfig) -> bool:
+    """Whether a run that was solved before its last epoch is not solved with the `stop_score` of `config`."""
+    if finished.epochs_of(folder) != config.epochs:
+        return False
+    try:
+        table = run_folder.read_results(folder)
+    except UserError:  # it is damaged: what was trained is kept
+        return False
+    early = table["epoch"][-1] < config.epochs
+    return bool(early and (config.stop_score is None or table["metric"][-1] < config.stop_score))
+
+
 def check_unfinished(folder: Path, config: TrainingConfig, options: RunOptions) -> None:
     """Raise UserError if nothing is left to do: all epochs are trained, and scored and filmed as the options ask."""
     if not finished.missing(folder, config.epochs, options):
         state = f"has all its {config.epochs} epochs" if config.stop_score is None else "has been trained to its end"
-        more = "--epochs N" if config.stop_score is None else "--stop-score None --epochs N"
+        longer = f"--epochs N for more than {config.epochs} epochs"
+        more = "--epochs N" if config.stop_score is None else f"--stop-score None, and {longer}"
         raise UserError(
             f"{folder} {state}, and nothing is left to do: train more with {more}, or "
             f"score and film it again with python -m programs evaluate {folder}"
@@ -139,10 +153,11 @@ def _train(
     config = trainer.config
     warnings: list[str] = []
     resumed = options.resume is not None
+    finished_earlier = finished.epochs_of(folder) != config.epochs or goes_on(folder, config)
     if resumed:
         _restore(trainer, folder, screen, warnings.append)
     content = run_folder.write_config(folder, config, preset, trainer.epoch if resumed else None)
-    aside = finished.set_aside(folder, config.epochs, trainer.epoch)
+    aside = finished.set_aside(folder, trainer.epoch) if finished_earlier else None
     if aside is not None:
         screen.say(f"what the shorter run ended with is now in {aside}")
     with (

@@ -23,7 +23,7 @@ def short_help(
     presets = list(presets)
     main = [setting for setting in settings if setting.main]
     groups = dict.fromkeys(setting.group for setting in settings if not setting.main)
-    others = f"--help-all explains all {len(settings)} settings. Those that are not shown here are about "
+    others = f"--help-all explains all {len(settings)} settings. The others are in these groups: "
     lines = [f"usage: {program} {'[PRESET] ' if presets else ''}[--setting value ...]", ""]
     if presets:
         lines += [*_wrapped(f"PRESET is a named set of settings: {', '.join(presets)}."), ""]

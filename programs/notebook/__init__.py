@@ -253,9 +253,15 @@ def place(runs_folder: str | Path, name: str, config: TrainingConfig) -> tuple[P
             if (folder / run_folder.CONFIG).exists():  # else it was killed before it wrote its settings
                 print(f"left alone: {error}")
             continue
-        backend = saved.backend if config.backend == "auto" else config.backend
-        if saved.epochs <= config.epochs and not saved.differences(config.replace(backend=backend)):
+        if saved.epochs <= config.epochs and not saved.differences(_as_saved(config, saved)):
             return folder, saved
+
+
+def _as_saved(config: TrainingConfig, saved: TrainingConfig) -> TrainingConfig:
+    """The settings with the backend and the shards that a run found for them, where they leave that to the run."""
+    if config.backend != "auto":
+        return config
+    return config.replace(backend=saved.backend, shards=saved.shards if config.shards is None else config.shards)
 
 
 def _name(preset: str, config: TrainingConfig, label: str) -> str:

@@ -17,7 +17,7 @@ from ppo.config import PPOConfig
 from programs.methods import load_agent
 from programs.notebook import figures
 from programs.notebook.display import show
-from programs.notebook.episode import Episode, last_reward_std, play
+from programs.notebook.episode import Episode, highest_score, last_reward_std, play
 from programs.notebook.errors import one_line, trained
 
 Advantages = Callable[..., np.ndarray]
@@ -53,7 +53,7 @@ def show_advantages(
         return
     own = (config.gamma if config.final_gamma is None else config.final_gamma, config.gae_lambda)
     asked = [_number(n, v, o, 0, 1) for n, v, o in zip(("gamma", "gae_lambda"), (gamma, gae_lambda), own)]
-    episode = play(agent, config, environment, last_reward_std(folder))
+    episode = play(agent, config, environment, last_reward_std(folder), highest_score(folder))
     before, after = (advantages_of(funcs_advantages, episode, *own), advantages_of(function, episode, *asked))  # [T]
     print(figures.horizons(own, asked))
     show(figures.advantages_figure(episode, before, after, own, asked))

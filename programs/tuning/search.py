@@ -62,14 +62,15 @@ class Search:
         done = self.study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED, states.FAIL))
         return [trial for trial in done if trial.state != states.FAIL or "error" in trial.user_attrs]
 
-    def config_of(self, trial: Any) -> TrainingConfig:
-        """The base with a trial's settings.
+    def config_of(self, trial: Any, base: TrainingConfig | None = None) -> TrainingConfig:
+        """A base with a trial's settings; None takes the base of the search.
 
         Raises:
             UserError: they do not go together.
         """
         changes = {name: values.suggest(trial, name) for name, values in self._space.items()}
-        return self._base.replace(**{k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()})
+        base = self._base if base is None else base
+        return base.replace(**{k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()})
 
     def run(self, trials: int, places: int, submit: Submit) -> Iterator[tuple[Any, Outcome]]:
         """Run trials until there are so many in all, `places` of them at once.

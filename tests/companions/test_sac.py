@@ -615,7 +615,7 @@ def test_presets_are_what_is_published():
 
 
 def test_a_search_has_values_to_try():
-    space = read_space(SPACES / "sac.json", tune.base_of(tune.Arguments("pendulum-sac")))
+    space = read_space(SPACES / "sac.json", tune.preset_of(tune.Arguments("pendulum-sac")))
     assert {"target_entropy", "quantiles", "learning_rate"} <= space.keys()
 
 

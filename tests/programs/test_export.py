@@ -30,6 +30,7 @@ SPACES = {
     "a matrix": Box(-3.0, 3.0, (2, 2)),
     "float64": Box(-1.0, 1.0, (2,), np.float64),
     "whole numbers": Box(-5, 200, (2,), np.int16),
+    "on or off": Box(0, 1, (2,), np.bool_),
     "Discrete from 3": Discrete(4, start=3),
     "MultiDiscrete": MultiDiscrete([3, 2, 4], start=[1, 0, 5]),
     "MultiBinary": MultiBinary(3),

@@ -5,6 +5,7 @@ import base64
 import errno
 import importlib.util
 import io
+import json
 import os
 import re
 import shutil
@@ -376,6 +377,11 @@ def test_other_settings_get_a_folder_of_their_own(settings, tmp_path, shown, eag
     assert (first.name, other.name, more) == ("pendulum-seed0", "pendulum-seed0-2", first)
     assert len(learned(first)["epoch"]) == 5
     assert notebook.place(tmp_path, first.name, settings.replace(epochs=5, backend="auto"))[0] == first
+    stored = json.loads((first / run_folder.CONFIG).read_text())
+    stored["config"]["shards"] = 2  # as a run on Gymnasium finds them
+    (first / run_folder.CONFIG).write_text(json.dumps(stored))
+    assert notebook.place(tmp_path, first.name, settings.replace(epochs=5, backend="auto"))[0] == first
+    assert notebook.place(tmp_path, first.name, settings.replace(epochs=5))[0] != first
     (tmp_path / "pendulum-seed0-3").mkdir()  # cut off before it wrote its settings
     free = tmp_path / "pendulum-seed0-4"
     assert notebook.place(tmp_path, first.name, settings.replace(gamma=0.6)) == (free, None)

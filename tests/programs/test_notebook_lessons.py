@@ -17,7 +17,7 @@ from common.runs import run_folder
 from ppo.presets import PRESETS
 from programs import methods, notebook
 from programs.notebook import display, figures, films, lessons, plan
-from programs.notebook.episode import Episode, design_of, last_reward_std, play
+from programs.notebook.episode import Episode, highest_score, last_reward_std, play, shaping_of
 
 
 def advantages(rewards, values, terminated, truncated, gamma, gae_lambda):
@@ -114,30 +114,47 @@ def test_rewards_were_divided_by_the_last_standard_deviation_or_not_at_all(tmp_p
     assert last_reward_std(tmp_path) == expected
 
 
+@pytest.mark.parametrize(("scores", "expected"), [([np.nan, 3.0, 2.0], 3.0), ([np.nan, np.nan], -np.inf)])
+def test_costs_are_those_of_the_highest_score(tmp_path, monkeypatch, scores, expected):
+    monkeypatch.setattr(run_folder, "read_results", lambda _: {"score": np.array(scores)})
+    assert highest_score(tmp_path) == expected
+
+
 def test_an_episode_is_as_training_sees_it(tiny):
     config = tiny.replace(reward_design="steps_at_end", scale_rewards=True)
     environment = find_environment(config.env, config.max_episode_steps)
     agent = methods.new_agent(config, environment)
-    episode = play(agent, config, environment, 2.0)
+    episode = play(agent, config, environment, 2.0, 0.0)
     assert episode.rewards.shape == (20,) and episode.values.shape == (21,)
     assert not episode.terminated.any() and episode.truncated.tolist() == [False] * 19 + [True]
     assert episode.rewards[-1] == pytest.approx(20 * 0.005 / 2.0, rel=1e-3)
-    again = play(agent, config.replace(scale_rewards=False), environment, 2.0)
+    again = play(agent, config.replace(scale_rewards=False), environment, 2.0, 0.0)
     np.testing.assert_allclose(again.rewards, episode.rewards * 2.0001)
-    ended = play(agent, config.replace(truncation_is_terminal=True), environment, 2.0)
+    ended = play(agent, config.replace(truncation_is_terminal=True), environment, 2.0, 0.0)
     assert ended.terminated[-1] and not ended.truncated.any()
     design = config.replace(reward_design="function")
-    assert play(agent, design, environment, 2.0).rewards[-1] < 0  # Pendulum's own
+    assert play(agent, design, environment, 2.0, 0.0).rewards[-1] < 0  # Pendulum's own
 
 
-def test_the_cost_of_a_fall_is_the_last(tiny):
+def test_actions_cost_what_they_cost_in_training(tiny):
+    config = tiny.replace(scale_rewards=False)
+    environment = find_environment(config.env, config.max_episode_steps)
+    agent = methods.new_agent(config, environment)
+    free, before, after = (
+        play(agent, config.replace(**costs), environment, 1.0, 5.0).rewards
+        for costs in ({}, *({"action_cost": 0.5, "action_cost_score": score} for score in (6.0, 5.0)))
+    )
+    assert (before == free).all() and (after < free).all() and (after >= free - 0.5).all()
+
+
+def test_the_cost_of_a_fall_is_that_of_the_score(tiny):
     config = tiny.replace(
         reward_design="ends_told_apart", fall_costs=(1.0, 10.0), fall_cost_scores=(0.0,), scale_rewards=False
     )
     environment = find_environment(config.env, config.max_episode_steps)
-    shape = design_of(config, environment)
-    fell = (np.array([-100.0]), np.array([True]), np.array([False]), np.array([7]))
-    assert shape(*fell).tolist() == [-10.0]
+    fell = (np.array([-100.0]), np.array([True]), np.array([False]), np.array([7]), np.zeros((1, 1)))
+    assert shaping_of(config, environment, 0.0).shape(*fell).tolist() == [-10.0]
+    assert shaping_of(config, environment, -1.0).shape(*fell).tolist() == [-1.0]
 
 
 def test_the_figure_has_the_projects_line_and_the_readers():

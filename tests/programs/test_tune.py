@@ -77,10 +77,10 @@ def height(config):
     return -abs(math.log10(config.learning_rate) + 3) - abs(config.passes - 10) / 10
 
 
-def search_in(folder, **changes):
+def search_in(folder, base=PPOConfig(), **changes):  # noqa: B008  (it is immutable)
     space = read_space(written(folder / "space.json", SPACE), PPOConfig())
     known = {"seeds": (0, 1), "metric": "score", "seed": 3} | changes
-    return Search(Journal(str(folder / "journal.log"), "tiny"), PPOConfig(), space, **known)
+    return Search(Journal(str(folder / "journal.log"), "tiny"), base, space, **known)
 
 
 def run_all(searched, trials, places=1, stop_after=math.inf):
@@ -139,6 +139,24 @@ def test_the_sampler_is_told_of_trials_that_run_beside(tmp_path, monkeypatch, pl
     monkeypatch.setattr(search, "open_study", watched)
     run_all(searched, 3, places)
     assert set(told) == {places > 1}
+
+
+def test_the_preset_file_keeps_what_trials_leave_out(tmp_path):
+    preset = PPOConfig(
+        epochs=50, best_metric="validation", average_weights=0.5, stop_score=300.0, confirming_margin=0.5
+    )
+    base = tune.base_of(preset, tune.Arguments("pendulum", epochs=3))
+    assert (base.epochs, base.best_metric, base.stop_score) == (3, "mean_episode_reward", None)
+    assert tune.base_of(preset, tune.Arguments("pendulum", metric="metric")) == preset
+    searched = search_in(tmp_path, base)
+    report = tune.Report(tmp_path, searched, preset, read_space(tmp_path / "space.json", base), "score")
+    done = Future()
+    done.set_result(Outcome(1.0, (1.0,)))
+    [(trial, outcome)] = searched.run(1, 1, lambda *_: done)
+    report(trial, outcome)
+    found = {name: getattr(report.best(base), name) for name in SPACE}
+    assert report.best(base) == base.replace(**found) != base
+    assert preset_files.read_preset(tmp_path / tune.TUNED)[2] == preset.replace(**found)
 
 
 def test_every_trial_is_told_with_its_scores_its_settings_or_what_went_wrong(tmp_path, capsys):
@@ -255,6 +273,16 @@ def test_a_wrong_argument_is_one_line(monkeypatch, tmp_path, capsys, arguments, 
 def test_a_file_that_is_no_preset_is_refused(tmp_path, content, words):
     with pytest.raises(UserError, match=words.replace("[", r"\[")):
         preset_files.read_preset(written(tmp_path / "preset.json", content))
+
+
+def test_a_preset_file_written_by_hand_has_the_defaults_and_may_not_have_what_does_nothing(tmp_path):
+    mine = {"method": "ppo", "config": {"env": "Pendulum-v1"}}
+    assert preset_files.read_preset(written(tmp_path / "a.json", mine))[2] == PPOConfig(env="Pendulum-v1")
+    mine["config"]["fall_costs"] = [50.0]
+    with pytest.raises(UserError, match=r"fall_costs .* has no effect"):
+        preset_files.read_preset(written(tmp_path / "a.json", mine))
+    older = preset_files.read_preset(written(tmp_path / "a.json", mine | {"versions": {}}))[2]
+    assert (older.noise_color, older.fall_costs) == (0.0, (1.0,))
 
 
 def test_a_preset_file_returns_what_was_written(tmp_path):

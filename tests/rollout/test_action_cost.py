@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 from test_shards import experience, policy
 
 from common.env_wrappers import reward_design
@@ -92,11 +93,21 @@ def test_a_replay_buffer_holds_rewards_less_the_cost():
     assert sizes.any()
 
 
-def test_choices_have_no_size():
-    with pytest.raises(UserError, match=r"the actions of CartPole-v1 are choices: give --action-cost 0"):
-        PPOAgentTrainer(
-            PPOConfig(env="CartPole-v1", action_cost=0.1, num_envs=2, steps_per_epoch=64, minibatch_size=64)
-        )
+def test_choices_have_no_size_and_no_environment_is_left_open():
+    opened, closed = [], []
+
+    class Pole(CartPoleEnv):
+        def __init__(self):
+            super().__init__()
+            opened.append(self)
+
+        def close(self):
+            closed.append(self)
+
+    config = PPOConfig(action_cost=0.1, num_envs=2, steps_per_epoch=64, minibatch_size=64)
+    with pytest.raises(UserError, match=r"the actions of Pole\(\) are choices: give --action-cost 0"):
+        PPOAgentTrainer(config, make_env=Pole)
+    assert opened and set(opened) == set(closed)
 
 
 def test_a_score_without_a_cost_is_refused():

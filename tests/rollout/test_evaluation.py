@@ -273,3 +273,24 @@ def test_a_new_agent_is_the_one_that_training_begins_with(trainer, config):
     with contextlib.closing(trainer(config)) as begins:
         agents = begins.agent, new_agent(config, begins.environment)
         np.testing.assert_array_equal(*(agent.acting_policy().act(observations) for agent in agents))
+
+
+def test_an_environment_that_cannot_be_made_leaves_none_open(agent, monkeypatch):
+    opened, closed = [], []
+
+    class Licensed(Lengths):
+        """The third one at a time is refused."""
+
+        def __init__(self):
+            if len(opened) - len(closed) == 2:
+                raise RuntimeError("no third licence")
+            super().__init__()
+            opened.append(self)
+
+        def close(self):
+            closed.append(self)
+
+    environment = find_environment("", 20, None, Licensed)
+    with pytest.raises(UserError, match="no third licence"):
+        evaluate(agent.acting_policy(), agent.action_map, environment, 5, True)
+    assert opened and set(opened) == set(closed)

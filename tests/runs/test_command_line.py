@@ -81,6 +81,10 @@ MISTAKES = {
     "minibatch larger than trajectory": (
         ["pendulum", "--minibatch-size", "5000"], ["minibatch_size 5000", "--minibatch-size 4096"],
     ),
+    "restarts within an epoch": (
+        ["pendulum", "--updates-per-epoch", "2", "--restart-each-epoch"],
+        ["updates_per_epoch 2", "restart_each_epoch", "--updates-per-epoch 1"],
+    ),
     "trajectory not divisible": (
         ["pendulum", "--num-envs", "3"], ["4096", "not divisible", "num_envs 3", "--steps-per-epoch 4095"],
     ),
@@ -565,13 +569,15 @@ def test_each_kind_of_error_has_its_line_and_its_exit_code(capsys, raised, code,
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [
-        ("cartpol", "did you mean cartpole or cartpole-fast?"),
-        ("nothing", "python PPOAgentTrainer.py --help lists all presets"),
+        ("cartpol", "did you mean cartpole or cartpole-fast? "),
+        ("pendulum-td3", "did you mean pendulum? "),
+        ("nothing", ""),
     ],
 )
 def test_a_preset_that_there_is_not_is_answered_with_near_ones(program, typed, answer):
     code, _, error = program("PPOAgentTrainer", typed)
-    assert one_error_line(code, error) == f"unknown preset '{typed}': {answer}"
+    lists = "--help lists this method's presets, and python -m programs train --help those of every method"
+    assert one_error_line(code, error) == f"unknown preset '{typed}': {answer}python PPOAgentTrainer.py {lists}"
 
 
 @pytest.mark.parametrize(

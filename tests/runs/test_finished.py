@@ -156,9 +156,9 @@ def test_moving_aside_that_was_cut_off_is_continued(run):
     shorter = contents(run)
     (run / "after-2-epochs").mkdir()
     (run / run_folder.BEST_AGENT).rename(run / "after-2-epochs" / run_folder.BEST_AGENT)
-    assert finished.set_aside(run, 5, 2) == run / "after-2-epochs"
+    assert finished.set_aside(run, 2) == run / "after-2-epochs"
     assert contents(run / "after-2-epochs") == shorter and contents(run) == {}
-    assert finished.set_aside(run, 5, 2) is None
+    assert finished.set_aside(run, 2) is None
 
 
 def test_what_an_older_version_left_is_not_taken_for_the_longer_run(monkeypatch, run):

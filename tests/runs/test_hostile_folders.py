@@ -219,7 +219,7 @@ def writes(run: Path) -> list:
             pass
 
     plain = (run_folder.CONFIG, run_folder.RESULTS, run_folder.FIGURE, run_folder.WEIGHTS, run_folder.BEST_AGENT)
-    return [locked, save, *map(replace, plain), lambda: finished.set_aside(run, 5, 1), lambda: locked()]
+    return [locked, save, *map(replace, plain), lambda: finished.set_aside(run, 1), lambda: locked()]
 
 
 def in_one_line(use) -> None:

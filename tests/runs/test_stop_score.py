@@ -33,6 +33,27 @@ def test_a_run_that_has_reached_its_score_ends_and_says_so(monkeypatch, stopped,
     assert len(run_folder.read_results(stopped)["metric"]) == 5
 
 
+@pytest.mark.parametrize("score", ["None", "-100"])
+def test_without_its_stop_score_or_with_a_higher_one_it_goes_on(monkeypatch, stopped, capsys, score):
+    whole = [*SETTINGS, *STOPS, *QUIET, "--runs-folder", stopped.parent, "--name", "whole", "--stop-score", "-100"]
+    assert program(monkeypatch, *whole) == 0
+    best = (stopped / run_folder.BEST_AGENT).read_bytes()
+    capsys.readouterr()
+    assert program(monkeypatch, "--resume", stopped, *QUIET, "--stop-score", score) == 0
+    assert f"what the shorter run ended with is now in {stopped / 'after-3-epochs'}" in capsys.readouterr().out
+    assert (stopped / "after-3-epochs" / run_folder.BEST_AGENT).read_bytes() == best
+    mine, others = (run_folder.read_results(folder)["loss_actor"] for folder in (stopped, stopped.parent / "whole"))
+    assert len(mine) == 6 and np.array_equal(mine, others)
+    assert program(monkeypatch, "--resume", stopped, *QUIET, "--stop-score", score) == 2
+
+
+def test_a_lower_stop_score_or_an_unreadable_table_leaves_nothing_to_do(monkeypatch, stopped, capsys):
+    assert program(monkeypatch, "--resume", stopped, *QUIET, "--stop-score", "-3000") == 2
+    (stopped / run_folder.RESULTS).write_text("damaged")
+    assert program(monkeypatch, "--resume", stopped, *QUIET, "--stop-score", "None") == 2
+    assert capsys.readouterr().err.count("nothing is left to do") == 2
+
+
 def test_cut_off_after_its_last_epoch_and_resumed_it_is_not_trained_further(monkeypatch, stopped):
     before = learned(stopped)
     assert len(run_folder.read_results(stopped)["metric"]) == 3
