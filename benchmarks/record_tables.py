@@ -113,6 +113,15 @@ RECORDS = {
         "TD3 with symmetric networks of 256 units, whose products are rounded to bfloat16; once the mean of 100 "
         f"training episodes is 200, an action costs 0.05 times the sum of its sizes; {HELD}",
     ),
+    "rough-ground-layer-norm": Record(
+        "-m companions.OffPolicyAgentTrainer bipedal-walker-hardcore-td3 --precision bfloat16 --layer-norm "
+        "--action-cost 0.05 --action-cost-score 200",
+        ROUGH_GROUND,
+        "the legs' mirror",
+        "TD3 with symmetric networks of 256 units, whose products are rounded to bfloat16, and layer normalisation in "
+        "the critics; once the mean of 100 training episodes is 200, an action costs 0.05 times the sum of its sizes; "
+        f"{HELD}",
+    ),
     "rough-ground-plain": Record(
         "-m companions.OffPolicyAgentTrainer bipedal-walker-hardcore-td3 --no-symmetry",
         ROUGH_GROUND,
