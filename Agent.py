@@ -201,7 +201,10 @@ class Agent(AgentBase):
         table = table.numpy()[: int(steps)]  # [K, metrics]
         fault = self._not_finite(table, finite_weights.numpy())
         if fault is not None:
-            raise DivergedError(f"training diverged, {fault} is NaN or infinite: lower the learning rates")
+            raise DivergedError(
+                f"training diverged, {fault} is NaN or infinite: lower the learning rates, or make very large rewards "
+                "smaller"
+            )
         overall = dict(zip(UPDATE_METRICS, table.mean(axis=0).tolist()))
         of_last_pass = dict(zip(UPDATE_METRICS, table[-per_pass:].mean(axis=0).tolist()))
         return of_last_pass | {name: overall[name] for name in AVERAGED_METRICS}

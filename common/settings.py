@@ -111,6 +111,8 @@ class Settings:
             _check_range(field.name, value, ranges.get(field.name, Range()))
         for name in without_effect(whole, vars(self)):
             needs, value = needs_of(whole)[name], getattr(self, name)
+            if needs.allows(getattr(self, needs.other)):
+                continue  # what allows it has no effect itself, and is named instead
             flag = ("--no-" if value is False else "--") + name.replace("_", "-")
             raise UserError(
                 f"{name} {value} has no effect with {needs.other} {getattr(self, needs.other)}: add {needs.flag}, or "

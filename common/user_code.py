@@ -9,6 +9,8 @@ from types import TracebackType
 
 import gymnasium
 
+from common.errors import UserError
+
 _HERE = Path(__file__).resolve().parent
 _OURS = tuple(str(_HERE.parent / name) for name in ("common", "ppo", "companions", "programs"))
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
@@ -25,8 +27,36 @@ def closed(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
             env.close()
 
 
+class RaisedElsewhere(Exception):
+    """An error of another process, as texts: what `describe`, `explain` and `own_traceback` say of it there."""
+
+    described: str
+    explained: str
+    trace: str
+
+    def __init__(self, described: "str | RaisedElsewhere", explained: str = "", trace: str = "") -> None:
+        if isinstance(described, RaisedElsewhere):  # Gymnasium raises another one from it
+            explained, trace = described.explained, described.trace
+            described = described.described
+        super().__init__(described, explained, trace)
+        self.described, self.explained, self.trace = described, explained, trace
+
+
+@contextlib.contextmanager
+def told_elsewhere() -> Iterator[None]:
+    """Within the context errors are raised as texts, which another process can read; a UserError stays as it is."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise RaisedElsewhere(describe(error), explain(error), own_traceback(error)) from None
+
+
 def explain(error: BaseException) -> str:
     """'ValueError: message, at rocket.py, line 12, in reset'; without the place if no code is the user's."""
+    if isinstance(error, RaisedElsewhere):
+        return error.explained
     error, frames = _blamed(error)
     place = ""
     if isinstance(error, SyntaxError) and error.filename:
@@ -40,6 +70,8 @@ def explain(error: BaseException) -> str:
 
 def describe(error: BaseException) -> str:
     """'ValueError: message', in one line of at most 300 characters."""
+    if isinstance(error, RaisedElsewhere):
+        return error.described
     message = error.msg if isinstance(error, SyntaxError) else str(error)
     first = next((line.strip() for line in (message or "").splitlines() if line.strip()), "")
     shown = first if len(first) <= _LONGEST else first[: _LONGEST - 1] + "…"
@@ -53,6 +85,8 @@ def is_users(error: BaseException) -> bool:
 
 def own_traceback(error: BaseException) -> str:
     """The part of a traceback that runs through the user's own files, or all of it if none does."""
+    if isinstance(error, RaisedElsewhere):
+        return error.trace
     blamed, frames = _blamed(error)
     if not frames:
         return "".join(traceback.format_exception(error))

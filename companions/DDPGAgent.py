@@ -200,7 +200,10 @@ class DDPGAgent(AgentBase):
             tables.append(table.numpy())
         table = tables[0] if len(tables) == 1 else np.concatenate(tables)  # [K, metrics]
         if not np.isfinite(table[:, 0].sum()):
-            raise DivergedError("training diverged, a loss is NaN or infinite: lower the learning rates")
+            raise DivergedError(
+                "training diverged, a loss is NaN or infinite: lower the learning rates, or make very large rewards "
+                "smaller"
+            )
         return table
 
     def updates_that_act(self, waiting: int) -> int:

@@ -314,6 +314,8 @@ class PPOConfig(
             TypeError: a setting is unknown.
         """
         settings = {"reward_std_of": "rewards", "noise_color": 0.0} | dict(settings)
+        if settings.get("restart_each_epoch"):  # which older versions did after each of an epoch's trajectories
+            settings["restart_each_epoch"] = settings.get("updates_per_epoch", 1) == 1
         if settings.get("shared_torso"):  # older versions accepted a rate of the critic's own and ignored it
             settings["critic_learning_rate"] = None
         return super().of_run(settings)

@@ -77,7 +77,8 @@ def scores(arguments: Arguments, agent: Any, environments: list[Environment], re
     Returns:
         The content of evaluation.json: the scores at the first step limit, and with several limits those of each.
     """
-    print(f"evaluating {arguments.episodes} episodes, deterministic and sampled ...", flush=True)
+    plural = "s" if arguments.episodes > 1 else ""
+    print(f"evaluating {arguments.episodes} episode{plural}, deterministic and sampled ...", flush=True)
     found = evaluation.evaluate_limits(
         agent.acting_policy(), agent.action_map, environments, arguments.episodes, arguments.seed, restarts
     )

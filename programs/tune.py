@@ -105,8 +105,11 @@ def base_of(preset: TrainingConfig, arguments: Arguments) -> TrainingConfig:
 class Report:
     """What a search has found, on the console and in its folder."""
 
-    def __init__(self, folder: Path, search: Search, preset: TrainingConfig, space: Space, metric: str) -> None:
-        self._folder, self._search, self._preset, self._space, self._metric = folder, search, preset, space, metric
+    def __init__(
+        self, folder: Path, search: Search, preset: TrainingConfig, base: TrainingConfig, space: Space, metric: str
+    ) -> None:
+        self._folder, self._search, self._space, self._metric = folder, search, space, metric
+        self._preset, self._base = preset, base
 
     def __call__(self, trial: Any, outcome: Outcome) -> None:
         """Print a trial that ended, and write the files again."""
@@ -121,6 +124,13 @@ class Report:
         """`base` with the settings of the best trial; None before one was completed."""
         trial = self._best_trial()
         return None if trial is None else self._search.config_of(optuna().trial.FixedTrial(trial.params), base)
+
+    def _best_on_preset(self) -> TrainingConfig | None:
+        """The preset with the best settings; the base of the search with them if they do not go with the preset."""
+        try:
+            return self.best(self._preset)
+        except UserError:  # more warm-up steps than the preset has steps, say
+            return self.best(self._base)
 
     def _completed(self) -> list[Any]:
         state = optuna().trial.TrialState.COMPLETE
@@ -139,7 +149,7 @@ class Report:
             cells += [_short(trial.params.get(name, "")).replace(",", "") for name in names]
             rows.append(",".join(map(str, cells)))
         files.replace_file(self._folder / TRIALS, ("\n".join(rows) + "\n").encode())
-        completed, best = self._completed(), self.best(self._preset)
+        completed, best = self._completed(), self._best_on_preset()
         if best is not None:
             trial = self._best_trial()
             remarks = {"score": trial.value, "scores": trial.user_attrs["scores"], "metric": self._metric}
@@ -201,7 +211,7 @@ def main() -> None:
         files.make_folder(folder)
         journal = Journal(str(folder / JOURNAL), name)
         search = Search(journal, base, space, arguments.seeds, arguments.metric, arguments.seed)
-        report = Report(folder, search, preset, space, arguments.metric)
+        report = Report(folder, search, preset, base, space, arguments.metric)
         if done := len(search.finished()):
             print(f"continuing after {done} trials in {folder}", flush=True)
         with places(run_trial, arguments.workers, arguments.cluster, calls=CALLS) as submit:

@@ -226,6 +226,8 @@ def test_what_a_setting_without_effect_allows_is_reset_too():
     stored = PPOConfig(std_decay=0.9, std_decay_score=3.0)
     assert stored.replace(std="softplus_head") == PPOConfig(std="softplus_head")
     assert PPOConfig.of_run(dataclasses.asdict(stored) | {"std": "softplus_head"}) == PPOConfig(std="softplus_head")
+    with pytest.raises(UserError, match=r"std_decay 0\.9 has no effect with std softplus_head"):
+        PPOConfig(std="softplus_head", std_decay=0.9, std_decay_score=3.0)
 
 
 @pytest.mark.parametrize("name", ["bipedal-walker-fast", "bipedal-walker-long"])

@@ -22,8 +22,9 @@ class RepeatedActions(gymnasium.Wrapper):
         """As Gymnasium's; the reward is the sum over the steps, all else is of the last one."""
         total = 0.0
         for _ in range(self._repeat):
-            observation, reward, terminated, truncated, info = self.env.step(action)
-            total += float(reward)
+            held = action.copy() if isinstance(action, np.ndarray) else action  # it may be changed in place
+            observation, reward, terminated, truncated, info = self.env.step(held)
+            total += float(np.asarray(reward).item())
             if terminated or truncated:
                 break
         return observation, total, terminated, truncated, info

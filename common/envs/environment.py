@@ -2,8 +2,10 @@
 
 import copy
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import gymnasium
@@ -60,6 +62,11 @@ class Environment:
     spec: gymnasium.envs.registration.EnvSpec | None = None
 
     @property
+    def _is_users(self) -> bool:
+        """Whether it may be the user's own, so that what it returns is checked."""
+        return self.gymnasium_id is None and self.atari_game is None
+
+    @property
     def most_actions(self) -> int | None:
         """The largest number of actions in an episode; None if there is no limit."""
         return None if self.max_episode_steps is None else -(-self.max_episode_steps // self.action_repeat)
@@ -75,7 +82,7 @@ class Environment:
         """
         if self.spec is not None:
             gymnasium.registry.setdefault(self.spec.id, self.spec)
-        env = make_env(self.id, self.max_episode_steps, render_mode, self.env_kwargs, self.maker)
+        env = make_env(self.id, self.max_episode_steps, render_mode, self.env_kwargs, self.maker, self._is_users)
         if self.action_repeat > 1:
             env = RepeatedActions(env, self.action_repeat)
         return WithHistory(env, self.history) if self.history else env
@@ -105,7 +112,7 @@ class Environment:
         Raises:
             UserError: its reset or its step fails, or returns a value that does not fit its spaces.
         """
-        if self.gymnasium_id is None and self.atari_game is None:
+        if self._is_users:
             env = make_native_env(self.id, self.max_episode_steps, None, self.env_kwargs, self.maker)
             with closed(env):
                 check_environment(self.id, env)
@@ -161,7 +168,7 @@ def find_environment(
             action_space=flat.action_space,
             native_observation_space=env.observation_space,
             render_modes=_render_modes(env, maker),
-            render_fps=max(1, round((env.metadata or {}).get("render_fps") or 30)) / action_repeat,
+            render_fps=_render_fps(env) / action_repeat,
             gymnasium_id=gymnasium_id if not env_kwargs else None,
             atari_game=atari_game,
             env_kwargs=env_kwargs,
@@ -171,6 +178,12 @@ def find_environment(
             maker=maker,
             spec=None if spec is None or ":" in env_id else _sendable(spec),
         )
+
+
+def _render_fps(env: gymnasium.Env) -> int:
+    """Pictures per second, 30 if the metadata do not tell."""
+    fps = (env.metadata or {}).get("render_fps")
+    return max(1, round(float(fps))) if isinstance(fps, Real) and math.isfinite(fps) and fps else 30
 
 
 def _holds_already(env_id: str, setting: str) -> UserError:

@@ -12,9 +12,9 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete, Tuple
 
-from common.envs.spaces import action_map
+from common.envs.spaces import action_map, image_layout
 from common.errors import UserError
-from common.user_code import explain, is_users
+from common.user_code import describe, explain, is_users
 
 RESET = "expected the pair (observation, info), info being a dictionary"
 STEP = "expected (observation, reward, terminated, truncated, info)"
@@ -33,7 +33,7 @@ def check_environment(name: str, env: gymnasium.Env) -> None:
     returned: Any  # the environment may return anything
     try:
         returned = env.reset(seed=0)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(_reset_failed(name, error)) from error
     if not isinstance(returned, tuple) or len(returned) != 2 or not isinstance(returned[1], Mapping):
         raise UserError(f"{name}: reset returned {_kind(returned)}: {RESET}")
@@ -42,7 +42,7 @@ def check_environment(name: str, env: gymnasium.Env) -> None:
     [action] = to_environment(np.zeros((1, to_environment.size), np.float32))  # [*action]
     try:
         stepped: Any = env.step(action)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if "unpack" in str(error) and not is_users(error):  # Gymnasium's wrapper unpacks the five values
             raise UserError(f"{name}: step returned another number of values: {STEP}") from error
         raise UserError(f"{name}: step failed with the action {action!r} ({explain(error)}): fix its step") from error
@@ -66,7 +66,7 @@ def start_error(name: str, error: BaseException) -> UserError:
 
 def _reset_failed(name: str, error: BaseException) -> str:
     advice = "fix its reset or choose another --env"
-    if isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
+    if describe(error).startswith("TypeError") and "unexpected keyword argument" in describe(error):
         advice = "define it as reset(self, seed=None, options=None)"
     return f"{name} cannot be started, its reset failed ({explain(error)}): {advice}"
 
@@ -78,7 +78,10 @@ def _check_observation(name: str, method: str, space: gymnasium.Space, value: An
 
 
 def mismatch(space: gymnasium.Space, value: Any) -> str | None:
-    """How a value does not fit an observation space, for a message; None if it fits. Bounds are not checked."""
+    """How a value does not fit an observation space, for a message; None if it fits.
+
+    A Box's bounds are not checked. A type of whole numbers must be able to hold the values.
+    """
     if isinstance(space, Dict):
         return _mismatch_of_parts(space, value, Mapping, dict(space.spaces))
     if isinstance(space, Tuple):
@@ -93,8 +96,14 @@ def mismatch(space: gymnasium.Space, value: Any) -> str | None:
         return f" of shape {array.shape}, but observation_space says {space.shape}"
     if array.dtype.kind not in "biuf":
         return f" of {array.dtype} ({_kind(value)}), but observation_space says {space.dtype}"
-    if array.dtype.kind == "f" and np.issubdtype(space.dtype, np.integer) and (array != np.floor(array)).any():
-        return f" of fractions ({array.dtype}), but observation_space says {space.dtype}"
+    if array.dtype != space.dtype and np.issubdtype(space.dtype, np.integer):
+        if array.dtype.kind == "f" and image_layout(space) is not None:  # from 0 to 1 it would be black
+            return f" of {array.dtype}, but observation_space says {space.dtype}, an image from 0 to 255"
+        if array.dtype.kind == "f" and (array != np.floor(array)).any():
+            return f" of fractions ({array.dtype}), but observation_space says {space.dtype}"
+        reach = np.iinfo(space.dtype)
+        if array.size and not reach.min <= array.min() <= array.max() <= reach.max:
+            return f" from {array.min()} to {array.max()}, which {space.dtype} of observation_space cannot hold"
     if not isinstance(space, Box) and not space.contains(array.astype(space.dtype)):
         return f" {value!r}, but observation_space says {space}"
     return None

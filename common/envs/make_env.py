@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 
 from common.envs import atari
+from common.envs.checked_steps import CheckedSteps
 from common.envs.registered import constructor_error, make_registered, unknown_environment
 from common.envs.spaces import as_numbers_or_image, check_spaces
 from common.errors import UserError
@@ -22,6 +23,7 @@ def make_env(
     render_mode: str | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
     maker: MakeEnv | None = None,
+    checked: bool = False,
 ) -> gymnasium.Env:
     """A single Gymnasium environment with its own, unshaped reward and flat observations [S], or images [H, W, C].
 
@@ -31,12 +33,14 @@ def make_env(
         render_mode: "rgb_array" to film it.
         env_kwargs: arguments for its constructor.
         maker: builds it in place of `gymnasium.make`; `env_id` is then its name in messages.
+        checked: whether it checks what it returns in every step; see `CheckedSteps`.
 
     Raises:
         UserError: unknown name (the message suggests similar ones), missing package, faulty constructor, unsupported
             space, or a limit above the environment's own `TimeLimit`.
     """
-    return as_numbers_or_image(make_native_env(env_id, max_episode_steps, render_mode, env_kwargs, maker))
+    env = make_native_env(env_id, max_episode_steps, render_mode, env_kwargs, maker)
+    return as_numbers_or_image(CheckedSteps(env) if checked else env)
 
 
 def make_native_env(
@@ -91,7 +95,7 @@ def _make_own(
         env = maker(**rendering, **kwargs)
     except UserError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise constructor_error(name, error, kwargs) from error
     if not isinstance(env, gymnasium.Env):
         raise UserError(f"{name} returned {env!r:.80}: expected a new gymnasium.Env")

@@ -21,7 +21,7 @@ from common.envs.environment_check import start_error
 from common.envs.groups import Fault, Step, quiet_gymnasium
 from common.envs.seeded_episodes import Past, SeededEpisodes
 from common.envs.worker_processes import interrupts_held_back, without_program
-from common.user_code import describe, own_traceback
+from common.user_code import describe, own_traceback, told_elsewhere
 
 # A fork of this process would inherit TensorFlow's threads and the lock of the run; the fork server has neither.
 START_METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
@@ -154,13 +154,16 @@ class _Process(gymnasium.vector.AsyncVectorEnv):
 
     def started(self, time_limit: float) -> np.ndarray:
         """Wait until the environment is built and restored; its observation [*shape]."""
-        with quiet_gymnasium():
-            return self.reset_wait(time_limit)[0][0]
+        try:
+            with quiet_gymnasium():
+                return self.reset_wait(time_limit)[0][0]
+        except multiprocessing.TimeoutError:
+            raise TimeoutError(f"no answer within {time_limit:.3g} s, see --environment-time-limit") from None
 
     def what_failed(self, error: Exception, time_limit: float) -> tuple[str, str]:
         """The failure in one line, and its traceback, empty if there is none."""
         process, [pipe] = self.processes[0], self.parent_pipes
-        # Without a pipe the environment raised, or returned something unreadable: Gymnasium closed the pipe.
+        # Without a pipe the environment raised: Gymnasium closed the pipe.
         if pipe is None or not isinstance(error, multiprocessing.TimeoutError | EOFError | OSError):
             return describe(error), own_traceback(error)
         process.join(0.1)  # gives a dying process time to end
@@ -169,7 +172,7 @@ class _Process(gymnasium.vector.AsyncVectorEnv):
         return f"its process did not answer within {time_limit:g} s", ""
 
     def _raise_if_errors(self, successes: Iterable[bool]) -> None:
-        """As in Gymnasium, which waits forever for an exception that cannot be pickled.
+        """As in Gymnasium, which waits forever for an exception that a process did not send.
 
         Raises:
             RuntimeError: the process did not send its exception in time.
@@ -180,7 +183,7 @@ class _Process(gymnasium.vector.AsyncVectorEnv):
             if time.monotonic() > deadline:
                 self.parent_pipes[0].close()
                 self.parent_pipes[0] = None  # type: ignore[call-overload]  # as Gymnasium itself marks a closed pipe
-                raise RuntimeError("it raised an exception that cannot be sent to another process")
+                raise RuntimeError("its process ended before it said what went wrong")
             time.sleep(0.01)
         super()._raise_if_errors(successes)
 
@@ -200,6 +203,18 @@ class _Process(gymnasium.vector.AsyncVectorEnv):
 # -- in the process --
 
 
+class _ToldEpisodes(SeededEpisodes):
+    """Episodes whose errors reach the training process with the place in the user's file."""
+
+    def reset(self, **arguments: Any) -> Any:
+        with told_elsewhere():
+            return super().reset(**arguments)
+
+    def step(self, action: np.ndarray) -> Any:
+        with told_elsewhere():
+            return super().step(action)
+
+
 def _make_in_process(
     parent: int, spec: gymnasium.envs.registration.EnvSpec | None, arguments: tuple[Any, ...]
 ) -> SeededEpisodes:
@@ -210,7 +225,7 @@ def _make_in_process(
         _end_with_parent()
         if spec is not None:
             gymnasium.registry[spec.id] = spec
-    return SeededEpisodes(*arguments)
+    return _ToldEpisodes(*arguments)
 
 
 def _end_with_parent() -> None:

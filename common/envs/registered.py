@@ -7,13 +7,14 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 
 from common.envs import atari
 from common.errors import UserError
-from common.user_code import explain
+from common.user_code import explain, is_users
 
 
 def make_registered(
@@ -42,19 +43,21 @@ def make_registered(
             )
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"{env_id} needs a package that is missing: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, gymnasium.error.Error) and not _is_registered(name):
             raise (unknown_environment(name) if module is None else _not_registered_by(module, name)) from error
         raise constructor_error(env_id, error, env_kwargs) from error
 
 
-def constructor_error(name: str, error: Exception, env_kwargs: Mapping[str, Any]) -> UserError:
+def constructor_error(name: str, error: BaseException, env_kwargs: Mapping[str, Any]) -> UserError:
     """The error for an environment that cannot be built."""
     advice = "fix it or choose another --env"
     if isinstance(error, ImportError):
         advice = "install the package it needs"
     elif isinstance(error, TypeError) and env_kwargs and "argument" in str(error):
         advice = f"compare --env-kwargs ({', '.join(env_kwargs)}) with what it takes"
+    elif isinstance(error, TypeError) and "required" in str(error) and not is_users(error):
+        advice = """give what it needs as a JSON object, like --env-kwargs '{"size": 3}'"""
     return UserError(f"{name} cannot be built ({explain(error)}): {advice}")
 
 
@@ -74,6 +77,12 @@ def _import(module: str, env_id: str) -> None:
     """
     if not all(part.isidentifier() for part in module.split(".")):
         file = module.replace("/", ".").replace("\\", ".").removesuffix(".py").strip(".")
+        better = re.sub(r"\W", "_", module)
+        if file == module and "." not in module and better.isidentifier():
+            raise UserError(
+                f"env is {env_id!r}: a module's name has only letters, digits and underscores: rename {module}.py to "
+                f"{better}.py, and use {better}:{env_id.partition(':')[2]}"
+            )
         raise UserError(
             f"env is {env_id!r}: expected a module's name before the colon, without folder and .py: {file}"
         )
@@ -129,6 +138,13 @@ def unknown_environment(env_id: str) -> UserError:
 
 def _not_registered_by(module: str, name: str) -> UserError:
     """The error for an id that a user's module should have registered."""
+    imported = getattr(sys.modules[module], "__file__", None)
+    meant = Path.cwd().joinpath(*module.split(".")).with_suffix(".py")
+    if meant.is_file() and (imported is None or Path(imported).resolve() != meant.resolve()):
+        return UserError(
+            f"{module} is also the name of another module ({imported or 'of Python'}), which was imported: rename "
+            f"your {meant.name}, and use its new name in --env"
+        )
     own = list(_registered_by(module))
     if own:
         return UserError(f"{module} registers no {name!r}: use {' or '.join(f'{module}:{id}' for id in own[:5])}")

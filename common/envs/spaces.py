@@ -115,11 +115,13 @@ def check_spaces(env_id: str, observation_space: gymnasium.Space, action_space: 
     Raises:
         UserError: there is none.
     """
-    if not isinstance(observation_space, VECTORS) or not observation_space.is_np_flattenable:
-        raise UserError(
-            f"{env_id} has observations of type {type(observation_space).__name__}; supported are Box, Discrete, "
-            "MultiDiscrete, MultiBinary, and Dict or Tuple of those: choose another --env"
-        )
+    for path, part in _leaves(observation_space):
+        if not isinstance(part, VECTORS) or not part.is_np_flattenable:
+            where = f", at {path}" if path else ""
+            raise UserError(
+                f"{env_id} has observations of type {type(part).__name__}{where}; supported are Box, Discrete, "
+                "MultiDiscrete, MultiBinary, and Dict or Tuple of those: choose another --env"
+            )
     if image_layout(observation_space) is None:
         _check_numbers(env_id, observation_space)
     if not isinstance(action_space, (gymnasium.spaces.Box, *DISCRETE)):

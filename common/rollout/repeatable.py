@@ -326,7 +326,9 @@ class RepeatableEnvs:
             if not np.array_equal(self.observations[i][~known], stored[~known]):
                 raise UserError(
                     "the environments did not repeat what they did before the run was cut off: resume it on the kind "
-                    "of machine and with the versions that its config.json names, or train again in another folder"
+                    "of machine and with the versions that its config.json names; if both are the same, the "
+                    "environment draws random numbers that do not come from self.np_random: train again in another "
+                    "folder"
                 )
             self.observations[i] = stored.copy()
 

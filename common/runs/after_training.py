@@ -52,7 +52,7 @@ def _board(folder: Path, options: RunOptions, screen: Terminal) -> contextlib.Ab
 
 
 def _score(trainer: Trainer, folder: Path, episodes: int, screen: Terminal, board: "Board | None") -> None:
-    screen.say(f"evaluating {episodes} episodes, deterministic and sampled ...")
+    screen.say(f"evaluating {episodes} episode{'s' if episodes > 1 else ''}, deterministic and sampled ...")
     summaries = evaluate(trainer, episodes)
     finished.note_evaluation(folder, trainer.config.epochs, summaries)
     screen.say("unshaped reward: " + evaluation.evaluation_line(summaries))

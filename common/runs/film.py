@@ -185,7 +185,8 @@ def _write_mp4(film: Iterable[np.ndarray], fps: float, path: Path, ffmpeg: list[
     options = FFMPEG + (ffmpeg or [])
     with contextlib.closing(imageio.get_writer(path, fps=fps, macro_block_size=2, output_params=options)) as writer:
         for frame in film:
-            writer.append_data(frame)
+            height, width = frame.shape[0] // 2 * 2, frame.shape[1] // 2 * 2  # MP4 takes even numbers only
+            writer.append_data(frame[:height, :width])
     check_whole(path)
 
 

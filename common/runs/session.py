@@ -130,12 +130,20 @@ def goes_on(folder: Path, config: TrainingConfig) -> bool:
     return bool(early and (config.stop_score is None or table["metric"][-1] < config.stop_score))
 
 
+def _last_epoch(folder: Path) -> int:
+    """The last epoch of results.csv; 0 if it cannot be read."""
+    try:
+        return int(run_folder.read_results(folder)["epoch"][-1])
+    except UserError:
+        return 0
+
+
 def check_unfinished(folder: Path, config: TrainingConfig, options: RunOptions) -> None:
     """Raise UserError if nothing is left to do: all epochs are trained, and scored and filmed as the options ask."""
     if not finished.missing(folder, config.epochs, options):
         state = f"has all its {config.epochs} epochs" if config.stop_score is None else "has been trained to its end"
-        longer = f"--epochs N for more than {config.epochs} epochs"
-        more = "--epochs N" if config.stop_score is None else f"--stop-score None, and {longer}"
+        longer = f"and --epochs N to go beyond {config.epochs} epochs"
+        more = "--epochs N" if config.stop_score is None else f"--stop-score None ({longer})"
         raise UserError(
             f"{folder} {state}, and nothing is left to do: train more with {more}, or "
             f"score and film it again with python -m programs evaluate {folder}"
@@ -154,10 +162,11 @@ def _train(
     warnings: list[str] = []
     resumed = options.resume is not None
     finished_earlier = finished.epochs_of(folder) != config.epochs or goes_on(folder, config)
+    last = _last_epoch(folder)
     if resumed:
         _restore(trainer, folder, screen, warnings.append)
     content = run_folder.write_config(folder, config, preset, trainer.epoch if resumed else None)
-    aside = finished.set_aside(folder, trainer.epoch) if finished_earlier else None
+    aside = finished.set_aside(folder, last or trainer.epoch) if finished_earlier else None
     if aside is not None:
         screen.say(f"what the shorter run ended with is now in {aside}")
     with (
@@ -236,7 +245,7 @@ def _first_line(preset: str, config: TrainingConfig, folder: Path) -> str:
     return (
         f"{preset}: {config.env}, {config.num_envs} environment{'s' if config.num_envs > 1 else ''} "
         f"on {config.backend}, seed {config.seed}, "
-        f"{config.epochs} epochs of {config.steps_per_epoch:,} steps, in {folder}"
+        f"{config.epochs} epoch{'s' if config.epochs > 1 else ''} of {config.steps_per_epoch:,} steps, in {folder}"
     )
 
 

@@ -85,7 +85,8 @@ def train(
         stretched = f"its schedules stretch to the new total of {config.epochs}"
         print(f"{folder} was started with {saved.epochs} epochs: {stretched}")
     screen = Shown(stop_after)
-    if saved is not None and finished.is_done(folder, finished.ADOPT, config.epochs):
+    ended = saved is not None and finished.is_done(folder, finished.ADOPT, config.epochs)
+    if ended and not session.goes_on(folder, config):
         screen.refresh(f"{folder} has all its epochs")
         screen.figure(draw_figure.draw("five", [folder], (), "range"))
         return folder

@@ -9,17 +9,19 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
 import tiny_envs
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 from run_program import call
 
 from common import user_code
 from common.envs.environment import find_environment
+from common.envs.environment_check import mismatch
 from common.envs.gymnasium_group import GymnasiumGroup
 from common.envs.process_group import ProcessGroup
 from common.envs.spaces import action_map
@@ -209,6 +211,17 @@ WRONG = {  # what is typed, and changed in the module, and what the line says
         [], {"self.size, ": "1 / 0; self.size, "},
         ["cannot be built", "ZeroDivisionError", "mine.py, line 9, in __init__"],
     ),
+    "an argument that it needs": (
+        [], {"size=1, ": "size, "}, ["cannot be built", "'size'", """--env-kwargs '{"size": 3}'"""],
+    ),
+    "a dash in the module's name": (
+        ["--env", "my-mine:Mine-v0"], {}, ["rename my-mine.py to my_mine.py", "my_mine:Mine-v0"],
+    ),
+    "a constructor that ends the program": (
+        [], {"self.size, ": "raise SystemExit; self.size, "}, ["cannot be built", "SystemExit", "mine.py, line 9"],
+    ),
+    "a reset that ends the program": ([], {RESET: "raise SystemExit"}, ["reset failed", "SystemExit", "line 12"]),
+    "a step that ends the program": ([], {STEP: "raise SystemExit"}, ["step failed", "SystemExit", "line 14"]),
     "an argument that it does not take": (
         ["--env-kwargs", '{"seize": 2}'], {}, ["cannot be built", "seize", "--env-kwargs"],
     ),
@@ -567,7 +580,7 @@ def test_an_info_that_is_none_is_a_fault_of_the_environment(backend):
     group.close()
 
 
-def test_an_exception_that_cannot_be_pickled_is_a_fault_and_no_hang(monkeypatch):
+def test_an_exception_that_cannot_be_pickled_is_a_fault_and_no_hang():
     class CrashError(Exception):
         def __reduce__(self):
             raise TypeError("it holds a lock")
@@ -576,13 +589,161 @@ def test_an_exception_that_cannot_be_pickled_is_a_fault_and_no_hang(monkeypatch)
         def step(self, action):
             raise CrashError("the simulator is gone")
 
-    monkeypatch.setattr("common.envs.process_group.PATIENCE", 1.0)
     group = ProcessGroup(find_environment("", maker=Crashing), 1)
     group.reset(0)
     group.send(np.zeros((1, 1), np.float32))
     assert group.recv().failed.tolist() == [True]
-    assert "cannot be sent to another process" in group.faults[0].error
+    [fault] = group.faults
+    assert fault.error == "CrashError: the simulator is gone"
+    assert "in step" in fault.details and "async_vector_env" not in fault.details
     group.close()
+
+
+def test_a_process_that_cannot_reset_names_the_place_and_one_that_hangs_the_time():
+    class Broken(tiny_envs.Awkward):
+        def reset(self, seed=None, options=None):
+            raise OSError("no display")
+
+    class Hanging(tiny_envs.Awkward):
+        def reset(self, seed=None, options=None):
+            time.sleep(60)
+
+    group = ProcessGroup(find_environment("", maker=Broken), 1)
+    with pytest.raises(UserError, match=r"reset failed \(OSError: no display, at .*, line \d+, in reset\)"):
+        group.reset(0)
+    group = ProcessGroup(find_environment("", maker=Hanging), 1, time_limit=1.0)
+    with pytest.raises(UserError, match="no answer within 1 s, see --environment-time-limit"):
+        group.reset(0)
+
+
+class Later(gymnasium.Env):
+    """What it returns changes after the second step, which no check before training sees."""
+
+    action_space = Box(-1.0, 1.0, (1,))
+
+    def __init__(self, observation_space, first, then, reward=1.0):
+        self.observation_space, self._first, self._then, self._reward = observation_space, first, then, reward
+
+    def reset(self, seed=None, options=None):
+        self._steps = 0
+        return self._first, {}
+
+    def step(self, action):
+        self._steps += 1
+        late = self._steps > 2
+        return self._then if late else self._first, self._reward if late else 1.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("space", "first", "then", "words"),
+    [
+        (Box(-1, 1, (2,)), np.zeros(2), np.zeros(1), r"of shape \(1,\), but observation_space says \(2,\)"),
+        (Box(-1, 1, (2,)), np.zeros(2), 0, r"of shape \(\), but observation_space says \(2,\)"),
+        (Box(-1, 1, (2,)), np.zeros(2), None, r"of shape \(\)"),
+        (Box(0, 255, (2,), np.uint8), np.array([1, 2]), np.array([-1, 256]), "from -1 to 256, which uint8 .* hold"),
+        (Box(-9, 9, (2,), np.int64), np.zeros(2), np.array([0.63, 0.0]), "of fractions"),
+        (MultiDiscrete([3, 3]), np.array([0, 2]), np.array([4, 1]), r"array\(\[4, 1\]\)"),
+        (Discrete(5), 2, -1, "-1, but observation_space says Discrete"),
+        (Dict({"a": Discrete(3), "b": Discrete(2)}), {"a": 2, "b": 1}, {"a": 2}, "without 'b'"),
+    ],
+)
+def test_what_is_returned_later_is_checked_too(space, first, then, words):
+    env = find_environment("", maker=lambda: Later(space, first, then)).make()
+    env.reset(seed=0)
+    for _ in range(2):
+        env.step(np.zeros(1))
+    with pytest.raises(ValueError, match=f"step returned an observation.*{words}"):
+        env.step(np.zeros(1))
+
+
+def test_a_reward_that_is_no_number_and_the_end_of_the_program_are_faults():
+    class Leaving(tiny_envs.Awkward):
+        def step(self, action):
+            sys.exit("the window was closed")
+
+        def render(self):
+            sys.exit()
+
+    class Away(tiny_envs.Awkward):
+        def reset(self, seed=None, options=None):
+            sys.exit()
+
+    env = find_environment("", maker=lambda: Later(Box(-1, 1, (2,)), np.zeros(2), np.zeros(2), None)).make()
+    env.reset(seed=0)
+    for _ in range(2):
+        env.step(np.zeros(1))
+    with pytest.raises(TypeError, match="step returned the reward None: expected a number"):
+        env.step(np.zeros(1))
+    env = find_environment("", maker=Leaving).make()
+    env.reset(seed=0)
+    for call_it in (lambda: env.step(np.zeros(1)), env.render, find_environment("", maker=Away).make().reset):
+        with pytest.raises(RuntimeError, match="it ended the program"):
+            call_it()
+
+
+@pytest.mark.parametrize("image", [np.ones((40, 40, 1)), np.full((40, 40, 1), 0.5)])
+def test_an_image_of_floats_is_refused_even_if_they_are_whole(image):
+    space = Box(0, 255, (40, 40, 1), np.uint8)
+    assert "of float64, but observation_space says uint8, an image from 0 to 255" in mismatch(space, image)
+    assert mismatch(space, image.astype(np.int64)) is None
+
+
+@pytest.mark.parametrize("fps", ["fast", float("inf"), float("nan"), 0, None, True])
+def test_a_frame_rate_that_is_no_number_is_thirty(fps):
+    class Filmed(tiny_envs.Awkward):
+        metadata = tiny_envs.Awkward.metadata | {"render_fps": fps}
+
+    assert find_environment("", maker=Filmed).render_fps == (1 if fps is True else 30)
+
+
+def test_a_reset_without_options_is_enough():
+    class Short(tiny_envs.Awkward):
+        def reset(self, seed=None):
+            return super().reset(seed=seed)
+
+    assert find_environment("", maker=Short).make().reset(seed=0)[1] == {}
+
+
+def test_a_constructor_that_fails_in_a_process_is_said_not_to_be_built():
+    here = os.getpid()
+
+    class Second(tiny_envs.Awkward):
+        def __init__(self):
+            if os.getpid() != here:
+                raise OSError("no licence")
+            super().__init__()
+
+    group = ProcessGroup(find_environment("", maker=Second), 1)
+    with pytest.raises(UserError, match=r"cannot be built \(OSError: no licence"):
+        group.reset(0)
+
+
+def test_an_action_that_is_changed_in_place_is_held_as_it_was():
+    taken = []
+
+    class Halving(tiny_envs.Awkward):
+        def step(self, action):
+            taken.append(action.tolist())
+            action *= 0.5
+            return super().step(action)
+
+    env = find_environment("", maker=Halving, action_repeat=3).make()
+    env.reset(seed=0)
+    env.step(np.ones(1, np.float32))
+    assert taken == [[1.0]] * 3
+
+
+def test_texts_within_a_dict_are_refused_with_their_place():
+    space = Dict({"where": Box(-1, 1, (2,)), "said": Text(3)})
+    with pytest.raises(UserError, match=r"observations of type Text, at \['said'\]"):
+        find_environment("", maker=lambda: Later(space, None, None))
+
+
+def test_a_module_named_like_one_of_pythons_is_told_to_be_renamed(folder, monkeypatch, capsys):
+    (folder / "colorsys.py").write_text(GOOD)
+    assert call(monkeypatch, importlib.import_module("PPOAgentTrainer"), "--env", "colorsys:Mine-v0") == 2
+    line = one_line(capsys.readouterr().err)
+    assert "colorsys is also the name of another module" in line and "rename your colorsys.py" in line
 
 
 def test_a_second_environment_that_cannot_be_built_is_one_line():

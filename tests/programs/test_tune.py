@@ -149,7 +149,7 @@ def test_the_preset_file_keeps_what_trials_leave_out(tmp_path):
     assert (base.epochs, base.best_metric, base.stop_score) == (3, "mean_episode_reward", None)
     assert tune.base_of(preset, tune.Arguments("pendulum", metric="metric")) == preset
     searched = search_in(tmp_path, base)
-    report = tune.Report(tmp_path, searched, preset, read_space(tmp_path / "space.json", base), "score")
+    report = tune.Report(tmp_path, searched, preset, base, read_space(tmp_path / "space.json", base), "score")
     done = Future()
     done.set_result(Outcome(1.0, (1.0,)))
     [(trial, outcome)] = searched.run(1, 1, lambda *_: done)
@@ -161,7 +161,9 @@ def test_the_preset_file_keeps_what_trials_leave_out(tmp_path):
 
 def test_every_trial_is_told_with_its_scores_its_settings_or_what_went_wrong(tmp_path, capsys):
     searched = search_in(tmp_path)
-    report = tune.Report(tmp_path, searched, PPOConfig(), read_space(tmp_path / "space.json", PPOConfig()), "score")
+    report = tune.Report(
+        tmp_path, searched, PPOConfig(), PPOConfig(), read_space(tmp_path / "space.json", PPOConfig()), "score"
+    )
     outcomes = [Outcome(1.5, (1.5, 2.0)), Outcome(None, (0.5,)), Outcome(None, (), "it diverged")]
 
     def submit(*_):
