@@ -189,6 +189,8 @@ python -m programs ship runs/mine mine               # write policies, scores, s
 python experiments/gallery.py mine                   # write its film to docs/gallery, and this page
 ```
 
+`ship` does not take a run whose environment needs a module (`module:Id`).
+
 `agents/NAME` holds these files:
 
 | file | what it is |
