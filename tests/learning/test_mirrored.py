@@ -130,7 +130,7 @@ def test_the_compiled_critics_make_one_product_of_twice_the_rows(made, monkeypat
     of_layers, product = [], tf.matmul
 
     def counted(one, other, *arguments, **options):
-        if len(other.shape) == 3:  # kernels of all critics, [critics, in, out]
+        if len(other.shape) == 3 and other.shape[0] == one.shape[0]:  # kernels of all critics, [critics, in, out]
             of_layers.append(one.shape)
         return product(one, other, *arguments, **options)
 

@@ -69,7 +69,8 @@ def test_what_is_shaped_by_one_cost_has_no_state_of_its_own():
         (SHAPED | {"fall_costs": (1.0, 2.0)}, "expected one cost more than scores"),
         (SHAPED | {"fall_costs": (1.0, 2.0)}, "give --fall-cost-scores too, with one number"),
         (SHAPED | {"fall_costs": (1.0, 2.0, 3.0)}, "give --fall-cost-scores too, with 2 numbers"),
-        ({"fall_cost_scores": (1.0,)}, "give --fall-cost-scores too, with no number"),
+        (SHAPED | {"fall_cost_scores": (1.0,)}, "give --fall-cost-scores too, with no number"),
+        ({"fall_cost_scores": (1.0,)}, "fall_cost_scores .* has no effect with reward_design unchanged"),
         (
             SHAPED | {"fall_costs": (1.0, 2.0, 3.0), "fall_cost_scores": (5.0, 5.0)},
             "expected each above the one before",
