@@ -27,6 +27,10 @@ def closed(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
             env.close()
 
 
+class WrongReturnError(Exception):
+    """An environment returned what does not fit. The message tells all, so it is shown without type and traceback."""
+
+
 class RaisedElsewhere(Exception):
     """An error of another process, as texts: what `describe`, `explain` and `own_traceback` say of it there."""
 
@@ -75,6 +79,8 @@ def describe(error: BaseException) -> str:
     message = error.msg if isinstance(error, SyntaxError) else str(error)
     first = next((line.strip() for line in (message or "").splitlines() if line.strip()), "")
     shown = first if len(first) <= _LONGEST else first[: _LONGEST - 1] + "…"
+    if isinstance(error, WrongReturnError):
+        return shown
     return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
 
 
@@ -87,6 +93,8 @@ def own_traceback(error: BaseException) -> str:
     """The part of a traceback that runs through the user's own files, or all of it if none does."""
     if isinstance(error, RaisedElsewhere):
         return error.trace
+    if isinstance(error, WrongReturnError):
+        return ""
     blamed, frames = _blamed(error)
     if not frames:
         return "".join(traceback.format_exception(error))

@@ -7,6 +7,7 @@ import gymnasium
 import numpy as np
 
 from common.envs.environment_check import mismatch
+from common.user_code import WrongReturnError
 
 
 class CheckedSteps(gymnasium.Wrapper):
@@ -20,7 +21,7 @@ class CheckedSteps(gymnasium.Wrapper):
         """As Gymnasium's.
 
         Raises:
-            ValueError: the observation does not fit the space.
+            WrongReturnError: the observation does not fit the space.
             RuntimeError: the environment's code ended the program.
         """
         with _Staying():
@@ -32,15 +33,14 @@ class CheckedSteps(gymnasium.Wrapper):
         """As Gymnasium's.
 
         Raises:
-            ValueError: the observation does not fit the space.
-            TypeError: the reward is no number.
+            WrongReturnError: the observation does not fit the space, or the reward is no number.
             RuntimeError: the environment's code ended the program.
         """
         with _Staying():
             observation, reward, terminated, truncated, info = self.env.step(action)
         self._check("step", observation)
         if not isinstance(reward, Real | np.bool_ | np.ndarray):
-            raise TypeError(f"step returned the reward {reward!r:.80}: expected a number")
+            raise WrongReturnError(f"step returned the reward {reward!r:.80}: expected a number")
         return observation, reward, terminated, truncated, info
 
     def render(self) -> Any:
@@ -55,7 +55,7 @@ class CheckedSteps(gymnasium.Wrapper):
     def _check(self, method: str, observation: Any) -> None:
         wrong = mismatch(self.env.observation_space, observation)
         if wrong is not None:
-            raise ValueError(f"{method} returned an observation{wrong}")
+            raise WrongReturnError(f"{method} returned an observation{wrong}")
 
 
 class _Staying:

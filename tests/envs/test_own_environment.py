@@ -652,8 +652,21 @@ def test_what_is_returned_later_is_checked_too(space, first, then, words):
     env.reset(seed=0)
     for _ in range(2):
         env.step(np.zeros(1))
-    with pytest.raises(ValueError, match=f"step returned an observation.*{words}"):
+    with pytest.raises(user_code.WrongReturnError, match=f"step returned an observation.*{words}"):
         env.step(np.zeros(1))
+
+
+@pytest.mark.parametrize("backend", ["gymnasium", "processes"])
+def test_a_wrong_observation_is_told_in_one_line_without_a_traceback(backend):
+    environment = find_environment("", maker=lambda: Later(Box(-1, 1, (2,)), np.zeros(2), np.zeros(1)))
+    group = (GymnasiumGroup if backend == "gymnasium" else ProcessGroup)(environment, 1)
+    group.reset(0)
+    for _ in range(3):
+        group.send(np.zeros((1, 1), np.float32))
+        step = group.recv()
+    assert step.failed.tolist() == [True]
+    assert group.faults[0][1:] == ("step returned an observation of shape (1,), but observation_space says (2,)", "")
+    group.close()
 
 
 def test_a_reward_that_is_no_number_and_the_end_of_the_program_are_faults():
@@ -672,7 +685,7 @@ def test_a_reward_that_is_no_number_and_the_end_of_the_program_are_faults():
     env.reset(seed=0)
     for _ in range(2):
         env.step(np.zeros(1))
-    with pytest.raises(TypeError, match="step returned the reward None: expected a number"):
+    with pytest.raises(user_code.WrongReturnError, match="step returned the reward None: expected a number"):
         env.step(np.zeros(1))
     env = find_environment("", maker=Leaving).make()
     env.reset(seed=0)
