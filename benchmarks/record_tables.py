@@ -115,7 +115,7 @@ RECORDS = {
     ),
     "rough-ground-layer-norm": Record(
         "-m companions.OffPolicyAgentTrainer bipedal-walker-hardcore-td3 --precision bfloat16 --layer-norm "
-        "--action-cost 0.05 --action-cost-score 200",
+        "--action-cost 0.05 --action-cost-score 200 --epochs 120",
         ROUGH_GROUND,
         "the legs' mirror",
         "TD3 with symmetric networks of 256 units, whose products are rounded to bfloat16, and layer normalisation in "
