@@ -103,14 +103,14 @@ def _normalized(
     layer: keras.layers.LayerNormalization, features: tf.Tensor, scales: tf.Tensor, shifts: tf.Tensor
 ) -> tf.Tensor:
     """Each row of features [networks, B, units] with mean 0 and variance 1, then scaled and shifted by each unit's."""
-    return _standardized(features, layer.epsilon) * scales[:, None] + shifts[:, None]
+    return standardized_rows(features, layer.epsilon) * scales[:, None] + shifts[:, None]
 
 
-def _standardized(features: tf.Tensor, epsilon: float) -> tf.Tensor:
+def standardized_rows(features: tf.Tensor, epsilon: float) -> tf.Tensor:
     """Rows of [..., units] with mean 0 and variance 1.
 
-    Means are products with a column of 1 / units. XLA sums the rows of a matrix one number after the other, so forward
-    and backward passes would take a third longer (LOG.md).
+    Means are products with a column of 1 / units, and the gradient is written out: compiled, a forward and backward
+    pass takes a fifth less time than with `tf.nn.moments` (LOG.md).
     """
     units = features.shape[-1]
     column = tf.fill((1, units, 1), 1.0 / units)

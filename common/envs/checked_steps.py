@@ -24,7 +24,7 @@ class CheckedSteps(gymnasium.Wrapper):
             WrongReturnError: the observation does not fit the space.
             RuntimeError: the environment's code ended the program.
         """
-        with _Staying():
+        with _NoExit():
             observation, info = self.env.reset(**options)
         self._check("reset", observation)
         return observation, info
@@ -36,7 +36,7 @@ class CheckedSteps(gymnasium.Wrapper):
             WrongReturnError: the observation does not fit the space, or the reward is no number.
             RuntimeError: the environment's code ended the program.
         """
-        with _Staying():
+        with _NoExit():
             observation, reward, terminated, truncated, info = self.env.step(action)
         self._check("step", observation)
         if not isinstance(reward, Real | np.bool_ | np.ndarray):
@@ -49,7 +49,7 @@ class CheckedSteps(gymnasium.Wrapper):
         Raises:
             RuntimeError: the environment's code ended the program.
         """
-        with _Staying():
+        with _NoExit():
             return self.env.render()
 
     def _check(self, method: str, observation: Any) -> None:
@@ -58,7 +58,7 @@ class CheckedSteps(gymnasium.Wrapper):
             raise WrongReturnError(f"{method} returned an observation{wrong}")
 
 
-class _Staying:
+class _NoExit:
     """Within this context `sys.exit()` raises a RuntimeError."""
 
     def __enter__(self) -> None:

@@ -119,7 +119,7 @@ def _run(
 
 
 def goes_on(folder: Path, config: TrainingConfig) -> bool:
-    """Whether a run that was solved before its last epoch is not solved with the `stop_score` of `config`."""
+    """Whether a run that ended early, because it was solved, has to go on with the `stop_score` of `config`."""
     if finished.epochs_of(folder) != config.epochs:
         return False
     try:

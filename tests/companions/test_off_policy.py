@@ -27,7 +27,7 @@ from companions.exploration import OrnsteinUhlenbeck
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer, make_agent
 from companions.presets import PRESETS, preset_for
 from companions.replay import ReplayBuffer
-from companions.stacked_networks import FlatNetworks, flat
+from companions.stacked_networks import FlatNetworks, flat, standardized_rows
 from companions.TD3Agent import TD3Agent
 from ppo.config import PPOConfig
 from programs import evaluate, methods
@@ -782,6 +782,26 @@ def test_layer_normalisation_stands_in_the_critics_alone():
     hidden = keras.Model(critics[0].input, critics[0].layers[3].output)(inputs)
     assert_allclose(hidden, np.maximum(features * scale + shift, 0), rtol=1e-3, atol=1e-5)
     assert np.abs(scale - 1).max() > 1e-3 and np.abs(shift).max() > 1e-3
+
+
+def test_the_gradient_of_the_normalisation_is_that_of_its_formula():
+    features, weights = tf.random.stateless_normal((2, 2, 5, 8), (1, 2))  # [networks, B, units] each
+    epsilon = 1e-3
+
+    def by_moments(features):
+        mean, variance = tf.nn.moments(features, axes=[-1], keepdims=True)
+        return (features - mean) * tf.math.rsqrt(variance + epsilon)
+
+    found = []
+    for normalise in (by_moments, lambda features: standardized_rows(features, epsilon)):
+        with tf.GradientTape() as tape:
+            tape.watch(features)
+            result = normalise(3.0 * features + 7.0)
+            loss = tf.reduce_sum(weights * result**2)
+        found.append((result, tape.gradient(loss, features)))
+    for expected, ours in zip(*found):
+        assert np.abs(expected).max() > 0.1
+        assert_allclose(ours, expected, rtol=1e-3, atol=1e-4)
 
 
 @compiled
