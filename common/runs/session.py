@@ -6,6 +6,7 @@ Three parts have files of their own: `saver` (when a checkpoint is written), `si
 
 import re
 import shlex
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -95,6 +96,7 @@ def _run(
     line: str = "",
 ) -> Path:
     trainer = make_trainer(config)
+    folder = None
     try:
         if line:  # not before the trainer has accepted the settings
             screen.say(line)
@@ -113,6 +115,10 @@ def _run(
             else:
                 _train(trainer, folder, preset, options, screen, on_epoch)
             after_training.score_and_film(trainer, folder, options, screen)
+    except UserError:
+        if options.resume is None and folder is not None and trainer.epoch == 0:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
     finally:
         trainer.close()
     return folder
@@ -188,6 +194,8 @@ def _train(
         try:
             results = trainer.train(max(0, config.epochs - trainer.epoch), on_epoch)
         except (NotFiniteError, DivergedError) as error:
+            if trainer.epoch == 0:
+                raise  # the weights are those of the start
             trainer.agent.save_weights(folder / run_folder.WEIGHTS)
             raise UserError(f"{error}; {_what_is_left(folder, config)}") from None
         share = saver.seconds / max(1e-9, time.perf_counter() - began)

@@ -229,6 +229,28 @@ def test_nan_from_an_environment_is_one_line(program, tmp_path, env):
     assert re.search(r"environment 0\b.*\bstep 7\b", line)  # its 40th step; 32 an epoch
 
 
+@pytest.mark.parametrize(
+    ("env", "steps_per_epoch", "left"),
+    [("tests/Faulty-v0", "16", True), ("tests/Faulty-v0", "64", False), ("tests/Raising-v0", "64", False)],
+)
+def test_a_run_that_fails_in_its_first_epoch_leaves_nothing(program, tmp_path, env, steps_per_epoch, left):
+    """Both environments fail in step 40 or 20. After an epoch of 16 steps, each has made 24."""
+    arguments = ["--env", env, *SMALL, *QUIET, "--runs-folder", tmp_path, "--max-episode-steps", "1000"]
+    arguments += [
+        "--environment-restarts",
+        "0",
+        "--steps-per-epoch",
+        steps_per_epoch,
+        "--minibatch-size",
+        "16",
+        "--epochs",
+        "4",
+    ]
+    code, _, error = program("PPOAgentTrainer", *arguments)
+    one_error_line(code, error)
+    assert [(folder / run_folder.RESULTS).exists() for folder in tmp_path.iterdir()] == [True] * left
+
+
 def test_an_environment_that_cannot_be_filmed_is_trained_all_the_same(program, tmp_path):
     arguments = ["--env", "tests/Target-v0", *SMALL, "--evaluation-episodes", "2", "--runs-folder", tmp_path]
     code, out, error = program("PPOAgentTrainer", *arguments)
