@@ -35,7 +35,7 @@ from ppo.exploration import colored_noise, std_changes
 from ppo.learning_rate import RateByDivergence
 from ppo.live_settings import Hyperparameters, LiveHyperparameters
 from ppo.presets import DEFAULT, PRESETS, preset_for
-from ppo.results import UPDATE_METRICS, PPOResult, mean_metrics
+from ppo.results import AVERAGED_METRICS, UPDATE_METRICS, PPOResult, mean_metrics
 
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
     from Agent import Agent
@@ -214,7 +214,7 @@ class PPOAgentTrainer(TrainerBase):
             metrics.append(self._passes(batch, hyperparameters._replace(passes=1)))
             if self.config.max_kl is not None and metrics[-1]["approximate_kl"] > self.config.max_kl:
                 break
-        return mean_metrics(metrics)
+        return metrics[-1] | {name: mean_metrics(metrics)[name] for name in AVERAGED_METRICS}
 
     # -- state --
 

@@ -206,6 +206,15 @@ class DDPGAgent(AgentBase):
             )
         return table
 
+    def check_finite(self) -> None:
+        """Raises DivergedError if a weight is NaN or infinite."""
+        for name, array in self.parameters().items():
+            if not np.isfinite(array).all():
+                raise DivergedError(
+                    f"training diverged, a weight ({name}) is NaN or infinite: lower the learning rates, or make very "
+                    "large rewards smaller"
+                )
+
     def updates_that_act(self, waiting: int) -> int:
         """How many of `waiting` updates to make now, so that the acting policy is up to date.
 

@@ -118,6 +118,7 @@ class OffPolicyAgentTrainer(TrainerBase):
                     tables.extend(self._checked_learn(before, due))
                     policy.refresh(self.agent.actor_weights(), self.agent.normalizer())
             timing.update += time.perf_counter() - began
+        self._check_weights(before)
         if self._diverged:
             self._untrained %= config.train_every  # its updates are dropped, not owed to the next epoch
         self.skipped = self.skipped + 1 if self._diverged else 0
@@ -180,13 +181,24 @@ class OffPolicyAgentTrainer(TrainerBase):
         try:
             return [self.agent.update(*self._waiting.take(count))]  # [count, metrics]
         except DivergedError as error:
-            self._waiting.clear()
-            self.agent.load_learned_state(before)
-            if self.config.on_not_finite == "stop" or self.skipped >= SKIPS_IN_A_ROW:
-                raise
-            self.warn(f"warning: {error}; the updates of epoch {self.epoch + 1} are undone")
-            self._diverged = True
+            self._undo(before, error)
             return []
+
+    def _check_weights(self, before: dict[str, np.ndarray]) -> None:
+        """Undo the epoch's updates if the last one made a weight NaN or infinite, which no loss has shown yet."""
+        try:
+            self.agent.check_finite()
+        except DivergedError as error:
+            self._undo(before, error)
+
+    def _undo(self, before: dict[str, np.ndarray], error: DivergedError) -> None:
+        """Restore the agent of before the epoch; raises the error again if the run has to end."""
+        self._waiting.clear()
+        self.agent.load_learned_state(before)
+        if self.config.on_not_finite == "stop" or self.skipped >= SKIPS_IN_A_ROW:
+            raise error
+        self.warn(f"warning: {error}; the updates of epoch {self.epoch + 1} are undone")
+        self._diverged = True
 
     # -- state --
 

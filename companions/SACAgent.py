@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.envs.mirrors import Sides
+from common.errors import DivergedError
 from common.learning.frozen_policy import squashed
 from common.records import Transitions
 from common.rollout.policies import LayersPolicy
@@ -135,6 +136,14 @@ class SACAgent(DDPGAgent):
             tape.watch(log_temperature)
             loss = temperature_loss(log_temperature, log_probs, self.target_entropy)
         self.temperature_optimizer.apply([tape.gradient(loss, log_temperature)], [self._log_temperature])
+
+    def check_finite(self) -> None:
+        """Raises DivergedError if a weight or α is NaN or infinite."""
+        super().check_finite()
+        with np.errstate(over="ignore"):
+            temperature = self.temperature
+        if not np.isfinite(temperature):
+            raise DivergedError("training diverged, the temperature is infinite: lower --temperature-learning-rate")
 
     # -- state --
 

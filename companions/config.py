@@ -32,7 +32,7 @@ class NetworkSettings(Settings):
     precision: Literal["float32", "bfloat16"] = setting("float32", needs=TWO_HIDDEN_LAYERS)
     """Numbers that updates multiply between two hidden layers. float32: as they are. bfloat16: rounded to two or
     three digits first; sums stay float32. With layers of 256 units bfloat16 makes updates about 1.6 times as fast on
-    processors that have instructions for it (AVX-512 BF16 or AMX); on others it may be slower. Only used with two or
+    processors that have instructions for it, such as AVX-512 BF16; on others it may be slower. Only used with two or
     more hidden_sizes."""
     normalize_observations: bool = False
     """Whether observations are shifted and divided by their running mean and standard deviation, then clipped to ±10.
@@ -94,9 +94,10 @@ class ReplaySettings(Settings):
     """Number of updates every train_every steps, all in one call. Raise it to learn more from each step; lower it to
     save time."""
     policy_lag: int = setting(0, at_least=0, at_most=1)
-    """How many calls of the update the acting policy may be behind. 0: every step after an update has the new policy.
-    1: workers (--workers) step the environments during a call, with the policy from before it. Use 1 where steps are
-    slow. The results depend on this setting, and not on the number of workers."""
+    """How many calls of the update the acting policy may be behind. 0: the new policy acts from the second step
+    after an update on; the first step's action was chosen before it. 1: workers (--workers) step the environments
+    during a call, with the policy from before it. Use 1 where steps are slow. The results depend on this setting,
+    and not on the number of workers."""
 
 
 @dataclass(frozen=True)

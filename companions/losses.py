@@ -6,14 +6,14 @@ import tensorflow as tf
 def temporal_difference_target(
     rewards: tf.Tensor, terminated: tf.Tensor, next_values: tf.Tensor, gamma: float
 ) -> tf.Tensor:
-    """r + γ·(1 − terminated)·Q'(s', a'), all [B]: equation 5 of arXiv:1509.02971 (DDPG) with target networks.
+    """r + γ·(1 − terminated)·Q'(s', a'), [B]: equation 5 of arXiv:1509.02971 (DDPG) with target networks.
 
     After a terminated step nothing is added to the reward; a truncated step bootstraps.
 
     Args:
-        rewards: r, [B].
-        terminated: [B], 1 after a termination, else 0.
-        next_values: Q'(s', a'), [B].
+        rewards: r, [B], or [B, 1] with quantiles as next values.
+        terminated: of the same shape, 1 after a termination, else 0.
+        next_values: Q'(s', a'), [B], or quantiles of it, [B, T].
         gamma: γ, discount factor per step.
     """
     return rewards + gamma * (1.0 - terminated) * next_values

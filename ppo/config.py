@@ -51,7 +51,7 @@ class NetworkSettings(Settings):
     precision: Literal["float32", "bfloat16"] = "float32"
     """Numbers that updates multiply between two hidden layers, and in all hidden layers of images. float32: as they
     are. bfloat16: rounded to two or three digits first. Try bfloat16 for images or layers of 256 units, on processors
-    that have instructions for it (AVX-512 BF16 or AMX); on others it may be much slower. Without images it needs two
+    that have instructions for it, such as AVX-512 BF16; on others it may be much slower. Without images it needs two
     or more hidden_sizes."""
     mean_activation: Literal["linear", "tanh"] = "linear"
     """Activation function of the policy's mean, whose unit is half the action range; tanh keeps it within the range.

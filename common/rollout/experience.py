@@ -15,6 +15,7 @@ from common.envs.spaces import ActionMap, is_image
 from common.errors import NotFiniteError, UserError
 from common.records import Timing, Trajectory
 from common.rollout.collector import Collector, ShapeNoise
+from common.rollout.not_finite import OR_SKIP
 from common.rollout.policies import Policy
 from common.rollout.probe import find_way
 from common.rollout.repeatable import RepeatableEnvs, way_of
@@ -126,9 +127,12 @@ class Experience:
                 yield from self.collector.collect(policy, timing, self._how.rows_per_yield)
                 break
             except NotFiniteError as error:
-                if self._config.on_not_finite == "stop" or attempt > self._config.environment_restarts:
+                if self._config.on_not_finite == "stop":
                     raise
-                self._warn(f"warning: {error}; the epoch is collected again")
+                fault = str(error).removesuffix(OR_SKIP)
+                if attempt > self._config.environment_restarts:
+                    raise NotFiniteError(f"{fault}; attempts at this epoch that failed: {attempt}") from None
+                self._warn(f"warning: {fault}; the epoch is collected again")
                 self._restart(epoch, attempt)
         self._take_up(self.collector.trajectory)
         self.scores.add(self.trajectory, self.shaped_rewards, self._how.restart_each_epoch)

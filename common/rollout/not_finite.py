@@ -4,6 +4,8 @@ import numpy as np
 
 from common.errors import NotFiniteError
 
+OR_SKIP = ", or collect such epochs again with --on-not-finite skip"  # advice for whoever does not do so yet
+
 
 def not_finite_action(observations: np.ndarray, first_env: int, t: int) -> str:
     """Error message for a non-finite action: names the environment or the policy. observations: [n, *shape]."""
@@ -30,7 +32,4 @@ def check_finite(arrays: np.ndarray, what: str, first: int) -> None:
 
 def _environment_fault(n: int, what: str, step: int) -> str:
     where = f"step {step} of the epoch" if step >= 0 else "a reset"
-    return (
-        f"environment {n} returned NaN or infinity as {what} at {where}: "
-        "fix the environment, or collect such epochs again with --on-not-finite skip"
-    )
+    return f"environment {n} returned NaN or infinity as {what} at {where}: fix the environment{OR_SKIP}"

@@ -115,8 +115,8 @@ def _run(
             else:
                 _train(trainer, folder, preset, options, screen, on_epoch)
             after_training.score_and_film(trainer, folder, options, screen)
-    except UserError:
-        if options.resume is None and folder is not None and trainer.epoch == 0:
+    except (UserError, MemoryError):
+        if options.resume is None and folder is not None and not trainer.results:
             shutil.rmtree(folder, ignore_errors=True)
         raise
     finally:
@@ -194,8 +194,8 @@ def _train(
         try:
             results = trainer.train(max(0, config.epochs - trainer.epoch), on_epoch)
         except (NotFiniteError, DivergedError) as error:
-            if trainer.epoch == 0:
-                raise  # the weights are those of the start
+            if not trainer.results:
+                raise  # the folder is removed
             trainer.agent.save_weights(folder / run_folder.WEIGHTS)
             raise UserError(f"{error}; {_what_is_left(folder, config)}") from None
         share = saver.seconds / max(1e-9, time.perf_counter() - began)

@@ -537,6 +537,32 @@ def test_an_epoch_that_diverges_is_undone_or_ends_the_run():
         trainer.close()
 
 
+@pytest.mark.parametrize("choice", ["stop", "skip"])
+def test_weights_that_the_last_update_spoiled_are_not_kept(choice):
+    trainer, said = OffPolicyAgentTrainer(TINY.replace(on_not_finite=choice)), []
+    trainer.warn = said.append
+    trainer.train(1)
+    before, update = trainer.agent.learned_state(), trainer.agent.update
+
+    def spoiled(*arguments):
+        table = update(*arguments)
+        parameters = trainer.agent.parameters()
+        parameters["critics"].flat[0] = np.inf
+        trainer.agent.load_parameters(parameters)
+        return np.zeros_like(table)
+
+    trainer.agent.update = spoiled
+    if choice == "stop":
+        with pytest.raises(DivergedError, match=r"a weight \(critics\) is NaN or infinite"):
+            trainer.train(1)
+    else:
+        trainer.train(1)
+        assert len(said) == 1 and "the updates of epoch 2 are undone" in said[0]
+    after = trainer.agent.learned_state()
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    trainer.close()
+
+
 @compiled
 def test_ten_thousand_updates_compile_once_and_memory_stays_flat(resident_megabytes):
     config = TINY.replace(

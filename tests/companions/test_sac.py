@@ -624,3 +624,11 @@ def test_the_table_of_methods_knows_it(tmp_path):
     assert method.presets is PRESETS and method.default_preset in PRESETS
     run_folder.write_config(tmp_path, TINY, "sac")
     assert methods.read_config(tmp_path) == ("sac", TINY)
+
+
+def test_an_infinite_temperature_has_diverged():
+    agent = made()
+    agent.check_finite()
+    agent.load_parameters(agent.parameters() | {"log_temperature": np.array([90.0], np.float32)})
+    with pytest.raises(DivergedError, match="the temperature is infinite"):
+        agent.check_finite()

@@ -249,6 +249,17 @@ def test_the_coefficient_stays_where_it_finds_back_from(target, bound, eager):
     trainer.close()
 
 
+def test_passes_with_targets_anew_report_the_divergence_of_the_last(eager):
+    trainer = PPOAgentTrainer(SMALL.replace(recompute_targets=True))
+    calls, update = [], trainer.agent.update
+    trainer.agent.update = lambda *arguments: calls.append(update(*arguments)) or calls[-1]
+    trainer.train(1)
+    trainer.close()
+    row, divergences = trainer.results[-1], [metrics["approximate_kl"] for metrics in calls]
+    assert len(set(divergences)) == 3 and row.approximate_kl == pytest.approx(divergences[-1])
+    assert row.loss_critic == pytest.approx(np.mean([metrics["loss_critic"] for metrics in calls]))
+
+
 def test_passes_with_targets_anew_end_once_the_policy_has_moved_too_far(eager):
     trainer = PPOAgentTrainer(SMALL.replace(recompute_targets=True, max_kl=0.0))
     calls, update = [], trainer.agent.update

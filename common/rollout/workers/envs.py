@@ -160,7 +160,7 @@ class EnvsOnWorkers(RepeatableEnvs):
             if settled and self._lost[columns].any():  # only within an epoch of which some rows are learned from
                 raise UserError(
                     "a worker was lost after an environment had failed in the same epoch, which cannot be repeated: "
-                    "continue from the last checkpoint with --resume"
+                    "continue from the last checkpoint with --resume, or start again if there is none"
                 )
             known = ~(self._lost[columns] | self.ended[columns])  # [n]; of the others the record says nothing
             seed = group_seeds(self._seed, len(self.groups))[shard]
