@@ -26,6 +26,10 @@ def committed(monkeypatch):
     monkeypatch.setattr(records.record, "commit", lambda: "0123456789")
 
 
+# The last seeds of records that were ended before all their seeds were trained, with other settings: see LOG.md.
+ENDED = {(record_tables.ROUGH_GROUND.metric, 157)}
+
+
 def found():
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(records.FOLDER.glob("*.json"))]
 
@@ -36,7 +40,8 @@ def test_the_page_is_made_of_the_recorded_results():
 
 def test_every_record_counts_all_of_its_seeds_and_none_that_was_tuned_on():
     """Its seeds begin with a multiple of ten, or go on where those of another record of this metric end."""
-    next_ones = {(one["metric"], one["seeds"][-1]["seed"] + 1) for one in found()}
+    last_ones = {(one["metric"], one["seeds"][-1]["seed"]) for one in found()} | ENDED
+    next_ones = {(metric, seed + 1) for metric, seed in last_ones}
     for one in found():
         task = record_tables.TASKS[one["metric"]]
         seeds = [row["seed"] for row in one["seeds"]]
