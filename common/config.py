@@ -136,9 +136,9 @@ class EnvironmentSettings(Settings):
     Empty: those of a known mirror, else none. Set other offsets if both sides start exactly alike and do the same all
     the time: then the policy sees one side a little ahead. Only used with symmetry."""
     mirror_weight: float = setting(0.5, at_least=0, at_most=1, needs=SYMMETRY)
-    """Weight of the mirror image in the policy. 0.5: both sides act exactly alike. Lower it (to 0.4) if the policy
-    walks with sampled actions but falls with deterministic ones: without noise both legs may do the same. Only used
-    with symmetry."""
+    """Weight of the mirror image in the policy. 0.5: both sides act exactly alike. Lower it (to 0.4 or 0.3) if the
+    policy walks with sampled actions but falls with deterministic ones: without noise both legs may do the same. Only
+    used with symmetry."""
     mirror_check: bool = setting(True, needs=SYMMETRY)
     """Whether a mirror that you describe is tested with 4,096 random steps before training, and refused if they
     contradict it. Turn it off if the mirror is right, but episodes always start on one side. Known mirrors are not

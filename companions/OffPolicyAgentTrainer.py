@@ -18,7 +18,7 @@ import numpy as np
 from common import funcs
 from common.envs.environment import Environment
 from common.envs.spaces import action_map, check_continuous
-from common.errors import DivergedError
+from common.errors import DivergedError, NotFiniteError
 from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
 from common.records import Timing, Trajectory, Transitions
 from common.results import EpochResult
@@ -108,16 +108,22 @@ class OffPolicyAgentTrainer(TrainerBase):
         policy = self.agent.acting_policy(**exploring)
         warm_up = WarmUp(policy, self._random_actions)
         warm_up.random = self._acts_at_random()
-        for rows in self.experience.collect(warm_up, self.epoch, timing):
-            began = time.perf_counter()
-            self._remember(rows, self.experience.collector.trajectory)
-            warm_up.random = self._acts_at_random()
-            if self._untrained >= config.train_every and not self._diverged:
-                self._draw()
-                if due := self.agent.updates_that_act(len(self._waiting)):
-                    tables.extend(self._checked_learn(before, due))
-                    policy.refresh(self.agent.actor_weights(), self.agent.normalizer())
-            timing.update += time.perf_counter() - began
+        try:
+            for rows in self.experience.collect(warm_up, self.epoch, timing):
+                began = time.perf_counter()
+                self._remember(rows, self.experience.collector.trajectory)
+                warm_up.random = self._acts_at_random()
+                if self._untrained >= config.train_every and not self._diverged:
+                    self._draw()
+                    if due := self.agent.updates_that_act(len(self._waiting)):
+                        tables.extend(self._checked_learn(before, due))
+                        if config.on_not_finite == "skip":  # else a policy of NaN ends the epoch below
+                            self._check_weights(before)
+                        policy.refresh(self.agent.actor_weights(), self.agent.normalizer())
+                timing.update += time.perf_counter() - began
+        except NotFiniteError:
+            self._check_weights(before)  # so that what is stored is finite
+            raise
         self._check_weights(before)
         if self._diverged:
             self._untrained %= config.train_every  # its updates are dropped, not owed to the next epoch
@@ -185,7 +191,7 @@ class OffPolicyAgentTrainer(TrainerBase):
             return []
 
     def _check_weights(self, before: dict[str, np.ndarray]) -> None:
-        """Undo the epoch's updates if the last one made a weight NaN or infinite, which no loss has shown yet."""
+        """Undo the epoch's updates if the newest made a weight NaN or infinite, which no loss has shown yet."""
         try:
             self.agent.check_finite()
         except DivergedError as error:

@@ -195,7 +195,7 @@ def _train(
             results = trainer.train(max(0, config.epochs - trainer.epoch), on_epoch)
         except (NotFiniteError, DivergedError) as error:
             if not trainer.results:
-                raise  # the folder is removed
+                raise  # no epoch is finished; the folder of a new run is removed
             trainer.agent.save_weights(folder / run_folder.WEIGHTS)
             raise UserError(f"{error}; {_what_is_left(folder, config)}") from None
         share = saver.seconds / max(1e-9, time.perf_counter() - began)

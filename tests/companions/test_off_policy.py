@@ -537,23 +537,24 @@ def test_an_epoch_that_diverges_is_undone_or_ends_the_run():
         trainer.close()
 
 
+@pytest.mark.parametrize("network", ["actor", "critics"])
 @pytest.mark.parametrize("choice", ["stop", "skip"])
-def test_weights_that_the_last_update_spoiled_are_not_kept(choice):
+def test_weights_that_the_newest_update_spoiled_are_not_kept(choice, network):
     trainer, said = OffPolicyAgentTrainer(TINY.replace(on_not_finite=choice)), []
     trainer.warn = said.append
     trainer.train(1)
     before = trainer.agent.learned_state()
 
     def spoiled(rows, noise):
-        """Changes one weight, without any loss that would show it."""
+        """Changes weights, without any loss that would show it."""
         parameters = trainer.agent.parameters()
-        parameters["critics"].flat[0] = np.inf
+        parameters[network][:] = np.nan
         trainer.agent.load_parameters(parameters)
         return np.zeros((len(rows), len(UPDATE_METRICS)), np.float32)
 
     trainer.agent.update = spoiled
     if choice == "stop":
-        with pytest.raises(DivergedError, match=r"a weight \(critics\) is NaN or infinite"):
+        with pytest.raises(DivergedError, match=rf"a weight \({network}\) is NaN or infinite"):
             trainer.train(1)
     else:
         trainer.train(1)
