@@ -214,7 +214,8 @@ class PPOAgentTrainer(TrainerBase):
             metrics.append(self._passes(batch, hyperparameters._replace(passes=1)))
             if self.config.max_kl is not None and metrics[-1]["approximate_kl"] > self.config.max_kl:
                 break
-        return metrics[-1] | {name: mean_metrics(metrics)[name] for name in AVERAGED_METRICS}
+        means = mean_metrics(metrics)
+        return metrics[-1] | {name: means[name] for name in AVERAGED_METRICS}
 
     # -- state --
 

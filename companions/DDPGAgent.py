@@ -200,20 +200,14 @@ class DDPGAgent(AgentBase):
             tables.append(table.numpy())
         table = tables[0] if len(tables) == 1 else np.concatenate(tables)  # [K, metrics]
         if not np.isfinite(table[:, 0].sum()):
-            raise DivergedError(
-                "training diverged, a loss is NaN or infinite: lower the learning rates, or make very large rewards "
-                "smaller"
-            )
+            raise _diverged("a loss")
         return table
 
     def check_finite(self) -> None:
         """Raises DivergedError if a weight is NaN or infinite."""
         for name, array in self.parameters().items():
             if not np.isfinite(array).all():
-                raise DivergedError(
-                    f"training diverged, a weight ({name}) is NaN or infinite: lower the learning rates, or make very "
-                    "large rewards smaller"
-                )
+                raise _diverged(f"a weight ({name})")
 
     def updates_that_act(self, waiting: int) -> int:
         """How many of `waiting` updates to make now, so that the acting policy is up to date.
@@ -389,3 +383,9 @@ class DDPGAgent(AgentBase):
     def load_counters(self, state: State) -> None:
         """Restore what `counters` returned; other names are ignored."""
         self.updates = int(state["updates"])
+
+
+def _diverged(what: str) -> DivergedError:
+    return DivergedError(
+        f"training diverged, {what} is NaN or infinite: lower the learning rates, or make very large rewards smaller"
+    )

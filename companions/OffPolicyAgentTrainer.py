@@ -24,7 +24,7 @@ from common.records import Timing, Trajectory, Transitions
 from common.results import EpochResult
 from common.rollout.collector import ShapeNoise
 from common.rollout.experience import Collecting
-from common.rollout.policies import WarmUp
+from common.rollout.policies import LayersPolicy, WarmUp
 from common.runs import session
 from common.runs.command_line import one_line_errors, parse
 from common.state import State
@@ -117,9 +117,7 @@ class OffPolicyAgentTrainer(TrainerBase):
                     self._draw()
                     if due := self.agent.updates_that_act(len(self._waiting)):
                         tables.extend(self._checked_learn(before, due))
-                        if config.on_not_finite == "skip":  # else a policy of NaN ends the epoch below
-                            self._check_weights(before)
-                        policy.refresh(self.agent.actor_weights(), self.agent.normalizer())
+                        self._act_with_the_newest(policy, before)
                 timing.update += time.perf_counter() - began
         except NotFiniteError:
             self._check_weights(before)  # so that what is stored is finite
@@ -189,6 +187,14 @@ class OffPolicyAgentTrainer(TrainerBase):
         except DivergedError as error:
             self._undo(before, error)
             return []
+
+    def _act_with_the_newest(self, policy: LayersPolicy, before: dict[str, np.ndarray]) -> None:
+        """Let the policy act with the agent's weights; updates that made them NaN are undone first, where that is set."""
+        weights = self.agent.actor_weights()
+        if self.config.on_not_finite == "skip" and not all(np.isfinite(array).all() for array in weights):
+            self._check_weights(before)
+            weights = self.agent.actor_weights()
+        policy.refresh(weights, self.agent.normalizer())
 
     def _check_weights(self, before: dict[str, np.ndarray]) -> None:
         """Undo the epoch's updates if the newest made a weight NaN or infinite, which no loss has shown yet."""
