@@ -189,7 +189,7 @@ class OffPolicyAgentTrainer(TrainerBase):
             return []
 
     def _act_with_the_newest(self, policy: LayersPolicy, before: dict[str, np.ndarray]) -> None:
-        """Let the policy act with the agent's weights; updates that made them NaN are undone first, where that is set."""
+        """Let the policy act with the agent's weights; with `skip`, updates that made them NaN are undone first."""
         weights = self.agent.actor_weights()
         if self.config.on_not_finite == "skip" and not all(np.isfinite(array).all() for array in weights):
             self._check_weights(before)
