@@ -141,8 +141,8 @@ class EnvironmentSettings(Settings):
     used with symmetry."""
     mirror_check: bool = setting(True, needs=SYMMETRY)
     """Whether a mirror that you describe is tested with 4,096 random steps before training, and refused if they
-    contradict it. Turn it off if the mirror is right, but episodes always start on one side. Known mirrors are not
-    tested. Only used with symmetry."""
+    contradict it. Turn it off if the mirror is right, but episodes always start on one side. Known mirrors are tested
+    only with env_kwargs. Only used with symmetry."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
     """Device that TensorFlow computes on. auto: a GPU for image observations if there is one, else the CPU, which is
     faster for small networks."""
@@ -182,8 +182,8 @@ class FaultSettings(Settings):
     """Number of times that failed environments are replaced before a failure ends the run. The episode that failed is
     not scored."""
     environment_time_limit: float = setting(60.0, at_least=1e-3)
-    """Seconds that building, resetting or stepping an environment may take before it counts as failed. Only used with
-    backend processes."""
+    """Seconds that building, resetting or stepping an environment may take before it counts as failed. The test of a
+    mirror may take five times as long. Only used with backend processes."""
     on_not_finite: Literal["stop", "skip"] = "stop"
     """Response to NaN or infinity. stop: end the run with an error. skip: collect the epoch again, at most
     environment_restarts times, or undo the update, at most ten times in a row; then end the run."""

@@ -10,7 +10,19 @@ class UserError(Exception):
 
 
 class NotFiniteError(UserError):
-    """An environment or the policy returned NaN or infinity; the line says where."""
+    """An environment or the policy returned NaN or infinity.
+
+    Args:
+        fault: where that was, and what to do about it.
+        or_else: what else can be done while the run still stops at such a fault. The line ends with it.
+
+    Attributes:
+        fault: the line without `or_else`.
+    """
+
+    def __init__(self, fault: str = "", or_else: str = "") -> None:
+        super().__init__(fault + or_else)
+        self.fault = fault
 
 
 class DivergedError(UserError):

@@ -107,7 +107,7 @@ class OffPolicyAgentTrainer(TrainerBase):
         before, self._diverged = self.agent.learned_state(), False
         policy = self.agent.acting_policy(**exploring)
         warm_up = WarmUp(policy, self._random_actions)
-        warm_up.random = self._acts_at_random()
+        warm_up.random = began_at_random = self._acts_at_random()
         try:
             for rows in self.experience.collect(warm_up, self.epoch, timing):
                 began = time.perf_counter()
@@ -127,12 +127,18 @@ class OffPolicyAgentTrainer(TrainerBase):
             self._untrained %= config.train_every  # its updates are dropped, not owed to the next epoch
         self.skipped = self.skipped + 1 if self._diverged else 0
         self.epoch += 1
+        if self.epoch == last and self.steps < config.warmup_steps:
+            self.warn(
+                f"warning: nothing was learned, because the warm-up is not over: {self.steps:,} of its "
+                f"{config.warmup_steps:,} steps were taken (steps that only begin an episode do not count); lower "
+                "--warmup-steps or raise --epochs"
+            )
         return self.result_type(
             steps=self.epoch * config.steps_per_epoch,
             updates=self.agent.updates,
             replay_filled=self.replay.size,
             **exploring,
-            **self.scored(last, timing),
+            **self.scored(last, timing, own_actions=not began_at_random),
             **_means(self.agent.metrics, [] if self._diverged else tables),
         )
 

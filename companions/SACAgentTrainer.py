@@ -7,11 +7,14 @@
 What differs from DDPG and TD3 is the agent, the columns of the table, and that no noise is added to actions.
 """
 
+import math
 from typing import TYPE_CHECKING
 
 import gymnasium
 
 from common.envs.environment import Environment
+from common.envs.spaces import action_map
+from common.errors import UserError
 from common.rollout.collector import ShapeNoise
 from companions.config import SACConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer, run_program
@@ -40,7 +43,18 @@ class SACAgentTrainer(OffPolicyAgentTrainer):
     default_name = "sac"
 
     def make_agent(self, environment: Environment, config: SACConfig, seed: int) -> "SACAgent":
-        """SAC's agent, or TQC's with more than one quantile."""
+        """SAC's agent, or TQC's with more than one quantile.
+
+        Raises:
+            UserError: no policy has the entropy that is asked for, so that α would grow for ever.
+        """
+        size, wanted = action_map(environment.action_space).size, config.target_entropy  # A, nats
+        most = size * math.log(2.0)  # of uniform actions
+        if wanted is not None and wanted >= most:
+            raise UserError(
+                f"target_entropy is {wanted:g}, and the entropy of actions of {size} numbers from -1 to 1 is at most "
+                f"{most:.2f}: choose a lower --target-entropy (the default is {-size})"
+            )
         return make_agent(environment.observation_space, environment.action_space, config, seed)
 
     def shape_noise(self, config: SACConfig) -> ShapeNoise | None:

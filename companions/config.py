@@ -199,7 +199,8 @@ class SACSettings(Settings):
     learn_temperature."""
     target_entropy: float | None = setting(None, needs=LEARNED)
     """Entropy of the policy, in nats, that the learned temperature aims at; actions are within [-1, 1]. None is minus
-    the number of the action's dimensions. Raise it for more exploration. Only used with learn_temperature."""
+    the number of the action's dimensions, and it must be below 0.69 times that number. Raise it for more exploration.
+    Only used with learn_temperature."""
     quantiles: int = setting(1, at_least=1, main=True)
     """Number of quantiles of the return that each critic learns (TQC uses 25). 1 is plain SAC, whose critics learn the
     mean return."""

@@ -109,7 +109,7 @@ def page() -> str:
 def section(name: str) -> str:
     """The part of the page about one agent."""
     card = card_of(name)
-    limit = card["max_episode_steps"]
+    limit, departures = card["max_episode_steps"], card.get("not_repeated", [])
     rows = [
         f"| {stage} | {what['steps']:,} | {what['episodes']} | "
         f"{number(what['mean'])} | {number(what['low'])} to {number(what['high'])} | "
@@ -138,6 +138,7 @@ def section(name: str) -> str:
         card["trained_by"],
         card["shipped_by"],
         "```",
+        *(["", "These commands do not repeat this: " + " ".join(departures)] if departures else []),
     ])  # fmt: skip
 
 

@@ -2,22 +2,27 @@
 
 import dataclasses
 import json
+import math
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from common.config import TrainingConfig
 from common.envs.environment import Environment
 from common.errors import UserError
 from common.files import read_json
 from common.rollout import evaluation
-from common.runs import checkpoint, finished, run_folder
+from common.runs import checkpoint, finished, run_folder, trust
 from common.runs.command_line import parse
 from common.state import part_of
 from programs.methods import METHODS, Method, load_agent, new_agent, read_config
 
+ENDS = {"epochs", "stop_score", "confirming_margin", "end_validations_early"}  # settings that decide when a run ends
 UNKNOWN = "unknown"  # commit of a copy of the project that is no git repository, such as an unpacked ZIP
 
 
@@ -94,7 +99,7 @@ def training_of(run: Path) -> Training:
     preset, config = read_config(run)
     _, _, environment = load_agent(run)
     if not finished.is_done(run, finished.ADOPT, config.epochs):
-        raise UserError(f"{run} is not finished: continue it with python -m programs resume {run}")
+        raise UserError(f"{run} is not finished: continue it with {trust.command('resume', run, config)}")
     return Training(run, preset, METHODS[config.METHOD], config, environment)
 
 
@@ -105,7 +110,7 @@ def commit_of(run: Path) -> str:
 
 
 def command_of(training: Training, name: str, checkpoint_epoch: int | None) -> str:
-    """The command that trains a run again.
+    """The command that trains a run again, and one for each time that it was trained further after its end.
 
     Args:
         training: the run.
@@ -115,14 +120,65 @@ def command_of(training: Training, name: str, checkpoint_epoch: int | None) -> s
     Raises:
         UserError: no command gives these settings.
     """
-    method, config = training.method, training.config
+    method, (config, *later) = training.method, _extended(training)
     preset = training.preset if training.preset in method.presets else method.default_preset
     words = [preset, *flags(method.presets[preset], config)]
     _, again, _ = parse(list(words), "train", method.presets, method.default_preset, method.preset_for)
     if again != config:
         raise UserError(f"{training.folder}: no command gives its settings, train it from a preset of this version")
-    kept = [] if checkpoint_epoch is None else [f"--checkpoint-every {checkpoint_epoch} --keep-checkpoints 1000"]
-    return " ".join(["python -m programs train", shlex.join(words), "--name", shlex.quote(name), *kept])
+    name = shlex.quote(name)
+    kept = "" if checkpoint_epoch is None else f" --checkpoint-every {checkpoint_epoch} --keep-checkpoints 1000"
+    commands = [f"python -m programs train {shlex.join(words)} --name {name}{kept}"]
+    for before, after in pairwise([config, *later]):
+        commands.append(f"python -m programs resume runs/{name} {shlex.join(flags(before, after))}{kept}")
+    return " && ".join(commands)
+
+
+class _Resume(NamedTuple):
+    """A resume that changed settings."""
+
+    after_epoch: int
+    changed: dict[str, list[Any]]  # setting → what it was and what it became
+    extends: bool  # whether the training had ended
+
+
+def _resumes(training: Training) -> list[_Resume]:
+    """Those of a run that changed settings, as config.json tells, in their order."""
+    content: Any = read_json(training.folder / run_folder.CONFIG)
+    table, config = run_folder.read_results(training.folder), training.config
+    metrics = dict(zip(table["epoch"].tolist(), table["metric"].tolist()))
+    found: list[_Resume] = []
+    for resume in reversed(content.get("resumed", [])):
+        if not resume["changed"]:
+            continue
+        config = config.replace(**{name: before for name, (before, _) in resume["changed"].items()})
+        epoch, stop_score = resume["after_epoch"], config.stop_score
+        solved = stop_score is not None and metrics.get(epoch, -math.inf) >= stop_score
+        found.insert(0, _Resume(epoch, resume["changed"], epoch >= config.epochs or solved))
+    return found
+
+
+def _extended(training: Training) -> list[TrainingConfig]:
+    """The settings that a run ended with first, then those with which it was trained further."""
+    settings = [training.config]
+    for resume in reversed(_resumes(training)):
+        if resume.extends:
+            before = {name: before for name, (before, _) in resume.changed.items()}
+            settings.insert(0, settings[0].replace(**before))
+    return settings
+
+
+def departures_of(training: Training) -> list[str]:
+    """What happened in a run that `command_of` does not repeat, a sentence each."""
+    found = [
+        f"Its setting {name} was changed after epoch {resume.after_epoch}, before its training had ended."
+        for resume in _resumes(training)
+        for name in sorted(ENDS & resume.changed.keys())
+        if not resume.extends
+    ]
+    table = run_folder.read_results(training.folder)
+    changed = [name for name in table if name.startswith("hp_") and len(np.unique(table[name])) > 1]
+    return found + [f"Its setting {name.removeprefix('hp_')} was changed during training." for name in changed]
 
 
 def flags(before: TrainingConfig, after: TrainingConfig) -> list[str]:

@@ -8,7 +8,7 @@ from common.config import TrainingConfig
 from common.envs.environment import Environment, played_environment_of
 from common.envs.make_env import MakeEnv
 from common.errors import UserError
-from common.runs import run_folder
+from common.runs import run_folder, trust
 from companions import presets as companions_presets
 from companions import sac_presets
 from companions.config import OffPolicyConfig, SACConfig
@@ -124,8 +124,8 @@ def load_agent(
     path = run / (run_folder.BEST_AGENT if weights == "best" else run_folder.WEIGHTS)
     if not path.exists() and (run / run_folder.WEIGHTS).exists():
         raise UserError(
-            f"{run} has no {path.name}, since its training has not ended: continue it with python -m programs resume "
-            f"{run}, or use its last weights with --weights last"
+            f"{run} has no {path.name}, since its training has not ended: continue it with "
+            f"{trust.command('resume', run, config)}, or use its last weights with --weights last"
         )
     if not path.exists():
         raise UserError(f"{run} holds no {path.name}: train it until its first checkpoint at least")

@@ -28,6 +28,7 @@ from companions.DDPGAgent import DDPGAgent
 from programs import onnx_files
 
 SAVED_MODEL, LITERT, ONNX = "saved_model", "policy.tflite", "policy.onnx"
+UNFINISHED = ".unfinished-export-"  # how a folder of files that are not yet checked begins
 CHECKED_OBSERVATIONS = 500
 TOLERANCE = 1e-5
 CHECKED_IMAGES = 64
@@ -215,9 +216,9 @@ def export(agent: Agent | DDPGAgent, folder: Path, onnx: bool = False) -> list[W
     _check_free(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for left_over in folder.glob("unfinished-*"):  # of an export that was killed
+        for left_over in folder.glob(f"{UNFINISHED}*"):  # of an export that was killed
             shutil.rmtree(left_over, ignore_errors=True)
-        unfinished = Path(tempfile.mkdtemp(prefix="unfinished-", dir=folder))
+        unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder))
     except OSError as error:
         raise UserError(f"cannot make {folder} ({error.strerror}): choose another --out") from None
     try:

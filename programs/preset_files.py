@@ -5,6 +5,7 @@ from pathlib import Path
 from common import files
 from common.config import TrainingConfig
 from common.errors import UserError
+from common.runs import foreign_modules, trust
 from programs.methods import METHODS, Method
 
 
@@ -13,11 +14,20 @@ def is_preset_file(name: str) -> bool:
     return name.endswith(".json")
 
 
-def read_preset(path: Path) -> tuple[str, Method, TrainingConfig]:
+def read_preset(
+    path: Path, env: str | None = None, env_kwargs: str | None = None
+) -> tuple[str, Method, TrainingConfig]:
     """Its name, its method and its settings.
 
+    From now on this process imports no module from the file's folder, unless the user's own modules are found there.
+
+    Args:
+        path: of the file.
+        env, env_kwargs: what was typed as the environment. The file's own is used only as far as `trust.check_trusted`
+            allows.
+
     Raises:
-        UserError: it is no such file, or a value is wrong.
+        UserError: it is no such file, a value is wrong, or its environment must be typed again.
         OSError: it cannot be read.
     """
     expected = 'expected an object with "method" and "config", as tune writes it'
@@ -31,13 +41,17 @@ def read_preset(path: Path) -> tuple[str, Method, TrainingConfig]:
     if method is None:
         raise UserError(f"{path} names the method {content.get('method')!r:.40}: expected one of {', '.join(METHODS)}")
     written = {"metric", "versions"} & content.keys()  # by tune or by a run, with all settings of their version
+    foreign_modules.refuse_runs(path.parent)
     try:
         config = method.config.of_run(content["config"]) if written else method.config(**content["config"])
+        if env is None or (env_kwargs is None and trust.holds_text(config.env_kwargs)):
+            trust.check_trusted(path, config, env, env_kwargs)
         return path.stem, method, config
     except TypeError as error:
         raise UserError(f"{path} has a setting that is not known ({error}): remove it, or update the code") from None
     except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+        line = str(error)
+        raise UserError(line if line.startswith(str(path)) else f"{path}: {line}") from None
 
 
 def write_preset(path: Path, config: TrainingConfig, **remarks: object) -> None:

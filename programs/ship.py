@@ -16,12 +16,12 @@ from common import arrays_file
 from common.errors import UserError
 from common.files import read_json, write_json
 from common.rollout import evaluation, policy_file
-from common.runs import run_folder
+from common.runs import finished, run_folder
 from common.runs.command_line import one_line_errors, parse_settings
 from common.runs.options import is_folder_name
 from common.state import pack_json
 from programs import onnx_files, shipped
-from programs.finished_run import UNKNOWN, Training, command_of, commit_of, training_of
+from programs.finished_run import UNKNOWN, Training, command_of, commit_of, departures_of, training_of
 from programs.methods import load_agent
 from programs.run_arguments import check_at_least
 
@@ -126,6 +126,8 @@ def ship(run: Path, name: str, agents: Path, commit: str | None = None, episodes
     """
     if not is_folder_name(name, windows=True):
         raise UserError(f"name {name!r} is not a folder name: use letters, digits, '-', '_' and '.'")
+    if (agents / name).exists() and not shipped.is_shipped(agents / name):
+        raise UserError(f"{agents / name} is there already, and is no shipped agent: choose another name")
     training = training_of(run)
     commit = commit or commit_of(run)
     agents.mkdir(parents=True, exist_ok=True)
@@ -133,11 +135,24 @@ def ship(run: Path, name: str, agents: Path, commit: str | None = None, episodes
     try:
         write_all(unfinished, training, name, commit, episodes)
         unfinished.chmod(0o755)
-        shutil.rmtree(agents / name, ignore_errors=True)
-        unfinished.replace(agents / name)
+        _replace(agents / name, unfinished)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return agents / name
+
+
+def _replace(folder: Path, new: Path) -> None:
+    """Put a folder in another's place. If that fails, the other one is there again."""
+    before = new.with_name(f"{new.name}-before")
+    if folder.exists():
+        folder.replace(before)
+    try:
+        new.replace(folder)
+    except BaseException:  # also Ctrl-C
+        if before.exists():
+            before.replace(folder)
+        raise
+    shutil.rmtree(before, ignore_errors=True)
 
 
 def write_all(folder: Path, training: Training, name: str, commit: str, episodes: int) -> None:
@@ -181,6 +196,7 @@ def write_all(folder: Path, training: Training, name: str, commit: str, episodes
             "run_steps": training.steps_of(training.last_epoch),
             "commit": commit,
             "trained_by": command_of(training, name, middle and middle[0]),
+            "not_repeated": departures_of(training),
             "shipped_by": f"python -m programs ship runs/{name} {name}",
             "licence": LICENCE,
             "stages": stages,
@@ -192,10 +208,17 @@ def write_all(folder: Path, training: Training, name: str, commit: str, episodes
 
 
 def evaluation_of(training: Training, agent: Any) -> Any:
-    """The run's own evaluation.json if it has 100 episodes; else the episodes are played now."""
-    path = training.folder / run_folder.EVALUATION
-    scores: Any = read_json(path) if path.exists() else {}
-    if scores.get("deterministic", {}).get("episodes") == EPISODES:
+    """The run's own evaluation.json if its 100 episodes are those that would be played now; else they are played."""
+    folder, last = training.folder, training.config.epochs
+    scores: Any = {}
+    if finished.is_done(folder, finished.EVALUATE, last):  # not of other weights
+        scores = read_json(folder / run_folder.EVALUATION)
+    wanted = {
+        "episodes": EPISODES,
+        "seed": evaluation.EVALUATION_SEED,
+        "max_episode_steps": training.environment.max_episode_steps,
+    }
+    if wanted.items() <= scores.get("deterministic", {}).items():
         return scores
     restarts = training.config.environment_restarts
     return evaluation.evaluate_both(
@@ -217,6 +240,8 @@ def main() -> None:
             print("no ONNX file was written, which needs pip install -r requirements/export.txt")
         if card["commit"] == UNKNOWN:
             print("the commit that the run was trained with is unknown; add --commit to name it on the agent's card")
+        for sentence in card["not_repeated"]:
+            print(f"the command on the agent's card does not repeat this: {sentence}")
         print(f"{folder}: python -m programs watch {arguments.name}")
 
 

@@ -53,7 +53,7 @@ def names(agents: Path | None = None) -> list[str]:
     folder = agents or AGENTS
     if not folder.is_dir():
         return []
-    return sorted(path.name for path in folder.iterdir() if (path / CARD).is_file())
+    return sorted(path.name for path in folder.iterdir() if path.name[0] != "." and (path / CARD).is_file())
 
 
 def folder_of(run: Path) -> Path:

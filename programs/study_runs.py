@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from common import files
 from common.errors import StoppedError, UserError
 from common.runs import checkpoint, run_folder
+from common.runs.one_process import LOCK, SOFT_LOCK, only_here
 from common.runs.options import RunOptions
 from programs.places import places, result_of
 
@@ -50,7 +51,10 @@ def train_run(run: StudyRun) -> tuple[int, str]:
     if checkpoint.generations(folder / run_folder.CHECKPOINTS):
         typed = ["--resume", run.folder, *_options_of(run.arguments), *QUIET]
     else:
-        shutil.rmtree(folder, ignore_errors=True)  # it was cut off before its first checkpoint
+        try:
+            _remove_cut_off(folder)
+        except (UserError, OSError) as error:
+            return 2, f"error: {error}"
         typed = [*run.arguments, *QUIET, "--runs-folder", str(folder.parent), "--name", folder.name]
     sys.argv, said = [run.module, *typed], io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
@@ -59,6 +63,24 @@ def train_run(run: StudyRun) -> tuple[int, str]:
         except SystemExit as stop:
             return int(stop.code or 0), said.getvalue().strip()
     return 0, ""
+
+
+def _remove_cut_off(folder: Path) -> None:
+    """Remove a run that was cut off before its first checkpoint.
+
+    Raises:
+        UserError: another process is training it.
+        OSError: the disk fails.
+    """
+    if not folder.is_dir():
+        return
+    with only_here(folder, lambda _: None):
+        for path in folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name not in (LOCK, SOFT_LOCK):  # which Windows does not remove while it is held
+                path.unlink()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _options_of(arguments: tuple[str, ...]) -> list[str]:

@@ -80,7 +80,9 @@ def main() -> None:
         arguments = sys.argv[1:]
         resumed = value_of("--resume", arguments)
         if arguments and is_preset_file(arguments[0]):
-            name, method, config = read_preset(Path(arguments[0]))
+            name, method, config = read_preset(
+                Path(arguments[0]), value_of("--env", arguments), value_of("--env-kwargs", arguments)
+            )
             method = method._replace(presets={**method.presets, name: config})
             arguments[0] = name
         elif arguments and not arguments[0].startswith("-"):

@@ -6,6 +6,8 @@ FOLDER/journal.log: the same command continues a search that was stopped. FOLDER
 """
 
 import dataclasses
+import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +20,7 @@ from common.config import TrainingConfig
 from common.errors import UserError
 from common.figures.importances import importances
 from common.figures.style import save_light_and_dark
+from common.runs import trust
 from common.runs.command_line import one_line_errors
 from programs.places import Submit, places, result_of
 from programs.preset_files import is_preset_file, read_preset, write_preset
@@ -38,6 +41,12 @@ class Arguments:
 
     preset: Annotated[str, tyro.conf.Positional]
     """Preset to start from, or a preset file such as tuned.json."""
+    env: str | None = None
+    """Environment to tune for, in place of the preset's. If a preset file's environment needs a module (module:Id), it
+    must be typed here, because an import runs code."""
+    env_kwargs: str | None = None
+    """Arguments of the environment, as JSON like '{"map_name": "8x8"}', in place of the preset's. If a preset file has
+    texts among them, they must be typed here."""
     space: Path | None = None
     """JSON file of the settings to change and the values each may take. By default the file of the preset's method in
     programs/tuning/spaces, which also shows the format."""
@@ -84,14 +93,29 @@ def preset_of(arguments: Arguments) -> TrainingConfig:
         UserError: the preset or the metric is unknown.
     """
     if is_preset_file(arguments.preset):
-        _, method, preset = read_preset(Path(arguments.preset))
+        _, method, preset = read_preset(Path(arguments.preset), arguments.env, arguments.env_kwargs)
     else:
         method = method_of(arguments.preset)
         preset = method.presets[arguments.preset]
+    preset = preset.replace(**_environment(arguments))
     columns = {field.name: field.type for field in dataclasses.fields(method.trainer.result_type)}
     if columns.get(arguments.metric) not in (float, int):
         raise UserError(f"metric is {arguments.metric!r:.40}: expected a column of results.csv, such as score")
     return preset
+
+
+def _environment(arguments: Arguments) -> dict[str, object]:
+    """The environment that was typed, as settings."""
+    settings: dict[str, object] = {} if arguments.env is None else {"env": arguments.env}
+    if arguments.env_kwargs is None:
+        return settings
+    try:
+        parsed = json.loads(arguments.env_kwargs)
+    except ValueError:
+        parsed = None
+    if not isinstance(parsed, dict):
+        raise UserError(f'env_kwargs is {arguments.env_kwargs!r:.60}: expected JSON like \'{{"map_name": "8x8"}}\'')
+    return settings | {"env_kwargs": parsed}
 
 
 def base_of(preset: TrainingConfig, arguments: Arguments) -> TrainingConfig:
@@ -224,7 +248,9 @@ def main() -> None:
                     f"no trial was completed, {folder / TRIALS} says how each ended: begin another search with "
                     "--into, and another --metric or --space"
                 )
-            print(f"best settings: {folder / TUNED}; train them with python -m programs train {folder / TUNED}")
+            tuned = folder / TUNED
+            again = f"python -m programs train {shlex.quote(str(tuned))}{trust.flags_again(base)}"
+            print(f"best settings: {tuned}; train them with {again}")
             if arguments.held_out_seeds:
                 compare(folder, base, best, arguments.held_out_seeds, arguments.metric, submit)
 

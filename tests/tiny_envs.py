@@ -11,6 +11,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sequence, Text
 
+from common.envs.seeded_episodes import LIFE_LOST
+
 
 class Target(gymnasium.Env):
     """Hit a target that the observation tells: reward −Σ((a − target) / scale)², so the best return is 0.
@@ -421,7 +423,7 @@ class Lives(gymnasium.Env):
     def step(self, action):
         self._steps += 1
         out_of_time = self.short and self._steps == 4
-        info = {"life_lost": self._steps % 2 == 0}
+        info = {LIFE_LOST: self._steps % 2 == 0}
         return self._observe(), float(self._steps), self._steps == 6, out_of_time, info
 
 

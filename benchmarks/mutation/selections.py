@@ -157,6 +157,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/runs/signals.py": (SESSION, DISKS),
     "common/runs/short_help.py": ("tests/programs/test_programs.py",),
     "common/runs/side_by_side.py": ("tests/runs/test_side_by_side.py",),
+    "common/runs/trust.py": (HOSTILE, CLI),
     "common/runs/unread_output.py": ("tests/runs/test_start.py",),
     "common/runs/window.py": (WINDOW, AGENTS),
     "common/runs/wrong_arguments.py": ("tests/runs/test_wrong_arguments.py", CLI),

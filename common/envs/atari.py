@@ -26,6 +26,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from common.envs.seeded_episodes import ACTION_REPLACED, LIFE_LOST
 from common.errors import UserError
 
 FRAMES_A_STEP = 4
@@ -112,7 +113,7 @@ def _channels_last(frames: np.ndarray) -> np.ndarray:
 class Lives(gymnasium.Wrapper):
     """Presses FIRE in the first step of each life.
 
-    `info["action_replaced"]` says that a step pressed FIRE; `info["life_lost"]` says that it lost a life.
+    In the info, `ACTION_REPLACED` says that a step pressed FIRE, and `LIFE_LOST` that it lost a life.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
@@ -128,14 +129,14 @@ class Lives(gymnasium.Wrapper):
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """As Gymnasium's, with `life_lost` and `action_replaced` in the info."""
+        """As Gymnasium's, with `LIFE_LOST` and `ACTION_REPLACED` in the info."""
         replaced = self._first and self._fire is not None
         if replaced:
             action = self._fire
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._first = info["lives"] < self._lives
         self._lives = info["lives"]
-        info = {**info, "life_lost": self._first, "action_replaced": replaced}
+        info = {**info, LIFE_LOST: self._first, ACTION_REPLACED: replaced}
         return observation, reward, terminated, truncated, info
 
 

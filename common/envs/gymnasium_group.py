@@ -10,7 +10,7 @@ import numpy as np
 from common.envs.environment import Environment
 from common.envs.environment_check import start_error
 from common.envs.groups import Fault, Step
-from common.envs.seeded_episodes import Past, SeededEpisodes
+from common.envs.seeded_episodes import ACTION_REPLACED, LIFE_LOST, Past, SeededEpisodes
 from common.user_code import describe, own_traceback
 
 
@@ -63,8 +63,8 @@ class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
                 if failed_before[i]:
                     raise start_error(self._name, error) from error
                 self._note_fault(i, error)
-            self.life_lost[i] = info.get("life_lost", False)
-            self.replaced[i] = info.get("action_replaced", False)
+            self.life_lost[i] = info.get(LIFE_LOST, False)
+            self.replaced[i] = info.get(ACTION_REPLACED, False)
         self.ended = self._autoreset_envs = self._terminations | self._truncations | self.failed
         return self._observations, self._rewards, self._terminations, self._truncations, {}
 

@@ -71,7 +71,8 @@ class WithHistory(gymnasium.Wrapper):
         return self._added(observation, False), reward, terminated, truncated, info
 
     def _added(self, observation: np.ndarray, first: bool) -> np.ndarray:
-        return self._history.add(np.asarray(observation)[None], np.array([first]))[0]  # [(1 + H) · S]
+        newest = np.asarray(observation, self.observation_space.dtype)  # [S]; a reset may return whole numbers
+        return self._history.add(newest[None], np.array([first]))[0]  # [(1 + H) · S]
 
 
 def with_history(space: gymnasium.Space, ages: Sequence[int]) -> gymnasium.spaces.Box:

@@ -25,14 +25,15 @@ SEED = 0
 ENVIRONMENTS, ROUNDS = 8, 8  # each of 64 parts begins with a reset, so that they are independent
 ACTIONS, HELD = 16, 4  # random actions in a part, and for how many steps each is held, so that it has an effect
 FEWEST_PARTS, FEWEST_ACTIONS = 32, 4  # that tell something, and in each of them
-LARGEST_ERROR = 6.0  # standard errors; a true mirror's largest difference was 4.25 in 156 tries
+LARGEST_ERROR = 6.0  # standard errors; a true mirror's largest difference was 4.14 in 156 tries
 SMALLEST_DIFFERENCE = 0.1  # of covariances, after division by standard deviations
 MOST_NUMBERS = 500  # of an observation; covariances of more take too much memory
+PATIENCE = 5  # times the limit of a step, that all steps in another process may take
 SUSPECTS = 16  # entries with the most contradictions, of which one may be wrong
 
 
 def check_mirror(config: TrainingConfig, environment: Environment, warn: Callable[[str], None]) -> None:
-    """Take random steps if the mirror is the user's own, and compare them with their mirror images.
+    """Take random steps if the mirror or the environment's arguments are the user's own, and compare them.
 
     Args:
         warn: called with a line if that is not possible.
@@ -40,7 +41,8 @@ def check_mirror(config: TrainingConfig, environment: Environment, warn: Callabl
     Raises:
         UserError: the steps contradict the mirror; the line names the entry, or the reward.
     """
-    if not (config.mirror_check and (config.mirror_observation or config.mirror_action)):
+    own = config.mirror_observation or config.mirror_action or config.env_kwargs  # which may break a known mirror
+    if not (config.symmetry and config.mirror_check and own):
         return
     mirror = mirror_of(config, environment.observation_space, environment.action_space)
     assert mirror is not None, "`symmetry` is set"
@@ -51,31 +53,35 @@ def check_mirror(config: TrainingConfig, environment: Environment, warn: Callabl
             f"warning: the mirror of {environment.id} was not tested, because it has more than {MOST_NUMBERS} numbers"
         )
         return
-    take = _steps_apart if config.backend == "processes" else random_steps
-    parts = take(environment, size)
+    if config.backend == "processes":
+        parts, fault = _steps_apart(environment, size, PATIENCE * config.environment_time_limit)
+    else:
+        parts, fault = random_steps(environment, size)
     if len(parts) < FEWEST_PARTS:
-        warn(
-            f"warning: the mirror of {environment.id} was not tested, because random steps soon end its episodes or "
-            "its process"
-        )
+        why = fault or "random steps soon end its episodes"
+        warn(f"warning: the mirror of {environment.id} was not tested: {why}")
         return
     wrong = contradicted(Moments.of(parts), Mirror(newest, mirror.action))
     if wrong is not None:
         taken = f"{sum(map(len, parts)) * HELD:,} random steps of {environment.id}"
-        raise UserError(
-            f"{wrong} {taken}: correct the mirror, or add --no-mirror-check if it is right but episodes "
-            "start on one side"
-        )
+        if config.mirror_observation or config.mirror_action:
+            advice = "correct the mirror, or add --no-mirror-check if it is right but episodes start on one side"
+        else:
+            advice = (
+                "with these --env-kwargs the known mirror does not hold, so give --no-symmetry or describe another"
+            )
+        raise UserError(f"{wrong} {taken}: {advice}")
 
 
 # -- steps --
 
 
-def random_steps(environment: Environment, size: int) -> list[np.ndarray]:
-    """Parts of episodes, each [K, S + A + S + 1]: an observation, an action, what it changes, and its reward.
+def random_steps(environment: Environment, size: int) -> tuple[list[np.ndarray], str]:
+    """Parts of episodes, each [K, S + A + S + 2], and how the environment failed first, if it did.
 
-    An action is held for HELD steps, and its rewards are added up. Discrete actions are [A] zeros but for a one in the
-    place of each number's choice.
+    A row is an observation, an action, what it changes, its reward, and whether it ended the episode. Then what it
+    changes counts as nothing. An action is held for HELD steps, and its rewards are added up. Discrete actions are [A]
+    zeros but for a one in the place of each number's choice.
 
     Args:
         size: S, of the newest observation.
@@ -84,7 +90,7 @@ def random_steps(environment: Environment, size: int) -> list[np.ndarray]:
         UserError: the environment cannot be started.
     """
     envs = make_vector_env(environment, ENVIRONMENTS, "gymnasium", 1)
-    generator, parts = np.random.default_rng(SEED), []
+    generator, parts, fault = np.random.default_rng(SEED), [], ""
     try:
         for seed in group_seeds(SEED, ROUNDS):
             [before] = envs.reset(seed)  # [n, history · S]
@@ -92,32 +98,36 @@ def random_steps(environment: Environment, size: int) -> list[np.ndarray]:
             ended = np.zeros(ENVIRONMENTS, bool)  # [n]; the next step is a reset
             for _ in range(ACTIONS):
                 numbers, actions = _random_actions(environment.action_space, generator)  # [n, A], [n, *action]
-                rewards, goes_on = np.zeros(ENVIRONMENTS), ~ended  # [n], [n]
+                rewards, running, begun = np.zeros(ENVIRONMENTS), ~ended, ~ended  # [n] each
                 for _ in range(HELD):
-                    envs.groups[0].send(actions)
+                    envs.groups[0].send(actions.copy())  # it may be changed in place
                     step = envs.groups[0].recv()
-                    rewards += step.rewards
+                    fault = fault or next((found.error for found in envs.groups[0].faults), "")
+                    if step.failed is not None:
+                        begun &= ~step.failed
+                    rewards += np.where(running, step.rewards, 0.0)
                     ended = step.ended.copy()
-                    goes_on &= ~ended
+                    running &= ~ended
                 after = np.array(step.observations, np.float64)  # [n, history · S]
-                changes = after[:, :size] - before[:, :size]  # [n, S]
-                together = np.concatenate([before[:, :size], numbers, changes, rewards[:, np.newaxis]], axis=1)
-                for i in np.flatnonzero(goes_on & np.isfinite(together).all(axis=1)):
+                changes = np.where(running[:, np.newaxis], after[:, :size] - before[:, :size], 0.0)  # [n, S]
+                ends = np.stack([rewards, ~running], axis=1)  # [n, 2]
+                together = np.concatenate([before[:, :size], numbers, changes, ends], axis=1)
+                for i in np.flatnonzero(begun & np.isfinite(together).all(axis=1)):
                     rows[i].append(together[i])
                 before = after
-            parts += [np.array(part) for part in rows if len(part) >= FEWEST_ACTIONS]
+            parts += [np.array(part) for part in rows if sum(row[-1] == 0 for row in part) >= FEWEST_ACTIONS]
     finally:
         envs.close()
-    return parts
+    return parts, fault
 
 
-def _steps_apart(environment: Environment, size: int) -> list[np.ndarray]:
+def _steps_apart(environment: Environment, size: int, time_limit: float) -> tuple[list[np.ndarray], str]:
     """`random_steps` in another process, because an environment of the backend "processes" may crash its own."""
     try:
-        with worker_processes.in_background(lambda: random_steps(environment, size)) as result:
+        with worker_processes.in_background(lambda: random_steps(environment, size), time_limit) as result:
             return result()
-    except (worker_processes.CannotStartError, UserError):
-        return []
+    except (worker_processes.CannotStartError, UserError) as error:
+        return [], str(error)
 
 
 def _random_actions(space: gymnasium.Space, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -193,26 +203,27 @@ class Moments:
 def contradicted(moments: Moments, mirror: Mirror) -> str | None:
     """What the steps contradict, for a message that goes on with their number; None: nothing.
 
-    It is the entry whose correction leaves the least contradictions, or the reward if no correction helps.
+    It is the entry whose correction leaves the least contradictions, or rewards or ends if no correction helps.
     """
     size = len(mirror.observation.sources)  # S
 
     def left(changed: Mirror) -> np.ndarray:
-        whole = changed.joint.beside(changed.observation.linear).beside(unmoved(1))
+        whole = changed.joint.beside(changed.observation.linear).beside(unmoved(2))
         return moments.contradictions(whole, size)  # [D, D]
 
     now = left(mirror)  # [D, D]
     if not now.any():
         return None
     shares = now.sum(axis=0)  # [D]
-    states = shares[:size] + shares[-size - 1 : -1]  # [S]
+    states, (reward, end) = shares[:size] + shares[-size - 2 : -2], shares[-2:]  # [S], two numbers
     corrections = [
         *(("mirror_observation", i, Mirror(c, mirror.action)) for i, c in _corrections(mirror.observation, states)),
         *(("mirror_action", i, Mirror(mirror.observation, c)) for i, c in _corrections(mirror.action, shares[size:])),
     ]
     name, i, best = min(corrections, key=lambda correction: left(correction[2]).sum())
-    if left(best).sum() > now.sum() / 2 and shares[-1] > now.sum() / 4:
-        return "the rewards differ in the mirror, which is seen in"
+    if left(best).sum() > now.sum() / 2 and reward + end > now.sum() / 4:
+        what = "rewards differ" if reward >= end else "ends of episodes differ"
+        return f"the {what} in the mirror, which is seen in"
     entries = mirror.observation if name == "mirror_observation" else mirror.action
     return f"{name}: entry {i + 1} is {entries.sources[i]}, which is contradicted by"
 

@@ -39,6 +39,8 @@ def mirror_of(
             f"--no-symmetry (known: {', '.join(KNOWN)})"
         )
     size = gymnasium.spaces.utils.flatdim(observation_space) // (1 + len(config.history))
+    if not config.mirror_observation:
+        _check_known(config, "mirror_observation", observation, size)
     _check("mirror_observation", observation, size)
     if config.mirror_offset:
         observation = Entries(observation.sources, config.mirror_offset)
@@ -46,13 +48,26 @@ def mirror_of(
     observation = functools.reduce(Entries.beside, [observation] * (1 + len(config.history)))  # each alike
     if isinstance(observation_space, gymnasium.spaces.Box):
         _check_bounds("mirror_observation", observation, observation_space)
+    is_box = isinstance(action_space, gymnasium.spaces.Box)
+    numbers = gymnasium.spaces.utils.flatdim(action_space) if is_box else sum(choices(action_space))
+    if not config.mirror_action:
+        _check_known(config, "mirror_action", action, numbers)
+    _check("mirror_action", action, numbers)
     if isinstance(action_space, gymnasium.spaces.Box):
-        _check("mirror_action", action, gymnasium.spaces.utils.flatdim(action_space))
         _check_bounds("mirror_action", action, action_space)
     else:
-        _check("mirror_action", action, sum(choices(action_space)))
         _check_choices("mirror_action", action, choices(action_space))
     return Mirror(observation, action, config.mirror_weight)
+
+
+def _check_known(config: TrainingConfig, name: str, entries: Entries, size: int) -> None:
+    """Raises UserError if the environment has other numbers than the one whose mirror is known."""
+    if len(entries.sources) != size:
+        what = "its --env-kwargs" if config.env_kwargs else "this version of it"
+        raise UserError(
+            f"the known mirror of {config.env} does not fit {what}: {name} has {len(entries.sources)} "
+            f"entries, expected {size}; describe it with --{name.replace('_', '-')}, or give --no-symmetry"
+        )
 
 
 def _check(name: str, entries: Entries, size: int) -> None:

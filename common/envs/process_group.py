@@ -19,7 +19,7 @@ import numpy as np
 from common.envs.environment import Environment
 from common.envs.environment_check import start_error
 from common.envs.groups import Fault, Step, quiet_gymnasium
-from common.envs.seeded_episodes import Past, SeededEpisodes
+from common.envs.seeded_episodes import READ, Past, SeededEpisodes
 from common.envs.worker_processes import interrupts_held_back, without_program
 from common.user_code import describe, own_traceback, told_elsewhere
 
@@ -125,7 +125,7 @@ class ProcessGroup:
                 continue
             self._observations[i] = observations[0]
             rewards[i], terminated[i], truncated[i] = reward[0], terminations[0], truncations[0]
-            lost[i], replaced[i] = (info.get(name, [False])[0] for name in ("life_lost", "action_replaced"))
+            lost[i], replaced[i] = (info.get(name, [False])[0] for name in READ)
         self._failed, self._ended = failed, terminated | truncated | failed
         return Step(self._observations, rewards, terminated | lost, truncated, self._ended.copy(), failed, replaced)
 

@@ -7,7 +7,8 @@ from typing import Any, Literal, NamedTuple, SupportsFloat
 import gymnasium
 import numpy as np
 
-READ = ("life_lost", "action_replaced")  # keys of an info that are kept; other values may not be picklable
+LIFE_LOST, ACTION_REPLACED = "atari/life_lost", "atari/action_replaced"  # in an info; see `common.envs.atari.Lives`
+READ = (LIFE_LOST, ACTION_REPLACED)  # what of an info is kept; other values may not be picklable
 AS_IN_FORMAT_1 = -1  # a `restart` after which only the first episode was seeded, as in old checkpoints
 
 

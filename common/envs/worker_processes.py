@@ -69,15 +69,17 @@ def run_in_workers(
 
 
 @contextlib.contextmanager
-def in_background(function: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
+def in_background(function: Callable[[], Result], time_limit: float | None = None) -> Iterator[Callable[[], Result]]:
     """Computes `function()` in a worker process while the caller continues.
 
     Args:
         function: see `run_in_workers`.
+        time_limit: seconds that the process may take to start, and then to compute the result.
 
     Yields:
         A function that waits for the result and returns it. It raises CannotStartError if the worker could not be
-        started or could not load the function, UserError if the worker died, and what the function raised.
+        started or could not load the function, UserError if the worker died or the time is up, and what the function
+        raised.
     """
     with contextlib.ExitStack() as ended:
         try:
@@ -92,26 +94,32 @@ def in_background(function: Callable[[], Result]) -> Iterator[Callable[[], Resul
         def result() -> Result:
             if worker is None:
                 raise CannotStartError(problem)
-            return _received(worker)
+            return _received(worker, time_limit)
 
         yield result
 
 
-def _received(worker: "Worker") -> Any:
+def _received(worker: "Worker", time_limit: float | None) -> Any:
     """The result of a worker's only item."""
     try:
-        kind, value = worker.receive()
+        kind, value = _in_time(worker, time_limit)
     except (EOFError, OSError):
         raise CannotStartError(f"a worker process ended with code {worker.exit_code()}") from None
     if kind == "cannot":
         raise CannotStartError(value)
     try:
-        kind, value = worker.receive()
+        kind, value = _in_time(worker, time_limit)
     except (EOFError, OSError):
         raise UserError(f"its process ended with exit code {worker.exit_code()}") from None
     if kind == "raised":
         raise value
     return value
+
+
+def _in_time(worker: "Worker", time_limit: float | None) -> tuple[str, Any]:
+    if time_limit is not None and not worker.connection.poll(time_limit):
+        raise UserError(f"its process did not answer within {time_limit:g} s")
+    return worker.receive()
 
 
 def _distribute(team: list["Worker"], items: Sequence[Item], deaths_allowed: int) -> list[Result]:

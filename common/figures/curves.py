@@ -17,6 +17,7 @@ from common.figures.style import (
     differ,
     entitle,
     label_epochs,
+    plain,
     shade_empty_epochs,
     stacked_panels,
     style_axis,
@@ -71,7 +72,7 @@ def reward_and_steps(name: str, curves: Curves) -> Figure:
     style_axis(reward, "Reward per epoch\n(sum over all steps)")
     style_axis(steps, "Steps per episode\n(of those that finished)")
     label_epochs(steps, epochs[0])
-    figure.suptitle(f"{name} ({EMPTY_EPOCHS})" if empty else name, fontsize="medium")
+    figure.suptitle(plain(name) + (f" ({EMPTY_EPOCHS})" if empty else ""), fontsize="medium")
     figure.align_ylabels()
     return figure
 
@@ -128,7 +129,7 @@ def _draw_seeds(axis: Axes, arm: str, curves: list[Curves], column: str, colour:
         low, middle, high = np.nanpercentile(table, (BANDS[band][0], 50, BANDS[band][1]), axis=0)  # each [epochs]
     lone: dict[str, Any] = {"marker": "."} if epochs == 1 else {}
     seeds = "1 seed" if len(curves) == 1 else f"{len(curves)} seeds"
-    axis.plot(steps, middle, color=colour, label=f"{arm} ({seeds})", **lone)
+    axis.plot(steps, middle, color=colour, label=f"{plain(arm)} ({seeds})", **lone)
     axis.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
@@ -155,9 +156,8 @@ def diagnostics(runs: dict[str, Curves]) -> Figure:
         for i, (name, curves) in enumerate(runs.items()):
             if _has_numbers(curves, column):
                 lone: dict[str, Any] = {"marker": "."} if len(curves["epoch"]) == 1 else {}
-                axis.plot(
-                    curves["epoch"], curves[column], color=COLOURS[i % len(COLOURS)], linewidth=1.4, label=name, **lone
-                )
+                lone |= {"color": COLOURS[i % len(COLOURS)], "label": plain(name)}
+                axis.plot(curves["epoch"], curves[column], linewidth=1.4, **lone)
         style_axis(axis, LABELS[column])
     label_epochs(axes[-1], min(curves["epoch"][0] for curves in runs.values()))
     figure.legend(
@@ -198,7 +198,7 @@ def time_per_stage(name: str, curves: Curves) -> Figure:
     axes[-1].set_xlim(right=edges[-1])
     bars = [bar for axis in axes for bar in axis.get_legend_handles_labels()[0]]
     figure.legend(
-        handles=bars, title=f"{name}: {whole / 60:.1f} minutes", fontsize="small", ncols=4, frameon=False,
+        handles=bars, title=f"{plain(name)}: {whole / 60:.1f} minutes", fontsize="small", ncols=4, frameon=False,
         loc="outside upper center",
     )  # fmt: skip
     figure.align_ylabels()

@@ -11,6 +11,7 @@ from common.figures.style import (
     Curves,
     differ,
     label_epochs,
+    plain,
     shade_empty_epochs,
     stacked_panels,
     style_axis,
@@ -66,14 +67,14 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
     """
     figure, axes = stacked_panels(len(_PANELS), 2)
     for run, (name, curves) in enumerate(runs.items()):
-        colour = COLOURS[run % len(COLOURS)]
+        colour, label = COLOURS[run % len(COLOURS)], plain(name)
         epochs = curves["epoch"]
         marked = near_best_epochs(curves)
         for axis, (column, original, _) in zip(axes, _PANELS):
             lone: dict[str, Any] = dict(marker=".") if len(epochs) == 1 else {}
-            axis.plot(epochs, curves[column], color=colour, linewidth=1.6, label=name, **lone)
+            axis.plot(epochs, curves[column], color=colour, linewidth=1.6, label=label, **lone)
             if original is not None and differ(curves[column], curves[original]):
-                axis.plot(epochs, curves[original], color=colour, linewidth=0.8, alpha=0.6, label=f"{name}, unshaped")
+                axis.plot(epochs, curves[original], color=colour, linewidth=0.8, alpha=0.6, label=f"{label}, unshaped")
             for epoch in epochs[marked]:
                 axis.axvline(epoch, color=colour, linestyle="--", linewidth=0.8, alpha=0.6, zorder=0)
             if column in _JUDGED:
@@ -84,12 +85,12 @@ def five_panels(runs: dict[str, Curves]) -> Figure:
                 best = np.flatnonzero(curves.get("is_best", np.zeros(len(epochs))))[-1:]
                 axis.plot(
                     epochs[best], curves[column][best], "v", color=colour, markeredgecolor="black", markersize=8,
-                    label=f"{name}: best parameters, epoch {epochs[best[0]]:.0f}" if len(best) else None,
+                    label=f"{label}: best parameters, epoch {epochs[best[0]]:.0f}" if len(best) else None,
                 )  # fmt: skip
     if shade_empty_epochs(axes[:2], runs):
         axes[0].annotate(EMPTY_EPOCHS, (0.01, 0.93), xycoords="axes fraction", fontsize="x-small", va="top")
-    for axis, (_, _, label) in zip(axes, _PANELS):
-        style_axis(axis, label)
+    for axis, (_, _, quantity) in zip(axes, _PANELS):
+        style_axis(axis, quantity)
     label_epochs(axes[-1], min(curves["epoch"][0] for curves in runs.values()))
     figure.legend(
         *axes[0].get_legend_handles_labels(), fontsize="small", ncols=2, frameon=False, loc="outside upper center"

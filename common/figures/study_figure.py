@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from common.figures.curves import last_known
-from common.figures.style import GREY, Curves, colour_of, entitle, style_axis, thousands, true_minus
+from common.figures.style import GREY, Curves, colour_of, entitle, plain, style_axis, thousands, true_minus
 
 DOTS = "dots: a seed's mean score, filled with deterministic actions, hollow with sampled ones"
 LINES, LINE = "lines: training, thin a seed, thick their median", "line: training"
@@ -103,7 +103,7 @@ def tasks(
         axis.plot([1.06 * end] * len(arm.deterministic), arm.deterministic, **_dot(colour_of(1)))
         if name in solved:
             axis.axhline(solved[name], color=GREY, linestyle=":", linewidth=1)
-        axis.set_title(f"{name}\n{_solved(arm.deterministic, solved.get(name))}", fontsize="small")
+        axis.set_title(f"{plain(name)}\n{_solved(arm.deterministic, solved.get(name))}", fontsize="small")
         style_axis(axis, "")
         if lowest and name in lowest:
             highest = max(solved.get(name, -np.inf), *arm.deterministic, *_highest(arm.curves, "avg_reward_orig"))

@@ -34,6 +34,12 @@ def thousands(value: float, _: float) -> str:
     return true_minus(f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}")
 
 
+def plain(name: str) -> str:
+    """A name as a label: `$` begins no formula, and a `_` at the start does not hide it from the legend."""
+    name = name.replace("$", r"\$")
+    return f" {name}" if name.startswith("_") else name
+
+
 def true_minus(text: str) -> str:
     """A text whose negative numbers have a minus sign in place of a hyphen."""
     return re.sub(r"(?<!\w)-(?=\d)", "−", text)

@@ -202,14 +202,16 @@ class TrainerBase(ABC):
             self.agent.adopt_best()
         return results_dictionary(self.name, self.description, self.results, self.agent.best.metric, self.config)
 
-    def scored(self, last: int, timing: Timing) -> dict[str, Any]:
+    def scored(self, last: int, timing: Timing, own_actions: bool = True) -> dict[str, Any]:
         """An epoch's scores and timing, as columns of its row; a validation that is due is played.
 
         Args:
             last: number of the final epoch.
             timing: of the epoch; the seconds of a validation are added.
+            own_actions: whether the agent chose all actions of the epoch. Random ones say nothing about it.
         """
-        metrics, columns = self.experience.scores.training_metrics(), self.experience.scores.columns()
+        metrics = self.experience.scores.training_metrics() if own_actions else {}
+        columns = self.experience.scores.columns()
         self.average.follow()
         due = self.judge.due(self.epoch, last, columns["score"])
         with self.average.in_place() if due else contextlib.nullcontext():

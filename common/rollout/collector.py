@@ -8,7 +8,6 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from common import funcs
-from common.errors import NotFiniteError
 from common.records import Timing, Trajectory, empty_trajectory
 from common.rollout.not_finite import check_finite, not_finite_action
 from common.rollout.policies import JudgingPolicy, Policy
@@ -51,6 +50,7 @@ class Collector:
         self._steps, self._action_size, self._noise_size = steps, action_size, noise_size
         self._shape_noise, self._fill = shape_noise, fill or functools.partial(step_through, envs)
         self.noise = np.random.default_rng(seed)
+        self.underway = False  # a trajectory was begun and is not whole
 
     def collect(self, policy: Policy, timing: Timing, rows_per_yield: int | None = None) -> Iterator[slice]:
         """One epoch.
@@ -75,7 +75,7 @@ class Collector:
             steps, envs.num_envs, envs.observations[0], self._action_size, getattr(policy, "output_size", 0)
         )
         failed, resets = np.zeros((2, steps, envs.num_envs), bool)  # [T, N] each
-        resets[0], done = envs.ended, 0
+        resets[0], done, self.underway = envs.ended, 0, True
         for t in self._fill(policy, noise, trajectory, failed, timing, rows_per_yield):
             rows = slice(done, t)
             self._complete(rows, resets, failed)
@@ -83,6 +83,7 @@ class Collector:
                 envs.remember(trajectory, resets, failed)
             yield rows
             done = t
+        self.underway = False
 
     def _complete(self, rows: slice, resets: np.ndarray, failed: np.ndarray) -> None:
         """Fill in what follows from ends of episodes and failures, [T, N] each; check for NaN and infinity."""
@@ -106,6 +107,7 @@ class Collector:
         Raises:
             UserError: the environments do not repeat what they did.
         """
+        self.underway = False
         load_generator(self.noise, state["noise"])
         self.envs.load_state(state)
 
@@ -145,7 +147,7 @@ def step_through(
                 if t < steps:
                     chosen = policy.act(observations[t, columns], noise[t, columns])  # [n, A]
                     if not np.isfinite(chosen.sum()):
-                        raise NotFiniteError(not_finite_action(observations[t, columns], columns.start, t))
+                        raise not_finite_action(observations[t, columns], columns.start, t)
                     actions[t, columns] = chosen
                     envs.send(group, chosen)
                     if isinstance(policy, JudgingPolicy):

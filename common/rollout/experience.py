@@ -15,7 +15,6 @@ from common.envs.spaces import ActionMap, is_image
 from common.errors import NotFiniteError, UserError
 from common.records import Timing, Trajectory
 from common.rollout.collector import Collector, ShapeNoise
-from common.rollout.not_finite import OR_SKIP
 from common.rollout.policies import Policy
 from common.rollout.probe import find_way
 from common.rollout.repeatable import RepeatableEnvs, way_of
@@ -43,7 +42,7 @@ class Experience:
     Args:
         action_map: from policy actions to the environments'.
         seed: of the environments and of the exploration noise.
-        warn: called with a line about each environment that failed.
+        warn: called with a line about each environment that failed, and about environments without a seed.
         how: how the method collects.
         design: what is rewarded, where the config leaves that to a function.
         make_runner: makes those who step the environments; None steps them in this process, one step after another.
@@ -78,7 +77,7 @@ class Experience:
         steps = config.steps_per_epoch // config.num_envs  # of an epoch in each environment
         self._steps = steps // how.per_epoch
         self.shaped = Shaping(config, environment, design)  # it may refuse, so before environments are built
-        self._build(find_way(environment, config.backend, action_map, config.environment_time_limit))
+        self._build(find_way(environment, config.backend, action_map, config.environment_time_limit, self._warn))
         self._restart_every = config.restart_environments_every or default_restart_interval(environment, steps)
         self.scores = EpisodeScores(config.num_envs, config.score_window)
         self.collected = False
@@ -117,7 +116,9 @@ class Experience:
             UserError: environments failed more often than they may.
         """
         self.shaped.follow(self.scores.moving_mean)
-        if self._how.restart_each_epoch and (epoch > 0 or self.collected):
+        if self.collector.underway:  # the last call was interrupted, as by Jupyter's stop button
+            self._restart(epoch)
+        elif self._how.restart_each_epoch and (epoch > 0 or self.collected):
             self.envs.restart()
             self.scores.running_returns[:] = 0.0
         elif self.way == "history":
@@ -129,10 +130,9 @@ class Experience:
             except NotFiniteError as error:
                 if self._config.on_not_finite == "stop":
                     raise
-                fault = str(error).removesuffix(OR_SKIP)
                 if attempt > self._config.environment_restarts:
-                    raise NotFiniteError(f"{fault}; attempts at this epoch that failed: {attempt}") from None
-                self._warn(f"warning: {fault}; the epoch is collected again")
+                    raise NotFiniteError(f"{error.fault}; attempts at this epoch that failed: {attempt}") from None
+                self._warn(f"warning: {error.fault}; the epoch is collected again")
                 self._restart(epoch, attempt)
         self._take_up(self.collector.trajectory)
         self.scores.add(self.trajectory, self.shaped_rewards, self._how.restart_each_epoch)

@@ -4,15 +4,15 @@ import numpy as np
 
 from common.errors import NotFiniteError
 
-OR_SKIP = ", or collect such epochs again with --on-not-finite skip"  # advice for whoever does not do so yet
 
-
-def not_finite_action(observations: np.ndarray, first_env: int, t: int) -> str:
-    """Error message for a non-finite action: names the environment or the policy. observations: [n, *shape]."""
+def not_finite_action(observations: np.ndarray, first_env: int, t: int) -> NotFiniteError:
+    """The error for a non-finite action: it names the environment or the policy. observations: [n, *shape]."""
     faulty = np.flatnonzero(~np.isfinite(observations.reshape(len(observations), -1)).all(axis=-1))
     if len(faulty):
         return _environment_fault(first_env + faulty[0], "observation", t - 1)
-    return f"the policy returned NaN or infinity at step {t} of the epoch: training diverged; lower --learning-rate"
+    return NotFiniteError(
+        f"the policy returned NaN or infinity at step {t} of the epoch: training diverged; lower --learning-rate"
+    )
 
 
 def check_finite(arrays: np.ndarray, what: str, first: int) -> None:
@@ -27,9 +27,12 @@ def check_finite(arrays: np.ndarray, what: str, first: int) -> None:
     finite = np.isfinite(arrays)
     if not finite.all():
         row, n = np.argwhere(~finite.all(axis=-1))[0]
-        raise NotFiniteError(_environment_fault(n, what, first + row))
+        raise _environment_fault(n, what, first + row)
 
 
-def _environment_fault(n: int, what: str, step: int) -> str:
+def _environment_fault(n: int, what: str, step: int) -> NotFiniteError:
     where = f"step {step} of the epoch" if step >= 0 else "a reset"
-    return f"environment {n} returned NaN or infinity as {what} at {where}: fix the environment{OR_SKIP}"
+    return NotFiniteError(
+        f"environment {n} returned NaN or infinity as {what} at {where}: fix the environment",
+        ", or collect such epochs again with --on-not-finite skip",
+    )

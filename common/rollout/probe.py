@@ -1,17 +1,20 @@
 """Which way of bringing environments back is right for them, found out by doing it with a few of them."""
 
 import contextlib
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import gymnasium
 import numpy as np
 
 from common.envs.environment import Environment
 from common.envs.groups import Group, Step
-from common.envs.seeded_episodes import Way
+from common.envs.seeded_episodes import Past, Way
 from common.envs.spaces import ActionMap, choices
 from common.envs.vector_env import make_vector_env
+from common.errors import UserError
 from common.rollout.repeatable import Record
 from common.user_code import closed
 
@@ -23,7 +26,12 @@ PATIENCE_TO_REPEAT = 20.0  # seconds for building environments again and repeati
 
 
 def proven_way(
-    make: Callable[[], Group], way: Way, action_map: ActionMap, space: gymnasium.Space, patient: bool = False
+    make: Callable[[], Group],
+    way: Way,
+    action_map: ActionMap,
+    space: gymnasium.Space,
+    patient: bool = False,
+    unseeded: Callable[[], None] = lambda: None,
 ) -> Way:
     """`way` if environments that are brought back so do what they did before, "history" if they do not.
 
@@ -35,6 +43,7 @@ def proven_way(
         make: a group of a few environments for this way.
         action_map: to `space`.
         patient: wait for slow environments, so that the answer depends on no clock.
+        unseeded: called if new environments with the same seed and the same actions differ.
 
     Raises:
         UserError: an environment cannot be started.
@@ -42,7 +51,8 @@ def proven_way(
     with contextlib.closing(make()) as group:
         record, ended = Record(group.num_envs, way, action_map.size), np.zeros(group.num_envs, bool)  # [n]
         actions = _held_actions(max(MIDDLES) + AFTER, group.num_envs, action_map, space)  # [T, n, A]
-        steps, pasts, seconds = [], {}, 0.0
+        pasts: dict[int, dict[int, Past]] = {}
+        steps, seconds = [], 0.0
         group.reset(0)
         for t, action in enumerate(actions):
             if t in BEGINNINGS:
@@ -58,20 +68,52 @@ def proven_way(
             ended = steps[-1].ended
             if group.faults or (not patient and seconds > PATIENCE):
                 return "rebuilt"
+    found = _brought_back(make, pasts, lambda t: action_map(actions[t]), steps, patient)
+    if found == "different" and not _repeat_themselves(make, [action_map(action) for action in actions[:AFTER]]):
+        unseeded()
+    if found == "slow":
+        return "rebuilt" if way == "rebuilt" else "history"
+    return {"same": way, "different": "history", "failed": "rebuilt"}[found]
+
+
+def _brought_back(
+    make: Callable[[], Group],
+    pasts: Mapping[int, Mapping[int, Past]],
+    action: Callable[[int], np.ndarray],
+    steps: Sequence[Step],
+    patient: bool,
+) -> Literal["same", "different", "failed", "slow"]:
+    """What environments do that are brought back to each of several steps, beside what they did before."""
     began = time.monotonic()
     with contextlib.closing(make()) as group:
         group.reset(0)
         for cut, past in pasts.items():
             group.bring_back(past)
             for t in range(cut, cut + AFTER):
-                step = _step(group, action_map(actions[t]))
+                step = _step(group, action(t))
                 if group.faults:
-                    return "rebuilt"
-                if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(step[:5], steps[t][:5])):
-                    return "history"
+                    return "failed"
+                if not _same(step, steps[t]):
+                    return "different"
                 if not patient and time.monotonic() - began > PATIENCE_TO_REPEAT:
-                    return "rebuilt" if way == "rebuilt" else "history"
-    return way
+                    return "slow"
+    return "same"
+
+
+def _repeat_themselves(make: Callable[[], Group], actions: Sequence[np.ndarray]) -> bool:
+    """Whether new environments with the same seed do the same with the same actions, [n, *action] each, or fail."""
+    runs = []
+    for _ in range(2):
+        try:
+            with contextlib.closing(make()) as group:
+                group.reset(0)
+                runs.append([_step(group, action) for action in actions])
+                failed = bool(group.faults)
+        except UserError:
+            failed = True
+        if failed:
+            return True
+    return all(itertools.starmap(_same, zip(*runs)))
 
 
 def _held_actions(steps: int, num_envs: int, action_map: ActionMap, space: gymnasium.Space) -> np.ndarray:
@@ -84,6 +126,10 @@ def _held_actions(steps: int, num_envs: int, action_map: ActionMap, space: gymna
     return np.repeat(drawn, 5, axis=0)[:steps]
 
 
+def _same(first: Step, second: Step) -> bool:
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first[:5], second[:5]))
+
+
 def _step(group: Group, actions: np.ndarray) -> Step:
     """A step's observations, rewards and ends, copied."""
     group.send(actions)
@@ -93,8 +139,17 @@ def _step(group: Group, actions: np.ndarray) -> Step:
 PROBED = 4  # environments
 
 
-def find_way(environment: Environment, backend: str, action_map: ActionMap, time_limit: float = 60.0) -> Way:
+def find_way(
+    environment: Environment,
+    backend: str,
+    action_map: ActionMap,
+    time_limit: float = 60.0,
+    warn: Callable[[str], None] = print,
+) -> Way:
     """How such environments are brought back, found out by doing it with a few of them.
+
+    Args:
+        warn: called with a line if the same seed does not lead to the same steps.
 
     Raises:
         UserError: an environment cannot be started.
@@ -107,8 +162,15 @@ def find_way(environment: Environment, backend: str, action_map: ActionMap, time
     def make() -> Group:
         return make_vector_env(environment, PROBED, backend, 1, way, time_limit).groups[0]
 
+    def unseeded() -> None:
+        warn(
+            f"warning: {environment.id} does not do the same twice with the same seed and actions, so this run cannot "
+            "be repeated, and if it is cut off it may not be possible to resume it: draw random numbers from "
+            "self.np_random, which super().reset(seed=seed) seeds"
+        )
+
     # Compiled environments are fast, and nothing but the probe says which of their ways is right.
-    return proven_way(make, way, action_map, environment.action_space, patient=backend == "envpool")
+    return proven_way(make, way, action_map, environment.action_space, backend == "envpool", unseeded)
 
 
 def _keeps_a_world(environment: Environment) -> bool:

@@ -160,9 +160,12 @@ class Judge:
             timing.validation += seconds
         if not spreads:
             self._seconds = seconds
-        self._highest = max(self._highest, float(validation.returns.max()))
         for remark in validation.remarks(f"{episodes} validation episodes"):
             self._warn(f"warning: {remark}")
+        if validation.faults:  # a policy must not gain by making the environment fail
+            self._warn("warning: validation episodes failed, so these parameters cannot be the best")
+            return np.full(episodes, np.nan)
+        self._highest = max(self._highest, float(validation.returns.max()))
         return validation.returns
 
     # -- state --

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FIGURE_SHARE = 50  # drawing takes at most one part in so many of the run time
 _ROW = "{:>5} {:>10} {:>9} {:>8} {:>8} {:>8} {:>8} {:>7} {:>6} {:>8}  {}"
+_SHOWN = (7, 6)  # widths of a method's own columns in it
 
 
 class _Output:
@@ -220,19 +221,24 @@ class Recorder:
         self.say("       evaluation: " + evaluation_line(summaries))
 
 
-def _cells(row: EpochResult) -> tuple[str, ...]:
-    def number(value: float, pattern: str) -> str:
-        return "-" if math.isnan(value) else format(value, pattern)
+def _number(value: float, pattern: str, width: int = 8) -> str:
+    """A number that fits its column: a huge one loses its decimals, or is written with an exponent."""
+    if math.isnan(value):
+        return "-"
+    texts = [format(value, shorter) for shorter in (pattern, ".0f", ".1e", ".0e")]
+    return next((text for text in texts if len(text) <= width), texts[-1])
 
+
+def _cells(row: EpochResult) -> tuple[str, ...]:
     return (
         str(row.epoch),
         f"{row.steps:,}",
-        number(row.avg_reward, ".1f"),
-        number(row.avg_reward_orig, ".1f"),
-        number(row.score, ".1f"),
-        number(row.avg_steps, ".0f"),
+        _number(row.avg_reward, ".1f", 9),
+        _number(row.avg_reward_orig, ".1f"),
+        _number(row.score, ".1f"),
+        _number(row.avg_steps, ".0f"),
         str(row.episodes),
-        *(number(getattr(row, name), pattern) for name, pattern in row.SHOWN.values()),
+        *(_number(getattr(row, name), pattern, width) for (name, pattern), width in zip(row.SHOWN.values(), _SHOWN)),
         f"{row.steps_per_second:,.0f}",
         "no episode finished" if row.episodes == 0 else "best" if row.is_best else "",
     )

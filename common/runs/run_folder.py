@@ -20,7 +20,7 @@ from common.config import MAY_CHANGE, TrainingConfig
 from common.errors import UserError
 from common.files import replace_file, write_json
 from common.results import EpochResult, columns_of
-from common.runs import checkpoint, foreign_modules
+from common.runs import checkpoint, foreign_modules, trust
 
 CONFIG, RESULTS, FIGURE = "config.json", "results.csv", "figure.png"
 WEIGHTS, BEST_AGENT = "weights.npz", "best_agent.npz"
@@ -146,7 +146,7 @@ def read_config(
     foreign_modules.refuse(folder)
     foreign_modules.refuse_runs(folder.resolve().parent)
     content, config = _content(folder, kinds)
-    _check_trusted(folder, config, env, env_kwargs)
+    trust.check_trusted(folder, config, env, env_kwargs)
     preset = str(content["preset"])
     return preset if preset.isprintable() and len(preset) <= LONGEST_NAME else "unnamed", config
 
@@ -219,36 +219,6 @@ def check_same_settings(folder: Path, config: TrainingConfig, saved: Any) -> Non
         )
 
 
-def _check_trusted(
-    folder: Path, config: TrainingConfig, env: str | None, env_kwargs: str | Mapping[str, object] | None
-) -> None:
-    """Raises UserError unless the user typed everything that could run somebody else's code."""
-    if ":" in config.env and env != config.env:
-        raise UserError(
-            f"{folder} names the environment {config.env!r}, for which a module is imported: if you trust that "
-            f"module, name it yourself with --env {shlex.quote(config.env)}"
-        )
-    stored = getattr(config, "env_kwargs", None)
-    if not _holds_text(stored):
-        return
-    if isinstance(env_kwargs, str):
-        with contextlib.suppress(ValueError, RecursionError):
-            env_kwargs = json.loads(env_kwargs)
-    if env_kwargs != stored or env != config.env:
-        raise UserError(
-            f"{folder} gives texts to its environment, which may name files or modules: if you trust them, type them "
-            f"yourself with --env {shlex.quote(config.env)} --env-kwargs {shlex.quote(json.dumps(stored))}"
-        )
-
-
-def _holds_text(value: object) -> bool:
-    if isinstance(value, Mapping):
-        return any(map(_holds_text, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(_holds_text, value))
-    return isinstance(value, str)
-
-
 def check_name(path: str) -> None:
     """Raises UserError for a path that cannot be printed or written into a figure or table."""
     try:
@@ -287,7 +257,7 @@ class ResultsFile:
         except OSError as error:
             raise UserError(
                 f"{self._path} cannot be written ({error.strerror}): see that its disk is there and has room, "
-                f"then continue with python -m programs resume {self._path.parent}"
+                f"then continue with python -m programs resume {shlex.quote(str(self._path.parent))}"
             ) from None
 
     def close(self) -> None:

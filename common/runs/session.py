@@ -5,7 +5,6 @@ Three parts have files of their own: `saver` (when a checkpoint is written), `si
 """
 
 import re
-import shlex
 import shutil
 import time
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from common.config import MAY_CHANGE, TrainingConfig
 from common.envs.shards import shards_for_workers
 from common.errors import DivergedError, NotFiniteError, StoppedError, UserError
 from common.results import EpochResult
-from common.runs import after_training, checkpoint, finished, foreign_modules, run_folder
+from common.runs import after_training, checkpoint, finished, foreign_modules, run_folder, trust
 from common.runs.one_process import only_here
 from common.runs.options import RunOptions
 from common.runs.protocols import MakeTrainer, Trainer
@@ -61,6 +60,7 @@ def run(
         return _run(make_trainer, preset, config, options, screen or Terminal(), on_epoch, line)
     if not goes_on(options.resume, config):
         check_unfinished(options.resume, config, options)
+        _check_trains_more(options.resume, config)
     try:
         return _run(make_trainer, preset, config, options, screen or Terminal(), on_epoch)
     except UserError as error:
@@ -81,8 +81,9 @@ def _divided(config: TrainingConfig, options: RunOptions) -> tuple[TrainingConfi
 
 
 def _kept_settings(advice: str, config: TrainingConfig) -> list[str]:
-    """The flags named in an error message that a resumed run must not change."""
-    flags = re.findall(r"--[a-z][a-z-]*[a-z]", advice)
+    """The flags named in an error message that a resumed run must not change, but for those of its own command."""
+    command = trust.flags_again(config)
+    flags = re.findall(r"--[a-z][a-z-]*[a-z]", advice.replace(command, "") if command else advice)
     return [flag for flag in flags if hasattr(config, name := flag[2:].replace("-", "_")) and name not in MAY_CHANGE]
 
 
@@ -115,7 +116,7 @@ def _run(
             else:
                 _train(trainer, folder, preset, options, screen, on_epoch)
             after_training.score_and_film(trainer, folder, options, screen)
-    except (UserError, MemoryError):
+    except (UserError, MemoryError, OSError):
         if options.resume is None and folder is not None and not trainer.results:
             shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -152,7 +153,23 @@ def check_unfinished(folder: Path, config: TrainingConfig, options: RunOptions) 
         more = "--epochs N" if config.stop_score is None else f"--stop-score None ({longer})"
         raise UserError(
             f"{folder} {state}, and nothing is left to do: train more with {more}, or "
-            f"score and film it again with python -m programs evaluate {folder}"
+            f"score and film it again with {trust.command('evaluate', folder, config)}"
+        )
+
+
+def _check_trains_more(folder: Path, config: TrainingConfig) -> None:
+    """Raise UserError for a run that was solved and is given another number of epochs: it would stop at once."""
+    planned = finished.epochs_of(folder)
+    if not planned or planned == config.epochs or config.stop_score is None:
+        return
+    try:
+        table = run_folder.read_results(folder)
+    except UserError:  # it is damaged, and comes back from the checkpoint
+        return
+    if table["metric"][-1] >= config.stop_score:
+        raise UserError(
+            f"{folder} was solved after epoch {table['epoch'][-1]:.0f}: to train it further, give "
+            "--stop-score None and more --epochs than that"
         )
 
 
@@ -241,7 +258,7 @@ class _AfterEpoch:
         if stopped or (trainer.interrupted and epoch < epochs and not trainer.solved):
             if options.figure:
                 self.recorder.draw(last=True)
-            resume = _resume_command(self.folder, trainer.config)
+            resume = trust.command("resume", self.folder, trainer.config)
             line = f"stopped after epoch {epoch} of {epochs}; continue with {resume}"
             if not stopped:
                 raise UserError(f"{trainer.interrupted}: {line}")
@@ -262,14 +279,8 @@ def _what_is_left(folder: Path, config: TrainingConfig) -> str:
     weights = f"the last good weights are in {folder / run_folder.WEIGHTS}"
     if config.on_not_finite == "skip" or not checkpoint.generations(folder / CHECKPOINTS):
         return f"{weights}; start a new run with other settings"
-    resume = f"{_resume_command(folder, config)} --on-not-finite skip"
+    resume = f"{trust.command('resume', folder, config)} --on-not-finite skip"
     return f"{weights}; start a new run with other settings, or continue with {resume}"
-
-
-def _resume_command(folder: Path, config: TrainingConfig) -> str:
-    """The command that continues a run; it must name an environment for which a module is imported."""
-    env = f" --env {shlex.quote(config.env)}" if ":" in config.env else ""
-    return f"python -m programs resume {folder}{env}"
 
 
 def _restore(trainer: Trainer, folder: Path, screen: Terminal, warn: Callable[[str], None]) -> None:

@@ -5,6 +5,7 @@ TensorFlow is imported with the first agent that learns, so that an agent can be
 """
 
 import itertools
+import re
 import signal
 import threading
 import time
@@ -267,7 +268,7 @@ def _as_saved(config: TrainingConfig, saved: TrainingConfig) -> TrainingConfig:
 
 def _name(preset: str, config: TrainingConfig, label: str) -> str:
     made_for_it = PRESETS[preset].env == config.env
-    return f"{preset if made_for_it else config.env.replace('/', '-')}-seed{config.seed}" + (label and f"-{label}")
+    return f"{preset if made_for_it else re.sub('[/:]', '-', config.env)}-seed{config.seed}" + (label and f"-{label}")
 
 
 @one_line()

@@ -1,5 +1,6 @@
 """The file that stores a search, and Optuna, which reads and writes it."""
 
+import sys
 from typing import Any, NamedTuple
 
 from common.errors import UserError
@@ -22,8 +23,11 @@ def optuna() -> Any:
     """
     try:
         import optuna
+        import psutil  # noqa: F401  which the search needs, too
     except ImportError:
-        raise UserError("Optuna is not installed: run 'pip install -r requirements/cluster.txt' to use tune") from None
+        raise UserError(
+            "Optuna or psutil is not installed: run 'pip install -r requirements/cluster.txt' to use tune"
+        ) from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 
@@ -34,12 +38,20 @@ def open_study(journal: Journal, seed: int = 0, parallel: bool = False) -> Any:
     Args:
         seed: of the sampler.
         parallel: whether several trials run at once.
+
+    Raises:
+        UserError: the journal holds the search of another preset.
     """
     package = optuna()
-    backend = package.storages.journal.JournalFileBackend(journal.path)
+    journals = package.storages.journal
+    lock = journals.JournalFileOpenLock(journal.path) if sys.platform == "win32" else None  # no symbolic links there
+    storage = package.storages.JournalStorage(journals.JournalFileBackend(journal.path, lock_obj=lock))
+    known = package.get_all_study_names(storage)
+    if known and journal.name not in known:
+        raise UserError(f"{journal.path} holds a search of {min(known)}: choose another folder with --into")
     return package.create_study(
         study_name=journal.name,
-        storage=package.storages.JournalStorage(backend),
+        storage=storage,
         sampler=package.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP_TRIALS, constant_liar=parallel),
         pruner=package.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS),
         direction="maximize",

@@ -1,5 +1,6 @@
 """The search itself: which trials there are, who runs them, and what they found."""
 
+import json
 import os
 import socket
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ class Search:
         self._metric, self._seed = metric, seed
         self.study = open_study(journal)
         self._check_same({"seeds": list(seeds), "metric": metric, "epochs": base.epochs, "space": repr(space)})
+        self._check_same_base()
         self._fail_abandoned()
 
     def _check_same(self, wanted: dict[str, object]) -> None:
@@ -47,6 +49,19 @@ class Search:
                     "or begin another one with --into"
                 )
             self.study.set_user_attr(name, value)
+
+    def _check_same_base(self) -> None:
+        """Raise UserError if trials of the journal's search changed other settings."""
+        wanted = json.loads(json.dumps(vars(self._base)))
+        known = self.study.user_attrs.get("base", {})
+        for name in sorted(known.keys() & wanted.keys()):
+            if known[name] != wanted[name]:
+                raise UserError(
+                    f"{self._journal.path} holds a search of a preset whose {name} is {known[name]!r:.80}, and not "
+                    f"{wanted[name]!r:.80}: begin another one with --into"
+                )
+        if not known:
+            self.study.set_user_attr("base", wanted)
 
     def _fail_abandoned(self) -> None:
         """End trials of processes of this machine that are gone; their settings are drawn again."""
@@ -119,10 +134,6 @@ class Search:
 
 
 def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    import psutil  # of requirements/cluster.txt, as Optuna
+
+    return bool(psutil.pid_exists(pid))

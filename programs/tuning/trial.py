@@ -1,5 +1,7 @@
 """One trial of a search: a configuration trained with several seeds, in a process of its own."""
 
+import contextlib
+import io
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -37,7 +39,8 @@ def score_of(config: TrainingConfig, metric: str, on_epoch: Callable[[int, float
     Returns:
         The score, NaN if the column never had a value.
     """
-    trainer = METHODS[config.METHOD].trainer(config)
+    with contextlib.redirect_stdout(io.StringIO()):  # what it warns of would stand there for each seed of each trial
+        trainer = METHODS[config.METHOD].trainer(config)
     trainer.warn = lambda line: None
     score = math.nan
 

@@ -133,7 +133,8 @@ def test_smoothing_moves_the_action_that_the_target_is_taken_at():
     assert_allclose(off.targets(batch, noise), [0.5 * 0.3], rtol=1e-6)
 
 
-def test_a_compiled_update_is_the_update():
+@pytest.mark.parametrize("compiler", ["graph", pytest.param("XLA", marks=pytest.mark.xla)])
+def test_a_compiled_update_is_the_update(compiler):
     """Seven updates, compiled in cycles of two and a single one, against the same step by step."""
     rows, noise = drawn(7)
     one, other = made(), made()
@@ -928,3 +929,54 @@ def test_number_of_critics():
 def test_settings_are_allowed_at_their_bounds():
     assert TINY.replace(batch_size=100, replay_size=100).batch_size == 100
     assert TINY.replace(warmup_steps=125).warmup_steps == 125
+
+
+def test_actions_at_random_are_no_score_of_the_agent():
+    config = TINY.replace(
+        best_metric="mean_episode_reward", score_window=1, num_envs=1, steps_per_epoch=63, warmup_steps=70, epochs=3
+    )
+    trainer = OffPolicyAgentTrainer(config)
+    trainer.train()
+    trainer.close()
+    assert [np.isnan(row.metric) for row in trainer.results] == [True, True, False]
+
+
+def test_a_warm_up_that_never_ends_is_told():
+    """Every second step only begins an episode, so it does not count."""
+    config = TINY.replace(max_episode_steps=1, num_envs=1, steps_per_epoch=40, warmup_steps=30, epochs=1)
+    trainer, said = OffPolicyAgentTrainer(config), []
+    trainer.warn = said.append
+    trainer.train()
+    trainer.close()
+    [line] = said
+    assert line.startswith("warning: nothing was learned, because the warm-up is not over: 20 of its 30 steps")
+
+
+@pytest.mark.parametrize("backend", ["gymnasium", "envpool"])
+def test_a_training_that_was_interrupted_begins_new_episodes_when_it_goes_on(monkeypatch, backend):
+    if backend == "envpool":
+        pytest.importorskip("envpool")
+    config = TINY.replace(backend=backend, num_envs=2, steps_per_epoch=64, warmup_steps=2000, epochs=40)
+    trainer = OffPolicyAgentTrainer(config)
+    trainer.train(1)
+    remember, calls = OffPolicyAgentTrainer._remember, []  # noqa: SLF001
+
+    def interrupted(self, rows, trajectory):
+        calls.append(rows)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        remember(self, rows, trajectory)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OffPolicyAgentTrainer, "_remember", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            trainer.train(1)
+    trainer.train(1)
+    trajectory = trainer.experience.trajectory
+    assert trajectory.episode_steps[0].tolist() == [1, 1]  # new episodes
+    assert (np.abs(trajectory.observations[0]) <= 1.0).all()  # Pendulum begins slowly
+    state = trainer.state()
+    trainer.close()
+    again = OffPolicyAgentTrainer(trainer.config)
+    again.load_state(state)  # the environments repeat what they did
+    again.close()

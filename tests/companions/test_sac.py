@@ -531,7 +531,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "learn_temperature": (False, {}),
     "temperature": (0.1, {"learn_temperature": False}),
     "temperature_learning_rate": (0.1, {}),
-    "target_entropy": (40.0, {}),
+    "target_entropy": (0.5, {}),
     "quantiles": (4, {}),
     "dropped_quantiles": (3, {"quantiles": 4}),
 }
@@ -632,3 +632,10 @@ def test_an_infinite_temperature_has_diverged():
     agent.load_parameters(agent.parameters() | {"log_temperature": np.array([90.0], np.float32)})
     with pytest.raises(DivergedError, match="the temperature is infinite"):
         agent.check_finite()
+
+
+def test_an_entropy_that_no_policy_has_is_refused():
+    config = SACConfig(env="Pendulum-v1", target_entropy=0.7)
+    with pytest.raises(UserError, match=r"target_entropy is 0\.7, .* of 1 numbers from -1 to 1 is at most 0\.69"):
+        SACAgentTrainer(config)
+    assert make_agent(Box(-1, 1, (3,)), Box(-1, 1, (1,)), config, 0).target_entropy == 0.7  # stored runs are loaded

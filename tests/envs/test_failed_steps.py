@@ -8,6 +8,7 @@ import tiny_envs
 from collecting import batch_of
 from numpy.testing import assert_allclose, assert_array_equal
 
+from common.envs.seeded_episodes import ACTION_REPLACED
 from common.learning import distributions
 from common.records import Batch, Timing
 from common.rollout import experience
@@ -36,7 +37,7 @@ class Serving(tiny_envs.Endless):
     def step(self, action):
         *rest, info = super().step(action)
         replaced, self._first = self._first, False
-        return *rest, {**info, "action_replaced": replaced}
+        return *rest, {**info, ACTION_REPLACED: replaced}
 
 
 gymnasium.register("tests/Serving-v0", Serving, max_episode_steps=5)

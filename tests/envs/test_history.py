@@ -160,3 +160,23 @@ def test_environments_that_are_brought_back_have_seen_what_they_had():
     np.testing.assert_array_equal(again.recv().observations, group.recv().observations)
     for one in (group, again):
         one.close()
+
+
+class WholeAtFirst(gymnasium.Env):
+    """Its first observation is of whole numbers, and the others are not."""
+
+    observation_space = action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return [0], {}
+
+    def step(self, action):
+        return [0.75], 0.0, False, False, {}
+
+
+def test_a_first_observation_of_whole_numbers_does_not_round_the_others():
+    env = WithHistory(WholeAtFirst(), (1,))
+    assert env.reset()[0].tolist() == [0, 0]
+    observation = env.step(None)[0]
+    assert observation.tolist() == [0.75, 0] and observation.dtype == np.float32

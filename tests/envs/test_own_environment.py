@@ -27,6 +27,7 @@ from common.envs.process_group import ProcessGroup
 from common.envs.spaces import action_map
 from common.envs.vector_env import resolve_backend
 from common.errors import UserError
+from common.records import Timing
 from common.rollout.evaluation import evaluate
 from common.runs import run_folder, session
 from common.runs.film import Take
@@ -809,3 +810,14 @@ def test_an_action_of_booleans_can_be_false_and_true():
     to_environment = action_map(Box(0, 1, (2,), dtype=np.bool_))
     actions = to_environment(np.array([[-0.6, 0.6], [0.2, -0.2]], np.float32))
     assert actions.dtype == np.bool_ and actions.tolist() == [[False, True], [True, False]]
+
+
+def test_what_an_own_info_says_changes_nothing(tiny):
+    class Telling(tiny_envs.Plain):
+        def step(self, action):
+            return *super().step(action)[:4], {"life_lost": True, "action_replaced": np.ones(2)}
+
+    trainer = PPOAgentTrainer(tiny.replace(env="", max_episode_steps=50), make_env=Telling)
+    trainer.collect(Timing())
+    trainer.close()
+    assert not trainer.experience.trajectory.terminated.any() and not trainer.experience.trajectory.replaced.any()

@@ -122,6 +122,16 @@ def test_a_worker_that_dies_in_the_background_is_named():
         result()
 
 
+def test_the_background_has_a_time_limit():
+    with in_background(lambda: 3, time_limit=60.0) as result:
+        assert result() == 3
+    with in_background(lambda: os._exit(7), time_limit=60.0) as result, pytest.raises(UserError, match="exit code 7"):
+        result()
+    slow = "its process did not answer within 3 s"
+    with in_background(lambda: time.sleep(3600), time_limit=3.0) as result, pytest.raises(UserError, match=slow):
+        result()
+
+
 def test_a_function_that_cannot_be_loaded_in_the_background_is_told_apart():
     class Unloadable:
         def __reduce__(self):

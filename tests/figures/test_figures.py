@@ -332,3 +332,20 @@ def test_a_title_takes_the_legends_place_and_makes_a_dark_version(tmp_path, monk
     assert figure.get_suptitle() == "b is better" and not figure.legends and figure.axes[0].get_legend() is not None
     assert call(monkeypatch, plot, tmp_path / "a-seed0", "--title", "no", "--output", tmp_path / "v.png") == 2
     assert "title has no effect with kind five" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["x$^$y", "a$b_c$", "_hidden", "plain"])
+def test_any_name_of_a_run_is_shown_as_it_is(name):
+    runs = {name: curves(loss_actor=np.arange(6.0))}
+    drawings = [
+        (five_panels(runs), name),
+        (curve_figures.diagnostics(runs), name),
+        (curve_figures.reward_and_steps(*next(iter(runs.items()))), name),
+        (curve_figures.time_per_stage(*next(iter(runs.items()))), name),
+        (curve_figures.over_seeds({name: list(runs.values())}, (("total_reward", "reward"),)), name),
+    ]
+    for figure, wanted in drawings:
+        drawn(figure)
+        shown = [text.get_text() for legend in figure.legends for text in (*legend.get_texts(), legend.get_title())]
+        shown.append("" if figure.get_suptitle() is None else figure.get_suptitle())
+        assert any(text.strip().replace(r"\$", "$").startswith(wanted) for text in shown), shown

@@ -246,6 +246,14 @@ def test_a_run_is_exported_to_its_folder_and_again(run, monkeypatch, capfd):
     assert sorted(path.name for path in (run / "export").iterdir()) == ["policy.tflite", "saved_model"]
 
 
+def test_an_export_removes_only_what_an_earlier_one_left(run, monkeypatch, tmp_path):
+    mine, left = tmp_path / "out" / "unfinished-thesis", tmp_path / "out" / f"{policy_files.UNFINISHED}x"
+    for folder in (mine, left):
+        folder.mkdir(parents=True)
+    assert call(monkeypatch, export, run, "--out", tmp_path / "out") == 0
+    assert sorted(path.name for path in mine.parent.iterdir()) == ["policy.tflite", "saved_model", "unfinished-thesis"]
+
+
 def test_a_run_with_rounded_products_is_exported_in_float32(tmp_path, monkeypatch):
     """Also where there is no XLA, which alone has such products."""
     agent = Agent(OBSERVATIONS, Box(-2.0, 2.0, (1,)), CONFIG, seed=0)

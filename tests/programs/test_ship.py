@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import re
 import shlex
 import shutil
 import sys
@@ -22,7 +23,7 @@ from Agent import Agent
 from common.errors import UserError
 from common.rollout import policy_file
 from common.rollout.evaluation import Evaluation
-from common.runs import run_folder
+from common.runs import finished, run_folder
 from common.runs.command_line import parse
 from companions import presets as companions_presets
 from ppo.config import PPOConfig
@@ -341,3 +342,90 @@ def test_onnx_can_be_written_where_both_packages_are_installed(monkeypatch):
         found = lambda name, missing=missing: None if name in missing else object()  # noqa: E731
         monkeypatch.setattr(onnx_files.importlib.util, "find_spec", found)
         assert onnx_files.can_write() == (not missing)
+
+
+def test_a_folder_that_is_no_agent_is_not_replaced(run, monkeypatch, capsys):
+    assert call(monkeypatch, ship, run, run.name, "--agents", run.parent) == 2
+    assert "is there already, and is no shipped agent: choose another name" in capsys.readouterr().err
+    assert (run / run_folder.BEST_AGENT).exists()
+
+
+def test_an_agent_that_cannot_be_replaced_stays(run, without_exports, monkeypatch):
+    _, agents = ships(monkeypatch, run)
+    before = (agents / "swinger" / shipped.CARD).read_bytes()
+    replace = Path.replace
+
+    def fails_for_the_new_one(self, target):
+        if self.name.startswith(".unfinished-") and not self.name.endswith("-before"):
+            raise PermissionError(13, "Permission denied", str(target))
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", fails_for_the_new_one)
+    assert ships(monkeypatch, run, "--commit", "ffffffff")[0] == 2
+    assert (agents / "swinger" / shipped.CARD).read_bytes() == before
+    assert [path.name for path in agents.iterdir()] == ["swinger"]
+
+
+@pytest.mark.parametrize("how", ["of other weights", "with other seeds", "with another limit"])
+def test_scores_of_other_episodes_are_not_taken_over(run, without_exports, monkeypatch, how):
+    own = json.loads((run / run_folder.EVALUATION).read_text())["deterministic"]
+    wrong = own | {"mean": 12345.0}
+    if how == "of other weights":
+        finished.forget(run, finished.EVALUATE)
+    else:
+        wrong |= {"seed": 5} if how == "with other seeds" else {"max_episode_steps": 10}
+    (run / run_folder.EVALUATION).write_text(json.dumps({"deterministic": wrong, "sampled": own}))
+    _, agents = ships(monkeypatch, run)
+    card = json.loads((agents / "swinger" / shipped.CARD).read_text())
+    assert card["stages"]["trained"]["mean"] == round(own["mean"], 3)
+
+
+def resumed(run, after_epoch, **changed):
+    """Write into a run's config.json that a resume changed some settings."""
+    content = json.loads((run / run_folder.CONFIG).read_text())
+    content["resumed"] = [{"after_epoch": 1, "changed": {}}, {"after_epoch": after_epoch, "changed": changed}]
+    (run / run_folder.CONFIG).write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("changed", "first", "second"),
+    [
+        ({"epochs": [2, 3]}, ("--epochs", "2"), "--epochs 3"),
+        (
+            {"epochs": [9, 3], "stop_score": [-1e9, None]},
+            ("--stop-score", "-1000000000.0"),
+            "--epochs 3 --stop-score None",
+        ),
+        ({"on_not_finite": ["stop", "skip"]}, ("--epochs", "3"), None),
+    ],
+)
+def test_the_card_of_a_run_that_was_trained_further_has_a_command_for_each_part(
+    run, without_exports, monkeypatch, changed, first, second
+):
+    resumed(run, 2, **changed)
+    _, agents = ships(monkeypatch, run)
+    card = json.loads((agents / "swinger" / shipped.CARD).read_text())
+    commands = card["trained_by"].split(" && ")
+    words = shlex.split(commands[0])
+    assert words[words.index(first[0]) + 1] == first[1]
+    kept = " --checkpoint-every 2 --keep-checkpoints 1000"  # or the half-way policy would be lost
+    assert all(command.endswith(kept[-24:]) for command in commands)
+    assert [re.sub(r" --checkpoint.*", "", command) for command in commands[1:]] == (
+        [] if second is None else [f"python -m programs resume runs/swinger {second}"]
+    )
+    assert card["not_repeated"] == []
+
+
+def test_what_the_commands_on_a_card_do_not_repeat_is_said(run, without_exports, monkeypatch, capsys):
+    resumed(run, 1, epochs=[2, 3], on_not_finite=["stop", "skip"])
+    table = run_folder.read_results(run)
+    table["hp_clip_range"] = np.array([0.2, 0.2, 0.1])
+    monkeypatch.setattr(run_folder, "read_results", lambda _: table)
+    _, agents = ships(monkeypatch, run)
+    card = json.loads((agents / "swinger" / shipped.CARD).read_text())
+    assert " && " not in card["trained_by"]
+    assert card["not_repeated"] == [
+        "Its setting epochs was changed after epoch 1, before its training had ended.",
+        "Its setting clip_range was changed during training.",
+    ]
+    assert capsys.readouterr().out.count("does not repeat this") == 2

@@ -13,10 +13,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from filelock import FileLock
 
 from common.errors import StoppedError, UserError
 from common.results import TIMING_COLUMNS
-from common.runs import checkpoint, run_folder
+from common.runs import checkpoint, one_process, run_folder
 from programs import study_runs
 from programs.places import result_of
 from programs.study_runs import StudyRun, train_all, train_run
@@ -44,6 +45,18 @@ def test_a_run_that_fails_ends_the_study_in_one_line(tmp_path, processes_without
     with pytest.raises(UserError, match=r"wrong, seed 0 ended with exit code 2 \(error: gamma is 2.0") as refusal:
         train_all([wrong], 0, None)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_run_that_another_process_trains_is_left_alone(tmp_path, monkeypatch):
+    run = run_in(tmp_path)
+    folder = Path(run.folder)
+    folder.mkdir()
+    (folder / "results.csv").write_text("theirs")
+    monkeypatch.setattr(sys, "argv", [])
+    with FileLock(folder / one_process.LOCK):
+        code, said = train_run(run)
+    assert code == 2 and "another process is training" in said
+    assert (folder / "results.csv").read_text() == "theirs"
 
 
 def at_once(code):

@@ -22,7 +22,7 @@ from programs.tuning.trial import Outcome, run_seeds
 optuna = pytest.importorskip("optuna")
 
 from programs.tuning import search  # noqa: E402
-from programs.tuning.journal import Journal  # noqa: E402
+from programs.tuning.journal import Journal, open_study  # noqa: E402
 from programs.tuning.search import Search  # noqa: E402
 
 SPACE = {
@@ -194,6 +194,25 @@ def test_another_search_in_the_same_folder_is_refused(tmp_path):
     run_all(search_in(tmp_path), 1)
     with pytest.raises(UserError, match=r"holds a search with seeds \[0, 1\]"):
         search_in(tmp_path, seeds=(5,))
+
+
+def test_the_search_of_another_preset_in_the_same_folder_is_refused(tmp_path):
+    run_all(search_in(tmp_path), 1)
+    with pytest.raises(
+        UserError, match=r"a preset whose gamma is 0\.995, and not 0\.5: begin another one with --into"
+    ):
+        search_in(tmp_path, PPOConfig(gamma=0.5))
+    with pytest.raises(UserError, match="holds a search of tiny: choose another folder with --into"):
+        open_study(Journal(str(tmp_path / "journal.log"), "small"))
+
+
+def test_a_search_is_for_the_environment_that_is_typed():
+    asked = tune.Arguments("default", env="FrozenLake-v1", env_kwargs='{"map_name": "8x8"}')
+    preset = tune.preset_of(asked)
+    assert (preset.env, preset.env_kwargs) == ("FrozenLake-v1", {"map_name": "8x8"})
+    for wrong in ("{", "[1]"):
+        with pytest.raises(UserError, match=r"env_kwargs is .*: expected JSON like"):
+            tune.preset_of(tune.Arguments("default", env_kwargs=wrong))
 
 
 class Watched:

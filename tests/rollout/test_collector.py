@@ -1,6 +1,7 @@
 """Collecting on a scripted environment whose every step is known, and cutting an epoch into minibatches."""
 
 import functools
+import pickle
 import warnings
 from itertools import pairwise
 
@@ -507,10 +508,13 @@ def test_gymnasiums_own_errors_are_kept_back_and_its_level_comes_back():
 
 def test_a_non_finite_action_is_the_environments_fault_only_where_it_saw_something_non_finite():
     seen = np.ones((3, 2, 2), np.float32)
-    assert not_finite_action(seen, 4, 7).startswith("the policy returned NaN or infinity at step 7")
+    assert str(not_finite_action(seen, 4, 7)).startswith("the policy returned NaN or infinity at step 7")
     seen[1, 0, 1] = np.inf
-    assert not_finite_action(seen, 4, 7).startswith("environment 5 returned NaN or infinity as observation at step 6")
-    assert "environment 5" in not_finite_action(seen, 4, 0) and "at a reset" in not_finite_action(seen, 4, 0)
+    error = not_finite_action(seen, 4, 7)
+    assert error.fault.startswith("environment 5 returned NaN or infinity as observation at step 6")
+    assert str(error) == error.fault + ", or collect such epochs again with --on-not-finite skip"
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)  # workers send it
+    assert "environment 5" in str(not_finite_action(seen, 4, 0)) and "at a reset" in str(not_finite_action(seen, 4, 0))
 
 
 def test_images_stay_bytes_and_all_other_observations_become_float32():

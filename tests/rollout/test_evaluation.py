@@ -12,7 +12,7 @@ from common.envs.environment import find_environment
 from common.envs.spaces import action_map
 from common.errors import UserError
 from common.results import TIMING_COLUMNS
-from common.rollout import evaluation, playing
+from common.rollout import evaluation, playing, validation
 from common.rollout.evaluation import Evaluation, evaluate, evaluate_both, evaluation_line
 from common.runs import run_folder, session
 from common.runs.options import RunOptions
@@ -294,3 +294,21 @@ def test_an_environment_that_cannot_be_made_leaves_none_open(agent, monkeypatch)
     with pytest.raises(UserError, match="no third licence"):
         evaluate(agent.acting_policy(), agent.action_map, environment, 5, True)
     assert opened and set(opened) == set(closed)
+
+
+def test_a_validation_in_which_the_environment_fails_makes_no_parameters_the_best(tiny, eager, monkeypatch):
+    """Its episodes end early, which may score more than whole ones."""
+    faults = iter([("it broke",), (), ()])
+
+    def played(*_):
+        return Evaluation(np.array([5.0, 1.0]), np.array([3, 3]), faults=next(faults))
+
+    monkeypatch.setattr(validation, "validate", played)
+    config = tiny.replace(best_metric="validation", validate_from=0.0, validate_every=1, epochs=2, adopt_best=False)
+    trainer, said = PPOAgentTrainer(config), []
+    trainer.warn = said.append
+    trainer.train()
+    trainer.close()
+    assert [row.metric for row in trainer.results] == [pytest.approx(np.nan, nan_ok=True), 3.0]
+    assert [bool(row.is_best) for row in trainer.results] == [False, True]
+    assert said[-1] == "warning: validation episodes failed, so these parameters cannot be the best"

@@ -4,6 +4,7 @@ import itertools
 import types
 
 import gymnasium
+import numpy as np
 import pytest
 import tiny_envs
 
@@ -12,6 +13,7 @@ from common.envs.seeded_episodes import Way
 from common.envs.spaces import action_map
 from common.rollout import probe
 from common.rollout.probe import PROBED, find_way
+from PPOAgentTrainer import PPOAgentTrainer
 
 
 def found(env_id: str, backend: str = "gymnasium") -> Way:
@@ -47,6 +49,24 @@ class Counted(gymnasium.Wrapper):
         Counted.clock.seconds += Counted.seconds[what]
 
 
+class Unseeded(tiny_envs.Plain):
+    """Its seed decides nothing."""
+
+    def step(self, action):
+        return np.random.random(2).astype(np.float32), 1.0, False, False, {}  # noqa: NPY002
+
+
+class SeededGlobally(Unseeded):
+    """Its seed decides all, for every environment of the process."""
+
+    def reset(self, seed=None, options=None):
+        if seed is not None:
+            np.random.seed(seed)  # noqa: NPY002
+        return super().reset(seed=seed)
+
+
+gymnasium.register("tests/Unseeded-v0", Unseeded)
+gymnasium.register("tests/SeededGlobally-v0", SeededGlobally)
 gymnasium.register("tests/Counted-v0", Counted)
 gymnasium.register("tests/CountedSchedule-v0", Counted, kwargs={"env": tiny_envs.Schedule})
 
@@ -108,3 +128,14 @@ def test_environments_that_are_not_too_slow_are_judged(counted):
 
 def test_environments_that_fail_are_built_for_every_episode():
     assert found("tests/Raising-v0") == "rebuilt"
+
+
+@pytest.mark.parametrize(
+    ("env_id", "said"), [("tests/Unseeded-v0", 1), ("tests/SeededGlobally-v0", 0), ("tests/Schedule-v0", 0)]
+)
+def test_an_environment_whose_seed_decides_nothing_is_told_before_training(tiny, capsys, env_id, said):
+    trainer = PPOAgentTrainer(tiny.replace(env=env_id, max_episode_steps=100))
+    assert trainer.experience.way == "history"
+    trainer.close()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.startswith(f"warning: {env_id} does not do the same twice") for line in lines] == [True] * said

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections import Counter
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from common.errors import UserError
 from common.learning import trainer_base
 from common.results import TIMING_COLUMNS
 from common.rollout.experience import Experience
+from common.rollout.workers import cluster as clusters
 from common.rollout.workers import team as teams
 from common.rollout.workers.cluster import Cluster, Workers
 from common.rollout.workers.shard import STEPPED
@@ -248,6 +250,30 @@ def test_shards_are_spread_evenly_over_workers_that_come_and_go(on):
         assert_equal(state, same)
 
 
+def test_a_worker_that_cannot_work_is_left_out_while_others_can(on):
+    import ray
+
+    said: list[str] = []
+    one, team = on(2, said=said)
+    states = epochs(one, 0, 1)
+    while team.ready < 2:
+        states += epochs(one, len(states), len(states) + 1)
+    said.clear()
+    team._content = ray.put(b"no recipe")  # noqa: SLF001  as on a machine that lacks a module
+    os.kill(team.workers[0].process, signal.SIGKILL)
+    while len(said) < 2:
+        states += epochs(one, len(states), len(states) + 1)
+    assert "was lost" in said[0]
+    assert said[1].startswith("warning: worker 3 cannot build Pendulum-v1 (UnpicklingError")
+    assert "so the run continues without it: install the same packages" in said[1]
+    assert len(team.workers) == 1
+    for state, same in zip(states, epochs(experience(shards=4), 0, len(states)), strict=True):
+        assert_equal(state, same)
+    os.kill(team.workers[0].process, signal.SIGKILL)  # the last one that can work
+    with pytest.raises(UserError, match=r"^worker 4 cannot build Pendulum-v1 .*: install the same packages"):
+        epochs(one, len(states), len(states) + 2)
+
+
 @pytest.mark.parametrize("when", ["the policy is sent", "tasks are given"])
 def test_this_process_finishes_the_epoch_when_the_cluster_is_gone(on, monkeypatch, when):
     import ray
@@ -274,6 +300,31 @@ def test_a_cluster_answers_while_its_control_process_does(cluster, monkeypatch):
     assert cluster.answers()
     monkeypatch.setattr(cluster, "address", "127.0.0.1:1")
     assert not cluster.answers()
+
+
+def test_a_busy_cluster_is_asked_again(cluster, monkeypatch):
+    tries: list[str] = []
+
+    def busy(address):
+        tries.append(address)
+        if len(tries) < 3:
+            raise TimeoutError
+
+    monkeypatch.setattr(clusters, "_check_listens", busy)
+    monkeypatch.setattr(clusters, "time", types.SimpleNamespace(sleep=lambda _: None))
+    assert cluster.answers() and len(tries) == 3
+    monkeypatch.setattr(clusters, "TRIES", 2)
+    tries.clear()
+    assert not cluster.answers() and len(tries) == 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="paths of sockets")
+@pytest.mark.parametrize(("usual", "chosen"), [("/tmp", None), ("/var/folders/xx/0123456789/T", "/tmp")])
+def test_the_sockets_of_a_cluster_of_this_machine_have_short_paths(monkeypatch, usual, chosen):
+    monkeypatch.setattr(clusters.tempfile, "gettempdir", lambda: usual)
+    assert clusters._short_folder() == chosen  # noqa: SLF001
+    longest = f"{chosen or usual}/ray-01234567/session_2026-11-28_21-27-42_123456_1234567/sockets/plasma_store"
+    assert len(longest) <= 103
 
 
 def test_processes_of_a_cluster_of_this_machine_find_the_modules_that_this_one_finds(cluster, modules):

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -18,8 +19,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from common.errors import StoppedError, UserError
 from common.results import columns_of
-from common.runs import run_folder
-from common.runs.command_line import one_line_errors, parse
+from common.runs import run_folder, trust
+from common.runs.command_line import one_line_errors, parse, value_of
 from ppo.config import PPOConfig
 from ppo.presets import PRESETS, preset_for
 from ppo.results import PPOResult
@@ -613,3 +614,26 @@ def test_a_preset_that_there_is_not_is_answered_with_near_ones(program, typed, a
 def test_the_nearest_setting_is_named(program, module, typed, meant):
     code, _, error = program(module, *typed)
     assert one_error_line(code, error).endswith(f"did you mean {meant}?")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("my run", {}),
+        ("x", {"env": "FrozenLake-v1", "env_kwargs": {"map_name": "8x8"}}),
+        ("x", {"env": "their_module:Theirs-v0"}),
+        ("x", {"env_kwargs": {"gravity": 3.7}}),
+    ],
+)
+def test_the_command_that_continues_a_run_names_all_that_it_needs(tmp_path, name, settings):
+    config = PPOConfig(**({"env": "Pendulum-v1"} | settings))
+    folder = tmp_path / name
+    folder.mkdir()
+    run_folder.write_config(folder, config, "default")
+    python, _, module, program, run, *typed = shlex.split(trust.command("resume", folder, config))
+    assert (python, module, program, run) == ("python", "programs", "resume", str(folder))
+    found = run_folder.read_config(
+        Path(run), {"ppo": PPOConfig}, value_of("--env", typed), value_of("--env-kwargs", typed)
+    )
+    assert found[1] == config
+    assert bool(typed) == ("env" in settings)

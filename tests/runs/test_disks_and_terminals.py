@@ -2,7 +2,9 @@
 
 import errno
 import io
+import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,11 +14,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from filelock import FileLock
+from numpy.testing import assert_allclose
 from run_program import call
 
 import PPOAgentTrainer as main_program
 from common import arrays_file, files
 from common.errors import UserError
+from common.results import columns_of
 from common.runs import board, checkpoint, finished, one_process, recorder, run_folder
 from common.runs.board import Board
 from common.runs.command_line import one_line, one_line_errors
@@ -215,6 +219,34 @@ def test_an_evaluation_on_a_full_disk_is_done_when_there_is_room(monkeypatch, tm
         assert program(patch, *arguments, *again) == 2
     assert program(monkeypatch, "--resume", tmp_path / "run", *again) == 0
     assert finished.is_done(tmp_path / "run", finished.EVALUATE, 3)
+
+
+def test_a_disk_that_is_full_before_the_first_epoch_leaves_no_folder(monkeypatch, tmp_path, capfd):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device", "config.json")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_folder, "write_config", full)
+        assert program(patch, *SETTINGS, "--no-tensorboard", "--runs-folder", tmp_path, "--name", "run") == 2
+    assert "make room first" in capfd.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("value", [-3.14159, 123456.7, -1234567.8, -1e30, math.nan, math.inf])
+def test_columns_stay_in_line_however_large_their_numbers(capsys, value):
+    columns = dict.fromkeys(columns_of(PPOResult), value)
+    result = PPOResult(
+        **(columns | {"epoch": 99999, "steps": 99_999_999, "episodes": 1, "is_best": False, "steps_per_second": 1.0})
+    )
+    screen = recorder.Terminal()
+    screen.begin(1, 0)
+    screen.row(result)
+    screen.end()
+    heading, row = capsys.readouterr().out.splitlines()
+    ends = [match.end() for match in re.finditer(r"\S+", heading)]
+    assert [match.end() for match in re.finditer(r"\S+", row)] == ends
+    shown = [float(text.replace(",", "")) if text != "-" else math.nan for text in row.split()]
+    assert_allclose(shown[2:6], [value] * 4, rtol=0.05)
 
 
 def test_leftovers_of_a_kill_are_removed_when_the_run_resumes(monkeypatch, tmp_path):

@@ -1,11 +1,13 @@
 """A run folder from somebody else runs nothing, and nothing outside it is written, read or waited for."""
 
+import contextlib
 import errno
 import functools
 import io
 import json
 import os
 import pickle
+import shlex
 import shutil
 import signal
 import socket
@@ -21,12 +23,14 @@ from run_program import call
 
 import PPOAgentTrainer as main_program
 from common import arrays_file, files
+from common.envs.environment import find_environment
 from common.errors import UserError
-from common.runs import checkpoint, finished, foreign_modules, one_process, run_folder
+from common.runs import checkpoint, finished, foreign_modules, one_process, run_folder, session
 from ppo.config import PPOConfig
 from ppo.live_settings import FILE as HYPERPARAMETERS
 from ppo.live_settings import LiveHyperparameters
-from programs import draw_figure, evaluate, export, methods, plot
+from programs import draw_figure, evaluate, export, methods, plot, train, tune
+from programs.preset_files import read_preset
 
 CONFIG = PPOConfig(env="Pendulum-v1", backend="gymnasium", num_envs=1, steps_per_epoch=8, minibatch_size=8, epochs=2)
 SECONDS = 20  # a folder is read in a moment, or refused
@@ -374,7 +378,7 @@ def module(tmp_path, monkeypatch):
             "gymnasium.register('Theirs-v0', 'gymnasium.envs.classic_control:PendulumEnv', max_episode_steps=9)\n",
             encoding="utf-8",
         )
-        config = {"preset": "pendulum", "config": vars(CONFIG) | {"env": env, "hidden_sizes": [4]}}
+        config = {"preset": "pendulum", "method": "ppo", "config": vars(CONFIG) | {"env": env, "hidden_sizes": [4]}}
         (run / run_folder.CONFIG).write_text(json.dumps(config))
         (run / run_folder.RESULTS).write_text("epoch,steps,total_reward,avg_reward,avg_steps\n1,8,-1,-1,8\n")
         (run / run_folder.WEIGHTS).write_bytes(b"")
@@ -514,3 +518,44 @@ def test_a_file_may_be_half_as_large_as_the_memory(monkeypatch):
     monkeypatch.setattr(os, "sysconf", lambda name: int("unknown"))
     assert arrays_file.largest_file() == 2**32
     arrays_file.largest_file.cache_clear()
+
+
+@pytest.mark.parametrize("program", [train, tune])
+def test_a_module_that_a_preset_file_names_is_imported_only_if_it_is_typed(
+    module, tmp_path, monkeypatch, capsys, program
+):
+    env = "their_module:Theirs-v0"
+    _, imported = module(tmp_path / "their_module.py", env)
+    preset = tmp_path / "runs" / "theirs" / run_folder.CONFIG
+    assert call(monkeypatch, program, preset) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and f"--env {env}" in error
+    make_env = find_environment
+    monkeypatch.setattr(session, "run", lambda make, preset, config, options: make_env(config.env))
+    monkeypatch.setattr(tune, "read_space", lambda path, base: make_env(base.env))
+    with contextlib.suppress(Exception):  # what follows the environment does not matter here
+        call(monkeypatch, program, preset, "--env", "Pendulum-v1")  # in place of the file's
+    assert not imported.exists()
+    with contextlib.suppress(Exception):
+        call(monkeypatch, program, preset, "--env", env)
+    assert imported.exists()
+
+
+def test_a_module_beside_a_preset_file_is_not_imported(module, tmp_path, monkeypatch, capsys):
+    env = "presets.their_module:Theirs-v0"
+    run, imported = module(tmp_path / "presets" / "their_module.py", env)
+    preset = shutil.copy(run / run_folder.CONFIG, tmp_path / "presets" / "mine.json")
+    assert call(monkeypatch, train, preset, "--env", env) == 2
+    assert "where runs are kept and nothing is imported from" in capsys.readouterr().err
+    assert not imported.exists()
+
+
+def test_texts_that_a_preset_file_gives_to_its_environment_must_be_typed(tmp_path, monkeypatch, capsys):
+    kwargs = {"map_name": "4x4"}
+    content = {"method": "ppo", "config": {"env": "FrozenLake-v1", "env_kwargs": kwargs}}
+    (tmp_path / "preset.json").write_text(json.dumps(content))
+    for program in (train, tune):
+        assert call(monkeypatch, program, tmp_path / "preset.json") == 2
+        asked = shlex.split(capsys.readouterr().err.split(" with ", 1)[1])
+        assert asked == ["--env", "FrozenLake-v1", "--env-kwargs", json.dumps(kwargs)]
+        assert read_preset(tmp_path / "preset.json", asked[1], asked[3])[2].env_kwargs == kwargs

@@ -33,6 +33,17 @@ def test_a_run_that_has_reached_its_score_ends_and_says_so(monkeypatch, stopped,
     assert len(run_folder.read_results(stopped)["metric"]) == 5
 
 
+@pytest.mark.parametrize("epochs", ["4", "9"])
+def test_other_epochs_alone_train_nothing_more_and_move_nothing(monkeypatch, stopped, capsys, epochs):
+    before = sorted(stopped.iterdir())
+    assert program(monkeypatch, "--resume", stopped, *QUIET, "--epochs", epochs) == 2
+    error = capsys.readouterr().err
+    assert "was solved after epoch 3: to train it further, give --stop-score None and more --epochs than that" in error
+    assert sorted(stopped.iterdir()) == before
+    (stopped / run_folder.RESULTS).write_text("damaged")
+    assert program(monkeypatch, "--resume", stopped, *QUIET, "--epochs", epochs) == 0
+
+
 @pytest.mark.parametrize("score", ["None", "-100"])
 def test_without_its_stop_score_or_with_a_higher_one_it_goes_on(monkeypatch, stopped, capsys, score):
     whole = [*SETTINGS, *STOPS, *QUIET, "--runs-folder", stopped.parent, "--name", "whole", "--stop-score", "-100"]

@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,8 @@ PACKAGE = Path(__file__).resolve().parents[2]  # common/, which other machines a
 STORE = 256 * 2**20  # bytes of shared memory for policies, noise and trajectories on their way
 ELSEWHERE = "compare --cluster with what 'ray status' says there, and RAY_AUTH_TOKEN with the cluster's"
 PATIENCE = 5.0  # seconds for its processes to end
+TRIES = 3  # connections to a busy cluster that fail before it counts as gone
+LONGEST_FOLDER = 26  # bytes of the path of the temporary folder
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # its lines about lost workers; `Team` writes its own
@@ -71,7 +74,7 @@ class Cluster:
             with contextlib.ExitStack() as stack:
                 stack.enter_context(_signals_kept())
                 if address is None:
-                    self._folder = tempfile.mkdtemp(prefix="ray-")
+                    self._folder = tempfile.mkdtemp(prefix="ray-", dir=_short_folder())
                     stack.enter_context(_modules_found())
                     ray.init(
                         "local", num_cpus=workers, include_dashboard=False, object_store_memory=STORE,
@@ -90,11 +93,16 @@ class Cluster:
 
     def answers(self) -> bool:
         """Whether its control process still accepts connections."""
-        try:
-            _check_listens(self.address)
-        except OSError:
-            return False
-        return True
+        for tries_left in reversed(range(TRIES)):
+            try:
+                _check_listens(self.address)
+            except ConnectionRefusedError:
+                return False
+            except OSError:  # it is busy, or this process has too many open files
+                time.sleep(1.0 if tries_left else 0.0)
+            else:
+                return True
+        return False
 
     def close(self) -> None:
         """Disconnect, and end the cluster if this process started it."""
@@ -110,6 +118,16 @@ class Cluster:
     def _disconnect(self) -> None:
         with _signals_kept(), contextlib.suppress(Exception):
             self._ray.shutdown()
+
+
+def _short_folder() -> str | None:
+    """Where Ray may keep its sockets; None means the usual temporary folder.
+
+    The path of a socket has at most 103 bytes on macOS and 107 on Linux, and Ray adds up to 77 to the folder's.
+    """
+    usual = tempfile.gettempdir()
+    too_long = len(os.fsencode(usual)) > LONGEST_FOLDER
+    return "/tmp" if too_long and os.name == "posix" and os.access("/tmp", os.W_OK) else None
 
 
 def _check_listens(address: str) -> None:

@@ -144,8 +144,8 @@ class Host:
                     raise NotFiniteError
         except NotFiniteError:
             t = envs.received
-            message = not_finite_action(trajectory.observations[t - rows.first], columns.start, t)
-            envs.events.append(Event(t, shard, NotFiniteError(message)))
+            fault = not_finite_action(trajectory.observations[t - rows.first], columns.start, t)
+            envs.events.append(Event(t, shard, fault))
         except UserError as error:
             envs.events.append(Event(envs.received + 1, shard, error))
         return Columns({name: getattr(trajectory, name) for name in STEPPED}, failed, ahead, envs.events, timing)

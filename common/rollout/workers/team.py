@@ -322,21 +322,32 @@ class Team:
             self._check_cluster(error)
             self._broken += 1
             if self._broken > LOSSES:
-                raise UserError(f"workers end while they start ({_cause(error)}): leave --workers out") from error
+                self._leave_out(worker, f"workers end while they start ({_cause(error)})", "leave --workers out")
+                return
             self._drop(worker)
             self._start()
             return
         if problem:
-            raise UserError(
-                f"{worker} cannot build {self._recipe.environment.id} ({problem}): install the same packages and "
-                "put the same modules on every machine"
-            )
+            fault = f"{worker} cannot build {self._recipe.environment.id} ({problem})"
+            self._leave_out(worker, fault, "install the same packages and put the same modules on every machine")
+            return
         if its["numpy"] != self._computing["numpy"] or not its["kernels"] <= self._computing["kernels"]:
             self._warn(
                 f"warning: {worker} rounds otherwise than this process (NumPy {its['numpy']}, "
                 f"{'/'.join(sorted(its['kernels']))}): numbers may differ in the last digit from a run without it"
             )
         worker.is_ready, self._broken = True, 0
+
+    def _leave_out(self, worker: Worker, fault: str, advice: str) -> None:
+        """Drop a worker that cannot work; before the first tasks, or if there is no other one, the run ends.
+
+        Raises:
+            UserError: the run ends.
+        """
+        self._drop(worker)
+        if not self._has_begun or not self.workers:
+            raise UserError(f"{fault}: {advice}")
+        self._warn(f"warning: {fault}, so the run continues without it: {advice}")
 
     def _home(self, shard: int) -> Worker:
         """Who performs a shard's tasks; where that worker was lost, the one with the fewest shards."""

@@ -1,0 +1,62 @@
+"""What must be typed before settings from a file may run somebody else's code, and the commands that contain it."""
+
+import contextlib
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from common.config import TrainingConfig
+from common.errors import UserError
+
+
+def check_trusted(
+    where: Path, config: TrainingConfig, env: str | None, env_kwargs: str | Mapping[str, object] | None
+) -> None:
+    """Check that the user typed everything that could run somebody else's code.
+
+    Args:
+        where: the run's folder, or the file that the settings come from.
+        config: these settings.
+        env: the environment as the user typed it.
+        env_kwargs: its arguments as the user typed them, as JSON or parsed.
+
+    Raises:
+        UserError: something has to be typed again.
+    """
+    if ":" in config.env and env != config.env:
+        raise UserError(
+            f"{where} names the environment {config.env!r}, for which a module is imported: if you trust that "
+            f"module, name it yourself with --env {shlex.quote(config.env)}"
+        )
+    if not holds_text(config.env_kwargs):
+        return
+    if isinstance(env_kwargs, str):
+        with contextlib.suppress(ValueError, RecursionError):
+            env_kwargs = json.loads(env_kwargs)
+    if env_kwargs != config.env_kwargs or env != config.env:
+        raise UserError(
+            f"{where} gives texts to its environment, which may name files or modules: if you trust them, type them "
+            f"yourself with{flags_again(config)}"
+        )
+
+
+def flags_again(config: TrainingConfig) -> str:
+    """The flags that `check_trusted` asks for, each after a space; empty for most environments."""
+    if holds_text(config.env_kwargs):
+        return f" --env {shlex.quote(config.env)} --env-kwargs {shlex.quote(json.dumps(config.env_kwargs))}"
+    return f" --env {shlex.quote(config.env)}" if ":" in config.env else ""
+
+
+def command(program: str, folder: Path, config: TrainingConfig) -> str:
+    """The command that does something to a run, such as `resume`, as it has to be typed."""
+    return f"python -m programs {program} {shlex.quote(str(folder))}{flags_again(config)}"
+
+
+def holds_text(value: object) -> bool:
+    """Whether there is a text somewhere in a value, which may name a file or a module."""
+    if isinstance(value, Mapping):
+        return any(map(holds_text, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(holds_text, value))
+    return isinstance(value, str)
