@@ -21,6 +21,7 @@ from common.errors import UserError
 from common.files import replace_file, write_json
 from common.results import EpochResult, columns_of
 from common.runs import checkpoint, foreign_modules, trust
+from common.settings import without_effect
 
 CONFIG, RESULTS, FIGURE = "config.json", "results.csv", "figure.png"
 WEIGHTS, BEST_AGENT = "weights.npz", "best_agent.npz"
@@ -209,8 +210,9 @@ def check_same_settings(folder: Path, config: TrainingConfig, saved: Any) -> Non
     settings = json.loads(json.dumps(dataclasses.asdict(config)))
     try:
         before = saved["config"]
-        changed = [n for n in settings if n in before and n not in MAY_CHANGE and before[n] != settings[n]]
-    except (KeyError, TypeError):
+        free = {*MAY_CHANGE, *without_effect(type(config), before)}  # older versions accepted and ignored these
+        changed = [n for n in settings if n in before and n not in free and before[n] != settings[n]]
+    except (KeyError, TypeError, ValueError, UserError):
         return
     for name in changed:
         raise UserError(
