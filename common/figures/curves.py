@@ -38,12 +38,12 @@ LABELS = {
     "approximate_kl": "KL (nats)",
     "clip_fraction": "Clipped\n(share of samples)",
     "entropy": "Entropy (nats)",
-    "mean_std": "σ (half\naction ranges)",
+    "mean_std": "σ (1 = half the\naction range)",
     "explained_variance": "Explained\nvariance (share)",
     "temperature": "Temperature α\n(units of reward)",
     "mean_value": "Q (discounted\nreward)",
     "mean_target": "Target of Q\n(discounted reward)",
-    "exploration_std": "Noise σ (half\naction ranges)",
+    "exploration_std": "Noise σ (1 = half\nthe action range)",
     "steps_per_second": "Steps per second",
 }
 _DIAGNOSTICS = (
@@ -160,8 +160,9 @@ def diagnostics(runs: dict[str, Curves]) -> Figure:
                 axis.plot(curves["epoch"], curves[column], linewidth=1.4, **lone)
         style_axis(axis, LABELS[column])
     label_epochs(axes[-1], min(curves["epoch"][0] for curves in runs.values()))
+    handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels())}
     figure.legend(
-        *axes[0].get_legend_handles_labels(), fontsize="small", ncols=3, frameon=False, loc="outside upper center"
+        list(handles.values()), list(handles), fontsize="small", ncols=3, frameon=False, loc="outside upper center"
     )
     figure.align_ylabels()
     return figure

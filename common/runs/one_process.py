@@ -34,8 +34,10 @@ def only_here(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")  # filelock may turn to a lock by name itself, and only a warning says so
             lock.acquire(timeout=0)
-        by_name = any("SoftFileLock" in str(warning.message) for warning in told)
+        by_name = _told_of_a_lock_by_name(told)
     except Timeout:
+        if _told_of_a_lock_by_name(told):
+            raise UserError(_held_by_name(folder, folder / LOCK)) from None
         raise UserError(f"another process is training in {folder}: wait for it or stop it first") from None
     except (OSError, NotImplementedError) as error:  # filelock raises either where there are no locks
         if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
@@ -54,8 +56,17 @@ def _by_name(folder: Path) -> SoftFileLock:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise UserError(
-            f"another process seems to be training in {folder}: wait for it, or if there is none, "
-            f"remove {folder / SOFT_LOCK}"
-        ) from None
+        raise UserError(_held_by_name(folder, folder / SOFT_LOCK)) from None
     return lock
+
+
+def _told_of_a_lock_by_name(told: list[warnings.WarningMessage]) -> bool:
+    return any("SoftFileLock" in str(warning.message) for warning in told)
+
+
+def _held_by_name(folder: Path, file: Path) -> str:
+    """A file stays behind when its process is killed or its machine is lost, as on Colab."""
+    return (
+        f"another process seems to be training in {folder}: wait for it. If there is none, for example because its "
+        f"machine was lost, remove {file}"
+    )

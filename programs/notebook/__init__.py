@@ -293,7 +293,7 @@ def show_changes(run: Path, changed: str) -> None:
         run: its folder.
         changed: name of the hyperparameter.
     """
-    panels = {"mean_std": "σ (half\naction ranges)", "avg_reward_orig": "Reward\nper episode"}
+    panels = {"mean_std": "σ (1 = half the\naction range)", "avg_reward_orig": "Reward\nper episode"}
     show(display.after_changes(run.name, run_folder.read_results(run), changed, panels))
 
 

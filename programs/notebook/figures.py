@@ -52,7 +52,7 @@ def advantages_figure(
         axis.axhline(0.0, color="0.4", linewidth=0.6)
     least, most = np.quantile(np.concatenate([before, after]), (0.08, 0.98))
     axes[3].set_ylim(least - 0.3 * (most - least) - 1e-3, most + 0.3 * (most - least) + 1e-3)
-    for axis, label in zip(axes, ("reward", "value V(s)", "advantage Â", "advantage Â,\nenlarged")):
+    for axis, label in zip(axes, ("reward in\ntraining", "value V(s)", "advantage Â", "advantage Â,\nenlarged")):
         style_axis(axis, label)
     axes[2].legend(loc="lower left", fontsize="small", ncols=2)
     axes[3].set_xlabel("step of the episode")

@@ -3,6 +3,9 @@
 The reader's functions take plain arrays; both are printed in `training.ipynb`.
 """
 
+import contextlib
+import io
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -174,7 +177,8 @@ def objective(function: Surrogate, ratios: np.ndarray, advantage: float, clip_ra
         clip_range: ε.
     """
     one = np.array([advantage])  # [1]
-    return np.array([-loss_of(function, np.log([ratio]), np.zeros(1), one, clip_range) for ratio in ratios])
+    with contextlib.redirect_stdout(io.StringIO()):  # a `print` in the function would come hundreds of times
+        return np.array([-loss_of(function, np.log([ratio]), np.zeros(1), one, clip_range) for ratio in ratios])
 
 
 def _called(function: Callable, shape: tuple[int, ...], *arguments: Any) -> np.ndarray:
@@ -182,12 +186,20 @@ def _called(function: Callable, shape: tuple[int, ...], *arguments: Any) -> np.n
     try:
         found = np.asarray(function(*arguments), np.float64)
     except Exception as error:
-        raise UserError(f"{name} failed ({describe(error)}): fix it in this cell, or undo the change") from None
+        what = f"{describe(error)}{_line_of(error, function)}"
+        raise UserError(f"{name} failed ({what}): fix it in this cell, or undo the change") from None
     if found.shape != shape or not np.isfinite(found).all():
         what = "NaN or infinity" if found.shape == shape else f"an array of shape {found.shape}"
         expected = f"an array of {shape[0]} finite numbers" if shape else "one finite number"
         raise UserError(f"{name} returned {what}: expected {expected}")
     return found
+
+
+def _line_of(error: Exception, function: Callable) -> str:
+    """ ", in line 7 of the cell" of a function that failed; empty if that is not known."""
+    code = getattr(function, "__code__", None)
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if code and frame.filename == code.co_filename]
+    return f", in line {own[-1].lineno} of the cell" if own else ""
 
 
 def _number(name: str, value: float, own: float, least: float, most: float) -> float:

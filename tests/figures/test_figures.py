@@ -153,6 +153,15 @@ def test_diagnostics_leave_out_what_has_no_numbers():
         curve_figures.diagnostics({"run": {"epoch": np.arange(3.0)}})
 
 
+def test_every_run_has_a_name_in_the_legend_of_diagnostics():
+    """A run of another method has nothing in the first panels."""
+    other = curves(mean_value=np.arange(6.0), mean_target=np.arange(6.0))
+    other |= {name: np.full(6, np.nan) for name in ("approximate_kl", "clip_fraction", "entropy", "mean_std")}
+    figure = drawn(curve_figures.diagnostics({"ppo": curves(), "td3": other}))
+    [legend] = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["ppo", "td3"]
+
+
 def test_diagnostics_begin_with_the_earliest_run():
     late = curves(epoch=np.arange(4.0, 10.0))
     figure = curve_figures.diagnostics({"early": curves(), "late": late})

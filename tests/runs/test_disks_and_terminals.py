@@ -64,9 +64,12 @@ def test_without_locks_a_file_takes_their_place_and_that_is_told(monkeypatch, tm
     with one_process.only_here(tmp_path, said.append):
         [line] = said
         assert "disk without locks" in line
-        with pytest.raises(UserError, match="another process") as error, one_process.only_here(tmp_path, said.append):
+        seems = pytest.raises(UserError, match="another process seems to be training")
+        with seems as error, one_process.only_here(tmp_path, said.append):
             pass
         assert "\n" not in str(error.value)
+        left = Path(str(error.value).rsplit("remove ", 1)[1])  # where its machine is lost
+        assert left.parent == tmp_path and left.exists()
     with one_process.only_here(tmp_path, said.append):  # and once it is over it is free again
         pass
 
