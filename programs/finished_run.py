@@ -135,11 +135,12 @@ def command_of(training: Training, name: str, checkpoint_epoch: int | None) -> s
 
 
 class _Resume(NamedTuple):
-    """A resume that changed settings."""
+    """Resumes after the same epoch that changed settings; of several, training went on with the last."""
 
     after_epoch: int
-    changed: dict[str, list[Any]]  # setting → what it was and what it became
-    extends: bool  # whether the training had ended
+    before: dict[str, Any]  # what the changed settings were
+    had_ended: bool  # the training before
+    trained: bool  # whether training went on
 
 
 def _resumes(training: Training) -> list[_Resume]:
@@ -151,20 +152,23 @@ def _resumes(training: Training) -> list[_Resume]:
     for resume in reversed(content.get("resumed", [])):
         if not resume["changed"]:
             continue
-        config = config.replace(**{name: before for name, (before, _) in resume["changed"].items()})
-        epoch, stop_score = resume["after_epoch"], config.stop_score
-        solved = stop_score is not None and metrics.get(epoch, -math.inf) >= stop_score
-        found.insert(0, _Resume(epoch, resume["changed"], epoch >= config.epochs or solved))
+        before = {name: before for name, (before, _) in resume["changed"].items()}
+        config, epoch = config.replace(**before), resume["after_epoch"]
+        if found and found[0].after_epoch == epoch:
+            before = found.pop(0).before | before
+        solved = config.stop_score is not None and metrics.get(epoch, -math.inf) >= config.stop_score
+        found.insert(0, _Resume(epoch, before, epoch >= config.epochs or solved, training.last_epoch > epoch))
     return found
 
 
 def _extended(training: Training) -> list[TrainingConfig]:
-    """The settings that a run ended with first, then those with which it was trained further."""
+    """The settings that a run was first trained with, then those with which it was trained further after its end."""
     settings = [training.config]
     for resume in reversed(_resumes(training)):
-        if resume.extends:
-            before = {name: before for name, (before, _) in resume.changed.items()}
-            settings.insert(0, settings[0].replace(**before))
+        if not resume.trained:
+            settings[0] = settings[0].replace(**resume.before)
+        elif resume.had_ended:
+            settings.insert(0, settings[0].replace(**resume.before))
     return settings
 
 
@@ -173,8 +177,8 @@ def departures_of(training: Training) -> list[str]:
     found = [
         f"Its setting {name} was changed after epoch {resume.after_epoch}, before its training had ended."
         for resume in _resumes(training)
-        for name in sorted(ENDS & resume.changed.keys())
-        if not resume.extends
+        for name in sorted(ENDS & resume.before.keys())
+        if resume.trained and not resume.had_ended
     ]
     table = run_folder.read_results(training.folder)
     changed = [name for name in table if name.startswith("hp_") and len(np.unique(table[name])) > 1]

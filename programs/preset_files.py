@@ -44,14 +44,26 @@ def read_preset(
     foreign_modules.refuse_runs(path.parent)
     try:
         config = method.config.of_run(content["config"]) if written else method.config(**content["config"])
-        if env is None or (env_kwargs is None and trust.holds_text(config.env_kwargs)):
-            trust.check_trusted(path, config, env, env_kwargs)
+        _check_trusted(path, config, env, env_kwargs)
         return path.stem, method, config
     except TypeError as error:
         raise UserError(f"{path} has a setting that is not known ({error}): remove it, or update the code") from None
     except UserError as error:
         line = str(error)
         raise UserError(line if line.startswith(str(path)) else f"{path}: {line}") from None
+
+
+def _check_trusted(path: Path, config: TrainingConfig, env: str | None, env_kwargs: str | None) -> None:
+    """`trust.check_trusted` for what was not typed; what was typed replaces the file's."""
+    replaced = config if env is None else config.replace(env=env)
+    if env_kwargs is not None:
+        replaced = replaced.replace(env_kwargs={})
+    if env is not None and env != config.env and trust.holds_text(replaced.env_kwargs):
+        raise UserError(
+            f"{path} gives texts to its environment, which may name files or modules: type --env-kwargs with what "
+            f"{env} needs ('{{}}' is nothing)"
+        )
+    trust.check_trusted(path, replaced, env, replaced.env_kwargs if env_kwargs is not None else None)
 
 
 def write_preset(path: Path, config: TrainingConfig, **remarks: object) -> None:

@@ -17,6 +17,8 @@ import tyro
 
 from common import files
 from common.config import TrainingConfig
+from common.envs.environment import environment_of
+from common.envs.mirror_settings import mirror_of
 from common.errors import UserError
 from common.figures.importances import importances
 from common.figures.style import save_light_and_dark
@@ -229,6 +231,8 @@ def main() -> None:
         arguments.check()
         preset = preset_of(arguments)
         base = base_of(preset, arguments)
+        environment = environment_of(base)  # a wrong one fails here, before a search is stored
+        mirror_of(base, environment.observation_space, environment.action_space)
         space = read_space(arguments.space or SPACES / f"{base.METHOD}.json", base)
         name = Path(arguments.preset).stem
         folder = (arguments.into or Path("tuning") / name).absolute()
@@ -249,7 +253,7 @@ def main() -> None:
                     "--into, and another --metric or --space"
                 )
             tuned = folder / TUNED
-            again = f"python -m programs train {shlex.quote(str(tuned))}{trust.flags_again(base)}"
+            again = f"python -m programs train {shlex.quote(tuned.as_posix())}{trust.flags_again(base)}"
             print(f"best settings: {tuned}; train them with {again}")
             if arguments.held_out_seeds:
                 compare(folder, base, best, arguments.held_out_seeds, arguments.metric, submit)

@@ -67,9 +67,7 @@ def check_mirror(config: TrainingConfig, environment: Environment, warn: Callabl
         if config.mirror_observation or config.mirror_action:
             advice = "correct the mirror, or add --no-mirror-check if it is right but episodes start on one side"
         else:
-            advice = (
-                "with these --env-kwargs the known mirror does not hold, so give --no-symmetry or describe another"
-            )
+            advice = "the known mirror does not hold with these --env-kwargs: give --no-symmetry, or --no-mirror-check"
         raise UserError(f"{wrong} {taken}: {advice}")
 
 

@@ -1,7 +1,6 @@
 """Which way of bringing environments back is right for them, found out by doing it with a few of them."""
 
 import contextlib
-import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
@@ -69,7 +68,7 @@ def proven_way(
             if group.faults or (not patient and seconds > PATIENCE):
                 return "rebuilt"
     found = _brought_back(make, pasts, lambda t: action_map(actions[t]), steps, patient)
-    if found == "different" and not _repeat_themselves(make, [action_map(action) for action in actions[:AFTER]]):
+    if found == "different" and not _repeat_themselves(make, [action_map(action) for action in actions], steps):
         unseeded()
     if found == "slow":
         return "rebuilt" if way == "rebuilt" else "history"
@@ -100,20 +99,27 @@ def _brought_back(
     return "same"
 
 
-def _repeat_themselves(make: Callable[[], Group], actions: Sequence[np.ndarray]) -> bool:
-    """Whether new environments with the same seed do the same with the same actions, [n, *action] each, or fail."""
-    runs = []
-    for _ in range(2):
-        try:
-            with contextlib.closing(make()) as group:
-                group.reset(0)
-                runs.append([_step(group, action) for action in actions])
-                failed = bool(group.faults)
-        except UserError:
-            failed = True
-        if failed:
-            return True
-    return all(itertools.starmap(_same, zip(*runs)))
+def _repeat_themselves(make: Callable[[], Group], actions: Sequence[np.ndarray], steps: Sequence[Step]) -> bool:
+    """Whether new environments with the same seed do the same again, or fail.
+
+    Args:
+        actions: of each step, [n, *action].
+        steps: what they did.
+    """
+    try:
+        with contextlib.closing(make()) as group:
+            group.reset(0)
+            for t, (action, step) in enumerate(zip(actions, steps)):
+                if t in BEGINNINGS:
+                    group.reset(None)
+                again = _step(group, action)
+                if group.faults:
+                    return True
+                if not _same(again, step):
+                    return False
+    except UserError:  # one cannot be started
+        pass
+    return True
 
 
 def _held_actions(steps: int, num_envs: int, action_map: ActionMap, space: gymnasium.Space) -> np.ndarray:

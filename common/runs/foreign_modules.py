@@ -36,8 +36,8 @@ class _Refusal(importlib.abc.MetaPathFinder):
         folder = _around(place, frozenset(self.folders))
         if folder is not None:
             raise UserError(
-                f"the module {name} lies in {folder}, where runs are kept and nothing is imported from: move its file "
-                "beside your own programs if you trust it"
+                f"the module {name} lies in {folder}, beside a run or a preset file, and nothing is imported from "
+                "there: move its file beside your own programs if you trust it"
             )
 
 

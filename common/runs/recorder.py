@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from common.config import TrainingConfig
 from common.results import EpochResult, to_columns
 from common.rollout.evaluation import evaluation_line
-from common.runs import run_folder
+from common.runs import run_folder, trust
 from common.runs.options import RunOptions
 
 if TYPE_CHECKING:
@@ -169,7 +169,8 @@ class Recorder:
             self._board.close()
 
     def settings(self, config: TrainingConfig) -> None:
-        """Write the settings to TensorBoard's table."""
+        """Write the settings to TensorBoard's table, and know with what command the run continues."""
+        self._results.resume_command = trust.command("resume", self._folder, config)
         if self._board is not None:
             self._board.settings(self._folder.name, config)
 

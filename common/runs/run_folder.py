@@ -240,10 +240,14 @@ class ResultsFile:
         rows: of the epochs a resumed run already has. The file is rewritten with them, so that no row is lost or
             doubled.
         kind: class of the rows.
+
+    Attributes:
+        resume_command: continues the run, for messages.
     """
 
     def __init__(self, folder: Path, rows: list[EpochResult], kind: type[EpochResult]) -> None:
         self._path = folder / RESULTS
+        self.resume_command = f"python -m programs resume {shlex.quote(folder.as_posix())}"
         replace_file(self._path, (_line(columns_of(kind)) + "".join(map(_row, rows))).encode())
         self._file = open(self._path, "ab")  # noqa: SIM115  closed by close()
 
@@ -259,7 +263,7 @@ class ResultsFile:
         except OSError as error:
             raise UserError(
                 f"{self._path} cannot be written ({error.strerror}): see that its disk is there and has room, "
-                f"then continue with python -m programs resume {shlex.quote(str(self._path.parent))}"
+                f"then continue with {self.resume_command}"
             ) from None
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import json
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from common.config import TrainingConfig
 from common.errors import UserError
@@ -48,9 +48,9 @@ def flags_again(config: TrainingConfig) -> str:
     return f" --env {shlex.quote(config.env)}" if ":" in config.env else ""
 
 
-def command(program: str, folder: Path, config: TrainingConfig) -> str:
+def command(program: str, folder: PurePath, config: TrainingConfig) -> str:
     """The command that does something to a run, such as `resume`, as it has to be typed."""
-    return f"python -m programs {program} {shlex.quote(str(folder))}{flags_again(config)}"
+    return f"python -m programs {program} {shlex.quote(folder.as_posix())}{flags_again(config)}"
 
 
 def holds_text(value: object) -> bool:

@@ -196,7 +196,7 @@ def _called(function: Callable, shape: tuple[int, ...], *arguments: Any) -> np.n
 
 
 def _line_of(error: Exception, function: Callable) -> str:
-    """ ", in line 7 of the cell" of a function that failed; empty if that is not known."""
+    """Where a function failed, such as ", in line 7 of the cell"; empty if that is not known."""
     code = getattr(function, "__code__", None)
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if code and frame.filename == code.co_filename]
     return f", in line {own[-1].lineno} of the cell" if own else ""

@@ -274,7 +274,10 @@ def test_arguments_may_break_a_known_mirror(monkeypatch):
         except UserError as error:
             said.append(str(error))
     [line] = said
-    assert line.startswith("mirror_observation: entry ") and "with these --env-kwargs the known mirror" in line
+    assert (
+        line.startswith("mirror_observation: entry ")
+        and "the known mirror does not hold with these --env-kwargs" in line
+    )
 
 
 def test_no_check_without_a_mirror_of_ones_own():

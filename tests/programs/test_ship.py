@@ -380,10 +380,11 @@ def test_scores_of_other_episodes_are_not_taken_over(run, without_exports, monke
     assert card["stages"]["trained"]["mean"] == round(own["mean"], 3)
 
 
-def resumed(run, after_epoch, **changed):
-    """Write into a run's config.json that a resume changed some settings."""
+def resumed(run, after_epoch, *more, **changed):
+    """Write into a run's config.json that resumes after an epoch changed some settings."""
     content = json.loads((run / run_folder.CONFIG).read_text())
-    content["resumed"] = [{"after_epoch": 1, "changed": {}}, {"after_epoch": after_epoch, "changed": changed}]
+    entries = [{"after_epoch": after_epoch, "changed": each} for each in ({}, *more, changed)]
+    content["resumed"] = entries
     (run / run_folder.CONFIG).write_text(json.dumps(content))
 
 
@@ -414,6 +415,29 @@ def test_the_card_of_a_run_that_was_trained_further_has_a_command_for_each_part(
         [] if second is None else [f"python -m programs resume runs/swinger {second}"]
     )
     assert card["not_repeated"] == []
+
+
+def test_of_several_resumes_after_an_epoch_the_last_is_on_the_card(run, without_exports, monkeypatch):
+    """A run of two epochs was resumed for nine, killed before its next checkpoint, and resumed for three."""
+    resumed(run, 2, {"epochs": [2, 9]}, epochs=[9, 3])
+    _, agents = ships(monkeypatch, run)
+    card = json.loads((agents / "swinger" / shipped.CARD).read_text())
+    commands = [re.sub(r" --checkpoint.*", "", command) for command in card["trained_by"].split(" && ")]
+    assert "--epochs 2 " in commands[0] and commands[1:] == ["python -m programs resume runs/swinger --epochs 3"]
+    assert card["not_repeated"] == []
+
+
+@pytest.mark.parametrize("after_epoch", [3, 9])
+def test_a_resume_that_trained_nothing_is_not_on_the_card(run, without_exports, monkeypatch, after_epoch):
+    """It only evaluated. Where a run was solved, the number of all epochs is recorded."""
+    resumed(run, after_epoch, environment_restarts=[5, 10], stop_score=[-3000.0, -4000.0])
+    content = json.loads((run / run_folder.CONFIG).read_text())
+    content["config"] |= {"environment_restarts": 10, "stop_score": -4000.0}
+    (run / run_folder.CONFIG).write_text(json.dumps(content))
+    _, agents = ships(monkeypatch, run)
+    card = json.loads((agents / "swinger" / shipped.CARD).read_text())
+    assert " && " not in card["trained_by"] and "--stop-score -3000.0" in card["trained_by"]
+    assert "--environment-restarts 5" in card["trained_by"] and card["not_repeated"] == []
 
 
 def test_what_the_commands_on_a_card_do_not_repeat_is_said(run, without_exports, monkeypatch, capsys):

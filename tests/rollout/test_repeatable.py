@@ -56,6 +56,19 @@ class Unseeded(tiny_envs.Plain):
         return np.random.random(2).astype(np.float32), 1.0, False, False, {}  # noqa: NPY002
 
 
+class LaterUnseeded(tiny_envs.Plain):
+    """Its seed decides nothing from the fiftieth step of an episode on."""
+
+    def reset(self, seed=None, options=None):
+        self._steps = 0
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self._steps += 1
+        seen = np.random.random(2) if self._steps > 50 else np.zeros(2)  # noqa: NPY002
+        return seen.astype(np.float32), 1.0, False, False, {}
+
+
 class SeededGlobally(Unseeded):
     """Its seed decides all, for every environment of the process."""
 
@@ -66,6 +79,7 @@ class SeededGlobally(Unseeded):
 
 
 gymnasium.register("tests/Unseeded-v0", Unseeded)
+gymnasium.register("tests/LaterUnseeded-v0", LaterUnseeded)
 gymnasium.register("tests/SeededGlobally-v0", SeededGlobally)
 gymnasium.register("tests/Counted-v0", Counted)
 gymnasium.register("tests/CountedSchedule-v0", Counted, kwargs={"env": tiny_envs.Schedule})
@@ -131,10 +145,17 @@ def test_environments_that_fail_are_built_for_every_episode():
 
 
 @pytest.mark.parametrize(
-    ("env_id", "said"), [("tests/Unseeded-v0", 1), ("tests/SeededGlobally-v0", 0), ("tests/Schedule-v0", 0)]
+    ("env_id", "said"),
+    [
+        ("tests/Unseeded-v0", 1),
+        ("tests/LaterUnseeded-v0", 1),
+        ("tests/SeededGlobally-v0", 0),
+        ("tests/Schedule-v0", 0),
+    ],
 )
-def test_an_environment_whose_seed_decides_nothing_is_told_before_training(tiny, capsys, env_id, said):
-    trainer = PPOAgentTrainer(tiny.replace(env=env_id, max_episode_steps=100))
+def test_an_environment_whose_seed_decides_nothing_is_told_before_training(tiny, monkeypatch, capsys, env_id, said):
+    Clock(monkeypatch)
+    trainer = PPOAgentTrainer(tiny.replace(env=env_id, max_episode_steps=150))
     assert trainer.experience.way == "history"
     trainer.close()
     lines = capsys.readouterr().out.splitlines()

@@ -10,7 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import imageio.v2 as imageio
 import pytest
@@ -637,3 +637,5 @@ def test_the_command_that_continues_a_run_names_all_that_it_needs(tmp_path, name
     )
     assert found[1] == config
     assert bool(typed) == ("env" in settings)
+    windows = trust.command("resume", PureWindowsPath("runs", name), config)
+    assert shlex.split(windows)[4] == f"runs/{name}"  # which needs no quotes but for the space

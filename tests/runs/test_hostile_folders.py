@@ -541,12 +541,13 @@ def test_a_module_that_a_preset_file_names_is_imported_only_if_it_is_typed(
     assert imported.exists()
 
 
-def test_a_module_beside_a_preset_file_is_not_imported(module, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("program", [train, tune])
+def test_a_module_beside_a_preset_file_is_not_imported(module, tmp_path, monkeypatch, capsys, program):
     env = "presets.their_module:Theirs-v0"
     run, imported = module(tmp_path / "presets" / "their_module.py", env)
     preset = shutil.copy(run / run_folder.CONFIG, tmp_path / "presets" / "mine.json")
-    assert call(monkeypatch, train, preset, "--env", env) == 2
-    assert "where runs are kept and nothing is imported from" in capsys.readouterr().err
+    assert call(monkeypatch, program, preset, "--env", env) == 2
+    assert "beside a run or a preset file, and nothing is imported from there" in capsys.readouterr().err
     assert not imported.exists()
 
 
@@ -559,3 +560,8 @@ def test_texts_that_a_preset_file_gives_to_its_environment_must_be_typed(tmp_pat
         asked = shlex.split(capsys.readouterr().err.split(" with ", 1)[1])
         assert asked == ["--env", "FrozenLake-v1", "--env-kwargs", json.dumps(kwargs)]
         assert read_preset(tmp_path / "preset.json", asked[1], asked[3])[2].env_kwargs == kwargs
+        assert call(monkeypatch, program, tmp_path / "preset.json", "--env", "CartPole-v1") == 2
+        assert "type --env-kwargs with what CartPole-v1 needs ('{}' is nothing)" in capsys.readouterr().err
+    for typed in ("{}", '{"map_name": "8x8"}'):  # in place of the file's
+        read_preset(tmp_path / "preset.json", "CartPole-v1", typed)
+        read_preset(tmp_path / "preset.json", None, typed)
