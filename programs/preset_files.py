@@ -44,13 +44,12 @@ def read_preset(
     foreign_modules.refuse_runs(path.parent)
     try:
         config = method.config.of_run(content["config"]) if written else method.config(**content["config"])
-        _check_trusted(path, config, env, env_kwargs)
-        return path.stem, method, config
     except TypeError as error:
         raise UserError(f"{path} has a setting that is not known ({error}): remove it, or update the code") from None
     except UserError as error:
-        line = str(error)
-        raise UserError(line if line.startswith(str(path)) else f"{path}: {line}") from None
+        raise UserError(f"{path}: {error}") from None
+    _check_trusted(path, config, env, env_kwargs)
+    return path.stem, method, config
 
 
 def _check_trusted(path: Path, config: TrainingConfig, env: str | None, env_kwargs: str | None) -> None:

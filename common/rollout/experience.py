@@ -42,7 +42,7 @@ class Experience:
     Args:
         action_map: from policy actions to the environments'.
         seed: of the environments and of the exploration noise.
-        warn: called with a line about each environment that failed, and about environments without a seed.
+        warn: called with a line about each environment that failed, and if their seeds decide nothing.
         how: how the method collects.
         design: what is rewarded, where the config leaves that to a function.
         make_runner: makes those who step the environments; None steps them in this process, one step after another.
