@@ -41,7 +41,8 @@ def cells(found: dict[str, Any]) -> dict[str, str]:
         reached = [one["walks_at_seconds"] for one in seeds if one["walks_at_seconds"] is not None]
         columns[f"seconds to {called} (≥ {number(score)})"] = spread(reached) if reached else "–"
     for limit in task.limits:
-        columns[f"score, {int(limit):,} steps"] = spread([one["scores"][limit] for one in seeds], 1)
+        scores = [one["scores"][limit] for one in seeds if limit in one["scores"]]  # older records have one limit
+        columns[f"score, {int(limit):,} steps"] = spread(scores, 1) if scores else "–"
     if task.sampled:
         columns["score of sampled actions"] = spread([one["sampled"] for one in seeds], 1)
     alone = [one["stepping_alone"] for one in seeds if one.get("stepping_alone")]  # older records have none
@@ -71,24 +72,39 @@ def line(texts: Iterable[str]) -> str:
 INTRODUCTION = """# Leaderboard
 
 Each metric has its own table, and each record its own row. Records that use the mirror symmetry of an environment have
-separate tables.
+separate tables. In each table the newest record stands first. It need not be the best.
 
 - Numbers are medians over seeds, with their ranges in brackets. Every seed counts, even if it failed.
-- The seeds are not those that settings were tuned on, which are 0 to 9. If a preset was changed after its seeds had
-  been looked at, its next record has seeds that nobody had looked at.
+- The seeds are not those that settings were tuned on, which are 0 to 19, and on BipedalWalkerHardcore also 120, 121
+  and 157. If a preset was changed after its seeds had been looked at, its next record has seeds that nobody had
+  looked at.
+- Some records were ended before their last seed, or are of settings that were not adopted. [LOG.md](LOG.md) tells of
+  them.
 - A command repeats its record at the commit of its row. The presets have changed since.
 - A commit "and changes" had files that were not committed when the record was taken. Since 26 November this is not
   possible any more.
 - While the walker trains, a fall costs what the preset says, and not the environment's 100. Actions may cost more,
   too.
+- With mirror symmetry, the networks treat both sides of the environment alike. The walker's exchanges its legs. In
+  the presets `bipedal-walker-fast-symmetric` and `bipedal-walker-long` it is not the exact one: offsets of 0.2 rad
+  make one leg seem ahead of the other, so that the legs need not move alike.
 - A score is the mean of 100 deterministic episodes (of 1,000 on Pendulum) of Gymnasium's environment with its own
   rewards. They are played after training, and are called fresh because training did not use them. The column "seeds,
-  fresh mean" counts the seeds whose score reaches the number in that column's heading.
-- Steps are those of training. Episodes of validations are not counted.
+  fresh mean" counts the seeds whose score reaches the number in that column's heading. Gymnasium counts the walkers
+  as solved at 300, and CartPole-v1 at 475. The other numbers are this project's own.
+- "Until solved" means until training stops by itself, because 100 episodes of validation had the score of the
+  preset. A seed that never stopped would have the number of steps of the whole training. In the fresh episodes a
+  seed may still have less than the score.
+- Steps are those of training. Episodes of validations are not counted. On BipedalWalkerHardcore the rows from 27
+  November on count actions, each of which is held for three of the environment's steps: 1,152,000 actions are 3.5
+  million steps.
 - Seconds are wall-clock time from the start of the command to its end. They include compilation and all validations.
   They do not include the installation. The evaluation at the end, the film, the figure and TensorBoard's logs were
   switched off (`--evaluation-episodes 0 --no-video --no-figure --no-tensorboard`).
 - "Seconds to a walk" are the seconds until a validation during training first averages at least 200.
+- Processors of several kinds have the same name. Rows from 29 November on say which instructions multiply the most
+  numbers at once. In the earlier rows an AMD EPYC of 26 November has AVX2, the other ones have AVX-512 BF16, and each
+  Intel Xeon has AMX. The rows with `--precision bfloat16` need BF16 or AMX to be as fast.
 - "EnvPool alone" is how fast the machine steps 64 walkers with EnvPool and without learning. With it, times of other
   machines can be compared. A range means that it was measured before each seed, and one number that it was
   measured once, before the first.
@@ -101,7 +117,7 @@ def page(records: list[dict[str, Any]]) -> str:
     """LEADERBOARD.md: a table for each metric and kind of knowledge, the newest record first."""
     tables: dict[str, list[dict[str, Any]]] = {}
     for found in sorted(records, key=lambda one: one["machine"]["date"], reverse=True):
-        kind = f"with {found['knowledge']}" if found["knowledge"] else "without a mirror"
+        kind = "with mirror symmetry" if found["knowledge"] else "without mirror symmetry"
         tables.setdefault(f"{found['metric']}, {kind}", []).append(found)
     parts = [INTRODUCTION]
     for name in sorted(tables):

@@ -34,6 +34,7 @@ from common.runs.command_line import one_line_errors, parse_settings
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 OURS, OURS_2021, SB3, SB3_SUBPROCESSES, SB3_ONE_THREAD, STEPPING = CONTESTANTS
+PRODUCTS_OF = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512 BF16", "avx512f": "AVX-512", "avx2": "AVX2"}  # widest first
 BUSY = 0.25  # cores kept busy by others from which on the results are marked as not to be trusted
 
 
@@ -204,14 +205,23 @@ def table(settings: tuple[Setting, ...], runs: dict[Job, list[dict]]) -> str:
     return "\n".join("| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths)) + " |" for row in rows)
 
 
+def processor(information: str) -> str:
+    """The model that /proc/cpuinfo names, and the widest products it has: several kinds share a name like AMD EPYC."""
+    lines = {
+        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in information.splitlines())
+    }
+    flags = lines.get("flags", "").split()
+    widest = next((name for flag, name in PRODUCTS_OF.items() if flag in flags), None)
+    return lines.get("model name", "") + (f" with {widest}" if widest else "")
+
+
 def machine() -> dict[str, object]:
     """When and on what this runs."""
     information = Path("/proc/cpuinfo")
-    lines = information.read_text(encoding="utf-8").splitlines() if information.exists() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    text = information.read_text(encoding="utf-8") if information.exists() else ""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "cpu": models[0] if models else platform.processor(),
+        "cpu": processor(text) or platform.processor(),
         "cores": os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),  # PyTorch's, if set outside
