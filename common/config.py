@@ -41,6 +41,7 @@ SYMMETRY = Needs("symmetry", bool, "--symmetry")
 FALLS = Needs(
     "reward_design", lambda design: design in ("ends_told_apart", "fall_penalty"), "--reward-design ends_told_apart"
 )
+VALIDATION = Needs("best_metric", lambda name: name == "validation", "--best-metric validation")
 STOP_SCORE = Needs("stop_score", lambda score: score is not None, "--stop-score 300")
 
 
@@ -181,9 +182,12 @@ class FaultSettings(Settings):
     environment_restarts: int = setting(3, at_least=0)
     """Number of times that failed environments are replaced before a failure ends the run. The episode that failed is
     not scored."""
-    environment_time_limit: float = setting(60.0, at_least=1e-3)
+    environment_time_limit: float = setting(
+        60.0, at_least=1e-3, used_with=(Needs("backend", lambda name: name == "processes", "--backend processes"),)
+    )
     """Seconds that building, resetting or stepping an environment may take before it counts as failed. The test of a
-    mirror may take five times as long. Only used with backend processes."""
+    mirror may take five times as long; validations and the evaluation have no such limit. Only used with backend
+    processes."""
     on_not_finite: Literal["stop", "skip"] = "stop"
     """Response to NaN or infinity. stop: end the run with an error. skip: collect the epoch again, at most
     environment_restarts times, or undo the update, at most ten times in a row; then end the run."""
@@ -201,25 +205,25 @@ class BestSettings(Settings):
     which reward_design has shaped, and count once score_window episodes have finished. total_reward: the sum of the
     epoch's rewards. mean_episode_reward: the mean over the episodes that finished in the epoch, or over the last
     score_window if fewer did. reward_times_steps: that mean times the mean length of the same episodes."""
-    validate_every: int = setting(20, at_least=1)
+    validate_every: int = setting(20, at_least=1, used_with=(VALIDATION,))
     """Epochs between validations. Raise it if validation takes too much of the time; lower it to find the best epoch
     more exactly. Only used with best_metric validation."""
-    validate_from: float = setting(0.5, at_least=0, at_most=1)
+    validate_from: float = setting(0.5, at_least=0, at_most=1, used_with=(VALIDATION,))
     """Share of the training after which validations begin. Lower it to see early how the deterministic policy does,
     or to stop early with stop_score. Only used with best_metric validation."""
-    validate_from_score: float | None = setting(None)
+    validate_from_score: float | None = setting(None, used_with=(VALIDATION,))
     """Training score from which on validations are played: the mean unshaped reward of the last score_window training
     episodes, once so many have finished. The last epoch is validated at any score. Set it if validations of a policy
     that has learned little take long, for example because it stands still until the time limit. None needs no score.
     Only used with best_metric validation."""
-    validation_episodes: int = setting(40, at_least=1)
+    validation_episodes: int = setting(40, at_least=1, used_with=(VALIDATION,))
     """Number of episodes per validation. Raise it if the score is noisy; lower it if the environment is slow. Only
     used with best_metric validation."""
     average_weights: float = setting(
         0.0,
         at_least=0,
         at_most=0.999,
-        needs=Needs("best_metric", lambda name: name == "validation", "--best-metric validation"),
+        needs=VALIDATION,
     )
     """Weight of the past in a moving average of the networks' weights, which is updated once per epoch: 0.8 averages
     about the last five epochs. The averaged weights are validated, and kept if they are the best. Training itself goes
@@ -228,15 +232,15 @@ class BestSettings(Settings):
     stop_score: float | None = setting(None)
     """Score at which training ends before its last epoch; best_metric says how an epoch is scored. A validation that
     reaches it is repeated with confirming_episodes other episodes, whose mean then counts. None trains all epochs."""
-    confirming_episodes: int = setting(100, at_least=1)
+    confirming_episodes: int = setting(100, at_least=1, used_with=(STOP_SCORE, VALIDATION))
     """Number of episodes of the validation that confirms stop_score. First 25 are played, and the others if the score
     of these reaches stop_score. Raise it if scores are noisy. Only used with stop_score and best_metric validation."""
-    confirming_margin: float = setting(0.0, at_least=0, at_most=100, needs=STOP_SCORE)
+    confirming_margin: float = setting(0.0, at_least=0, at_most=100, needs=STOP_SCORE, used_with=(VALIDATION,))
     """Number of standard errors by which the mean of the confirming episodes must be above stop_score: the confirmed
     score is their mean minus so many standard errors of confirming_episodes episodes. Raise it (to 1) if trained
     agents score below stop_score, because they stopped after lucky episodes. Only used with stop_score and best_metric
     validation."""
-    end_validations_early: bool = setting(False, needs=STOP_SCORE)
+    end_validations_early: bool = setting(False, needs=STOP_SCORE, used_with=(VALIDATION,))
     """Whether a validation ends as soon as its mean would be below stop_score and below the best so far, if each
     running episode ended with stop_score or, if that is more, with the reward of the best episode of all validations.
     They count with that reward, so the score of such a validation is mostly too high. It saves time where few

@@ -76,6 +76,7 @@ def setting(
     at_most: float = math.inf,
     main: bool = False,
     needs: Needs | None = None,
+    used_with: tuple[Needs, ...] = (),
 ) -> T:
     """A field of a class of settings.
 
@@ -84,10 +85,11 @@ def setting(
         at_least, at_most: ends of its range, both included; for a tuple, of each of its numbers.
         main: whether `--help` shows it first, among the settings that matter most.
         needs: the setting without which it has no effect; then only its default is accepted.
+        used_with: settings without which it has no effect; then a value that was typed is refused. Presets and stored
+            runs may have any.
     """
-    field: Any = dataclasses.field(
-        default=default, metadata={"range": Range(at_least, at_most), "main": main, "needs": needs}
-    )
+    metadata = {"range": Range(at_least, at_most), "main": main, "needs": needs, "used_with": used_with}
+    field: Any = dataclasses.field(default=default, metadata=metadata)
     return field
 
 
@@ -113,11 +115,7 @@ class Settings:
             needs, value = needs_of(whole)[name], getattr(self, name)
             if needs.allows(getattr(self, needs.other)):
                 continue  # what allows it has no effect itself, and is named instead
-            flag = ("--no-" if value is False else "--") + name.replace("_", "-")
-            raise UserError(
-                f"{name} {value} has no effect with {needs.other} {getattr(self, needs.other)}: add {needs.flag}, or "
-                f"leave {flag} out"
-            )
+            raise _no_effect(self, name, needs)
 
     def replace(self, **changes: object) -> Self:
         """A copy with these changes; a setting that loses its effect, such as tau with hard updates, gets its default.
@@ -130,6 +128,24 @@ class Settings:
         unused = without_effect(whole, vars(self) | {name: changes[name] for name in others})
         kept = {name for name in unused & changes.keys() if changes[name] != getattr(self, name)}  # asked for: refused
         return dataclasses.replace(self, **changes | defaults_of(whole, unused - kept))
+
+
+def _no_effect(settings: Settings, name: str, needs: Needs) -> UserError:
+    value = getattr(settings, name)
+    flag = ("--no-" if value is False else "--") + name.replace("_", "-")
+    return UserError(
+        f"{name} {value} has no effect with {needs.other} {getattr(settings, needs.other)}: add {needs.flag}, or "
+        f"leave {flag} out"
+    )
+
+
+def check_used(settings: Settings, typed: Iterable[str]) -> None:
+    """Raises UserError if one of the settings that were `typed` has no effect beside the others; see `setting`."""
+    fields = {field.name: field for part in _parts(type(settings)) for field in dataclasses.fields(part)}
+    for name in typed:
+        for needs in fields[name].metadata.get("used_with", ()) if name in fields else ():
+            if not needs.allows(getattr(settings, needs.other)):
+                raise _no_effect(settings, name, needs)
 
 
 class Described(NamedTuple):

@@ -9,6 +9,9 @@ from common.config import TrainingConfig
 from common.errors import UserError
 from common.settings import SMALLEST, Needs, Settings, setting
 
+STATE_INDEPENDENT = Needs("std", lambda kind: kind == "state_independent", "--std state_independent")
+KL_PENALTY = Needs("objective", lambda kind: kind != "clip", "--objective clip+kl")
+
 
 @dataclass(frozen=True)
 class CollectionSettings(Settings):
@@ -49,10 +52,10 @@ class NetworkSettings(Settings):
     hidden_gain: float = setting(math.sqrt(2), at_least=0)
     """Gain of the orthogonal initial weights of the hidden layers. The 2021 code used 1."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Numbers that updates multiply between two hidden layers, and in all hidden layers of images. float32: as they
-    are. bfloat16: rounded to two or three digits first. Try bfloat16 for images or layers of 256 units, on processors
-    that have instructions for it, such as AVX-512 BF16; on others it may be much slower. Without images it needs two
-    or more hidden_sizes."""
+    """Precision of the matrix products of updates, between two hidden layers; with images, in all hidden layers.
+    float32: numbers are not rounded. bfloat16: they are rounded to two or three digits before they are multiplied. Try
+    bfloat16 for images or layers of 256 units, on processors that have instructions for it, such as AVX-512 BF16; on
+    others it may be much slower. Without images it needs two or more hidden_sizes."""
     mean_activation: Literal["linear", "tanh"] = "linear"
     """Activation function of the policy's mean, whose unit is half the action range; tanh keeps it within the range.
     Only used with continuous actions."""
@@ -62,9 +65,9 @@ class NetworkSettings(Settings):
     std: Literal["state_independent", "softplus_head"] = "state_independent"
     """How the policy's standard deviation is computed. state_independent: one learned number per action dimension.
     softplus_head: a network output for each state. Only used with continuous actions."""
-    initial_std: float = setting(1.0, at_least=1e-6)
+    initial_std: float = setting(1.0, at_least=1e-6, used_with=(STATE_INDEPENDENT,))
     """Initial standard deviation of the policy, in units of half the action range. Lower it if the first actions are
-    too wild. Only used with std state_independent."""
+    too wild. Only used with std state_independent and continuous actions."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,12 +94,12 @@ class ExplorationSettings(Settings):
     is learned. Only used with std state_independent and continuous actions."""
     final_min_std: float | None = setting(None, at_least=0, at_most=10)
     """Value of min_std at the end of the training; it changes linearly until then. Set it below min_std to learn fine
-    control at the end. None keeps min_std."""
+    control at the end. None keeps min_std. Only used with std state_independent and continuous actions."""
     std_decay: float = setting(
         1.0,
         at_least=0.5,
         at_most=1,
-        needs=Needs("std", lambda kind: kind == "state_independent", "--std state_independent"),
+        needs=STATE_INDEPENDENT,
     )
     """Factor that the policy's standard deviation is multiplied by after each update, down to min_std. Lower it (to
     0.95) if the deterministic policy is good and does not get better while the noise still spoils what it learns
@@ -108,8 +111,8 @@ class ExplorationSettings(Settings):
         at_most=1_000_000,
         needs=Needs("std_decay", lambda factor: factor < 1, "--std-decay 0.95"),
     )
-    """Score from which std_decay holds: the best so far, in the unit of best_metric. It then holds to the end. None:
-    from the first update. Only used with std_decay below 1."""
+    """Best metric (see best_metric) from which on std_decay is used, to the end of the training. This is not the
+    training score. None: from the first update. Only used with std_decay below 1."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,9 @@ class ScalingSettings(Settings):
     scale_rewards: bool = True
     """Whether rewards are divided by a running standard deviation (plus 1e-4), chosen with reward_std_of. Turn it off
     if rewards already have a size of about 1."""
-    reward_std_of: Literal["rewards", "returns"] = "returns"
+    reward_std_of: Literal["rewards", "returns"] = setting(
+        "returns", used_with=(Needs("scale_rewards", bool, "--scale-rewards"),)
+    )
     """Quantity whose standard deviation scale_rewards divides by. rewards: all rewards so far. returns: the discounted
     sums of future rewards; needed if all rewards are equal, such as -1 per step."""
 
@@ -221,14 +226,14 @@ class UpdateSettings(Settings):
     value_loss: Literal["squared", "clipped", "smooth_l1"] = "squared"
     """The critic's loss. squared: squared error. clipped: squared error with changes of the value clipped to ±
     clip_range. smooth_l1: squared for errors below 1 and linear above, less sensitive to outliers."""
-    value_coefficient: float = setting(0.5, at_least=0)
+    value_coefficient: float = setting(0.5, at_least=0, used_with=(Needs("shared_torso", bool, "--shared-torso"),))
     """Weight of the critic's loss in the sum of losses. Lower it if the critic's gradients drown the actor's. Only
     used with shared_torso."""
-    kl_coefficient: float = setting(1.0, at_least=1e-12)
+    kl_coefficient: float = setting(1.0, at_least=1e-12, used_with=(KL_PENALTY,))
     """Initial weight beta of the KL penalty. It doubles after an update whose KL divergence is above 1.5 * kl_target,
     and halves after one below kl_target / 1.5; it stays within a factor of 1024 of this value. Only used with
     objective kl_penalty or clip+kl."""
-    kl_target: float = setting(0.01, at_least=1e-12)
+    kl_target: float = setting(0.01, at_least=1e-12, used_with=(KL_PENALTY,))
     """Wanted KL divergence of an update, in nats. Raise it for larger policy changes. Only used with objective
     kl_penalty or clip+kl."""
     max_kl: float | None = setting(None, at_least=0)

@@ -46,6 +46,9 @@ class Arguments(RunArguments):
         check_at_least("environment_restarts", self.environment_restarts, 0)
         for limit in self.max_episode_steps:
             check_at_least("max_episode_steps", limit, 1)
+        if self.gif and not self.films:
+            why = "without a film" if not self.video else "for an agent that comes with its film"
+            raise UserError(f"--gif has no effect {why}: leave it out")
         if not self.episodes:
             self._check_that_something_is_left()
 
@@ -56,6 +59,8 @@ class Arguments(RunArguments):
             raise UserError(f"{self.run} comes with its film, so {what}")
         if not self.video:
             raise UserError(f"without a film, {what}, or leave out --no-video")
+        if len(self.max_episode_steps) > 1:
+            raise UserError("0 episodes are filmed at one step limit: give --max-episode-steps one number")
         if self.output is not None:
             raise UserError("0 episodes have no scores to write: give --episodes 1 or more, or leave out --output")
 

@@ -89,6 +89,12 @@ class Arguments(RunArguments):
         check_at_least("episodes", self.episodes, 0)
         check_at_least("seed", self.seed, 0)
         check_at_least("max_episode_steps", self.max_episode_steps, 1)
+        for name, changed in (
+            ("seed", self.seed != EVALUATION_SEED),
+            ("max-episode-steps", self.max_episode_steps is not None),
+        ):
+            if changed and not self.episodes:
+                raise UserError(f"--{name} has no effect without episodes: add --episodes 100, or leave it out")
 
 
 def main() -> None:

@@ -121,6 +121,7 @@ def load_agent(
             or damaged.
     """
     _, config = read_config(run, env, env_kwargs)
+    trust.check_no_other_environment(run, config, env, env_kwargs)
     path = run / (run_folder.BEST_AGENT if weights == "best" else run_folder.WEIGHTS)
     if not path.exists() and (run / run_folder.WEIGHTS).exists():
         raise UserError(

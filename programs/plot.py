@@ -26,12 +26,13 @@ class Arguments:
     output: Annotated[Path, tyro.conf.arg(aliases=["--out"])] = Path("overlay.png")
     """Picture file to write; its ending chooses PNG, SVG or PDF."""
     kind: Kind = "five"
-    """five: reward, steps and losses in five panels. reward: reward and steps of one run. diagnostics: KL, clipping,
-    entropy, σ and explained variance. time: seconds per epoch by stage, of one run. seeds: median and band over runs
+    """five: reward, steps and losses in five panels. reward: reward and steps of one run. diagnostics: of PPO the KL
+    divergence, clipping, entropy, σ and explained variance; of the other methods Q and its target, and of SAC and TQC
+    the entropy and its weight. time: seconds per epoch by stage, of one run. seeds: median and band over runs
     whose names differ only in the seed. policy: action and value of one run over its observations, for Pendulum and
     for environments whose observation has one or two numbers."""
     columns: tuple[str, ...] = ("avg_reward_orig", "avg_steps")
-    """Columns of results.csv to draw with --kind seeds, one panel each."""
+    """With --kind seeds: columns of results.csv to draw, one panel each."""
     band: Band = "range"
     """With --kind seeds: range shades the area from the lowest to the highest run, interquartile the middle half of
     the runs."""
@@ -46,14 +47,24 @@ class Arguments:
     strings."""
 
 
+_ONLY_WITH = {"columns": "seeds", "band": "seeds", "title": "seeds", "env": "policy", "env_kwargs": "policy"}
+
+
+def check_used(arguments: Arguments) -> None:
+    """Raises UserError for an argument that the kind of figure does not use."""
+    for name, kind in _ONLY_WITH.items():
+        if arguments.kind != kind and getattr(arguments, name) != getattr(Arguments(), name):
+            flag = "--" + name.replace("_", "-")
+            raise UserError(f"{flag} has no effect with kind {arguments.kind}: add --kind {kind}, or leave it out")
+
+
 def main() -> None:
     """Draw what the command line asks for."""
     with one_line_errors():
         arguments = parse_settings(Arguments, prog="python -m programs plot")
         if arguments.output.suffix not in (".png", ".svg", ".pdf"):
             raise UserError(f"output {arguments.output} is no picture name: end it in .png, .svg or .pdf")
-        if arguments.title and arguments.kind != "seeds":
-            raise UserError(f"title has no effect with kind {arguments.kind}: add --kind seeds, or leave --title out")
+        check_used(arguments)
         environment = arguments.env, arguments.env_kwargs
         from common.figures.style import save_figure, save_light_and_dark
         from programs.draw_figure import draw

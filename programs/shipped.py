@@ -14,6 +14,7 @@ from common.envs.spaces import ActionMap, action_map
 from common.errors import UserError
 from common.rollout import policy_file
 from common.rollout.policies import SamplingPolicy
+from common.runs import trust
 from common.state import State
 from programs.methods import new_agent, read_config
 
@@ -90,6 +91,7 @@ def load(folder: Path, stage: str = "trained", **typed: Any) -> tuple[ShippedAge
         UserError: a file is missing or damaged, or the environment cannot be made.
     """
     _, config = read_config(folder, **typed)
+    trust.check_no_other_environment(folder, config, typed.get("env"), typed.get("env_kwargs"))
     path = folder / STAGES[stage]
     if not path.exists():
         raise UserError(f"{folder} holds no {path.name}: this agent was shipped without its {stage} policy")

@@ -230,7 +230,7 @@ def test_what_a_setting_without_effect_allows_is_reset_too():
         PPOConfig(std="softplus_head", std_decay=0.9, std_decay_score=3.0)
 
 
-@pytest.mark.parametrize("name", ["bipedal-walker-fast", "bipedal-walker-long"])
+@pytest.mark.parametrize("name", ["bipedal-walker-fast", "bipedal-walker-fast-continued", "bipedal-walker-long"])
 def test_a_preset_with_costs_of_falls_takes_another_design(name):
     plain = ppo_presets.PRESETS[name].replace(reward_design="unchanged")
     assert (plain.fall_costs, plain.fall_cost_scores) == ((1.0,), ())
@@ -250,3 +250,47 @@ def test_a_json_object_may_hold_numbers_of_numpy():
     assert json_object("env_kwargs", {"gravity": np.float64(3.5)}) == {"gravity": 3.5}
     with pytest.raises(UserError, match="object cannot be stored; give make_env a function that has it"):
         json_object("env_kwargs", {"gravity": object()})
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("pendulum --validate-every 5", "validate_every 5 has no effect with best_metric mean_episode_reward"),
+        ("pendulum --validate_from=0.1", "validate_from 0.1 has no effect with best_metric mean_episode_reward"),
+        ("cartpole --validate-from-score 50", "validate_from_score 50.0 has no effect with best_metric"),
+        ("cartpole --validation-episodes 7", "add --best-metric validation, or leave --validation-episodes out"),
+        ("cartpole --stop-score 475 --confirming-episodes 7", "confirming_episodes 7 has no effect with best_metric"),
+        ("bipedal-walker --confirming-episodes 7", "confirming_episodes 7 has no effect with stop_score None"),
+        ("cartpole --stop-score 475 --confirming-margin 1", "confirming_margin 1.0 has no effect with best_metric"),
+        (
+            "bipedal-walker --kl-target 0.02",
+            "kl_target 0.02 has no effect with objective clip: add --objective clip+kl",
+        ),
+        ("bipedal-walker --kl-coefficient 2", "kl_coefficient 2.0 has no effect with objective clip"),
+        ("bipedal-walker --value-coefficient 1", "value_coefficient 1.0 has no effect with shared_torso False"),
+        ("bipedal-walker-2021 --initial-std 0.5", "initial_std 0.5 has no effect with std softplus_head"),
+        ("cartpole --reward-std-of rewards", "reward_std_of rewards has no effect with scale_rewards False"),
+        ("pendulum --environment-time-limit 5", "environment_time_limit 5.0 has no effect with backend auto"),
+        ("pendulum --gif --no-video", "gif True has no effect with video False: add --video, or leave --gif out"),
+    ],
+)
+def test_a_setting_that_was_typed_and_has_no_effect_is_refused(words, line):
+    with pytest.raises(UserError, match=re.escape(line)):
+        parse(words.split(), "program", ppo_presets.PRESETS, "bipedal-walker", ppo_presets.preset_for)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "pendulum --validate-every 5 --best-metric validation",
+        "bipedal-walker --confirming-episodes 7 --stop-score 300",
+        "bipedal-walker --kl-target 0.02 --objective kl_penalty",
+        "breakout --value-coefficient 1",
+        "pendulum --environment-time-limit 5 --backend processes",
+        "pendulum --no-video",
+        "cartpole",  # whose preset has settings without effect
+    ],
+)
+def test_a_setting_that_was_typed_and_has_an_effect_is_taken(words):
+    name, config, _ = parse(words.split(), "program", ppo_presets.PRESETS, "bipedal-walker", ppo_presets.preset_for)
+    assert config == ppo_presets.PRESETS[name] or len(words.split()) > 2

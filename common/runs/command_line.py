@@ -22,7 +22,7 @@ from common.runs.options import RunOptions
 from common.runs.short_help import short_help
 from common.runs.unread_output import ends_when_unread
 from common.runs.wrong_arguments import explained
-from common.settings import Described, described, json_object, texts_of
+from common.settings import Described, check_used, described, json_object, texts_of
 
 T = TypeVar("T")
 C = TypeVar("C", bound=TrainingConfig)
@@ -148,7 +148,15 @@ def parse(
     )
     if resumed is not None:
         check_same_run(default, config, Path(resumed))
+    for settings in (config, options):
+        check_used(settings, names_of_flags(arguments))
     return preset, config, options
+
+
+def names_of_flags(arguments: list[str]) -> list[str]:
+    """The settings whose flags are among what was typed: `--no-video` and `--video` are both of `video`."""
+    flags = [argument.split("=")[0][2:].replace("-", "_") for argument in arguments if argument.startswith("--")]
+    return [name for flag in flags for name in (flag, flag.removeprefix("no_"))]
 
 
 def _short_help(program: str, config: TrainingConfig, presets: Iterable[str], chosen: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from common.errors import UserError
 from common.rollout.workers.cluster import Workers
-from common.settings import Settings, setting
+from common.settings import Needs, Settings, setting
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class RunOptions(WorkerOptions):
     """Epochs between evaluations during training; they take extra time and do not affect it. 0: only at the end."""
     video: bool = True
     """Whether to film a deterministic episode at the end."""
-    gif: bool = False
+    gif: bool = setting(False, used_with=(Needs("video", bool, "--video"),))
     """Whether the film is a GIF of 30 frames per second instead of an MP4. Only used with video."""
     tensorboard: bool = True
     """Whether to write TensorBoard logs."""

@@ -31,14 +31,42 @@ def check_trusted(
         )
     if not holds_text(config.env_kwargs):
         return
-    if isinstance(env_kwargs, str):
-        with contextlib.suppress(ValueError, RecursionError):
-            env_kwargs = json.loads(env_kwargs)
-    if env_kwargs != config.env_kwargs or env != config.env:
+    if _parsed(env_kwargs) != config.env_kwargs or env != config.env:
         raise UserError(
             f"{where} gives texts to its environment, which may name files or modules: if you trust them, type them "
             f"yourself with{flags_again(config)}"
         )
+
+
+def check_no_other_environment(
+    where: Path, config: TrainingConfig, env: str | None, env_kwargs: str | Mapping[str, object] | None
+) -> None:
+    """Check that what the user typed is the environment of the run, which is the one that is played.
+
+    Args:
+        where: the run's folder.
+        config: its settings.
+        env: the environment as the user typed it; None if it was not typed.
+        env_kwargs: its arguments as the user typed them, as JSON or parsed; None if they were not typed.
+
+    Raises:
+        UserError: it is another one.
+    """
+    if env is not None and env != config.env:
+        raise UserError(f"{where} was trained on {config.env}, and plays on it alone: leave out --env {env}")
+    if env_kwargs is not None and _parsed(env_kwargs) != config.env_kwargs:
+        raise UserError(
+            f"the environment of {where} has the arguments {json.dumps(config.env_kwargs)}: leave --env-kwargs out, "
+            "or type these"
+        )
+
+
+def _parsed(env_kwargs: object) -> object:
+    """Arguments of an environment that were typed as JSON; anything else as it is."""
+    if isinstance(env_kwargs, str):
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(env_kwargs)
+    return env_kwargs
 
 
 def flags_again(config: TrainingConfig) -> str:
