@@ -80,12 +80,16 @@ class PPOAgentTrainer(TrainerBase):
             config.updates_per_epoch, None, shape_noise, config.restart_each_epoch, output_size=self.agent.output_size
         )
 
+    def collections(self, config: PPOConfig) -> int:
+        """One for each update."""
+        return config.updates_per_epoch
+
     def prepare(self) -> None:
         """Collect the trajectory that the first update learns from.
 
         With `normalize_observations`, collect another one before it, which only fills the statistics.
         """
-        if self.experience.collected:
+        if self.experience.collected and not self.experience.collector.underway:  # else the last call was interrupted
             return
         if self.agent.lacks_statistics:
             self.collect(Timing())

@@ -101,10 +101,11 @@ RECORDS = {
         "PPOAgentTrainer.py bipedal-walker-fast-continued",
         BEST_PPO,
         "",
-        "the settings of the first command, `bipedal-walker-fast`, without a stop: plain networks of 96 units, updates "
-        "of five passes that learn from the last two trajectories, learning rates steered by the KL divergence, an "
-        "action costs 0.056 times its size from a training score of 0 on; in addition averaged weights, γ that falls "
-        "from 0.995 to 0.98, and falls that cost 40 from a training score of 150 on and 100 from 250 on",
+        "the settings of the first command, `bipedal-walker-fast`, without a stop: plain networks of 96 units, "
+        "updates of five passes that learn from the last two trajectories, learning rates steered by the KL "
+        "divergence, an action costs 0.056 times its size from a training score of 0 on; in addition averaged "
+        "weights, γ that falls from 0.995 to 0.98, and falls that cost 40 from a training score of 150 on and 100 "
+        "from 250 on",
     ),
     "rough-ground": Record(
         "-m companions.OffPolicyAgentTrainer bipedal-walker-hardcore-td3 --precision bfloat16",

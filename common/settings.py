@@ -141,11 +141,22 @@ def _no_effect(settings: Settings, name: str, needs: Needs) -> UserError:
 
 def check_used(settings: Settings, typed: Iterable[str]) -> None:
     """Raises UserError if one of the settings that were `typed` has no effect beside the others; see `setting`."""
-    fields = {field.name: field for part in _parts(type(settings)) for field in dataclasses.fields(part)}
+    whole: Any = type(settings)
+    used_with = used_with_of(whole)
     for name in typed:
-        for needs in fields[name].metadata.get("used_with", ()) if name in fields else ():
+        for needs in used_with.get(name, ()):
             if not needs.allows(getattr(settings, needs.other)):
                 raise _no_effect(settings, name, needs)
+
+
+@functools.cache
+def used_with_of(settings: type) -> dict[str, tuple[Needs, ...]]:
+    """Name → the settings without which a typed value is refused, of every setting of a class that has any."""
+    found: dict[str, tuple[Needs, ...]] = {}
+    for part in reversed(_parts(settings)):
+        declared = [field for field in dataclasses.fields(part) if field.metadata.get("used_with")]
+        found |= {field.name: field.metadata["used_with"] for field in declared}
+    return found
 
 
 class Described(NamedTuple):

@@ -85,6 +85,10 @@ class OffPolicyAgentTrainer(TrainerBase):
             policy_lag=config.policy_lag,
         )
 
+    def collections(self, config: OffPolicySettings) -> int:
+        """One for each time that it learns."""
+        return -(-config.steps_per_epoch // max(config.train_every, config.num_envs))
+
     def shape_noise(self, config: Any) -> ShapeNoise | None:
         """What turns an epoch's standard normal numbers into exploration noise; None keeps them as they are."""
         size = action_map(self.environment.action_space).size
@@ -132,6 +136,11 @@ class OffPolicyAgentTrainer(TrainerBase):
                 f"warning: nothing was learned, because the warm-up is not over: {self.steps:,} of its "
                 f"{config.warmup_steps:,} steps were taken (steps that only begin an episode do not count); lower "
                 "--warmup-steps or raise --epochs"
+            )
+        elif self.epoch == last and not self.agent.updates and not self._diverged:
+            self.warn(
+                f"warning: nothing was learned, because no update was made: updates follow every {config.train_every} "
+                "steps after the warm-up; lower --train-every or raise --epochs"
             )
         return self.result_type(
             steps=self.epoch * config.steps_per_epoch,

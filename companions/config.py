@@ -232,9 +232,11 @@ class OffPolicySettings(UpdateSettings, ReplaySettings, WarmUpSettings, NetworkS
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.warmup_steps >= self.epochs * self.steps_per_epoch:
+            steps = self.epochs * self.steps_per_epoch
+            advice = f"use --warmup-steps {steps // 10} or less" if steps >= 10 else "raise --epochs"
             raise UserError(
                 f"warmup_steps {self.warmup_steps} leaves nothing to learn in {self.epochs} epochs of "
-                f"{self.steps_per_epoch} steps: use --warmup-steps {self.epochs * self.steps_per_epoch // 10} or less"
+                f"{self.steps_per_epoch} steps: {advice}"
             )
         if self.batch_size > self.replay_size:
             raise UserError(

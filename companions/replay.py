@@ -67,7 +67,7 @@ class ReplayBuffer:
 
     def state(self) -> dict[str, np.ndarray]:
         """The stored rows [size, W], and the position of the next one."""
-        return {"rows": self._rows[: self.size], "position": np.array(self._position, np.int64)}
+        return {"rows": self._rows[: self.size].copy(), "position": np.array(self._position, np.int64)}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Restore what `state` returned for a buffer of the same capacity.

@@ -156,7 +156,7 @@ BIPEDAL_WALKER_FAST_SYMMETRIC = BIPEDAL_WALKER_FAST.replace(
 )
 
 # The symmetric one for a high score: it does not stop when the walker is solved. A horizon that shrinks makes the gait
-# quicker. Once it walks, force costs more, so that it walks with less of it, and falls cost more, so that it stays upright.
+# quicker. Once it walks, actions cost more, so that it needs less force, and falls cost more, to keep it upright.
 BIPEDAL_WALKER_LONG = BIPEDAL_WALKER_FAST_SYMMETRIC.replace(
     epochs=1400,
     final_gamma=0.98,

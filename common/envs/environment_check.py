@@ -116,6 +116,8 @@ def _mismatch_of_parts(
         return f" of type {type(value).__name__}, but observation_space says {type(space).__name__}"
     listed: Any = value
     named = dict(value) if isinstance(value, Mapping) else dict(enumerate(listed))
+    if isinstance(value, tuple | list) and len(value) > len(parts):
+        return f" of {len(value)} parts, but observation_space says {len(parts)}"
     for key, part in parts.items():
         if key not in named:
             return f" without {key!r}, which observation_space has"

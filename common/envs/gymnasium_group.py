@@ -115,6 +115,7 @@ class GymnasiumGroup:
                 for i in range(self.num_envs)
             ]
             self._envs = BoxVectorEnv(makers, known.id, self.faults)
+        self._envs.failed[:] = False  # what failed before begins anew
         try:
             return self._envs.reset()[0]
         except Exception as error:

@@ -24,6 +24,7 @@ from common.errors import UserError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+_HIDING = threading.Lock()
 _PATIENCE = 5.0  # seconds to wait for a worker that was killed
 
 
@@ -217,13 +218,17 @@ class Worker:
 
 @contextlib.contextmanager
 def without_program() -> Iterator[None]:
-    """Hide the running program from `multiprocessing`, which would import it again in every process it spawns."""
-    program = sys.modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = program
+    """Hide the running program from `multiprocessing`, which would import it again in every process it spawns.
+
+    One thread after another: of two at once, the second would find the stand-in of the first and leave it there.
+    """
+    with _HIDING:
+        program = sys.modules["__main__"]
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = program
 
 
 @contextlib.contextmanager

@@ -124,7 +124,9 @@ class TrainerBase(ABC):
         """Who makes the workers of this run; None where this process steps the environments."""
         config, number = self.config, workers.number
         if number is None and config.backend == "gymnasium" and config.shards is not None:
-            found = measured(self.environment, config.shards, config.epochs, config.steps_per_epoch)
+            found = measured(
+                self.environment, config.shards, config.epochs, config.steps_per_epoch, self.collections(config)
+            )
             if found.line:
                 self.warn(found.line)
             number = found.workers
@@ -145,6 +147,10 @@ class TrainerBase(ABC):
     def collecting(self, config: Any) -> Collecting:
         """How the method collects."""
         return Collecting()
+
+    def collections(self, config: Any) -> int:
+        """How often in an epoch the method waits for new steps."""
+        return 1
 
     def prepare(self) -> None:  # noqa: B027  a method may need none
         """Prepare the first epoch."""

@@ -18,6 +18,7 @@ from typing import Protocol, get_args
 import numpy as np
 
 from common.envs.groups import Fault, Step, quiet_gymnasium
+from common.envs.gymnasium_group import GymnasiumGroup
 from common.envs.seeded_episodes import AS_IN_FORMAT_1, Past, Way
 from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv
@@ -283,8 +284,11 @@ class RepeatableEnvs:
 
     def _repeat(self, groups: list[int], pasts: list[dict[int, Past]]) -> list[np.ndarray]:
         """`Group.bring_back` of several groups: observations [k, *shape] of each."""
-        with quiet_gymnasium(), ThreadPoolExecutor(len(groups)) as threads:  # a core each
-            return list(threads.map(lambda group, past: self.groups[group].bring_back(past), groups, pasts))
+        with quiet_gymnasium():
+            if isinstance(self.groups[0], GymnasiumGroup):  # which may belong to the thread that built them
+                return [self.groups[group].bring_back(past) for group, past in zip(groups, pasts)]
+            with ThreadPoolExecutor(len(groups)) as threads:  # a core each
+                return list(threads.map(lambda group, past: self.groups[group].bring_back(past), groups, pasts))
 
     # -- state --
 

@@ -51,7 +51,7 @@ class Shaping:
             trajectory.rewards[rows],
             trajectory.terminated[rows],
             trajectory.truncated[rows],
-            trajectory.episode_steps[rows],
+            np.maximum(trajectory.episode_steps[rows], 1),  # 0 where a row only begins an episode: no design sees it
             trajectory.actions[rows],
         )  # [K, N]
         return np.where(trajectory.valid[rows], shaped, 0.0)  # [K, N]

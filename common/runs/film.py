@@ -117,7 +117,7 @@ class Opening:
 
     def __init__(self, frame_rate: float, seconds: float = OPENING_SECONDS, fps: float = OPENING_FPS) -> None:
         self._every = max(1, round(frame_rate / fps))
-        self._last = int(seconds * frame_rate)
+        self._last = max(1, int(seconds * frame_rate))
         self.rate = frame_rate / self._every
         self.frames: list[np.ndarray] = []
 
@@ -217,7 +217,7 @@ def _write_gif(film: Iterable[np.ndarray], duration: float, path: Path) -> None:
     with open(path, "wb") as file:
         before = None
         for frame in film:
-            image = Image.fromarray(frame)
+            image = Image.fromarray(frame).convert("RGB")  # of RGBA only alpha would be compared
             box = (0, 0, *image.size)
             if before is not None:
                 box = ImageChops.difference(image, before).getbbox() or (0, 0, 1, 1)

@@ -249,12 +249,16 @@ class _AfterEpoch:
         trainer, options, epochs = self.trainer, self.options, self.trainer.config.epochs
         self.recorder(result)
         epoch, stopped = result.epoch, self.signals.received or self.screen.stop
-        if self.saver.due(epoch) or epoch == epochs or stopped or trainer.interrupted or trainer.solved:
+        saved = bool(self.saver.due(epoch) or epoch == epochs or stopped or trainer.interrupted or trainer.solved)
+        if saved:
             self.saver.save(epoch)
         if self.callback is not None:
             self.callback(result)
         if options.evaluate_every and epoch % options.evaluate_every == 0:
             self.recorder.write_evaluation(epoch, after_training.evaluate(trainer, options.evaluation_episodes))
+        stopped = self.signals.received or self.screen.stop  # perhaps during the evaluation
+        if stopped and not saved:
+            self.saver.save(epoch)
         if stopped or (trainer.interrupted and epoch < epochs and not trainer.solved):
             if options.figure:
                 self.recorder.draw(last=True)

@@ -980,3 +980,29 @@ def test_a_training_that_was_interrupted_begins_new_episodes_when_it_goes_on(mon
     again = OffPolicyAgentTrainer(trainer.config)
     again.load_state(state)  # the environments repeat what they did
     again.close()
+
+
+def test_updates_that_are_never_due_are_told():
+    config = TINY.replace(steps_per_epoch=40, warmup_steps=20, train_every=5000, updates_per_train=1, epochs=2)
+    trainer, said = OffPolicyAgentTrainer(config), []
+    trainer.warn = said.append
+    trainer.train()
+    trainer.close()
+    [line] = said
+    assert line.startswith("warning: nothing was learned, because no update was made: updates follow every 5000 steps")
+
+
+def test_a_state_of_a_full_buffer_does_not_change_with_it():
+    replay = ReplayBuffer(4, 2, 1)
+    one = Transitions(np.ones((4, 2)), np.ones((4, 1)), np.ones(4), np.zeros(4), np.ones((4, 2)))
+    replay.add(one)
+    state = replay.state()
+    replay.add(one._replace(rewards=np.full(4, 7.0)))
+    assert state["rows"][:, 3].tolist() == [1.0] * 4
+
+
+def test_a_warm_up_that_leaves_nothing_is_answered_with_what_is_possible():
+    with pytest.raises(UserError, match="use --warmup-steps 4 or less"):
+        TINY.replace(num_envs=1, epochs=1, steps_per_epoch=40, warmup_steps=40)
+    with pytest.raises(UserError, match="leaves nothing to learn in 1 epochs of 5 steps: raise --epochs"):
+        TINY.replace(num_envs=1, epochs=1, steps_per_epoch=5, warmup_steps=40)

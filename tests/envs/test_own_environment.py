@@ -821,3 +821,9 @@ def test_what_an_own_info_says_changes_nothing(tiny):
     trainer.collect(Timing())
     trainer.close()
     assert not trainer.experience.trajectory.terminated.any() and not trainer.experience.trajectory.replaced.any()
+
+
+def test_a_tuple_with_a_part_too_many_is_refused():
+    space = gymnasium.spaces.Tuple((gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)))
+    assert mismatch(space, (0, 1)) is None
+    assert mismatch(space, (0, 1, 1)) == " of 3 parts, but observation_space says 2"

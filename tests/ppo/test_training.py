@@ -1243,3 +1243,42 @@ def test_noise_has_a_color_where_actions_are_continuous(tiny, env, noise_color, 
     trainer = PPOAgentTrainer(tiny.replace(env=env, max_episode_steps=None, noise_color=noise_color))
     assert (trainer.collecting(trainer.config).shape_noise is not None) == colored
     trainer.close()
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+def test_a_training_that_was_interrupted_while_it_collected_learns_from_no_trajectory_twice(
+    tiny, eager, monkeypatch, normalized
+):
+    trainer = PPOAgentTrainer(tiny.replace(epochs=4, normalize_observations=normalized))
+    trainer.train(1)
+    learned = trainer.experience.trajectory.observations.copy()
+    send, calls = trainer.experience.envs.send, []
+
+    def interrupted(group, actions):
+        calls.append(actions)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        send(group, actions)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer.experience.envs, "send", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            trainer.train(1)
+    trainer.prepare()
+    fresh = trainer.experience.trajectory.observations
+    assert not np.array_equal(learned, fresh) and trainer.experience.trajectory.episode_steps[0].tolist() == [1, 1]
+    trainer.train(1)
+    trainer.close()
+
+
+def test_a_design_of_a_user_is_never_asked_about_a_step_that_only_begins_an_episode(tiny, eager):
+    asked = []
+
+    def design(rewards, terminated, truncated, steps):
+        asked.append(steps.min())
+        return rewards / steps
+
+    trainer = PPOAgentTrainer(tiny.replace(max_episode_steps=5), reward_design=design)
+    trainer.train(1)
+    assert not trainer.experience.trajectory.valid.all() and min(asked) >= 1
+    trainer.close()

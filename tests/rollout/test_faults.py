@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -13,8 +14,10 @@ import gymnasium
 import numpy as np
 import pytest
 import tiny_envs
+from gymnasium.envs.registration import EnvSpec
 
 import PPOAgentTrainer as main_program
+from common.envs import worker_processes
 from common.envs.environment import find_environment
 from common.envs.gymnasium_group import GymnasiumGroup
 from common.envs.process_group import ProcessGroup
@@ -514,3 +517,47 @@ def test_processes_end_where_one_cannot_be_started_again(tmp_path):
     with pytest.raises(UserError, match="no licence"):
         group.recv()
     assert group.processes == [] and not any(process.is_alive() for process in processes)
+
+
+def test_threads_that_start_processes_hide_the_program_one_after_another():
+    program, seen = sys.modules["__main__"], []
+
+    def hide(seconds):
+        with worker_processes.without_program():
+            seen.append(sys.modules["__main__"] is program)
+            time.sleep(seconds)
+
+    threads = [threading.Thread(target=hide, args=(seconds,)) for seconds in (0.2, 0.4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sys.modules["__main__"] is program and seen == [False, False]
+
+
+class OfOneThread(tiny_envs.Plain):
+    """May only be used by the thread that built it, like a connection of sqlite3."""
+
+    def __init__(self, render_mode=None):
+        super().__init__()
+        self.thread = threading.get_ident()
+
+    def step(self, action):
+        assert threading.get_ident() == self.thread
+        return super().step(action)
+
+
+def test_an_environment_is_brought_back_by_the_thread_that_steps_it(monkeypatch):
+    monkeypatch.setitem(
+        gymnasium.registry, "tests/Thread-v0", EnvSpec("tests/Thread-v0", OfOneThread, max_episode_steps=9)
+    )
+    config = PPOConfig(
+        env="tests/Thread-v0", num_envs=2, steps_per_epoch=14, minibatch_size=7, passes=1, epochs=4, hidden_sizes=(4,)
+    )
+    trainer, _ = trained(config, 2)
+    again, said = PPOAgentTrainer(config), []
+    again.warn = said.append
+    again.load_state(trainer.state())
+    again.train(1)
+    again.close()
+    assert not said

@@ -399,3 +399,30 @@ def test_no_cluster_at_an_address_is_one_line():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith("error: no Ray cluster at 127.0.0.1:1 ("), done
     assert done.stdout.count("\n") == 1
+
+
+def test_a_shard_that_is_restored_has_the_time_that_its_steps_take(on):
+    _, team = on(2)
+    assert team._limit("collect", 0) == float("inf")  # noqa: SLF001  nothing is known yet
+    team._durations["collect"].append(20.0)  # noqa: SLF001
+    assert team._limit("collect", 0) == teams.SLOWEST * 20.0  # noqa: SLF001
+    assert team._limit("collect", 1000) == float("inf")  # noqa: SLF001
+    team._step_seconds.append(0.5)  # noqa: SLF001
+    assert team._limit("collect", 1000) == teams.SLOWEST * (20.0 + 500.0)  # noqa: SLF001
+
+
+def test_this_process_steps_where_no_worker_starts_and_nobody_asked_for_one(on, cluster, monkeypatch):
+    def cannot(_):
+        raise UserError("no worker started within 60 s: see with 'ray status' why")
+
+    monkeypatch.setattr(Team, "_admit", cannot)
+    with pytest.raises(UserError, match="no worker started"):
+        on(2)
+    said: list[str] = []
+    here = experience(lambda recipe: Team(recipe, cluster, 2, said.append, asked_for=False), shards=4)
+    states = epochs(here, 0, 2)
+    assert here.interrupted == "" and len(said) == 1
+    assert said[0].startswith("this process steps the environments: no worker started within 60 s")
+    here.close()
+    for state, same in zip(states, epochs(experience(shards=4), 0, 2), strict=True):
+        assert_equal(state, same)

@@ -362,3 +362,16 @@ def test_a_full_disk_is_no_traceback_of_the_process_that_films(tmp_path, two_cor
     (tmp_path / "file").write_text("no folder")
     with film_of(tmp_path / "file", 200) as filmed, pytest.raises(OSError, match="file"):
         filmed()
+
+
+def test_a_gif_of_frames_with_a_fourth_channel_moves(tmp_path):
+    frames = [np.dstack([frame, np.full(frame.shape[:2], 255, np.uint8)]) for frame in some_frames()]  # [H, W, 4]
+    shown = imageio.mimread(save_video(iter(frames), 50, tmp_path / "video.gif"))
+    for one, other in zip(shown, frames, strict=True):
+        np.testing.assert_allclose(one[..., :3].astype(int), other[..., :3].astype(int), atol=3)
+
+
+def test_the_opening_of_a_film_with_few_frames_a_second_has_its_first_frame():
+    opening = Opening(0.1)
+    frames = list(opening.passing(some_frames()))
+    assert len(opening.frames) == 1 and len(frames) == len(some_frames())

@@ -278,3 +278,20 @@ def test_a_terminal_that_closes_does_not_stop_a_run_under_nohup():
             assert stop.received == signal.SIGHUP
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_a_signal_during_an_evaluation_stops_the_run_after_it(monkeypatch, tmp_path, capfd, whole):
+    def signalled(trainer, episodes):
+        if trainer.epoch == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return {}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session.after_training, "evaluate", signalled)
+        patch.setattr(Recorder, "write_evaluation", lambda *_: None)
+        quiet = [*QUIET[2:], "--evaluation-episodes", "1", "--evaluate-every", "1"]
+        assert program(patch, *SETTINGS, *quiet, "--runs-folder", tmp_path, "--name", "run") == 128 + signal.SIGTERM
+    assert "stopped after epoch 3 of 6" in capfd.readouterr().err
+    assert checkpoint.generations(tmp_path / "run" / session.CHECKPOINTS)[0] == 3
+    assert program(monkeypatch, "--resume", tmp_path / "run", *QUIET) == 0
+    assert same(learned(tmp_path / "run"), whole)

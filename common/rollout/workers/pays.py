@@ -11,7 +11,7 @@ from common.user_code import closed
 
 LONGEST = 0.5  # seconds of measuring
 START = 15.0  # seconds in which Ray and its workers start
-EACH = 0.05  # seconds an epoch for policies and steps on their way
+EACH = 0.05  # seconds an exchange for policies and steps on their way
 WORTHWHILE = 0.8  # of the seconds that steps take in one process
 
 
@@ -22,14 +22,21 @@ class Measured(NamedTuple):
     line: str  # empty where there is nothing to say
 
 
-def measured(environment: Environment, shards: int, epochs: int, steps_per_epoch: int) -> Measured:
-    """How many workers of this machine would save time; 0 where steps are too quick, or where Ray is not installed."""
+def measured(environment: Environment, shards: int, epochs: int, steps_per_epoch: int, exchanges: int = 1) -> Measured:
+    """How many workers of this machine would save time; 0 where steps are too quick, or where Ray is not installed.
+
+    Args:
+        environment: to be stepped.
+        shards: into how many its copies are divided.
+        epochs, steps_per_epoch: of the training.
+        exchanges: how often in an epoch workers send what they have collected.
+    """
     workers = min(worker_processes.cores(), shards)
     if workers < 2 or is_image(environment.observation_space):
         return Measured(0, "")
     each = step_seconds(environment)
     alone = each * epochs * steps_per_epoch
-    shared = alone / workers + START + EACH * epochs
+    shared = alone / workers + START + EACH * exchanges * epochs
     if shared > WORTHWHILE * alone:
         return Measured(0, "")
     found = f"a step of {environment.id} takes {1000 * each:.2g} ms, {_minutes(alone)} in this run"

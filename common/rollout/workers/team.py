@@ -91,6 +91,7 @@ class Begun:
     performed: dict[int, Worker] = dataclasses.field(default_factory=dict)  # task → who performed it
     losses: Counter[int] = dataclasses.field(default_factory=Counter)  # of workers, by task
     waiting: dict[Any, tuple[Worker, int]] = dataclasses.field(default_factory=dict)  # reference → who, which task
+    repeated: dict[int, int] = dataclasses.field(default_factory=dict)  # task → steps that a restore makes before it
 
 
 class Shared(NamedTuple):
@@ -112,6 +113,7 @@ class Team:
         cluster: where the workers run.
         number: how many there are at most; never more than shards.
         warn: called with a line about each worker that is lost or slow.
+        asked_for: whether a user wants workers; if not, this process performs the tasks where none can start.
 
     Attributes:
         interrupted: why the run should end; empty while nothing is wrong.
@@ -123,10 +125,18 @@ class Team:
         UserError: the environment cannot be sent to workers.
     """
 
-    def __init__(self, recipe: Recipe, cluster: Cluster, number: int, warn: Callable[[str], None] = print) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        cluster: Cluster,
+        number: int,
+        warn: Callable[[str], None] = print,
+        asked_for: bool = True,
+    ) -> None:
         import ray
 
         self._ray, self._cluster, self._recipe, self._warn = ray, cluster, recipe, warn
+        self._asked_for = asked_for
         shards = len(recipe.build().groups)
         if number > shards:
             warn(f"{number} workers were asked for, and {shards} started: a run of {_count(shards, 'shard')} has no "
@@ -136,12 +146,13 @@ class Team:
         self._class = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(Remote)
         self._computing = computing()
         self.interrupted, self.sent, self.received = "", 0, 0
-        self._here: Here | None = None  # performs the tasks once the cluster is gone
+        self._here: Here | None = None  # performs the tasks once the cluster is gone, or if no worker can start
         self.workers: list[Worker] = []
         self.homes: dict[int, Worker] = {}
         self._held: dict[int, tuple[Worker, int]] = {}  # shard → who holds it, and the stamp of its state
         self._stragglers = Stragglers(warn)
         self._durations: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=256))  # method → seconds
+        self._step_seconds: deque[float] = deque(maxlen=256)  # of collected steps
         self._has_begun = False
         self._started = self._broken = 0  # workers; those that died before their first answer
         for _ in range(self._number):
@@ -156,7 +167,7 @@ class Team:
 
     def share(self, value: Any) -> Any:
         """See `Runner`."""
-        if self.interrupted:
+        if self._here is not None:
             return value
         try:
             reference = self._ray.put(value)
@@ -168,10 +179,16 @@ class Team:
     def begin(self, tasks: list[Task]) -> Begun:
         """See `Runner`."""
         begun = Begun(tasks)
-        if not self.interrupted:
+        if self._here is None:
             try:
                 self._check_cluster()  # workers answer without it, but after a minute Ray ends this process
-                self._admit()
+                try:
+                    self._admit()
+                except UserError as error:
+                    if self._asked_for or self._has_begun:
+                        raise
+                    self._do_without(str(error))
+                    return begun
                 self._balance()
                 for i in range(len(tasks)):
                     self._give(i, begun)
@@ -181,12 +198,12 @@ class Team:
 
     def finish(self, begun: Begun) -> list[Any]:
         """See `Runner`. Once the cluster is gone this process performs the tasks."""
-        if not self.interrupted:
+        if self._here is None:
             try:
                 return self._finish(begun)
             except _VanishedError:
                 self._take_over()
-        assert self._here is not None, "it takes over from the cluster"
+        assert self._here is not None, "it takes over from the workers"
         tasks = [task._replace(arguments=tuple(map(_value, task.arguments))) for task in begun.tasks]
         return self._here.finish(self._here.begin(tasks))
 
@@ -195,6 +212,13 @@ class Team:
         self.interrupted = f"the Ray cluster at {self._cluster.address} is gone"
         self.workers.clear()
         self._cluster.close()
+        self._here = Here(self._recipe)
+
+    def _do_without(self, why: str) -> None:
+        """This process performs the tasks, since no worker can start."""
+        self._warn(f"this process steps the environments: {why}")
+        for worker in list(self.workers):
+            self._drop(worker)
         self._here = Here(self._recipe)
 
     def _finish(self, begun: Begun) -> list[Any]:
@@ -215,8 +239,8 @@ class Team:
                 begun.performed[i] = worker
                 self._note(worker, tasks[i], begun.values[i])
             for worker in {worker for worker, _ in waiting.values()}:
-                task = next(tasks[i] for one, i in waiting.values() if one is worker)
-                limit = self._limit(task.method)
+                its = [i for one, i in waiting.values() if one is worker]
+                limit = self._limit(tasks[its[0]].method, sum(begun.repeated.get(i, 0) for i in its))
                 if time.monotonic() - worker.since > limit:
                     self._replace(worker, f"it did not answer within {limit:.0f} s", begun)
         for i, value in begun.values.items():
@@ -243,6 +267,8 @@ class Team:
             self._check_cluster(error)
             raise
         begun.waiting[reference] = worker, i
+        if snapshot is not None:
+            begun.repeated[i] = sum(len(past.actions) for past in snapshot.pasts.values())
         self.sent += _bytes(arguments) + (
             0 if snapshot is None else _bytes(past.actions for past in snapshot.pasts.values())
         )
@@ -270,14 +296,23 @@ class Team:
         self._durations[task.method].append(now - worker.since)
         worker.since = now
         if isinstance(value, Columns):
+            self._step_seconds.append((value.timing.environment + value.timing.policy) / max(1, value.failed.size))
             self.received += _bytes([*value.stepped.values(), value.failed])
         if not isinstance(value, UserError):
             self._held[task.shard] = worker, task.after
 
-    def _limit(self, method: str) -> float:
-        """Seconds that a task may take; without an end before the first one of its kind was performed."""
-        known = self._durations[method]
-        return max(PATIENCE, SLOWEST * statistics.median(known)) if known else float("inf")
+    def _limit(self, method: str, repeated: int) -> float:
+        """Seconds that a task may take; without an end before the first one of its kind was performed.
+
+        Args:
+            method: of `Host`.
+            repeated: steps that are made before it, to restore shards.
+        """
+        known, step = self._durations[method], self._step_seconds
+        if not known or (repeated and not step):
+            return float("inf")
+        restoring = repeated * statistics.median(step) if repeated else 0.0
+        return max(PATIENCE, SLOWEST * (statistics.median(known) + restoring))
 
     # -- workers --
 
@@ -449,7 +484,7 @@ class Crew:
             UserError: Ray does not start, or the environment cannot be sent to workers.
         """
         try:
-            return Team(recipe, self._cluster.result(), self._number, self._warn)
+            return Team(recipe, self._cluster.result(), self._number, self._warn, self._asked_for)
         except UserError as error:
             if self._asked_for:
                 raise
