@@ -72,22 +72,22 @@ class EnvironmentSettings(Settings):
     sign: -1, 0 or +1, the reward's sign, for games. scaled: the reward times reward_factor. function: computed by a
     function that a Python program passes to the trainer. The other designs change an episode's last reward only.
     ends_told_apart: minus fall_costs (-1 by default) after a fall (the episode terminated with a reward of -100 or
-    less; -50 or less with action_repeat, which adds earlier rewards), else +1. fall_penalty: the same, even if the
-    episode was truncated. lasted_to_limit: +1 if the episode reached its step limit (2,000 if it has none), else -1.
-    steps_at_end: 0.005 per step of the episode. steps_added_at_end: the environment's reward plus 0.005 per step of
-    the episode."""
+    less; -50 or less with action_repeat, which adds earlier rewards), else +1. fall_penalty: minus fall_costs if the
+    last reward is that of a fall, else +1, also if the episode was truncated. lasted_to_limit: +1 if the episode
+    reached its step limit (2,000 if it has none), else -1. steps_at_end: 0.005 per step of the episode.
+    steps_added_at_end: the environment's reward plus 0.005 per step of the episode."""
     reward_factor: float = setting(
         0.1, needs=Needs("reward_design", lambda design: design == "scaled", "--reward-design scaled")
     )
     """Number that every reward is multiplied by. Only used with reward_design scaled."""
     fall_costs: tuple[float, ...] = setting((1.0,), at_least=0, needs=FALLS)
-    """Cost of a fall: the last reward becomes minus this number. With several numbers the first holds until the score
-    reaches the first of fall_cost_scores, and so on. Begin with a small cost if the agent avoids falls by not moving
-    at all. Only used with reward_design ends_told_apart or fall_penalty."""
+    """Cost of a fall: the last reward becomes minus this number. With several numbers the first holds until the
+    training score reaches the first of fall_cost_scores, and so on. Begin with a small cost if the agent avoids falls
+    by not moving at all. Only used with reward_design ends_told_apart or fall_penalty."""
     fall_cost_scores: tuple[float, ...] = setting((), at_least=-1_000_000, at_most=1_000_000, needs=FALLS)
-    """Scores at which the next of fall_costs begins to hold; one number fewer than fall_costs. An earlier cost does
-    not return, even if the score falls again. The score is the mean unshaped reward of the last score_window
-    episodes."""
+    """Training scores at which the next of fall_costs begins to hold; one number fewer than fall_costs. An earlier
+    cost does not return, even if the score falls again. The training score is the mean total reward of the last
+    score_window training episodes, with the environment's own rewards."""
     action_cost: float = setting(0.0, at_least=0, at_most=1_000_000)
     """Cost of an action: this number times the action's size is subtracted from each reward that the agent learns
     from. The size is the sum of the action's absolute values, each between 0 and 1. Raise it if the agent wastes
@@ -98,7 +98,7 @@ class EnvironmentSettings(Settings):
         at_most=1_000_000,
         needs=Needs("action_cost", bool, "--action-cost 0.01"),
     )
-    """Score from which action_cost holds, also if the score falls again later; see fall_cost_scores. Set it if the
+    """Training score from which action_cost holds, also if it falls again later; see fall_cost_scores. Set it if the
     agent would rather do nothing than learn. None: from the start. Only used with action_cost."""
     backend: Literal["auto", "gymnasium", "envpool", "ale", "processes"] = setting("auto", main=True)
     """Library that steps the environments. auto: ale-py for Atari games, EnvPool if it is installed and has the
@@ -161,7 +161,7 @@ class RunSettings(Settings):
     steps_per_epoch: int = setting(8_000, at_least=1, main=True)
     """Environment steps per epoch, summed over all environments; must be a multiple of num_envs."""
     score_window: int = setting(100, at_least=1)
-    """Number of finished episodes in the moving average that is reported as the score. The score uses the
+    """Number of finished training episodes whose mean total reward is the training score (column score). It uses the
     environment's own rewards."""
     seed: int = setting(0, at_least=0, at_most=2**31 - 1, main=True)
     """Random seed of initial weights, environments, actions and minibatches. Runs with different seeds show how much
@@ -212,10 +212,9 @@ class BestSettings(Settings):
     """Share of the training after which validations begin. Lower it to see early how the deterministic policy does,
     or to stop early with stop_score. Only used with best_metric validation."""
     validate_from_score: float | None = setting(None, used_with=(VALIDATION,))
-    """Training score from which on validations are played: the mean unshaped reward of the last score_window training
-    episodes, once so many have finished. The last epoch is validated at any score. Set it if validations of a policy
-    that has learned little take long, for example because it stands still until the time limit. None needs no score.
-    Only used with best_metric validation."""
+    """Training score from which on validations are played, once score_window episodes have finished. The last epoch
+    is validated at any score. Set it if validations of a policy that has learned little take long, for example
+    because it stands still until the time limit. None needs no score. Only used with best_metric validation."""
     validation_episodes: int = setting(40, at_least=1, used_with=(VALIDATION,))
     """Number of episodes per validation. Raise it if the score is noisy; lower it if the environment is slow. Only
     used with best_metric validation."""
@@ -226,9 +225,9 @@ class BestSettings(Settings):
         needs=VALIDATION,
     )
     """Weight of the past in a moving average of the networks' weights, which is updated once per epoch: 0.8 averages
-    about the last five epochs. The averaged weights are validated, and kept if they are the best. Training itself goes
-    on with the weights of the last update, with which a run also ends if adopt_best is off. Raise it if the score
-    changes much from one validation to the next. 0 is no average. Only used with best_metric validation."""
+    about the last five epochs. The averaged weights are validated, and kept if they are the best. Training itself
+    continues with the weights of the last update. A run also ends with these if adopt_best is off. Raise it if the
+    score changes much from one validation to the next. 0 is no average. Only used with best_metric validation."""
     stop_score: float | None = setting(None)
     """Score at which training ends before its last epoch; best_metric says how an epoch is scored. A validation that
     reaches it is repeated with confirming_episodes other episodes, whose mean then counts. None trains all epochs."""
@@ -241,10 +240,10 @@ class BestSettings(Settings):
     agents score below stop_score, because they stopped after lucky episodes. Only used with stop_score and best_metric
     validation."""
     end_validations_early: bool = setting(False, needs=STOP_SCORE, used_with=(VALIDATION,))
-    """Whether a validation ends as soon as its mean would be below stop_score and below the best so far, if each
-    running episode ended with stop_score or, if that is more, with the reward of the best episode of all validations.
-    They count with that reward, so the score of such a validation is mostly too high. It saves time where few
-    episodes decide whether a validation fails. Only used with stop_score and best_metric validation."""
+    """Whether a validation ends as soon as it can reach neither stop_score nor the best score so far. For this, each
+    episode that still runs is assumed to reach stop_score, or the reward of the best episode of all validations if
+    that is more. It is counted with that reward, so the score of such a validation is mostly too high. Turn it on to
+    save time if few episodes decide. Only used with stop_score and best_metric validation."""
     adopt_best: bool = True
     """Whether the final agent has the best epoch's parameters. If False it has the last epoch's, as in the 2021
     code."""

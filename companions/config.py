@@ -207,9 +207,9 @@ class SACSettings(Settings):
     dropped_quantiles: int = setting(
         2, at_least=0, needs=Needs("quantiles", lambda quantiles: quantiles > 1, "--quantiles 25")
     )
-    """Number of target quantiles that are dropped per critic: of all critics' quantiles together, the largest critics
-    * dropped_quantiles. Raise it if values are overestimated; lower it if they are underestimated. Only used with
-    quantiles above 1."""
+    """Number of target quantiles that are dropped per critic. The quantiles of all critics are sorted together, and
+    the largest ones are dropped: in all, this number times the number of critics. Raise it if values are
+    overestimated; lower it if they are underestimated. Only used with quantiles above 1."""
 
 
 # A dataclass takes its fields from the last base to the first: this is the order of config.json and of --help.

@@ -50,7 +50,7 @@ class RunArguments:
         """
         for name, is_set in (("weights", self.weights != "best"), ("device", self.device is not None)):
             if is_set:
-                raise UserError(f"{folder.name} is a finished agent: leave out --{name}, which is for runs")
+                raise UserError(f"{folder.name} comes with the project: leave out --{name}, which is for runs")
         return shipped.load(folder, stage, env=self.env, env_kwargs=self.env_kwargs)
 
     @property

@@ -234,6 +234,7 @@ def test_a_flag_that_is_not_there_is_found_out(monkeypatch, capsys):
 
 ZOO = {  # rows of the table of scores → method and environment of rl-zoo3's
     ("BipedalWalker (solved: 300)", "PPO, fast"): ("ppo", "BipedalWalker-v3"),
+    ("BipedalWalker (solved: 300)", "PPO, continued"): ("ppo", "BipedalWalker-v3"),
     ("BipedalWalker (solved: 300)", "PPO, long"): ("ppo", "BipedalWalker-v3"),
     ("BipedalWalker (solved: 300)", "PPO, Gymnasium"): ("ppo", "BipedalWalker-v3"),
     ("BipedalWalker (solved: 300)", "PPO, EnvPool"): ("ppo", "BipedalWalker-v3"),
@@ -309,6 +310,7 @@ def test_the_higher_score_of_each_row_is_marked(page, heading, theirs_in):
 
 README_ROWS = {  # README's rows → rows of the table of all scores
     ("BipedalWalker (solved: 300)", "PPO"): "PPO, fast",
+    ("BipedalWalker (solved: 300)", "PPO, continued"): "PPO, continued",
     ("BipedalWalker (solved: 300)", "PPO, long"): "PPO, long",
     ("BipedalWalker (solved: 300)", "TQC"): "TQC",
     ("BipedalWalkerHardcore (solved: 300)", "PPO"): "PPO",
@@ -377,6 +379,7 @@ def taken_at(record):
         ("Pendulum", "TD3, few seconds", "pendulum-seconds", 1),
         ("CartPole (up to 500 steps)", "PPO, few steps", "cartpole-steps", 1),
         ("BipedalWalker (solved: 300)", "TQC", "best-walker", 1),
+        ("BipedalWalker (solved: 300)", "PPO, continued", "continued-walker", 1),
         ("BipedalWalker (solved: 300)", "PPO, long", "best-ppo", 1),
         ("BipedalWalkerHardcore (solved: 300)", "TD3", "rough-ground", companions.HARDCORE_TD3.action_repeat),
     ],
@@ -434,7 +437,7 @@ def test_the_fast_walker_is_as_recorded():
     )
     assert in_readme in " ".join(text_of("README.md").split())
     assert in_scores in " ".join(text_of("docs/results.md").split())
-    row = text_of("LEADERBOARD.md").split("episodes ≥ 300), without a mirror")[1].splitlines()[4]  # the newest record
+    row = text_of("LEADERBOARD.md").split("episodes ≥ 300), without mirror symmetry")[1].splitlines()[4]  # the newest record
     for cell in (f"| {seconds:.0f} ({min(times):.0f} to {max(times):.0f}) |", f", {solved} of {len(seeds)} |"):
         assert cell in row
 
@@ -448,10 +451,8 @@ def test_readme_says_what_its_film_shows():
     [name] = re.findall(r"!\[[^]]*\]\(docs/gallery/([\w-]+)\.gif\)", text)
     card = json.loads(text_of(f"agents/{name}/agent.json"))
     trained = card["stages"]["trained"]
-    assert (
-        f"The film shows the agent that comes with the project as `{name}`. After {trained['steps']:,} steps of "
-        f"training it scores {trained['mean']:.1f}." in text
-    )
+    assert f"The film shows the agent `{name}`, which comes with the project." in text
+    assert f"After {trained['steps']:,} steps it scores {trained['mean']:.1f}." in text
 
 
 def test_readme_counts_the_faults_as_recorded():

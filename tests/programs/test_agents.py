@@ -166,7 +166,7 @@ def test_export_takes_runs(monkeypatch, tmp_path, capsys):
 @pytest.mark.parametrize("flag", [("--weights", "last"), ("--device", "cpu")])
 def test_flags_of_runs_are_refused_for_agents(program, flag, monkeypatch, capsys):
     assert call(monkeypatch, program, "cartpole", *flag) == 2
-    assert f"cartpole is a finished agent: leave out {flag[0]}" in capsys.readouterr().err
+    assert f"cartpole comes with the project: leave out {flag[0]}" in capsys.readouterr().err
 
 
 def test_a_stage_that_was_not_shipped_and_a_stage_of_a_run_are_refused(monkeypatch, tmp_path, capsys):
