@@ -80,16 +80,12 @@ class PPOAgentTrainer(TrainerBase):
             config.updates_per_epoch, None, shape_noise, config.restart_each_epoch, output_size=self.agent.output_size
         )
 
-    def collections(self, config: PPOConfig) -> int:
-        """One for each update."""
-        return config.updates_per_epoch
-
     def prepare(self) -> None:
         """Collect the trajectory that the first update learns from.
 
         With `normalize_observations`, collect another one before it, which only fills the statistics.
         """
-        if self.experience.collected and not self.experience.collector.underway:  # else the last call was interrupted
+        if self.experience.is_fresh and not self.agent.lacks_statistics:
             return
         if self.agent.lacks_statistics:
             self.collect(Timing())
@@ -98,9 +94,9 @@ class PPOAgentTrainer(TrainerBase):
 
     def run_epoch(self, last: int) -> PPOResult:
         """Train on the trajectory at hand, then collect the next, which scores this epoch; do so for each update."""
-        timing, metrics = Timing(), []
-        updates = self.config.updates_per_epoch
+        timing, metrics, updates = Timing(), [], self.config.updates_per_epoch
         for i in range(updates):
+            self.experience.is_fresh = False
             metrics.append(self._checked_update((self.epoch + i / updates) / last, timing))
             self.collect(timing)
         self.epoch += 1

@@ -77,24 +77,24 @@ separate tables. In each table the newest record stands first. It need not be th
 - Numbers are medians over seeds, with their ranges in brackets. Every seed counts, even if it failed.
 - The seeds are not those that settings were tuned on, which are 0 to 19, and on BipedalWalkerHardcore also 120, 121
   and 157. If a preset was changed after its seeds had been looked at, its next record has seeds that nobody had
-  looked at.
-- Some records were ended before their last seed, or are of settings that were not adopted. [LOG.md](LOG.md) tells of
-  them.
+  looked at. That is so since 25 November; before, two presets were changed and measured again with seeds 100 to 109.
+- Records that were ended before their last seed, or of settings that were not adopted, are not listed here.
+  [LOG.md](LOG.md) tells of them.
 - A command repeats its record at the commit of its row. The presets have changed since.
 - A commit "and changes" had files that were not committed when the record was taken. Since 26 November this is not
   possible any more.
 - While the walker trains, a fall costs what the preset says, and not the environment's 100. Actions may cost more,
   too.
-- With mirror symmetry, the networks treat both sides of the environment alike. The walker's exchanges its legs. In
-  the presets `bipedal-walker-fast-symmetric` and `bipedal-walker-long` it is not the exact one: offsets of 0.2 rad
-  make one leg seem ahead of the other, so that the legs need not move alike.
+- With mirror symmetry, the networks treat both sides of the environment alike. The walker's mirror exchanges its
+  legs. In the presets `bipedal-walker-fast-symmetric` and `bipedal-walker-long` it is not the exact one: offsets of
+  0.2 rad make one leg seem ahead of the other, so that the legs need not move alike.
 - A score is the mean of 100 deterministic episodes (of 1,000 on Pendulum) of Gymnasium's environment with its own
   rewards. They are played after training, and are called fresh because training did not use them. The column "seeds,
   fresh mean" counts the seeds whose score reaches the number in that column's heading. Gymnasium counts the walkers
   as solved at 300, and CartPole-v1 at 475. The other numbers are this project's own.
 - "Until solved" means until training stops by itself, because 100 episodes of validation had the score of the
   preset. A seed that never stopped would have the number of steps of the whole training. In the fresh episodes a
-  seed may still have less than the score.
+  seed may still have less than the score. On Pendulum training always takes 3,600 steps.
 - Steps are those of training. Episodes of validations are not counted. On BipedalWalkerHardcore the rows from 27
   November on count actions, each of which is held for three of the environment's steps: 1,152,000 actions are 3.5
   million steps.

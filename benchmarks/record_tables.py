@@ -123,7 +123,7 @@ RECORDS = {
         "-m companions.OffPolicyAgentTrainer bipedal-walker-hardcore-td3 --no-symmetry",
         ROUGH_GROUND,
         "",
-        f"TD3 with plain networks of 256 units, layer normalisation in the critics, a cost of force; {HELD}",
+        f"TD3 with plain networks of 256 units, layer normalisation in the critics, a cost of actions; {HELD}",
     ),
     "cartpole-steps": Record(
         "PPOAgentTrainer.py cartpole-fewest-steps",

@@ -130,23 +130,37 @@ class Settings:
         return dataclasses.replace(self, **changes | defaults_of(whole, unused - kept))
 
 
-def _no_effect(settings: Settings, name: str, needs: Needs) -> UserError:
+def _no_effect(settings: Settings, name: str, needs: Needs, is_fixed: bool = False) -> UserError:
     value = getattr(settings, name)
     flag = ("--no-" if value is False else "--") + name.replace("_", "-")
-    return UserError(
-        f"{name} {value} has no effect with {needs.other} {getattr(settings, needs.other)}: add {needs.flag}, or "
-        f"leave {flag} out"
-    )
+    advice = f"leave {flag} out" if is_fixed else f"add {needs.flag}, or leave {flag} out"
+    return UserError(f"{name} {value} has no effect with {needs.other} {getattr(settings, needs.other)}: {advice}")
 
 
-def check_used(settings: Settings, typed: Iterable[str]) -> None:
-    """Raises UserError if one of the settings that were `typed` has no effect beside the others; see `setting`."""
-    whole: Any = type(settings)
-    used_with = used_with_of(whole)
+def check_used(settings: Settings, typed: Iterable[str], is_fixed: bool = False) -> None:
+    """Check that settings that were typed have an effect; see `used_with` of `setting`.
+
+    Args:
+        settings: all of them.
+        typed: names of those that were typed.
+        is_fixed: whether the other settings cannot be changed, as in a resumed run.
+
+    Raises:
+        UserError: one has no effect.
+    """
     for name in typed:
-        for needs in used_with.get(name, ()):
-            if not needs.allows(getattr(settings, needs.other)):
-                raise _no_effect(settings, name, needs)
+        if (needs := unused(settings).get(name)) is not None:
+            raise _no_effect(settings, name, needs, is_fixed)
+
+
+def unused(settings: Settings) -> dict[str, Needs]:
+    """Name → what is missing, of the settings with `used_with` that have no effect beside the others."""
+    whole: Any = type(settings)
+    missing = {
+        name: [needs for needs in several if not needs.allows(getattr(settings, needs.other))]
+        for name, several in used_with_of(whole).items()
+    }
+    return {name: needs[0] for name, needs in missing.items() if needs}
 
 
 @functools.cache

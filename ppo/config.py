@@ -111,8 +111,8 @@ class ExplorationSettings(Settings):
         at_most=1_000_000,
         needs=Needs("std_decay", lambda factor: factor < 1, "--std-decay 0.95"),
     )
-    """Best metric (see best_metric) from which on std_decay is used, to the end of the training. This is not the
-    training score. None: from the first update. Only used with std_decay below 1."""
+    """Score from which on std_decay is used, to the end of the training: the highest so far, as best_metric measures
+    it. None: from the first update. Only used with std_decay below 1."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """A finished run, as ship sees it: its stages of training, their scores, and the command that repeats it."""
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -19,6 +20,7 @@ from common.files import read_json
 from common.rollout import evaluation
 from common.runs import checkpoint, finished, run_folder, trust
 from common.runs.command_line import parse
+from common.settings import unused
 from common.state import part_of
 from programs.methods import METHODS, Method, load_agent, new_agent, read_config
 
@@ -122,6 +124,7 @@ def command_of(training: Training, name: str, checkpoint_epoch: int | None) -> s
     """
     method, (config, *later) = training.method, _extended(training)
     preset = training.preset if training.preset in method.presets else method.default_preset
+    config, *later = [_with_unused_of(method.presets[preset], each) for each in (config, *later)]
     words = [preset, *flags(method.presets[preset], config)]
     _, again, _ = parse(list(words), "train", method.presets, method.default_preset, method.preset_for)
     if again != config:
@@ -132,6 +135,14 @@ def command_of(training: Training, name: str, checkpoint_epoch: int | None) -> s
     for before, after in pairwise([config, *later]):
         commands.append(f"python -m programs resume runs/{name} {shlex.join(flags(before, after))}{kept}")
     return " && ".join(commands)
+
+
+def _with_unused_of(preset: TrainingConfig, config: TrainingConfig) -> TrainingConfig:
+    """A config with the preset's values of settings that have no effect in it: they are refused if they are typed."""
+    for name in unused(config):
+        with contextlib.suppress(UserError):
+            config = config.replace(**{name: getattr(preset, name)})
+    return config
 
 
 class _Resume(NamedTuple):

@@ -437,7 +437,9 @@ def test_the_fast_walker_is_as_recorded():
     )
     assert in_readme in " ".join(text_of("README.md").split())
     assert in_scores in " ".join(text_of("docs/results.md").split())
-    row = text_of("LEADERBOARD.md").split("episodes ≥ 300), without mirror symmetry")[1].splitlines()[4]  # the newest record
+    row = (
+        text_of("LEADERBOARD.md").split("episodes ≥ 300), without mirror symmetry")[1].splitlines()[4]
+    )  # the newest record
     for cell in (f"| {seconds:.0f} ({min(times):.0f} to {max(times):.0f}) |", f", {solved} of {len(seeds)} |"):
         assert cell in row
 
@@ -452,7 +454,7 @@ def test_readme_says_what_its_film_shows():
     card = json.loads(text_of(f"agents/{name}/agent.json"))
     trained = card["stages"]["trained"]
     assert f"The film shows the agent `{name}`, which comes with the project." in text
-    assert f"After {trained['steps']:,} steps it scores {trained['mean']:.1f}." in text
+    assert f"After {trained['steps']:,} steps of training it scores {trained['mean']:.1f}." in text
 
 
 def test_readme_counts_the_faults_as_recorded():

@@ -280,17 +280,21 @@ def test_a_setting_that_was_typed_and_has_no_effect_is_refused(words, line):
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "changes"),
     [
-        "pendulum --validate-every 5 --best-metric validation",
-        "bipedal-walker --confirming-episodes 7 --stop-score 300",
-        "bipedal-walker --kl-target 0.02 --objective kl_penalty",
-        "breakout --value-coefficient 1",
-        "pendulum --environment-time-limit 5 --backend processes",
-        "pendulum --no-video",
-        "cartpole",  # whose preset has settings without effect
+        ("pendulum --validate-every 5 --best-metric validation", {"best_metric": "validation"}),
+        ("pendulum --validate-every 7 --best-metric validation", {"best_metric": "validation", "validate_every": 7}),
+        ("bipedal-walker --confirming-episodes 7 --stop-score 300", {"confirming_episodes": 7, "stop_score": 300.0}),
+        ("bipedal-walker --kl-target 0.02 --objective kl_penalty", {"kl_target": 0.02, "objective": "kl_penalty"}),
+        ("breakout --value-coefficient 1", {"value_coefficient": 1.0}),
+        (
+            "pendulum --environment-time-limit 5 --backend processes",
+            {"environment_time_limit": 5.0, "backend": "processes"},
+        ),
+        ("pendulum --no-video", {}),
+        ("cartpole", {}),  # whose preset has settings without effect
     ],
 )
-def test_a_setting_that_was_typed_and_has_an_effect_is_taken(words):
+def test_a_setting_that_was_typed_and_has_an_effect_is_taken(words, changes):
     name, config, _ = parse(words.split(), "program", ppo_presets.PRESETS, "bipedal-walker", ppo_presets.preset_for)
-    assert config == ppo_presets.PRESETS[name] or len(words.split()) > 2
+    assert config == ppo_presets.PRESETS[name].replace(**changes)

@@ -135,6 +135,11 @@ class TrainerBase(ABC):
         asked_for = workers.number is not None
         return Crew(workers._replace(number=number), lambda line: self.warn(line), asked_for)
 
+    @property
+    def has_workers(self) -> bool:
+        """Whether the trainer was given workers."""
+        return self._crew is not None
+
     # -- what each method defines --
 
     def check_environment(self, environment: Environment) -> None:  # noqa: B027  a method may have no such limits
@@ -150,7 +155,7 @@ class TrainerBase(ABC):
 
     def collections(self, config: Any) -> int:
         """How often in an epoch the method waits for new steps."""
-        return 1
+        return int(getattr(config, "updates_per_epoch", 1))
 
     def prepare(self) -> None:  # noqa: B027  a method may need none
         """Prepare the first epoch."""

@@ -49,6 +49,7 @@ class Experience:
 
     Attributes:
         collected: whether there is a trajectory.
+        is_fresh: whether there is one from which nothing was learned yet; a method that learns from it says so.
         trajectory: the last whole one.
         scores: of the episodes that ended.
         shaped: the rewards of trajectories by the config's design.
@@ -80,7 +81,7 @@ class Experience:
         self._build(find_way(environment, config.backend, action_map, config.environment_time_limit, self._warn))
         self._restart_every = config.restart_environments_every or default_restart_interval(environment, steps)
         self.scores = EpisodeScores(config.num_envs, config.score_window)
-        self.collected = False
+        self.collected = self.is_fresh = False
 
     def _build(self, way: Way) -> None:
         """Build environments that can be restored in this way, and their collector."""
@@ -116,6 +117,7 @@ class Experience:
             UserError: environments failed more often than they may.
         """
         self.shaped.follow(self.scores.moving_mean)
+        self.is_fresh = False
         if self.collector.underway:  # the last call was interrupted, as by Jupyter's stop button
             self._restart(epoch)
         elif self._how.restart_each_epoch and (epoch > 0 or self.collected):
@@ -182,7 +184,8 @@ class Experience:
 
     def _take_up(self, trajectory: Trajectory) -> None:
         """Store a trajectory as the last one, with its shaped rewards."""
-        self.collected, self.trajectory, self.shaped_rewards = True, trajectory, self.shaped(trajectory)
+        self.trajectory, self.shaped_rewards = trajectory, self.shaped(trajectory)
+        self.collected = self.is_fresh = True
 
     # -- state --
 

@@ -149,7 +149,7 @@ def parse(
     if resumed is not None:
         check_same_run(default, config, Path(resumed))
     for settings in (config, options):
-        check_used(settings, names_of_flags(arguments))
+        check_used(settings, names_of_flags(arguments), is_fixed=resumed is not None)
     return preset, config, options
 
 

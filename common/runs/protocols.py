@@ -55,6 +55,10 @@ class Trainer(Protocol):
         """Why the run should end after this epoch; empty while nothing is wrong."""
 
     @property
+    def has_workers(self) -> bool:
+        """Whether it was given workers."""
+
+    @property
     def solved(self) -> bool:
         """Whether the last epoch's score has reached `stop_score`."""
 

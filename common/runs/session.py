@@ -99,6 +99,10 @@ def _run(
     trainer = make_trainer(config)
     folder = None
     try:
+        if options.workers and not trainer.has_workers:
+            raise UserError(
+                f"{options.workers} workers are asked for, and the trainer has none: give it workers=options.placement"
+            )
         if line:  # not before the trainer has accepted the settings
             screen.say(line)
         if options.resume is None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path, PurePath
@@ -52,13 +53,19 @@ def check_no_other_environment(
     Raises:
         UserError: it is another one.
     """
-    if env is not None and env != config.env:
+    if env is not None and env not in _names_of(config.env):
         raise UserError(f"{where} was trained on {config.env}, and plays on it alone: leave out --env {env}")
     if env_kwargs is not None and _parsed(env_kwargs) != config.env_kwargs:
         raise UserError(
             f"the environment of {where} has the arguments {json.dumps(config.env_kwargs)}: leave --env-kwargs out, "
             "or type these"
         )
+
+
+def _names_of(env: str) -> set[str]:
+    """An environment's id, with and without its namespace and its version: ALE/Pong-v5, Pong-v5, ALE/Pong, Pong."""
+    names = {env, env.rpartition("/")[2]}
+    return names | {re.sub(r"-v\d+$", "", name) for name in names}
 
 
 def _parsed(env_kwargs: object) -> object:

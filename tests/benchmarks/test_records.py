@@ -49,8 +49,11 @@ def test_every_record_counts_all_of_its_seeds_and_none_that_was_tuned_on():
         first = seeds[0]
         assert 100 <= first < 300 and (first % 10 == 0 or (one["metric"], first) in next_ones)
         assert seeds == list(range(first, first + task.seeds))
+        allowed = [list(task.limits)]
+        if one["machine"]["date"] < "2026-11-29":  # some were played at the environment's own limit alone
+            allowed.append(list(task.limits[:1]))
         for row in one["seeds"]:
-            assert len(row["returns"]) == task.episodes and list(row["scores"]) in (list(task.limits), ["1600"])
+            assert len(row["returns"]) == task.episodes and list(row["scores"]) in allowed
             assert row["scores"][task.limits[0]] == pytest.approx(sum(row["returns"]) / task.episodes, abs=0.06)
 
 

@@ -1254,19 +1254,26 @@ def test_a_training_that_was_interrupted_while_it_collected_learns_from_no_traje
     learned = trainer.experience.trajectory.observations.copy()
     send, calls = trainer.experience.envs.send, []
 
-    def interrupted(group, actions):
-        calls.append(actions)
+    def interrupted(*arguments):
+        calls.append(arguments)
         if len(calls) == 5:
             raise KeyboardInterrupt
-        send(group, actions)
+        send(*arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(trainer.experience.envs, "send", interrupted)
         with pytest.raises(KeyboardInterrupt):
             trainer.train(1)
     trainer.prepare()
-    fresh = trainer.experience.trajectory.observations
+    fresh = trainer.experience.trajectory.observations.copy()
     assert not np.array_equal(learned, fresh) and trainer.experience.trajectory.episode_steps[0].tolist() == [1, 1]
+    with monkeypatch.context() as patch:
+        patch.setattr(PPOAgentTrainer, "collect", interrupted)  # at once after the update
+        with pytest.raises(KeyboardInterrupt):
+            calls[:] = calls[:4]
+            trainer.train(1)
+    trainer.prepare()
+    assert not np.array_equal(trainer.experience.trajectory.observations, fresh)
     trainer.train(1)
     trainer.close()
 

@@ -328,6 +328,18 @@ def test_a_mistake_is_one_line_with_advice(line, advice, monkeypatch, tmp_path, 
         ("resume RUN --gamma 0.5", "gamma 0.5 would make RUN a different run"),
         ("plot RUN RUN --kind time", "--kind time draws one"),
         ("plot RUN --kind seeds --columns", "no columns given"),
+        ("plot RUN --columns score", "--columns has no effect with kind five: add --kind seeds, or leave it out"),
+        ("plot RUN --kind time --band interquartile", "--band has no effect with kind time: add --kind seeds"),
+        ("plot RUN --env Pendulum-v1", "--env has no effect with kind five: add --kind policy, or leave it out"),
+        ("evaluate RUN --gif --no-video", "--gif has no effect without a film: leave it out"),
+        (
+            "evaluate RUN --episodes 0 --max-episode-steps 5 6",
+            "filmed at one step limit: give --max-episode-steps one",
+        ),
+        ("export RUN --seed 5", "--seed has no effect without episodes: add --episodes 100, or leave it out"),
+        ("export RUN --max-episode-steps 5", "--max-episode-steps has no effect without episodes"),
+        ("evaluate RUN --env CartPole-v1", "RUN was trained on Pendulum-v1, and plays on it alone: leave out --env"),
+        ('watch RUN --env-kwargs {"g":1}', "the environment of RUN has the arguments {}: leave --env-kwargs out"),
     ],
 )
 def test_a_wrong_setting_is_refused_for_every_method(line, complaint, run, monkeypatch, capsys):

@@ -453,3 +453,18 @@ def test_what_the_commands_on_a_card_do_not_repeat_is_said(run, without_exports,
         "Its setting clip_range was changed during training.",
     ]
     assert capsys.readouterr().out.count("does not repeat this") == 2
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        PPOConfig(best_metric="mean_episode_reward"),  # with other numbers for validations than the preset's
+        PPOConfig(best_metric="total_reward", stop_score=5.0, confirming_margin=1.0, initial_std=0.5, kl_target=0.5),
+    ],
+)
+def test_settings_without_effect_are_not_typed_again(config):
+    preset = PRESETS["bipedal-walker-fast"]
+    told = finished_run._with_unused_of(preset, config)  # noqa: SLF001
+    words = ["bipedal-walker-fast", *finished_run.flags(preset, told)]
+    _, again, _ = parse(list(words), "train", PRESETS, "bipedal-walker-fast", lambda _: "")
+    assert again == told and told.best_metric == config.best_metric and told.initial_std == config.initial_std

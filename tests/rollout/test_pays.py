@@ -15,7 +15,10 @@ from common.learning import trainer_base
 from common.rollout.workers import pays
 from common.rollout.workers.cluster import Workers
 from common.rollout.workers.pays import measured, step_seconds
+from companions.config import OffPolicyConfig
+from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from ppo.config import PPOConfig
+from PPOAgentTrainer import PPOAgentTrainer
 
 
 class Slow(gymnasium.Env):
@@ -79,6 +82,8 @@ def test_workers_are_taken_where_they_save_a_fifth(machine, monkeypatch):
     assert measured(SLOW, 2, 100, 1000).workers == 2  # no more than shards
     assert measured(SLOW, 8, 1, 1000) == (0, "")  # 10 s alone; Ray takes longer to start
     assert measured(SLOW, 1, 100, 1000) == (0, "")
+    assert measured(SLOW, 8, 100, 1000, 20).workers == 4  # 20 exchanges an epoch take 100 s in all
+    assert measured(SLOW, 8, 100, 1000, 1000) == (0, "")  # one for each step
     machine(cores=1)
     assert measured(SLOW, 8, 100, 1000) == (0, "")
     assert measured(find_environment("tests/Dot-v0"), 8, 100, 1000) == (0, "")  # images
@@ -163,3 +168,14 @@ def test_a_trainer_that_cannot_be_built_leaves_no_cluster(monkeypatch, trained):
     with pytest.raises(UserError, match="no workers"):
         trained(2, lambda: Slow(0.1))
     assert len(closed) == 1
+
+
+def test_a_method_says_how_often_it_waits_for_steps(tiny):
+    trainers = [
+        PPOAgentTrainer(tiny.replace(updates_per_epoch=2)),
+        OffPolicyAgentTrainer(OffPolicyConfig(env="Pendulum-v1", num_envs=4, steps_per_epoch=400, train_every=2)),
+        OffPolicyAgentTrainer(OffPolicyConfig(env="Pendulum-v1", num_envs=4, steps_per_epoch=400, train_every=50)),
+    ]
+    assert [trainer.collections(trainer.config) for trainer in trainers] == [2, 100, 8]
+    for trainer in trainers:
+        trainer.close()

@@ -426,3 +426,20 @@ def test_this_process_steps_where_no_worker_starts_and_nobody_asked_for_one(on, 
     here.close()
     for state, same in zip(states, epochs(experience(shards=4), 0, 2), strict=True):
         assert_equal(state, same)
+
+
+def test_what_a_restore_repeats_is_counted_for_the_time_limit(on, monkeypatch):
+    give, repeated = Team._give, []  # noqa: SLF001
+
+    def noted(team, i, begun):
+        give(team, i, begun)
+        repeated.append(begun.repeated.get(i))
+
+    one, team = on(2)
+    epochs(one, 0, 1)
+    monkeypatch.setattr(Team, "_give", noted)
+    epochs(one, 1, 2)
+    assert set(repeated) == {None}
+    os.kill(team.workers[0].process, signal.SIGKILL)
+    epochs(one, 2, 3)
+    assert max(number or 0 for number in repeated) > 0

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from common.errors import UserError
 from common.runs import run_folder, session
 from common.runs.options import RunOptions
 from ppo import presets
@@ -126,3 +127,10 @@ def test_a_callback_sees_every_epoch_once_it_is_saved_and_may_end_the_run(tmp_pa
     _, config = methods.read_config(folder)
     session.run(PPOAgentTrainer, "pendulum", config, QUIET.replace(resume=folder), on_epoch=callback)
     assert seen == [1, 2, 3, 4]
+
+
+def test_workers_that_the_trainer_was_not_given_are_refused(tmp_path):
+    options = dataclasses.replace(QUIET, workers=2, runs_folder=str(tmp_path))
+    with pytest.raises(UserError, match="2 workers are asked for, and the trainer has none"):
+        session.run(PPOAgentTrainer, "pendulum", SMALL, options)
+    assert not list(tmp_path.iterdir())

@@ -196,9 +196,12 @@ def test_the_notebook_does_not_err_either(monkeypatch, run, tmp_path):
 def test_what_changes_nothing_that_is_learned_may_be_changed(monkeypatch, run, capsys):
     assert program(monkeypatch, "--resume", run, *TAIL, "--epochs", 3, "--gamma", "0.5") == 2
     assert "gamma 0.5 would make" in capsys.readouterr().err
-    changes = ["--environment-restarts", 9, "--environment-time-limit", 5]
+    changes = ["--environment-restarts", 9]
     changes += ["--on-not-finite", "skip", "--device", "cpu"]
     first = json.loads((run / run_folder.CONFIG).read_text())
+    assert program(monkeypatch, "--resume", run, *TAIL, "--epochs", 3, "--environment-time-limit", 5) == 2
+    refused = "environment_time_limit 5.0 has no effect with backend gymnasium: leave --environment-time-limit out"
+    assert refused in capsys.readouterr().err
     assert program(monkeypatch, "--resume", run, *TAIL, "--epochs", 3, *changes) == 0
     config = methods.read_config(run)[1]
     assert (config.environment_restarts, config.on_not_finite, config.device) == (9, "skip", "cpu")
@@ -209,7 +212,6 @@ def test_what_changes_nothing_that_is_learned_may_be_changed(monkeypatch, run, c
     assert entry["changed"] == {
         "epochs": [2, 3],
         "environment_restarts": [3, 9],
-        "environment_time_limit": [60.0, 5.0],
         "on_not_finite": ["stop", "skip"],
         "device": ["auto", "cpu"],
     }

@@ -136,7 +136,7 @@ class Team:
         import ray
 
         self._ray, self._cluster, self._recipe, self._warn = ray, cluster, recipe, warn
-        self._asked_for = asked_for
+        self._asked_for, self._without = asked_for, "leave --workers out" if asked_for else "use --workers 0"
         shards = len(recipe.build().groups)
         if number > shards:
             warn(f"{number} workers were asked for, and {shards} started: a run of {_count(shards, 'shard')} has no "
@@ -340,7 +340,7 @@ class Team:
             if waited > START:
                 raise UserError(
                     f"no worker started within {START:.0f} s: see with 'ray status' that the cluster has free "
-                    "processors, or leave --workers out"
+                    f"processors, or {self._without}"
                 )
             self._answered([worker.hello for worker in self.workers if not worker.is_ready])
         self._has_begun = True
@@ -357,7 +357,7 @@ class Team:
             self._check_cluster(error)
             self._broken += 1
             if self._broken > LOSSES:
-                self._leave_out(worker, f"workers end while they start ({_cause(error)})", "leave --workers out")
+                self._leave_out(worker, f"workers end while they start ({_cause(error)})", self._without)
                 return
             self._drop(worker)
             self._start()
