@@ -199,9 +199,10 @@ def departures_of(training: Training) -> list[str]:
 def flags(before: TrainingConfig, after: TrainingConfig) -> list[str]:
     """The settings that turn one config into another, as they are typed."""
     words: list[str] = []
+    without_effect = unused(after)  # which would be refused
     for field in dataclasses.fields(after):
         value, flag = getattr(after, field.name), field.name.replace("_", "-")
-        if value == getattr(before, field.name):
+        if value == getattr(before, field.name) or field.name in without_effect:
             continue
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")
