@@ -77,7 +77,8 @@ separate tables. In each table the newest record stands first. It need not be th
 - Numbers are medians over seeds, with their ranges in brackets. Every seed counts, even if it failed.
 - The seeds are not those that settings were tuned on, which are 0 to 19, and on BipedalWalkerHardcore also 120, 121
   and 157. If a preset was changed after its seeds had been looked at, its next record has seeds that nobody had
-  looked at. That is so since 25 November; before, two presets were changed and measured again with seeds 100 to 109.
+  looked at. That is so since the second record of 25 November; before, three presets were changed and measured with
+  seeds 100 to 109.
 - Records that were ended before their last seed, or of settings that were not adopted, are not listed here.
   [LOG.md](LOG.md) tells of them.
 - A command repeats its record at the commit of its row. The presets have changed since.
@@ -86,7 +87,8 @@ separate tables. In each table the newest record stands first. It need not be th
 - While the walker trains, a fall costs what the preset says, and not the environment's 100. Actions may cost more,
   too.
 - With mirror symmetry, the networks treat both sides of the environment alike. The walker's mirror exchanges its
-  legs. In the presets `bipedal-walker-fast-symmetric` and `bipedal-walker-long` it is not the exact one: offsets of
+  legs. In the presets `bipedal-walker-fast-symmetric` (called `bipedal-walker-fast` until 25 November) and
+  `bipedal-walker-long` it is not the exact one: offsets of
   0.2 rad make one leg seem ahead of the other, so that the legs need not move alike.
 - A score is the mean of 100 deterministic episodes (of 1,000 on Pendulum) of Gymnasium's environment with its own
   rewards. They are played after training, and are called fresh because training did not use them. The column "seeds,

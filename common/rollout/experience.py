@@ -194,7 +194,7 @@ class Experience:
         return join_parts(
             {
                 "collector": self.collector.state(),
-                "trajectory": self._trajectory_state() if self.collected else {},
+                "trajectory": self._trajectory_state() if self.is_fresh else {},
                 "episodes": self.scores.state(),
                 "fall": self.shaped.state(),
             }

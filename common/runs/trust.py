@@ -53,7 +53,7 @@ def check_no_other_environment(
     Raises:
         UserError: it is another one.
     """
-    if env is not None and env not in _names_of(config.env):
+    if env is not None and env not in _names_of(config.env) and config.env not in _names_of(env):
         raise UserError(f"{where} was trained on {config.env}, and plays on it alone: leave out --env {env}")
     if env_kwargs is not None and _parsed(env_kwargs) != config.env_kwargs:
         raise UserError(

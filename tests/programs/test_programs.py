@@ -1,5 +1,6 @@
 """python -m programs COMMAND: every command on a run of PPO, TD3 and SAC, and one line for every mistake."""
 
+import contextlib
 import json
 import shlex
 import shutil
@@ -13,11 +14,13 @@ import pytest
 from run_program import call
 
 from common.config import MAY_CHANGE
+from common.errors import UserError
 from common.figures.study_figure import Level, compare
 from common.results import TIMING_COLUMNS
-from common.runs import run_folder
+from common.runs import run_folder, trust
 from common.runs.options import RunOptions
 from common.settings import described
+from ppo.config import PPOConfig
 from programs import __main__ as programs
 from programs import study
 from programs.methods import METHODS
@@ -348,6 +351,26 @@ def test_a_wrong_setting_is_refused_for_every_method(line, complaint, run, monke
     quiet = QUIET if command == "resume" else ()
     assert complaint.replace("RUN", str(run)) in refused(monkeypatch, capsys, command, *arguments, *quiet)
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    ("known", "again", "accepted"),
+    [
+        ("Pendulum-v1", "Pendulum-v1", True),
+        ("Pendulum-v1", "Pendulum", True),
+        ("Pong", "ALE/Pong-v5", True),
+        ("ALE/Pong-v5", "Pong", True),
+        ("Pendulum-v1", "Pendulum-v0", False),
+        ("Pendulum-v1", "CartPole", False),
+    ],
+)
+def test_an_environment_that_is_typed_again_is_that_of_the_run(known, again, accepted):
+    refused = contextlib.nullcontext() if accepted else pytest.raises(UserError, match="plays on it alone")
+    with refused:
+        trust.check_no_other_environment(Path("run"), PPOConfig(env=known), again, None)
+    trust.check_no_other_environment(Path("run"), PPOConfig(env_kwargs={"g": 1.0}), None, '{"g": 1}')
+    with pytest.raises(UserError, match="leave --env-kwargs out, or type these"):
+        trust.check_no_other_environment(Path("run"), PPOConfig(env_kwargs={"g": 1.0}), None, "{")
 
 
 def test_a_run_without_a_best_agent_says_the_command_that_finishes_it(trained, monkeypatch, tmp_path, capsys):

@@ -419,7 +419,10 @@ def test_this_process_steps_where_no_worker_starts_and_nobody_asked_for_one(on, 
     with pytest.raises(UserError, match="no worker started"):
         on(2)
     said: list[str] = []
+    closed: list[Cluster] = []
+    monkeypatch.setattr(Cluster, "close", lambda one: closed.append(one))  # other tests need it
     here = experience(lambda recipe: Team(recipe, cluster, 2, said.append, asked_for=False), shards=4)
+    assert closed == [cluster]
     states = epochs(here, 0, 2)
     assert here.interrupted == "" and len(said) == 1
     assert said[0].startswith("this process steps the environments: no worker started within 60 s")

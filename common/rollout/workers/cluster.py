@@ -48,12 +48,14 @@ class Cluster:
 
     Attributes:
         address: of its control process.
+        is_closed: whether it was left.
 
     Raises:
         UserError: Ray is not installed, does not start, or there is no cluster.
     """
 
     def __init__(self, address: str | None, workers: int) -> None:
+        self.is_closed = False
         os.environ.update(QUIET | (_alone() if address is None else {}))
         try:
             import ray
@@ -106,6 +108,7 @@ class Cluster:
 
     def close(self) -> None:
         """Disconnect, and end the cluster if this process started it."""
+        self.is_closed = True
         if self._is_ours:
             processes = [] if self._folder is None else _processes(self._folder)
             self._disconnect()  # it may have vanished

@@ -219,6 +219,7 @@ class Team:
         self._warn(f"this process steps the environments: {why}")
         for worker in list(self.workers):
             self._drop(worker)
+        self._cluster.close()  # if it vanished later, it would end this process
         self._here = Here(self._recipe)
 
     def _finish(self, begun: Begun) -> list[Any]:
@@ -484,7 +485,10 @@ class Crew:
             UserError: Ray does not start, or the environment cannot be sent to workers.
         """
         try:
-            return Team(recipe, self._cluster.result(), self._number, self._warn, self._asked_for)
+            cluster = self._cluster.result()
+            if cluster.is_closed and not self._asked_for:  # an earlier team has found that it can start no worker
+                return Here(recipe)
+            return Team(recipe, cluster, self._number, self._warn, self._asked_for)
         except UserError as error:
             if self._asked_for:
                 raise
