@@ -88,8 +88,8 @@ separate tables. In each table the newest record stands first. It need not be th
   too.
 - With mirror symmetry, the networks treat both sides of the environment alike. The walker's mirror exchanges its
   legs. In the presets `bipedal-walker-fast-symmetric` (called `bipedal-walker-fast` until 25 November) and
-  `bipedal-walker-long` it is not the exact one: offsets of
-  0.2 rad make one leg seem ahead of the other, so that the legs need not move alike.
+  `bipedal-walker-long` it is not the exact one: offsets of 0.2 rad make one leg seem ahead of the other, so that the
+  legs need not move alike.
 - A score is the mean of 100 deterministic episodes (of 1,000 on Pendulum) of Gymnasium's environment with its own
   rewards. They are played after training, and are called fresh because training did not use them. The column "seeds,
   fresh mean" counts the seeds whose score reaches the number in that column's heading. Gymnasium counts the walkers

@@ -85,10 +85,6 @@ class OffPolicyAgentTrainer(TrainerBase):
             policy_lag=config.policy_lag,
         )
 
-    def collections(self, config: OffPolicySettings) -> int:
-        """One for each time that it learns."""
-        return -(-config.steps_per_epoch // max(config.train_every, config.num_envs))
-
     def shape_noise(self, config: Any) -> ShapeNoise | None:
         """What turns an epoch's standard normal numbers into exploration noise; None keeps them as they are."""
         size = action_map(self.environment.action_space).size

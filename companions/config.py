@@ -249,6 +249,11 @@ class OffPolicySettings(UpdateSettings, ReplaySettings, WarmUpSettings, NetworkS
                 f"{self.n_step} steps: use --warmup-steps {self.n_step * self.num_envs} or more"
             )
 
+    @property
+    def exchanges_per_epoch(self) -> int:
+        """One for each time that the method learns."""
+        return -(-self.steps_per_epoch // max(self.train_every, self.num_envs))
+
 
 @dataclass(frozen=True)
 class OffPolicyConfig(TD3Settings, ExplorationSettings, OffPolicySettings):

@@ -125,7 +125,7 @@ class TrainerBase(ABC):
         config, number = self.config, workers.number
         if number is None and config.backend == "gymnasium" and config.shards is not None:
             found = measured(
-                self.environment, config.shards, config.epochs, config.steps_per_epoch, self.collections(config)
+                self.environment, config.shards, config.epochs, config.steps_per_epoch, config.exchanges_per_epoch
             )
             if found.line:
                 self.warn(found.line)
@@ -152,10 +152,6 @@ class TrainerBase(ABC):
     def collecting(self, config: Any) -> Collecting:
         """How the method collects."""
         return Collecting()
-
-    def collections(self, config: Any) -> int:
-        """How often in an epoch the method waits for new steps."""
-        return int(getattr(config, "updates_per_epoch", 1))
 
     def prepare(self) -> None:  # noqa: B027  a method may need none
         """Prepare the first epoch."""

@@ -16,7 +16,6 @@ from common.rollout.workers import pays
 from common.rollout.workers.cluster import Workers
 from common.rollout.workers.pays import measured, step_seconds
 from companions.config import OffPolicyConfig
-from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from ppo.config import PPOConfig
 from PPOAgentTrainer import PPOAgentTrainer
 
@@ -121,7 +120,6 @@ def test_only_auto_that_stands_for_gymnasium_is_divided():
 @pytest.fixture
 def trained(monkeypatch, capsys, tiny, eager):
     """Trains where so many workers were measured to save time; parameters, and what was said."""
-    from PPOAgentTrainer import PPOAgentTrainer
 
     def train(workers: int, make_env) -> tuple[dict, str]:
         monkeypatch.setattr(trainer_base, "measured", lambda *_: pays.Measured(workers, f"{workers} take over"))
@@ -171,11 +169,6 @@ def test_a_trainer_that_cannot_be_built_leaves_no_cluster(monkeypatch, trained):
 
 
 def test_a_method_says_how_often_it_waits_for_steps(tiny):
-    trainers = [
-        PPOAgentTrainer(tiny.replace(updates_per_epoch=2)),
-        OffPolicyAgentTrainer(OffPolicyConfig(env="Pendulum-v1", num_envs=4, steps_per_epoch=400, train_every=2)),
-        OffPolicyAgentTrainer(OffPolicyConfig(env="Pendulum-v1", num_envs=4, steps_per_epoch=400, train_every=50)),
-    ]
-    assert [trainer.collections(trainer.config) for trainer in trainers] == [2, 100, 8]
-    for trainer in trainers:
-        trainer.close()
+    off_policy = OffPolicyConfig(num_envs=4, steps_per_epoch=400, warmup_steps=100)
+    configs = [tiny.replace(updates_per_epoch=2), *(off_policy.replace(train_every=every) for every in (2, 50))]
+    assert [config.exchanges_per_epoch for config in configs] == [2, 100, 8]
