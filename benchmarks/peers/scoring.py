@@ -1,0 +1,60 @@
+"""How every contestant is scored: whole episodes of the plain Gymnasium environment, with its own rewards."""
+
+from collections.abc import Callable
+
+import gymnasium
+import numpy as np
+
+Act = Callable[[np.ndarray, bool], np.ndarray]
+"""Observations [n, S], whether to act deterministically → actions [n, ...] as the environment takes them."""
+FIRST_SEED, LAST_SEED = 1_000_000, 2_000_000  # of the episodes during training, and of those after it
+
+
+def returns_of(env_id: str, act: Act, episodes: int, seed: int, deterministic: bool) -> list[float]:
+    """Play one episode from each of the seeds `seed`, `seed` + 1, …, side by side; their undiscounted returns."""
+    envs = [gymnasium.make(env_id) for _ in range(episodes)]
+    seen = np.stack([env.reset(seed=seed + i)[0] for i, env in enumerate(envs)])  # [n, S]
+    returns, running = np.zeros(episodes), np.ones(episodes, bool)
+    while running.any():
+        actions = act(seen, deterministic)  # of the ended ones too: a policy's noise may belong to its row
+        for i in np.flatnonzero(running):
+            observation, reward, terminated, truncated, _ = envs[i].step(actions[i])
+            seen[i], running[i] = observation, not (terminated or truncated)
+            returns[i] += float(reward)
+    for env in envs:
+        env.close()
+    return [float(f"{value:.6g}") for value in returns]
+
+
+class Curve:
+    """Scores of a training at every fiftieth of its steps, and of its end.
+
+    Args:
+        env_id: of the environment.
+        steps: of the training.
+        parts: how many times it is scored on the way.
+        episodes: how many are played each time, deterministically, and as many with sampled actions.
+    """
+
+    def __init__(self, env_id: str, steps: int, parts: int = 50, episodes: int = 20) -> None:
+        self._env_id, self._episodes = env_id, episodes
+        self._every, self._scored = steps / parts, 0
+        self.steps: list[int] = []
+        self.deterministic: list[list[float]] = []
+        self.sampled: list[list[float]] = []
+
+    def follow(self, steps: int, act: Act) -> None:
+        """Score the policy if another part of the steps is done; steps that scoring takes are not counted."""
+        if steps < (self._scored + 1) * self._every:
+            return
+        self._scored = int(steps // self._every)
+        self.steps.append(int(steps))
+        self.deterministic.append(returns_of(self._env_id, act, self._episodes, FIRST_SEED, True))
+        self.sampled.append(returns_of(self._env_id, act, self._episodes, FIRST_SEED, False))
+
+    def final(self, act: Act, episodes: int = 100) -> dict[str, list[float]]:
+        """Returns of the trained policy in fresh episodes."""
+        return {
+            "deterministic": returns_of(self._env_id, act, episodes, LAST_SEED, True),
+            "sampled": returns_of(self._env_id, act, episodes, LAST_SEED, False),
+        }

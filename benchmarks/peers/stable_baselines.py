@@ -1,0 +1,72 @@
+"""Trains a contestant of Stable-Baselines3, its contrib or its Jax edition, and scores it on the way."""
+
+import importlib
+from typing import Any
+
+import gymnasium
+import numpy as np
+from peers.scoring import Act, Curve
+from peers.tasks import Contestant, Linear, Task
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.noise import NormalActionNoise
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+
+class _Scored(BaseCallback):
+    """Scores the policy before every rollout, so that an update's result is what is scored."""
+
+    def __init__(self, curve: Curve) -> None:
+        super().__init__()
+        self._curve = curve
+
+    def _on_rollout_start(self) -> None:
+        self._curve.follow(self.num_timesteps, acting(self.model))
+
+    def _on_step(self) -> bool:
+        return True
+
+
+def acting(model: Any) -> Act:
+    """How a model acts on the environment's own observations."""
+    normalizer = model.get_vec_normalize_env()
+
+    def act(observations: np.ndarray, deterministic: bool) -> np.ndarray:
+        if normalizer is not None:
+            observations = normalizer.normalize_obs(observations)
+        return model.predict(observations, deterministic=deterministic)[0]
+
+    return act
+
+
+def train(task: Task, contestant: Contestant, seed: int, steps: int, curve: Curve) -> Act:
+    """Train, scoring into `curve`.
+
+    Args:
+        task, contestant: what is trained.
+        seed: of everything random.
+        steps: of the environment.
+        curve: filled on the way.
+
+    Returns:
+        How the trained model acts.
+    """
+    if contestant.library != "sbx":
+        import torch
+
+        torch.set_num_threads(1)
+    envs: Any = DummyVecEnv([lambda: gymnasium.make(task.env) for _ in range(contestant.num_envs)])
+    if contestant.normalize:
+        envs = VecNormalize(envs, gamma=contestant.settings["gamma"])
+    settings = {
+        name: value.schedule() if isinstance(value, Linear) else value for name, value in contestant.settings.items()
+    }
+    if contestant.action_noise is not None:
+        size = envs.action_space.shape[0]
+        settings["action_noise"] = NormalActionNoise(np.zeros(size), np.full(size, contestant.action_noise))
+    if contestant.library != "sbx":
+        settings["device"] = "cpu"
+    algorithm = getattr(importlib.import_module(contestant.library), contestant.method)
+    model = algorithm("MlpPolicy", envs, seed=seed, **settings)
+    model.learn(steps, callback=_Scored(curve), log_interval=None)
+    curve.follow(model.num_timesteps, acting(model))
+    return acting(model)

@@ -1,0 +1,152 @@
+"""What `learning_curves.py` compares: tasks, and the settings of every contestant on each of them.
+
+rl-zoo3's settings are those of its files `hyperparameters/*.yml` at commit 22e3ff2 (23 April 2026). "defaults" are
+what the library itself uses if nothing is said.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class Linear(NamedTuple):
+    """A value that falls linearly to 0 during the training."""
+
+    start: float
+
+    def schedule(self) -> Callable[[float], float]:
+        """As Stable-Baselines3 takes it: the share of the training that is left → the value."""
+        return lambda left: left * self.start
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One library with one set of settings."""
+
+    library: str  # stable_baselines3, sb3_contrib, sbx, cleanrl or ours
+    method: str  # the library's class, the script of CleanRL, or the preset of ours
+    settings: dict[str, Any] = field(default_factory=dict)  # of the class or script; of ours, typed settings
+    num_envs: int = 1
+    normalize: bool = False  # observations and rewards, by Stable-Baselines3's VecNormalize
+    action_noise: float | None = None  # standard deviation of normal noise
+    env: str | None = None  # the environment's id where the contestant needs an older Gymnasium
+
+
+@dataclass(frozen=True)
+class Task:
+    """An environment, and how many steps each method is given."""
+
+    env: str
+    steps: int
+    contestants: dict[str, Contestant]
+
+
+_NET_400 = {"net_arch": [400, 300]}
+_TD3_ZOO = {
+    "gamma": 0.98, "buffer_size": 200_000, "learning_starts": 10_000, "train_freq": 1, "gradient_steps": 1,
+    "learning_rate": 1e-3, "policy_kwargs": _NET_400,
+}  # fmt: skip
+_SDE = {
+    "learning_rate": 7.3e-4, "buffer_size": 300_000, "batch_size": 256, "ent_coef": "auto", "gamma": 0.98,
+    "tau": 0.02, "train_freq": 64, "gradient_steps": 64, "learning_starts": 10_000, "use_sde": True,
+    "policy_kwargs": {"log_std_init": -3, **_NET_400},
+}  # fmt: skip
+_LANDER_TQC = {
+    "batch_size": 256, "learning_rate": Linear(7.3e-4), "buffer_size": 1_000_000, "ent_coef": "auto", "gamma": 0.99,
+    "tau": 0.01, "train_freq": 1, "gradient_steps": 1, "learning_starts": 10_000, "policy_kwargs": _NET_400,
+}  # fmt: skip
+
+TASKS = {
+    "cartpole-ppo": Task(
+        "CartPole-v1",
+        100_000,
+        {
+            "sb3-zoo": Contestant(
+                "stable_baselines3",
+                "PPO",
+                {
+                    "n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "n_epochs": 20,
+                    "learning_rate": Linear(1e-3), "clip_range": Linear(0.2),
+                },
+                num_envs=8,
+            ),
+            "sb3-defaults": Contestant("stable_baselines3", "PPO"),
+            "cleanrl-defaults": Contestant("cleanrl", "ppo"),
+        },
+    ),
+    "pendulum-td3": Task(
+        "Pendulum-v1",
+        20_000,
+        {
+            "sbx-zoo": Contestant("sbx", "TD3", _TD3_ZOO, action_noise=0.1),
+            "sbx-defaults": Contestant("sbx", "TD3"),
+        },
+    ),
+    "pendulum-sac": Task(
+        "Pendulum-v1",
+        20_000,
+        {
+            "sbx-zoo": Contestant("sbx", "SAC", {"learning_rate": 1e-3}),
+            "sbx-defaults": Contestant("sbx", "SAC"),
+        },
+    ),
+    "lander-ppo": Task(
+        "LunarLanderContinuous-v3",
+        1_000_000,
+        {
+            "sb3-zoo": Contestant(
+                "stable_baselines3",
+                "PPO",
+                {
+                    "n_steps": 1024, "batch_size": 64, "gae_lambda": 0.98, "gamma": 0.999, "n_epochs": 4,
+                    "ent_coef": 0.01,
+                },
+                num_envs=16,
+            ),
+            "sb3-defaults": Contestant("stable_baselines3", "PPO"),
+            "cleanrl-defaults": Contestant("cleanrl", "ppo_continuous_action", env="LunarLanderContinuous-v2"),
+        },
+    ),
+    "lander-td3": Task(
+        "LunarLanderContinuous-v3",
+        300_000,
+        {
+            "sbx-zoo": Contestant("sbx", "TD3", _TD3_ZOO, action_noise=0.1),
+            "sbx-defaults": Contestant("sbx", "TD3"),
+        },
+    ),
+    "lander-tqc": Task(
+        "LunarLanderContinuous-v3",
+        300_000,
+        {
+            "sbx-zoo": Contestant("sbx", "TQC", _LANDER_TQC),
+            "sbx-defaults": Contestant("sbx", "TQC"),
+        },
+    ),
+    "walker-ppo": Task(
+        "BipedalWalker-v3",
+        5_000_000,
+        {
+            "sb3-zoo": Contestant(
+                "stable_baselines3",
+                "PPO",
+                {
+                    "n_steps": 2048, "batch_size": 64, "gae_lambda": 0.95, "gamma": 0.999, "n_epochs": 10,
+                    "ent_coef": 0.0, "learning_rate": 3e-4, "clip_range": 0.18,
+                },
+                num_envs=32,
+                normalize=True,
+            ),
+            "sb3-defaults": Contestant("stable_baselines3", "PPO"),
+            "cleanrl-defaults": Contestant("cleanrl", "ppo_continuous_action"),
+        },
+    ),
+    "walker-tqc": Task(
+        "BipedalWalker-v3",
+        500_000,
+        {
+            "sb3-contrib-zoo": Contestant("sb3_contrib", "TQC", _SDE),
+            "sbx-defaults": Contestant("sbx", "TQC"),
+        },
+    ),
+}  # fmt: skip
