@@ -3,7 +3,7 @@
 `speed.py` compares programs that run one after the other. Where the machine's speed changes within minutes, its ratios
 change with it. Here 64 EnvPool environments are stepped alone for an epoch's steps, then an epoch is trained, and so
 on, so that what is compared lies a second apart. Still, processes have differed by 19 points
-(LOG.md, 28 November), so several are measured, one after the other. Takes about six minutes.
+(the log, 28 November), so several are measured, one after the other. Takes about six minutes.
 """
 
 import itertools

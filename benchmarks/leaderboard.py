@@ -80,7 +80,7 @@ separate tables. In each table the newest record stands first. It need not be th
   looked at. That is so since the second record of 25 November; before, three presets were changed and measured with
   seeds 100 to 109.
 - Records that were ended before their last seed, or of settings that were not adopted, are not listed here.
-  [LOG.md](LOG.md) tells of them.
+  [The log](experiments/log/README.md) tells of them.
 - A command repeats its record at the commit of its row. The presets have changed since.
 - A commit "and changes" had files that were not committed when the record was taken. Since 26 November this is not
   possible any more.

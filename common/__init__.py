@@ -7,7 +7,7 @@ import tempfile
 # already are kept.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Processors differ in whether oneDNN is on by default. With it the gradients of convolutions take two thirds of the
-# time (LOG.md), and every process of a run must do the same arithmetic.
+# time (the log), and every process of a run must do the same arithmetic.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # films are drawn in memory, on machines without a screen too
 os.environ.setdefault("SDL_AUDIODRIVER", "dummy")

@@ -56,7 +56,7 @@ PENDULUM_TD3_FAST = PENDULUM_TD3_CORRECTED.replace(
     validation_episodes=30,
 )
 
-# Pendulum in few seconds, most of which start TensorFlow and compile; LOG.md tells what was tried. Networks obey the
+# Pendulum in few seconds, most of which start TensorFlow and compile; the log tells what was tried. Networks obey the
 # mirror, and targets move quickly. The mean of the last epochs' weights is kept, since the last weights swing. It
 # needs a validation, a short one at the end. Cycles of one update compile sooner than TD3's of two.
 PENDULUM_TD3_SECONDS = PENDULUM_TD3_FAST.replace(
@@ -98,7 +98,7 @@ BIPEDAL_WALKER_TD3 = TD3.replace(
 
 # The lander tends to hover until the time limit, since early crashes taught it to avoid the ground. Noise with a
 # memory of two thirds of a second brings it down, which independent noise does not. A γ of 0.98, which others use,
-# discounts the landing's reward too much (LOG.md).
+# discounts the landing's reward too much (the log).
 LUNAR_LANDER_TD3 = TD3.replace(
     env="LunarLanderContinuous-v3",
     epochs=100,
@@ -118,7 +118,7 @@ LUNAR_LANDER_TD3 = TD3.replace(
 
 # Rough ground. A fall costs little until the walker gets far, and more the better it is. All steps are actions, of
 # three of the environment's steps each. With validations of 50 episodes the parameters that were kept were worse than
-# the last ones; LOG.md tells what else was tried.
+# the last ones; the log tells what else was tried.
 HARDCORE_TD3 = TD3.replace(
     env="BipedalWalkerHardcore-v3",
     reward_design="fall_penalty",

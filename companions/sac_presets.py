@@ -23,7 +23,7 @@ PENDULUM_SAC = SAC.replace(
     validate_every=2,
 )
 
-# What the best scores of walker and lander have in common; LOG.md tells what was tried. Networks obey the mirror, so
+# What the best scores of walker and lander have in common; the log tells what was tried. Networks obey the mirror, so
 # that a minibatch of 128 counts twice. Small ones suffice, and more of their updates fit into a minute.
 SMALL_SYMMETRIC_TQC = TQC.replace(
     symmetry=True,

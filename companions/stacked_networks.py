@@ -2,7 +2,7 @@
 
 A method that updates six small networks and their Adams once a step spends part of every call on taking up and
 giving back variables: 60 of them took 0.2 ms more than 12. Two critics of 256 units as one batch made an update a
-third faster, presumably since each core has a product of its own instead of half of every one (LOG.md).
+third faster, presumably since each core has a product of its own instead of half of every one (the log).
 """
 
 import math
@@ -110,7 +110,7 @@ def standardized_rows(features: tf.Tensor, epsilon: float) -> tf.Tensor:
     """Rows of [..., units] with mean 0 and variance 1.
 
     Means are products with a column of 1 / units, and the gradient is written out: compiled, a forward and backward
-    pass takes a fifth less time than with `tf.nn.moments` (LOG.md).
+    pass takes a fifth less time than with `tf.nn.moments` (the log).
     """
     units = features.shape[-1]
     column = tf.fill((1, units, 1), 1.0 / units)

@@ -67,7 +67,7 @@ BIPEDAL_WALKER_2021_CORRECTED = BIPEDAL_WALKER_2021.replace(
     adopt_best=True,
 )
 
-# The same design, tuned here; LOG.md lists what was tried and the scores.
+# The same design, tuned here; the log lists what was tried and the scores.
 BIPEDAL_WALKER = MEASURED.replace(
     env="BipedalWalker-v3",
     max_episode_steps=2000,
@@ -87,7 +87,7 @@ BIPEDAL_WALKER = MEASURED.replace(
     validate_every=10,
 )
 
-# Tuned for few steps and seconds; LOG.md tells what was tried.
+# Tuned for few steps and seconds; the log tells what was tried.
 BIPEDAL_WALKER_FAST = MEASURED.replace(
     env="BipedalWalker-v3",
     reward_design="ends_told_apart",
@@ -172,7 +172,7 @@ BIPEDAL_WALKER_LONG = BIPEDAL_WALKER_FAST_SYMMETRIC.replace(
 )
 
 # Rough ground. A floor under the standard deviation keeps it exploring: without one nothing new is tried long before
-# the pits and stumps are mastered. LOG.md tells what was tried.
+# the pits and stumps are mastered. The log tells what was tried.
 BIPEDAL_WALKER_HARDCORE = MEASURED.replace(
     env="BipedalWalkerHardcore-v3",
     reward_design="ends_told_apart",
@@ -252,7 +252,7 @@ CARTPOLE_FAST = CARTPOLE.replace(
     max_gradient_norm=0.5,
 )
 
-# CartPole up to its own 500 steps, in few environment steps; LOG.md tells what was tried. An update learns from 64
+# CartPole up to its own 500 steps, in few environment steps; the log tells what was tried. An update learns from 64
 # steps, and after each one the deterministic policy plays five episodes, which are no steps of training.
 CARTPOLE_FEWEST_STEPS = CARTPOLE_FAST.replace(
     max_episode_steps=None,

@@ -182,5 +182,5 @@ def test_japanese_words_and_names_of_files_can_be_searched(site):
 def test_the_search_shows_experiments_and_changes_after_explanations(site):
     found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
     last = {document["location"].split("#")[0] for document in found if document.get("boost", 1) < 1}
-    assert {"log.html", "changelog.html", "benchmarks/results/faults.html"} <= last
-    assert not {name for name in last if not name.startswith(("benchmarks/", "changelog.", "log."))}
+    assert {"log.html", "experiments/log/2026-11.html", "changelog.html", "benchmarks/results/faults.html"} <= last
+    assert not {name for name in last if not name.startswith(("benchmarks/", "changelog.", "experiments/", "log."))}

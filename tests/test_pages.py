@@ -22,19 +22,20 @@ from ppo import presets
 from programs import methods, study, train
 
 ROOT = Path(__file__).resolve().parent.parent
+LOG = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "experiments" / "log").glob("*.md")))
 PAGES = (
     *(
         "README.md",
         "README.ja.md",
         "CONTRIBUTING.md",
         "CHANGELOG.md",
-        "LOG.md",
+        *LOG,
         "LEADERBOARD.md",
         "companions/README.md",
     ),
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
 )
-NOT_TYPED = ("LOG.md", "LEADERBOARD.md", "docs/own-environment.md", "docs/tuning.md", "docs/cluster.md")
+NOT_TYPED = (*LOG, "LEADERBOARD.md", "docs/own-environment.md", "docs/tuning.md", "docs/cluster.md")
 """Pages whose commands are not read here: of old versions, for any seed, tested elsewhere, or about a cluster."""
 A_RUN = ROOT / "tests" / "data" / "run-of-format-1"  # stands for the runs that commands name
 

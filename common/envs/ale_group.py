@@ -165,7 +165,7 @@ class AleGroup:
         return rewards, over | lost, truncated
 
     def _lay_out(self, part: slice, stacks: np.ndarray) -> None:
-        """[n, C, H, W] → [n, H, W, C] by OpenCV, which takes a quarter of the time of NumPy (LOG.md)."""
+        """[n, C, H, W] → [n, H, W, C] by OpenCV, which takes a quarter of the time of NumPy (the log)."""
         import cv2
 
         for stack, image in zip(stacks, self._images[part]):

@@ -17,7 +17,7 @@ class EnvPoolGroup:
     """EnvPool, whose own threads step the environments from `send` on. A reset with a seed builds new pools.
 
     Stepping calls EnvPool's native `_send` and `_recv`, because its Python layer around them costs 5% of an epoch
-    (LOG.md). `tests/rollout/test_collector.py` checks that both give the same results.
+    (the log). `tests/rollout/test_collector.py` checks that both give the same results.
 
     EnvPool seeds environments only when it builds them. An environment that draws random numbers only in resets is
     therefore restored by repeating as many resets and then the actions of its running episode.

@@ -17,7 +17,7 @@ from common.user_code import describe, own_traceback
 class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
     """`SyncVectorEnv` for Box spaces and next-step autoreset, without infos.
 
-    With one BipedalWalker environment the general `SyncVectorEnv.step` takes 12% longer than this one (LOG.md).
+    With one BipedalWalker environment the general `SyncVectorEnv.step` takes 12% longer than this one (the log).
     An environment that raises begins another episode; see `Group`.
 
     Args:

@@ -11,7 +11,7 @@ class Compiled:
     """A function of arrays that XLA compiles once for all arrays of the same shapes.
 
     In each call `tf.function` compares all arguments with those of its earlier traces, and each trace checks them
-    again. For small networks this takes longer than the update itself (LOG.md, 27 November). Here a dictionary of
+    again. For small networks this takes longer than the update itself (the log, 27 November). Here a dictionary of
     shapes finds the trace. Gradients through a call are not recorded.
 
     Args:

@@ -40,7 +40,7 @@ def without_garbage_collection() -> Iterator[None]:
     """Collects no garbage now, and never looks for any among the objects that exist at the end.
 
     TensorFlow and Keras make half a million objects when they are imported, hardly any of which is garbage. To look
-    through them again and again takes two seconds until the first update (LOG.md, 27 November).
+    through them again and again takes two seconds until the first update (the log, 27 November).
     """
     collects = gc.isenabled()
     gc.disable()

@@ -1,7 +1,7 @@
 """Policies that act: plain arrays and names of activations, without TensorFlow or Keras.
 
 For a batch of one to a few dozen observations, calling TensorFlow takes many times longer than the arithmetic
-(figures in LOG.md), and it occupies a core that the environments could use. `common.learning.frozen_policy` copies a
+(figures in the log), and it occupies a core that the environments could use. `common.learning.frozen_policy` copies a
 Keras actor into these classes; a test checks that both agree to rounding. Updates do not use them: values and
 log-probabilities come from TensorFlow, in one batch, after collecting. A network that sees images is the exception: it
 acts in TensorFlow, and `JudgingPolicy` keeps its values. Policies with `DenseHeads` can be pickled, so that worker

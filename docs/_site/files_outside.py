@@ -19,9 +19,9 @@ PAGES = {  # path in the repository → path in the site
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "LEADERBOARD.md": "leaderboard.md",
-    "LOG.md": "log.md",
     "README.md": "index.md",
     "SECURITY.md": "security.md",
+    "experiments/log/README.md": "log.md",
 }
 LINK = re.compile(r"""(\]\(|(?:src|srcset)=")([^)\s#"]+)""")  # what stands before it, and the address
 

@@ -2,7 +2,7 @@
 
 from mkdocs.structure.pages import Page
 
-LAST = ("benchmarks/", "changelog.md", "log.md")
+LAST = ("benchmarks/", "changelog.md", "experiments/", "log.md")
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:

@@ -7,7 +7,7 @@ from ppo.config import PPOConfig
 
 LONG = 10  # minutes from which a warning is given
 STEPS_PER_SECOND = {"envpool": 6_000, "other": 2_000, "off-policy": 500}
-"""Environment steps a second on two cores, updates included; the walker's runs in LOG.md are the measure."""
+"""Environment steps a second on two cores, updates included; the walker's runs in the log are the measure."""
 
 
 def plan(preset: str, config: TrainingConfig) -> list[str]:

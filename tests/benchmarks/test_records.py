@@ -27,7 +27,7 @@ def committed(monkeypatch):
     monkeypatch.setattr(records.record, "commit", lambda: "0123456789")
 
 
-# The last seeds of records that were ended before all their seeds were trained, with other settings: see LOG.md.
+# The last seeds of records that were ended before all their seeds were trained, with other settings: see the log.
 ENDED = {(record_tables.ROUGH_GROUND.metric, 157)}
 
 

@@ -84,7 +84,7 @@ def test_finds_the_dot_in_images(shared_torso, precision):
 @pytest.mark.xla
 @pytest.mark.parametrize("symmetry", [True, False])
 def test_balances_the_pole_within_few_thousand_steps(symmetry):
-    """All twenty seeds of LOG.md did within 6,100 steps, with XLA as here. Without it a seed is another run."""
+    """All twenty seeds of the log did within 6,100 steps, with XLA as here. Without it a seed is another run."""
     config = PRESETS["cartpole-fewest-steps"].replace(symmetry=symmetry)
     trainer = PPOAgentTrainer(config.replace(epochs=12_800 // config.steps_per_epoch))
     trainer.train()
