@@ -77,6 +77,20 @@ def test_links_lead_somewhere(page):
             assert ((ROOT / page).parent / link.split("#")[0]).exists(), link
 
 
+def test_every_entry_of_the_log_has_a_row_in_its_table():
+    """A row's date leads to its entry; the site's strict build checks the anchors, which GitHub forms alike."""
+    months = [name for name in LOG if not name.endswith("README.md")]
+    rows = re.findall(
+        r"^\| .+? \| .+? \| \[(\S+)\]\((\S+)\) \| .+ \|$", text_of("experiments/log/README.md"), re.MULTILINE
+    )
+    entries = set()
+    for month in months:
+        for date, found in re.findall(r"^## (\d{4}-\d\d-\d\d) (.+)$", text_of(month), re.MULTILINE):
+            anchor = re.sub(r"[^\w -]", "", f"{date} {found}".lower()).replace(" ", "-")
+            entries.add((date, f"{Path(month).name}#{anchor}"))
+    assert months and set(rows) == entries
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in NOT_TYPED])
 def test_files_that_are_named_are_there(page):
     printed = re.findall(r"^```python file=(\S+)", text_of(page), re.MULTILINE)
