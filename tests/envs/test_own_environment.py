@@ -215,9 +215,21 @@ WRONG = {  # what is typed, and changed in the module, and what the line says
     "an argument that it needs": (
         [], {"size=1, ": "size, "}, ["cannot be built", "'size'", """--env-kwargs '{"size": 3}'"""],
     ),
-    "a dash in the module's name": (
-        ["--env", "my-mine:Mine-v0"], {}, ["rename my-mine.py to my_mine.py", "my_mine:Mine-v0"],
+    "a dash in the module's name": (["--env", "my-mine:Mine-v0"], {}, ["letters", "py: use my_mine:Mine-v0"]),
+    "a dash in the file's name": (
+        ["--env", "mine-too:Mine-v0"], {}, ["rename mine-too.py to mine_too.py", "use mine_too:Mine-v0"],
     ),
+    "a file": (["--env", "mine.py:Mine-v0"], {}, ["module's name", "use mine:Mine-v0"]),
+    "another id among many": (
+        ["--env", "mine:Thirty-v0"],
+        {REGISTER: REGISTER + "".join(f'\ngymnasium.register("{id}-v0", Mine)' for id in ("A", "B", "C", "Thirsty"))},
+        ["registers no 'Thirty-v0': use mine:Thirsty-v0"],
+    ),
+    "a package that it asks for itself": (
+        [], {"import numpy": "raise ImportError('no simulator')\nimport numpy"}, ["no simulator", "install"],
+    ),
+    "a package that its reset needs": ([], {RESET: "import nunpy"}, ["reset failed", "nunpy", "install"]),
+    "no observation": ([], {RESET: RESET.replace("np.zeros(2, np.float32)", "None")}, ["observation None", "(2,)"]),
     "a constructor that ends the program": (
         [], {"self.size, ": "raise SystemExit; self.size, "}, ["cannot be built", "SystemExit", "mine.py, line 9"],
     ),
@@ -280,7 +292,8 @@ def test_a_mistake_is_one_line_that_says_what_to_do(folder, monkeypatch, capsys,
     for before, after in changes.items():
         assert before in text
         text = text.replace(before, after)
-    (folder / "mine.py").write_text(text)
+    for name in ("mine.py", "mine-too.py"):
+        (folder / name).write_text(text)
     named = [] if "--env" in typed else ["--env", "mine:Mine-v0"]
     assert call(monkeypatch, importlib.import_module(program), *named, *typed) == 2
     line = one_line(capsys.readouterr().err)
@@ -640,7 +653,7 @@ class Later(gymnasium.Env):
     [
         (Box(-1, 1, (2,)), np.zeros(2), np.zeros(1), r"of shape \(1,\), but observation_space says \(2,\)"),
         (Box(-1, 1, (2,)), np.zeros(2), 0, r"of shape \(\), but observation_space says \(2,\)"),
-        (Box(-1, 1, (2,)), np.zeros(2), None, r"of shape \(\)"),
+        (Box(-1, 1, (2,)), np.zeros(2), None, r"None, but observation_space says float32 of shape \(2,\)"),
         (Box(0, 255, (2,), np.uint8), np.array([1, 2]), np.array([-1, 256]), "from -1 to 256, which uint8 .* hold"),
         (Box(-9, 9, (2,), np.int64), np.zeros(2), np.array([0.63, 0.0]), "of fractions"),
         (MultiDiscrete([3, 3]), np.array([0, 2]), np.array([4, 1]), r"array\(\[4, 1\]\)"),
@@ -670,7 +683,17 @@ def test_a_wrong_observation_is_told_in_one_line_without_a_traceback(backend):
     group.close()
 
 
-def test_a_reward_that_is_no_number_and_the_end_of_the_program_are_faults():
+@pytest.mark.parametrize("reward", [None, "1", np.ones(3), np.array([None]), np.array("1")])
+def test_a_reward_that_becomes_no_number_is_said_to_be_one(reward):
+    env = find_environment("", maker=lambda: Later(Box(-1, 1, (2,)), np.zeros(2), np.zeros(2), reward)).make()
+    env.reset(seed=0)
+    for _ in range(2):
+        env.step(np.zeros(1))
+    with pytest.raises(user_code.WrongReturnError, match=r"step returned the reward .*: expected a number"):
+        env.step(np.zeros(1))
+
+
+def test_the_end_of_the_program_is_a_fault():
     class Leaving(tiny_envs.Awkward):
         def step(self, action):
             sys.exit("the window was closed")
@@ -682,12 +705,6 @@ def test_a_reward_that_is_no_number_and_the_end_of_the_program_are_faults():
         def reset(self, seed=None, options=None):
             sys.exit()
 
-    env = find_environment("", maker=lambda: Later(Box(-1, 1, (2,)), np.zeros(2), np.zeros(2), None)).make()
-    env.reset(seed=0)
-    for _ in range(2):
-        env.step(np.zeros(1))
-    with pytest.raises(user_code.WrongReturnError, match="step returned the reward None: expected a number"):
-        env.step(np.zeros(1))
     env = find_environment("", maker=Leaving).make()
     env.reset(seed=0)
     for call_it in (lambda: env.step(np.zeros(1)), env.render, find_environment("", maker=Away).make().reset):
