@@ -16,6 +16,7 @@ from common.envs.action_repeat import RepeatedActions
 from common.envs.environment_check import check_environment
 from common.envs.history import WithHistory, with_history
 from common.envs.make_env import MakeEnv, make_env, make_native_env, step_limit, takes_render_mode
+from common.envs.registered import gymnasiums_own
 from common.envs.spaces import as_numbers_or_image, is_image
 from common.errors import UserError
 from common.user_code import closed
@@ -33,8 +34,8 @@ class Environment:
         native_observation_space: before flattening.
         render_modes: the environment's own, such as "rgb_array".
         render_fps: pictures per second at the environment's own pace; with `action_repeat`, one for each action.
-        gymnasium_id: the versioned id of one of Gymnasium's own environments without env_kwargs, which EnvPool may
-            also offer; else None.
+        gymnasium_id: the versioned id of one of Gymnasium's own environments without env_kwargs, registered as
+            Gymnasium itself does, which EnvPool may also offer; else None.
         atari_game: ale-py's id of an Atari game; else None.
         env_kwargs: arguments for the constructor.
         history: ages, in steps, of the earlier observations that are returned beside the newest.
@@ -250,6 +251,6 @@ def _render_modes(env: gymnasium.Env, maker: MakeEnv | None) -> tuple[str, ...]:
 
 def _gymnasium_id(env: gymnasium.Env) -> str | None:
     spec = env.unwrapped.spec
-    if spec is None or not str(spec.entry_point).startswith("gymnasium.envs."):
+    if spec is None or gymnasium.registry.get(spec.id) != gymnasiums_own().get(spec.id):
         return None
     return spec.id

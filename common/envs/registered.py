@@ -1,9 +1,11 @@
 """Builds environments from Gymnasium's registry, imports users' modules, and suggests names for mistyped ones."""
 
 import difflib
+import functools
 import importlib
 import os
 import re
+import runpy
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -48,6 +50,19 @@ def make_registered(
         if isinstance(error, gymnasium.error.Error) and not _is_registered(name):
             raise (unknown_environment(name) if module is None else _not_registered_by(module, name)) from error
         raise constructor_error(env_id, error, env_kwargs) from error
+
+
+@functools.cache
+def gymnasiums_own() -> dict[str, gymnasium.envs.registration.EnvSpec]:
+    """Id → entry of the environments that Gymnasium registers; a module may have replaced some in the registry."""
+    registered = dict(gymnasium.registry)
+    gymnasium.registry.clear()
+    try:
+        runpy.run_path(gymnasium.envs.__file__)
+        return dict(gymnasium.registry)
+    finally:
+        gymnasium.registry.clear()
+        gymnasium.registry.update(registered)
 
 
 def constructor_error(name: str, error: BaseException, env_kwargs: Mapping[str, Any]) -> UserError:
