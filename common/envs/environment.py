@@ -3,12 +3,13 @@
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 import gymnasium
+import numpy as np
 
 from common.config import TrainingConfig
 from common.envs import atari
@@ -41,6 +42,8 @@ class Environment:
         history: ages, in steps, of the earlier observations that are returned beside the newest.
         action_repeat: for how many steps of the environment itself each action is held.
         draws_with_mujoco: whether its pictures are drawn by Gymnasium's renderer for MuJoCo.
+        wrappers: names of the classes that wrap it.
+        remarks: what the user should know of its spaces, a line each.
         maker: the function or class that builds it; None for Gymnasium's registry.
         spec: Gymnasium's entry, from which another process registers the environment; None where the id names a
             module that registers it, and for Atari games and a `maker`.
@@ -59,6 +62,8 @@ class Environment:
     history: tuple[int, ...] = ()
     action_repeat: int = 1
     draws_with_mujoco: bool = False
+    wrappers: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     maker: MakeEnv | None = None
     spec: gymnasium.envs.registration.EnvSpec | None = None
 
@@ -83,7 +88,9 @@ class Environment:
         """
         if self.spec is not None:
             gymnasium.registry.setdefault(self.spec.id, self.spec)
-        env = make_env(self.id, self.max_episode_steps, render_mode, self.env_kwargs, self.maker, self._is_users)
+        env = make_env(
+            self.id, self.max_episode_steps, render_mode, self.env_kwargs, self.maker, self._is_users, self.wrappers
+        )
         if self.action_repeat > 1:
             env = RepeatedActions(env, self.action_repeat)
         return WithHistory(env, self.history) if self.history else env
@@ -114,7 +121,7 @@ class Environment:
             UserError: its reset or its step fails, or returns a value that does not fit its spaces.
         """
         if self._is_users:
-            env = make_native_env(self.id, self.max_episode_steps, None, self.env_kwargs, self.maker)
+            env = make_native_env(self.id, self.max_episode_steps, None, self.env_kwargs, self.maker, self.wrappers)
             with closed(env):
                 check_environment(self.id, env)
 
@@ -126,6 +133,7 @@ def find_environment(
     maker: MakeEnv | None = None,
     history: tuple[int, ...] = (),
     action_repeat: int = 1,
+    wrappers: tuple[str, ...] = (),
 ) -> Environment:
     """Build an environment, record what is known about it, and close it.
 
@@ -136,6 +144,7 @@ def find_environment(
         maker: a function or class that builds a new environment in each call, in place of `gymnasium.make`.
         history: ages, in steps, of the earlier observations that are returned beside the newest.
         action_repeat: for how many steps of the environment itself each action is held.
+        wrappers: names of classes that wrap it, module:Class, the outermost last.
 
     Raises:
         UserError: the name is unknown, a package is missing, or a space is not supported.
@@ -148,10 +157,12 @@ def find_environment(
             "make_env=the function, or name a registered one with --env"
         )
     env_kwargs = env_kwargs or {}
-    env = make_native_env(env_id, max_episode_steps, None, env_kwargs, maker)
+    atari_game = None if maker is not None else atari.game_id(env_id)
+    if wrappers and atari_game is not None:
+        raise UserError(f"wrappers are not for {env_id}: Atari games are prepared here already; leave --wrappers out")
+    env = make_native_env(env_id, max_episode_steps, None, env_kwargs, maker, wrappers)
     with closed(env):
-        gymnasium_id = None if maker is not None else _gymnasium_id(env)
-        atari_game = None if maker is not None else atari.game_id(env_id)
+        gymnasium_id = None if maker is not None or wrappers else _gymnasium_id(env)
         if maker is not None:
             _check_new(env_id, env, maker, env_kwargs)
         spec = env.unwrapped.spec if maker is None and atari_game is None else None
@@ -176,8 +187,22 @@ def find_environment(
             history=history,
             action_repeat=action_repeat,
             draws_with_mujoco=hasattr(env.unwrapped, "mujoco_renderer"),
+            wrappers=wrappers,
+            remarks=tuple(_remarks(env)),
             maker=maker,
             spec=None if spec is None or ":" in env_id else _sendable(spec),
+        )
+
+
+def _remarks(env: gymnasium.Env) -> Iterator[str]:
+    """What the user should know of an environment's spaces."""
+    if env.has_wrapper_attr("left_out"):
+        yield f"observations have the text {', '.join(env.get_wrapper_attr('left_out'))}, which is left out"
+    space = env.action_space
+    if isinstance(space, gymnasium.spaces.Box) and (constant := np.flatnonzero(space.low == space.high)).size:
+        yield (
+            f"action_space has the same lower and upper bound in {', '.join(map(str, constant[:9] + 1))} of its "
+            f"{space.low.size} dimensions, counted from 1: the agent cannot change anything there"
         )
 
 
@@ -194,7 +219,7 @@ def _holds_already(env_id: str, setting: str) -> UserError:
 def environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:
     """What is known about the environment that the settings name; arguments and errors: see `find_environment`."""
     kwargs, limit = config.env_kwargs, config.max_episode_steps
-    return find_environment(config.env, limit, kwargs, maker, config.history, config.action_repeat)
+    return find_environment(config.env, limit, kwargs, maker, config.history, config.action_repeat, config.wrappers)
 
 
 def played_environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:

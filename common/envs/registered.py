@@ -8,7 +8,7 @@ import re
 import runpy
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,8 +16,11 @@ from typing import Any
 import gymnasium
 
 from common.envs import atari
+from common.envs.spaces import without_texts
 from common.errors import UserError
 from common.user_code import INSTALL, cure, explain, is_users
+
+A_WRAPPER = "gymnasium.wrappers:FlattenObservation"
 
 
 def make_registered(
@@ -63,6 +66,31 @@ def gymnasiums_own() -> dict[str, gymnasium.envs.registration.EnvSpec]:
     finally:
         gymnasium.registry.clear()
         gymnasium.registry.update(registered)
+
+
+def wrapped(env_id: str, env: gymnasium.Env, names: Iterable[str]) -> gymnasium.Env:
+    """The environment within wrappers, each named module:Class; the last one is outermost.
+
+    Raises:
+        UserError: a name is wrong, or a wrapper cannot be built.
+    """
+    for name in names:
+        module, _, kind = name.partition(":")
+        if not module or not kind:
+            raise UserError(f"wrappers names {name!r}: expected module:Class, like {A_WRAPPER}")
+        wrapper = getattr(import_module(module, name), kind, None)
+        if not callable(wrapper):
+            raise UserError(
+                f"wrappers names {name!r}, but {module} has no class {kind}: expected one like {A_WRAPPER}"
+            )
+        try:
+            env = wrapper(without_texts(env) if module.startswith("gymnasium.") else env)  # which knows no texts
+        except (Exception, SystemExit) as error:
+            advice = cure(error, "expected a class that needs nothing but this environment; try another of --wrappers")
+            raise UserError(f"{env_id} cannot be wrapped in {name} ({explain(error)}): {advice}") from error
+        if not isinstance(env, gymnasium.Env):
+            raise UserError(f"{name} returned {env!r:.80}: expected a gymnasium.Env")
+    return env
 
 
 def constructor_error(name: str, error: BaseException, env_kwargs: Mapping[str, Any]) -> UserError:

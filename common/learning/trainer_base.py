@@ -91,6 +91,8 @@ class TrainerBase(ABC):
         if config.backend != "processes":  # else a crash or an endless loop of its code would be this process's
             environment.check()
         self.warn: Callable[[str], None] = print
+        for remark in environment.remarks:
+            self.warn(f"warning: {environment.id}: {remark}")
         check_mirror(config, environment, lambda line: self.warn(line))
         self._crew = self._make_crew(workers)
         agent_seed, environment_seed, generator_seed, validation_seed = config.seeds()
