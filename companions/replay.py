@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from common.errors import UserError
 from common.records import Transitions
 
 
@@ -23,7 +24,13 @@ class ReplayBuffer:
         self.capacity = capacity
         self._cuts = np.cumsum([observation_size, action_size, 1, 1])
         self.row_size = int(self._cuts[-1]) + observation_size
-        self._rows = np.zeros((capacity, self.row_size), np.float32)  # [capacity, W]
+        try:
+            self._rows = np.zeros((capacity, self.row_size), np.float32)  # [capacity, W]
+        except MemoryError:
+            size = capacity * self.row_size * 4 / 2**30
+            raise UserError(
+                f"there is not enough memory for {capacity:,} transitions ({size:,.1f} GiB): lower --replay-size"
+            ) from None
         self._position = 0  # of the next row
         self.size = 0
 

@@ -19,7 +19,7 @@ from common.envs.history import WithHistory, with_history
 from common.envs.make_env import MakeEnv, make_env, make_native_env, step_limit, takes_render_mode
 from common.envs.registered import gymnasiums_own
 from common.envs.spaces import as_numbers_or_image, is_image
-from common.errors import UserError
+from common.errors import StartError, UserError
 from common.user_code import closed
 
 
@@ -114,16 +114,24 @@ class Environment:
         render_fps = self.render_fps * self.action_repeat / action_repeat
         return dataclasses.replace(self, action_repeat=action_repeat, render_fps=render_fps)
 
-    def check(self) -> None:
+    def check(self, restarts: int = 0) -> None:
         """Reset and step the environment once if it is the user's own, so that its mistakes are found before training.
+
+        Args:
+            restarts: how often it is built again if its reset fails.
 
         Raises:
             UserError: its reset or its step fails, or returns a value that does not fit its spaces.
         """
         if self._is_users:
             env = make_native_env(self.id, self.max_episode_steps, None, self.env_kwargs, self.maker, self.wrappers)
-            with closed(env):
-                check_environment(self.id, env)
+            try:
+                with closed(env):
+                    check_environment(self.id, env)
+            except StartError:
+                if not restarts:
+                    raise
+                self.check(restarts - 1)
 
 
 def find_environment(
@@ -245,6 +253,8 @@ def name_of(maker: MakeEnv) -> str:
 
 def _check_new(name: str, env: gymnasium.Env, maker: Callable, env_kwargs: Mapping[str, Any]) -> None:
     """Raises UserError if a function returns the same environment twice, since several are stepped at once."""
+    with closed(env):  # perhaps only one may exist
+        pass
     other = make_native_env(name, None, None, env_kwargs, maker)
     if other.unwrapped is env.unwrapped:
         raise UserError(f"{name} returned the same environment twice: expected a new one from each call")

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete, Tuple
 
 from common.envs.spaces import action_map, image_layout
-from common.errors import UserError
+from common.errors import StartError, UserError
 from common.user_code import WrongReturnError, cure, describe, explain, is_users
 
 RESET = "expected the pair (observation, info), info being a dictionary"
@@ -35,7 +35,7 @@ def check_environment(name: str, env: gymnasium.Env) -> None:
     except WrongReturnError as error:
         raise UserError(f"{name}: {error}; fix its reset") from error
     except (Exception, SystemExit) as error:
-        raise UserError(_reset_failed(name, error)) from error
+        raise start_error(name, error) from error
     to_environment = action_map(env.action_space)
     [action] = to_environment(np.zeros((1, to_environment.size), np.float32))  # [*action]
     try:
@@ -74,11 +74,9 @@ def check_step(space: gymnasium.Space, returned: Any) -> None:
         raise WrongReturnError(f"step returned {_kind(info)} as info: {STEP}, info being a dictionary")
 
 
-def start_error(name: str, error: BaseException) -> UserError:
-    """The error for an environment whose reset failed or that could not be built; a UserError stays as it is."""
-    if isinstance(error, UserError):
-        return error
-    return UserError(_reset_failed(name, error))
+def start_error(name: str, error: BaseException) -> StartError:
+    """The error for an environment whose reset failed or that could not be built; a UserError keeps its line."""
+    return StartError(str(error) if isinstance(error, UserError) else _reset_failed(name, error))
 
 
 def _reset_failed(name: str, error: BaseException) -> str:

@@ -64,7 +64,6 @@ def gymnasiums_own() -> dict[str, gymnasium.envs.registration.EnvSpec]:
         runpy.run_path(gymnasium.envs.__file__)
         return dict(gymnasium.registry)
     finally:
-        gymnasium.registry.clear()
         gymnasium.registry.update(registered)
 
 

@@ -89,7 +89,7 @@ class TrainerBase(ABC):
             reward_design=config.reward_design if reward_design is None else "function",
         )
         if config.backend != "processes":  # else a crash or an endless loop of its code would be this process's
-            environment.check()
+            environment.check(config.environment_restarts)
         self.warn: Callable[[str], None] = print
         for remark in environment.remarks:
             self.warn(f"warning: {environment.id}: {remark}")

@@ -78,7 +78,11 @@ class Experience:
         steps = config.steps_per_epoch // config.num_envs  # of an epoch in each environment
         self._steps = steps // how.per_epoch
         self.shaped = Shaping(config, environment, design)  # it may refuse, so before environments are built
-        self._build(find_way(environment, config.backend, action_map, config.environment_time_limit, self._warn))
+        self._build(
+            find_way(
+                environment, config.backend, action_map, config.environment_time_limit, self._warn, config.num_envs
+            )
+        )
         self._restart_every = config.restart_environments_every or default_restart_interval(environment, steps)
         self.scores = EpisodeScores(config.num_envs, config.score_window)
         self.collected = self.is_fresh = False
