@@ -34,6 +34,11 @@ class ReplayBuffer:
         self._position = 0  # of the next row
         self.size = 0
 
+    def sizes(self) -> tuple[float, float]:
+        """Mean absolute values of the observations' numbers and of the rewards."""
+        observations, _, rewards, *_ = np.split(self._rows[: self.size], self._cuts, axis=1)
+        return float(np.abs(observations).mean()), float(np.abs(rewards).mean())
+
     def add(self, transitions: Transitions) -> None:
         """Append K transitions; once the buffer is full, they replace the oldest."""
         count = len(transitions.rewards)

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import gymnasium
 import numpy as np
@@ -213,7 +214,7 @@ def test_a_reset_that_always_fails_is_tried_as_often_as_may_be(no_probe, monkeyp
 
 def test_with_one_environment_no_two_are_built_at_once():
     class Alone(tiny_envs.Plain):
-        there = set()
+        there: ClassVar[set] = set()
 
         def __init__(self):
             if Alone.there:
@@ -534,6 +535,14 @@ def test_a_spread_that_runs_away_is_reported_once():
     resumed.train(1)
     resumed.close()
     assert len(said) == 1  # it was reported before
+
+
+def test_an_update_that_changes_the_policy_far_too_much_is_reported_once():
+    fast = {"learning_rate": 10.0, "anneal_learning_rate": False, "activation": "relu", "hidden_sizes": (64, 64)}
+    config = CONFIG.replace(env="Pendulum-v1", **fast)
+    trainer, said = trained(config, epochs=3)
+    assert max(row.approximate_kl for row in trainer.results) > main_program.RUNAWAY_KL
+    assert sum("far too much" in line and "--learning-rate" in line for line in said) == 1
 
 
 def test_a_process_ignores_the_signals_of_its_parent():
