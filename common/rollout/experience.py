@@ -1,5 +1,6 @@
 """An epoch in the environments: its trajectory, its shaped rewards, and the episodes that ended in it."""
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterator
@@ -164,6 +165,15 @@ class Experience:
         seed = np.random.SeedSequence([self._config.seed, *when]).generate_state(1)[0]
         self.envs.restart(int(seed))
         self.scores.running_returns[:] = 0.0
+
+    @contextlib.contextmanager
+    def aside(self, epoch: int) -> Iterator[None]:
+        """Within the context the environments are closed; then their next episodes begin."""
+        self.envs.close()
+        try:
+            yield
+        finally:
+            self._restart(epoch)
 
     def check_trajectory(self, trajectory: State) -> None:
         """Raises ValueError unless its arrays are what `collect` would make."""

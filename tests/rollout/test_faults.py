@@ -1,6 +1,7 @@
 """Environments that raise, die or hang; numbers that are none; a spread that runs away."""
 
 import dataclasses
+import json
 import multiprocessing
 import os
 import signal
@@ -26,7 +27,9 @@ from common.errors import DivergedError, NotFiniteError, UserError
 from common.learning import distributions
 from common.rollout import experience
 from common.rollout.policies import MAX_STD
-from common.runs import run_folder
+from common.runs import run_folder, session
+from common.runs.options import RunOptions
+from common.runs.recorder import Recorder
 from ppo.config import PPOConfig
 from PPOAgentTrainer import PPOAgentTrainer
 
@@ -212,7 +215,7 @@ def test_a_reset_that_always_fails_is_tried_as_often_as_may_be(no_probe, monkeyp
     assert len(resets) == 1 + restarts
 
 
-def test_with_one_environment_no_two_are_built_at_once():
+def test_an_environment_that_may_exist_only_once_is_trained_validated_and_evaluated(tmp_path, monkeypatch):
     class Alone(tiny_envs.Plain):
         there: ClassVar[set] = set()
 
@@ -224,10 +227,19 @@ def test_with_one_environment_no_two_are_built_at_once():
         def close(self):
             Alone.there.discard(self)
 
-    config = CONFIG.replace(num_envs=1, steps_per_epoch=40, max_episode_steps=5, best_metric="mean_episode_reward")
-    trainer = PPOAgentTrainer(config, make_env=Alone)
-    trainer.train(1)
-    trainer.close()
+    config = CONFIG.replace(num_envs=1, steps_per_epoch=40, max_episode_steps=5, validation_episodes=12, epochs=4)
+    said = []
+
+    def make(config):
+        trainer = PPOAgentTrainer(config.replace(validate_every=1), make_env=Alone)
+        monkeypatch.setattr(trainer, "warn", said.append)
+        return trainer
+
+    options = RunOptions(runs_folder=str(tmp_path), name="a", evaluation_episodes=40, tensorboard=False, figure=False)
+    monkeypatch.setattr(Recorder, "say", lambda _, line: said.append(line))
+    run = session.run(make, "default", config, options)
+    assert sum("perhaps only one may exist" in line for line in said) == 2
+    assert json.loads((run / "evaluation.json").read_text())["deterministic"]["returns"] == [5.0] * 40
     assert not Alone.there
 
 
