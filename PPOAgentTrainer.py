@@ -40,6 +40,7 @@ from ppo.results import AVERAGED_METRICS, UPDATE_METRICS, PPOResult, mean_metric
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
     from Agent import Agent
 
+RUNAWAY_KL = 10.0  # nats; usual updates stay below 0.1
 RUNAWAY_STD = 10.0  # half action ranges; a policy this wide chooses at random
 
 
@@ -63,7 +64,7 @@ class PPOAgentTrainer(TrainerBase):
         self.live = LiveHyperparameters(self.config)
         self.rate = RateByDivergence(self.config.desired_kl)
         self.earlier = EarlierTrajectories(self.config.reused_trajectories, self.experience.check_trajectory)
-        self._mean_std = 0.0  # of the policy after the last update
+        self._mean_std = self._kl = 0.0  # of the policy after the last update
 
     def make_agent(self, environment: Environment, config: PPOConfig, seed: int) -> "Agent":
         """The agent: an actor and a critic for the environment's spaces."""
@@ -131,7 +132,12 @@ class PPOAgentTrainer(TrainerBase):
                 f"warning: the policy's standard deviation runs away, on average it is {metrics['mean_std']:.1f} half "
                 f"action ranges (bounded at {MAX_STD:g}): lower --entropy-coefficient"
             )
-        self._mean_std = metrics["mean_std"]
+        if metrics["approximate_kl"] > RUNAWAY_KL >= self._kl:
+            self.warn(
+                "warning: an update changes the policy far too much, its KL divergence is "
+                f"{metrics['approximate_kl']:.2g} (0.01 is usual): lower --learning-rate, or give --max-kl 0.02"
+            )
+        self._mean_std, self._kl = metrics["mean_std"], metrics["approximate_kl"]
         return metrics
 
     def _take_up_hyperparameters(self) -> None:
@@ -237,7 +243,8 @@ class PPOAgentTrainer(TrainerBase):
     def load_state(self, state: State) -> None:
         """See `TrainerBase.load_state`."""
         super().load_state(state)
-        self._mean_std = self.results[-1].mean_std if self.results else 0.0
+        if self.results:
+            self._mean_std, self._kl = self.results[-1].mean_std, self.results[-1].approximate_kl
 
 
 def main() -> None:

@@ -56,6 +56,10 @@ class EnvironmentSettings(Settings):
     be in the current folder."""
     env_kwargs: dict[str, object] = dataclasses.field(default_factory=dict, hash=False)  # the rest can be hashed
     """Arguments for the environment's constructor, as a JSON object: '{"gravity": 3.7}'."""
+    wrappers: tuple[str, ...] = ()
+    """Wrappers of the environment as module:Class, applied in this order, such as
+    gymnasium.wrappers:FlattenObservation. Each class is called with the environment alone. The module may be in the
+    current folder. Scores use the rewards of the wrapped environment."""
     max_episode_steps: int | None = setting(None, at_least=1)
     """Steps after which an episode is truncated. None keeps the environment's own limit."""
     action_repeat: int = setting(1, at_least=1, at_most=1000)

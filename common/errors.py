@@ -9,6 +9,10 @@ class UserError(Exception):
         return [f"error: {self}"]
 
 
+class StartError(UserError):
+    """An environment cannot be built, or its reset failed."""
+
+
 class NotFiniteError(UserError):
     """An environment or the policy returned NaN or infinity.
 

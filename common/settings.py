@@ -326,7 +326,7 @@ def _plain(name: str, hint: Any, value: Any) -> object:
 def _check_range(name: str, value: object, allowed: Range) -> None:
     """Raises UserError where a number, or one of a tuple, is out of its range; other values have none."""
     if isinstance(value, tuple):
-        if any(number not in allowed for number in value):
+        if any(number not in allowed for number in value if not isinstance(number, str)):
             raise UserError(f"{name} is {value}: expected {allowed} for each number")
     elif isinstance(value, int | float) and value not in allowed:
         expected = str(allowed)

@@ -1,6 +1,7 @@
 """Describes errors raised by a user's own code in one line that names the place in their file."""
 
 import contextlib
+import re
 import sysconfig
 import traceback
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ _HERE = Path(__file__).resolve().parent
 _OURS = tuple(str(_HERE.parent / name) for name in ("common", "ppo", "companions", "programs"))
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _LONGEST = 300  # characters of an error's message
+_MISSING = re.compile("ImportError|ModuleNotFoundError|DependencyNotInstalled")
 
 
 @contextlib.contextmanager
@@ -82,6 +84,14 @@ def describe(error: BaseException) -> str:
     if isinstance(error, WrongReturnError):
         return shown
     return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
+
+
+INSTALL = "install the package it needs"
+
+
+def cure(error: BaseException, otherwise: str) -> str:
+    """What to do about an error: install a package if one is missing."""
+    return INSTALL if _MISSING.match(describe(error)) else otherwise
 
 
 def is_users(error: BaseException) -> bool:

@@ -36,6 +36,8 @@ from companions.replay import ReplayBuffer
 from companions.results import OffPolicyResult
 from companions.waiting import WaitingMinibatches
 
+LARGE = 1000.0  # mean absolute value of observations or rewards; those of well-made environments are near 1
+
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
     from companions.DDPGAgent import DDPGAgent
 
@@ -114,6 +116,7 @@ class OffPolicyAgentTrainer(TrainerBase):
                 self._remember(rows, self.experience.collector.trajectory)
                 warm_up.random = self._acts_at_random()
                 if self._untrained >= config.train_every and not self._diverged:
+                    self._warn_of_sizes()
                     self._draw()
                     if due := self.agent.updates_that_act(len(self._waiting)):
                         tables.extend(self._checked_learn(before, due))
@@ -146,6 +149,22 @@ class OffPolicyAgentTrainer(TrainerBase):
             **self.scored(last, timing, own_actions=not began_at_random),
             **_means(self.agent.metrics, [] if self._diverged else tables),
         )
+
+    def _warn_of_sizes(self) -> None:
+        """Before the first update, say where to begin if the numbers to learn from are far too large."""
+        if self.agent.updates or len(self._waiting):
+            return
+        observations, rewards = self.replay.sizes()
+        if observations > LARGE and not self.config.normalize_observations:
+            self.warn(
+                f"warning: the observations' numbers are about {observations:.0e} on average, and networks learn "
+                "little from such large ones: give --normalize-observations"
+            )
+        if rewards > LARGE:
+            self.warn(
+                f"warning: rewards are about {rewards:.0e} on average, and critics learn little from such large ones: "
+                f"give --reward-design scaled --reward-factor {1 / rewards:.0e}"
+            )
 
     def _anneal(self, left: float) -> None:
         """Set every learning rate to the share `left` of its setting."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from common.errors import UserError
 from common.records import Transitions
 
 
@@ -23,9 +24,20 @@ class ReplayBuffer:
         self.capacity = capacity
         self._cuts = np.cumsum([observation_size, action_size, 1, 1])
         self.row_size = int(self._cuts[-1]) + observation_size
-        self._rows = np.zeros((capacity, self.row_size), np.float32)  # [capacity, W]
+        try:
+            self._rows = np.zeros((capacity, self.row_size), np.float32)  # [capacity, W]
+        except MemoryError:
+            size = capacity * self.row_size * 4 / 2**30
+            raise UserError(
+                f"there is not enough memory for {capacity:,} transitions ({size:,.1f} GiB): lower --replay-size"
+            ) from None
         self._position = 0  # of the next row
         self.size = 0
+
+    def sizes(self) -> tuple[float, float]:
+        """Mean absolute values of the observations' numbers and of the rewards."""
+        observations, _, rewards, *_ = np.split(self._rows[: self.size], self._cuts, axis=1)
+        return float(np.abs(observations).mean()), float(np.abs(rewards).mean())
 
     def add(self, transitions: Transitions) -> None:
         """Append K transitions; once the buffer is full, they replace the oldest."""

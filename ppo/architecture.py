@@ -47,8 +47,11 @@ def _check_convolutions(shape: tuple[int, ...], convolutions: tuple[Convolution,
     for layer in convolutions:
         height, width = ((side - layer.kernel_size) // layer.stride + 1 for side in (height, width))
         if min(height, width) < 1:
+            side = min(shape[:2])
+            two = "--filters 32 64 --kernel-sizes 3 3 --strides 2 2"
+            fitting = two if side >= 7 else f"--filters 32 --kernel-sizes {min(3, side)} --strides 1"
             raise UserError(
                 f"convolutions with kernel_sizes {tuple(c.kernel_size for c in convolutions)} and strides "
                 f"{tuple(c.stride for c in convolutions)} leave nothing of images of {shape[0]} × {shape[1]} pixels: "
-                "use smaller --kernel-sizes and --strides"
+                f"use {fitting}"
             )

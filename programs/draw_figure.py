@@ -19,9 +19,8 @@ def draw(
     runs: list[Path],
     columns: tuple[str, ...],
     band: Band,
-    env: str | None = None,
-    env_kwargs: str | None = None,
     title: str = "",
+    **typed: Any,
 ) -> Figure:
     """Draw a figure.
 
@@ -30,8 +29,8 @@ def draw(
         runs: their folders.
         columns: of results.csv, for kind seeds.
         band: of kind seeds.
-        env, env_kwargs: what was typed as the run's environment, for kind policy; see `run_folder.read_config`.
         title: of kind seeds: what it shows.
+        typed: what was typed as the run's environment, for kind policy; see `run_folder.read_config`.
 
     Raises:
         UserError: no run or too many for this kind, or a run has not got what the figure shows.
@@ -41,7 +40,7 @@ def draw(
     if kind in ("reward", "time", "policy") and len(runs) > 1:
         raise UserError(f"{len(runs)} runs given: --kind {kind} draws one, --kind five overlays several")
     if kind == "policy":
-        return _policy(runs[0], env, env_kwargs)
+        return _policy(runs[0], **typed)
     if kind == "seeds" and not columns:
         raise UserError("no columns given: --kind seeds draws a panel for each of --columns avg_reward_orig ...")
     curves = {name: run_folder.read_results(run) for name, run in _named(runs).items()}
@@ -71,10 +70,10 @@ def _arms(curves: dict[str, Curves]) -> dict[str, list[Curves]]:
     return arms
 
 
-def _policy(run: Path, env: str | None, env_kwargs: str | None) -> Figure:
+def _policy(run: Path, **typed: Any) -> Figure:
     from common.figures import policy_view  # imports TensorFlow, which the other kinds do not need
     from programs import methods
 
     agent: Any
-    agent, config, _ = methods.load_agent(run, "best", env=env, env_kwargs=env_kwargs)
+    agent, config, _ = methods.load_agent(run, "best", **typed)
     return policy_view.policy_view(agent, policy_view.grid_for(config.env, agent))

@@ -1,6 +1,6 @@
 """The one table of methods: settings, presets, trainer and agent of each; agents are loaded from run folders here."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -84,11 +84,14 @@ METHODS = {
 
 
 def read_config(
-    folder: Path, env: str | None = None, env_kwargs: str | Mapping[str, object] | None = None
+    folder: Path,
+    env: str | None = None,
+    env_kwargs: str | Mapping[str, object] | None = None,
+    wrappers: Sequence[str] | None = None,
 ) -> tuple[str, TrainingConfig]:
     """The preset's name and the config of a run of any method; arguments and errors: see `run_folder.read_config`."""
     kinds = {name: method.config for name, method in METHODS.items()}
-    return run_folder.read_config(folder, kinds, env, env_kwargs)
+    return run_folder.read_config(folder, kinds, env, env_kwargs, wrappers)
 
 
 def new_agent(config: TrainingConfig, environment: Environment) -> "Agent | DDPGAgent":
@@ -105,6 +108,7 @@ def load_agent(
     *,
     env: str | None = None,
     env_kwargs: str | Mapping[str, object] | None = None,
+    wrappers: Sequence[str] | None = None,
     device: str | None = None,
 ) -> tuple["Agent | DDPGAgent", TrainingConfig, Environment]:
     """The agent of a run, the run's settings and its environment as the agent plays it.
@@ -113,15 +117,15 @@ def load_agent(
         run: its folder.
         weights: "best" loads the agent the run ended with, "last" that of its last checkpoint.
         make_env: builds the environment, where the run was trained with such a function.
-        env, env_kwargs: what was typed as the run's environment; see `run_folder.read_config`.
+        env, env_kwargs, wrappers: what was typed as the run's environment; see `run_folder.read_config`.
         device: what TensorFlow computes on, "auto", "cpu" or "gpu"; None takes the run's own setting.
 
     Raises:
         UserError: there is no run, its environment cannot be made or must be typed again, or its weights are missing
             or damaged.
     """
-    _, config = read_config(run, env, env_kwargs)
-    trust.check_no_other_environment(run, config, env, env_kwargs)
+    _, config = read_config(run, env, env_kwargs, wrappers)
+    trust.check_no_other_environment(run, config, env, env_kwargs, wrappers)
     path = run / (run_folder.BEST_AGENT if weights == "best" else run_folder.WEIGHTS)
     if not path.exists() and (run / run_folder.WEIGHTS).exists():
         raise UserError(

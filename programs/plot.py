@@ -45,9 +45,12 @@ class Arguments:
     env_kwargs: str | None = None
     """The environment's arguments as JSON, typed again together with --env; only needed if some of them are
     strings."""
+    wrappers: tuple[str, ...] | None = None
+    """The environment's wrappers (MODULE:CLASS ...), typed again; only needed if it has some."""
 
 
-_ONLY_WITH = {"columns": "seeds", "band": "seeds", "title": "seeds", "env": "policy", "env_kwargs": "policy"}
+TYPED = ("env", "env_kwargs", "wrappers")
+_ONLY_WITH = dict.fromkeys(("columns", "band", "title"), "seeds") | dict.fromkeys(TYPED, "policy")
 
 
 def check_used(arguments: Arguments) -> None:
@@ -65,13 +68,13 @@ def main() -> None:
         if arguments.output.suffix not in (".png", ".svg", ".pdf"):
             raise UserError(f"output {arguments.output} is no picture name: end it in .png, .svg or .pdf")
         check_used(arguments)
-        environment = arguments.env, arguments.env_kwargs
+        typed = {name: getattr(arguments, name) for name in TYPED}
         from common.figures.style import save_figure, save_light_and_dark
         from programs.draw_figure import draw
 
         def drawn() -> "Figure":
             runs = list(arguments.runs)
-            return draw(arguments.kind, runs, arguments.columns, arguments.band, *environment, arguments.title)
+            return draw(arguments.kind, runs, arguments.columns, arguments.band, arguments.title, **typed)
 
         if arguments.title:
             save_light_and_dark(drawn, arguments.output)

@@ -1,5 +1,6 @@
 """A preset in a file: what `tune` writes and `train FILE.json` starts from; config.json of a run is one, too."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from common import files
@@ -15,7 +16,7 @@ def is_preset_file(name: str) -> bool:
 
 
 def read_preset(
-    path: Path, env: str | None = None, env_kwargs: str | None = None
+    path: Path, env: str | None = None, env_kwargs: str | None = None, wrappers: Sequence[str] | None = None
 ) -> tuple[str, Method, TrainingConfig]:
     """Its name, its method and its settings.
 
@@ -23,8 +24,8 @@ def read_preset(
 
     Args:
         path: of the file.
-        env, env_kwargs: what was typed as the environment. The file's own is used only as far as `trust.check_trusted`
-            allows.
+        env, env_kwargs, wrappers: what was typed as the environment. The file's own is used only as far as
+            `trust.check_trusted` allows.
 
     Raises:
         UserError: it is no such file, a value is wrong, or its environment must be typed again.
@@ -48,11 +49,13 @@ def read_preset(
         raise UserError(f"{path} has a setting that is not known ({error}): remove it, or update the code") from None
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    _check_trusted(path, config, env, env_kwargs)
+    _check_trusted(path, config if wrappers is None else config.replace(wrappers=wrappers), env, env_kwargs, wrappers)
     return path.stem, method, config
 
 
-def _check_trusted(path: Path, config: TrainingConfig, env: str | None, env_kwargs: str | None) -> None:
+def _check_trusted(
+    path: Path, config: TrainingConfig, env: str | None, env_kwargs: str | None, wrappers: Sequence[str] | None
+) -> None:
     """`trust.check_trusted` for what was not typed; what was typed replaces the file's."""
     replaced = config if env is None else config.replace(env=env)
     if env_kwargs is not None:
@@ -62,7 +65,7 @@ def _check_trusted(path: Path, config: TrainingConfig, env: str | None, env_kwar
             f"{path} gives texts to its environment, which may name files or modules: type --env-kwargs with what "
             f"{env} needs ('{{}}' is nothing)"
         )
-    trust.check_trusted(path, replaced, env, replaced.env_kwargs if env_kwargs is not None else None)
+    trust.check_trusted(path, replaced, env, replaced.env_kwargs if env_kwargs is not None else None, wrappers)
 
 
 def write_preset(path: Path, config: TrainingConfig, **remarks: object) -> None:

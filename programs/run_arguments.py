@@ -34,13 +34,15 @@ class RunArguments:
     env_kwargs: str | None = None
     """The environment's arguments as JSON, typed again together with --env; only needed if some of them are
     strings."""
+    wrappers: tuple[str, ...] | None = None
+    """The environment's wrappers (MODULE:CLASS ...), typed again; only needed if it has some."""
 
     def load(self) -> tuple[Any, TrainingConfig, Environment]:
         """The agent, the run's settings and its environment; see `programs.methods.load_agent`."""
         folder = self.folder_of_run
         if shipped.is_shipped(folder):
             return self.load_shipped(folder, "trained")
-        return load_agent(folder, self.weights, env=self.env, env_kwargs=self.env_kwargs, device=self.device)
+        return load_agent(folder, self.weights, **self._typed, device=self.device)
 
     def load_shipped(self, folder: Path, stage: str) -> tuple[Any, TrainingConfig, Environment]:
         """The same for an agent that comes with the project; see `programs.shipped.load`.
@@ -51,7 +53,11 @@ class RunArguments:
         for name, is_set in (("weights", self.weights != "best"), ("device", self.device is not None)):
             if is_set:
                 raise UserError(f"{folder.name} comes with the project: leave out --{name}, which is for runs")
-        return shipped.load(folder, stage, env=self.env, env_kwargs=self.env_kwargs)
+        return shipped.load(folder, stage, **self._typed)
+
+    @property
+    def _typed(self) -> dict[str, Any]:
+        return {"env": self.env, "env_kwargs": self.env_kwargs, "wrappers": self.wrappers}
 
     @property
     def folder_of_run(self) -> Path:

@@ -85,13 +85,13 @@ def load(folder: Path, stage: str = "trained", **typed: Any) -> tuple[ShippedAge
     Args:
         folder: of the agent, such as agents/walker.
         stage: of training; a key of STAGES.
-        typed: `env` and `env_kwargs` as the user typed them; see `run_folder.read_config`.
+        typed: `env`, `env_kwargs` and `wrappers` as the user typed them; see `run_folder.read_config`.
 
     Raises:
         UserError: a file is missing or damaged, or the environment cannot be made.
     """
     _, config = read_config(folder, **typed)
-    trust.check_no_other_environment(folder, config, typed.get("env"), typed.get("env_kwargs"))
+    trust.check_no_other_environment(folder, config, *map(typed.get, ("env", "env_kwargs", "wrappers")))
     path = folder / STAGES[stage]
     if not path.exists():
         raise UserError(f"{folder} holds no {path.name}: this agent was shipped without its {stage} policy")

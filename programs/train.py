@@ -10,7 +10,7 @@ from pathlib import Path
 
 from common.errors import UserError
 from common.runs import session
-from common.runs.command_line import one_line_errors, parse, value_of
+from common.runs.command_line import one_line_errors, parse, typed_environment, value_of
 from common.runs.short_help import WIDTH
 from programs.methods import METHODS, Method, read_config
 from programs.preset_files import is_preset_file, read_preset
@@ -38,12 +38,12 @@ def method_of_run(run: Path, arguments: list[str]) -> Method:
 
     Args:
         run: its folder.
-        arguments: what was typed; `--env` and `--env-kwargs` are read, see `run_folder.read_config`.
+        arguments: what was typed; see `typed_environment`.
 
     Raises:
         UserError: there is no run, or its environment must be typed again.
     """
-    _, config = read_config(run, value_of("--env", arguments), value_of("--env-kwargs", arguments))
+    _, config = read_config(run, **typed_environment(arguments))
     return METHODS[config.METHOD]
 
 
@@ -80,9 +80,7 @@ def main() -> None:
         arguments = sys.argv[1:]
         resumed = value_of("--resume", arguments)
         if arguments and is_preset_file(arguments[0]):
-            name, method, config = read_preset(
-                Path(arguments[0]), value_of("--env", arguments), value_of("--env-kwargs", arguments)
-            )
+            name, method, config = read_preset(Path(arguments[0]), **typed_environment(arguments))
             method = method._replace(presets={**method.presets, name: config})
             arguments[0] = name
         elif arguments and not arguments[0].startswith("-"):

@@ -49,6 +49,9 @@ class Arguments:
     env_kwargs: str | None = None
     """Arguments of the environment, as JSON like '{"map_name": "8x8"}', in place of the preset's. If a preset file has
     texts among them, they must be typed here."""
+    wrappers: tuple[str, ...] | None = None
+    """Wrappers of the environment (module:Class ...), in place of the preset's. If a preset file has some, they must
+    be typed here."""
     space: Path | None = None
     """JSON file of the settings to change and the values each may take. By default the file of the preset's method in
     programs/tuning/spaces, which also shows the format."""
@@ -95,7 +98,9 @@ def preset_of(arguments: Arguments) -> TrainingConfig:
         UserError: the preset or the metric is unknown.
     """
     if is_preset_file(arguments.preset):
-        _, method, preset = read_preset(Path(arguments.preset), arguments.env, arguments.env_kwargs)
+        _, method, preset = read_preset(
+            Path(arguments.preset), arguments.env, arguments.env_kwargs, arguments.wrappers
+        )
     else:
         method = method_of(arguments.preset)
         preset = method.presets[arguments.preset]
@@ -108,7 +113,8 @@ def preset_of(arguments: Arguments) -> TrainingConfig:
 
 def _environment(arguments: Arguments) -> dict[str, object]:
     """The environment that was typed, as settings."""
-    settings: dict[str, object] = {} if arguments.env is None else {"env": arguments.env}
+    typed: dict[str, object] = {"env": arguments.env, "wrappers": arguments.wrappers}
+    settings = {name: value for name, value in typed.items() if value is not None}
     if arguments.env_kwargs is None:
         return settings
     try:

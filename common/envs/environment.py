@@ -3,12 +3,13 @@
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 import gymnasium
+import numpy as np
 
 from common.config import TrainingConfig
 from common.envs import atari
@@ -16,8 +17,9 @@ from common.envs.action_repeat import RepeatedActions
 from common.envs.environment_check import check_environment
 from common.envs.history import WithHistory, with_history
 from common.envs.make_env import MakeEnv, make_env, make_native_env, step_limit, takes_render_mode
+from common.envs.registered import gymnasiums_own
 from common.envs.spaces import as_numbers_or_image, is_image
-from common.errors import UserError
+from common.errors import StartError, UserError
 from common.user_code import closed
 
 
@@ -33,13 +35,15 @@ class Environment:
         native_observation_space: before flattening.
         render_modes: the environment's own, such as "rgb_array".
         render_fps: pictures per second at the environment's own pace; with `action_repeat`, one for each action.
-        gymnasium_id: the versioned id of one of Gymnasium's own environments without env_kwargs, which EnvPool may
-            also offer; else None.
+        gymnasium_id: the versioned id of one of Gymnasium's own environments without env_kwargs, registered as
+            Gymnasium itself does, which EnvPool may also offer; else None.
         atari_game: ale-py's id of an Atari game; else None.
         env_kwargs: arguments for the constructor.
         history: ages, in steps, of the earlier observations that are returned beside the newest.
         action_repeat: for how many steps of the environment itself each action is held.
         draws_with_mujoco: whether its pictures are drawn by Gymnasium's renderer for MuJoCo.
+        wrappers: names of the classes that wrap it.
+        remarks: what the user should know of its spaces, a line each.
         maker: the function or class that builds it; None for Gymnasium's registry.
         spec: Gymnasium's entry, from which another process registers the environment; None where the id names a
             module that registers it, and for Atari games and a `maker`.
@@ -58,6 +62,8 @@ class Environment:
     history: tuple[int, ...] = ()
     action_repeat: int = 1
     draws_with_mujoco: bool = False
+    wrappers: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     maker: MakeEnv | None = None
     spec: gymnasium.envs.registration.EnvSpec | None = None
 
@@ -82,7 +88,9 @@ class Environment:
         """
         if self.spec is not None:
             gymnasium.registry.setdefault(self.spec.id, self.spec)
-        env = make_env(self.id, self.max_episode_steps, render_mode, self.env_kwargs, self.maker, self._is_users)
+        env = make_env(
+            self.id, self.max_episode_steps, render_mode, self.env_kwargs, self.maker, self._is_users, self.wrappers
+        )
         if self.action_repeat > 1:
             env = RepeatedActions(env, self.action_repeat)
         return WithHistory(env, self.history) if self.history else env
@@ -106,16 +114,24 @@ class Environment:
         render_fps = self.render_fps * self.action_repeat / action_repeat
         return dataclasses.replace(self, action_repeat=action_repeat, render_fps=render_fps)
 
-    def check(self) -> None:
+    def check(self, restarts: int = 0) -> None:
         """Reset and step the environment once if it is the user's own, so that its mistakes are found before training.
+
+        Args:
+            restarts: how often it is built again if its reset fails.
 
         Raises:
             UserError: its reset or its step fails, or returns a value that does not fit its spaces.
         """
         if self._is_users:
-            env = make_native_env(self.id, self.max_episode_steps, None, self.env_kwargs, self.maker)
-            with closed(env):
-                check_environment(self.id, env)
+            env = make_native_env(self.id, self.max_episode_steps, None, self.env_kwargs, self.maker, self.wrappers)
+            try:
+                with closed(env):
+                    check_environment(self.id, env)
+            except StartError:
+                if not restarts:
+                    raise
+                self.check(restarts - 1)
 
 
 def find_environment(
@@ -125,6 +141,7 @@ def find_environment(
     maker: MakeEnv | None = None,
     history: tuple[int, ...] = (),
     action_repeat: int = 1,
+    wrappers: tuple[str, ...] = (),
 ) -> Environment:
     """Build an environment, record what is known about it, and close it.
 
@@ -135,6 +152,7 @@ def find_environment(
         maker: a function or class that builds a new environment in each call, in place of `gymnasium.make`.
         history: ages, in steps, of the earlier observations that are returned beside the newest.
         action_repeat: for how many steps of the environment itself each action is held.
+        wrappers: names of classes that wrap it, module:Class, the outermost last.
 
     Raises:
         UserError: the name is unknown, a package is missing, or a space is not supported.
@@ -147,10 +165,12 @@ def find_environment(
             "make_env=the function, or name a registered one with --env"
         )
     env_kwargs = env_kwargs or {}
-    env = make_native_env(env_id, max_episode_steps, None, env_kwargs, maker)
+    atari_game = None if maker is not None else atari.game_id(env_id)
+    if wrappers and atari_game is not None:
+        raise UserError(f"wrappers are not for {env_id}: Atari games are prepared here already; leave --wrappers out")
+    env = make_native_env(env_id, max_episode_steps, None, env_kwargs, maker, wrappers)
     with closed(env):
-        gymnasium_id = None if maker is not None else _gymnasium_id(env)
-        atari_game = None if maker is not None else atari.game_id(env_id)
+        gymnasium_id = None if maker is not None or wrappers else _gymnasium_id(env)
         if maker is not None:
             _check_new(env_id, env, maker, env_kwargs)
         spec = env.unwrapped.spec if maker is None and atari_game is None else None
@@ -175,8 +195,22 @@ def find_environment(
             history=history,
             action_repeat=action_repeat,
             draws_with_mujoco=hasattr(env.unwrapped, "mujoco_renderer"),
+            wrappers=wrappers,
+            remarks=tuple(_remarks(env)),
             maker=maker,
             spec=None if spec is None or ":" in env_id else _sendable(spec),
+        )
+
+
+def _remarks(env: gymnasium.Env) -> Iterator[str]:
+    """What the user should know of an environment's spaces."""
+    if env.has_wrapper_attr("left_out"):
+        yield f"observations have the text {', '.join(env.get_wrapper_attr('left_out'))}, which is left out"
+    space = env.action_space
+    if isinstance(space, gymnasium.spaces.Box) and (constant := np.flatnonzero(space.low == space.high)).size:
+        yield (
+            f"action_space has the same lower and upper bound in {', '.join(map(str, constant[:9] + 1))} of its "
+            f"{space.low.size} dimensions, counted from 1: the agent cannot change anything there"
         )
 
 
@@ -193,7 +227,7 @@ def _holds_already(env_id: str, setting: str) -> UserError:
 def environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:
     """What is known about the environment that the settings name; arguments and errors: see `find_environment`."""
     kwargs, limit = config.env_kwargs, config.max_episode_steps
-    return find_environment(config.env, limit, kwargs, maker, config.history, config.action_repeat)
+    return find_environment(config.env, limit, kwargs, maker, config.history, config.action_repeat, config.wrappers)
 
 
 def played_environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:
@@ -219,6 +253,8 @@ def name_of(maker: MakeEnv) -> str:
 
 def _check_new(name: str, env: gymnasium.Env, maker: Callable, env_kwargs: Mapping[str, Any]) -> None:
     """Raises UserError if a function returns the same environment twice, since several are stepped at once."""
+    with closed(env):  # perhaps only one may exist
+        pass
     other = make_native_env(name, None, None, env_kwargs, maker)
     if other.unwrapped is env.unwrapped:
         raise UserError(f"{name} returned the same environment twice: expected a new one from each call")
@@ -250,6 +286,6 @@ def _render_modes(env: gymnasium.Env, maker: MakeEnv | None) -> tuple[str, ...]:
 
 def _gymnasium_id(env: gymnasium.Env) -> str | None:
     spec = env.unwrapped.spec
-    if spec is None or not str(spec.entry_point).startswith("gymnasium.envs."):
+    if spec is None or gymnasium.registry.get(spec.id) != gymnasiums_own().get(spec.id):
         return None
     return spec.id

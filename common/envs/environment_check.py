@@ -13,8 +13,8 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete, Tuple
 
 from common.envs.spaces import action_map, image_layout
-from common.errors import UserError
-from common.user_code import describe, explain, is_users
+from common.errors import StartError, UserError
+from common.user_code import WrongReturnError, cure, describe, explain, is_users
 
 RESET = "expected the pair (observation, info), info being a dictionary"
 STEP = "expected (observation, reward, terminated, truncated, info)"
@@ -30,51 +30,60 @@ def check_environment(name: str, env: gymnasium.Env) -> None:
     Raises:
         UserError: reset or step fails, or returns a value that Gymnasium's interface or the spaces do not allow.
     """
-    returned: Any  # the environment may return anything
     try:
-        returned = env.reset(seed=0)
+        check_reset(env.observation_space, env.reset(seed=0))
+    except WrongReturnError as error:
+        raise UserError(f"{name}: {error}; fix its reset") from error
     except (Exception, SystemExit) as error:
-        raise UserError(_reset_failed(name, error)) from error
-    if not isinstance(returned, tuple) or len(returned) != 2 or not isinstance(returned[1], Mapping):
-        raise UserError(f"{name}: reset returned {_kind(returned)}: {RESET}")
-    _check_observation(name, "reset", env.observation_space, returned[0])
+        raise start_error(name, error) from error
     to_environment = action_map(env.action_space)
     [action] = to_environment(np.zeros((1, to_environment.size), np.float32))  # [*action]
     try:
-        stepped: Any = env.step(action)
+        check_step(env.observation_space, env.step(action))
+    except WrongReturnError as error:
+        raise UserError(f"{name}: {error}; fix its step") from error
     except (Exception, SystemExit) as error:
         if "unpack" in str(error) and not is_users(error):  # Gymnasium's wrapper unpacks the five values
             raise UserError(f"{name}: step returned another number of values: {STEP}") from error
-        raise UserError(f"{name}: step failed with the action {action!r} ({explain(error)}): fix its step") from error
-    if not isinstance(stepped, tuple) or len(stepped) != 5 or not isinstance(stepped[4], Mapping):
-        raise UserError(f"{name}: step returned {_kind(stepped)}: {STEP}, info being a dictionary")
-    observation, reward, terminated, truncated, _ = stepped
-    _check_observation(name, "step", env.observation_space, observation)
-    if not isinstance(reward, Real | np.bool_) and not (isinstance(reward, np.ndarray) and _is_number(reward)):
-        raise UserError(f"{name}: step returned the reward {reward!r}: expected a number")
+        what = f"{name}: step failed with the action {action!r} ({explain(error)})"
+        raise UserError(f"{what}: {cure(error, 'fix its step')}") from error
+
+
+def check_reset(space: gymnasium.Space, returned: Any) -> None:
+    """Raises WrongReturnError if a reset did not return what Gymnasium's interface and the observation space say."""
+    if not isinstance(returned, tuple) or len(returned) != 2 or not isinstance(returned[1], Mapping):
+        raise WrongReturnError(f"reset returned {_kind(returned)}: {RESET}")
+    if wrong := mismatch(space, returned[0]):
+        raise WrongReturnError(f"reset returned an observation{wrong}")
+
+
+def check_step(space: gymnasium.Space, returned: Any) -> None:
+    """Raises WrongReturnError if a step did not return what Gymnasium's interface and the observation space say."""
+    if not isinstance(returned, tuple) or len(returned) != 5:
+        raise WrongReturnError(f"step returned {_kind(returned)}: {STEP}")
+    observation, reward, terminated, truncated, info = returned
+    if wrong := mismatch(space, observation):
+        raise WrongReturnError(f"step returned an observation{wrong}")
+    is_number = reward.size == 1 and reward.dtype.kind in "biuf" if isinstance(reward, np.ndarray) else None
+    if not (is_number or isinstance(reward, Real | np.bool_)):
+        raise WrongReturnError(f"step returned the reward {reward!r:.80}: expected a number")
     for what, flag in (("terminated", terminated), ("truncated", truncated)):
         if not isinstance(flag, bool | np.bool_) and not (isinstance(flag, Integral) and flag in (0, 1)):
-            raise UserError(f"{name}: step returned {flag!r} as {what}: expected True or False")
+            raise WrongReturnError(f"step returned {flag!r:.80} as {what}: expected True or False")
+    if not isinstance(info, Mapping):
+        raise WrongReturnError(f"step returned {_kind(info)} as info: {STEP}, info being a dictionary")
 
 
-def start_error(name: str, error: BaseException) -> UserError:
-    """The error for an environment whose reset failed or that could not be built; a UserError stays as it is."""
-    if isinstance(error, UserError):
-        return error
-    return UserError(_reset_failed(name, error))
+def start_error(name: str, error: BaseException) -> StartError:
+    """The error for an environment whose reset failed or that could not be built; a UserError keeps its line."""
+    return StartError(str(error) if isinstance(error, UserError) else _reset_failed(name, error))
 
 
 def _reset_failed(name: str, error: BaseException) -> str:
-    advice = "fix its reset or choose another --env"
+    advice = cure(error, "fix its reset or choose another --env")
     if describe(error).startswith("TypeError") and "unexpected keyword argument" in describe(error):
         advice = "define it as reset(self, seed=None, options=None)"
     return f"{name} cannot be started, its reset failed ({explain(error)}): {advice}"
-
-
-def _check_observation(name: str, method: str, space: gymnasium.Space, value: Any) -> None:
-    wrong = mismatch(space, value)
-    if wrong is not None:
-        raise UserError(f"{name}: {method} returned an observation{wrong}: make the two agree")
 
 
 def mismatch(space: gymnasium.Space, value: Any) -> str | None:
@@ -92,10 +101,10 @@ def mismatch(space: gymnasium.Space, value: Any) -> str | None:
         array = np.asarray(value)
     except ValueError:  # lists of unequal lengths
         return f" of unequal parts, but observation_space says shape {space.shape}"
+    if array.dtype.kind not in "biuf":
+        return f" {value!r:.80}, but observation_space says {space.dtype} of shape {space.shape}"
     if array.shape != space.shape:
         return f" of shape {array.shape}, but observation_space says {space.shape}"
-    if array.dtype.kind not in "biuf":
-        return f" of {array.dtype} ({_kind(value)}), but observation_space says {space.dtype}"
     if array.dtype != space.dtype and np.issubdtype(space.dtype, np.integer):
         if array.dtype.kind == "f" and image_layout(space) is not None:  # from 0 to 1 it would be black
             return f" of {array.dtype}, but observation_space says {space.dtype}, an image from 0 to 255"
@@ -125,10 +134,6 @@ def _mismatch_of_parts(
         if wrong is not None:
             return f"[{key!r}]{wrong}"
     return None
-
-
-def _is_number(array: np.ndarray) -> bool:
-    return array.size == 1 and array.dtype.kind in "biuf"
 
 
 def _kind(value: Any) -> str:

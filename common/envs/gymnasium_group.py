@@ -48,7 +48,7 @@ class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
         Raises:
             UserError: an environment that failed in the step before cannot be started again.
         """
-        failed_before, self.failed = self.failed, np.zeros(self.num_envs, bool)  # [n]
+        self.failed = np.zeros(self.num_envs, bool)  # [n]
         for i, env in enumerate(self.envs):
             info: dict[str, Any] = {}
             try:
@@ -60,8 +60,6 @@ class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
                         env.step(actions[i])
                     )
             except Exception as error:  # the environment is the user's code and may raise anything
-                if failed_before[i]:
-                    raise start_error(self._name, error) from error
                 self._note_fault(i, error)
             self.life_lost[i] = info.get(LIFE_LOST, False)
             self.replaced[i] = info.get(ACTION_REPLACED, False)

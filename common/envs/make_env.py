@@ -2,15 +2,15 @@
 
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
 
 from common.envs import atari
 from common.envs.checked_steps import CheckedSteps
-from common.envs.registered import constructor_error, make_registered, unknown_environment
-from common.envs.spaces import as_numbers_or_image, check_spaces
+from common.envs.registered import constructor_error, make_registered, unknown_environment, wrapped
+from common.envs.spaces import as_numbers_or_image, check_spaces, without_texts
 from common.errors import UserError
 
 MakeEnv = Callable[..., gymnasium.Env]
@@ -24,6 +24,7 @@ def make_env(
     env_kwargs: Mapping[str, Any] | None = None,
     maker: MakeEnv | None = None,
     checked: bool = False,
+    wrappers: Sequence[str] = (),
 ) -> gymnasium.Env:
     """A single Gymnasium environment with its own, unshaped reward and flat observations [S], or images [H, W, C].
 
@@ -34,12 +35,13 @@ def make_env(
         env_kwargs: arguments for its constructor.
         maker: builds it in place of `gymnasium.make`; `env_id` is then its name in messages.
         checked: whether it checks what it returns in every step; see `CheckedSteps`.
+        wrappers: names of classes that wrap it, module:Class.
 
     Raises:
         UserError: unknown name (the message suggests similar ones), missing package, faulty constructor, unsupported
             space, or a limit above the environment's own `TimeLimit`.
     """
-    env = make_native_env(env_id, max_episode_steps, render_mode, env_kwargs, maker)
+    env = make_native_env(env_id, max_episode_steps, render_mode, env_kwargs, maker, wrappers)
     return as_numbers_or_image(CheckedSteps(env) if checked else env)
 
 
@@ -49,8 +51,9 @@ def make_native_env(
     render_mode: str | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
     maker: MakeEnv | None = None,
+    wrappers: Sequence[str] = (),
 ) -> gymnasium.Env:
-    """As `make_env`, but with the environment's own observations, which need not be flat."""
+    """As `make_env`, but with the environment's own observations, which need not be flat; texts are left out."""
     kwargs = env_kwargs or {}
     if maker is not None:
         env = _make_own(env_id, maker, max_episode_steps, render_mode, kwargs)
@@ -59,7 +62,10 @@ def make_native_env(
     else:
         env = make_registered(env_id, max_episode_steps, render_mode, kwargs)
     try:
-        check_spaces(env_id, *(_space(env_id, env, name) for name in ("observation_space", "action_space")))
+        env = wrapped(env_id, env, wrappers)
+        _, action_space = (_space(env_id, env, name) for name in ("observation_space", "action_space"))
+        env = without_texts(env)
+        check_spaces(env_id, env.observation_space, action_space)
         _check_limit(env_id, env, max_episode_steps)
     except UserError:
         with contextlib.suppress(Exception):

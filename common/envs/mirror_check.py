@@ -41,8 +41,9 @@ def check_mirror(config: TrainingConfig, environment: Environment, warn: Callabl
     Raises:
         UserError: the steps contradict the mirror; the line names the entry, or the reward.
     """
-    own = config.mirror_observation or config.mirror_action or config.env_kwargs  # which may break a known mirror
-    if not (config.symmetry and config.mirror_check and own):
+    may_break_a_known_one = config.env_kwargs or config.wrappers
+    own = config.mirror_observation or config.mirror_action
+    if not (config.symmetry and config.mirror_check and (own or may_break_a_known_one)):
         return
     mirror = mirror_of(config, environment.observation_space, environment.action_space)
     assert mirror is not None, "`symmetry` is set"

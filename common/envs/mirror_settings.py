@@ -60,10 +60,14 @@ def mirror_of(
     return Mirror(observation, action, config.mirror_weight)
 
 
+CHANGING = {"env_kwargs": "--env-kwargs", "wrappers": "--wrappers"}  # settings that may change what is observed
+
+
 def _check_known(config: TrainingConfig, name: str, entries: Entries, size: int) -> None:
     """Raises UserError if the environment has other numbers than the one whose mirror is known."""
     if len(entries.sources) != size:
-        what = "its --env-kwargs" if config.env_kwargs else "this version of it"
+        changed = [flag for name, flag in CHANGING.items() if getattr(config, name)]
+        what = f"its {' and '.join(changed)}" if changed else "this version of it"
         raise UserError(
             f"the known mirror of {config.env} does not fit {what}: {name} has {len(entries.sources)} "
             f"entries, expected {size}; describe it with --{name.replace('_', '-')}, or give --no-symmetry"

@@ -27,6 +27,7 @@ from common.user_code import describe, own_traceback, told_elsewhere
 START_METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 PRELOADED = ["numpy", "gymnasium", "common.envs.process_group"]
 PR_SET_PDEATHSIG = 1
+_NO_ANSWER = multiprocessing.TimeoutError | EOFError | OSError | gymnasium.error.NoAsyncCallError
 PATIENCE = 5.0  # seconds to wait for a process to send its exception
 
 
@@ -112,8 +113,9 @@ class ProcessGroup:
                 try:
                     self._observations[i] = env.started(left)
                 except Exception as error:
-                    self.close()
-                    raise start_error(self._environment.id, error) from error
+                    self.faults.append(Fault(i, *env.what_failed(error, self._time_limit)))
+                    env.kill()
+                    failed[i] = True
                 continue
             try:
                 with quiet_gymnasium():
@@ -164,7 +166,7 @@ class _Process(gymnasium.vector.AsyncVectorEnv):
         """The failure in one line, and its traceback, empty if there is none."""
         process, [pipe] = self.processes[0], self.parent_pipes
         # Without a pipe the environment raised: Gymnasium closed the pipe.
-        if pipe is None or not isinstance(error, multiprocessing.TimeoutError | EOFError | OSError):
+        if pipe is None or not isinstance(error, _NO_ANSWER):
             return describe(error), own_traceback(error)
         process.join(0.1)  # gives a dying process time to end
         if not process.is_alive():

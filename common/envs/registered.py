@@ -1,20 +1,26 @@
 """Builds environments from Gymnasium's registry, imports users' modules, and suggests names for mistyped ones."""
 
 import difflib
+import functools
 import importlib
 import os
 import re
+import runpy
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import gymnasium
 
 from common.envs import atari
+from common.envs.spaces import without_texts
 from common.errors import UserError
-from common.user_code import explain, is_users
+from common.user_code import INSTALL, cure, explain, is_users
+
+A_WRAPPER = "gymnasium.wrappers:FlattenObservation"
 
 
 def make_registered(
@@ -33,7 +39,7 @@ def make_registered(
     """
     module, name = _split(env_id)
     if module is not None:
-        _import(module, env_id)
+        import_module(module, env_id)
     rendering = {} if render_mode is None else {"render_mode": render_mode}  # some constructors do not have it
     try:
         with warnings.catch_warnings():
@@ -49,12 +55,47 @@ def make_registered(
         raise constructor_error(env_id, error, env_kwargs) from error
 
 
+@functools.cache
+def gymnasiums_own() -> dict[str, gymnasium.envs.registration.EnvSpec]:
+    """Id → entry of the environments that Gymnasium registers; a module may have replaced some in the registry."""
+    registered = dict(gymnasium.registry)
+    gymnasium.registry.clear()
+    try:
+        runpy.run_path(gymnasium.envs.__file__)
+        return dict(gymnasium.registry)
+    finally:
+        gymnasium.registry.update(registered)
+
+
+def wrapped(env_id: str, env: gymnasium.Env, names: Iterable[str]) -> gymnasium.Env:
+    """The environment within wrappers, each named module:Class; the last one is outermost.
+
+    Raises:
+        UserError: a name is wrong, or a wrapper cannot be built.
+    """
+    for name in names:
+        module, _, kind = name.partition(":")
+        if not module or not kind:
+            raise UserError(f"wrappers names {name!r}: expected module:Class, like {A_WRAPPER}")
+        wrapper = getattr(import_module(module, name), kind, None)
+        if not callable(wrapper):
+            raise UserError(
+                f"wrappers names {name!r}, but {module} has no class {kind}: expected one like {A_WRAPPER}"
+            )
+        try:
+            env = wrapper(without_texts(env) if module.startswith("gymnasium.") else env)  # which knows no texts
+        except (Exception, SystemExit) as error:
+            advice = cure(error, "expected a class that needs nothing but this environment; try another of --wrappers")
+            raise UserError(f"{env_id} cannot be wrapped in {name} ({explain(error)}): {advice}") from error
+        if not isinstance(env, gymnasium.Env):
+            raise UserError(f"{name} returned {env!r:.80}: expected a gymnasium.Env")
+    return env
+
+
 def constructor_error(name: str, error: BaseException, env_kwargs: Mapping[str, Any]) -> UserError:
     """The error for an environment that cannot be built."""
-    advice = "fix it or choose another --env"
-    if isinstance(error, ImportError):
-        advice = "install the package it needs"
-    elif isinstance(error, TypeError) and env_kwargs and "argument" in str(error):
+    advice = cure(error, "fix it or choose another --env")
+    if isinstance(error, TypeError) and env_kwargs and "argument" in str(error):
         advice = f"compare --env-kwargs ({', '.join(env_kwargs)}) with what it takes"
     elif isinstance(error, TypeError) and "required" in str(error) and not is_users(error):
         advice = """give what it needs as a JSON object, like --env-kwargs '{"size": 3}'"""
@@ -69,36 +110,36 @@ def _split(env_id: str) -> tuple[str | None, str]:
     return (None, env_id) if len(parts) == 1 else (parts[0], parts[1])
 
 
-def _import(module: str, env_id: str) -> None:
-    """Import a module that registers environments.
+def import_module(module: str, typed: str) -> ModuleType:
+    """Import a module of the user's, which may be in the current folder.
+
+    Args:
+        typed: `module:name`, for messages.
 
     Raises:
         UserError: it cannot be found, or its own code fails.
     """
-    if not all(part.isidentifier() for part in module.split(".")):
+    if module.endswith(".py") or not all(part.isidentifier() for part in module.split(".")):
         file = module.replace("/", ".").replace("\\", ".").removesuffix(".py").strip(".")
-        better = re.sub(r"\W", "_", module)
-        if file == module and "." not in module and better.isidentifier():
-            raise UserError(
-                f"env is {env_id!r}: a module's name has only letters, digits and underscores: rename {module}.py to "
-                f"{better}.py, and use {better}:{env_id.partition(':')[2]}"
-            )
+        better = re.sub(r"[^\w.]", "_", file)
+        rename = f"rename {file}.py to {better}.py, and " if better != file and Path(f"{file}.py").is_file() else ""
         raise UserError(
-            f"env is {env_id!r}: expected a module's name before the colon, without folder and .py: {file}"
+            f"{typed!r}: a module's name has only letters, digits and underscores, and is typed without folder and "
+            f".py: {rename}use {better}:{typed.partition(':')[2]}"
         )
     if os.getcwd() not in sys.path:  # sys.path has the folder of the script, not the current one
         sys.path.append(os.getcwd())
     try:
-        importlib.import_module(module)
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and (module + ".").startswith(error.name + "."):
             raise UserError(
-                f"unknown environment {env_id!r}: no module {module}; expected {module.replace('.', '/')}.py in "
-                "the current folder, or an installed package"
+                f"{typed!r}: there is no module {module}; expected {module.replace('.', '/')}.py in the current "
+                "folder, or an installed package"
             ) from error
-        raise UserError(f"importing {module} failed ({explain(error)}): install what it needs") from error
+        raise UserError(f"importing {module} failed ({explain(error)}): {INSTALL}") from error
     except Exception as error:
-        raise UserError(f"importing {module} failed ({explain(error)}): fix it") from error
+        raise UserError(f"importing {module} failed ({explain(error)}): {cure(error, 'fix it')}") from error
     except SystemExit as error:
         raise UserError(
             f"importing {module} ended the program: put what it runs below if __name__ == '__main__'"
@@ -145,9 +186,9 @@ def _not_registered_by(module: str, name: str) -> UserError:
             f"{module} is also the name of another module ({imported or 'of Python'}), which was imported: rename "
             f"your {meant.name}, and use its new name in --env"
         )
-    own = list(_registered_by(module))
-    if own:
-        return UserError(f"{module} registers no {name!r}: use {' or '.join(f'{module}:{id}' for id in own[:5])}")
+    own = {id.lower(): f"{module}:{id}" for id in _registered_by(module)}
+    if near := difflib.get_close_matches(name.lower(), own, n=3, cutoff=0.0):
+        return UserError(f"{module} registers no {name!r}: use {' or '.join(own[id] for id in near)}")
     if isinstance(getattr(sys.modules[module], name, None), type):
         return UserError(
             f"{module} has the class {name}, but registers no environment: add the line "

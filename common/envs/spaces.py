@@ -106,6 +106,7 @@ def _bounds(bounds: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 DISCRETE = (gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete, gymnasium.spaces.MultiBinary)
 VECTORS = (*DISCRETE, gymnasium.spaces.Box, gymnasium.spaces.Dict, gymnasium.spaces.Tuple)
+_WRAPPERS = "such as my_module:MyWrapper, or choose another --env"
 LARGEST = 100_000  # numbers in an observation; a trajectory of the default length then takes 6.5 GB
 
 
@@ -120,14 +121,14 @@ def check_spaces(env_id: str, observation_space: gymnasium.Space, action_space: 
             where = f", at {path}" if path else ""
             raise UserError(
                 f"{env_id} has observations of type {type(part).__name__}{where}; supported are Box, Discrete, "
-                "MultiDiscrete, MultiBinary, and Dict or Tuple of those: choose another --env"
+                f"MultiDiscrete, MultiBinary, and Dict or Tuple of those: change them with --wrappers, {_WRAPPERS}"
             )
     if image_layout(observation_space) is None:
         _check_numbers(env_id, observation_space)
     if not isinstance(action_space, (gymnasium.spaces.Box, *DISCRETE)):
         raise UserError(
             f"{env_id} has actions of type {type(action_space).__name__}; supported are Box, Discrete, "
-            "MultiDiscrete and MultiBinary: choose another --env"
+            f"MultiDiscrete and MultiBinary: change them with --wrappers, {_WRAPPERS}"
         )
     if not gymnasium.spaces.flatdim(action_space):
         raise UserError(
@@ -141,10 +142,10 @@ def _check_numbers(env_id: str, space: gymnasium.Space) -> None:
         if _shows_pictures(leaf):
             what = f"an image in its observations, at {path}" if path else "image observations"
             advice = (
-                "keep the image or the numbers alone with gymnasium.wrappers.FilterObservation, or make it one row "
-                "of numbers with FlattenObservation"
+                "add --wrappers gymnasium.wrappers:FlattenObservation, which makes it one row of numbers, or keep the "
+                "image or the numbers alone with a class of your own"
                 if path
-                else "change it with a wrapper such as gymnasium.wrappers.TransformObservation"
+                else f"change it with --wrappers, {_WRAPPERS}"
             )
             raise UserError(
                 f"{env_id} has {what}, of shape {leaf.shape} and type {leaf.dtype}; supported are uint8 images of "
@@ -154,8 +155,26 @@ def _check_numbers(env_id: str, space: gymnasium.Space) -> None:
     if not 1 <= size <= LARGEST:
         raise UserError(
             f"{env_id} has observations of {size:,} numbers, a Discrete space counted as one for each value: "
-            f"expected 1 to {LARGEST:,}; describe it in fewer numbers with a wrapper"
+            f"expected 1 to {LARGEST:,}; describe it in fewer numbers with --wrappers, {_WRAPPERS}"
         )
+
+
+class WithoutTexts(gymnasium.wrappers.FilterObservation):
+    """An environment without some keys of its observations."""
+
+    def __init__(self, env: gymnasium.Env, texts: list[str]) -> None:
+        assert isinstance(env.observation_space, gymnasium.spaces.Dict), "`without_texts` finds none in others"
+        super().__init__(env, [key for key in env.observation_space if key not in texts])
+        self.left_out = tuple(texts)
+
+
+def without_texts(env: gymnasium.Env) -> gymnasium.Env:
+    """The environment without the texts of a Dict; as it is where there is nothing else."""
+    space = env.observation_space
+    if not isinstance(space, gymnasium.spaces.Dict):
+        return env
+    texts = [key for key, part in space.items() if part.dtype is not None and part.dtype.kind == "U"]
+    return WithoutTexts(env, texts) if 0 < len(texts) < len(space) else env
 
 
 def _leaves(space: gymnasium.Space, path: str = "") -> Iterator[tuple[str, gymnasium.Space]]:

@@ -83,10 +83,11 @@ def resolve_backend(backend: str, environment: Environment) -> str:
     """
     if backend in ("gymnasium", "processes"):
         return backend
-    if environment.env_kwargs and backend != "auto":
-        raise UserError(f"backend {backend} takes no env_kwargs: use --backend gymnasium or processes")
-    if environment.env_kwargs:
-        return "gymnasium"
+    for name in ("env_kwargs", "wrappers"):
+        if getattr(environment, name) and backend != "auto":
+            raise UserError(f"backend {backend} takes no {name}: use --backend gymnasium or processes")
+        if getattr(environment, name):
+            return "gymnasium"
     if environment.atari_game is not None:
         return _resolve_atari(backend, environment.id)
     if backend == "ale":

@@ -3,7 +3,7 @@
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from common.envs.make_env import MakeEnv
 from common.envs.mirror_check import check_mirror
 from common.envs.shards import resolve_shards
 from common.envs.vector_env import resolve_backend
+from common.errors import StartError
 from common.learning.weight_average import WeightAverage
 from common.records import Timing
 from common.results import EpochResult, from_columns, results_dictionary, to_columns
@@ -23,6 +24,7 @@ from common.rollout.workers.pays import measured
 from common.rollout.workers.team import Crew
 from common.state import State, join_parts, load_generator, pack_generator, part_of
 
+T = TypeVar("T")
 EpochCallback = Callable[[Any], None]
 SKIPS_IN_A_ROW = 10  # updates that are undone before training stops anyway
 
@@ -89,8 +91,10 @@ class TrainerBase(ABC):
             reward_design=config.reward_design if reward_design is None else "function",
         )
         if config.backend != "processes":  # else a crash or an endless loop of its code would be this process's
-            environment.check()
+            environment.check(config.environment_restarts)
         self.warn: Callable[[str], None] = print
+        for remark in environment.remarks:
+            self.warn(f"warning: {environment.id}: {remark}")
         check_mirror(config, environment, lambda line: self.warn(line))
         self._crew = self._make_crew(workers)
         agent_seed, environment_seed, generator_seed, validation_seed = config.seeds()
@@ -222,7 +226,25 @@ class TrainerBase(ABC):
         self.average.follow()
         due = self.judge.due(self.epoch, last, columns["score"])
         with self.average.in_place() if due else contextlib.nullcontext():
-            return self.judge(metrics, columns, self.epoch, last, timing)
+            return self.beside_training(lambda: self.judge(metrics, columns, self.epoch, last, timing))
+
+    def beside_training(self, play: Callable[[], T]) -> T:
+        """What `play` returns. If it cannot start an environment beside the only one of training, that one is closed.
+
+        Raises:
+            UserError: an environment cannot be started.
+        """
+        try:
+            return play()
+        except StartError as error:
+            if self.config.num_envs > 1:
+                raise
+            self.warn(
+                f"warning: {error}; perhaps only one may exist, so the one that trains is closed meanwhile and its "
+                "episode does not count; episodes that score the agent are played one after another"
+            )
+            with self.experience.aside(self.epoch):
+                return play()
 
     @property
     def solved(self) -> bool:

@@ -1,5 +1,6 @@
 """An epoch in the environments: its trajectory, its shaped rewards, and the episodes that ended in it."""
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterator
@@ -78,7 +79,11 @@ class Experience:
         steps = config.steps_per_epoch // config.num_envs  # of an epoch in each environment
         self._steps = steps // how.per_epoch
         self.shaped = Shaping(config, environment, design)  # it may refuse, so before environments are built
-        self._build(find_way(environment, config.backend, action_map, config.environment_time_limit, self._warn))
+        self._build(
+            find_way(
+                environment, config.backend, action_map, config.environment_time_limit, self._warn, config.num_envs
+            )
+        )
         self._restart_every = config.restart_environments_every or default_restart_interval(environment, steps)
         self.scores = EpisodeScores(config.num_envs, config.score_window)
         self.collected = self.is_fresh = False
@@ -160,6 +165,15 @@ class Experience:
         seed = np.random.SeedSequence([self._config.seed, *when]).generate_state(1)[0]
         self.envs.restart(int(seed))
         self.scores.running_returns[:] = 0.0
+
+    @contextlib.contextmanager
+    def aside(self, epoch: int) -> Iterator[None]:
+        """Within the context the environments are closed; then their next episodes begin."""
+        self.envs.close()
+        try:
+            yield
+        finally:
+            self._restart(epoch)
 
     def check_trajectory(self, trajectory: State) -> None:
         """Raises ValueError unless its arrays are what `collect` would make."""

@@ -17,7 +17,7 @@ from common.envs import worker_processes
 from common.envs.environment import Environment
 from common.envs.environment_check import start_error
 from common.envs.spaces import ActionMap, is_image
-from common.errors import UserError
+from common.errors import StartError, UserError
 from common.rollout.policies import Policy
 from common.rollout.reach import Reach
 from common.user_code import explain
@@ -158,7 +158,7 @@ def takes_workers(policy: Policy, episodes: int) -> bool:
 
 def _play_batches(player: _Player, batches: list[_Batch], workers: int) -> list[list[Episode]]:
     if workers > 1:
-        with contextlib.suppress(worker_processes.CannotStartError):
+        with contextlib.suppress(worker_processes.CannotStartError, StartError):  # perhaps only one may exist
             return worker_processes.run_in_workers(player, batches, workers, player.restarts)
     return [player(batch) for batch in batches]
 
@@ -253,8 +253,6 @@ class _Table:
                 episode.env = self._environment.make()
                 self._observe(i, episode.env.reset(seed=episode.seed)[0], "a reset")
                 return
-            except UserError:
-                raise
             except Exception as error:  # the environment is the user's code and may raise anything
                 episode.failures += 1
                 if episode.failures > self._restarts:
@@ -345,7 +343,14 @@ def play(
         UserError: the environment cannot be started, or the policy returned NaN.
     """
     noise_size = 0 if deterministic else action_map.noise_size
-    table = _Table(environment, seeds, rows or len(seeds), noise_size, restarts)
+    try:
+        table = _Table(environment, seeds, rows or len(seeds), noise_size, restarts)
+    except StartError:
+        if len(seeds) == 1:
+            raise
+        # Perhaps only one may exist, so they are played one after another.
+        alone = [play(policy, action_map, environment, [seed], deterministic, restarts, rows) for seed in seeds]
+        return [episode for [episode] in alone]
     with contextlib.closing(table), one_blas_thread():
         while table.running:
             asked = slice(None) if rows else table.running

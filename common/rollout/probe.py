@@ -13,7 +13,7 @@ from common.envs.groups import Group, Step
 from common.envs.seeded_episodes import Past, Way
 from common.envs.spaces import ActionMap, choices
 from common.envs.vector_env import make_vector_env
-from common.errors import UserError
+from common.errors import StartError, UserError
 from common.rollout.repeatable import Record
 from common.user_code import closed
 
@@ -151,11 +151,13 @@ def find_way(
     action_map: ActionMap,
     time_limit: float = 60.0,
     warn: Callable[[str], None] = print,
+    num_envs: int = PROBED,
 ) -> Way:
     """How such environments are brought back, found out by doing it with a few of them.
 
     Args:
         warn: called with a line if the same seed does not lead to the same steps.
+        num_envs: of the run; no more are built at once.
 
     Raises:
         UserError: an environment cannot be started.
@@ -166,7 +168,7 @@ def find_way(
     way: Way = "resets" if backend == "envpool" else "rebuilt" if _keeps_a_world(environment) else "episodes"
 
     def make() -> Group:
-        return make_vector_env(environment, PROBED, backend, 1, way, time_limit).groups[0]
+        return make_vector_env(environment, min(PROBED, num_envs), backend, 1, way, time_limit).groups[0]
 
     def unseeded() -> None:
         warn(
@@ -176,7 +178,10 @@ def find_way(
         )
 
     # Compiled environments are fast, and nothing but the probe says which of their ways is right.
-    return proven_way(make, way, action_map, environment.action_space, backend == "envpool", unseeded)
+    try:
+        return proven_way(make, way, action_map, environment.action_space, backend == "envpool", unseeded)
+    except StartError:  # a failure like that of a step
+        return "rebuilt"
 
 
 def _keeps_a_world(environment: Environment) -> bool:

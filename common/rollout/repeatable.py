@@ -13,7 +13,7 @@ There are four ways; a probe finds one that works for the environment:
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, get_args
+from typing import Protocol, TypeVar, get_args
 
 import numpy as np
 
@@ -22,9 +22,11 @@ from common.envs.gymnasium_group import GymnasiumGroup
 from common.envs.seeded_episodes import AS_IN_FORMAT_1, Past, Way
 from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv
-from common.errors import UserError
+from common.errors import StartError, UserError
 from common.records import Trajectory
 from common.state import State, pack_json, unpack_json
+
+T = TypeVar("T")
 
 
 class Record:
@@ -242,7 +244,23 @@ class RepeatableEnvs:
             self._record.clear()
         self.ended, self._lost = np.zeros((2, self.num_envs), bool)  # [N] each; see `restart_lost`
         self.episode_steps = np.zeros(self.num_envs, np.int64)  # [N]
-        self.observations = self._reset(seed)  # [n, *shape] a group
+        whole = list(range(len(self.groups)))
+        starts = [lambda: self._reset(seed)]  # [n, *shape] a group
+        if seed is None:  # to begin the next episodes twice would leave one out
+            starts.append(lambda: self._repeat(whole, [self._pasts(k, self.columns[k]) for k in whole]))
+        self.observations = self._started(starts[0], starts[-1])
+
+    def _started(self, start: Callable[[], T], again: Callable[[], T]) -> T:
+        """What `start` returns, or `again` after failures, which count as those of steps do."""
+        while True:
+            try:
+                return start()
+            except StartError as error:
+                self._faults += 1
+                if self._faults > self._restarts:
+                    raise
+                self._warn(f"warning: {error}; it is started again ({self._faults} of {self._restarts})")
+                start = again
 
     def _reset(self, seed: int | None) -> list[np.ndarray]:
         """See `VectorEnv.reset`."""
@@ -269,7 +287,8 @@ class RepeatableEnvs:
         """Restore some environments of different groups to the recorded step."""
         pasts = [self._pasts(group, columns) for group, columns in parts]
         groups = [group for group, _ in parts]
-        for group, past, seen in zip(groups, pasts, self._repeat(groups, pasts)):
+        repeated = self._started(lambda: self._repeat(groups, pasts), lambda: self._repeat(groups, pasts))
+        for group, past, seen in zip(groups, pasts, repeated):
             self.observations[group][list(past)] = seen
 
     def _pasts(self, group: int, columns: slice) -> dict[int, Past]:

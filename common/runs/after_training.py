@@ -27,7 +27,8 @@ def score_and_film(trainer: Trainer, folder: Path, options: RunOptions, screen: 
     with _board(folder, options, screen) as board, contextlib.ExitStack() as ended:
         filmed = None
         if finished.FILM in left:
-            filmed = ended.enter_context(_filming(trainer, folder, options.gif, episodes))
+            beside = episodes if trainer.config.num_envs > 1 else 0  # perhaps only one environment may exist
+            filmed = ended.enter_context(_filming(trainer, folder, options.gif, beside))
         if finished.EVALUATE in left:
             _score(trainer, folder, episodes, screen, board)
         if filmed is not None:
@@ -37,9 +38,11 @@ def score_and_film(trainer: Trainer, folder: Path, options: RunOptions, screen: 
 def evaluate(trainer: Trainer, episodes: int) -> evaluation.Summaries:
     """The present agent's scores over `episodes` deterministic episodes and as many sampled ones."""
     agent = trainer.agent
-    return evaluation.evaluate_both(
-        agent.acting_policy(), agent.action_map, trainer.played_environment, episodes,
-        restarts=trainer.config.environment_restarts,
+    return trainer.beside_training(
+        lambda: evaluation.evaluate_both(
+            agent.acting_policy(), agent.action_map, trainer.played_environment, episodes,
+            restarts=trainer.config.environment_restarts,
+        )
     )  # fmt: skip
 
 

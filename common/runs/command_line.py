@@ -7,6 +7,7 @@ import difflib
 import errno
 import functools
 import io
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -112,8 +113,7 @@ def parse(
     method = type(presets[default_preset])
     resumed = value_of("--resume", arguments)
     if resumed is not None:
-        env, env_kwargs = (value_of(flag, arguments) for flag in ("--env", "--env-kwargs"))
-        preset, of_run = run_folder.read_config(Path(resumed), {method.METHOD: method}, env, env_kwargs)
+        preset, of_run = run_folder.read_config(Path(resumed), {method.METHOD: method}, **typed_environment(arguments))
         default = cast(C, of_run)
     elif arguments and not arguments[0].startswith("-"):
         preset, *arguments = arguments
@@ -267,6 +267,20 @@ def value_of(flag: str, arguments: list[str]) -> str | None:
         if argument.startswith(flag + "="):
             return argument.removeprefix(flag + "=")
     return None
+
+
+def typed_environment(arguments: list[str]) -> dict[str, Any]:
+    """What was typed as the environment, as arguments of `run_folder.read_config`."""
+    words = [word for argument in arguments for word in argument.split("=", argument.startswith("--wrappers="))]
+    wrappers = None
+    if "--wrappers" in words:
+        after = words[words.index("--wrappers") + 1 :]
+        wrappers = tuple(itertools.takewhile(lambda word: not word.startswith("-"), after))
+    return {
+        "env": value_of("--env", arguments),
+        "env_kwargs": value_of("--env-kwargs", arguments),
+        "wrappers": wrappers,
+    }
 
 
 def check_same_run(saved: TrainingConfig, asked: TrainingConfig, folder: Path) -> None:

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from common.envs.environment import Environment
 from common.envs.spaces import ActionMap
 from common.results import EpochResult
 from common.state import State
+
+T = TypeVar("T")
 
 
 class Agent(Protocol):
@@ -68,6 +70,9 @@ class Trainer(Protocol):
 
     def train(self, epochs: int, on_epoch: Callable[[EpochResult], None]) -> dict[str, Any]:
         """Train for `epochs` more epochs, call `on_epoch` after each, and return the results dictionary."""
+
+    def beside_training(self, play: Callable[[], T]) -> T:
+        """What `play` returns, which builds environments."""
 
     def state(self) -> State:
         """Everything that changes during training; call it between two epochs."""

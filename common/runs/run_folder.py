@@ -8,7 +8,7 @@ import json
 import platform
 import shlex
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -129,7 +129,11 @@ def source_commit() -> str | None:
 
 
 def read_config(
-    folder: Path, kinds: Kinds, env: str | None = None, env_kwargs: str | Mapping[str, object] | None = None
+    folder: Path,
+    kinds: Kinds,
+    env: str | None = None,
+    env_kwargs: str | Mapping[str, object] | None = None,
+    wrappers: Sequence[str] | None = None,
 ) -> tuple[str, TrainingConfig]:
     """The preset's name and the config of a run; from its newest checkpoint where config.json is lost or damaged.
 
@@ -140,6 +144,7 @@ def read_config(
         kinds: method → class of its settings.
         env: the environment as the user typed it. A run's environment that imports a module is used only then.
         env_kwargs: its arguments as the user typed them, as JSON or parsed. Strings among them are used only if typed.
+        wrappers: the names of its wrappers as the user typed them. They are used only then.
 
     Raises:
         UserError: there is no run, its config.json is not one of ours, or its environment must be typed again.
@@ -147,7 +152,7 @@ def read_config(
     foreign_modules.refuse(folder)
     foreign_modules.refuse_runs(folder.resolve().parent)
     content, config = _content(folder, kinds)
-    trust.check_trusted(folder, config, env, env_kwargs)
+    trust.check_trusted(folder, config, env, env_kwargs, wrappers)
     preset = str(content["preset"])
     return preset if preset.isprintable() and len(preset) <= LONGEST_NAME else "unnamed", config
 

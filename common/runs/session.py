@@ -119,6 +119,8 @@ def _run(
                 trainer.agent.read_weights(folder / run_folder.BEST_AGENT)
             else:
                 _train(trainer, folder, preset, options, screen, on_epoch)
+            if trainer.config.num_envs == 1:
+                trainer.close()  # perhaps only one environment may exist
             after_training.score_and_film(trainer, folder, options, screen)
     except (UserError, MemoryError, OSError):
         if options.resume is None and folder is not None and not trainer.results:

@@ -4,7 +4,7 @@ import contextlib
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
 from common.config import TrainingConfig
@@ -12,7 +12,11 @@ from common.errors import UserError
 
 
 def check_trusted(
-    where: Path, config: TrainingConfig, env: str | None, env_kwargs: str | Mapping[str, object] | None
+    where: Path,
+    config: TrainingConfig,
+    env: str | None,
+    env_kwargs: str | Mapping[str, object] | None,
+    wrappers: Sequence[str] | None = None,
 ) -> None:
     """Check that the user typed everything that could run somebody else's code.
 
@@ -21,6 +25,7 @@ def check_trusted(
         config: these settings.
         env: the environment as the user typed it.
         env_kwargs: its arguments as the user typed them, as JSON or parsed.
+        wrappers: the names of its wrappers as the user typed them.
 
     Raises:
         UserError: something has to be typed again.
@@ -28,7 +33,12 @@ def check_trusted(
     if ":" in config.env and env != config.env:
         raise UserError(
             f"{where} names the environment {config.env!r}, for which a module is imported: if you trust that "
-            f"module, name it yourself with --env {shlex.quote(config.env)}"
+            f"module, name it yourself with{flags_again(config)}"
+        )
+    if config.wrappers and tuple(wrappers or ()) != config.wrappers:
+        raise UserError(
+            f"{where} names the wrappers {' '.join(config.wrappers)}, for which modules are imported: if you trust "
+            f"those modules, name them yourself with{flags_again(config)}"
         )
     if not holds_text(config.env_kwargs):
         return
@@ -40,7 +50,11 @@ def check_trusted(
 
 
 def check_no_other_environment(
-    where: Path, config: TrainingConfig, env: str | None, env_kwargs: str | Mapping[str, object] | None
+    where: Path,
+    config: TrainingConfig,
+    env: str | None,
+    env_kwargs: str | Mapping[str, object] | None,
+    wrappers: Sequence[str] | None = None,
 ) -> None:
     """Check that what the user typed is the environment of the run, which is the one that is played.
 
@@ -49,6 +63,7 @@ def check_no_other_environment(
         config: its settings.
         env: the environment as the user typed it; None if it was not typed.
         env_kwargs: its arguments as the user typed them, as JSON or parsed; None if they were not typed.
+        wrappers: the names of its wrappers; None if they were not typed.
 
     Raises:
         UserError: it is another one.
@@ -59,6 +74,11 @@ def check_no_other_environment(
         raise UserError(
             f"the environment of {where} has the arguments {json.dumps(config.env_kwargs)}: leave --env-kwargs out, "
             "or type these"
+        )
+    if wrappers is not None and tuple(wrappers) != config.wrappers:
+        raise UserError(
+            f"the environment of {where} has {' '.join(config.wrappers) or 'no'} wrappers: leave --wrappers out"
+            + (", or type these" if config.wrappers else "")
         )
 
 
@@ -78,9 +98,11 @@ def _parsed(env_kwargs: object) -> object:
 
 def flags_again(config: TrainingConfig) -> str:
     """The flags that `check_trusted` asks for, each after a space; empty for most environments."""
-    if holds_text(config.env_kwargs):
-        return f" --env {shlex.quote(config.env)} --env-kwargs {shlex.quote(json.dumps(config.env_kwargs))}"
-    return f" --env {shlex.quote(config.env)}" if ":" in config.env else ""
+    texts = holds_text(config.env_kwargs)
+    flags = ["--env", config.env] if texts or ":" in config.env else []
+    flags += ["--env-kwargs", json.dumps(config.env_kwargs)] if texts else []
+    flags += ["--wrappers", *config.wrappers] if config.wrappers else []
+    return f" {shlex.join(flags)}" if flags else ""
 
 
 def command(program: str, folder: PurePath, config: TrainingConfig) -> str:

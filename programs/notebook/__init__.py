@@ -9,7 +9,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -250,7 +250,7 @@ def place(runs_folder: str | Path, name: str, config: TrainingConfig) -> tuple[P
         if not folder.exists():
             return folder, None
         try:
-            _, saved = methods.read_config(folder, config.env, getattr(config, "env_kwargs", None))
+            _, saved = methods.read_config(folder, config.env, config.env_kwargs, config.wrappers)
         except UserError as error:
             if (folder / run_folder.CONFIG).exists():  # else it was killed before it wrote its settings
                 print(f"left alone: {error}")
@@ -303,6 +303,7 @@ def score(
     episodes: int = 100,
     environment: str | None = None,
     env_kwargs: Mapping[str, object] | None = None,
+    wrappers: Sequence[str] | None = None,
 ) -> None:
     """Show a table of unshaped scores: of the untrained agent, then of each run's best agent.
 
@@ -313,15 +314,16 @@ def score(
         episodes: played with deterministic actions, and as many again with sampled ones.
         environment: the runs' environment, named again; only needed where a module of your own is imported for it.
         env_kwargs: its arguments, named again; only needed where some of them are strings.
+        wrappers: its wrappers, named again; only needed if it has some.
     """
     folders = trained(runs)
     shown = put({"text/plain": f"untrained: playing {episodes} episodes twice ..."})
-    _, config = methods.read_config(folders[0], environment, env_kwargs)
+    _, config = methods.read_config(folders[0], environment, env_kwargs, wrappers)
     found = played_environment_of(config)
     rows = {"untrained": _evaluate(new_agent(config, found), config, found, episodes)}
     for run in dict.fromkeys(folders):
         shown.update({"text/plain": f"{run.name}: playing {episodes} episodes twice ..."}, raw=True)
-        agent, config, found = load_agent(run, "best", env=environment, env_kwargs=env_kwargs)
+        agent, config, found = load_agent(run, "best", env=environment, env_kwargs=env_kwargs, wrappers=wrappers)
         rows[run.name] = _evaluate(agent, config, found, episodes)
         finished.note_evaluation(run, config.epochs, rows[run.name])
     shown.update(display.table(rows), raw=True)
@@ -337,7 +339,12 @@ def _evaluate(agent: Agent, config: TrainingConfig, environment: Environment, ep
 
 
 @one_line()
-def watch(run: Path | None, environment: str | None = None, env_kwargs: Mapping[str, object] | None = None) -> None:
+def watch(
+    run: Path | None,
+    environment: str | None = None,
+    env_kwargs: Mapping[str, object] | None = None,
+    wrappers: Sequence[str] | None = None,
+) -> None:
     """Show the same episode played by the untrained agent and by a run's best agent, side by side.
 
     An environment that draws no pictures gets a line instead.
@@ -346,9 +353,10 @@ def watch(run: Path | None, environment: str | None = None, env_kwargs: Mapping[
         run: its folder.
         environment: the run's environment, named again; only needed where a module of your own is imported for it.
         env_kwargs: its arguments, named again; only needed where some of them are strings.
+        wrappers: its wrappers, named again; only needed if it has some.
     """
     (folder,) = trained((run,))
-    best, config, found = load_agent(folder, "best", env=environment, env_kwargs=env_kwargs)
+    best, config, found = load_agent(folder, "best", env=environment, env_kwargs=env_kwargs, wrappers=wrappers)
     agents: dict[str, Any] = {"untrained": new_agent(config, found), "trained": best}
     try:
         films.show_films(films.takes_of_agents(agents, found))

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 
+import gymnasium
 import keras
 import numpy as np
 import pytest
@@ -1006,3 +1007,38 @@ def test_a_warm_up_that_leaves_nothing_is_answered_with_what_is_possible():
         TINY.replace(num_envs=1, epochs=1, steps_per_epoch=40, warmup_steps=40)
     with pytest.raises(UserError, match="leaves nothing to learn in 1 epochs of 5 steps: raise --epochs"):
         TINY.replace(num_envs=1, epochs=1, steps_per_epoch=5, warmup_steps=40)
+
+
+class Large(gymnasium.Env):
+    """Its observations and rewards are of a given size."""
+
+    observation_space, action_space = Box(-np.inf, np.inf, (2,)), Box(-1.0, 1.0, (1,))
+
+    def __init__(self, observation=1.0, reward=1.0):
+        self.observation, self.reward = np.full(2, observation, np.float32), reward
+
+    def reset(self, seed=None, options=None):
+        return self.observation, {}
+
+    def step(self, action):
+        return self.observation, self.reward, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "settings", "named"),
+    [
+        ({}, {}, []),
+        ({"observation": 1e6, "reward": -1e6}, {}, ["--normalize-observations", "--reward-factor 1e-06"]),
+        (
+            {"observation": 1e6, "reward": 1e6},
+            {"normalize_observations": True, "reward_design": "scaled", "reward_factor": 1e-6},
+            [],
+        ),
+    ],
+)
+def test_numbers_that_are_far_too_large_are_said_once_after_the_warm_up(sizes, settings, named):
+    trainer, said = OffPolicyAgentTrainer(TINY.replace(**settings), make_env=lambda: Large(**sizes)), []
+    trainer.warn = said.append
+    trainer.train()
+    trainer.close()
+    assert [flag in line for flag, line in zip(named, said, strict=True)] == [True] * len(named)

@@ -1,5 +1,6 @@
 """What is known of an environment."""
 
+import dataclasses
 import importlib.util
 from types import SimpleNamespace
 
@@ -58,6 +59,23 @@ def test_envpool_steps_flat_observations_alone(name, backend):
     if backend == "gymnasium":  # though EnvPool has it
         with pytest.raises(UserError, match="or not with flat observations: use --backend gymnasium"):
             resolve_backend("envpool", environment)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kwargs": {"hardcore": True}},
+        {"max_episode_steps": 50},
+        {"entry_point": "tiny_envs:Plain"},
+        {"additional_wrappers": (gymnasium.wrappers.NormalizeReward.wrapper_spec(),)},
+    ],
+)
+def test_what_a_module_registers_under_gymnasiums_own_name_is_not_taken_for_it(monkeypatch, changes):
+    own = gymnasium.registry["BipedalWalker-v3"]
+    assert find_environment("BipedalWalker-v3").gymnasium_id == "BipedalWalker-v3"
+    monkeypatch.setitem(gymnasium.registry, own.id, dataclasses.replace(own, **changes))
+    environment = find_environment("BipedalWalker-v3")
+    assert environment.gymnasium_id is None and resolve_backend("auto", environment) == "gymnasium"
 
 
 @pytest.mark.parametrize(("asked", "each"), [(None, 4), (3, 3)])

@@ -29,7 +29,7 @@ from common.envs.vector_env import resolve_backend
 from common.errors import UserError
 from common.records import Timing
 from common.rollout.evaluation import evaluate
-from common.runs import run_folder, session
+from common.runs import run_folder, session, trust
 from common.runs.film import Take
 from common.runs.options import RunOptions
 from common.runs.recorder import Recorder
@@ -215,9 +215,21 @@ WRONG = {  # what is typed, and changed in the module, and what the line says
     "an argument that it needs": (
         [], {"size=1, ": "size, "}, ["cannot be built", "'size'", """--env-kwargs '{"size": 3}'"""],
     ),
-    "a dash in the module's name": (
-        ["--env", "my-mine:Mine-v0"], {}, ["rename my-mine.py to my_mine.py", "my_mine:Mine-v0"],
+    "a dash in the module's name": (["--env", "my-mine:Mine-v0"], {}, ["letters", "py: use my_mine:Mine-v0"]),
+    "a dash in the file's name": (
+        ["--env", "mine-too:Mine-v0"], {}, ["rename mine-too.py to mine_too.py", "use mine_too:Mine-v0"],
     ),
+    "a file": (["--env", "mine.py:Mine-v0"], {}, ["module's name", "use mine:Mine-v0"]),
+    "another id among many": (
+        ["--env", "mine:Thirty-v0"],
+        {REGISTER: REGISTER + "".join(f'\ngymnasium.register("{id}-v0", Mine)' for id in ("A", "B", "C", "Thirsty"))},
+        ["registers no 'Thirty-v0': use mine:Thirsty-v0"],
+    ),
+    "a package that it asks for itself": (
+        [], {"import numpy": "raise ImportError('no simulator')\nimport numpy"}, ["no simulator", "install"],
+    ),
+    "a package that its reset needs": ([], {RESET: "import nunpy"}, ["reset failed", "nunpy", "install"]),
+    "no observation": ([], {RESET: RESET.replace("np.zeros(2, np.float32)", "None")}, ["observation None", "(2,)"]),
     "a constructor that ends the program": (
         [], {"self.size, ": "raise SystemExit; self.size, "}, ["cannot be built", "SystemExit", "mine.py, line 9"],
     ),
@@ -280,7 +292,8 @@ def test_a_mistake_is_one_line_that_says_what_to_do(folder, monkeypatch, capsys,
     for before, after in changes.items():
         assert before in text
         text = text.replace(before, after)
-    (folder / "mine.py").write_text(text)
+    for name in ("mine.py", "mine-too.py"):
+        (folder / name).write_text(text)
     named = [] if "--env" in typed else ["--env", "mine:Mine-v0"]
     assert call(monkeypatch, importlib.import_module(program), *named, *typed) == 2
     line = one_line(capsys.readouterr().err)
@@ -640,7 +653,7 @@ class Later(gymnasium.Env):
     [
         (Box(-1, 1, (2,)), np.zeros(2), np.zeros(1), r"of shape \(1,\), but observation_space says \(2,\)"),
         (Box(-1, 1, (2,)), np.zeros(2), 0, r"of shape \(\), but observation_space says \(2,\)"),
-        (Box(-1, 1, (2,)), np.zeros(2), None, r"of shape \(\)"),
+        (Box(-1, 1, (2,)), np.zeros(2), None, r"None, but observation_space says float32 of shape \(2,\)"),
         (Box(0, 255, (2,), np.uint8), np.array([1, 2]), np.array([-1, 256]), "from -1 to 256, which uint8 .* hold"),
         (Box(-9, 9, (2,), np.int64), np.zeros(2), np.array([0.63, 0.0]), "of fractions"),
         (MultiDiscrete([3, 3]), np.array([0, 2]), np.array([4, 1]), r"array\(\[4, 1\]\)"),
@@ -670,7 +683,17 @@ def test_a_wrong_observation_is_told_in_one_line_without_a_traceback(backend):
     group.close()
 
 
-def test_a_reward_that_is_no_number_and_the_end_of_the_program_are_faults():
+@pytest.mark.parametrize("reward", [None, "1", np.ones(3), np.array([None]), np.array("1")])
+def test_a_reward_that_becomes_no_number_is_said_to_be_one(reward):
+    env = find_environment("", maker=lambda: Later(Box(-1, 1, (2,)), np.zeros(2), np.zeros(2), reward)).make()
+    env.reset(seed=0)
+    for _ in range(2):
+        env.step(np.zeros(1))
+    with pytest.raises(user_code.WrongReturnError, match=r"step returned the reward .*: expected a number"):
+        env.step(np.zeros(1))
+
+
+def test_the_end_of_the_program_is_a_fault():
     class Leaving(tiny_envs.Awkward):
         def step(self, action):
             sys.exit("the window was closed")
@@ -682,12 +705,6 @@ def test_a_reward_that_is_no_number_and_the_end_of_the_program_are_faults():
         def reset(self, seed=None, options=None):
             sys.exit()
 
-    env = find_environment("", maker=lambda: Later(Box(-1, 1, (2,)), np.zeros(2), np.zeros(2), None)).make()
-    env.reset(seed=0)
-    for _ in range(2):
-        env.step(np.zeros(1))
-    with pytest.raises(user_code.WrongReturnError, match="step returned the reward None: expected a number"):
-        env.step(np.zeros(1))
     env = find_environment("", maker=Leaving).make()
     env.reset(seed=0)
     for call_it in (lambda: env.step(np.zeros(1)), env.render, find_environment("", maker=Away).make().reset):
@@ -747,10 +764,98 @@ def test_an_action_that_is_changed_in_place_is_held_as_it_was():
     assert taken == [[1.0]] * 3
 
 
-def test_texts_within_a_dict_are_refused_with_their_place():
+def test_texts_of_a_dict_are_left_out_and_named_and_deeper_ones_refused_with_their_place(eager, capsys):
+    seen = {"where": np.zeros(2), "said": "abc"}
     space = Dict({"where": Box(-1, 1, (2,)), "said": Text(3)})
-    with pytest.raises(UserError, match=r"observations of type Text, at \['said'\]"):
-        find_environment("", maker=lambda: Later(space, None, None))
+    trainer = PPOAgentTrainer(PPO.replace(max_episode_steps=8), make_env=lambda: Later(space, seen, seen))
+    assert "warning: lambda(): observations have the text said, which is left out" in capsys.readouterr().out
+    trainer.train()
+    assert trainer.agent.observation_size == 2
+    with pytest.raises(UserError, match=r"observations of type Text, at \['a'\]\['said'\].*--wrappers"):
+        find_environment("", maker=lambda: Later(Dict(a=space, b=Discrete(2)), None, None))
+
+
+def test_dimensions_of_an_action_that_cannot_change_are_named(capsys):
+    class Stuck(Later):
+        action_space = Box(np.array([-1, 2], np.float32), np.array([1, 2], np.float32))
+
+    space, seen = Box(-1, 1, (2,)), np.zeros(2)
+    PPOAgentTrainer(PPO, make_env=lambda: Stuck(space, seen, seen)).close()
+    assert "the same lower and upper bound in 2 of its 2 dimensions" in capsys.readouterr().out
+
+
+WRAPPERS = """
+class First(gymnasium.Wrapper):
+    def __init__(self, env, needed=0):
+        super().__init__(env)
+        self.observation_space = gymnasium.spaces.Dict(far=Box(-1, 1, (2, 1)), near=env.observation_space)
+    def reset(self, **options):
+        observation, info = self.env.reset(**options)
+        return {"far": observation[:, None] + 1, "near": observation}, info
+    def step(self, action):
+        observation, *rest = self.env.step(action)
+        return {"far": observation[:, None] + 1, "near": observation}, *rest
+
+class Needy(gymnasium.Wrapper):
+    def __init__(self, env, size):
+        super().__init__(env)
+
+class Half(First):
+    def __init__(self, env):
+        import nunpy
+"""
+TYPED = ["--env", "mine:Mine-v0", "--wrappers", "mine:First", "gymnasium.wrappers:FlattenObservation"]
+
+
+def test_wrappers_are_applied_in_order_recorded_and_imported_again_only_if_named_again(folder, monkeypatch, capsys):
+    (folder / "mine.py").write_text(GOOD + WRAPPERS)
+    quick = [*QUICK, "--epochs", "2", "--steps-per-epoch", "64", "--minibatch-size", "64", "--name", "a"]
+    assert call(monkeypatch, importlib.import_module("PPOAgentTrainer"), *TYPED, *quick, "--num-envs", "4") == 0
+    stored = json.loads((folder / "runs" / "a" / "config.json").read_text())["config"]
+    assert stored["wrappers"] == TYPED[3:]
+    capsys.readouterr()
+    run = str(folder / "runs" / "a")
+    for program, rest in (("evaluate", ["--episodes", "2"]), ("resume", ["--epochs", "3", *QUICK])):
+        module = importlib.import_module(f"programs.{program}")
+        for typed in ([], TYPED[:2], TYPED[:-1]):
+            assert call(monkeypatch, module, run, *typed, *rest[:2]) == 2
+            assert one_line(capsys.readouterr().err).endswith(" ".join(TYPED))
+        assert call(monkeypatch, module, run, *TYPED, *rest) == 0
+    assert len(run_folder.read_results(Path(run))["epoch"]) == 3
+    _, _, environment = load_agent(Path(run), env=TYPED[1], wrappers=TYPED[3:])
+    env = environment.make()
+    assert env.reset(seed=0)[0].tolist() == [1, 1, 0, 0]
+    with pytest.raises(UserError, match=r"has mine:First .* wrappers: leave --wrappers out, or type these"):
+        trust.check_no_other_environment(Path(run), PPO.replace(wrappers=TYPED[3:]), None, None, ("mine:Half",))
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        ("mine", "expected module:Class, like gymnasium.wrappers:FlattenObservation"),
+        ("mine:Frist", "mine has no class Frist"),
+        ("mien:First", "there is no module mien"),
+        (
+            "mine:Needy",
+            r"cannot be wrapped in mine:Needy \(TypeError.*'size'.*\): expected a class that needs nothing",
+        ),
+        ("mine:Half", r"cannot be wrapped in mine:Half \(ModuleNotFoundError.*\): install the package"),
+        ("mine:np", "module' object is not callable|has no class np"),
+        ("builtins:str", "expected a gymnasium.Env"),
+    ],
+)
+def test_a_wrapper_that_does_not_fit_is_one_line(folder, named, words):
+    (folder / "mine.py").write_text(GOOD + WRAPPERS)
+    with pytest.raises(UserError, match=words) as refusal:
+        find_environment("mine:Mine-v0", wrappers=(named,))
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_wrapped_environment_is_the_users_own_and_no_other_backends():
+    pendulum = find_environment("Pendulum-v1", wrappers=("gymnasium.wrappers:FlattenObservation",))
+    assert pendulum.gymnasium_id is None and resolve_backend("auto", pendulum) == "gymnasium"
+    with pytest.raises(UserError, match="envpool takes no wrappers"):
+        resolve_backend("envpool", pendulum)
 
 
 def test_a_module_named_like_one_of_pythons_is_told_to_be_renamed(folder, monkeypatch, capsys):

@@ -1,5 +1,7 @@
 """One network for both heads, targets taken anew before each pass, and epochs of several updates."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -316,9 +318,15 @@ def test_settings_that_do_not_fit_are_refused(changes, what):
         SMALL.replace(**changes)
 
 
-def test_convolutions_that_leave_nothing_are_refused():
-    with pytest.raises(UserError, match=r"leave nothing of images of 12 × 12 pixels"):
-        Agent(IMAGES, Discrete(2), PPOConfig(), 0)
+@pytest.mark.parametrize("side", [2, 3, 6, 7, 15])
+def test_convolutions_that_leave_nothing_are_refused_and_those_named_instead_fit(side):
+    space = Box(0, 255, (side, side, 3), np.uint8)
+    with pytest.raises(UserError, match=rf"leave nothing of images of {side} × {side} pixels") as refusal:
+        Agent(space, Discrete(2), PPOConfig(), 0)
+    named = re.findall(r"--([a-z-]+) ([\d ]*\d)", str(refusal.value))
+    settings = {name.replace("-", "_"): tuple(map(int, numbers.split())) for name, numbers in named}
+    assert settings.keys() == {"filters", "kernel_sizes", "strides"}
+    Agent(space, Discrete(2), PPOConfig(**settings), 0)
 
 
 def test_reward_to_go_across_a_cut_tail():
