@@ -7,7 +7,8 @@ import tensorflow as tf
 from common.envs.mirrors import Mirror, Sides
 from common.learning.compiled import Compiled
 from common.learning.mirrored import entries_of_heads
-from common.learning.networks import StateIndependentStd
+from common.learning.networks import StateIndependentStd, known_layers
+from common.learning.rounded_products import RoundedDense
 from common.rollout.policies import (
     ACTIVATIONS,
     MAX_STD,
@@ -23,6 +24,7 @@ from common.rollout.policies import (
     SquashedPolicy,
 )
 
+_DENSE = (keras.layers.Dense, RoundedDense, StateIndependentStd)
 HEADS = ("mean", "std", "logits")  # the names of their layers, means before standard deviations
 IMAGES_A_CALL = 8  # when acting, whatever their number
 
@@ -46,9 +48,13 @@ class ImageHeads:
 
 def dense_heads(actor: keras.Model, normalize: Normalizer, mirror: Mirror | None = None) -> DenseHeads:
     """The heads of an actor made by `networks.policy_actor`; later training does not change the copy."""
-    hidden = tuple(_dense(layer) for layer in actor.layers if layer.name.startswith("hidden_"))
-    names = {layer.name for layer in actor.layers}
-    heads = tuple(_head(actor.get_layer(name)) for name in HEADS if name in names)
+    return _heads(known_layers(actor, *_DENSE), normalize, mirror)
+
+
+def _heads(layers: list[keras.layers.Layer], normalize: Normalizer, mirror: Mirror | None = None) -> DenseHeads:
+    hidden = tuple(_dense(layer) for layer in layers if layer.name.startswith("hidden_"))
+    named = {layer.name: layer for layer in layers}
+    heads = tuple(_head(named[name]) for name in HEADS if name in named)
     if mirror is None:
         return DenseHeads(normalize, hidden, heads)
     sides = [Sides(mirror.observation, entries, mirror.weight) for entries in entries_of_heads(mirror)]
@@ -57,8 +63,9 @@ def dense_heads(actor: keras.Model, normalize: Normalizer, mirror: Mirror | None
 
 def image_layers(actor: keras.Model) -> ImageLayers:
     """A copy of the layers of an actor that sees images, made by `networks.policy_actor`."""
-    convolutions = (layer for layer in actor.layers if isinstance(layer, keras.layers.Conv2D))
-    return ImageLayers(tuple(map(_convolved, convolutions)), dense_heads(actor, UNCHANGED))
+    layers = known_layers(actor, *_DENSE, keras.layers.Conv2D, keras.layers.Rescaling, keras.layers.Flatten)
+    convolutions = (layer for layer in layers if isinstance(layer, keras.layers.Conv2D))
+    return ImageLayers(tuple(map(_convolved, convolutions)), _heads(layers, UNCHANGED))
 
 
 def deterministic(
@@ -87,7 +94,7 @@ def squashed(
 
 def _activations(actor: keras.Model) -> list[str]:
     """Of its dense layers, from first to last."""
-    return [_activation(layer) for layer in actor.layers if isinstance(layer, keras.layers.Dense)]
+    return [_activation(layer) for layer in known_layers(actor, keras.layers.Dense)]
 
 
 def _dense(layer: keras.layers.Dense) -> Dense:
