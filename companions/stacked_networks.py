@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from common.envs.mirrors import Sides
+from common.learning.frozen_policy import known_layers
 from common.learning.mirrored import mean_of_both, mirror_image
-from common.learning.networks import known_layers
 from common.learning.rounded_products import rounded_product
 
 

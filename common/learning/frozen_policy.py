@@ -1,13 +1,16 @@
 """Copies Keras actors into the plain arrays that `common.rollout.policies` acts with."""
 
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
 
 from common.envs.mirrors import Mirror, Sides
+from common.errors import UserError
 from common.learning.compiled import Compiled
-from common.learning.mirrored import entries_of_heads
-from common.learning.networks import StateIndependentStd, known_layers
+from common.learning.mirrored import MeanOfBoth, WithMirrorImage, entries_of_heads
+from common.learning.networks import StateIndependentStd
 from common.learning.rounded_products import RoundedDense
 from common.rollout.policies import (
     ACTIVATIONS,
@@ -44,6 +47,26 @@ class ImageHeads:
             padded = np.pad(part, [(0, missing), (0, 0), (0, 0), (0, 0)]) if missing else part
             parts.append([output.numpy()[: len(part)] for output in tf.nest.flatten(self.compiled(padded))])
         return [np.concatenate(outputs) for outputs in zip(*parts)]
+
+
+def known_layers(network: keras.Model, *known: type[keras.layers.Layer]) -> list[Any]:
+    """The layers of these types, in their order, for whoever computes them without Keras.
+
+    Inputs and the layers of a mirror may stand among them, and functions such as `keras.ops.tanh` after the last.
+
+    Raises:
+        UserError: the network has another layer, which would be skipped.
+    """
+    operations = list(network.operations)
+    last = max(i for i, operation in enumerate(operations) if type(operation) in known)
+    for i, operation in enumerate(operations):
+        expected = type(operation) in (*known, keras.layers.InputLayer, WithMirrorImage, MeanOfBoth)
+        if not expected and (i < last or isinstance(operation, keras.layers.Layer)):
+            raise UserError(
+                f"the layer {operation.name!r} of the network {network.name!r} is of type {type(operation).__name__}: "
+                f"expected {', '.join(kind.__name__ for kind in known)}; build the network of these layers"
+            )
+    return [operation for operation in operations if type(operation) in known]
 
 
 def dense_heads(actor: keras.Model, normalize: Normalizer, mirror: Mirror | None = None) -> DenseHeads:

@@ -2,14 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import keras
 
 from common.envs.mirrors import Mirror
-from common.errors import UserError
 from common.learning.kernels import Kernels, Orthogonal
-from common.learning.mirrored import MeanOfBoth, WithMirrorImage, mean_of_heads, mean_of_values, with_mirror_image
+from common.learning.mirrored import mean_of_heads, mean_of_values, with_mirror_image
 from common.learning.rounded_products import RoundedDense
 
 
@@ -122,26 +120,6 @@ class CategoricalHead:
 def value_head(features: keras.KerasTensor, kernel: Kernels, numbers: int = 1) -> keras.KerasTensor:
     """features [B, F] → values [B, 1], or as many numbers as describe a value's distribution, [B, `numbers`]."""
     return keras.layers.Dense(numbers, kernel_initializer=kernel(1.0), name="value")(features)
-
-
-def known_layers(network: keras.Model, *known: type[keras.layers.Layer]) -> list[Any]:
-    """The layers of these types, in their order, for whoever computes them without Keras.
-
-    Inputs and the layers of a mirror may stand among them, and functions such as `keras.ops.tanh` after the last.
-
-    Raises:
-        UserError: the network has another layer, which would be skipped.
-    """
-    operations = list(network.operations)
-    last = max(i for i, operation in enumerate(operations) if type(operation) in known)
-    for i, operation in enumerate(operations):
-        expected = type(operation) in (*known, keras.layers.InputLayer, WithMirrorImage, MeanOfBoth)
-        if not expected and (i < last or isinstance(operation, keras.layers.Layer)):
-            raise UserError(
-                f"the layer {operation.name!r} of the network {network.name!r} is of type {type(operation).__name__}: "
-                f"expected {', '.join(kind.__name__ for kind in known)}; build the network of these layers"
-            )
-    return [operation for operation in operations if type(operation) in known]
 
 
 def policy_actor(
