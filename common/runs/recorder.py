@@ -71,7 +71,7 @@ class Terminal:
     stop = 0
 
     def __init__(self) -> None:
-        self._console = Console(file=cast(TextIO, _Output(sys.stdout, self._no_reader)), highlight=False)
+        self._console = Console(file=cast(TextIO, _Output(sys.stdout, self._no_reader)), highlight=False, emoji=False)
         if not self._console.is_terminal:
             self._console.width = 120
         self._header_due = True

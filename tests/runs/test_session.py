@@ -311,3 +311,8 @@ def test_a_row_shows_significant_digits(reward, shown, capsys):
     headings, cells = (line.split() for line in capsys.readouterr().out.splitlines()[:2])
     found = dict(zip(headings, cells))
     assert (found["unshaped"], found["score"]) == (shown, shown) and float(found["Q"]) == pytest.approx(reward, 0.1)
+
+
+def test_a_name_is_no_markup(capsys):
+    Terminal().say("table and weights are in runs/a:smile: [bold] \\b")
+    assert capsys.readouterr().out == "table and weights are in runs/a:smile: [bold] \\b\n"
