@@ -114,8 +114,8 @@ def measure(wanted: Record, seed: int, runs: Path, core: int | None = None, go_o
         "seconds": round(seconds, 1),
         **milestone(task, rows, seconds),
         "busy_cores_before": busy,
-        "scores": {limit: round(at_limits[limit]["deterministic"]["mean"], 1) for limit in task.limits},
-        "sampled": round(own["sampled"]["mean"], 1),
+        "scores": {limit: at_limits[limit]["deterministic"]["mean"] for limit in task.limits},
+        "sampled": own["sampled"]["mean"],
         "returns": own["deterministic"]["returns"],
     }
 

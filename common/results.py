@@ -48,7 +48,7 @@ class EpochResult:
     steps_per_second: float = column("time", timing=True)  # of training: without validation
 
     SHOWN: ClassVar[dict[str, tuple[str, str]]] = {}
-    """Columns of one method that the console shows: heading → column, format."""
+    """Columns of one method that the console shows: heading → column, format; an empty one is that of scores."""
 
 
 TIMING_COLUMNS = [column.name for column in dataclasses.fields(EpochResult) if column.metadata.get("timing")]
@@ -107,6 +107,12 @@ def results_dictionary(
         "processing_time_total_string": format_seconds(seconds),
         **dataclasses.asdict(config),
     }
+
+
+def score_text(score: float) -> str:
+    """One decimal, as in '307.1'; below 10 three significant digits, as in '0.955', unless one decimal is exact."""
+    text = f"{score:z.1f}"
+    return f"{score:#.3g}" if abs(score) < 10 and float(text) != score else text
 
 
 def format_seconds(seconds: float) -> str:

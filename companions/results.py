@@ -15,7 +15,7 @@ class OffPolicyResult(EpochResult):
     exploration_std: float = column("policy")  # in units of half the action range
     replay_filled: int = column("policy")  # transitions
 
-    SHOWN = {"Q": ("mean_value", ".1f"), "noise": ("exploration_std", ".2f")}  # noqa: RUF012
+    SHOWN = {"Q": ("mean_value", ""), "noise": ("exploration_std", ".2f")}  # noqa: RUF012
 
 
 UPDATE_METRICS = ("loss_critic", "loss_actor", "mean_value", "mean_target")
@@ -33,7 +33,7 @@ class SACResult(EpochResult):
     temperature: float = column("policy")  # α, in units of reward
     replay_filled: int = column("policy")  # transitions
 
-    SHOWN = {"Q": ("mean_value", ".1f"), "entropy": ("entropy", ".2f")}  # noqa: RUF012
+    SHOWN = {"Q": ("mean_value", ""), "entropy": ("entropy", ".2f")}  # noqa: RUF012
 
 
 SAC_UPDATE_METRICS = (*UPDATE_METRICS, "entropy", "temperature")

@@ -7,13 +7,13 @@ third faster, presumably since each core has a product of its own instead of hal
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from common.envs.mirrors import Sides
+from common.learning.frozen_policy import known_layers
 from common.learning.mirrored import mean_of_both, mirror_image
 from common.learning.rounded_products import rounded_product
 
@@ -21,12 +21,15 @@ from common.learning.rounded_products import rounded_product
 class FlatNetworks:
     """Networks of dense layers, all of one shape, whose weights, network by network, are one vector.
 
-    Layer normalisation may stand between them. Other layers are left out.
+    Layer normalisation may stand between them.
 
     Args:
         networks: give the structure and the first weights; later they hold what `pull` last gave them.
         sides: what a mirror that they obey does to inputs and to outputs; see `common.learning.mirrored`.
         precision: bfloat16 rounds the numbers that are multiplied between two hidden layers.
+
+    Raises:
+        UserError: the networks have another layer.
 
     Attributes:
         weights: [W] float32, all weights of all networks.
@@ -37,7 +40,7 @@ class FlatNetworks:
     ) -> None:
         self.networks = list(networks)
         self._sides = sides
-        self._layers: list[Any] = [layer for layer in networks[0].layers if isinstance(layer, tuple(_APPLY))]
+        self._layers = known_layers(networks[0], *_APPLY)
         dense = [layer for layer in self._layers if isinstance(layer, keras.layers.Dense)]
         self._rounded = dense[1:-1] if precision == "bfloat16" else []  # inputs may be large, and outputs are values
         shapes = [weights.shape for weights in networks[0].get_weights()]  # kernel, bias, kernel, bias, ...

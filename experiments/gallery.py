@@ -21,6 +21,7 @@ sys.path.insert(0, str(ROOT))
 from common.envs.environment import Environment  # noqa: E402
 from common.errors import UserError  # noqa: E402
 from common.files import replace_file  # noqa: E402
+from common.results import score_text  # noqa: E402
 from common.runs.command_line import one_line_errors, parse_settings  # noqa: E402
 from common.runs.film import Take  # noqa: E402
 from common.runs.side_by_side import GAP, Heading, opening, side_by_side, small_gif, with_minus  # noqa: E402
@@ -143,8 +144,8 @@ def section(name: str) -> str:
 
 
 def number(value: float) -> str:
-    """With one decimal and a true minus."""
-    return f"{value:,.1f}".replace("-", "−")
+    """A score with a true minus."""
+    return (f"{value:,.1f}" if abs(value) >= 1000 else score_text(value)).replace("-", "−")
 
 
 INTRODUCTION = """

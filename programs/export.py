@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import tyro
 
+from common import arrays_file
 from common.config import TrainingConfig
 from common.envs.environment import Environment
 from common.errors import UserError
@@ -68,7 +69,8 @@ def duties(config: TrainingConfig) -> list[str]:
 class Arguments(RunArguments):
     """Write a run's deterministic policy as a TensorFlow SavedModel and a LiteRT (TensorFlow Lite) file.
 
-    With --onnx it is written as an ONNX file, too. The agents that come with the project are exported already.
+    With --onnx it is written as an ONNX file, too. The agents that come with the project are exported already; --out
+    copies their files.
     """
 
     run: Annotated[Path, tyro.conf.Positional]
@@ -102,14 +104,21 @@ def main() -> None:
     with one_line_errors():
         arguments = parse_named(Arguments, "python -m programs export", "run", "runs/NAME")
         folder = arguments.folder_of_run
-        if shipped.is_shipped(folder):
-            if (folder / shipped.EXPORT).exists():
-                raise UserError(f"{folder} holds its exported policies already: see {folder / shipped.EXPORT}")
+        exported = folder / shipped.EXPORT  # there already if the agent was shipped
+        if shipped.is_shipped(folder) and not exported.exists():
             raise UserError(f"{folder} was shipped without exports: export takes the folder of a run, like runs/NAME")
+        if shipped.is_shipped(folder) and arguments.out is None:
+            raise UserError(f"{exported} holds the exported policies already: copy them with --out FOLDER")
         agent, config, environment = arguments.load()
-        from programs.policy_files import export  # imports TensorFlow
+        out = arguments.out or exported
+        from programs import policy_files  # imports TensorFlow
 
-        for file in export(agent, arguments.out or folder / shipped.EXPORT, arguments.onnx):
+        if shipped.is_shipped(folder):
+            seen = arrays_file.read(folder / shipped.RECORDED)["observations"]
+            written = policy_files.copy(agent, seen, exported, out, arguments.onnx)
+        else:
+            written = policy_files.export(agent, out, arguments.onnx)
+        for file in written:
             print(f"{file.path}: {file.size:,} bytes, largest difference {file.difference:.2g}")
             if arguments.episodes:
                 limited = environment.limited_to(arguments.max_episode_steps)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from common.envs.mirrors import Entries, Sides
-from common.envs.spaces import ActionMap, BoxMap
+from common.envs.spaces import WHOLE, ActionMap, BoxMap
 from common.errors import UserError
 from common.rollout.policies import (
     OBSERVATION_CLIP,
@@ -218,6 +218,8 @@ def _mapped(graph: Graph, name: str, action_map: BoxMap) -> str:
 
 def float32_bounds(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The bounds [A] as float32, rounded inwards: LiteRT can clip only this type, and ONNX is given the same."""
+    if low.dtype.kind in "iu":  # as `BoxMap` does; what rounds to 2⁶³ is no int64
+        low, high = (np.clip(bound.astype(np.float64), -WHOLE, WHOLE) for bound in (low, high))
     down, up = low.astype(np.float32), high.astype(np.float32)  # [A], [A]
     inf = np.float32(np.inf)
     return np.where(down < low, np.nextafter(down, inf), down), np.where(up > high, np.nextafter(up, -inf), up)

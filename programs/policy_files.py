@@ -79,9 +79,14 @@ def _box_actions(action_map: BoxMap) -> Callable[[tf.Tensor], tf.Tensor]:
     def to_environment(actions: tf.Tensor) -> tf.Tensor:
         mapped = centre + scale * actions  # [B, A]
         cut = tf.clip_by_value(tf.round(mapped) if rounds else mapped, low, high)  # [B, A]
-        return tf.cast(tf.reshape(cut, (-1, *action_map.shape)), action_map.dtype)
+        return _cast(tf.reshape(cut, (-1, *action_map.shape)), action_map.dtype)
 
     return to_environment
+
+
+def _cast(actions: tf.Tensor, dtype: np.dtype) -> tf.Tensor:
+    """Actions that a type of the environment's can hold, in this type; LiteRT casts nothing to uint64."""
+    return tf.bitcast(tf.cast(actions, tf.int64), tf.uint64) if dtype == np.uint64 else tf.cast(actions, dtype)
 
 
 def _discrete_actions(agent: Agent, choices: tuple[int, ...]) -> Callable[[tf.Tensor], tf.Tensor]:
@@ -91,7 +96,7 @@ def _discrete_actions(agent: Agent, choices: tuple[int, ...]) -> Callable[[tf.Te
     def to_environment(logits: tf.Tensor) -> tf.Tensor:
         parts = tf.split(logits, choices, axis=1)
         values = tf.stack([tf.argmax(part, axis=1) for part in parts], axis=1)  # [B, A] int64
-        return tf.cast(tf.reshape(values, (-1, *start.shape[1:])) + start.astype(np.int64), start.dtype)
+        return _cast(tf.reshape(values, (-1, *start.shape[1:])) + start.astype(np.int64), start.dtype)
 
     return to_environment
 
@@ -110,7 +115,9 @@ def write_litert(saved_model: Path, file: Path) -> None:
 
 def read_saved_model(folder: Path) -> Policy:
     """Load the policy of a SavedModel, as its user would."""
-    act = tf.saved_model.load(str(folder)).signatures["serving_default"]
+    with tempfile.TemporaryDirectory() as plain:  # as in `export`
+        shutil.copytree(folder, plain, dirs_exist_ok=True)
+        act = tf.saved_model.load(plain).signatures["serving_default"]
     return lambda observations: act(tf.constant(observations))["actions"].numpy()
 
 
@@ -154,23 +161,27 @@ def _random_images(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarr
     return images
 
 
-def largest_difference(policy: Policy, agent: Agent | DDPGAgent, observations: np.ndarray) -> float:
+def largest_difference(policy: Policy, agent: Any, observations: np.ndarray) -> float:
     """The largest difference between a file's actions and the agent's, for observations [K, ...].
 
-    For whole numbers it is the absolute difference. For others it is divided by the size of the largest action in the
-    same dimension, if that is above 1. If shape or type differ, or an action is NaN, the result is infinite.
+    It is divided by the size of the largest action in the same dimension, if that is above 1 and actions are no
+    choices. What rounding to the space's type changes is left out: float32 and float64 may round to different sides.
+    If shape or type differ, or an action is NaN, the result is infinite.
     """
-    expected = agent.action_map(agent.acting_policy().act(observations))  # [K, *space.shape]
+    chosen, action_map = agent.acting_policy().act(observations), agent.action_map  # [K, A]
+    expected = action_map(chosen)  # [K, *space.shape]
+    exact, unit = expected.astype(np.float64), np.ones(expected.shape[1:])  # [K, *space.shape], [*space.shape]
+    if isinstance(action_map, BoxMap):
+        exact = action_map.unrounded(chosen).reshape(expected.shape)
+        unit = np.maximum(1.0, np.abs(exact).max(axis=0))
     few = observations[:10]
     found = policy(observations), np.concatenate([policy(row[None]) for row in few])  # [K, ...], [10, ...]
     differences = []
-    for ours, theirs in zip(found, (expected, expected[:10])):
+    for ours, theirs, wanted in zip(found, (expected, expected[:10]), (exact, exact[:10])):
         if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
             return np.inf
-        unit = np.maximum(1.0, np.abs(expected.astype(np.float64)).max(axis=0))  # [*space.shape]
-        if not np.issubdtype(expected.dtype, np.floating):
-            unit = np.ones_like(unit)
-        apart = np.abs(ours.astype(np.float64) - theirs.astype(np.float64)) / unit  # [K, *space.shape]
+        step = np.spacing(np.abs(theirs)).astype(np.float64) if theirs.dtype.kind == "f" else 1.0
+        apart = np.maximum(0.0, np.abs(ours.astype(np.float64) - wanted) - step / 2) / unit  # [K, *space.shape]
         differences.append(np.nan_to_num(apart, nan=np.inf).max())
     return float(max(differences))
 
@@ -213,6 +224,18 @@ def export(agent: Agent | DDPGAgent, folder: Path, onnx: bool = False) -> list[W
         UserError: something that is no export is in the way, the folder cannot be made, a package is missing, or a
             file acts differently from the agent.
     """
+    observations = random_observations(agent, np.random.default_rng(0))
+    return _placed(agent, observations, folder, lambda plain: _write(agent, plain, onnx))
+
+
+def copy(agent: Any, observations: np.ndarray, source: Path, folder: Path, onnx: bool = False) -> list[Written]:
+    """Copy an export of this agent as `export` would write it, and check it with these observations."""
+    left_out = None if onnx else shutil.ignore_patterns(ONNX)
+    write = lambda plain: shutil.copytree(source, plain, ignore=left_out, dirs_exist_ok=True)  # noqa: E731
+    return _placed(agent, observations, folder, write)
+
+
+def _placed(agent: Any, observations: np.ndarray, folder: Path, write: Callable[[Path], object]) -> list[Written]:
     _check_free(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -222,9 +245,12 @@ def export(agent: Agent | DDPGAgent, folder: Path, onnx: bool = False) -> list[W
     except OSError as error:
         raise UserError(f"cannot make {folder} ({error.strerror}): choose another --out") from None
     try:
-        _write(agent, unfinished, onnx)
-        names = [name for name in READ if (unfinished / name).exists()]
-        written = [_checked(agent, folder / name, unfinished / name) for name in names]
+        with tempfile.TemporaryDirectory() as plain:  # TensorFlow takes `[x]` in a path for a pattern
+            write(Path(plain))
+            names = [name for name in READ if (Path(plain) / name).exists()]
+            written = [_checked(agent, observations, folder / name, Path(plain) / name) for name in names]
+            for name in names:
+                shutil.move(Path(plain) / name, unfinished / name)
         for path in unfinished.rglob("*"):
             if path.is_file():
                 flush_file(path)
@@ -248,13 +274,12 @@ def _write(agent: Agent | DDPGAgent, folder: Path, onnx: bool) -> None:
     write_litert(folder / SAVED_MODEL, folder / LITERT)
 
 
-def _checked(agent: Agent | DDPGAgent, path: Path, unfinished: Path) -> Written:
+def _checked(agent: Any, observations: np.ndarray, path: Path, unfinished: Path) -> Written:
     """What is to be said of a file that will be called `path`.
 
     Raises:
         UserError: it acts differently from the agent.
     """
-    observations = random_observations(agent, np.random.default_rng(0))
     difference = largest_difference(READ[path.name](unfinished), agent, observations)
     if difference > TOLERANCE:
         raise UserError(

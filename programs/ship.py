@@ -15,6 +15,7 @@ import tyro
 from common import arrays_file
 from common.errors import UserError
 from common.files import read_json, write_json
+from common.results import score_text
 from common.rollout import evaluation, policy_file
 from common.runs import finished, run_folder
 from common.runs.command_line import one_line_errors, parse_settings
@@ -112,7 +113,7 @@ def recorded(training: Training, agent: Any) -> dict[str, np.ndarray]:
 
 def stage(training: Training, epoch: int, score: dict[str, Any]) -> dict[str, Any]:
     """What the card says of one stage of training; `median_seed` is that of the episode with the median score."""
-    numbers = {name: round(float(score[name]), 3) for name in ("mean", "low", "high", "mean_steps")}
+    numbers = {name: float(score[name]) for name in ("mean", "low", "high", "mean_steps")}
     median = int(np.argsort(score["returns"], kind="stable")[(len(score["returns"]) - 1) // 2])
     counts = {"epoch": epoch, "steps": training.steps_of(epoch) if epoch else 0, "episodes": len(score["returns"])}
     return counts | numbers | {"median_seed": evaluation.EVALUATION_SEED + median}
@@ -165,8 +166,14 @@ def write_all(folder: Path, training: Training, name: str, commit: str, episodes
         commit: that the run was trained with.
         episodes: that the untrained and the half-way policy are scored with.
     """
+    from programs.policy_files import export  # imports TensorFlow
+
     agent, config, environment = load_agent(training.folder)
     untrained = training.agent_at(0)
+    # What may be refused goes before the evaluations, which take minutes.
+    command_of(training, name, None)
+    write_policy(folder / shipped.STAGES["trained"], agent)
+    export(agent, folder / shipped.EXPORT, onnx=onnx_files.can_write())
     scores: Any = evaluation_of(training, agent)
     write_json(folder / run_folder.EVALUATION, scores)
     shutil.copyfile(training.folder / run_folder.CONFIG, folder / run_folder.CONFIG)
@@ -181,7 +188,6 @@ def write_all(folder: Path, training: Training, name: str, commit: str, episodes
         if not agent.sees_images:
             write_policy(folder / shipped.STAGES["half-way"], middle[1])
     stages["trained"] = stage(training, training.best_epoch, scores["deterministic"])
-    write_policy(folder / shipped.STAGES["trained"], agent)
     arrays_file.write_weights(folder / shipped.RECORDED, recorded(training, agent))
     write_json(
         folder / shipped.CARD,
@@ -202,9 +208,6 @@ def write_all(folder: Path, training: Training, name: str, commit: str, episodes
             "stages": stages,
         },
     )
-    from programs.policy_files import export  # imports TensorFlow
-
-    export(agent, folder / shipped.EXPORT, onnx=onnx_files.can_write())
 
 
 def evaluation_of(training: Training, agent: Any) -> Any:
@@ -235,7 +238,9 @@ def main() -> None:
         )
         card: Any = read_json(folder / shipped.CARD)
         for name, what in card["stages"].items():
-            print(f"{name}: {what['steps']:,} steps, score {what['mean']:.1f} over {what['episodes']} episodes")
+            print(
+                f"{name}: {what['steps']:,} steps, score {score_text(what['mean'])} over {what['episodes']} episodes"
+            )
         if not onnx_files.can_write():
             print("no ONNX file was written, which needs pip install -r requirements/export.txt")
         if card["commit"] == UNKNOWN:

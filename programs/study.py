@@ -19,6 +19,8 @@ from common.errors import UserError
 from common.figures.curves import LABELS
 from common.figures.study_figure import Arm, Level, compare, tasks
 from common.figures.style import save_light_and_dark, true_minus
+from common.results import score_text
+from common.rollout.evaluation import mean_text
 from common.runs import run_folder
 from common.runs.command_line import one_line_errors
 from programs.run_arguments import check_at_least, parse_named
@@ -343,7 +345,8 @@ def summarise(name: str, results: Path) -> None:
         arms[arm] = Arm(curves, scores, sampled, len(evaluations[0]["deterministic"]["returns"]), reached)
         lines += [_line(arm, *row, study) for row in zip(there, evaluations, curves)]
         trained += [_trained_line(arm, *row) for row in zip(there, scores, sampled, curves)]
-        median = f"| {arm} | {len(scores)} | {np.median(scores):.1f} | {min(scores):.1f} | {max(scores):.1f} |"
+        shown = " | ".join(map(score_text, (float(np.median(scores)), min(scores), max(scores))))
+        median = f"| {arm} | {len(scores)} | {shown} |"
         medians.append(median if study.milestone is None else f"{median} {study.milestone.reached(*curves)} |")
     save_light_and_dark(lambda: figure_of(study, arms), results / name / "summary.png")
     text = true_minus("\n".join([*medians, "", *lines, "", *trained]))
@@ -373,7 +376,7 @@ def _figure_of_tasks(finding: str, arms: dict[str, Arm]) -> Figure:
 
 def _line(arm: str, seed: int, evaluation: dict, curve: dict[str, np.ndarray], study: Study) -> str:
     """A run's row of the table."""
-    cells = [f"{s['mean']:.1f} [{s['low']:.1f}, {s['high']:.1f}]" for s in evaluation.values()]
+    cells = map(mean_text, evaluation.values())
     poor = sum(score < study.low for score in evaluation["deterministic"]["returns"])
     minutes = curve["seconds"].sum() / 60
     line = f"| {arm} | {seed} | {int(curve['steps'][-1]):,} | {' | '.join(cells)} | {poor} | {minutes:.1f} |"
@@ -383,7 +386,7 @@ def _line(arm: str, seed: int, evaluation: dict, curve: dict[str, np.ndarray], s
 def _trained_line(arm: str, seed: int, score: float, sampled: float, curve: dict[str, np.ndarray]) -> str:
     """A run's row of the table that sets its scores beside the rewards of training."""
     rewards = curve["avg_reward_orig"][-LAST_EPOCHS:]  # NaN where no episode finished
-    return f"| {arm} | {seed} | {score:.1f} | {sampled:.1f} | {np.nanmean(rewards):.1f} |"
+    return f"| {arm} | {seed} | {' | '.join(map(score_text, (score, sampled, float(np.nanmean(rewards)))))} |"
 
 
 def main() -> None:

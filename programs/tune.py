@@ -22,6 +22,7 @@ from common.envs.mirror_settings import mirror_of
 from common.errors import UserError
 from common.figures.importances import importances
 from common.figures.style import save_light_and_dark
+from common.results import score_text
 from common.runs import trust
 from common.runs.command_line import one_line_errors
 from programs.places import Submit, places, result_of
@@ -145,10 +146,10 @@ class Report:
 
     def __call__(self, trial: Any, outcome: Outcome) -> None:
         """Print a trial that ended, and write the files again."""
-        scores = ", ".join(f"{score:.1f}" for score in outcome.scores)
+        scores = ", ".join(score_text(score) for score in outcome.scores)
         how = f"failed: {outcome.error}" if outcome.error else "pruned" if outcome.value is None else ""
         settings = ", ".join(f"{name} {_short(value)}" for name, value in trial.params.items())
-        value = "" if outcome.value is None else f"{outcome.value:.1f}"
+        value = "" if outcome.value is None else score_text(outcome.value)
         print(f"trial {len(self._search.finished()):3}  {value or how}  [{scores}]  {settings}", flush=True)
         self.write()
 
@@ -225,8 +226,8 @@ def compare(
                 raise UserError(f"{name}, seed {seed}: {outcome.error}")
         found[name] = {str(seed): float(outcome.scores[0]) for seed, outcome in zip(seeds, outcomes)}
         scores = list(found[name].values())
-        print(f"{name:7} median {np.median(scores):.1f} of seeds {' '.join(map(str, seeds))}: "
-              + ", ".join(f"{score:.1f}" for score in scores))  # fmt: skip
+        print(f"{name:7} median {score_text(float(np.median(scores)))} of seeds {' '.join(map(str, seeds))}: "
+              + ", ".join(score_text(score) for score in scores))  # fmt: skip
     files.write_json(folder / HELD_OUT, {"metric": metric, **found})
 
 

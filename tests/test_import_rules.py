@@ -32,7 +32,6 @@ STRANGERS = (
     ("common.runs", "common.learning"),
     ("companions", "Agent"),
 )  # neither may import the other
-OLD_COMMANDS = ("evaluate.py", "common/plots.py", "common/export.py")  # print their successor and call it
 HEAVY = ("tensorflow", "keras", "tf_keras", "tensorflow_probability", "scipy", "matplotlib")
 
 
@@ -42,7 +41,7 @@ def modules(root: Path) -> dict[str, Path]:
     paths = [*root.glob("*.py"), *(path for folder in folders for path in folder.rglob("*.py"))]
     names = [path.relative_to(root) for path in paths if path not in [folder / "__init__.py" for folder in folders]]
     dotted = {name: name.parent if name.name == "__init__.py" else name.with_suffix("") for name in names}
-    return {".".join(dotted[name].parts): root / name for name in names if name.as_posix() not in OLD_COMMANDS}
+    return {".".join(dotted[name].parts): root / name for name in names}
 
 
 def imports(path: Path, known: dict[str, Path]) -> set[str]:

@@ -91,7 +91,7 @@ def test_the_server_answers_with_the_policys_actions(exported):
         observations = [[-1.0, 0.0, 0.0], [1.0, 0.0, 2.0]]
         actions = ask(json.dumps({"observations": observations}))["actions"]
         np.testing.assert_allclose(actions, policy_files.read_saved_model(folder)(np.float32(observations)), rtol=1e-5)
-        for wrong in ("{}", '{"observations": [[1, 2]]}', "no JSON"):
+        for wrong in ("{}", '{"observations": [[1, 2]]}', '{"observations": [[NaN, 0, 0]]}', "no JSON"):
             with pytest.raises(urllib.error.HTTPError, match="400"):
                 ask(wrong)
     finally:

@@ -93,6 +93,10 @@ class BoxMap:
         np.minimum(mapped, self.high, out=mapped)
         return mapped if len(self.shape) == 1 else mapped.reshape(-1, *self.shape)
 
+    def unrounded(self, actions: np.ndarray) -> np.ndarray:
+        """[K, A] policy actions → [K, A] float64, the numbers that `__call__` rounds to the space's type."""
+        return np.clip(self.centre + self.scale * actions, self.low.astype(np.float64), self.high.astype(np.float64))
+
 
 def _bounds(bounds: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Bounds [A] float64; infinite if at the limits of their type, or of float32."""

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from common.figures.curves import last_known
 from common.figures.style import GREY, Curves, colour_of, entitle, plain, style_axis, thousands, true_minus
+from common.results import score_text
 
 DOTS = "dots: a seed's mean score, filled with deterministic actions, hollow with sampled ones"
 LINES, LINE = "lines: training, thin a seed, thick their median", "line: training"
@@ -166,7 +167,7 @@ def _draw_dots(axis: Axes, arms: dict[str, Arm], levels: Sequence[Level], lowest
     crowded = False
     for i, arm in enumerate(arms.values()):
         for scores, row in ((arm.sampled, i + 0.2), (arm.deterministic, i - 0.2)):
-            outside = ", ".join(f"{score:.1f}" for score in sorted(scores) if score < left)
+            outside = ", ".join(score_text(score) for score in sorted(scores) if score < left)
             if outside:
                 axis.annotate(true_minus(f"← {outside}"), (left, row), **_beside(1, 0, colour_of(i)))
             for crowd in _crowds([score for score in scores if score >= left], 0.004 * (right - left)):

@@ -1,13 +1,17 @@
 """Copies Keras actors into the plain arrays that `common.rollout.policies` acts with."""
 
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
 
 from common.envs.mirrors import Mirror, Sides
+from common.errors import UserError
 from common.learning.compiled import Compiled
-from common.learning.mirrored import entries_of_heads
+from common.learning.mirrored import MeanOfBoth, WithMirrorImage, entries_of_heads
 from common.learning.networks import StateIndependentStd
+from common.learning.rounded_products import RoundedDense
 from common.rollout.policies import (
     ACTIVATIONS,
     MAX_STD,
@@ -23,6 +27,7 @@ from common.rollout.policies import (
     SquashedPolicy,
 )
 
+_DENSE = (keras.layers.Dense, RoundedDense, StateIndependentStd)
 HEADS = ("mean", "std", "logits")  # the names of their layers, means before standard deviations
 IMAGES_A_CALL = 8  # when acting, whatever their number
 
@@ -44,11 +49,35 @@ class ImageHeads:
         return [np.concatenate(outputs) for outputs in zip(*parts)]
 
 
+def known_layers(network: keras.Model, *known: type[keras.layers.Layer]) -> list[Any]:
+    """The layers of these types, in their order, for whoever computes them without Keras.
+
+    Inputs and the layers of a mirror may stand among them, and functions such as `keras.ops.tanh` after the last.
+
+    Raises:
+        UserError: the network has another layer, which would be skipped.
+    """
+    operations = list(network.operations)
+    last = max(i for i, operation in enumerate(operations) if type(operation) in known)
+    for i, operation in enumerate(operations):
+        expected = type(operation) in (*known, keras.layers.InputLayer, WithMirrorImage, MeanOfBoth)
+        if not expected and (i < last or isinstance(operation, keras.layers.Layer)):
+            raise UserError(
+                f"the layer {operation.name!r} of the network {network.name!r} is of type {type(operation).__name__}: "
+                f"expected {', '.join(kind.__name__ for kind in known)}; build the network of these layers"
+            )
+    return [operation for operation in operations if type(operation) in known]
+
+
 def dense_heads(actor: keras.Model, normalize: Normalizer, mirror: Mirror | None = None) -> DenseHeads:
     """The heads of an actor made by `networks.policy_actor`; later training does not change the copy."""
-    hidden = tuple(_dense(layer) for layer in actor.layers if layer.name.startswith("hidden_"))
-    names = {layer.name for layer in actor.layers}
-    heads = tuple(_head(actor.get_layer(name)) for name in HEADS if name in names)
+    return _heads(known_layers(actor, *_DENSE), normalize, mirror)
+
+
+def _heads(layers: list[keras.layers.Layer], normalize: Normalizer, mirror: Mirror | None = None) -> DenseHeads:
+    hidden = tuple(_dense(layer) for layer in layers if layer.name.startswith("hidden_"))
+    named = {layer.name: layer for layer in layers}
+    heads = tuple(_head(named[name]) for name in HEADS if name in named)
     if mirror is None:
         return DenseHeads(normalize, hidden, heads)
     sides = [Sides(mirror.observation, entries, mirror.weight) for entries in entries_of_heads(mirror)]
@@ -57,8 +86,9 @@ def dense_heads(actor: keras.Model, normalize: Normalizer, mirror: Mirror | None
 
 def image_layers(actor: keras.Model) -> ImageLayers:
     """A copy of the layers of an actor that sees images, made by `networks.policy_actor`."""
-    convolutions = (layer for layer in actor.layers if isinstance(layer, keras.layers.Conv2D))
-    return ImageLayers(tuple(map(_convolved, convolutions)), dense_heads(actor, UNCHANGED))
+    layers = known_layers(actor, *_DENSE, keras.layers.Conv2D, keras.layers.Rescaling, keras.layers.Flatten)
+    convolutions = (layer for layer in layers if isinstance(layer, keras.layers.Conv2D))
+    return ImageLayers(tuple(map(_convolved, convolutions)), _heads(layers, UNCHANGED))
 
 
 def deterministic(
@@ -87,7 +117,7 @@ def squashed(
 
 def _activations(actor: keras.Model) -> list[str]:
     """Of its dense layers, from first to last."""
-    return [_activation(layer) for layer in actor.layers if isinstance(layer, keras.layers.Dense)]
+    return [_activation(layer) for layer in known_layers(actor, keras.layers.Dense)]
 
 
 def _dense(layer: keras.layers.Dense) -> Dense:

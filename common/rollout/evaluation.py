@@ -1,13 +1,15 @@
 """Evaluates a policy in the unshaped environment, with seeds of its own; nothing is learned."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from common.envs.environment import Environment
 from common.envs.spaces import ActionMap
 from common.errors import UserError
+from common.results import score_text
 from common.rollout.playing import STEP_BOUND, Episode, Job, play_all
 from common.rollout.policies import Policy, SamplingPolicy
 
@@ -64,7 +66,7 @@ class Evaluation:
             "max": float(self.returns.max()),
             "mean_steps": float(self.lengths.mean()),
             "episodes": len(self.returns),
-            "returns": [round(float(score), 3) for score in self.returns],
+            "returns": self.returns.tolist(),
         } | self.incidents()
 
     def incidents(self) -> dict[str, object]:
@@ -173,8 +175,13 @@ def _conditions(policy: SamplingPolicy, environment: Environment, kind: str, see
 
 def evaluation_line(summaries: Summaries) -> str:
     """'deterministic 301.2 [298.0, 303.9], sampled …', means with 95% intervals, then the incidents."""
-    scores = ", ".join(f"{kind} {s['mean']:.1f} [{s['low']:.1f}, {s['high']:.1f}]" for kind, s in summaries.items())
+    scores = ", ".join(f"{kind} {mean_text(summary)}" for kind, summary in summaries.items())
     return "; ".join([scores, *remarks(summaries)])
+
+
+def mean_text(summary: Mapping[str, Any]) -> str:
+    """'301.2 [298.0, 303.9]', the mean with its 95% interval."""
+    return f"{score_text(summary['mean'])} [{score_text(summary['low'])}, {score_text(summary['high'])}]"
 
 
 def remarks(summaries: Summaries) -> list[str]:

@@ -18,6 +18,7 @@ from common.envs.environment import Environment
 from common.envs.spaces import ActionMap
 from common.errors import UserError
 from common.files import remove_unfinished, replacing
+from common.results import score_text
 from common.rollout.evaluation import EVALUATION_SEED
 from common.rollout.one_episode import one_episode
 from common.rollout.playing import takes_workers
@@ -262,7 +263,7 @@ def film_into(
     except UserError as error:
         return f"not filmed: {error}", None
     cut = f", cut after {take.steps:,} steps" if take.was_cut else ""
-    return f"filmed an episode of {take.score:.1f}{cut}: {path}", opening
+    return f"filmed an episode of {score_text(take.score)}{cut}: {path}", opening
 
 
 @contextlib.contextmanager

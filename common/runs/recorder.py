@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from common.config import TrainingConfig
-from common.results import EpochResult, to_columns
+from common.results import EpochResult, score_text, to_columns
 from common.rollout.evaluation import evaluation_line
 from common.runs import run_folder, trust
 from common.runs.options import RunOptions
@@ -71,7 +71,7 @@ class Terminal:
     stop = 0
 
     def __init__(self) -> None:
-        self._console = Console(file=cast(TextIO, _Output(sys.stdout, self._no_reader)), highlight=False)
+        self._console = Console(file=cast(TextIO, _Output(sys.stdout, self._no_reader)), highlight=False, emoji=False)
         if not self._console.is_terminal:
             self._console.width = 120
         self._header_due = True
@@ -223,10 +223,15 @@ class Recorder:
 
 
 def _number(value: float, pattern: str, width: int = 8) -> str:
-    """A number that fits its column: a huge one loses its decimals, or is written with an exponent."""
+    """A number that fits its column: a huge one loses its decimals, or is written with an exponent; so is a small one.
+
+    Args:
+        pattern: of its format; empty for that of scores.
+    """
     if math.isnan(value):
         return "-"
-    texts = [format(value, shorter) for shorter in (pattern, ".0f", ".1e", ".0e")]
+    shorter = (".0f", ".1e", ".0e") if abs(value) >= 1 else (".1e", ".0e")
+    texts = [format(value, pattern) if pattern else score_text(value), *(format(value, each) for each in shorter)]
     return next((text for text in texts if len(text) <= width), texts[-1])
 
 
@@ -234,9 +239,9 @@ def _cells(row: EpochResult) -> tuple[str, ...]:
     return (
         str(row.epoch),
         f"{row.steps:,}",
-        _number(row.avg_reward, ".1f", 9),
-        _number(row.avg_reward_orig, ".1f"),
-        _number(row.score, ".1f"),
+        _number(row.avg_reward, "", 9),
+        _number(row.avg_reward_orig, ""),
+        _number(row.score, ""),
         _number(row.avg_steps, ".0f"),
         str(row.episodes),
         *(_number(getattr(row, name), pattern, width) for (name, pattern), width in zip(row.SHOWN.values(), _SHOWN)),

@@ -15,7 +15,7 @@ from common import files
 from common.config import MAY_CHANGE, TrainingConfig
 from common.envs.shards import shards_for_workers
 from common.errors import DivergedError, NotFiniteError, StoppedError, UserError
-from common.results import EpochResult
+from common.results import EpochResult, score_text
 from common.runs import after_training, checkpoint, finished, foreign_modules, run_folder, trust
 from common.runs.one_process import only_here
 from common.runs.options import RunOptions
@@ -229,7 +229,7 @@ def _train(
     if trainer.solved:
         metric = trainer.results[-1].metric
         screen.say(
-            f"solved after epoch {trainer.epoch} of {config.epochs}: its score of {metric:.1f} has reached "
+            f"solved after epoch {trainer.epoch} of {config.epochs}: its score of {score_text(metric)} has reached "
             f"stop_score {config.stop_score:g}"
         )
     screen.say(

@@ -8,6 +8,7 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from common.results import score_text
 from common.runs.film import Take
 
 GAP, HEADING = 8, 44  # pixels
@@ -102,5 +103,6 @@ def _gif(frames: Sequence[Image.Image], frame_rate: float, colors: int) -> bytes
 
 
 def with_minus(number: float) -> str:
-    """A score without decimals and with a true minus."""
-    return f"{number:.0f}".replace("-", "−")
+    """A score without decimals, unless they are needed, and with a true minus."""
+    text = score_text(number) if abs(number) < 10 and number != round(number) else f"{number:.0f}"
+    return text.replace("-", "−")

@@ -6,6 +6,7 @@ import sys
 from common.envs.environment import Environment
 from common.envs.spaces import ActionMap
 from common.errors import UserError
+from common.results import score_text
 from common.rollout.one_episode import one_episode
 from common.rollout.policies import Policy
 from common.user_code import closed, explain
@@ -46,4 +47,4 @@ def show(policy: Policy, action_map: ActionMap, environment: Environment, seed: 
         raise
     except Exception as error:  # somebody else's code: whatever it raises is a fault of the environment or the screen
         raise UserError(f"no window for {environment.id} ({explain(error)}): write a film with --film") from error
-    return f"an episode of {end.score:.1f} in {end.steps:,} steps"
+    return f"an episode of {score_text(end.score)} in {end.steps:,} steps"

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from common.figures.style import COLOURS, Curves, label_epochs, stacked_panels, style_axis
-from common.results import EpochResult
+from common.results import EpochResult, score_text
+from common.rollout.evaluation import mean_text
 from common.runs.recorder import Terminal
 
 STOP = 2  # the signal of Ctrl-C, and of a notebook's stop button
@@ -85,7 +86,7 @@ class Quiet(Terminal):
         bar = f"epoch {self.done}/{self.epochs}  {'█' * full}{'░' * (_BAR - full)}"
         if self.row_now is not None:
             row = self.row_now
-            reward = "no episode finished" if row.episodes == 0 else f"{row.avg_reward_orig:,.1f} per episode"
+            reward = "no episode finished" if row.episodes == 0 else f"{score_text(row.avg_reward_orig)} per episode"
             bar += f"   {row.steps:,} steps   {reward}   {row.steps_per_second:,.0f} steps/s"
         return "\n".join([*self.lines[:1], bar + left, *self.lines[1:][-_LINES:]])
 
@@ -159,8 +160,8 @@ def table(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, str]
     for agent, kinds in rows.items():
         for kind, s in kinds.items():
             lines.append(
-                f"| {agent} | {kind} | {s['mean']:z.1f} [{s['low']:z.1f}, {s['high']:z.1f}] | {s['min']:z.1f} "
-                f"| {s['max']:z.1f} | {s['mean_steps']:.0f} | {s['episodes']} |"
+                f"| {agent} | {kind} | {mean_text(s)} | {score_text(s['min'])} "
+                f"| {score_text(s['max'])} | {s['mean_steps']:.0f} | {s['episodes']} |"
             )
     return {"text/markdown": "\n".join(lines), "text/plain": "\n".join(lines)}
 

@@ -50,13 +50,12 @@ def test_a_sample_is_spread_over_the_file_and_always_the_same():
 
 
 ROOMS = ("Agent.py", "PPOAgentTrainer.py", "common/**/*.py", "ppo/*.py", "companions/*.py", "programs/**/*.py")
-OLD_COMMANDS = {"common/plots.py", "common/export.py"}  # which print their successor
 
 
 def test_every_module_has_tests_that_should_notice_its_faults():
     files = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for room in ROOMS for path in ROOT.glob(room)}
     assert selections.SELECTIONS.keys() <= files.keys()
-    for name in files.keys() - selections.SELECTIONS.keys() - OLD_COMMANDS:
+    for name in files.keys() - selections.SELECTIONS.keys():
         assert not faults.faults_of(name, files[name]), name
     for group in {group for groups in selections.SELECTIONS.values() for group in groups}:
         assert (ROOT / group.split()[0]).is_file(), group

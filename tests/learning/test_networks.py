@@ -6,8 +6,12 @@ import pytest
 from gymnasium.spaces import Box
 
 from Agent import Agent
+from common.errors import UserError
 from common.learning import networks
+from common.learning.frozen_policy import dense_heads
+from common.rollout.policies import UNCHANGED
 from companions.architecture import Shape, action_critic, deterministic_actor
+from companions.stacked_networks import FlatNetworks
 from ppo import architecture
 from ppo.presets import BIPEDAL_WALKER_2021
 
@@ -129,3 +133,18 @@ def test_no_two_layers_of_one_shape_start_alike():
     for first, second in pairs:
         assert first.kernel.shape == second.kernel.shape
         assert not np.allclose(first.get_weights()[0], second.get_weights()[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("copied", [lambda net: FlatNetworks([net]), lambda net: dense_heads(net, UNCHANGED)])
+@pytest.mark.parametrize(
+    "strange",
+    [keras.layers.Dropout(0.5), keras.layers.BatchNormalization(), keras.ops.tanh],
+    ids=["Dropout", "BatchNormalization", "tanh"],
+)
+def test_a_layer_that_a_copy_would_skip_is_named(copied, strange):
+    inputs = keras.Input((3,))
+    hidden = keras.layers.Dense(4, name="hidden_0")(inputs)
+    network = keras.Model(inputs, keras.layers.Dense(2, name="mean")(strange(hidden)), name="actor")
+    name = getattr(strange, "name", "tanh")
+    with pytest.raises(UserError, match=f"the layer '{name}.*' of the network 'actor' is of type .*: expected Dense"):
+        copied(network)

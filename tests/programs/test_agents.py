@@ -152,7 +152,27 @@ def test_evaluate_prints_the_scores_of_an_agent_and_leaves_it_alone(monkeypatch,
 
 def test_export_says_where_the_exported_policies_are(monkeypatch, capsys):
     assert call(monkeypatch, export, "cartpole") == 2
-    assert "holds its exported policies already" in capsys.readouterr().err
+    assert "holds the exported policies already: copy them with --out FOLDER" in capsys.readouterr().err
+
+
+def test_the_exports_of_an_agent_are_copied_to_a_folder_of_choice(monkeypatch, tmp_path, capsys):
+    assert call(monkeypatch, export, "cartpole", "--out", tmp_path / "mine") == 0
+    assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == ["policy.tflite", "saved_model"]
+    observations, actions = recorded("cartpole")
+    assert_same(READ["policy.tflite"](tmp_path / "mine" / "policy.tflite")(observations), actions)
+    assert capsys.readouterr().out.count("largest difference 0\n") == 2
+
+
+@pytest.mark.parametrize("file", ["saved_model", "policy.tflite", "policy.onnx"])
+@pytest.mark.parametrize("name", ["pendulum", "cartpole", "best-walker"])
+def test_what_a_file_says_of_nan_is_nan_or_an_action(name, file):
+    """So says docs/deploy.md: which of the two depends on the file and its network."""
+    if file == "policy.onnx":
+        pytest.importorskip("onnxruntime")
+    _, _, environment = shipped.load(shipped.AGENTS / name)
+    [size] = environment.observation_space.shape
+    [action] = READ[file](shipped.AGENTS / name / shipped.EXPORT / file)(np.full((1, size), np.nan, np.float32))
+    assert np.isnan(action).all() or environment.action_space.contains(action)
 
 
 def test_export_takes_runs(monkeypatch, tmp_path, capsys):

@@ -1,5 +1,6 @@
 """Exported policies: files that act as the agent does, without this project; and one line for every mistake."""
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -68,6 +69,36 @@ def test_all_files_act_as_the_agent_in_every_space(tmp_path, space):
     assert [file.path.name for file in written] == ["saved_model", "policy.tflite", "policy.onnx"]
     assert all(file.difference <= 1e-5 and file.size > 1000 for file in written)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["policy.onnx", "policy.tflite", "saved_model"]
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        Box(0, 65535, (2,), np.int32),
+        Box(-(10**6), 10**6, (2,), np.int64),
+        Box(-2000.0, 2000.0, (2,), np.float16),
+        Box(0, 2**64 - 1, (2,), np.uint64),
+        MultiDiscrete([3, 2], dtype=np.uint64),
+    ],
+    ids=str,
+)
+def test_actions_that_float32_and_float64_round_to_different_sides(tmp_path, space):
+    """A file may then differ by one whole number, or one of float16's steps."""
+    agent = ppo_agent(space)
+    *policies, written = exported(agent, tmp_path)
+    expected = agent.action_map(agent.acting_policy().act(TRIED))
+    for policy in policies:
+        assert policy(TRIED).dtype == space.dtype and space.contains(policy(TRIED)[0])
+        np.testing.assert_allclose(policy(TRIED).astype(float), expected.astype(float), rtol=0, atol=1)
+    assert all(file.difference <= 1e-6 for file in written)
+
+
+def test_rounding_excuses_no_other_difference():
+    whole, choice = ppo_agent(Box(0, 65535, (2,), np.int32)), ppo_agent(Discrete(4, start=10**6))
+    down = lambda rows: np.int32(whole.action_map.unrounded(whole.acting_policy().act(rows)))  # noqa: E731
+    assert policy_files.largest_difference(down, whole, TRIED) > 1e-6
+    next_one = lambda rows: choice.action_map(choice.acting_policy().act(rows)) + 1  # noqa: E731
+    assert policy_files.largest_difference(next_one, choice, TRIED) >= 0.5
 
 
 def test_bounds_that_float32_does_not_have_are_rounded_inwards():
@@ -144,6 +175,16 @@ def test_without_its_package_onnx_is_refused_before_anything_is_written(tmp_path
     with pytest.raises(UserError, match=r"needs the package onnx: pip install -r requirements/export\.txt"):
         policy_files.export(ppo_agent(UNEVEN), tmp_path, onnx=True)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
+@pytest.mark.parametrize("name", ["a [x]", "a\\b", "a*?"])
+def test_a_path_that_tensorflow_takes_for_a_pattern(tmp_path, name):
+    agent = td3_agent(UNEVEN)
+    *policies, _ = exported(agent, tmp_path / name / "export")
+    assert len(policies) == 3
+    for policy in policies:
+        assert policy_files.largest_difference(policy, agent, TRIED) < 1e-5
 
 
 def test_td3(tmp_path):

@@ -21,7 +21,7 @@ import gallery
 
 from Agent import Agent
 from common.errors import UserError
-from common.rollout import policy_file
+from common.rollout import evaluation, policy_file
 from common.rollout.evaluation import Evaluation
 from common.runs import finished, run_folder
 from common.runs.command_line import parse
@@ -337,6 +337,23 @@ def test_an_agent_is_shipped_without_an_onnx_file_where_onnx_is_not_installed(ru
     assert asked == [True, False]
 
 
+@pytest.mark.parametrize("refused", ["the exports", "the policy's size", "the command"])
+def test_what_is_refused_is_refused_before_episodes_are_played(run, monkeypatch, capsys, refused):
+    def refuse(*_, **__):
+        raise UserError("no")
+
+    if refused == "the policy's size":
+        monkeypatch.setattr(ship, "LARGEST_POLICY", 10)
+    else:
+        monkeypatch.setattr(
+            *{"the exports": (policy_files, "export"), "the command": (ship, "command_of")}[refused], refuse
+        )
+    finished.forget(run, finished.EVALUATE)
+    monkeypatch.setattr(evaluation, "play_all", lambda *_: pytest.fail("episodes were played"))
+    assert ships(monkeypatch, run)[0] == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
 def test_onnx_can_be_written_where_both_packages_are_installed(monkeypatch):
     for missing in ({"onnx"}, {"onnxruntime"}, set()):
         found = lambda name, missing=missing: None if name in missing else object()  # noqa: E731
@@ -377,7 +394,7 @@ def test_scores_of_other_episodes_are_not_taken_over(run, without_exports, monke
     (run / run_folder.EVALUATION).write_text(json.dumps({"deterministic": wrong, "sampled": own}))
     _, agents = ships(monkeypatch, run)
     card = json.loads((agents / "swinger" / shipped.CARD).read_text())
-    assert card["stages"]["trained"]["mean"] == round(own["mean"], 3)
+    assert card["stages"]["trained"]["mean"] == own["mean"]
 
 
 def resumed(run, after_epoch, *more, **changed):

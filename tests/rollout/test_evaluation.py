@@ -95,6 +95,14 @@ def test_sampled_actions_differ_from_deterministic_ones(pendulum):
     assert evaluation_line(summaries).startswith(f"deterministic {deterministic['mean']:.1f} [")
 
 
+def test_small_scores_keep_their_digits():
+    summary = Evaluation(np.array([-1.09e-5, -2.3456789e-5, 0.0]), np.array([5, 5, 5])).summary()
+    assert summary["returns"] == [-1.09e-5, -2.3456789e-5, 0.0]
+    assert evaluation_line({"sampled": summary}) == "sampled -1.15e-05 [-2.35e-05, 0.0]"
+    likely = dict(mean=0.955, low=0.9512, high=307.14, episodes=3)
+    assert evaluation_line({"sampled": likely}) == "sampled 0.955 [0.951, 307.1]"
+
+
 def test_scores_do_not_depend_on_how_many_episodes_are_played(pendulum):
     few, many = (play(pendulum, n, env="Pendulum-v1", limit=30).returns for n in (2, 5))
     np.testing.assert_array_equal(few, many[:2])

@@ -276,7 +276,7 @@ def test_an_environment_alone_starts_from_the_defaults_of_python(program, tmp_pa
     assert json.loads((tmp_path / "default-seed0" / run_folder.CONFIG).read_text())["preset"] == "default"
 
 
-# -- evaluate.py and plots on what is no run --
+# -- evaluate and plot on what is no run --
 
 
 def no_run(kind, folder):

@@ -1,5 +1,6 @@
 """Runs that are stopped, killed, resumed, or asked for twice."""
 
+import dataclasses
 import os
 import random
 import shutil
@@ -18,10 +19,11 @@ import PPOAgentTrainer
 from common.results import TIMING_COLUMNS
 from common.runs import checkpoint, one_process, run_folder, saver, session
 from common.runs.options import RunOptions
-from common.runs.recorder import Recorder
+from common.runs.recorder import Recorder, Terminal
 from common.runs.saver import Saver
 from common.runs.signals import StopSignals
 from companions import OffPolicyAgentTrainer
+from companions.results import OffPolicyResult
 from programs import methods
 
 ROOT = Path(PPOAgentTrainer.__file__).parent
@@ -295,3 +297,22 @@ def test_a_signal_during_an_evaluation_stops_the_run_after_it(monkeypatch, tmp_p
     assert checkpoint.generations(tmp_path / "run" / session.CHECKPOINTS)[0] == 3
     assert program(monkeypatch, "--resume", tmp_path / "run", *QUIET) == 0
     assert same(learned(tmp_path / "run"), whole)
+
+
+@pytest.mark.parametrize(
+    ("reward", "shown"), [(-1.09e-5, "-1.1e-05"), (0.955, "0.955"), (307.14, "307.1"), (1e9, "1.0e+09"), (0.0, "0.0")]
+)
+def test_a_row_shows_significant_digits(reward, shown, capsys):
+    numbers = {field.name: 1 for field in dataclasses.fields(OffPolicyResult)}
+    row = OffPolicyResult(**numbers | {"avg_reward_orig": reward, "score": reward, "mean_value": reward})
+    terminal = Terminal()
+    terminal.begin(1, 0)
+    terminal.row(row)
+    headings, cells = (line.split() for line in capsys.readouterr().out.splitlines()[:2])
+    found = dict(zip(headings, cells))
+    assert (found["unshaped"], found["score"]) == (shown, shown) and float(found["Q"]) == pytest.approx(reward, 0.1)
+
+
+def test_a_name_is_no_markup(capsys):
+    Terminal().say("table and weights are in runs/a:smile: [bold] \\b")
+    assert capsys.readouterr().out == "table and weights are in runs/a:smile: [bold] \\b\n"

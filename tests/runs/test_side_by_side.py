@@ -55,4 +55,5 @@ def test_a_film_that_is_too_large_gets_fewer_colours_and_then_fewer_frames():
 
 
 def test_a_score_has_a_true_minus():
-    assert (side_by_side.with_minus(-92.4), side_by_side.with_minus(312.5)) == ("−92", "312")
+    shown = [side_by_side.with_minus(score) for score in (-92.4, 312.5, 7.0, 0.955, -1.09e-5)]
+    assert shown == ["−92", "312", "7", "0.955", "−1.09e−05"]
