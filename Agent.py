@@ -18,6 +18,7 @@ from common.learning import distributions, networks
 from common.learning.agent_base import AgentBase
 from common.learning.device import choose_device
 from common.learning.frozen_policy import ImageHeads, dense_heads
+from common.learning.kernels import draw_as_pytorch
 from common.learning.rounded_products import check_precision
 from common.records import Batch
 from common.rollout.policies import CategoricalPolicy, Heads, JudgingPolicy, NormalPolicy, Policy
@@ -70,6 +71,9 @@ class Agent(AgentBase):
             self.actor = networks.policy_actor(torso, heads, actor_seed, self.mirror)
             self.critic = networks.value_critic(torso, critic_seed, self.mirror)
             self._networks = {"actor": self.actor, "critic": self.critic}
+        if config.initial_weights == "pytorch":
+            for network, seed in zip(self._networks.values(), (actor_seed, critic_seed)):
+                draw_as_pytorch(network, seed)
         rate, epsilon = config.learning_rate, config.adam_epsilon
         self._adam_of = {name: keras.optimizers.Adam(rate, epsilon=epsilon) for name in self._networks}
         for name, network in self._networks.items():

@@ -73,6 +73,8 @@ def flat_batch(
     steps, num_envs = rewards.shape
     terminated, truncated, valid = trajectory.terminated, trajectory.truncated, trajectory.valid  # [T, N]
     terminated = terminated | truncated if config.truncation_is_terminal else terminated  # [T, N]
+    if config.epoch_end_is_terminal:
+        terminated = terminated | (np.arange(steps) == steps - 1)[:, None]  # [T, N]
     observations = normalize(trajectory.observations)  # [T+1, N, ...]
     values, log_probs, heads = assess(
         observations.reshape((steps + 1) * num_envs, *observations.shape[2:]),
