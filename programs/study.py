@@ -210,7 +210,8 @@ STUDIES: dict[str, Study] = {
         "in training,\nwithout stopping it {1.reached_by} of {1.seeds}",
         levels=(Level(500, "step limit"),),
     ),
-    # Both objectives, as published and tuned: how soon is there an episode of 1,024 steps, and is it held?
+    # Both objectives, as published and tuned, and the published clip corrected and with a single minibatch: how soon is
+    # there an episode of 1,024 steps, and is it held?
     "cartpole": Study(
         PPO,
         range(5),
@@ -218,12 +219,14 @@ STUDIES: dict[str, Study] = {
             f"{objective}, {name}": (preset, "--objective", objective)
             for name, preset in (("published", "cartpole"), ("tuned", "cartpole-fast"))
             for objective in ("clip", "kl_penalty")
-        },
+        }
+        | {"clip, corrected": ("cartpole-corrected",), "clip, whole batch": ("cartpole", "--minibatch-size", "2048")},
         (REWARD,),
         low=1024,
         milestone=Milestone("max_steps", 1024, "steps", "a seed's first episode of 1,024 steps"),
         finding="First episode of 1,024 steps after {0.reached} steps with the published clip, {1.reached} with its "
-        "KL penalty,\n{2.reached} and {3.reached} when tuned (medians)",
+        "KL penalty,\n{2.reached} and {3.reached} when tuned, {4.reached} corrected, {5.reached} with the whole batch "
+        "as one minibatch (medians)",
         levels=(Level(1024, "step limit"),),
     ),
     # What `--env ID` alone makes of small problems; no setting was chosen by these seeds.
