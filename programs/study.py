@@ -210,8 +210,8 @@ STUDIES: dict[str, Study] = {
         "in training,\nwithout stopping it {1.reached_by} of {1.seeds}",
         levels=(Level(500, "step limit"),),
     ),
-    # Both objectives, as published and tuned, and the published clip corrected and with a single minibatch: how soon is
-    # there an episode of 1,024 steps, and is it held?
+    # Both objectives as published and tuned, the published clip corrected, and with the whole batch as one minibatch:
+    # how soon is there an episode of 1,024 steps, and is it held?
     "cartpole": Study(
         PPO,
         range(5),
