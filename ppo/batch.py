@@ -72,9 +72,8 @@ def flat_batch(
     """
     steps, num_envs = rewards.shape
     terminated, truncated, valid = trajectory.terminated, trajectory.truncated, trajectory.valid  # [T, N]
-    terminated = terminated | truncated if config.truncation_is_terminal else terminated  # [T, N]
-    if config.epoch_end_is_terminal:
-        terminated = terminated | (np.arange(steps) == steps - 1)[:, None]  # [T, N]
+    terminated = terminated | (truncated & config.truncation_is_terminal)  # [T, N]
+    terminated[-1] |= config.epoch_end_is_terminal
     observations = normalize(trajectory.observations)  # [T+1, N, ...]
     values, log_probs, heads = assess(
         observations.reshape((steps + 1) * num_envs, *observations.shape[2:]),
