@@ -81,7 +81,6 @@ def flat_batch(
         trajectory.outputs.reshape((steps + 1) * num_envs, -1) if trajectory.outputs.size else None,
     )  # [M+N], [M], [M, X]
     values = values.reshape(steps + 1, num_envs)  # [T+1, N]
-
     advantages = funcs.generalized_advantages(
         rewards, values, terminated, truncated, valid, gamma, config.gae_lambda
     )  # [T, N]
