@@ -70,14 +70,14 @@ class Agent(AgentBase):
             self.actor = networks.policy_actor(torso, heads, actor_seed, self.mirror)
             self.critic = networks.value_critic(torso, critic_seed, self.mirror)
             self._networks = {"actor": self.actor, "critic": self.critic}
+        architecture.draw_weights(self._networks.values(), (actor_seed, critic_seed), config)
         rate, epsilon = config.learning_rate, config.adam_epsilon
         self._adam_of = {name: keras.optimizers.Adam(rate, epsilon=epsilon) for name in self._networks}
         for name, network in self._networks.items():
             self._adam_of[name].build(network.trainable_variables)
         self.adams = {"adam" if name == "network" else f"{name}_adam": adam for name, adam in self._adam_of.items()}
         self.kl_coefficient = config.kl_coefficient  # β of the KL penalty, which adapts
-        # XLA: 1.2 to 1.7 times the speed of the plain graph on two cores, but half of it with convolutions of many
-        # images; of eight it is twice as fast (the log).
+        # XLA: 1.2 to 1.7 times the speed of the plain graph, but half of it with convolutions of many images (the log).
         # No AutoGraph: nothing here needs it, and it writes a file that a full disk refuses.
         compiled = functools.partial(tf.function, jit_compile=not self.sees_images, autograph=False)
         self.compiled_assess = compiled(self._assess)
@@ -259,8 +259,7 @@ class Agent(AgentBase):
         if self.config.shared_torso:
             metrics, taken = self.compiled_passes("network", batch, actor_rows, numbers, per_pass)
         else:
-            # Separate networks need nothing of each other, so TensorFlow lets both learn at the same time. Only with
-            # `max_kl` does the critic wait for the actor, to take as many minibatches.
+            # TensorFlow lets both learn at the same time. Only with `max_kl` the critic waits, to take as many steps.
             metrics, taken = self.compiled_passes("actor", batch, actor_rows, numbers, per_pass)
             most = None if self.config.max_kl is None else taken
             metrics |= self.compiled_passes("critic", batch, critic_rows, numbers, per_pass, most)[0]

@@ -1,10 +1,8 @@
 """Reward designs, for arrays of any shape, and the same designs as `gymnasium.Wrapper` subclasses.
 
 Training applies a design to a whole epoch's arrays at once; a wrapper applies it to one environment stepped by hand.
-Names in the 2021 code: EnvWrapper_plain → UnchangedReward, EnvWrapper_01 → LastedToLimitReward,
-EnvWrapper_02 → StepsAtEndReward, EnvWrapper_03 → StepsAddedAtEndReward, EnvWrapper_04 → ScaledReward,
-EnvWrapper_05 → FallPenaltyReward; EndsToldApartReward is the correction of EnvWrapper_01.
-SignReward is new.
+The names of the 2021 code, EnvWrapper_plain and EnvWrapper_01 to 05, mean the same wrappers, and take their arguments
+in the same order. EndsToldApartReward is the correction of EnvWrapper_01, and SignReward is new.
 """
 
 from collections.abc import Callable
@@ -249,6 +247,10 @@ class FallPenaltyReward(ShapedReward):
         self, env: gymnasium.Env, fall_reward: float = -100.0, success: float = 1.0, failure: float = -1.0
     ) -> None:
         super().__init__(env, FallPenalty(fall_reward, success, failure))
+
+
+EnvWrapper_plain, EnvWrapper_01, EnvWrapper_02 = UnchangedReward, LastedToLimitReward, StepsAtEndReward
+EnvWrapper_03, EnvWrapper_04, EnvWrapper_05 = StepsAddedAtEndReward, ScaledReward, FallPenaltyReward
 
 
 def reward_design(

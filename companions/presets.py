@@ -23,6 +23,7 @@ PENDULUM_TD3 = OffPolicyConfig(
     best_metric="mean_episode_reward",
     adopt_best=False,
 )
+# Not published: DDPG with these numbers.
 PENDULUM_DDPG = PENDULUM_TD3.replace(twin_critics=False, target_smoothing=False, policy_delay=1)
 
 # The same numbers without its mistakes, and with the best parameters instead of the last: at this learning rate,

@@ -1,10 +1,13 @@
 """PPO's networks, as its settings describe them."""
 
 import math
+from collections.abc import Iterable
 
+import keras
 import numpy as np
 
 from common.errors import UserError
+from common.learning.kernels import draw_as_pytorch
 from common.learning.networks import CategoricalHead, Convolution, NormalHeads, Torso
 from ppo.config import PPOConfig
 
@@ -33,6 +36,13 @@ def torso_for(observation_shape: tuple[int, ...], action_size: int, config: PPOC
         )
     shape, activation, gain = observation_shape, config.activation, config.hidden_gain
     return Torso(shape, sizes, activation, gain, convolutions, precision=config.precision)
+
+
+def draw_weights(networks: Iterable[keras.Model], seeds: Iterable[int], config: PPOConfig) -> None:
+    """Draw the weights of new networks again where the config asks for PyTorch's."""
+    if config.initial_weights == "pytorch":
+        for network, seed in zip(networks, seeds):
+            draw_as_pytorch(network, seed)
 
 
 def heads_for(action_size: int, choices: tuple[int, ...] | None, config: PPOConfig) -> NormalHeads | CategoricalHead:

@@ -72,7 +72,8 @@ def flat_batch(
     """
     steps, num_envs = rewards.shape
     terminated, truncated, valid = trajectory.terminated, trajectory.truncated, trajectory.valid  # [T, N]
-    terminated = terminated | truncated if config.truncation_is_terminal else terminated  # [T, N]
+    terminated = terminated | (truncated & config.truncation_is_terminal)  # [T, N]
+    terminated[-1] |= config.epoch_end_is_terminal
     observations = normalize(trajectory.observations)  # [T+1, N, ...]
     values, log_probs, heads = assess(
         observations.reshape((steps + 1) * num_envs, *observations.shape[2:]),
@@ -80,7 +81,6 @@ def flat_batch(
         trajectory.outputs.reshape((steps + 1) * num_envs, -1) if trajectory.outputs.size else None,
     )  # [M+N], [M], [M, X]
     values = values.reshape(steps + 1, num_envs)  # [T+1, N]
-
     advantages = funcs.generalized_advantages(
         rewards, values, terminated, truncated, valid, gamma, config.gae_lambda
     )  # [T, N]

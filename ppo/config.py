@@ -10,6 +10,7 @@ from common.errors import UserError
 from common.settings import SMALLEST, Needs, Settings, setting
 
 STATE_INDEPENDENT = Needs("std", lambda kind: kind == "state_independent", "--std state_independent")
+ORTHOGONAL = Needs("initial_weights", lambda kind: kind == "orthogonal", "--initial-weights orthogonal")
 KL_PENALTY = Needs("objective", lambda kind: kind != "clip", "--objective clip+kl")
 
 
@@ -25,6 +26,9 @@ class CollectionSettings(Settings):
     the first update, PPO collects one more trajectory of that size, or two with normalize_observations."""
     restart_each_epoch: bool = False
     """Quirk of the 2021 code: abandon running episodes at the end of each epoch and count them as complete ones."""
+    epoch_end_is_terminal: bool = setting(False, needs=Needs("restart_each_epoch", bool, "--restart-each-epoch"))
+    """Quirk of the published CartPole program: treat the end of an epoch as a terminal state, with no value after it.
+    Only used with restart_each_epoch."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,11 @@ class NetworkSettings(Settings):
     and 10*A units for S observation numbers and A action numbers, as in the 2021 code."""
     activation: Literal["tanh", "relu"] = "tanh"
     """Activation function of the hidden layers."""
-    hidden_gain: float = setting(math.sqrt(2), at_least=0)
+    initial_weights: Literal["orthogonal", "pytorch"] = "orthogonal"
+    """Initial weights of the networks. orthogonal: orthogonal matrices with hidden_gain and mean_gain, biases of 0.
+    pytorch: weights and biases uniform within ±1/sqrt(inputs of a unit), PyTorch's default, which the published
+    programs of CartPole and Breakout use."""
+    hidden_gain: float = setting(math.sqrt(2), at_least=0, used_with=(ORTHOGONAL,))
     """Gain of the orthogonal initial weights of the hidden layers. The 2021 code used 1."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of the matrix products of updates, between two hidden layers; with images, in all hidden layers.
@@ -59,7 +67,7 @@ class NetworkSettings(Settings):
     mean_activation: Literal["linear", "tanh"] = "linear"
     """Activation function of the policy's mean, whose unit is half the action range; tanh keeps it within the range.
     Only used with continuous actions."""
-    mean_gain: float = setting(0.01, at_least=0)
+    mean_gain: float = setting(0.01, at_least=0, used_with=(ORTHOGONAL,))
     """Gain of the orthogonal initial weights of the policy's output layer, which gives the means, or the logits of
     discrete actions. A small gain starts with nearly the same policy in every state."""
     std: Literal["state_independent", "softplus_head"] = "state_independent"

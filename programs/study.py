@@ -32,6 +32,7 @@ RESULTS = ROOT / "experiments" / "results"
 PUBLISHED = ("bipedal-walker-2021-corrected", "--backend", "envpool", "--num-envs", "32", "--epochs", "300")
 
 
+SMALL_AS_RECORDED = ("--evaluation-episodes", "20", "--initial-weights", "orthogonal", "--adopt-best")
 PPO, OFF_POLICY, SAC = "PPOAgentTrainer", "companions.OffPolicyAgentTrainer", "companions.SACAgentTrainer"
 LENGTH, Q, SPREAD = ((name, LABELS[name]) for name in ("avg_steps", "mean_value", "mean_std"))
 REWARD = ("avg_reward_orig", "Reward per episode\nin training")
@@ -192,18 +193,14 @@ STUDIES: dict[str, Study] = {
         levels=(PENDULUM_ZOO,),
         lowest=-600,
     ),
-    # How soon does the small published system hold the pole for good, and what if its target learns, too?
+    # How soon does the small published system hold the pole for good, and what if its target learns, too? The recorded
+    # runs are older than PyTorch's initial weights.
     "cartpole-minimal": Study(
         PPO,
         range(10),
         {
-            "stopped gradient": ("cartpole-minimal", "--evaluation-episodes", "20"),
-            "no stopped gradient": (
-                "cartpole-minimal",
-                "--evaluation-episodes",
-                "20",
-                "--no-stop-target-gradient",
-            ),
+            name: ("cartpole-minimal", *SMALL_AS_RECORDED, *flags)
+            for name, flags in (("stopped gradient", ()), ("no stopped gradient", ("--no-stop-target-gradient",)))
         },
         (("score", "Mean of the last\n20 episodes"),),
         low=500,
@@ -212,7 +209,8 @@ STUDIES: dict[str, Study] = {
         "in training,\nwithout stopping it {1.reached_by} of {1.seeds}",
         levels=(Level(500, "step limit"),),
     ),
-    # Both objectives, as published and tuned: how soon is there an episode of 1,024 steps, and is it held?
+    # Both objectives as published and tuned, the published clip corrected, and with the whole batch as one minibatch:
+    # how soon is there an episode of 1,024 steps, and is it held?
     "cartpole": Study(
         PPO,
         range(5),
@@ -220,12 +218,14 @@ STUDIES: dict[str, Study] = {
             f"{objective}, {name}": (preset, "--objective", objective)
             for name, preset in (("published", "cartpole"), ("tuned", "cartpole-fast"))
             for objective in ("clip", "kl_penalty")
-        },
+        }
+        | {"clip, corrected": ("cartpole-corrected",), "clip, whole batch": ("cartpole", "--minibatch-size", "2048")},
         (REWARD,),
         low=1024,
         milestone=Milestone("max_steps", 1024, "steps", "a seed's first episode of 1,024 steps"),
         finding="First episode of 1,024 steps after {0.reached} steps with the published clip, {1.reached} with its "
-        "KL penalty,\n{2.reached} and {3.reached} when tuned (medians)",
+        "KL penalty,\n{2.reached} and {3.reached} when tuned, {4.reached} corrected, {5.reached} with the whole batch "
+        "as one minibatch (medians)",
         levels=(Level(1024, "step limit"),),
     ),
     # What `--env ID` alone makes of small problems; no setting was chosen by these seeds.

@@ -142,6 +142,24 @@ def test_the_original_reward_is_reported_beside_the_shaped_one(name):
             assert info == {"original_reward": reward, "t": t}
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "after_a_fall", "after_time_ran_out"),
+    [
+        ("EnvWrapper_plain", (), -100, 0.5),
+        ("EnvWrapper_01", (4, 1, -1), -1, 1),
+        ("EnvWrapper_02", (0.005,), 0.015, 0.02),
+        ("EnvWrapper_03", (0.005,), -99.985, 0.52),
+        ("EnvWrapper_04", (0.1,), -10, 0.05),
+        ("EnvWrapper_05", (-100.0, 1, -1), -1, 1),
+    ],
+)
+def test_the_studys_names_and_order_of_arguments(name, arguments, after_a_fall, after_time_ran_out):
+    """The last rewards of an episode of three steps with a fall, and of one that reaches the limit of four."""
+    env = getattr(env_wrappers, name)(ScriptedEnv([FALLS, RUNS_OUT_OF_TIME]), *arguments)
+    last = [rewards[-1] for rewards in play(env, 2)]
+    assert last == pytest.approx([after_a_fall, after_time_ran_out])
+
+
 def test_the_original_reward_survives_two_wrappers():
     env = W.ScaledReward(W.LastedToLimitReward(ScriptedEnv(SCRIPT), max_steps=LIMIT))
     env.reset()

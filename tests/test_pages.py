@@ -18,6 +18,7 @@ from common.runs import run_folder
 from common.runs.command_line import parse
 from companions import presets as companions
 from companions import sac_presets
+from experiments import differences
 from ppo import presets
 from programs import methods, study, train
 
@@ -109,6 +110,12 @@ def test_the_picture_of_the_house_names_every_file():
         files = {path.stem for path in (ROOT / room).glob("*.py")} - {"__init__", "__main__"}
         assert files - shown[room] == set(), room
         assert shown[room] - {path.stem for path in (ROOT / room).glob("*.py")} == set(), room
+
+
+def test_differences_from_published_presets_are_those_of_the_presets():
+    tables = [differences.table(*pair) for pair in differences.PAIRS]
+    assert all(table in text_of("docs/presets.md") for table in tables)
+    assert len(tables[0].splitlines()) == 2 + 35  # as the page says
 
 
 HALLS = (

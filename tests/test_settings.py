@@ -167,6 +167,7 @@ def test_a_value_of_another_kind_is_refused(changes, expected):
 
 
 NEEDED = {  # name → a value, and what makes it one without effect
+    "epoch_end_is_terminal": (True, {"restart_each_epoch": False}),
     "reward_factor": (0.5, {"reward_design": "sign"}),
     "mirror_observation": ((1, -2), {"symmetry": False}),
     "mirror_action": ((-1,), {"symmetry": False}),

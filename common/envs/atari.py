@@ -14,6 +14,10 @@ Training and evaluation treat lives alike:
 - The step that loses a life reports it. Training treats it as a termination, so that nothing is bootstrapped across
   it, but the game continues with the next step; see `common.envs.groups.Step`.
 
+With `one_life` in `env_kwargs` an episode is a single life, as in the published Breakout programs: the game begins
+anew after each lost life, no frames pass without an action, FIRE is left to the policy, and the first image fills the
+stack.
+
 Two classes step the games: `make_atari` uses Gymnasium's wrappers, and `ale_group.AleGroup` uses ale-py's vector
 environment, which runs no Python between frames.
 """
@@ -83,7 +87,7 @@ def make_atari(
         game: as `game_id` returns it.
         max_episode_steps: truncate after this many steps; None means 27,000.
         render_mode: "rgb_array" to film it.
-        env_kwargs: further arguments for ale-py, such as mode and difficulty.
+        env_kwargs: further arguments for ale-py, such as mode and difficulty; and `one_life`, a bool.
 
     Raises:
         gymnasium.error.Error: there is no such game.
@@ -91,16 +95,20 @@ def make_atari(
     """
     # `AtariPreprocessing` repeats frames, and `TimeLimit` bounds the steps.
     fixed: dict[str, Any] = {"frameskip": 1, "repeat_action_probability": 0.0, "max_num_frames_per_episode": 0}
-    env_kwargs = env_kwargs or {}
+    env_kwargs = dict(env_kwargs or {})
+    one_life = env_kwargs.pop("one_life", False)
     if clash := sorted(set(env_kwargs) & {*fixed, "obs_type"}):
         raise UserError(f"env_kwargs names {', '.join(clash)}, which is fixed for Atari games: leave it out")
     env = gymnasium.make(game, render_mode=render_mode, disable_env_checker=True, **fixed, **env_kwargs)
     try:
-        env = gymnasium.wrappers.AtariPreprocessing(env, IDLE_FRAMES, FRAMES_A_STEP, SIZE)
+        idle = 0 if one_life else IDLE_FRAMES
+        env = gymnasium.wrappers.AtariPreprocessing(env, idle, FRAMES_A_STEP, SIZE, terminal_on_life_loss=one_life)
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"{game}: {MISSING}") from error
-    env = Lives(env)
-    env = gymnasium.wrappers.FrameStackObservation(env, STACKED, padding_type="zero")  # [4, 84, 84]
+    env.metadata = {**env.metadata, "render_fps": 60 // FRAMES_A_STEP}  # one picture per step
+    env = env if one_life else Lives(env)
+    padding = "reset" if one_life else "zero"
+    env = gymnasium.wrappers.FrameStackObservation(env, STACKED, padding_type=padding)  # [4, 84, 84]
     space = gymnasium.spaces.Box(0, 255, (SIZE, SIZE, STACKED), np.uint8)
     env = gymnasium.wrappers.TransformObservation(env, _channels_last, space)  # [84, 84, 4]
     return gymnasium.wrappers.TimeLimit(env, max_episode_steps or STEP_LIMIT)
@@ -118,7 +126,6 @@ class Lives(gymnasium.Wrapper):
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
-        self.metadata = {**env.metadata, "render_fps": 60 // FRAMES_A_STEP}  # one picture per step
         self._fire = fire(env.get_wrapper_attr("get_action_meanings")())
         self._lives, self._first = 0, True
 

@@ -28,3 +28,13 @@ class Glorot:
     def __call__(self, _: float) -> keras.initializers.Initializer:
         """The next kernel's initializer (Glorot & Bengio 2010); it has no gain."""
         return keras.initializers.GlorotUniform(seed=int(self._rng.integers(2**31)))
+
+
+def draw_as_pytorch(network: keras.Model, seed: int) -> None:
+    """Draw all kernels and biases again as PyTorch's layers begin: uniform within ±1/√(inputs of a unit)."""
+    rng = np.random.default_rng(seed)
+    for layer in network.layers:
+        if hasattr(layer, "kernel"):
+            bound = 1 / np.sqrt(np.prod(layer.kernel.shape[:-1]))
+            for variable in (layer.kernel, layer.bias):
+                variable.assign(rng.uniform(-bound, bound, variable.shape))

@@ -148,6 +148,31 @@ def test_a_film_shows_the_game_at_its_pace():
     assert frames[0].std() > 0
 
 
+# -- one life --
+
+
+def test_an_episode_may_be_a_single_life_of_a_new_game():
+    """As in the published Breakout programs: FIRE is left to the policy, and the first image fills the stack."""
+    known = find_environment(BREAKOUT, env_kwargs={"one_life": True})
+    assert (resolve_backend("auto", known), known.render_fps, known.max_episode_steps) == ("gymnasium", 15, 27_000)
+    env = known.make()
+    first, info = env.reset(seed=0)
+    assert (first == first[..., :1]).all() and info["episode_frame_number"] == 0
+    for _ in range(50):
+        _, _, terminated, _, info = env.step(0)  # nobody fires, so nothing falls
+        assert not terminated and info["lives"] == 5
+    env.step(1)
+    steps = 1
+    while not terminated:
+        _, _, terminated, truncated, info = env.step(0)
+        steps += 1
+    assert not truncated and info["lives"] == 4 and steps < 60
+    again, info = env.reset(seed=0)
+    np.testing.assert_array_equal(again, first)
+    assert info["lives"] == 5
+    env.close()
+
+
 # -- many games --
 
 

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 
 from Agent import Agent
 from common.errors import UserError
@@ -13,6 +13,7 @@ from common.rollout.policies import UNCHANGED
 from companions.architecture import Shape, action_critic, deterministic_actor
 from companions.stacked_networks import FlatNetworks
 from ppo import architecture
+from ppo.config import PPOConfig
 from ppo.presets import BIPEDAL_WALKER_2021
 
 
@@ -37,6 +38,22 @@ def test_the_2021_rule_gives_240_98_40_for_24_observations_and_4_actions():
     assert architecture.torso_sizes((), 3, 1) == (30, 18, 10)
     # 10·4 = 40; √(40 · 10) = 20 exactly; 10·1 = 10
     assert architecture.torso_sizes((), 4, 1) == (40, 20, 10)
+
+
+@pytest.mark.parametrize("shared_torso", [False, True])
+def test_weights_may_begin_as_pytorchs(shared_torso):
+    """Uniform within ±1/√(inputs of a unit), biases too, of convolutions and dense layers."""
+    config = PPOConfig(initial_weights="pytorch", shared_torso=shared_torso, hidden_sizes=(512,))
+    agents = [Agent(Box(0, 255, (84, 84, 4), np.uint8), Discrete(4), config, seed) for seed in (0, 0, 1)]
+    for name, inputs in (("convolution_0", 4 * 8 * 8), ("hidden_0", 7 * 7 * 64), ("logits", 512)):
+        kernel, bias = agents[0].actor.get_layer(name).get_weights()
+        bound = 1 / np.sqrt(inputs)
+        for numbers in (kernel, bias):
+            assert 0.5 * bound < np.abs(numbers).max() <= bound
+        assert kernel.std() == pytest.approx(bound / np.sqrt(3), rel=0.05)  # of a uniform distribution
+        again, other = (agent.actor.get_layer(name).get_weights()[0] for agent in agents[1:])
+        assert (again == kernel).all() and (other != kernel).any()
+    assert agents[0].critic.get_layer("value").get_weights()[1].any()
 
 
 def test_asked_for_sizes_are_taken():

@@ -77,6 +77,15 @@ def test_a_timeout_taken_for_an_end_bootstraps_from_nothing():
     assert_allclose(made(config, terminated=False).batch.advantages, by_hand(terminated=True).ravel())
 
 
+def test_nothing_may_be_bootstrapped_at_an_epochs_end():
+    config = CONFIG.replace(normalize_advantages="none", restart_each_epoch=True)
+    bootstrapped = made(config).batch.advantages.reshape(4, 2)  # [T, N]
+    cut = made(config.replace(epoch_end_is_terminal=True)).batch.advantages.reshape(4, 2)
+    after_end = config.gamma * VALUES[-1] * VALID[-1]  # [N], what the last step no longer has
+    assert_allclose(bootstrapped[-1] - cut[-1], after_end, rtol=1e-5)
+    assert after_end.any()
+
+
 def test_an_epochs_standardisation_leaves_out_steps_that_only_restart():
     batch = made(CONFIG.replace(normalize_advantages="epoch")).batch
     counted = by_hand()[VALID]
