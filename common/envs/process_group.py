@@ -1,16 +1,11 @@
 """Environments in one process each. The processes hold no TensorFlow and end with the process that trains."""
 
 import contextlib
-import ctypes
 import functools
 import multiprocessing
 import os
-import signal
-import sys
-import threading
 import time
 from collections.abc import Iterable, Mapping
-from multiprocessing.connection import wait
 from typing import Any
 
 import gymnasium
@@ -20,13 +15,12 @@ from common.envs.environment import Environment
 from common.envs.environment_check import start_error
 from common.envs.groups import Fault, Step, quiet_gymnasium
 from common.envs.seeded_episodes import READ, Past, SeededEpisodes
-from common.envs.worker_processes import interrupts_held_back, without_program
+from common.envs.worker_processes import depend_on_parent, signals_held_back, without_program
 from common.user_code import describe, own_traceback, told_elsewhere
 
 # A fork of this process would inherit TensorFlow's threads and the lock of the run; the fork server has neither.
 START_METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 PRELOADED = ["numpy", "gymnasium", "common.envs.process_group"]
-PR_SET_PDEATHSIG = 1
 PATIENCE = 5.0  # seconds to wait for a process to send its exception
 
 
@@ -145,7 +139,7 @@ class _Process(gymnasium.vector.AsyncVectorEnv):
         maker = functools.partial(_make_in_process, os.getpid(), environment.spec, arguments)
         if START_METHOD == "forkserver":
             multiprocessing.set_forkserver_preload(PRELOADED)
-        with without_program(), interrupts_held_back():
+        with without_program(), signals_held_back():
             super().__init__([maker], shared_memory=False, copy=False, context=START_METHOD)
         self.reset_async()
 
@@ -220,23 +214,7 @@ def _make_in_process(
 ) -> SeededEpisodes:
     """An environment that is built at its first reset. Gymnasium also calls this in the parent, to read its spaces."""
     if os.getpid() != parent:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the training process handles Ctrl-C and SIGTERM
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        _end_with_parent()
+        depend_on_parent()
         if spec is not None:
             gymnasium.registry[spec.id] = spec
     return _ToldEpisodes(*arguments)
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent ends: by the kernel on Linux, and by a thread everywhere."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "an environment's process has a parent"
-    threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()
-
-
-def _exit_after(sentinel: int) -> None:
-    wait([sentinel])
-    os._exit(1)

@@ -220,6 +220,34 @@ def test_processes_end_with_a_parent_that_is_killed_and_hold_no_lock(tmp_path, e
         assert not any(map(is_there, processes))
 
 
+GROUP = """
+import os, signal, sys, time
+sys.path[:0] = {paths!r}
+import numpy as np
+from common.envs.environment import find_environment
+from common.envs.process_group import ProcessGroup
+signal.signal(signal.SIGTERM, lambda *_: print("told", flush=True))
+group = ProcessGroup(find_environment("Pendulum-v1"), 2)
+group.reset(0)
+os.killpg(0, signal.SIGTERM)
+time.sleep(0.5)
+group.send(np.zeros((2, 1), np.float32))
+group.recv()
+group.reset(1)  # new processes
+print(group.faults, flush=True)
+group.close()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no process groups")
+def test_processes_leave_a_signal_to_the_whole_group_to_their_parent():
+    program = GROUP.format(paths=[str(path) for path in Path(__file__).parents[1:3]])
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, start_new_session=True
+    )
+    assert (done.stdout, done.stderr) == ("told\n[]\n", "")
+
+
 def is_there(process: int) -> bool:
     """Whether a process runs; one that ended but was not waited for does not."""
     try:
