@@ -254,7 +254,7 @@ class TrainerBase(ABC):
             UserError: the environments do not return the same observations again.
         """
         self.results = from_columns(part_of(state, "results"), self.result_type)
-        self.experience.epochs = max(self.config.epochs, len(self.results))  # calls of `train` may go beyond the config
+        self.experience.epochs = max(self.config.epochs, len(self.results))  # `train` may go beyond the config's
         self.agent.load_state(part_of(state, "agent"))
         for name, part in self._all_parts().items():
             part.load_state(part_of(state, name))
