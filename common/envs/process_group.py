@@ -1,11 +1,12 @@
 """Environments in one process each. The processes hold no TensorFlow and end with the process that trains."""
 
 import contextlib
+import errno
 import functools
 import multiprocessing
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -16,12 +17,14 @@ from common.envs.environment_check import start_error
 from common.envs.groups import Fault, Step, quiet_gymnasium
 from common.envs.seeded_episodes import READ, Past, SeededEpisodes
 from common.envs.worker_processes import depend_on_parent, signals_held_back, without_program
+from common.errors import UserError
 from common.user_code import describe, own_traceback, told_elsewhere
 
 # A fork of this process would inherit TensorFlow's threads and the lock of the run; the fork server has neither.
 START_METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 PRELOADED = ["numpy", "gymnasium", "common.envs.process_group"]
 PATIENCE = 5.0  # seconds to wait for a process to send its exception
+FILES = 16  # that may be opened while a process starts
 
 
 class ProcessGroup:
@@ -139,7 +142,7 @@ class _Process(gymnasium.vector.AsyncVectorEnv):
         maker = functools.partial(_make_in_process, os.getpid(), environment.spec, arguments)
         if START_METHOD == "forkserver":
             multiprocessing.set_forkserver_preload(PRELOADED)
-        with without_program(), signals_held_back():
+        with _causes_told(), without_program(), signals_held_back():
             super().__init__([maker], shared_memory=False, copy=False, context=START_METHOD)
         self.reset_async()
 
@@ -192,6 +195,33 @@ class _Process(gymnasium.vector.AsyncVectorEnv):
             if pipe is not None:
                 pipe.close()
         self.closed = True
+
+
+@contextlib.contextmanager
+def _causes_told() -> Iterator[None]:
+    """Within this context a process is started; what keeps it from starting is not the environment's fault.
+
+    Raises:
+        UserError: it cannot be started on this machine or by this process.
+    """
+    failed = "no process can be started for an environment"
+    if multiprocessing.current_process().daemon:
+        raise UserError(
+            f"{failed}, since workers of multiprocessing.Pool may start none: use concurrent.futures."
+            "ProcessPoolExecutor in its place, or another backend"
+        )
+    try:
+        with contextlib.ExitStack() as opened:  # later the fork server would print a traceback
+            for _ in range(FILES):
+                opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        yield
+    except OSError as error:
+        advice = "use fewer --num-envs, or another --backend"
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            advice = f"allow more with 'ulimit -n 4096', {advice}"
+        elif "AF_UNIX" in str(error):
+            advice = "set TMPDIR to a folder with a shorter path, such as /tmp"
+        raise UserError(f"{failed} ({error.strerror or error}): {advice}") from error
 
 
 # -- in the process --

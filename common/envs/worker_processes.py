@@ -184,7 +184,7 @@ class Worker:
             with without_program(), signals_held_back():
                 self._process.start()
             self.connection.send_bytes(self._content)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, AssertionError) as error:  # the last in a worker of multiprocessing.Pool
             raise CannotStartError(f"{type(error).__name__}: {error}") from error
         finally:
             theirs.close()

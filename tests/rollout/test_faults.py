@@ -248,6 +248,53 @@ def test_processes_leave_a_signal_to_the_whole_group_to_their_parent():
     assert (done.stdout, done.stderr) == ("told\n[]\n", "")
 
 
+CANNOT_START = """
+import multiprocessing, resource, sys
+sys.path[:0] = {paths!r}
+from common.envs.environment import find_environment
+from common.envs.process_group import ProcessGroup
+from common.envs.worker_processes import CannotStartError, run_in_workers
+from common.errors import UserError
+def start():
+    try:
+        ProcessGroup(find_environment("Pendulum-v1"), 24).reset(0)
+    except UserError as error:
+        return str(error)
+def work():
+    try:
+        run_in_workers(str, range(2), 2)
+    except CannotStartError as error:
+        return str(error)
+def in_a_pool(function):
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.apply(function)
+if {files}:
+    resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))
+print({what})
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such limits")
+@pytest.mark.parametrize(
+    ("what", "files", "line"),
+    [
+        ("start()", 0, "AF_UNIX path too long): set TMPDIR to a folder with a shorter path"),
+        ("start()", 64, "Too many open files): allow more with 'ulimit -n 4096', use fewer --num-envs"),
+        ("in_a_pool(start)", 0, "since workers of multiprocessing.Pool may start none: use concurrent.futures.P"),
+        ("in_a_pool(work)", 0, "AssertionError: daemonic processes are not allowed to have children"),
+    ],
+)
+def test_what_keeps_processes_from_starting_is_named(tmp_path, what, files, line):
+    program = CANNOT_START.format(paths=[str(path) for path in Path(__file__).parents[1:3]], what=what, files=files)
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
+        env=os.environ | ({"TMPDIR": str(folder)} if "AF_UNIX" in line else {}),
+    )  # fmt: skip
+    assert (line in done.stdout, done.stdout.count("\n"), done.stderr) == (True, 1, ""), done
+
+
 def is_there(process: int) -> bool:
     """Whether a process runs; one that ended but was not waited for does not."""
     try:
