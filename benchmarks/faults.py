@@ -98,7 +98,7 @@ def do(job: Job) -> Tally:
         quietly = {"stderr": subprocess.DEVNULL} if job.broken else {}
         subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, **quietly)
         try:
-            return Tally(**json.loads((Path(work) / "tally.json").read_text()))
+            return Tally(**json.loads((Path(work) / "tally.json").read_text("utf-8")))
         except (OSError, ValueError):
             if job.broken:  # so broken that nothing can be counted, which must not pass for a loss
                 return Tally(job.tries, job.tries, notes=["the control could not be carried out"])

@@ -243,8 +243,8 @@ def write(name: str, where: dict[str, object], runs: list[dict], text: str) -> N
     """results/NAME.json with every run, and results/NAME.md with what the console showed."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(json.dumps(measured) for measured in runs)
-    (RESULTS / f"{name}.json").write_text(f'{{"machine": {json.dumps(where)},\n"runs": [\n{lines}\n]}}\n')
-    (RESULTS / f"{name}.md").write_text(text + "\n")
+    (RESULTS / f"{name}.json").write_text(f'{{"machine": {json.dumps(where)},\n"runs": [\n{lines}\n]}}\n', "utf-8")
+    (RESULTS / f"{name}.md").write_text(text + "\n", "utf-8")
     print(f"\n{text}\n\nwritten: {name}.json and {name}.md in {RESULTS.relative_to(ROOT)}")
 
 

@@ -102,13 +102,13 @@ def main() -> None:
         chosen = {name: what for name, what in SETS.items() if arguments.only in name}
         if not chosen:
             raise UserError(f"no set has {arguments.only!r} in its name; there are: {'; '.join(SETS)}")
-        rows = json.loads(record.read_text()) if record.exists() else {}
+        rows = json.loads(record.read_text("utf-8")) if record.exists() else {}
         for name, (python, tensorflow) in chosen.items():
             print(name, flush=True)
             with tempfile.TemporaryDirectory() as work:
                 rows[name] = try_set(python, tensorflow, arguments.tests, Path(work)) | machine()
             run_folder.write_json(record, rows)
-            (RESULTS / "versions.md").write_text(table(rows) + "\n")
+            (RESULTS / "versions.md").write_text(table(rows) + "\n", "utf-8")
         print(table(rows))
         if any(rows[name]["outcome"] == "failed" for name in chosen):
             raise SystemExit(1)

@@ -1,6 +1,6 @@
 """Prints the tables of docs/presets.md that compare presets with published ones: python experiments/differences.py
 
-`WORTH` has what was measured of a change alone, by LOG.md.
+`WORTH` has what was measured of a change alone, by the log.
 """
 
 import dataclasses

@@ -156,7 +156,8 @@ def run_pip(packages: list[str], popen: Callable = subprocess.Popen) -> int:
     bar = "raw" if _met(Requirement("pip>=24.1"), here) else "off"  # raw: numbers that a program can read
     with tempfile.TemporaryDirectory() as folder:
         constraints = Path(folder) / "constraints.txt"
-        constraints.write_text("".join(f"{name}=={version}\n" for name, version in versions.items() if version))
+        kept = "".join(f"{name}=={version}\n" for name, version in versions.items() if version)
+        constraints.write_text(kept, encoding="utf-8")
         options = ["--progress-bar", bar, "--disable-pip-version-check", "--constraint", str(constraints)]
         command = [sys.executable, "-m", "pip", "install", *options, *packages]
         code, printed = run_showing_progress(command, _with_swig(), popen)

@@ -5,16 +5,16 @@ that have an evaluation.json are not repeated, and one that was cut off continue
 --into the folder is experiments/results, which holds the recorded runs: only what is missing there is run.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
 import tyro
 from matplotlib.figure import Figure
 
+from common import files
 from common.errors import UserError
 from common.figures.curves import LABELS
 from common.figures.study_figure import Arm, Level, compare, tasks
@@ -336,7 +336,7 @@ def summarise(name: str, results: Path) -> None:
     for arm in study.arms:
         folders = {seed: folder_of(name, arm, seed, results) for seed in study.seeds}
         there = {seed: folder for seed, folder in folders.items() if (folder / run_folder.EVALUATION).exists()}
-        evaluations = [json.loads((folder / run_folder.EVALUATION).read_text()) for folder in there.values()]
+        evaluations: list[Any] = [files.read_json(folder / run_folder.EVALUATION) for folder in there.values()]
         if not there:
             continue
         curves = [run_folder.read_results(folder) for folder in there.values()]
@@ -350,7 +350,7 @@ def summarise(name: str, results: Path) -> None:
         medians.append(median if study.milestone is None else f"{median} {study.milestone.reached(*curves)} |")
     save_light_and_dark(lambda: figure_of(study, arms), results / name / "summary.png")
     text = true_minus("\n".join([*medians, "", *lines, "", *trained]))
-    (results / name / "summary.md").write_text(text + "\n")
+    files.replace_file(results / name / "summary.md", f"{text}\n".encode())
     print(text)
 
 
@@ -376,7 +376,8 @@ def _figure_of_tasks(finding: str, arms: dict[str, Arm]) -> Figure:
 
 def _line(arm: str, seed: int, evaluation: dict, curve: dict[str, np.ndarray], study: Study) -> str:
     """A run's row of the table."""
-    cells = map(mean_text, evaluation.values())
+    played = evaluation["deterministic"], evaluation["sampled"]  # there may be those of other step limits, too
+    cells = map(mean_text, played)
     poor = sum(score < study.low for score in evaluation["deterministic"]["returns"])
     minutes = curve["seconds"].sum() / 60
     line = f"| {arm} | {seed} | {int(curve['steps'][-1]):,} | {' | '.join(cells)} | {poor} | {minutes:.1f} |"

@@ -59,7 +59,7 @@ def _done_for_any_number() -> None:
     def ignoring(real: Callable) -> Callable:
         def is_done(folder: object, stage: str, epochs: int) -> bool:
             file = folder / "finished.json"
-            return file.exists() and real(folder, stage, json.loads(file.read_text())["epochs"])
+            return file.exists() and real(folder, stage, json.loads(file.read_text("utf-8"))["epochs"])
 
         return is_done
 

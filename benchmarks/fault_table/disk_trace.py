@@ -92,4 +92,4 @@ class _Recorder:
     def _write(self) -> None:
         self.add(note="end")
         self._busy = True
-        self._file.write_text(json.dumps(self._steps))
+        self._file.write_text(json.dumps(self._steps), "utf-8")

@@ -50,8 +50,8 @@ class Yard:
         self.runs, self.outside, self.out = work / "runs", work / "outside", work / "out"
         for folder in (self.runs, self.outside / "folder", self.out):
             folder.mkdir(parents=True)
-        (self.outside / "secret.json").write_text('{"secret": 1}')
-        (self.outside / "folder" / "secret").write_text("secret")
+        (self.outside / "secret.json").write_text('{"secret": 1}', "utf-8")
+        (self.outside / "folder" / "secret").write_text("secret", "utf-8")
         self.trap = self.outside / "executed"
         os.chdir(work)
         sys.path.insert(0, str(work))
@@ -140,7 +140,7 @@ def environments(folder: Path) -> tuple[str, ...]:
 
 
 def _bad_environment(folder: Path, yard: Yard, rng: random.Random) -> str:
-    content = json.loads((yard.original / run_folder.CONFIG).read_text())
+    content = json.loads((yard.original / run_folder.CONFIG).read_text("utf-8"))
     content["config"]["env"] = rng.choice(environments(folder))
     _put(folder / run_folder.CONFIG, json.dumps(content).encode("utf-8", "surrogatepass"))
     _plant_modules(folder, yard, rng)
@@ -150,12 +150,12 @@ def _bad_environment(folder: Path, yard: Yard, rng: random.Random) -> str:
 def _plant_modules(folder: Path, yard: Yard, rng: random.Random) -> str:
     code = f"import pathlib\npathlib.Path({str(yard.trap)!r}).touch()\n"
     for name in ("evil.py", "__init__.py", "sitecustomize.py", "numpy.py", "X.py", "conftest.py"):
-        (folder / name).write_text(code)
+        (folder / name).write_text(code, "utf-8")
     return "modules"
 
 
 def _bad_config(folder: Path, yard: Yard, rng: random.Random) -> str:
-    content = json.loads((yard.original / run_folder.CONFIG).read_text())
+    content = json.loads((yard.original / run_folder.CONFIG).read_text("utf-8"))
     paths = [(name,) for name in content] + [("config", name) for name in content["config"]] + [("config", "x")]
     path = rng.choice(paths)
     whole = rng.random() < 0.2
@@ -167,7 +167,7 @@ def _bad_config(folder: Path, yard: Yard, rng: random.Random) -> str:
 
 
 def _bad_hyperparameters(folder: Path, yard: Yard, rng: random.Random) -> str:
-    content = json.loads((yard.original / HYPERPARAMETERS).read_text())
+    content = json.loads((yard.original / HYPERPARAMETERS).read_text("utf-8"))
     path = rng.choice([("values",), ("ranges",), *(("values", name) for name in (*content["values"], "__class__"))])
     whole = rng.random() < 0.3
     _put(

@@ -33,7 +33,7 @@ def main() -> None:
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     name, tries, work, *broken = sys.argv[1:]
     tally = ROWS[name].function()(int(tries), Path(work), *broken)
-    (Path(work) / "tally.json").write_text(json.dumps(dataclasses.asdict(tally)))
+    (Path(work) / "tally.json").write_text(json.dumps(dataclasses.asdict(tally)), "utf-8")
 
 
 if __name__ == "__main__":

@@ -41,10 +41,10 @@ def outcome(folder: Path) -> Outcome:
     number, state = checkpoint.load_newest(folder / session.CHECKPOINTS, lambda _: None)
     result |= {f"checkpoint/{name}": array for name, array in lasting(state).items()}
     result["generation"] = np.int64(number)
-    result["config"] = _text(json.loads((folder / run_folder.CONFIG).read_text())["config"])
+    result["config"] = _text(json.loads((folder / run_folder.CONFIG).read_text("utf-8"))["config"])
     for name in (run_folder.EVALUATION, "hyperparameters.json"):
         if (folder / name).exists():
-            result[name] = _text(json.loads((folder / name).read_text()))
+            result[name] = _text(json.loads((folder / name).read_text("utf-8")))
     if (folder / run_folder.VIDEO).exists():
         result["film"] = np.frombuffer((folder / run_folder.VIDEO).read_bytes(), np.uint8)
     return result

@@ -107,7 +107,7 @@ def power_cuts(wanted: int, work: Path, broken: str = "") -> Tally:
         if child.finish() != 0:
             raise RuntimeError(f"{' '.join(command)} failed undisturbed, {child.said()}")
     whole = outcome(runs / "run")
-    steps = json.loads(trace.read_text())
+    steps = json.loads(trace.read_text("utf-8"))
     chosen = {len(steps) - 1, *rng.sample(range(len(steps)), wanted - 1)}  # the end is the worst moment
     left = _look_at_all(steps, disk_trace.contents(trace), work, tally, rng, chosen)
     for step, folder in left:

@@ -44,7 +44,7 @@ class Record:
     def __init__(self, folder: Path, code: str, machine: dict[str, object]) -> None:
         self._path, self._page = folder / "faults.json", folder / "faults.md"
         self._code, self._machine, self._lock = code, machine, threading.Lock()
-        self.rows: dict[str, dict] = json.loads(self._path.read_text()) if self._path.exists() else {}
+        self.rows: dict[str, dict] = json.loads(self._path.read_text("utf-8")) if self._path.exists() else {}
 
     def done(self, name: str, tries: int) -> bool:
         """It is there, of this commit, with as many tries, and did not fail."""

@@ -1,16 +1,12 @@
 """Environments in one process each. The processes hold no TensorFlow and end with the process that trains."""
 
 import contextlib
-import ctypes
+import errno
 import functools
 import multiprocessing
 import os
-import signal
-import sys
-import threading
 import time
-from collections.abc import Iterable, Mapping
-from multiprocessing.connection import wait
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -20,15 +16,16 @@ from common.envs.environment import Environment
 from common.envs.environment_check import start_error
 from common.envs.groups import Fault, Step, quiet_gymnasium
 from common.envs.seeded_episodes import READ, Past, SeededEpisodes
-from common.envs.worker_processes import interrupts_held_back, without_program
+from common.envs.worker_processes import depend_on_parent, signals_held_back, without_program
+from common.errors import UserError
 from common.user_code import describe, own_traceback, told_elsewhere
 
 # A fork of this process would inherit TensorFlow's threads and the lock of the run; the fork server has neither.
 START_METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 PRELOADED = ["numpy", "gymnasium", "common.envs.process_group"]
-PR_SET_PDEATHSIG = 1
 _NO_ANSWER = multiprocessing.TimeoutError | EOFError | OSError | gymnasium.error.NoAsyncCallError
 PATIENCE = 5.0  # seconds to wait for a process to send its exception
+FILES = 16  # that may be opened while a process starts
 
 
 class ProcessGroup:
@@ -147,7 +144,7 @@ class _Process(gymnasium.vector.AsyncVectorEnv):
         maker = functools.partial(_make_in_process, os.getpid(), environment.spec, arguments)
         if START_METHOD == "forkserver":
             multiprocessing.set_forkserver_preload(PRELOADED)
-        with without_program(), interrupts_held_back():
+        with _causes_told(), without_program(), signals_held_back():
             super().__init__([maker], shared_memory=False, copy=False, context=START_METHOD)
         self.reset_async()
 
@@ -202,6 +199,33 @@ class _Process(gymnasium.vector.AsyncVectorEnv):
         self.closed = True
 
 
+@contextlib.contextmanager
+def _causes_told() -> Iterator[None]:
+    """Within this context a process is started; what keeps it from starting is not the environment's fault.
+
+    Raises:
+        UserError: it cannot be started on this machine or by this process.
+    """
+    failed = "no process can be started for an environment"
+    if multiprocessing.current_process().daemon:
+        raise UserError(
+            f"{failed}, since workers of multiprocessing.Pool may start none: use concurrent.futures."
+            "ProcessPoolExecutor in its place, or another backend"
+        )
+    try:
+        with contextlib.ExitStack() as opened:  # later the fork server would print a traceback
+            for _ in range(FILES):
+                opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        yield
+    except OSError as error:
+        advice = "use fewer --num-envs, or another --backend"
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            advice = f"allow more with 'ulimit -n 4096', {advice}"
+        elif "AF_UNIX" in str(error):
+            advice = "set TMPDIR to a folder with a shorter path, such as /tmp"
+        raise UserError(f"{failed} ({error.strerror or error}): {advice}") from error
+
+
 # -- in the process --
 
 
@@ -222,23 +246,7 @@ def _make_in_process(
 ) -> SeededEpisodes:
     """An environment that is built at its first reset. Gymnasium also calls this in the parent, to read its spaces."""
     if os.getpid() != parent:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the training process handles Ctrl-C and SIGTERM
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        _end_with_parent()
+        depend_on_parent()
         if spec is not None:
             gymnasium.registry[spec.id] = spec
     return _ToldEpisodes(*arguments)
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent ends: by the kernel on Linux, and by a thread everywhere."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "an environment's process has a parent"
-    threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()
-
-
-def _exit_after(sentinel: int) -> None:
-    wait([sentinel])
-    os._exit(1)

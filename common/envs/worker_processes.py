@@ -6,7 +6,9 @@ Workers are spawned, not forked, because a fork would copy TensorFlow's threads 
 """
 
 import contextlib
+import ctypes
 import multiprocessing
+import multiprocessing.resource_tracker
 import os
 import pickle
 import signal
@@ -26,6 +28,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 _HIDING = threading.Lock()
 _PATIENCE = 5.0  # seconds to wait for a worker that was killed
+_PR_SET_PDEATHSIG = 1
 
 
 class CannotStartError(Exception):
@@ -178,10 +181,10 @@ class Worker:
         self.connection, theirs = context.Pipe()
         self._process = context.Process(target=_work, args=(theirs,), name="worker")
         try:
-            with without_program(), interrupts_held_back():
+            with without_program(), signals_held_back():
                 self._process.start()
             self.connection.send_bytes(self._content)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, AssertionError) as error:  # the last in a worker of multiprocessing.Pool
             raise CannotStartError(f"{type(error).__name__}: {error}") from error
         finally:
             theirs.close()
@@ -232,12 +235,13 @@ def without_program() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def interrupts_held_back() -> Iterator[None]:
-    """Processes started within this context ignore Ctrl-C and a closed terminal; their parent handles both."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows, where `_work` ignores Ctrl-C as soon as it starts
+def signals_held_back() -> Iterator[None]:
+    """Processes started within this context leave Ctrl-C, SIGTERM and a closed terminal to their parent."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows, where a worker ignores Ctrl-C as soon as it starts
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+    multiprocessing.resource_tracker.ensure_running()  # if it started below, it would unblock signals
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP, signal.SIGTERM})
     try:
         yield
     finally:
@@ -249,8 +253,7 @@ def interrupts_held_back() -> Iterator[None]:
 
 def _work(connection: Connection) -> None:
     """Load the function, then compute one item after another, until the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    depend_on_parent()
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
         try:
             function = pickle.loads(connection.recv_bytes())
@@ -273,9 +276,19 @@ def _outcome(function: Callable[[Item], Result], item: Item) -> tuple[str, Any]:
         return "raised", RuntimeError("in a worker process:\n" + traceback.format_exc())
 
 
-def _end_with_parent() -> None:
-    """Exit as soon as the parent has ended; the pipe would tell only between two items."""
+def depend_on_parent() -> None:
+    """From now on this process ends when its parent does, and no signal to the whole process group ends it before."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: None)  # SIG_IGN and a mask would pass to programs that it starts
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # works while other code blocks threads
     parent = multiprocessing.parent_process()
     assert parent is not None, "a worker process has a parent"
-    wait([parent.sentinel])
+    threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()
+
+
+def _exit_after(sentinel: int) -> None:
+    wait([sentinel])  # the pipe would tell only between two items
     os._exit(1)

@@ -275,13 +275,14 @@ class TrainerBase(ABC):
         Raises:
             UserError: the environments do not return the same observations again.
         """
+        self.results = from_columns(part_of(state, "results"), self.result_type)
+        self.experience.epochs = max(self.config.epochs, len(self.results))  # `train` may go beyond the config's
         self.agent.load_state(part_of(state, "agent"))
         for name, part in self._all_parts().items():
             part.load_state(part_of(state, name))
         trainer = part_of(state, "trainer")
         self.load_counters(trainer)
         load_generator(self.generator, trainer[self.generator_name])
-        self.results = from_columns(part_of(state, "results"), self.result_type)
 
     @property
     def interrupted(self) -> str:

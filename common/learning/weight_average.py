@@ -56,15 +56,15 @@ class WeightAverage:
             self._agent.load_parameters(own)
 
     def state(self) -> State:
-        """The averaged weights, by their names; empty without an average."""
+        """The averaged weights, by their names; empty without an average, and before the first epoch."""
         return dict(self._mean)
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Restore what `state` returned.
 
         Raises:
-            ValueError: the state is without an average, or the config without one.
+            ValueError: the state holds an average, and the config is without one.
         """
-        if bool(state) != bool(self._decay):
+        if state and not self._decay:
             raise ValueError("the checkpoint and the settings disagree about average_weights")
         self._mean = dict(state)

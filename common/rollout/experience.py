@@ -49,6 +49,7 @@ class Experience:
         make_runner: makes those who step the environments; None steps them in this process, one step after another.
 
     Attributes:
+        epochs: that a state may be of.
         collected: whether there is a trajectory.
         is_fresh: whether there is one from which nothing was learned yet; a method that learns from it says so.
         trajectory: the last whole one.
@@ -72,6 +73,7 @@ class Experience:
         make_runner: Callable[[Recipe], Runner] | None = None,
     ) -> None:
         self._config, self._warn, self._how = config, warn, how
+        self.epochs = config.epochs
         self._make_runner = Here if make_runner is None and how.policy_lag else make_runner
         self._environment, self._action_map, self._seed = environment, action_map, seed
         if make_runner is not None:
@@ -225,7 +227,7 @@ class Experience:
             UserError: the environments do not repeat what they did.
         """
         collector = part_of(state, "collector")
-        most = (self._config.epochs + 1) * self._config.steps_per_epoch  # a forged number would be counted up to
+        most = (self.epochs + 1) * self._config.steps_per_epoch  # a forged number would be counted up to
         if np.max(collector.get("episodes", 0)) > most:
             raise ValueError(f"{self._environment.id} cannot have begun more than {most:,} episodes")
         way = way_of(collector) if "way" in collector else "history"  # of format 1, for as long as its episodes last

@@ -15,10 +15,17 @@ if TYPE_CHECKING:
     from common.runs.board import Board
 
 
-def score_and_film(trainer: Trainer, folder: Path, options: RunOptions, screen: Terminal) -> None:
+def score_and_film(
+    trainer: Trainer, folder: Path, options: RunOptions, screen: Terminal, check_lock: Callable[[], None]
+) -> None:
     """Score and film the trained agent, unless `finished.json` says that it is done.
 
     The film is made in a process of its own while the episodes are played, where that is faster.
+
+    Args:
+        trainer, folder, options: of the run.
+        screen: shows what is done.
+        check_lock: see `one_process.only_here`.
     """
     left = finished.missing(folder, trainer.config.epochs, options)
     if not left:
@@ -30,8 +37,9 @@ def score_and_film(trainer: Trainer, folder: Path, options: RunOptions, screen: 
             beside = episodes if trainer.config.num_envs > 1 else 0  # perhaps only one environment may exist
             filmed = ended.enter_context(_filming(trainer, folder, options.gif, beside))
         if finished.EVALUATE in left:
-            _score(trainer, folder, episodes, screen, board)
+            _score(trainer, folder, episodes, screen, board, check_lock)
         if filmed is not None:
+            check_lock()
             finish_film(filmed, trainer, folder, screen, board)
 
 
@@ -54,9 +62,17 @@ def _board(folder: Path, options: RunOptions, screen: Terminal) -> contextlib.Ab
     return Board(folder / run_folder.TENSORBOARD, screen.say)
 
 
-def _score(trainer: Trainer, folder: Path, episodes: int, screen: Terminal, board: "Board | None") -> None:
+def _score(
+    trainer: Trainer,
+    folder: Path,
+    episodes: int,
+    screen: Terminal,
+    board: "Board | None",
+    check_lock: Callable[[], None],
+) -> None:
     screen.say(f"evaluating {episodes} episode{'s' if episodes > 1 else ''}, deterministic and sampled ...")
     summaries = evaluate(trainer, episodes)
+    check_lock()
     finished.note_evaluation(folder, trainer.config.epochs, summaries)
     screen.say("unshaped reward: " + evaluation.evaluation_line(summaries))
     if board is not None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +16,12 @@ LOCK, SOFT_LOCK = "lock", "lock-by-name"
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)
 
 
+class FolderLostError(UserError):
+    """The folder of a run was removed, moved or replaced."""
+
+
 @contextlib.contextmanager
-def only_here(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+def only_here(folder: Path, say: Callable[[str], None]) -> Iterator[Callable[[], None]]:
     """Hold a run folder's lock.
 
     On a file system without locks (Google Drive, some network disks), a file that exists while the run trains
@@ -25,8 +30,13 @@ def only_here(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
     Args:
         say: called with a line if so.
 
+    Yields:
+        A function that raises FolderLostError if the lock in the folder is not the one that is held. Call it before
+        something is written: the folder may have been removed, and another run may have begun in its place.
+
     Raises:
         UserError: another process holds it.
+        FolderLostError: in place of what the context raised, if the folder was lost meanwhile.
     """
     files.check_plain(folder)
     lock = FileLock(folder / LOCK)
@@ -46,9 +56,26 @@ def only_here(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
     if by_name:
         say(f"{folder} is on a disk without locks: {Path(lock.lock_file).name} in it keeps other processes away")
     try:
-        yield
+        with open(lock.lock_file, "rb") as held:  # an open file keeps its number, by which it is known again
+            try:
+                yield lambda: _check_same(folder, lock.lock_file, held.fileno())
+            except Exception:
+                _check_same(folder, lock.lock_file, held.fileno())
+                raise
     finally:
         lock.release()
+
+
+def _check_same(folder: Path, file: str, held: int) -> None:
+    try:
+        if os.path.samestat(os.stat(file), os.fstat(held)):
+            return
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    raise FolderLostError(
+        f"{folder} was removed, moved or replaced while the run was going on: nothing more is written, so put it back "
+        "and resume it, or start a new run"
+    )
 
 
 def _by_name(folder: Path) -> SoftFileLock:

@@ -1,6 +1,7 @@
 """When checkpoints are written, and the weights beside them."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from common.runs import checkpoint, run_folder
@@ -22,13 +23,22 @@ class Saver:
         folder: of the run.
         options: `checkpoint_every` and `keep_checkpoints` are read.
         content: of config.json, which every checkpoint holds a copy of.
+        check_lock: called before each save; see `one_process.only_here`.
 
     Attributes:
         seconds: spent on checkpoints so far.
     """
 
-    def __init__(self, trainer: Trainer, folder: Path, options: RunOptions, content: object = None) -> None:
+    def __init__(
+        self,
+        trainer: Trainer,
+        folder: Path,
+        options: RunOptions,
+        content: object = None,
+        check_lock: Callable[[], None] = lambda: None,
+    ) -> None:
         self._trainer, self._folder, self._options, self._content = trainer, folder, options, content
+        self.check_lock = check_lock
         self.seconds = 0.0
         self._last_seconds = 0.0  # spent on the last checkpoint
         self._last_epoch, self._last_end = trainer.epoch, time.perf_counter()
@@ -46,7 +56,9 @@ class Saver:
 
         Raises:
             UserError: the disk is full or read-only; earlier checkpoints stay whole.
+            FolderLostError: the run folder was removed, moved or replaced.
         """
+        self.check_lock()
         began = time.perf_counter()
         state = checkpoint.with_settings(self._trainer.state(), self._content)
         checkpoint.save(self._folder / run_folder.CHECKPOINTS, epoch, state, self._options.keep_checkpoints)

@@ -17,7 +17,7 @@ from common.envs.shards import shards_for_workers
 from common.errors import DivergedError, NotFiniteError, StoppedError, UserError
 from common.results import EpochResult, score_text
 from common.runs import after_training, checkpoint, finished, foreign_modules, run_folder, trust
-from common.runs.one_process import only_here
+from common.runs.one_process import FolderLostError, only_here
 from common.runs.options import RunOptions
 from common.runs.protocols import MakeTrainer, Trainer
 from common.runs.recorder import Recorder, Terminal
@@ -110,7 +110,7 @@ def _run(
         else:
             folder = options.resume
         trainer.name = folder.name
-        with only_here(folder, screen.say):
+        with only_here(folder, screen.say) as check_lock:
             files.remove_unfinished(folder)
             checkpoint.remove_unfinished(folder / CHECKPOINTS)
             if not goes_on(folder, trainer.config) and finished.is_done(folder, finished.ADOPT, trainer.config.epochs):
@@ -118,10 +118,12 @@ def _run(
                 run_folder.write_config(folder, trainer.config, preset, resumed_after=trainer.config.epochs)
                 trainer.agent.read_weights(folder / run_folder.BEST_AGENT)
             else:
-                _train(trainer, folder, preset, options, screen, on_epoch)
+                _train(trainer, folder, preset, options, screen, on_epoch, check_lock)
             if trainer.config.num_envs == 1:
                 trainer.close()  # perhaps only one environment may exist
-            after_training.score_and_film(trainer, folder, options, screen)
+            after_training.score_and_film(trainer, folder, options, screen, check_lock)
+    except FolderLostError:
+        raise  # what is there may be another run
     except (UserError, MemoryError, OSError):
         if options.resume is None and folder is not None and not trainer.results:
             shutil.rmtree(folder, ignore_errors=True)
@@ -186,6 +188,7 @@ def _train(
     options: RunOptions,
     screen: Terminal,
     callback: Callable[[EpochResult], None] | None,
+    check_lock: Callable[[], None],
 ) -> None:
     config = trainer.config
     warnings: list[str] = []
@@ -208,7 +211,7 @@ def _train(
             _first_line(preset, config, folder) + (f", continuing after epoch {trainer.epoch}" if resumed else "")
         )
         recorder.settings(config)
-        saver = Saver(trainer, folder, options, content)
+        saver = Saver(trainer, folder, options, content, check_lock)
         on_epoch = _AfterEpoch(trainer, folder, options, screen, callback, recorder, signals, saver)
         trainer.warn = recorder.say
         if trainer.live is not None:
@@ -219,8 +222,10 @@ def _train(
         except (NotFiniteError, DivergedError) as error:
             if not trainer.results:
                 raise  # no epoch is finished; the folder of a new run is removed
+            check_lock()
             trainer.agent.save_weights(folder / run_folder.WEIGHTS)
             raise UserError(f"{error}; {_what_is_left(folder, config)}") from None
+        check_lock()
         share = saver.seconds / max(1e-9, time.perf_counter() - began)
         if options.figure and trainer.results:
             recorder.draw(last=True)
@@ -253,6 +258,7 @@ class _AfterEpoch:
 
     def __call__(self, result: EpochResult) -> None:
         trainer, options, epochs = self.trainer, self.options, self.trainer.config.epochs
+        self.saver.check_lock()
         self.recorder(result)
         epoch, stopped = result.epoch, self.signals.received or self.screen.stop
         saved = bool(self.saver.due(epoch) or epoch == epochs or stopped or trainer.interrupted or trainer.solved)

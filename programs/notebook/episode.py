@@ -68,12 +68,12 @@ def _steps(agent: Any, environment: Environment) -> tuple[np.ndarray, ...]:
     policy, rng = agent.acting_policy(), np.random.default_rng(0)
     rows: list[tuple[np.ndarray, float, bool, bool]] = []
     with closed(environment.make()) as env:
-        observations, over = [env.reset(seed=EVALUATION_SEED)[0]], False
+        observations, over = [np.array(env.reset(seed=EVALUATION_SEED)[0])], False
         while not over and len(rows) < STEP_BOUND:
             noise = rng.standard_normal((1, agent.action_map.noise_size), np.float32)  # [1, X]
             chosen = policy.act(np.asarray(observations[-1])[None], noise)  # [1, A]
             observation, reward, terminated, truncated, _ = env.step(agent.action_map(chosen)[0])
-            observations.append(observation)
+            observations.append(np.array(observation))  # an environment may use one array again
             rows.append((chosen[0], float(np.asarray(reward).item()), bool(terminated), bool(truncated)))
             over = rows[-1][2] or rows[-1][3]
     return np.stack(observations), *(np.array(column) for column in zip(*rows))

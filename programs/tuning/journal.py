@@ -1,5 +1,6 @@
 """The file that stores a search, and Optuna, which reads and writes it."""
 
+import contextlib
 import sys
 from typing import Any, NamedTuple
 
@@ -40,12 +41,19 @@ def open_study(journal: Journal, seed: int = 0, parallel: bool = False) -> Any:
         parallel: whether several trials run at once.
 
     Raises:
-        UserError: the journal holds the search of another preset.
+        UserError: the journal holds the search of another preset, or is damaged.
     """
     package = optuna()
     journals = package.storages.journal
-    lock = journals.JournalFileOpenLock(journal.path) if sys.platform == "win32" else None  # no symbolic links there
-    storage = package.storages.JournalStorage(journals.JournalFileBackend(journal.path, lock_obj=lock))
+    windows = sys.platform == "win32"  # no symbolic links there
+    lock = (journals.JournalFileOpenLock if windows else journals.JournalFileSymlinkLock)(journal.path)
+    _drop_unfinished_line(journal.path, lock)
+    try:
+        storage = package.storages.JournalStorage(journals.JournalFileBackend(journal.path, lock_obj=lock))
+    except ValueError as error:  # a line is not JSON
+        raise UserError(
+            f"{journal.path} is damaged ({error}): use a copy of it, or begin another search with --into"
+        ) from None
     known = package.get_all_study_names(storage)
     if known and journal.name not in known:
         raise UserError(f"{journal.path} holds a search of {min(known)}: choose another folder with --into")
@@ -57,3 +65,15 @@ def open_study(journal: Journal, seed: int = 0, parallel: bool = False) -> Any:
         direction="maximize",
         load_if_exists=True,
     )
+
+
+def _drop_unfinished_line(path: str, lock: Any) -> None:
+    """Remove what a process that was killed, or a full disk, left at the end: the next line would be joined to it."""
+    with contextlib.suppress(FileNotFoundError), open(path, "rb+") as file:
+        lock.acquire()  # all that write to the file hold it
+        try:
+            content = file.read()
+            if not content.endswith(b"\n"):
+                file.truncate(content.rfind(b"\n") + 1)
+        finally:
+            lock.release()

@@ -71,6 +71,17 @@ def test_what_a_process_died_of_goes_to_a_new_one(tmp_path, allowed):
             run_in_workers(deadly, range(4), 2)
 
 
+@POSIX
+def test_sigterm_is_the_parents_but_ends_what_a_worker_starts():
+    def deaf(item):
+        os.kill(os.getpid(), signal.SIGTERM)
+        with subprocess.Popen(["sleep", "60"]) as simulator:
+            simulator.terminate()
+        return simulator.returncode
+
+    assert run_in_workers(deaf, range(2), 2) == [-signal.SIGTERM] * 2
+
+
 class Stubborn:
     """Can be pickled, but not read back."""
 

@@ -64,9 +64,8 @@ def test_the_state_is_the_average():
     other = WeightAverage(agent, 0.5)
     other.load_state(average.state())
     assert_array_equal(other.state()["actor/0"], [2.0])
-    for decay, state in ((0.0, average.state()), (0.5, {})):
-        with pytest.raises(ValueError, match="disagree about average_weights"):
-            WeightAverage(agent, decay).load_state(state)
+    with pytest.raises(ValueError, match="disagree about average_weights"):
+        WeightAverage(agent, 0.0).load_state(average.state())
 
 
 def played(tiny, **changes):
@@ -91,16 +90,17 @@ def test_what_is_kept_is_the_average_and_training_goes_on_with_its_own(tiny, eag
     assert [row.metric for row in trainer.results[1:]] != [row.metric for row in plain.results[1:]]
 
 
-def test_the_average_is_restored(tiny, eager):
+@pytest.mark.parametrize("trained", [0, 2])
+def test_the_average_is_restored(tiny, eager, trained):
     config = tiny.replace(
         best_metric="validation", validate_every=1, validate_from=0.0, validation_episodes=2, average_weights=0.5,
         epochs=4,
     )  # fmt: skip
     whole, first, second = (PPOAgentTrainer(config) for _ in range(3))
     whole.train()
-    first.train(2)
+    first.train(trained)
     second.load_state(first.state())
-    second.train(2)
+    second.train(4 - trained)
     assert [row.metric for row in second.results] == [row.metric for row in whole.results]
 
 

@@ -931,6 +931,14 @@ def test_a_steered_learning_rate_still_follows_its_schedule(tiny, eager):
     assert [row.learning_rate for row in trainer.results] == pytest.approx(expected)
 
 
+def test_a_state_of_more_epochs_than_the_config_has_is_restored(tiny, eager):
+    config = tiny.replace(env="tests/Target-v0", max_episode_steps=1, num_envs=1, epochs=1, steps_per_epoch=32)
+    trainer, other = PPOAgentTrainer(config), PPOAgentTrainer(config)
+    trainer.train(5)  # begins 96 episodes
+    other.load_state(trainer.state())
+    assert repr(other.train(1)["loss_critic_epochs"]) == repr(trainer.train(1)["loss_critic_epochs"])
+
+
 def test_a_steered_learning_rate_is_restored(tiny, eager):
     config = tiny.replace(epochs=4, desired_kl=1e-9)
     whole, first, second = (PPOAgentTrainer(config) for _ in range(3))

@@ -4,13 +4,14 @@ import base64
 import io
 from types import SimpleNamespace
 
+import gymnasium
 import numpy as np
 import pytest
 from IPython.display import DisplayHandle
 from matplotlib.figure import Figure
 from PIL import Image
 
-from common.envs.environment import find_environment
+from common.envs.environment import environment_of, find_environment
 from common.errors import UserError
 from common.funcs import generalized_advantages
 from common.runs import run_folder
@@ -134,6 +135,20 @@ def test_an_episode_is_as_training_sees_it(tiny):
     assert ended.terminated[-1] and not ended.truncated.any()
     design = config.replace(reward_design="function")
     assert play(agent, design, environment, 2.0, 0.0).rewards[-1] < 0  # Pendulum's own
+
+
+def test_an_environment_may_use_the_array_of_its_observation_again(tiny):
+    class Reusing(gymnasium.ObservationWrapper):
+        array = np.zeros(3, np.float32)
+
+        def observation(self, observation):
+            self.array[:] = observation
+            return self.array
+
+    config = tiny.replace(env="Pendulum-v1")
+    environment = environment_of(config, lambda **named: Reusing(gymnasium.make("Pendulum-v1", **named)))
+    agent = methods.new_agent(config, environment)
+    assert len(np.unique(play(agent, config, environment, 1.0, 0.0).values)) > 1
 
 
 def test_actions_cost_what_they_cost_in_training(tiny):

@@ -178,9 +178,9 @@ def test_a_studys_title_says_its_finding_once_every_setting_has_a_run(trained, m
                 kind: {"mean": mean + seed, "low": 0.0125, "high": 2.0, "returns": [1.0]}
                 for kind, mean in (("deterministic", 1.5), ("sampled", -9.0))
             }
-            (folder / run_folder.EVALUATION).write_text(json.dumps(scores))
+            (folder / run_folder.EVALUATION).write_text(json.dumps(scores | {"step_limits": {"200": scores}}))
         study.summarise("pendulum", tmp_path)
-        _, runs, training = (tmp_path / "pendulum" / "summary.md").read_text().split("\n\n")
+        _, runs, training = (tmp_path / "pendulum" / "summary.md").read_text("utf-8").split("\n\n")
         scored.append(runs)
         tables.append(training)
     assert titles == ["", "", "2.5 2 4 -8 -9", "2.5 2 4 -8 -9"]  # a light and a dark figure each

@@ -113,6 +113,24 @@ def test_a_search_that_was_stopped_continues_as_if_it_had_not_been(tmp_path):
     assert {state.name for _, state in whole} >= {"COMPLETE"}
 
 
+def test_a_search_whose_last_line_is_torn_continues(tmp_path):
+    (tmp_path / "whole").mkdir()
+    whole = run_all(search_in(tmp_path / "whole"), 4)
+    run_all(search_in(tmp_path), 2)
+    journal = tmp_path / "journal.log"
+    journal.write_bytes(journal.read_bytes()[:-40])
+    assert run_all(search_in(tmp_path), 4) == whole
+    assert run_all(search_in(tmp_path), 4) == whole  # what was appended can be read
+
+
+def test_a_damaged_journal_is_named_in_one_line(tmp_path):
+    run_all(search_in(tmp_path), 1)
+    journal = tmp_path / "journal.log"
+    journal.write_bytes(b"{" + journal.read_bytes())
+    with pytest.raises(UserError, match=r"journal\.log is damaged .*: use a copy of it, or begin another search with"):
+        search_in(tmp_path)
+
+
 def test_optuna_writes_no_lines_of_its_own(tmp_path):
     optuna.logging.set_verbosity(optuna.logging.INFO)
     search_in(tmp_path)

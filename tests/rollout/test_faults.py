@@ -305,6 +305,81 @@ def test_processes_end_with_a_parent_that_is_killed_and_hold_no_lock(tmp_path, e
         assert not any(map(is_there, processes))
 
 
+GROUP = """
+import os, signal, sys, time
+sys.path[:0] = {paths!r}
+import numpy as np
+from common.envs.environment import find_environment
+from common.envs.process_group import ProcessGroup
+signal.signal(signal.SIGTERM, lambda *_: print("told", flush=True))
+group = ProcessGroup(find_environment("Pendulum-v1"), 2)
+group.reset(0)
+os.killpg(0, signal.SIGTERM)
+time.sleep(0.5)
+group.send(np.zeros((2, 1), np.float32))
+group.recv()
+group.reset(1)  # new processes
+print(group.faults, flush=True)
+group.close()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no process groups")
+def test_processes_leave_a_signal_to_the_whole_group_to_their_parent():
+    program = GROUP.format(paths=[str(path) for path in Path(__file__).parents[1:3]])
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, start_new_session=True
+    )
+    assert (done.stdout, done.stderr) == ("told\n[]\n", "")
+
+
+CANNOT_START = """
+import multiprocessing, resource, sys
+sys.path[:0] = {paths!r}
+from common.envs.environment import find_environment
+from common.envs.process_group import ProcessGroup
+from common.envs.worker_processes import CannotStartError, run_in_workers
+from common.errors import UserError
+def start():
+    try:
+        ProcessGroup(find_environment("Pendulum-v1"), 24).reset(0)
+    except UserError as error:
+        return str(error)
+def work():
+    try:
+        run_in_workers(str, range(2), 2)
+    except CannotStartError as error:
+        return str(error)
+def in_a_pool(function):
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.apply(function)
+if {files}:
+    resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))
+print({what})
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such limits")
+@pytest.mark.parametrize(
+    ("what", "files", "line"),
+    [
+        ("start()", 0, "AF_UNIX path too long): set TMPDIR to a folder with a shorter path"),
+        ("start()", 64, "Too many open files): allow more with 'ulimit -n 4096', use fewer --num-envs"),
+        ("in_a_pool(start)", 0, "since workers of multiprocessing.Pool may start none: use concurrent.futures.P"),
+        ("in_a_pool(work)", 0, "AssertionError: daemonic processes are not allowed to have children"),
+    ],
+)
+def test_what_keeps_processes_from_starting_is_named(tmp_path, what, files, line):
+    program = CANNOT_START.format(paths=[str(path) for path in Path(__file__).parents[1:3]], what=what, files=files)
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
+        env=os.environ | ({"TMPDIR": str(folder)} if "AF_UNIX" in line else {}),
+    )  # fmt: skip
+    assert (line in done.stdout, done.stdout.count("\n"), done.stderr) == (True, 1, ""), done
+
+
 def is_there(process: int) -> bool:
     """Whether a process runs; one that ended but was not waited for does not."""
     try:

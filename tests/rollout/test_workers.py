@@ -296,6 +296,21 @@ def test_this_process_finishes_the_epoch_when_the_cluster_is_gone(on, monkeypatc
         assert_equal(state, same)
 
 
+def test_a_signal_to_the_whole_process_group_ends_neither_workers_nor_cluster(on):
+    import psutil
+
+    said: list[str] = []
+    one, _ = on(2, said=said)
+    states = epochs(one, 0, 1)
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
+    states += epochs(one, 1, 3)
+    assert (one.interrupted, said) == ("", [])
+    for state, same in zip(states, epochs(experience(shards=4), 0, 3), strict=True):
+        assert_equal(state, same)
+
+
 def test_a_cluster_answers_while_its_control_process_does(cluster, monkeypatch):
     assert cluster.answers()
     monkeypatch.setattr(cluster, "address", "127.0.0.1:1")

@@ -16,8 +16,9 @@ from filelock import FileLock
 from run_program import call
 
 import PPOAgentTrainer
+from common.errors import UserError
 from common.results import TIMING_COLUMNS
-from common.runs import checkpoint, one_process, run_folder, saver, session
+from common.runs import after_training, checkpoint, one_process, run_folder, saver, session
 from common.runs.options import RunOptions
 from common.runs.recorder import Recorder, Terminal
 from common.runs.saver import Saver
@@ -151,6 +152,36 @@ def test_a_damaged_checkpoint_falls_back_and_says_so(monkeypatch, run, capsys, w
     assert program(monkeypatch, "--resume", run, *QUIET) == 0
     assert "checkpoint 6 is damaged" in capsys.readouterr().out
     assert same(learned(run), whole)
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "replaced"),
+    [
+        (Recorder, "__call__", False),
+        (Recorder, "__call__", True),
+        (after_training, "evaluate", True),
+        (PPOAgentTrainer.PPOAgentTrainer, "prepare", True),
+    ],
+)
+def test_a_run_whose_folder_was_removed_writes_nothing_there(monkeypatch, tmp_path, capsys, place, name, replaced):
+    folder, before = tmp_path / "run", getattr(place, name)
+
+    def remove(*arguments):
+        shutil.rmtree(folder)
+        if replaced:
+            folder.mkdir()
+            (folder / one_process.LOCK).touch()
+        if name == "prepare":
+            raise UserError("the environment fails")
+        monkeypatch.setattr(place, name, before)
+        return before(*arguments)
+
+    monkeypatch.setattr(place, name, remove)
+    arguments = ["--runs-folder", tmp_path, "--name", "run", "--epochs", "2", "--evaluation-episodes", "1"]
+    assert program(monkeypatch, *SETTINGS, *QUIET, *arguments) == 2
+    assert "run was removed, moved or replaced" in capsys.readouterr().err
+    left = [path.name for path in tmp_path.rglob("*")]
+    assert left == (["run", one_process.LOCK] if replaced else [])
 
 
 def test_more_epochs_continue_and_other_settings_are_refused(monkeypatch, run, capsys):

@@ -14,12 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from common.envs.worker_processes import signals_held_back
 from common.errors import UserError
 
 PACKAGE = Path(__file__).resolve().parents[2]  # common/, which other machines are sent
 STORE = 256 * 2**20  # bytes of shared memory for policies, noise and trajectories on their way
 ELSEWHERE = "compare --cluster with what 'ray status' says there, and RAY_AUTH_TOKEN with the cluster's"
 PATIENCE = 5.0  # seconds for its processes to end
+NEEDED = ("gcs_server", "raylet")  # by this process until it has disconnected
 TRIES = 3  # connections to a busy cluster that fail before it counts as gone
 LONGEST_FOLDER = 26  # bytes of the path of the temporary folder
 QUIET = {
@@ -75,6 +77,7 @@ class Cluster:
                 _check_listens(address)
             with contextlib.ExitStack() as stack:
                 stack.enter_context(_signals_kept())
+                stack.enter_context(signals_held_back())
                 if address is None:
                     self._folder = tempfile.mkdtemp(prefix="ray-", dir=_short_folder())
                     stack.enter_context(_modules_found())
@@ -111,6 +114,7 @@ class Cluster:
         self.is_closed = True
         if self._is_ours:
             processes = [] if self._folder is None else _processes(self._folder)
+            _kill_helpers(processes)
             self._disconnect()  # it may have vanished
             _end(processes)
             if self._ray.is_initialized():  # the call before ended half-way
@@ -151,6 +155,16 @@ def _processes(folder: str) -> list[Any]:
             if any(folder in argument for argument in child.cmdline()):
                 found += [child, *child.children(recursive=True)]
     return found
+
+
+def _kill_helpers(processes: list[Any]) -> None:
+    """Kill monitors and the like, since Ray would wait a second for each: SIGTERM is held back in all of them."""
+    import psutil
+
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            if process.ppid() == os.getpid() and process.name() not in NEEDED:
+                process.kill()
 
 
 def _end(processes: list[Any]) -> None:
