@@ -26,10 +26,33 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 _HIDING = threading.Lock()
 _PATIENCE = 5.0  # seconds to wait for a worker that was killed
+_SLICE = 0.1  # seconds of a wait; one that lasts longer was suspended
 
 
 class CannotStartError(Exception):
     """Workers cannot be started on this machine, or cannot load the function."""
+
+
+class TimeLimit:
+    """Seconds of waiting for other processes, without those in which this process is suspended, as by Ctrl-Z.
+
+    The processes that it waits for are suspended with it.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = self._left = seconds
+
+    def answers(self, connection: Connection) -> bool:
+        """Wait until there is something to read; False if the time is up before.
+
+        Raises:
+            OSError: the connection is closed.
+        """
+        while not connection.poll(wanted := min(max(0.0, self._left), _SLICE)):
+            self._left -= wanted
+            if self._left <= 0:
+                return False
+        return True
 
 
 def cores() -> int:
@@ -118,7 +141,7 @@ def _received(worker: "Worker", time_limit: float | None) -> Any:
 
 
 def _in_time(worker: "Worker", time_limit: float | None) -> tuple[str, Any]:
-    if time_limit is not None and not worker.connection.poll(time_limit):
+    if time_limit is not None and not TimeLimit(time_limit).answers(worker.connection):
         raise UserError(f"its process did not answer within {time_limit:g} s")
     return worker.receive()
 
