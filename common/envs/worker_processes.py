@@ -26,6 +26,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 _HIDING = threading.Lock()
 _PATIENCE = 5.0  # seconds to wait for a worker that was killed
+_TICK = 0.5  # seconds between two calls of `tell`
 _SLICE = 0.1  # seconds of a wait; one that lasts longer was suspended
 
 
@@ -61,7 +62,11 @@ def cores() -> int:
 
 
 def run_in_workers(
-    function: Callable[[Item], Result], items: Sequence[Item], workers: int, deaths_allowed: int = 0
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    workers: int,
+    deaths_allowed: int = 0,
+    tell: Callable[[list[int]], None] = lambda done: None,
 ) -> list[Result]:
     """`[function(item) for item in items]`, computed in worker processes.
 
@@ -69,6 +74,7 @@ def run_in_workers(
         function: sent to the workers by cloudpickle; it must not need TensorFlow's state.
         workers: number of processes.
         deaths_allowed: how many workers may die in all; the item of a dead worker is given to a new one.
+        tell: called while waiting with the indices of the items that are done.
 
     Returns:
         The results, in the order of the items.
@@ -89,7 +95,7 @@ def run_in_workers(
             ended.callback(worker.end)
         for worker in team:
             worker.start()
-        return _distribute(team, items, deaths_allowed)
+        return _distribute(team, items, deaths_allowed, tell)
 
 
 @contextlib.contextmanager
@@ -146,13 +152,16 @@ def _in_time(worker: "Worker", time_limit: float | None) -> tuple[str, Any]:
     return worker.receive()
 
 
-def _distribute(team: list["Worker"], items: Sequence[Item], deaths_allowed: int) -> list[Result]:
+def _distribute(
+    team: list["Worker"], items: Sequence[Item], deaths_allowed: int, tell: Callable[[list[int]], None]
+) -> list[Result]:
     """Give each worker one item at a time, until all are done. The results, in the order of the items."""
     results: list[Any] = [None] * len(items)
     todo = list(range(len(items)))[::-1]
-    left = len(items)
-    while left:
-        for connection in wait([worker.connection for worker in team if worker.is_busy]):
+    done: list[int] = []
+    while len(done) < len(items):
+        tell(done)
+        for connection in wait([worker.connection for worker in team if worker.is_busy], _TICK):
             worker = next(worker for worker in team if worker.connection is connection)
             try:
                 kind, value = worker.receive()
@@ -176,7 +185,7 @@ def _distribute(team: list["Worker"], items: Sequence[Item], deaths_allowed: int
             if kind == "done":
                 assert worker.item is not None
                 results[worker.item] = value
-                left -= 1
+                done.append(worker.item)
             worker.give(todo.pop() if todo else None, items)
     return results
 

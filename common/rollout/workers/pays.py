@@ -7,6 +7,7 @@ from typing import NamedTuple
 from common.envs import worker_processes
 from common.envs.environment import Environment
 from common.envs.spaces import is_image
+from common.progress import duration
 from common.user_code import closed
 
 LONGEST = 0.5  # seconds of measuring
@@ -39,12 +40,12 @@ def measured(environment: Environment, shards: int, epochs: int, steps_per_epoch
     shared = alone / workers + START + EACH * exchanges * epochs
     if shared > WORTHWHILE * alone:
         return Measured(0, "")
-    found = f"a step of {environment.id} takes {1000 * each:.2g} ms, {_minutes(alone)} in this run"
+    found = f"a step of {environment.id} takes {1000 * each:.2g} ms, {duration(alone)} in this run"
     if importlib.util.find_spec("ray") is None:
-        advice = f"would save about {_minutes(alone - shared)}: pip install -r requirements/cluster.txt"
+        advice = f"would save about {duration(alone - shared)}: pip install -r requirements/cluster.txt"
         return Measured(0, f"{found}; {workers} worker processes {advice}")
     return Measured(
-        workers, f"{found}: {workers} worker processes take over, which leaves {_minutes(shared)} (--workers 0: none)"
+        workers, f"{found}: {workers} worker processes take over, which leaves {duration(shared)} (--workers 0: none)"
     )
 
 
@@ -62,7 +63,3 @@ def step_seconds(environment: Environment) -> float:
     except Exception:
         return 0.0
     return spent / max(1, steps)
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.1f} minutes" if seconds >= 60 else f"{seconds:.0f} seconds"
