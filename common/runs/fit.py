@@ -56,7 +56,7 @@ def fitted(
     default = type(config)().steps_per_epoch
     if pace.step * default / at_once <= LONGEST_EPOCH:
         return config, options
-    is_new = options.resume is None
+    is_new, before = options.resume is None, (config, options)
     if is_new:
         config = config.replace(**_epoch(config, pace.step / at_once, typed))
     training = config.epochs * config.steps_per_epoch * pace.step / at_once
@@ -67,7 +67,7 @@ def fitted(
         config = config.replace(validation_episodes=min(number, config.validation_episodes))
     if "evaluation_episodes" not in typed:
         options = options.replace(evaluation_episodes=min(_round_number(episodes / 2), options.evaluation_episodes))
-    if is_new:
+    if is_new and before != (config, options):
         say(_line(environment, config, options, pace, training))
     return config, options
 
