@@ -94,9 +94,9 @@ class Judge:
             return
         episodes = self._config.validation_episodes
         if expected := forewarning(self._config, self._environment, episodes, steps, seconds):
-            endless = self._environment.max_episode_steps is None
+            plural, endless = "s" if episodes > 1 else "", self._environment.max_episode_steps is None
             self._warn(
-                f"a validation of {episodes} episodes takes {expected}: a new run can have another number with "
+                f"a validation of {episodes} episode{plural} takes {expected}: a new run can have another number with "
                 f"--validation-episodes{', or shorter ones with --max-episode-steps' if endless else ''}"
             )
 

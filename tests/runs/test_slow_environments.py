@@ -62,8 +62,7 @@ PPO = (  # noqa: SIM905  (as it is typed)
 ).split()
 TD3 = (  # noqa: SIM905  (as it is typed)
     "td3 --env tests/Stops-v0 --workers 0 --epochs 4 --steps-per-epoch 64 --replay-size 500 --warmup-steps 32 "
-    "--batch-size 8 --train-every 16 --updates-per-train 2 --hidden-sizes 4 --validate-every 1 --validate-from 0 "
-    "--validation-episodes 4"
+    "--batch-size 8 --train-every 16 --updates-per-train 2 --hidden-sizes 4 --best-metric mean_episode_reward"
 ).split()
 
 
