@@ -6,9 +6,8 @@ theirs would take seven minutes.
 
 import functools
 import math
-import time
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 from common.config import TrainingConfig
 from common.envs.environment import Environment, environment_of
@@ -17,21 +16,14 @@ from common.envs.worker_processes import CannotStartError, cores, in_background
 from common.errors import UserError
 from common.progress import duration
 from common.rollout.playing import STEP_BOUND
+from common.rollout.workers.pays import Pace, measured_pace
 from common.runs.options import RunOptions
-from common.user_code import closed
 
 LONGEST_EPOCH = 30.0  # seconds; where the defaults take no longer, nothing is changed
 EPOCH = 20.0  # seconds of an epoch that is chosen
 SHARE = 0.1  # of the training, that validations and the evaluation may take together
 MEASURED = 0.5  # seconds in which it shows that an environment is fast
 MEASURED_SLOW = 4.0  # seconds in which episodes of a slow one may end
-
-
-class Pace(NamedTuple):
-    """How long an environment takes, with random actions."""
-
-    step: float  # seconds, resets included
-    episode: float  # steps of the longest episode; NaN where none has ended
 
 
 def fitted(
@@ -51,10 +43,13 @@ def fitted(
     backend = resolve_backend(config.backend, environment)
     if backend not in ("gymnasium", "processes"):  # compiled ones are fast
         return config, options
-    pace = _pace_in_a_process(environment, config) if backend == "processes" else measured_pace(environment)
+    pace = _pace(config, environment, backend, MEASURED)
     at_once = min(config.num_envs, cores()) if backend == "processes" else 1
     default = type(config)().steps_per_epoch
     if pace.step * default / at_once <= LONGEST_EPOCH:
+        return config, options
+    pace = _pace(config, environment, backend, MEASURED_SLOW)
+    if not pace.step:  # it failed, which training will tell
         return config, options
     is_new, before = options.resume is None, (config, options)
     if is_new:
@@ -105,31 +100,13 @@ def _line(environment: Environment, config: Any, options: RunOptions, pace: Pace
     )
 
 
-def measured_pace(environment: Environment) -> Pace:
-    """The pace of one environment; 0 seconds a step if it fails, which training will tell."""
-    steps, length, longest, over = 0, 0, math.nan, False
+def _pace(config: TrainingConfig, environment: Environment, backend: str, seconds: float) -> Pace:
+    """`measured_pace`, for the backend of processes in one of its own, since the environment's code may crash it."""
+    if backend == "gymnasium":
+        return measured_pace(environment, seconds)
+    work = functools.partial(measured_pace, environment, seconds)
     try:
-        with closed(environment.make()) as env:
-            env.reset(seed=0)
-            env.action_space.seed(0)
-            began = time.perf_counter()
-            while True:
-                if over:
-                    longest, length = max(length, 0 if math.isnan(longest) else longest), 0
-                    env.reset()
-                _, _, terminated, truncated, _ = env.step(env.action_space.sample())
-                steps, length, over = steps + 1, length + 1, terminated or truncated
-                spent = time.perf_counter() - began
-                if spent > MEASURED_SLOW or steps >= 1000 or (spent > MEASURED and spent / steps < 2e-3):
-                    return Pace(spent / steps, longest)
-    except Exception:
-        return Pace(0.0, math.nan)
-
-
-def _pace_in_a_process(environment: Environment, config: TrainingConfig) -> Pace:
-    """`measured_pace` in a process of its own, since the code of the environment may crash it."""
-    try:
-        with in_background(functools.partial(measured_pace, environment), config.environment_time_limit) as result:
+        with in_background(work, config.environment_time_limit) as result:
             return result()
     except (CannotStartError, UserError, RuntimeError, OSError):
         return Pace(0.0, math.nan)

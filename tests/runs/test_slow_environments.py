@@ -198,7 +198,7 @@ FAST, SLOW, EPISODES = fit.Pace(0.001, 20), fit.Pace(0.05, math.nan), fit.Pace(0
 def test_a_slow_environment_gets_short_epochs_and_few_episodes_unless_others_are_typed(
     monkeypatch, pace, env, typed, wanted, evaluation
 ):
-    monkeypatch.setattr(fit, "measured_pace", lambda _: pace)
+    monkeypatch.setattr(fit, "measured_pace", lambda *_: pace)
     config = PPOConfig(env=f"tests/{env}-v0").replace(**typed)
     said: list[str] = []
     found, options = fit.fitted(config, RunOptions(), typed, said.append)
@@ -209,9 +209,8 @@ def test_a_slow_environment_gets_short_epochs_and_few_episodes_unless_others_are
     assert again.evaluation_episodes == evaluation
 
 
-def test_the_pace_is_measured(monkeypatch):
-    monkeypatch.setattr(fit, "MEASURED_SLOW", 0.3)
-    slow = fit.measured_pace(find_environment("", maker=Stops, env_kwargs={"seconds": 0.02}))
+def test_the_pace_is_measured():
+    slow = fit.measured_pace(find_environment("", maker=Stops, env_kwargs={"seconds": 0.02}), 0.3)
     assert 0.02 <= slow.step < 0.06 and slow.episode == 5
     assert fit.measured_pace(find_environment("", maker=Stops)).step < 0.001
 

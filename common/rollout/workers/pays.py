@@ -1,8 +1,11 @@
 """Whether workers would save time, from measured steps of the environment."""
 
 import importlib.util
+import math
 import time
 from typing import NamedTuple
+
+import numpy as np
 
 from common.envs import worker_processes
 from common.envs.environment import Environment
@@ -51,15 +54,29 @@ def measured(environment: Environment, shards: int, epochs: int, steps_per_epoch
 
 def step_seconds(environment: Environment) -> float:
     """Seconds of a step with random actions, resets included; 0 if the environment fails, which training will tell."""
+    return measured_pace(environment).step
+
+
+class Pace(NamedTuple):
+    """How long an environment takes, with random actions."""
+
+    step: float  # seconds, resets included; 0 if it failed
+    episode: float  # steps of the longest episode; NaN where none has ended
+
+
+def measured_pace(environment: Environment, seconds: float = LONGEST) -> Pace:
+    """The pace of one environment, from a thousand steps or those of so many seconds."""
+    steps, length, longest, over = 0, 0, math.nan, False
     try:
         with closed(environment.make()) as env:
             env.reset(seed=0)
-            began, steps, over = time.perf_counter(), 0, False
-            while (spent := time.perf_counter() - began) < LONGEST and steps < 1000:
+            began = time.perf_counter()
+            while (spent := time.perf_counter() - began) < seconds and steps < 1000:
                 if over:
+                    longest, length = np.fmax(length, longest), 0
                     env.reset()
                 _, _, terminated, truncated, _ = env.step(env.action_space.sample())
-                steps, over = steps + 1, terminated or truncated
+                steps, length, over = steps + 1, length + 1, terminated or truncated
     except Exception:
-        return 0.0
-    return spent / max(1, steps)
+        return Pace(0.0, math.nan)
+    return Pace(spent / max(1, steps), float(longest))
