@@ -244,13 +244,9 @@ def main() -> None:
     """Train as the command line says."""
     with one_line_errors():
         preset, config, options = parse(sys.argv[1:], "python PPOAgentTrainer.py", PRESETS, DEFAULT, preset_for)
-        session.run(
-            lambda config: PPOAgentTrainer(config, description=f"preset {preset}", workers=options.placement),
-            preset,
-            config,
-            options,
-            typed=names_of_flags(sys.argv[1:]) if preset == FOR_ANY else None,
-        )
+        make_trainer = functools.partial(PPOAgentTrainer, description=f"preset {preset}", workers=options.placement)
+        typed = names_of_flags(sys.argv[1:]) if preset == FOR_ANY else None
+        session.run(make_trainer, preset, config, options, typed=typed)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ class Collector:
     ) -> None:
         self.envs = envs
         self._steps, self._action_size, self._noise_size = steps, action_size, noise_size
-        self._shape_noise, self._fill = shape_noise, fill or functools.partial(step_through, envs, tell=self._tell)
+        self._shape_noise, self._fill = shape_noise, fill or functools.partial(step_through, envs)
         self.noise = np.random.default_rng(seed)
         self.underway = False  # a trajectory was begun and is not whole
 
@@ -85,9 +85,6 @@ class Collector:
             done = t
         self.underway = False
 
-    def _tell(self, rows: int) -> None:
-        progress.tell("steps", rows * self.envs.num_envs, self._steps * self.envs.num_envs)
-
     def _complete(self, rows: slice, resets: np.ndarray, failed: np.ndarray) -> None:
         """Fill in what follows from ends of episodes and failures, [T, N] each; check for NaN and infinity."""
         trajectory = self.trajectory
@@ -117,12 +114,12 @@ class Collector:
 
 def step_through(
     envs: Stepped, policy: Policy, noise: np.ndarray, trajectory: Trajectory, failed: np.ndarray, timing: Timing,
-    rows_per_yield: int | None = None, tell: Callable[[int], None] = lambda rows: None,
+    rows_per_yield: int | None = None,
 ) -> Iterator[int]:  # fmt: skip
     """Fill what environments return into a trajectory and `failed` [T, N]; `noise` [T, N, X] samples the actions.
 
     Each group steps while the policy chooses for the other. Yields the number of rows that all groups have stepped, at
-    the end and after every `rows_per_yield` rows. Between two steps of a group, `tell` is called with that number.
+    the end and after every `rows_per_yield` rows.
     """
     observations, actions, rewards, terminated, truncated, ended, _, _, replaced, outputs = trajectory
     steps, clock = len(actions), time.perf_counter
@@ -135,7 +132,7 @@ def step_through(
             for group, columns in groups:
                 began = clock()
                 if t > 0:
-                    tell(t - 1)
+                    progress.tell("steps", rewards[: t - 1].size, rewards.size)
                     step = envs.receive(group, t - 1)
                     observations[t, columns] = step.observations
                     rewards[t - 1, columns] = step.rewards
