@@ -77,7 +77,7 @@ class Agent(AgentBase):
             self._adam_of[name].build(network.trainable_variables)
         self.adams = {"adam" if name == "network" else f"{name}_adam": adam for name, adam in self._adam_of.items()}
         self.kl_coefficient = config.kl_coefficient  # β of the KL penalty, which adapts
-        # XLA: 1.2 to 1.7 times the speed of the plain graph, but half of it with convolutions of many images (the log).
+        # XLA: 1.2 to 1.7 times the speed of the plain graph, but half of it with convolutions of many images.
         # No AutoGraph: nothing here needs it, and it writes a file that a full disk refuses.
         compiled = functools.partial(tf.function, jit_compile=not self.sees_images, autograph=False)
         self.compiled_assess = compiled(self._assess)

@@ -26,7 +26,7 @@ from common.rollout.experience import Collecting
 from common.rollout.policies import MAX_STD
 from common.running_statistics import RunningStatistics
 from common.runs import session
-from common.runs.command_line import one_line_errors, parse
+from common.runs.command_line import names_of_flags, one_line_errors, parse
 from common.state import State
 from ppo.batch import Learnable, divided_rewards, flat_batch, minibatch_rows, scaled_rewards
 from ppo.config import PPOConfig
@@ -34,7 +34,7 @@ from ppo.earlier import EarlierTrajectories
 from ppo.exploration import colored_noise, std_changes
 from ppo.learning_rate import RateByDivergence
 from ppo.live_settings import Hyperparameters, LiveHyperparameters
-from ppo.presets import DEFAULT, PRESETS, preset_for
+from ppo.presets import DEFAULT, FOR_ANY, PRESETS, preset_for
 from ppo.results import AVERAGED_METRICS, UPDATE_METRICS, PPOResult, mean_metrics
 
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
@@ -251,12 +251,9 @@ def main() -> None:
     """Train as the command line says."""
     with one_line_errors():
         preset, config, options = parse(sys.argv[1:], "python PPOAgentTrainer.py", PRESETS, DEFAULT, preset_for)
-        session.run(
-            lambda config: PPOAgentTrainer(config, description=f"preset {preset}", workers=options.placement),
-            preset,
-            config,
-            options,
-        )
+        make_trainer = functools.partial(PPOAgentTrainer, description=f"preset {preset}", workers=options.placement)
+        typed = names_of_flags(sys.argv[1:]) if preset == FOR_ANY else None
+        session.run(make_trainer, preset, config, options, typed=typed)
 
 
 if __name__ == "__main__":

@@ -398,6 +398,8 @@ PRESETS: dict[str, PPOConfig] = {
 
 DEFAULT = "bipedal-walker-fast"
 """What is trained where no preset is named."""
+FOR_ANY = "default"
+"""The preset of environments without one of their own."""
 
 
 def preset_for(env_id: str) -> str:
@@ -406,4 +408,4 @@ def preset_for(env_id: str) -> str:
     Args:
         env_id: an environment's id, as it is typed.
     """
-    return "breakout" if atari.game_id(env_id) is not None else "default"
+    return "breakout" if atari.game_id(env_id) is not None else FOR_ANY

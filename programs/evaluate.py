@@ -11,6 +11,7 @@ from common.files import write_json
 from common.rollout import evaluation
 from common.runs import film, finished, run_folder
 from common.runs.command_line import one_line_errors
+from common.runs.recorder import Terminal
 from programs import shipped
 from programs.run_arguments import RunArguments, check_at_least, parse_named
 
@@ -84,9 +85,10 @@ def scores(arguments: Arguments, agent: Any, environments: list[Environment], re
     """
     plural = "s" if arguments.episodes > 1 else ""
     print(f"evaluating {arguments.episodes} episode{plural}, deterministic and sampled ...", flush=True)
-    found = evaluation.evaluate_limits(
-        agent.acting_policy(), agent.action_map, environments, arguments.episodes, arguments.seed, restarts
-    )
+    with Terminal().following("evaluation"):
+        found = evaluation.evaluate_limits(
+            agent.acting_policy(), agent.action_map, environments, arguments.episodes, arguments.seed, restarts
+        )
     if len(found) == 1:
         print("unshaped reward: " + evaluation.evaluation_line(found[0]))
         return found[0]

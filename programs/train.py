@@ -10,8 +10,9 @@ from pathlib import Path
 
 from common.errors import UserError
 from common.runs import session
-from common.runs.command_line import one_line_errors, parse, typed_environment, value_of
+from common.runs.command_line import names_of_flags, one_line_errors, parse, typed_environment, value_of
 from common.runs.short_help import WIDTH
+from ppo.presets import FOR_ANY
 from programs.methods import METHODS, Method, read_config
 from programs.preset_files import is_preset_file, read_preset
 
@@ -65,6 +66,7 @@ def train(method: Method, arguments: list[str], program: str) -> None:
         preset,
         config,
         options,
+        typed=names_of_flags(arguments) if preset == FOR_ANY else None,
     )
 
 

@@ -16,7 +16,7 @@ from common.envs.environment import Environment
 from common.envs.environment_check import start_error
 from common.envs.groups import Fault, Step, quiet_gymnasium
 from common.envs.seeded_episodes import READ, Past, SeededEpisodes
-from common.envs.worker_processes import depend_on_parent, signals_held_back, without_program
+from common.envs.worker_processes import TimeLimit, depend_on_parent, signals_held_back, without_program
 from common.errors import UserError
 from common.user_code import describe, own_traceback, told_elsewhere
 
@@ -74,7 +74,7 @@ class ProcessGroup:
             for i, past in pasts.items():
                 self._start(i, past)
             for i, past in pasts.items():
-                self._observations[i] = self._envs[i].started(self._time_limit * (1 + len(past.actions)))
+                self._observations[i] = self._envs[i].started(TimeLimit(self._time_limit * (1 + len(past.actions))))
         except Exception as error:
             self.close()
             raise start_error(self._environment.id, error) from error
@@ -89,7 +89,7 @@ class ProcessGroup:
 
     def send(self, actions: np.ndarray) -> None:
         """See `Group.send`."""
-        self._deadline = time.monotonic() + self._time_limit
+        self._left = TimeLimit(self._time_limit)
         for i, env in sorted(self._envs.items()):
             if self._ended[i]:
                 self._episodes[i] += 1
@@ -105,10 +105,9 @@ class ProcessGroup:
         rewards = np.zeros(self.num_envs)  # [n]
         terminated, truncated, lost, replaced, failed = np.zeros((5, self.num_envs), bool)  # [n] each
         for i, env in sorted(self._envs.items()):
-            left = max(0.0, self._deadline - time.monotonic())
             if self._failed[i]:
                 try:
-                    self._observations[i] = env.started(left)
+                    self._observations[i] = env.started(self._left)
                 except Exception as error:
                     self.faults.append(Fault(i, *env.what_failed(error, self._time_limit)))
                     env.kill()
@@ -116,7 +115,7 @@ class ProcessGroup:
                 continue
             try:
                 with quiet_gymnasium():
-                    observations, reward, terminations, truncations, info = env.step_wait(left)
+                    observations, reward, terminations, truncations, info = env.step_wait(self._left)  # type: ignore[arg-type]
             except Exception as error:
                 self.faults.append(Fault(i, *env.what_failed(error, self._time_limit)))
                 env.kill()
@@ -151,13 +150,20 @@ class _Process(gymnasium.vector.AsyncVectorEnv):
     def _check_spaces(self) -> None:
         """Do nothing: the spaces are those of the record, and asking the process would wait without a time limit."""
 
-    def started(self, time_limit: float) -> np.ndarray:
+    def _poll_pipe_envs(self, timeout: Any = None) -> bool:
+        """As in Gymnasium, where a `TimeLimit` is not known."""
+        if not isinstance(timeout, TimeLimit):
+            return super()._poll_pipe_envs(timeout)
+        [pipe] = self.parent_pipes
+        return pipe is not None and not pipe.closed and timeout.answers(pipe)
+
+    def started(self, time_limit: TimeLimit) -> np.ndarray:
         """Wait until the environment is built and restored; its observation [*shape]."""
         try:
             with quiet_gymnasium():
-                return self.reset_wait(time_limit)[0][0]
+                return self.reset_wait(time_limit)[0][0]  # type: ignore[arg-type]
         except multiprocessing.TimeoutError:
-            raise TimeoutError(f"no answer within {time_limit:.3g} s, see --environment-time-limit") from None
+            raise TimeoutError(f"no answer within {time_limit.seconds:.3g} s, see --environment-time-limit") from None
 
     def what_failed(self, error: Exception, time_limit: float) -> tuple[str, str]:
         """The failure in one line, and its traceback, empty if there is none."""

@@ -29,10 +29,34 @@ Result = TypeVar("Result")
 _HIDING = threading.Lock()
 _PATIENCE = 5.0  # seconds to wait for a worker that was killed
 _PR_SET_PDEATHSIG = 1
+_TICK = 0.5  # seconds between two calls of `tell`
+_SLICE = 0.1  # seconds of a wait; one that lasts longer was suspended
 
 
 class CannotStartError(Exception):
     """Workers cannot be started on this machine, or cannot load the function."""
+
+
+class TimeLimit:
+    """Seconds of waiting for other processes, without those in which this process is suspended, as by Ctrl-Z.
+
+    The processes that it waits for are suspended with it.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = self._left = seconds
+
+    def answers(self, connection: Connection) -> bool:
+        """Wait until there is something to read; False if the time is up before.
+
+        Raises:
+            OSError: the connection is closed.
+        """
+        while not connection.poll(wanted := min(max(0.0, self._left), _SLICE)):
+            self._left -= wanted
+            if self._left <= 0:
+                return False
+        return True
 
 
 def cores() -> int:
@@ -41,7 +65,11 @@ def cores() -> int:
 
 
 def run_in_workers(
-    function: Callable[[Item], Result], items: Sequence[Item], workers: int, deaths_allowed: int = 0
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    workers: int,
+    deaths_allowed: int = 0,
+    tell: Callable[[list[int]], None] = lambda done: None,
 ) -> list[Result]:
     """`[function(item) for item in items]`, computed in worker processes.
 
@@ -49,6 +77,7 @@ def run_in_workers(
         function: sent to the workers by cloudpickle; it must not need TensorFlow's state.
         workers: number of processes.
         deaths_allowed: how many workers may die in all; the item of a dead worker is given to a new one.
+        tell: called while waiting with the indices of the items that are done.
 
     Returns:
         The results, in the order of the items.
@@ -69,7 +98,7 @@ def run_in_workers(
             ended.callback(worker.end)
         for worker in team:
             worker.start()
-        return _distribute(team, items, deaths_allowed)
+        return _distribute(team, items, deaths_allowed, tell)
 
 
 @contextlib.contextmanager
@@ -121,18 +150,21 @@ def _received(worker: "Worker", time_limit: float | None) -> Any:
 
 
 def _in_time(worker: "Worker", time_limit: float | None) -> tuple[str, Any]:
-    if time_limit is not None and not worker.connection.poll(time_limit):
+    if time_limit is not None and not TimeLimit(time_limit).answers(worker.connection):
         raise UserError(f"its process did not answer within {time_limit:g} s")
     return worker.receive()
 
 
-def _distribute(team: list["Worker"], items: Sequence[Item], deaths_allowed: int) -> list[Result]:
+def _distribute(
+    team: list["Worker"], items: Sequence[Item], deaths_allowed: int, tell: Callable[[list[int]], None]
+) -> list[Result]:
     """Give each worker one item at a time, until all are done. The results, in the order of the items."""
     results: list[Any] = [None] * len(items)
     todo = list(range(len(items)))[::-1]
-    left = len(items)
-    while left:
-        for connection in wait([worker.connection for worker in team if worker.is_busy]):
+    done: list[int] = []
+    while len(done) < len(items):
+        tell(done)
+        for connection in wait([worker.connection for worker in team if worker.is_busy], _TICK):
             worker = next(worker for worker in team if worker.connection is connection)
             try:
                 kind, value = worker.receive()
@@ -156,7 +188,7 @@ def _distribute(team: list["Worker"], items: Sequence[Item], deaths_allowed: int
             if kind == "done":
                 assert worker.item is not None
                 results[worker.item] = value
-                left -= 1
+                done.append(worker.item)
             worker.give(todo.pop() if todo else None, items)
     return results
 

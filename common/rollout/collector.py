@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from common import funcs
+from common import funcs, progress
 from common.records import Timing, Trajectory, empty_trajectory
 from common.rollout.not_finite import check_finite, not_finite_action
 from common.rollout.policies import JudgingPolicy, Policy
@@ -132,6 +132,7 @@ def step_through(
             for group, columns in groups:
                 began = clock()
                 if t > 0:
+                    progress.tell("steps", rewards[: t - 1].size, rewards.size)
                     step = envs.receive(group, t - 1)
                     observations[t, columns] = step.observations
                     rewards[t - 1, columns] = step.rewards

@@ -5,7 +5,8 @@ Worker processes import this module: nothing here imports TensorFlow.
 
 import contextlib
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,6 +14,8 @@ import gymnasium
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from common import progress
+from common.config import TrainingConfig
 from common.envs import worker_processes
 from common.envs.environment import Environment
 from common.envs.environment_check import start_error
@@ -23,6 +26,7 @@ from common.rollout.reach import Reach
 from common.user_code import explain
 
 STEP_BOUND = 10_000  # steps after which an episode is cut if the environment has no limit
+LONG = 30.0  # seconds; the duration of what takes longer is said before
 ROWS = 8  # episodes played side by side; the policy always sees a batch of this size
 WORTHWHILE = 5  # number of batches from which worker processes save time
 _NOISE_STEPS = 128  # steps of noise drawn at a time
@@ -67,13 +71,34 @@ class _Player:
     rows: int | None = ROWS  # observations that a plain policy sees at a time; None: as many as episodes in the batch
     reach: Reach | None = None  # ends a batch that misses it
 
-    def __call__(self, batch: _Batch) -> list[Episode]:
+    def __call__(self, batch: _Batch, tell: Callable[[int], None] = lambda ended: None) -> list[Episode]:
         job = self.jobs[batch.job]
         seeds = range(job.seed + batch.first, job.seed + batch.first + batch.size)
         rows = self.rows or batch.size if getattr(self.policy, "is_plain", False) else None
         return play(
-            self.policy, self.action_map, job.environment, seeds, job.deterministic, self.restarts, rows, self.reach
-        )
+            self.policy, self.action_map, job.environment, seeds, job.deterministic, self.restarts, rows, self.reach,
+            tell,
+        )  # fmt: skip
+
+
+def forewarning(
+    config: TrainingConfig, environment: Environment, episodes: int, steps: float, seconds: float, workers: int = 1
+) -> str:
+    """How long episodes are expected to take, such as "about 5.0 minutes"; empty for less than half a minute.
+
+    Args:
+        config: of the training.
+        environment: where they are played.
+        episodes: how many.
+        steps: of a training episode; NaN where none has ended.
+        seconds: that an epoch of the training took to step the environments.
+        workers: number of processes that play.
+    """
+    if math.isnan(steps):
+        steps = environment.most_actions or STEP_BOUND
+    at_once = config.num_envs if config.backend == "processes" else 1
+    seconds *= episodes * steps * at_once / config.steps_per_epoch / workers
+    return "" if seconds < LONG else f"about {progress.duration(seconds)}"
 
 
 def play_all(
@@ -157,10 +182,20 @@ def takes_workers(policy: Policy, episodes: int) -> bool:
 
 
 def _play_batches(player: _Player, batches: list[_Batch], workers: int) -> list[list[Episode]]:
+    sizes = [batch.size for batch in batches]
+
+    def tell(ended: int) -> None:
+        progress.tell("episodes", ended, sum(sizes))
+
     if workers > 1:
         with contextlib.suppress(worker_processes.CannotStartError, StartError):  # perhaps only one may exist
-            return worker_processes.run_in_workers(player, batches, workers, player.restarts)
-    return [player(batch) for batch in batches]
+            return worker_processes.run_in_workers(
+                player, batches, workers, player.restarts, lambda done: tell(sum(sizes[i] for i in done))
+            )
+    played: list[list[Episode]] = []
+    for batch in batches:
+        played.append(player(batch, lambda ended: tell(sum(map(len, played)) + ended)))
+    return played
 
 
 def empty_observations(environment: Environment, rows: int) -> np.ndarray:
@@ -323,6 +358,7 @@ def play(
     restarts: int = 0,
     rows: int | None = None,
     reach: Reach | None = None,
+    tell: Callable[[int], None] = lambda ended: None,
 ) -> list[Episode]:
     """Play one episode from each seed, side by side in this process.
 
@@ -335,6 +371,7 @@ def play(
         restarts: how often an episode in which the environment fails, or returns NaN, is played again.
         rows: observations in each batch for the policy, with those of ended episodes; None leaves ended ones out.
         reach: ends all episodes once it is missed; those that are running then have the score that was hoped for.
+        tell: called between two steps with the number of episodes that have ended.
 
     Returns:
         The episodes, in the order of the seeds.
@@ -353,6 +390,7 @@ def play(
         return [episode for [episode] in alone]
     with contextlib.closing(table), one_blas_thread():
         while table.running:
+            tell(len(seeds) - len(table.running))
             asked = slice(None) if rows else table.running
             chosen = policy.act(table.observations[asked], None if deterministic else table.noise(asked))  # [n, A]
             chosen = chosen[table.running] if rows else chosen  # [running, A]

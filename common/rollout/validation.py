@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from common import progress
 from common.config import TrainingConfig
 from common.envs import worker_processes
 from common.envs.environment import Environment
@@ -19,7 +20,7 @@ from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv, group_seeds, make_vector_env
 from common.records import Timing
 from common.rollout.evaluation import Evaluation
-from common.rollout.playing import STEP_BOUND, Episode, Job, play_side_by_side
+from common.rollout.playing import STEP_BOUND, Episode, Job, forewarning, play_side_by_side
 from common.rollout.policies import Policy
 from common.rollout.reach import Reach
 from common.state import State
@@ -80,11 +81,24 @@ class Judge:
         """
         metric = metrics.get(self._config.best_metric, float("nan"))
         if self.due(epoch, last, scores["score"]):
+            self._forewarn(scores["avg_steps"], timing.environment + timing.policy)
             metric = self.validate(timing)
             if self._config.stop_score is not None and metric >= self._config.stop_score:
                 metric = self._confirmed(self._config.stop_score, epoch, timing)
         columns = {"epoch": epoch, "metric": metric, "is_best": self._agent.keep_best(metric)}
         return columns | scores | timing.columns(self._config.steps_per_epoch)
+
+    def _forewarn(self, steps: float, seconds: float) -> None:
+        """Say how long the first validation takes if that is long; see `forewarning`."""
+        if self._seconds:
+            return
+        episodes = self._config.validation_episodes
+        if expected := forewarning(self._config, self._environment, episodes, steps, seconds):
+            plural, endless = "s" if episodes > 1 else "", self._environment.max_episode_steps is None
+            self._warn(
+                f"a validation of {episodes} episode{plural} takes {expected}: a new run can have another number with "
+                f"--validation-episodes{', or shorter ones with --max-episode-steps' if endless else ''}"
+            )
 
     def _confirmed(self, score: float, epoch: int, timing: Timing) -> float:
         """The mean of other episodes less `confirming_margin` standard errors.
@@ -243,6 +257,7 @@ def _validate_in_groups(
     running = np.ones(envs.num_envs, bool)  # [N]
     active, steps = list(zip(envs.groups, envs.columns, observations)), 0
     while active and steps < bound:
+        progress.tell("episodes", envs.num_envs - int(running.sum()), envs.num_envs)
         stepped = []  # [n] bool a group
         for group, columns, seen in active:
             wanted = running[columns] if isinstance(group, EnvPoolGroup) else np.ones(group.num_envs, bool)  # [n]

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from common.envs.worker_processes import cores
 from common.rollout import evaluation
+from common.rollout.playing import forewarning, takes_workers
 from common.runs import film, finished, run_folder
 from common.runs.options import RunOptions
 from common.runs.protocols import Trainer
@@ -70,8 +72,16 @@ def _score(
     board: "Board | None",
     check_lock: Callable[[], None],
 ) -> None:
-    screen.say(f"evaluating {episodes} episode{'s' if episodes > 1 else ''}, deterministic and sampled ...")
-    summaries = evaluate(trainer, episodes)
+    expected = ""
+    if trainer.results:  # of this or an earlier part of the run
+        row, played = trainer.results[-1], trainer.played_environment
+        workers = cores() if takes_workers(trainer.agent.acting_policy(), 2 * episodes) else 1
+        seconds = row.seconds_environment + row.seconds_policy
+        expected = forewarning(trainer.config, played, 2 * episodes, row.avg_steps, seconds, workers)
+    number = f"{episodes} episode{'s' if episodes > 1 else ''}, deterministic and sampled"
+    screen.say(f"evaluating {number}{f', {expected}: --evaluation-episodes sets the number' * bool(expected)} ...")
+    with screen.following("evaluation"):
+        summaries = evaluate(trainer, episodes)
     check_lock()
     finished.note_evaluation(folder, trainer.config.epochs, summaries)
     screen.say("unshaped reward: " + evaluation.evaluation_line(summaries))

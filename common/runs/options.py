@@ -46,8 +46,8 @@ class RunOptions(WorkerOptions):
     --device, --workers and --cluster can be changed, besides the recording options other than --name."""
     checkpoint_every: int = setting(0, at_least=0)
     """Epochs between checkpoints. Lower it to lose less if the machine fails. 0: every ten epochs, or less often if
-    saving would take more than 1% of the run time. A checkpoint is also written on Ctrl-C, on SIGTERM and at the
-    end."""
+    saving would take more than 1% of the run time, and after each epoch of more than three seconds, if saving takes
+    less than 5% of it. A checkpoint is also written on Ctrl-C, on SIGTERM and at the end."""
     keep_checkpoints: int = setting(3, at_least=1)
     """Number of newest checkpoints that are kept; older ones are deleted."""
     evaluation_episodes: int = setting(100, at_least=0)

@@ -1,17 +1,19 @@
 """Records every epoch of a run: a row on the console and in results.csv, TensorBoard, the figure."""
 
+import contextlib
 import errno
 import math
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from common import progress
 from common.config import TrainingConfig
 from common.results import EpochResult, score_text, to_columns
 from common.rollout.evaluation import evaluation_line
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FIGURE_SHARE = 50  # drawing takes at most one part in so many of the run time
+SILENCE = 30.0  # seconds without a line, after which one says how far the work is
 _ROW = "{:>5} {:>10} {:>9} {:>8} {:>8} {:>8} {:>8} {:>7} {:>6} {:>8}  {}"
 _SHOWN = (7, 6)  # widths of a method's own columns in it
 
@@ -75,6 +78,7 @@ class Terminal:
         if not self._console.is_terminal:
             self._console.width = 120
         self._header_due = True
+        self._spoke = time.monotonic()
 
     def _no_reader(self) -> None:
         self.stop = getattr(signal, "SIGPIPE", signal.SIGTERM)
@@ -88,10 +92,11 @@ class Terminal:
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
+            TextColumn("{task.fields[within]}", markup=False),
             console=self._console,
             disable=not self._console.is_terminal,
         )
-        self._task = self._progress.add_task("train", total=epochs, completed=done)
+        self._task = self._progress.add_task("train", total=epochs, completed=done, within="")
         self._progress.start()
 
     def end(self) -> None:
@@ -101,6 +106,28 @@ class Terminal:
     def say(self, line: str) -> None:
         """Print a line above the bar."""
         self._console.print(line, markup=False, soft_wrap=True)
+        self._spoke = time.monotonic()
+
+    def progress(self, text: str) -> None:
+        """Show how far the epoch is: next to the bar; without a terminal in a line, every half minute."""
+        self._progress.update(self._task, within=text)
+        self._say_after_silence(text)
+
+    @contextlib.contextmanager
+    def following(self, what: str) -> Iterator[None]:
+        """Show how far the work of this context is, where there is no bar; `what` is its name."""
+        with self._console.status(f"{what} ...") as status:
+
+            def show(text: str) -> None:
+                status.update(f"{what}: {text}")
+                self._say_after_silence(f"{what}: {text}")
+
+            with progress.followed(show):
+                yield
+
+    def _say_after_silence(self, text: str) -> None:
+        if not self._console.is_terminal and time.monotonic() - self._spoke > SILENCE:
+            self.say(f"       {text}")
 
     def row(self, result: EpochResult) -> None:
         """Print the row of an epoch."""
@@ -120,7 +147,7 @@ class Terminal:
             self.say(_ROW.format(*headings))
             self._header_due = False
         self.say(_ROW.format(*_cells(result)))
-        self._progress.update(self._task, advance=1)
+        self._progress.update(self._task, advance=1, within="")
 
     def figure(self, figure: "Figure") -> None:
         """Called with the five panels when they are saved; a terminal does not show them."""

@@ -1,22 +1,23 @@
 """A run: train, record every epoch, save checkpoints, stop on a signal, resume, score and film at the end.
 
-Three parts have files of their own: `saver` (when a checkpoint is written), `signals` (Ctrl-C) and `after_training`
-(scores and film).
+Four parts have files of their own: `each_epoch` (what follows an epoch), `saver` (when a checkpoint is written),
+`signals` (Ctrl-C) and `after_training` (scores and film).
 """
 
 import re
 import shutil
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
 from pathlib import Path
 
-from common import files
+from common import files, progress
 from common.config import MAY_CHANGE, TrainingConfig
 from common.envs.shards import shards_for_workers
-from common.errors import DivergedError, NotFiniteError, StoppedError, UserError
+from common.errors import DivergedError, NotFiniteError, UserError
 from common.results import EpochResult, score_text
 from common.runs import after_training, checkpoint, finished, foreign_modules, run_folder, trust
+from common.runs.each_epoch import EachEpoch
+from common.runs.fit import fitted
 from common.runs.one_process import FolderLostError, only_here
 from common.runs.options import RunOptions
 from common.runs.protocols import MakeTrainer, Trainer
@@ -35,6 +36,7 @@ def run(
     options: RunOptions,
     screen: Terminal | None = None,
     on_epoch: Callable[[EpochResult], None] | None = None,
+    typed: Collection[str] | None = None,
 ) -> Path:
     """Train, record, evaluate and film a new run, or continue one that was interrupted.
 
@@ -46,6 +48,8 @@ def run(
         screen: shows the run; None takes the terminal.
         on_epoch: called with each epoch's row, once the epoch is recorded and a checkpoint that is due is written.
             What it raises ends the run.
+        typed: names of the settings and options that stay where the others are chosen for a slow environment; None
+            keeps all.
 
     Returns:
         The run folder.
@@ -54,15 +58,20 @@ def run(
         UserError: a setting does not work here, or the folder is taken, in use or damaged.
         StoppedError: a signal asked it to stop; a checkpoint was written.
     """
+    screen = screen or Terminal()
     if options.resume is None:
         foreign_modules.refuse_runs(Path(options.runs_folder))
+        if typed is not None:
+            config, options = fitted(config, options, typed, screen.say)
         config, line = _divided(config, options)
-        return _run(make_trainer, preset, config, options, screen or Terminal(), on_epoch, line)
+        return _run(make_trainer, preset, config, options, screen, on_epoch, line)
     if not goes_on(options.resume, config):
         check_unfinished(options.resume, config, options)
         _check_trains_more(options.resume, config)
+    if typed is not None and "evaluation_episodes" not in typed:
+        _, options = fitted(config, options, typed, screen.say)
     try:
-        return _run(make_trainer, preset, config, options, screen or Terminal(), on_epoch)
+        return _run(make_trainer, preset, config, options, screen, on_epoch)
     except UserError as error:
         kept = _kept_settings(str(error), config)
         if not kept:
@@ -212,13 +221,14 @@ def _train(
         )
         recorder.settings(config)
         saver = Saver(trainer, folder, options, content, check_lock)
-        on_epoch = _AfterEpoch(trainer, folder, options, screen, callback, recorder, signals, saver)
+        on_epoch = EachEpoch(trainer, folder, options, screen, callback, recorder, signals, saver)
         trainer.warn = recorder.say
         if trainer.live is not None:
             trainer.live.watch(folder)
         began = time.perf_counter()
         try:
-            results = trainer.train(max(0, config.epochs - trainer.epoch), on_epoch)
+            with progress.followed(on_epoch.show, on_epoch.between_steps):
+                results = trainer.train(max(0, config.epochs - trainer.epoch), on_epoch)
         except (NotFiniteError, DivergedError) as error:
             if not trainer.results:
                 raise  # no epoch is finished; the folder of a new run is removed
@@ -241,44 +251,6 @@ def _train(
         f"trained for {results['processing_time_total_string']} ({share:.1%} of it for checkpoints); "
         f"table and weights are in {folder}"
     )
-
-
-@dataclass(frozen=True)
-class _AfterEpoch:
-    """What follows an epoch: its row, a checkpoint if one is due, an evaluation if asked for, the end if told to."""
-
-    trainer: Trainer
-    folder: Path
-    options: RunOptions
-    screen: Terminal
-    callback: Callable[[EpochResult], None] | None
-    recorder: Recorder
-    signals: StopSignals
-    saver: Saver
-
-    def __call__(self, result: EpochResult) -> None:
-        trainer, options, epochs = self.trainer, self.options, self.trainer.config.epochs
-        self.saver.check_lock()
-        self.recorder(result)
-        epoch, stopped = result.epoch, self.signals.received or self.screen.stop
-        saved = bool(self.saver.due(epoch) or epoch == epochs or stopped or trainer.interrupted or trainer.solved)
-        if saved:
-            self.saver.save(epoch)
-        if self.callback is not None:
-            self.callback(result)
-        if options.evaluate_every and epoch % options.evaluate_every == 0:
-            self.recorder.write_evaluation(epoch, after_training.evaluate(trainer, options.evaluation_episodes))
-        stopped = self.signals.received or self.screen.stop  # perhaps during the evaluation
-        if stopped and not saved:
-            self.saver.save(epoch)
-        if stopped or (trainer.interrupted and epoch < epochs and not trainer.solved):
-            if options.figure:
-                self.recorder.draw(last=True)
-            resume = trust.command("resume", self.folder, trainer.config)
-            line = f"stopped after epoch {epoch} of {epochs}; continue with {resume}"
-            if not stopped:
-                raise UserError(f"{trainer.interrupted}: {line}")
-            raise StoppedError(line, stopped)
 
 
 def _first_line(preset: str, config: TrainingConfig, folder: Path) -> str:

@@ -3,27 +3,36 @@
 import contextlib
 import os
 import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 _SIGHUP = getattr(signal, "SIGHUP", None)  # Windows has none
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, *([] if _SIGHUP is None else [_SIGHUP]))
-STOPPING = b"\nstopping at the end of this epoch, which is then saved; another Ctrl-C stops at once\n"
+STOPPING = b"\nstopping at the end of this epoch, or before if it is a long one; another Ctrl-C stops at once\n"
+PATIENCE = 3.5  # seconds after a signal in which the run should have stopped
+_TICK = 0.1  # seconds between two calls of `still_running` after that
 
 
 class StopSignals:
     """Notes the first signal that asks the process to stop; a context manager.
 
-    The run looks at `received` after each epoch, saves a checkpoint and stops. A second Ctrl-C raises
+    The run looks at `received` between steps and after each epoch, and stops. A second Ctrl-C raises
     KeyboardInterrupt at once. SIGHUP comes from a terminal that was closed; where it is ignored, as under nohup, it
     stays ignored. Outside the main thread no handler can be installed, and `received` stays 0.
 
     Attributes:
         received: number of the signal; 0 before any.
+        still_running: called in another thread with the signal's number, again and again from a few seconds after the
+            signal on. Python's handlers wait for a compiled update or a step that takes long; this does not.
     """
 
     def __init__(self) -> None:
         self.received = 0
+        self.still_running: Callable[[int], None] = lambda number: None
         self._before: dict[int, Any] = {}  # signal number → the handler it had
 
     def __enter__(self) -> "StopSignals":
@@ -32,10 +41,17 @@ class StopSignals:
                 if number != _SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
                     self._before[number] = signal.signal(number, self._note)
             except ValueError:  # not the main thread
-                break
+                return self
+        reader, self._writer = socket.socketpair()
+        self._writer.setblocking(False)
+        self._wakeup = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+        threading.Thread(target=self._watch, args=(reader,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._before:
+            signal.set_wakeup_fd(self._wakeup)
+            self._writer.close()
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -45,3 +61,20 @@ class StopSignals:
         self.received = number
         with contextlib.suppress(OSError):  # not `print`: the signal may have come in the middle of one
             os.write(2, STOPPING)
+
+    def _watch(self, reader: socket.socket) -> None:
+        """Wait for the first signal, and then for the end of this context."""
+        first = since = 0.0
+        with reader:
+            while True:
+                try:
+                    numbers = reader.recv(64)
+                except TimeoutError:
+                    numbers = None
+                if numbers == b"":  # the context has ended
+                    return
+                if numbers and not first and (asking := [n for n in numbers if n in self._before]):
+                    first, since = asking[0], time.monotonic()
+                    reader.settimeout(_TICK)
+                if first and time.monotonic() - since > PATIENCE:
+                    self.still_running(int(first))

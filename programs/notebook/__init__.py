@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from IPython import get_ipython
 
+from common import progress
 from common.config import TrainingConfig
 from common.envs.environment import Environment, environment_of, played_environment_of
 from common.errors import StoppedError, UserError
@@ -320,11 +321,11 @@ def score(
     shown = put({"text/plain": f"untrained: playing {episodes} episodes twice ..."})
     _, config = methods.read_config(folders[0], environment, env_kwargs, wrappers)
     found = played_environment_of(config)
-    rows = {"untrained": _evaluate(new_agent(config, found), config, found, episodes)}
+    rows = {"untrained": _evaluate(new_agent(config, found), config, found, episodes, "untrained", shown)}
     for run in dict.fromkeys(folders):
         shown.update({"text/plain": f"{run.name}: playing {episodes} episodes twice ..."}, raw=True)
         agent, config, found = load_agent(run, "best", env=environment, env_kwargs=env_kwargs, wrappers=wrappers)
-        rows[run.name] = _evaluate(agent, config, found, episodes)
+        rows[run.name] = _evaluate(agent, config, found, episodes, run.name, shown)
         finished.note_evaluation(run, config.epochs, rows[run.name])
     shown.update(display.table(rows), raw=True)
     for name, summaries in rows.items():
@@ -332,10 +333,14 @@ def score(
             print(f"{name}: {remark}")
 
 
-def _evaluate(agent: Agent, config: TrainingConfig, environment: Environment, episodes: int) -> evaluation.Summaries:
-    return evaluation.evaluate_both(
-        agent.acting_policy(), agent.action_map, environment, episodes, restarts=config.environment_restarts
-    )
+def _evaluate(
+    agent: Agent, config: TrainingConfig, environment: Environment, episodes: int, name: str, shown: Any
+) -> evaluation.Summaries:
+    """Play the episodes and show how far they are."""
+    with progress.followed(lambda text: shown.update({"text/plain": f"{name}: {text}"}, raw=True)):
+        return evaluation.evaluate_both(
+            agent.acting_policy(), agent.action_map, environment, episodes, restarts=config.environment_restarts
+        )
 
 
 @one_line()

@@ -52,7 +52,7 @@ class Quiet(Terminal):
         self.lines: list[str] = []
         self.row_now: EpochResult | None = None
         self.epochs = self.done = 0
-        self._over = False
+        self._over, self._within = False, ""
         self._stop_after = stop_after
         self._began, self._done_before = time.monotonic(), 0
 
@@ -72,9 +72,13 @@ class Quiet(Terminal):
 
     def row(self, result: EpochResult) -> None:
         """Keep the row of an epoch, and stop after the epoch that was named."""
-        self.row_now, self.done = result, result.epoch
+        self.row_now, self.done, self._within = result, result.epoch, ""
         if result.epoch == self._stop_after:
             self.stop = STOP
+
+    def progress(self, text: str) -> None:
+        """Keep how far the epoch is."""
+        self._within = text
 
     def text(self) -> str:
         """The first line, the bar, and the newest other lines."""
@@ -88,7 +92,8 @@ class Quiet(Terminal):
             row = self.row_now
             reward = "no episode finished" if row.episodes == 0 else f"{score_text(row.avg_reward_orig)} per episode"
             bar += f"   {row.steps:,} steps   {reward}   {row.steps_per_second:,.0f} steps/s"
-        return "\n".join([*self.lines[:1], bar + left, *self.lines[1:][-_LINES:]])
+        bar += left if not self._within else f"{left}   {self._within}"
+        return "\n".join([*self.lines[:1], bar, *self.lines[1:][-_LINES:]])
 
 
 class Shown(Quiet):
@@ -117,6 +122,11 @@ class Shown(Quiet):
     def row(self, result: EpochResult) -> None:
         """Show the progress after an epoch."""
         super().row(result)
+        self.refresh()
+
+    def progress(self, text: str) -> None:
+        """Show how far the epoch is."""
+        super().progress(text)
         self.refresh()
 
     def refresh(self, text: str | None = None) -> None:

@@ -157,7 +157,7 @@ def test_scores_do_not_depend_on_the_number_of_processes(agent, pendulum):
 def test_many_episodes_are_played_by_as_many_processes_as_there_are_cores(agent, monkeypatch):
     asked = []
 
-    def run(function, items, workers, deaths):
+    def run(function, items, workers, deaths, tell):
         asked.append((len(items), workers))
         return [function(item) for item in items]
 

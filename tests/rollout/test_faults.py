@@ -380,6 +380,53 @@ def test_what_keeps_processes_from_starting_is_named(tmp_path, what, files, line
     assert (line in done.stdout, done.stdout.count("\n"), done.stderr) == (True, 1, ""), done
 
 
+SUSPENDED = """
+import sys
+sys.path[:0] = {paths}
+import time, gymnasium, numpy as np
+from common.envs.environment import find_environment
+from common.envs.process_group import ProcessGroup
+
+class Computes(gymnasium.Env):
+    observation_space = action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+
+    def reset(self, seed=None, options=None):
+        return np.zeros(1, np.float32), {{}}
+
+    def step(self, action):
+        end = time.process_time() + 0.2
+        while time.process_time() < end:
+            pass
+        return np.zeros(1, np.float32), 0.0, False, False, {{}}
+
+group = ProcessGroup(find_environment("", 9, maker=Computes), 1, time_limit=2.0)
+group.reset(0)
+while not group.faults:
+    group.send(np.zeros((1, 1), np.float32))
+    group.recv()
+    print(group.faults, flush=True)
+group.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="there are no signals that suspend")
+def test_the_time_limit_does_not_count_while_the_program_is_suspended():
+    here = Path(__file__).parents[1]
+    program = SUSPENDED.format(paths=[str(here), str(here.parent)])
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as parent:
+        try:
+            assert parent.stdout.readline() == "[]\n"
+            time.sleep(0.1)
+            os.killpg(parent.pid, signal.SIGSTOP)
+            time.sleep(2.2)
+            os.killpg(parent.pid, signal.SIGCONT)
+            assert [parent.stdout.readline() for _ in range(3)] == ["[]\n"] * 3
+        finally:
+            os.killpg(parent.pid, signal.SIGKILL)
+
+
 def is_there(process: int) -> bool:
     """Whether a process runs; one that ended but was not waited for does not."""
     try:

@@ -109,7 +109,7 @@ def test_decisions_are_the_same_with_and_without(tiny, monkeypatch):
             rows = []
             for epoch in range(1, 41):  # most episodes have 10 or 11 steps and pay 55 or 66
                 monkeypatch.setattr(Lengths, "length", staticmethod(lambda seed, epoch=epoch: _length(seed, epoch)))
-                rows.append(trainer.judge({}, {"score": 0.0}, epoch, 99, Timing(1.0)))
+                rows.append(trainer.judge({}, {"score": 0.0, "avg_steps": 10.0}, epoch, 99, Timing(1.0)))
         metrics[early] = np.array([row["metric"] for row in rows])
         best[early] = [row["is_best"] for row in rows]
         steps[early] = sum(evaluation.lengths.sum() for evaluation in played)

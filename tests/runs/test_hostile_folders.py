@@ -531,7 +531,7 @@ def test_a_module_that_a_preset_file_names_is_imported_only_if_it_is_typed(
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and f"--env {env}" in error
     make_env = find_environment
-    monkeypatch.setattr(session, "run", lambda make, preset, config, options: make_env(config.env))
+    monkeypatch.setattr(session, "run", lambda make, preset, config, options, **_: make_env(config.env))
     monkeypatch.setattr(tune, "read_space", lambda path, base: make_env(base.env))
     with contextlib.suppress(Exception):  # what follows the environment does not matter here
         call(monkeypatch, program, preset, "--env", "Pendulum-v1")  # in place of the file's

@@ -17,6 +17,7 @@ import cloudpickle
 import numpy as np
 from threadpoolctl import threadpool_info
 
+from common import progress
 from common.errors import UserError
 from common.rollout.workers.cluster import Cluster, Workers
 from common.rollout.workers.shard import Columns, Here, Host, Recipe, Task
@@ -225,6 +226,7 @@ class Team:
     def _finish(self, begun: Begun) -> list[Any]:
         tasks, waiting = begun.tasks, begun.waiting
         while waiting:
+            progress.tell("shards", len(tasks) - len(waiting), len(tasks))
             for reference in self._answered(list(waiting)):
                 if reference not in waiting:  # its worker was lost in this turn
                     continue

@@ -1,0 +1,112 @@
+"""Settings for an environment that is slow: short epochs, and few episodes that only score.
+
+The defaults are made for environments of a thousand steps a second or more. At twenty steps a second an epoch of
+theirs would take seven minutes.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Collection
+from typing import Any
+
+from common.config import TrainingConfig
+from common.envs.environment import Environment, environment_of
+from common.envs.vector_env import resolve_backend
+from common.envs.worker_processes import CannotStartError, cores, in_background
+from common.errors import UserError
+from common.progress import duration
+from common.rollout.playing import STEP_BOUND
+from common.rollout.workers.pays import Pace, measured_pace
+from common.runs.options import RunOptions
+
+LONGEST_EPOCH = 30.0  # seconds; where the defaults take no longer, nothing is changed
+EPOCH = 20.0  # seconds of an epoch that is chosen
+SHARE = 0.1  # of the training, that validations and the evaluation may take together
+MEASURED = 0.5  # seconds in which it shows that an environment is fast
+MEASURED_SLOW = 4.0  # seconds in which episodes of a slow one may end
+
+
+def fitted(
+    config: Any, options: RunOptions, typed: Collection[str], say: Callable[[str], None]
+) -> tuple[Any, RunOptions]:
+    """The settings and options of a run, which are chosen anew for a slow environment.
+
+    Args:
+        config, options: as they are without a choice; a resumed run keeps its settings.
+        typed: names of the settings and options that stay.
+        say: called with a line that tells what was chosen.
+
+    Raises:
+        UserError: the environment cannot be built.
+    """
+    environment = environment_of(config)
+    backend = resolve_backend(config.backend, environment)
+    if backend not in ("gymnasium", "processes"):  # compiled ones are fast
+        return config, options
+    pace = _pace(config, environment, backend, MEASURED)
+    at_once = min(config.num_envs, cores()) if backend == "processes" else 1
+    default = type(config)().steps_per_epoch
+    if pace.step * default / at_once <= LONGEST_EPOCH:
+        return config, options
+    pace = _pace(config, environment, backend, MEASURED_SLOW)
+    if not pace.step:  # it failed, which training will tell
+        return config, options
+    is_new, before = options.resume is None, (config, options)
+    if is_new:
+        config = config.replace(**_epoch(config, pace.step / at_once, typed))
+    training = config.epochs * config.steps_per_epoch * pace.step / at_once
+    steps = environment.most_actions or (STEP_BOUND if math.isnan(pace.episode) else 2 * pace.episode)
+    episodes = SHARE / 2 * training / (pace.step * steps)  # of all validations, and as many of the evaluation
+    if is_new and "validation_episodes" not in typed:
+        number = _round_number(episodes / _validations(config))
+        config = config.replace(validation_episodes=min(number, config.validation_episodes))
+    if "evaluation_episodes" not in typed:
+        options = options.replace(evaluation_episodes=min(_round_number(episodes / 2), options.evaluation_episodes))
+    if is_new and before != (config, options):
+        say(_line(environment, config, options, pace, training))
+    return config, options
+
+
+def _epoch(config: Any, step: float, typed: Collection[str]) -> dict[str, int]:
+    """How many steps an epoch has, and a minibatch: a quarter of an update's steps at most."""
+    chosen: dict[str, int] = {}
+    steps, together = config.steps_per_epoch, config.num_envs * config.updates_per_epoch
+    if "steps_per_epoch" not in typed:
+        least = config.minibatch_size * config.updates_per_epoch if "minibatch_size" in typed else 1
+        wanted = math.ceil(max(EPOCH / step / together, least / together)) * together
+        steps = chosen["steps_per_epoch"] = min(wanted, steps)
+    if "minibatch_size" not in typed:
+        chosen["minibatch_size"] = min(config.minibatch_size, max(1, steps // config.updates_per_epoch // 4))
+    return chosen
+
+
+def _validations(config: TrainingConfig) -> int:
+    first, every = math.floor(config.validate_from * config.epochs) + 1, config.validate_every
+    return max(1, sum(epoch % every == 0 or epoch == config.epochs for epoch in range(first, config.epochs + 1)))
+
+
+def _round_number(most: float) -> int:
+    """The largest of 1, 2, 5, 10, 20, … that is at most `most`, so that it is the same if measured again; else 1."""
+    power = 10 ** math.floor(math.log10(max(1.0, most)))
+    return next(power * digit for digit in (5, 2, 1) if digit == 1 or power * digit <= most)
+
+
+def _line(environment: Environment, config: Any, options: RunOptions, pace: Pace, training: float) -> str:
+    return (
+        f"{environment.id} is slow, at {1000 * pace.step:.2g} ms a step: epochs have {config.steps_per_epoch:,} steps "
+        f"(minibatches {config.minibatch_size}), a validation {config.validation_episodes} and the evaluation "
+        f"{options.evaluation_episodes} episodes, and training takes about {duration(training)}; --steps-per-epoch, "
+        "--minibatch-size, --validation-episodes, --evaluation-episodes and --epochs set other numbers"
+    )
+
+
+def _pace(config: TrainingConfig, environment: Environment, backend: str, seconds: float) -> Pace:
+    """`measured_pace`, for the backend of processes in one of its own, since the environment's code may crash it."""
+    if backend == "gymnasium":
+        return measured_pace(environment, seconds)
+    work = functools.partial(measured_pace, environment, seconds)
+    try:
+        with in_background(work, config.environment_time_limit) as result:
+            return result()
+    except (CannotStartError, UserError, RuntimeError, OSError):
+        return Pace(0.0, math.nan)
