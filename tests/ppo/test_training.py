@@ -582,11 +582,13 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "steps_per_epoch": (80, {}),
     "seed": (1, {}),
     "restart_each_epoch": (True, {}),
+    "epoch_end_is_terminal": (True, {"restart_each_epoch": True}),
     "restart_environments_every": (1, SCHEDULE),  # it remembers how old it is
     "hidden_sizes": ((), {}),
     "precision": ("bfloat16", {"hidden_sizes": (8, 8)}),
     "activation": ("relu", {}),
     "mean_activation": ("tanh", {}),
+    "initial_weights": ("pytorch", {}),
     "hidden_gain": (1.0, {}),
     "mean_gain": (1.0, {}),
     "std": ("softplus_head", {}),
