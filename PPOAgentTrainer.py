@@ -23,7 +23,6 @@ from common.errors import DivergedError
 from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
 from common.records import Batch, Timing, Trajectory
 from common.rollout.experience import Collecting
-from common.rollout.policies import MAX_STD
 from common.running_statistics import RunningStatistics
 from common.runs import session
 from common.runs.command_line import names_of_flags, one_line_errors, parse
@@ -35,13 +34,10 @@ from ppo.exploration import colored_noise, std_changes
 from ppo.learning_rate import RateByDivergence
 from ppo.live_settings import Hyperparameters, LiveHyperparameters
 from ppo.presets import DEFAULT, FOR_ANY, PRESETS, preset_for
-from ppo.results import AVERAGED_METRICS, UPDATE_METRICS, PPOResult, mean_metrics
+from ppo.results import AVERAGED_METRICS, RUNAWAY, UPDATE_METRICS, PPOResult, mean_metrics
 
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
     from Agent import Agent
-
-RUNAWAY_KL = 10.0  # nats; usual updates stay below 0.1
-RUNAWAY_STD = 10.0  # half action ranges; a policy this wide chooses at random
 
 
 class PPOAgentTrainer(TrainerBase):
@@ -64,7 +60,7 @@ class PPOAgentTrainer(TrainerBase):
         self.live = LiveHyperparameters(self.config)
         self.rate = RateByDivergence(self.config.desired_kl)
         self.earlier = EarlierTrajectories(self.config.reused_trajectories, self.experience.check_trajectory)
-        self._mean_std = self._kl = 0.0  # of the policy after the last update
+        self._last = {name: 0.0 for name in RUNAWAY}  # metrics of the last update
 
     def make_agent(self, environment: Environment, config: PPOConfig, seed: int) -> "Agent":
         """The agent: an actor and a critic for the environment's spaces."""
@@ -127,17 +123,10 @@ class PPOAgentTrainer(TrainerBase):
             self.warn(f"warning: {error}; the {what} of epoch {self.epoch + 1} is {fate}")
             return dict.fromkeys((*UPDATE_METRICS, "explained_variance", "learning_rate", "kl_coefficient"), math.nan)
         self.skipped = 0
-        if metrics["mean_std"] > RUNAWAY_STD >= self._mean_std:
-            self.warn(
-                f"warning: the policy's standard deviation runs away, on average it is {metrics['mean_std']:.1f} half "
-                f"action ranges (bounded at {MAX_STD:g}): lower --entropy-coefficient"
-            )
-        if metrics["approximate_kl"] > RUNAWAY_KL >= self._kl:
-            self.warn(
-                "warning: an update changes the policy far too much, its KL divergence is "
-                f"{metrics['approximate_kl']:.2g} (0.01 is usual): lower --learning-rate, or give --max-kl 0.02"
-            )
-        self._mean_std, self._kl = metrics["mean_std"], metrics["approximate_kl"]
+        for name, (bound, words) in RUNAWAY.items():
+            if metrics[name] > bound >= self._last[name]:
+                self.warn(f"warning: {words.format(metrics[name])}")
+        self._last = metrics
         return metrics
 
     def _take_up_hyperparameters(self) -> None:
@@ -244,7 +233,7 @@ class PPOAgentTrainer(TrainerBase):
         """See `TrainerBase.load_state`."""
         super().load_state(state)
         if self.results:
-            self._mean_std, self._kl = self.results[-1].mean_std, self.results[-1].approximate_kl
+            self._last = vars(self.results[-1])
 
 
 def main() -> None:

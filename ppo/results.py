@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.results import EpochResult, column
+from common.rollout.policies import MAX_STD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,20 @@ UPDATE_METRICS = (
     "gradient_norm_critic",
 )
 """What an update returns, in this order."""
+
+RUNAWAY = {
+    "mean_std": (
+        10.0,
+        "the policy's standard deviation runs away, on average it is {:.1f} half action ranges (bounded at "
+        f"{MAX_STD:g}): lower --entropy-coefficient",
+    ),
+    "approximate_kl": (
+        10.0,
+        "an update changes the policy far too much, its KL divergence is {:.2g} (0.01 is usual): lower "
+        "--learning-rate, or give --max-kl 0.02",
+    ),
+}
+"""Metric → the number above which something is wrong, and the words of a warning."""
 
 AVERAGED_METRICS = ("loss_actor", "loss_critic", "gradient_norm_actor", "gradient_norm_critic")
 """Those of them that are means over all passes; the others are of the last pass."""

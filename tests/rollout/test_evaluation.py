@@ -283,7 +283,7 @@ def test_a_new_agent_is_the_one_that_training_begins_with(trainer, config):
         np.testing.assert_array_equal(*(agent.acting_policy().act(observations) for agent in agents))
 
 
-def test_an_environment_that_cannot_be_made_leaves_none_open(agent, monkeypatch):
+def test_environments_of_which_few_may_exist_are_played_one_after_another_and_closed(agent):
     opened, closed = [], []
 
     class Licensed(Lengths):
@@ -299,9 +299,10 @@ def test_an_environment_that_cannot_be_made_leaves_none_open(agent, monkeypatch)
             closed.append(self)
 
     environment = find_environment("", 20, None, Licensed)
-    with pytest.raises(UserError, match="no third licence"):
-        evaluate(agent.acting_policy(), agent.action_map, environment, 5, True)
+    alone = evaluate(agent.acting_policy(), agent.action_map, environment, 5, True)
     assert opened and set(opened) == set(closed)
+    side_by_side = evaluate(agent.acting_policy(), agent.action_map, find_environment("", 20, None, Lengths), 5, True)
+    assert alone.returns.tolist() == side_by_side.returns.tolist()
 
 
 def test_a_validation_in_which_the_environment_fails_makes_no_parameters_the_best(tiny, eager, monkeypatch):

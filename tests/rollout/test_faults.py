@@ -31,6 +31,7 @@ from common.runs import run_folder, session
 from common.runs.options import RunOptions
 from common.runs.recorder import Recorder
 from ppo.config import PPOConfig
+from ppo.results import RUNAWAY
 from PPOAgentTrainer import PPOAgentTrainer
 
 CONFIG = PPOConfig(
@@ -660,7 +661,7 @@ def test_the_spread_is_bounded_and_the_frozen_copy_agrees():
 def test_a_spread_that_runs_away_is_reported_once():
     config = CONFIG.replace(env="Pendulum-v1", entropy_coefficient=1e3, learning_rate=2.0, anneal_learning_rate=False)
     trainer, said = trained(config, epochs=4)
-    assert trainer.results[-1].mean_std > main_program.RUNAWAY_STD
+    assert trainer.results[-1].mean_std > RUNAWAY["mean_std"][0]
     assert [line for line in said if "runs away" in line] == said
     assert len(said) == 1
     resumed = PPOAgentTrainer(config.replace(epochs=5))
@@ -675,7 +676,7 @@ def test_an_update_that_changes_the_policy_far_too_much_is_reported_once():
     fast = {"learning_rate": 10.0, "anneal_learning_rate": False, "activation": "relu", "hidden_sizes": (64, 64)}
     config = CONFIG.replace(env="Pendulum-v1", **fast)
     trainer, said = trained(config, epochs=3)
-    assert max(row.approximate_kl for row in trainer.results) > main_program.RUNAWAY_KL
+    assert max(row.approximate_kl for row in trainer.results) > RUNAWAY["approximate_kl"][0]
     assert sum("far too much" in line and "--learning-rate" in line for line in said) == 1
 
 

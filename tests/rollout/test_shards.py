@@ -217,13 +217,13 @@ def test_what_happened_before_an_error_is_said_before_it(make_runner, monkeypatc
     for name in ("last", "is_over"):
         monkeypatch.setattr(Brittle, name, getattr(Brittle, name))
     environment = find_environment("", 20, maker=Brittle)
-    config = TrainingConfig(num_envs=2, steps_per_epoch=40, backend="gymnasium", shards=2, environment_restarts=9)
+    config = TrainingConfig(num_envs=2, steps_per_epoch=40, backend="gymnasium", shards=2, environment_restarts=2)
     mapped = action_map(environment.action_space)
     one = Experience(config, environment, mapped, 7, said.append, make_runner=make_runner)
     Brittle.last = Brittle.seeds[-2]
     with pytest.raises(UserError, match="nothing is built any more"):
         one.collect_whole(policy(1, 1), 0, Timing())
-    assert [line.split(" of the epoch")[0] for line in said] == [
+    assert [line.split(" of the epoch")[0] for line in said[:2]] == [
         "warning: environment 1 failed at step 1", "warning: environment 0 failed at step 2"
     ]  # fmt: skip
 
