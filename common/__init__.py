@@ -9,6 +9,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Processors differ in whether oneDNN is on by default. With it the gradients of convolutions take two thirds of the
 # time (LOG.md), and every process of a run must do the same arithmetic.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # films are drawn in memory, on machines without a screen too
 os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
+# Windows without OpenGL: many of its libraries bring another LLVM than TensorFlow's, and crash in the same process.
+os.environ.setdefault("SDL_FRAMEBUFFER_ACCELERATION", "0")
+os.environ.setdefault("SDL_RENDER_DRIVER", "software")
 os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())  # SDL complains where there is none

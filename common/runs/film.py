@@ -22,7 +22,7 @@ from common.rollout.evaluation import EVALUATION_SEED
 from common.rollout.one_episode import one_episode
 from common.rollout.playing import takes_workers
 from common.rollout.policies import NormalPolicy
-from common.runs import run_folder
+from common.runs import run_folder, window
 from common.user_code import closed, explain
 
 GIF_FRAMES_PER_SECOND = 30
@@ -70,7 +70,7 @@ class Take:
 
     def __iter__(self) -> Iterator[np.ndarray]:
         self.score, self.steps, self.was_cut = 0.0, 0, False
-        draw_without_a_screen()
+        draw_in_memory(self._environment)
         try:
             with closed(self._environment.make(render_mode="rgb_array")) as env:
                 yield from self._frames(env)
@@ -96,9 +96,11 @@ class Take:
         return frame
 
 
-def draw_without_a_screen() -> None:
-    """Tell MuJoCo where there is no screen; otherwise it looks for one, and ends the whole program without it."""
-    if sys.platform == "linux" and not os.environ.get("DISPLAY") and not os.environ.get("WAYLAND_DISPLAY"):
+def draw_in_memory(environment: Environment) -> None:
+    """Let SDL open no window, and MuJoCo look for no screen where there is none: it would end the whole program."""
+    if not environment.draws_with_mujoco:
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    if sys.platform == "linux" and not window.has_screen():
         os.environ.setdefault("MUJOCO_GL", "egl")
 
 

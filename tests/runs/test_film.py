@@ -61,14 +61,16 @@ def test_only_mujoco_is_filmed_apart_when_few_episodes_are_played(tmp_path, monk
     assert find_environment("Reacher-v5").draws_with_mujoco and not find_environment("Pendulum-v1").draws_with_mujoco
 
 
-def test_mujoco_keeps_the_library_that_is_named_or_the_screen(monkeypatch):
-    monkeypatch.setenv("MUJOCO_GL", "osmesa")
-    film.draw_without_a_screen()
-    assert os.environ["MUJOCO_GL"] == "osmesa"
+@pytest.mark.parametrize(
+    ("variables", "library"), [({}, None), ({"MUJOCO_GL": "osmesa"}, "osmesa"), ({"DISPLAY": ":55555"}, "egl")]
+)
+def test_mujoco_keeps_the_library_that_is_named_or_the_screen(screen, monkeypatch, variables, library):
+    monkeypatch.setenv("MUJOCO_GL", "")  # what is set from here on is undone
     monkeypatch.delenv("MUJOCO_GL")
-    monkeypatch.setenv("DISPLAY", ":0")
-    film.draw_without_a_screen()
-    assert "MUJOCO_GL" not in os.environ
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    film.draw_in_memory(find_environment("InvertedPendulum-v5"))
+    assert os.environ.get("MUJOCO_GL") == library
 
 
 def test_a_take_has_a_frame_for_the_start_and_every_step():
