@@ -25,7 +25,7 @@ def held_back_errors() -> Iterator[None]:
         os.dup2(held_back.fileno(), 2)
         try:
             yield
-        except BaseException:
+        except Exception:
             held_back.seek(0)
             os.write(error_stream, held_back.read())
             raise

@@ -20,6 +20,7 @@ from common.errors import StoppedError, UserError
 from common.runs import run_folder
 from common.runs.options import RunOptions
 from common.runs.short_help import short_help
+from common.runs.signals import raise_on_ctrl_c
 from common.runs.unread_output import ends_when_unread
 from common.runs.wrong_arguments import explained
 from common.settings import Described, check_used, described, json_object, texts_of
@@ -57,6 +58,7 @@ def one_line_errors() -> Iterator[None]:
     Raises:
         SystemExit: in place of these errors; all others pass.
     """
+    raise_on_ctrl_c()
     streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
     for stream in streams:
         with contextlib.suppress(AttributeError, ValueError, OSError):  # a stand-in of a notebook or a test

@@ -56,6 +56,7 @@ def run(
     """
     if options.resume is None:
         foreign_modules.refuse_runs(Path(options.runs_folder))
+        run_folder.check_creatable(options.runs_folder, options.name, _default_name(preset, config))
         config, line = _divided(config, options)
         return _run(make_trainer, preset, config, options, screen or Terminal(), on_epoch, line)
     if not goes_on(options.resume, config):
@@ -68,6 +69,10 @@ def run(
         if not kept:
             raise
         raise UserError(f"{error}; a resumed run keeps its {kept[0]}, so another one takes a new run") from None
+
+
+def _default_name(preset: str, config: TrainingConfig) -> str:
+    return f"{preset}-seed{config.seed}"
 
 
 def _divided(config: TrainingConfig, options: RunOptions) -> tuple[TrainingConfig, str]:
@@ -106,7 +111,7 @@ def _run(
         if line:  # not before the trainer has accepted the settings
             screen.say(line)
         if options.resume is None:
-            folder = run_folder.create(options.runs_folder, options.name, f"{preset}-seed{config.seed}")
+            folder = run_folder.create(options.runs_folder, options.name, _default_name(preset, config))
         else:
             folder = options.resume
         trainer.name = folder.name
