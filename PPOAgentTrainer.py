@@ -8,6 +8,15 @@
 The run leaves its traces in runs/NAME; `common.runs.run_folder` says which.
 """
 
+if __name__ == "__main__":  # before the imports below, which take a second
+    import os
+    import sys
+
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # which PYTHONSAFEPATH leaves out
+    from common.runs import signals
+
+    signals.end_on_ctrl_c()
+
 import functools
 import math
 import sys

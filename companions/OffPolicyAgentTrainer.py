@@ -7,6 +7,11 @@
 The run leaves its traces in runs/NAME, as PPO's does.
 """
 
+if __name__ == "__main__":  # before the imports below, which take a second
+    from common.runs import signals
+
+    signals.end_on_ctrl_c()
+
 import sys
 import time
 from collections.abc import Callable, Mapping

@@ -7,6 +7,11 @@
 What differs from DDPG and TD3 is the agent, the columns of the table, and that no noise is added to actions.
 """
 
+if __name__ == "__main__":  # before the imports below, which take a second
+    from common.runs import signals
+
+    signals.end_on_ctrl_c()
+
 import math
 from typing import TYPE_CHECKING
 

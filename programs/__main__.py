@@ -3,6 +3,11 @@
 Each command is a module of this folder; only the one that was typed is imported.
 """
 
+if __name__ == "__main__":  # before the imports below, which take a second
+    from common.runs import signals
+
+    signals.end_on_ctrl_c()
+
 import difflib
 import importlib
 import sys

@@ -3,10 +3,14 @@
 In a window where there is a screen, otherwise as a film in the current folder.
 """
 
+import contextlib
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from common.envs import worker_processes
 from common.envs.environment import Environment
 from common.errors import UserError
 from common.rollout.evaluation import EVALUATION_SEED
@@ -14,6 +18,8 @@ from common.runs import film, window
 from common.runs.command_line import one_line_errors
 from programs import shipped
 from programs.run_arguments import RunArguments, check_at_least, parse_named
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,15 @@ class Arguments(RunArguments):
         return super().load()
 
 
+def _drawn(draw: Callable[[], T], policy: Any, _: Any, environment: Environment) -> T:
+    """What `draw` returns; MuJoCo draws in a process without TensorFlow, since it may crash if both are loaded."""
+    if not environment.draws_with_mujoco or not policy.is_plain:
+        return draw()
+    with contextlib.suppress(worker_processes.CannotStartError), worker_processes.in_background(draw) as drawn:
+        return drawn()
+    return draw()
+
+
 def main() -> None:
     """Show what the command line names."""
     with one_line_errors():
@@ -69,12 +84,13 @@ def main() -> None:
         environment = environment.limited_to(arguments.max_episode_steps)
         acting = agent.acting_policy(), agent.action_map, environment
         if arguments.window or (window.has_screen() and not arguments.wants_film):
-            print(window.show(*acting, arguments.seed))
+            print(_drawn(functools.partial(window.show, *acting, arguments.seed), *acting))
             return
         name = arguments.folder_of_run.name if shipped.is_shipped(arguments.folder_of_run) else "video"
-        line, opening = film.film_into(
-            folder, *acting, arguments.gif, arguments.seed, restarts=config.environment_restarts, name=name
+        filmed = functools.partial(
+            film.film_into, folder, *acting, arguments.gif, arguments.seed, config.environment_restarts, name
         )
+        line, opening = _drawn(filmed, *acting)
         if opening is None:
             raise UserError(line)
         print(line)

@@ -2,10 +2,13 @@
 
 import gc
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # as many processes as cores: more threads only get in each other's way
@@ -134,3 +137,30 @@ def resident_megabytes() -> Callable[[], float]:
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
     return measure
+
+
+@pytest.fixture
+def screen(monkeypatch, tmp_path):
+    """A screen of its own, in DISPLAY as for a user's programs. A function that takes its picture, [H, W, 4]."""
+    if shutil.which("Xvfb") is None:
+        pytest.skip("Xvfb is missing")
+    import pygame
+
+    pygame.display.quit()  # an earlier test's
+    for name in ("SDL_VIDEODRIVER", "WAYLAND_DISPLAY", "SSH_CONNECTION"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "screen"
+    folder.mkdir()
+    command = ["Xvfb", "-displayfd", "1", "-screen", "0", "1024x768x24", "-fbdir", folder, "-nolisten", "tcp"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        monkeypatch.setenv("DISPLAY", f":{server.stdout.readline().strip()}")
+
+        def picture() -> np.ndarray:
+            content = (folder / "Xvfb_screen0").read_bytes()  # of X's window dump format: big-endian header, colours
+            header = np.frombuffer(content, ">u4", 25)
+            first, height, width = int(header[0] + 12 * header[19]), int(header[5]), int(header[4])
+            return np.frombuffer(content, np.uint8, height * width * 4, first).reshape(height, width, 4)
+
+        yield picture
+        pygame.display.quit()  # before its screen is gone
+        server.terminate()

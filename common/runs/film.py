@@ -23,7 +23,7 @@ from common.rollout.evaluation import EVALUATION_SEED
 from common.rollout.one_episode import one_episode
 from common.rollout.playing import takes_workers
 from common.rollout.policies import NormalPolicy
-from common.runs import run_folder
+from common.runs import run_folder, window
 from common.user_code import closed, explain
 
 GIF_FRAMES_PER_SECOND = 30
@@ -68,10 +68,11 @@ class Take:
         self._seed = seed
         self._every = 1 if most_frames is None else math.ceil(environment.render_fps / most_frames)
         self.frame_rate = environment.render_fps / self._every
+        self._shape: tuple[int, ...] = ()  # of the frames so far
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        self.score, self.steps, self.was_cut = 0.0, 0, False
-        draw_without_a_screen()
+        self.score, self.steps, self.was_cut, self._shape = 0.0, 0, False, ()
+        draw_in_memory(self._environment)
         try:
             with closed(self._environment.make(render_mode="rgb_array")) as env:
                 yield from self._frames(env)
@@ -94,12 +95,20 @@ class Take:
                 f"{self._environment.id} draws no pictures: expected uint8 of shape [height, width, 3], its render "
                 f"method returned {frame.dtype} of shape {list(frame.shape)}"
             )
+        if frame.shape != (self._shape or frame.shape):
+            raise UserError(
+                f"{self._environment.id} draws pictures of different sizes, {list(self._shape)} and "
+                f"{list(frame.shape)}: let its render method return one size"
+            )
+        self._shape = frame.shape
         return frame
 
 
-def draw_without_a_screen() -> None:
-    """Tell MuJoCo where there is no screen; otherwise it looks for one, and ends the whole program without it."""
-    if sys.platform == "linux" and not os.environ.get("DISPLAY") and not os.environ.get("WAYLAND_DISPLAY"):
+def draw_in_memory(environment: Environment) -> None:
+    """Let SDL open no window, and MuJoCo look for no screen where there is none: it would end the whole program."""
+    if not environment.draws_with_mujoco:
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    if sys.platform == "linux" and not window.has_screen():
         os.environ.setdefault("MUJOCO_GL", "egl")
 
 
@@ -262,6 +271,10 @@ def film_into(
         path = _save_in_spite_of_failures(opening.passing(take), take.frame_rate, path, restarts)
     except UserError as error:
         return f"not filmed: {error}", None
+    except OSError:  # of the disk
+        raise
+    except Exception as error:  # of a library, for pictures that it cannot encode: what was trained is worth more
+        return f"not filmed: {explain(error)}", None
     cut = f", cut after {take.steps:,} steps" if take.was_cut else ""
     return f"filmed an episode of {score_text(take.score)}{cut}: {path}", opening
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import importlib.metadata
 import io
 import json
@@ -46,8 +47,6 @@ def create(runs_folder: str, name: str | None, default_name: str) -> Path:
     """
     base = Path(runs_folder)
     check_name(str(base / (name or default_name)))
-    if name is not None and (base / name).exists():
-        raise UserError(f"{base / name} already holds a run: choose another --name or remove that folder")
     try:
         files.make_folder(base)
         for attempt in range(1, 10_000):
@@ -58,12 +57,27 @@ def create(runs_folder: str, name: str | None, default_name: str) -> Path:
                 return folder
             except FileExistsError:
                 if name is not None:
-                    raise
+                    raise UserError(
+                        f"{folder} already holds a run: choose another --name or remove that folder"
+                    ) from None
     except OSError as error:
         raise UserError(
-            f"cannot make a run folder in {base} ({error.strerror}): choose another --runs-folder"
+            f"cannot make a run folder in {base} ({error.strerror}): choose another "
+            + ("--name, a shorter one" if error.errno == errno.ENAMETOOLONG else "--runs-folder")
         ) from None
     raise UserError(f"{base} holds too many runs named {default_name}: choose a --name")
+
+
+def check_creatable(runs_folder: str, name: str | None, default_name: str) -> None:
+    """Raise the UserError that `create` would raise now; no folder stays."""
+    base, made = Path(runs_folder), []
+    missing = [path for path in (base, *base.parents) if not path.exists()]
+    try:
+        made = [create(runs_folder, name, default_name)]
+    finally:
+        for folder in (*made, *missing):
+            with contextlib.suppress(OSError):  # it could not be made, or another run has begun in it
+                folder.rmdir()
 
 
 def write_config(

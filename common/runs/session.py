@@ -61,6 +61,7 @@ def run(
     screen = screen or Terminal()
     if options.resume is None:
         foreign_modules.refuse_runs(Path(options.runs_folder))
+        run_folder.check_creatable(options.runs_folder, options.name, _default_name(preset, config))
         if typed is not None:
             config, options = fitted(config, options, typed, screen.say)
         config, line = _divided(config, options)
@@ -77,6 +78,10 @@ def run(
         if not kept:
             raise
         raise UserError(f"{error}; a resumed run keeps its {kept[0]}, so another one takes a new run") from None
+
+
+def _default_name(preset: str, config: TrainingConfig) -> str:
+    return f"{preset}-seed{config.seed}"
 
 
 def _divided(config: TrainingConfig, options: RunOptions) -> tuple[TrainingConfig, str]:
@@ -115,7 +120,7 @@ def _run(
         if line:  # not before the trainer has accepted the settings
             screen.say(line)
         if options.resume is None:
-            folder = run_folder.create(options.runs_folder, options.name, f"{preset}-seed{config.seed}")
+            folder = run_folder.create(options.runs_folder, options.name, _default_name(preset, config))
         else:
             folder = options.resume
         trainer.name = folder.name
@@ -133,9 +138,14 @@ def _run(
             after_training.score_and_film(trainer, folder, options, screen, check_lock)
     except FolderLostError:
         raise  # what is there may be another run
-    except (UserError, MemoryError, OSError):
+    except (UserError, MemoryError, OSError) as error:
         if options.resume is None and folder is not None and not trainer.results:
             shutil.rmtree(folder, ignore_errors=True)
+        elif folder is not None and isinstance(error, OSError) and error.errno in files.FULL:
+            raise UserError(
+                f"{error.filename or folder} cannot be written ({error.strerror}): make room on its disk, then "
+                f"continue with {trust.command('resume', folder, trainer.config)}"
+            ) from None
         raise
     finally:
         trainer.close()

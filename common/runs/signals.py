@@ -1,4 +1,7 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first one stops a run at the end of its epoch, a second Ctrl-C at once."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first one stops a run at the end of its epoch, a second Ctrl-C at once.
+
+It imports nothing of the project, so that a program can handle Ctrl-C before it imports the rest.
+"""
 
 import contextlib
 import os
@@ -15,6 +18,24 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, *([] if _SIGHUP is None else [_SIGHUP
 STOPPING = b"\nstopping at the end of this epoch, or before if it is a long one; another Ctrl-C stops at once\n"
 PATIENCE = 3.5  # seconds after a signal in which the run should have stopped
 _TICK = 0.1  # seconds between two calls of `still_running` after that
+
+
+def end_on_ctrl_c() -> None:
+    """Let Ctrl-C end the program with one line; a package that is being imported would answer with a traceback."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not if it is ignored, as in the background
+        signal.signal(signal.SIGINT, _end)
+
+
+def raise_on_ctrl_c() -> None:
+    """Undo `end_on_ctrl_c`: from now on Ctrl-C raises KeyboardInterrupt, so that what was begun is put in order."""
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end(*_: object) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, b"\nstopped\n")
+    os._exit(128 + signal.SIGINT)
 
 
 class StopSignals:

@@ -12,13 +12,23 @@ from common.rollout.policies import Policy
 from common.user_code import closed, explain
 
 MODE = "human"
+UNSEEN = ("dummy", "offscreen")  # drivers of SDL that draw in memory
 
 
 def has_screen() -> bool:
-    """Whether a window can probably be opened: there is a display, and nobody is logged in from elsewhere."""
+    """Whether a window would be seen: SDL finds a display, and nobody is logged in from elsewhere."""
     if sys.platform in ("win32", "darwin"):
-        return not os.environ.get("SSH_CONNECTION")
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+        if os.environ.get("SSH_CONNECTION"):
+            return False
+    elif not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return False
+    import pygame
+
+    try:
+        pygame.display.init()  # stays open for the window: a virtual screen may end with its only connection
+        return pygame.display.get_driver() not in UNSEEN  # SDL takes one of these if the display does not answer
+    except pygame.error:
+        return False
 
 
 def show(policy: Policy, action_map: ActionMap, environment: Environment, seed: int) -> str:
@@ -37,7 +47,7 @@ def show(policy: Policy, action_map: ActionMap, environment: Environment, seed: 
     """
     if MODE not in environment.render_modes:
         raise UserError(f"{environment.id} draws no windows (render mode {MODE}): write a film with --film")
-    if not has_screen() and "SDL_VIDEODRIVER" not in os.environ:  # SDL would draw where nobody sees it
+    if not has_screen():
         raise UserError("there is no screen here for a window: write a film with --film")
     try:
         with closed(environment.make(render_mode=MODE)) as env:

@@ -10,7 +10,7 @@ import pytest
 
 from common.errors import UserError
 from common.learning import device
-from common.learning.quiet_start import held_back_errors
+from common.user_code import held_back_errors
 from companions.presets import PRESETS as COMPANIONS
 from ppo.presets import PRESETS
 
@@ -133,19 +133,25 @@ def test_errors_that_are_held_back_are_shown_if_an_exception_comes_out(capfd):
     assert capfd.readouterr().err == "a library is missing\nlater\n"
 
 
-NAMES = ("TF_CPP_MIN_LOG_LEVEL", "TF_ENABLE_ONEDNN_OPTS", "SDL_VIDEODRIVER", "SDL_AUDIODRIVER", "XDG_RUNTIME_DIR")
+VARIABLES = {
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "TF_ENABLE_ONEDNN_OPTS": "1",
+    "SDL_AUDIODRIVER": "dummy",
+    "SDL_FRAMEBUFFER_ACCELERATION": "0",
+    "SDL_RENDER_DRIVER": "software",
+    "XDG_RUNTIME_DIR": tempfile.gettempdir(),
+}
 
 
 @pytest.mark.parametrize("already", [False, True])
 def test_variables_are_set_before_tensorflow_and_sdl_start(already):
-    code = f"import os, common; print(*(os.environ[name] for name in {NAMES}))"
-    environment = {name: value for name, value in os.environ.items() if name not in NAMES}
-    environment |= dict.fromkeys(NAMES, "mine") if already else {}
+    code = f"import os, common; print(*(os.environ[name] for name in {[*VARIABLES]}))"
+    environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    environment |= dict.fromkeys(VARIABLES, "mine") if already else {}
     ran = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=environment, check=True
     )
-    expected = ["mine"] * 5 if already else ["3", "1", "dummy", "dummy", tempfile.gettempdir()]
-    assert ran.stdout.split() == expected
+    assert ran.stdout.split() == (["mine"] * len(VARIABLES) if already else [*VARIABLES.values()])
 
 
 WATCH = """

@@ -124,16 +124,12 @@ def test_watch_films_an_agent_by_its_name(monkeypatch, tmp_path, capsys):
     assert trained.startswith("filmed an episode of 20.0: ") and "of 20.0" not in untrained
 
 
-def test_watch_shows_a_window_where_there_is_a_screen(monkeypatch, tmp_path, capsys):
+def test_watch_shows_a_window_where_there_is_a_screen(screen, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    monkeypatch.setattr(watch.window, "has_screen", lambda: True)
     assert call(monkeypatch, watch, "cartpole", "--max-episode-steps", 5) == 0
-    assert capsys.readouterr().out == "an episode of 5.0 in 5 steps\n" and not list(tmp_path.iterdir())
+    assert capsys.readouterr().out == "an episode of 5.0 in 5 steps\n" and not list(tmp_path.glob("*.mp4"))
     assert call(monkeypatch, watch, "cartpole", "--max-episode-steps", 5, "--film") == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["cartpole.mp4"]
-    monkeypatch.setattr(watch.window, "has_screen", lambda: False)
-    assert call(monkeypatch, watch, "cartpole", "--max-episode-steps", 5, "--window") == 0
+    assert list(tmp_path.glob("*.mp4")) == [Path("cartpole.mp4").resolve()]
 
 
 @pytest.mark.parametrize("other", ["--film", "--gif"])

@@ -1,5 +1,6 @@
 """How soon a program answers, what it imports before it has read its arguments, and what if nobody reads on."""
 
+import contextlib
 import errno
 import os
 import subprocess
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import UserError
+from common.runs import run_folder
 from common.runs.unread_output import UNREAD, ends_when_unread
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +31,9 @@ MISTAKES = {
     "a preset": ("PPO", ["bipedal-waker"]),
     "an environment": ("PPO", ["--env", "Pendulun-v1"]),
     "a setting off policy": ("off-policy", ["td3", "--tau", "2"]),
+    "a name that is too long": ("PPO", ["--name", "n" * 300]),
+    "a name that is taken": ("PPO", ["--runs-folder", str(ROOT), "--name", "tests"]),
+    "a folder that holds no runs": ("PPO", ["--runs-folder", os.devnull]),
     "an environment off policy": ("off-policy", ["--env", "Pendulun-v1"]),
     "a setting of SAC": ("SAC", ["sac", "--quantiles", "0"]),
     "no run to evaluate": ("evaluate", ["no/such/run"]),
@@ -61,6 +67,61 @@ def test_a_mistake_waits_for_nothing_heavy(mistake):
     code, packages = imported(*PROGRAMS[program], *arguments)
     assert code == 2
     assert not HEAVY & packages
+
+
+def test_a_name_is_tried_and_leaves_no_folder(tmp_path):
+    for name in (None, "n" * 300):
+        with contextlib.suppress(UserError):
+            run_folder.check_creatable(str(tmp_path / "some" / "runs"), name, "run")
+        assert not list(tmp_path.iterdir())
+
+
+def test_what_the_shell_sets_for_other_programs_does_no_harm():
+    environment = os.environ | {"KERAS_BACKEND": "torch", "MPLBACKEND": "no-such-backend"}
+    code = "import Agent, keras, common.figures.five_panels; print(keras.backend.backend())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "tensorflow\n", "")
+
+
+@pytest.mark.parametrize("program", ["PPOAgentTrainer.py", "evaluate.py"])
+def test_a_program_finds_its_own_modules_whatever_the_shell_says(program, tmp_path):
+    environment = os.environ | {"PYTHONSAFEPATH": "1"}
+    command = [sys.executable, str(ROOT / program), "--help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
+INTERRUPTED = """
+import os, runpy, signal, sys
+class Finder:
+    def find_spec(self, name, *_):
+        if name == {package!r}:
+            os.write(2, b"a line of C++ code\\n" if name == "keras" else b"")
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in the background
+sys.argv[1:] = ["--runs-folder", {folder!r}]
+runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="os.kill ends the process on Windows")
+@pytest.mark.parametrize(
+    ("module", "package"),
+    [
+        ("PPOAgentTrainer", "numpy"),
+        ("PPOAgentTrainer", "tyro"),
+        ("PPOAgentTrainer", "keras"),
+        ("programs", "tyro"),
+        ("companions.OffPolicyAgentTrainer", "numpy"),
+        ("companions.SACAgentTrainer", "numpy"),
+    ],
+)
+def test_ctrl_c_while_packages_are_imported_is_one_line(module, package, tmp_path):
+    code = INTERRUPTED.format(module=module, package=package, folder=str(tmp_path / "runs"))
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\nstopped\n")
+    assert not (tmp_path / "runs").exists()
 
 
 IMPORTS = """
