@@ -21,9 +21,9 @@ from common.envs.environment import Environment
 from common.envs.spaces import BoxMap, action_map
 from common.errors import DivergedError
 from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
+from common.nets.network import MAX_STD
 from common.records import Batch, Timing, Trajectory
 from common.rollout.experience import Collecting
-from common.rollout.policies import MAX_STD
 from common.running_statistics import RunningStatistics
 from common.runs import session
 from common.runs.command_line import one_line_errors, parse

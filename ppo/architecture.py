@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from common.errors import UserError
-from common.learning.networks import CategoricalHead, Convolution, NormalHeads, Torso
+from common.nets.keras_models import Convolution, DenseHead, Heads, NormalHeads, Torso
 from ppo.config import PPOConfig
 
 
@@ -35,10 +35,10 @@ def torso_for(observation_shape: tuple[int, ...], action_size: int, config: PPOC
     return Torso(shape, sizes, activation, gain, convolutions, precision=config.precision)
 
 
-def heads_for(action_size: int, choices: tuple[int, ...] | None, config: PPOConfig) -> NormalHeads | CategoricalHead:
+def heads_for(action_size: int, choices: tuple[int, ...] | None, config: PPOConfig) -> Heads:
     """The policy's heads: logits where actions are choices, else means and standard deviations."""
     if choices is not None:
-        return CategoricalHead(sum(choices), config.mean_gain)
+        return DenseHead("logits", sum(choices), gain=config.mean_gain)
     return NormalHeads(action_size, config.mean_activation, config.mean_gain, config.std, config.initial_std)
 
 

@@ -11,10 +11,11 @@ from common.config import TrainingConfig
 from common.envs.environment import find_environment
 from common.envs.spaces import action_map
 from common.errors import NotFiniteError, UserError
+from common.nets.network import UNCHANGED, Dense, Network
 from common.records import Timing
 from common.rollout import experience as experiences
 from common.rollout.experience import Collecting, Experience
-from common.rollout.policies import UNCHANGED, Dense, DenseHeads, DeterministicPolicy, Normalizer, NormalPolicy, WarmUp
+from common.rollout.policies import DeterministicPolicy, NormalPolicy, WarmUp
 from common.rollout.workers.shard import Here, Host, Recipe, Task
 from common.rollout.workers.stragglers import Stragglers
 from common.state import State
@@ -59,7 +60,7 @@ def policy(observation_size: int, action_size: int, seed: int = 0, scale: float 
         return Dense(*(rng.standard_normal(s).astype(np.float32) * scale for s in (shape, shape[1:])), activation)
 
     heads = dense(32, action_size, activation="linear"), dense(32, action_size, activation="softplus")
-    return NormalPolicy(DenseHeads(Normalizer(None, None), (dense(observation_size, 32, activation="tanh"),), heads))
+    return NormalPolicy(Network(UNCHANGED, (dense(observation_size, 32, activation="tanh"),), heads))
 
 
 def experience(make_runner=None, env="Pendulum-v1", warn=print, how=Collecting(), **settings) -> Experience:  # noqa: B008
@@ -239,35 +240,34 @@ def test_a_policy_that_diverged_is_named(make_runner):
 
 
 class Late(DeterministicPolicy):
-    """Takes new weights up when the next ones come: what `policy_lag` 1 is in one process."""
+    """Acts with the actor before the newest: what `policy_lag` 1 is in one process."""
 
-    coming = None
+    @property
+    def heads(self):
+        return self.given[max(0, len(self.given) - 2)]
 
-    def refresh(self, weights, normalize=UNCHANGED):
-        if self.coming is not None:
-            super().refresh(self.coming, normalize)
-        elif not hasattr(self, "_layers"):
-            super().refresh(weights, normalize)
-            return
-        self.coming = weights
+    @heads.setter
+    def heads(self, network):
+        self.given = [*getattr(self, "given", []), network]
 
 
 def learning(one: Experience, kind=DeterministicPolicy, at_random: int = 0, size: int = 7) -> list[State]:
     """States after some epochs whose policy changes whenever rows come; until a number of times it acts at random."""
     rng, states, came = np.random.default_rng(5), [], []
 
-    def weights() -> list[np.ndarray]:
-        return [rng.standard_normal(shape).astype(np.float32) / 2 for shape in ((3, 8), (8,), (8, 1), (1,))]
+    def actor() -> Network:
+        arrays = [rng.standard_normal(shape).astype(np.float32) / 2 for shape in ((3, 8), (8,), (8, 1), (1,))]
+        return Network(UNCHANGED, (Dense(*arrays[:2], "tanh"),), (Dense(*arrays[2:], "tanh"),))
 
     for epoch in range(3):
-        acting = kind(("tanh", "tanh"), weights(), 0.3)
+        acting = kind(actor(), 0.3)
         policy = WarmUp(acting, lambda n: rng.uniform(-1, 1, (n, 1)).astype(np.float32))
         policy.random = len(came) < at_random
         one.scores.begin_epoch()
         for rows in one.collect(policy, epoch, Timing()):
             came.append((rows.start, rows.stop))
             policy.random = len(came) < at_random
-            acting.refresh(weights())
+            acting.heads = actor()
         states.append(one.state())
     assert came == [(first, min(first + size, 60)) for first in range(0, 60, size)] * 3
     return states
@@ -297,12 +297,15 @@ def test_a_policy_lags_by_the_updates_of_one_call(make_runner):
 
 @pytest.mark.parametrize("make_runner", [None, Here, Forgetful])
 def test_a_policy_that_diverges_between_two_rows_is_named(make_runner):
-    one, acting = experience(make_runner, how=LEARNING, shards=2), DeterministicPolicy(("tanh",), [], 0.3)
-    acting.refresh([np.ones((3, 1), np.float32), np.zeros(1, np.float32)])
+    sound, broken = (
+        Network(UNCHANGED, (), (Dense(np.full((3, 1), number, np.float32), np.zeros(1, np.float32), "tanh"),))
+        for number in (1, np.nan)
+    )
+    one, acting = experience(make_runner, how=LEARNING, shards=2), DeterministicPolicy(sound, 0.3)
     with pytest.raises(NotFiniteError, match="the policy returned NaN or infinity at step 15 of the epoch"):
         for rows in one.collect(acting, 0, Timing()):
             if rows.stop == 14:
-                acting.refresh([np.full((3, 1), np.nan, np.float32), np.zeros(1, np.float32)])
+                acting.heads = broken
 
 
 @pytest.mark.parametrize("make_runner", [Here, Forgetful])

@@ -1,27 +1,13 @@
-"""Networks that obey a mirror: Keras layers around a torso and its heads.
+"""Networks that obey a mirror: Keras layers around a torso and its heads; `common.nets.network.mean_of_both` says why.
 
-An actor with μ(s) = ½ (f(s) + M_a f(M_s s)) does in mirrored states the mirrored action, whatever f is. A critic with
-V(s) = ½ (v(s) + v(M_s s)) values both states alike. Su et al. 2024 (arXiv:2403.17320) compare such networks with
-mirrored copies of the data. Both passes are one of twice the rows. Where the image has another weight than ½ in the
-actor's mean, the policy may do different things on both sides.
+Both passes are one of twice the rows.
 """
-
-from typing import Any
 
 import keras
 
 from common.envs.mirrors import Entries, Mirror, unmoved
-
-
-def mirror_image(observations: Any, entries: Entries) -> Any:
-    """[..., S] → what a mirror makes of them, [..., S]; of Keras or TensorFlow."""
-    return keras.ops.matmul(observations, entries.matrix) + entries.offset
-
-
-def mean_of_both(outputs: Any, entries: Entries, weight: float) -> Any:
-    """What was said of observations, and below it of their images, [..., 2B, X] → [..., B, X]."""
-    one, image = keras.ops.split(outputs, 2, axis=-2)  # [..., B, X] each
-    return (1.0 - weight) * one + weight * keras.ops.matmul(image, entries.matrix)
+from common.nets.network import mean_of_both, with_image
+from common.nets.tensorflow_operations import TENSORFLOW
 
 
 class WithMirrorImage(keras.layers.Layer):
@@ -29,11 +15,11 @@ class WithMirrorImage(keras.layers.Layer):
 
     def __init__(self, entries: Entries, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        self._entries = entries
+        self.entries = entries
 
     def call(self, observations: keras.KerasTensor) -> keras.KerasTensor:
         """[B, S] → [2B, S]."""
-        return keras.ops.concatenate([observations, mirror_image(observations, self._entries)], axis=0)
+        return with_image(TENSORFLOW, observations, self.entries)
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
         """[B, S] → [2B, S], where the number of rows is not known beforehand."""
@@ -45,11 +31,11 @@ class MeanOfBoth(keras.layers.Layer):
 
     def __init__(self, entries: Entries, weight: float = 0.5, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        self._entries, self._weight = entries, weight
+        self.entries, self.weight = entries, weight
 
     def call(self, outputs: keras.KerasTensor) -> keras.KerasTensor:
         """[2B, X] → [B, X]."""
-        return mean_of_both(outputs, self._entries, self._weight)
+        return mean_of_both(TENSORFLOW, outputs, self.entries, self.weight)
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
         """[2B, X] → [B, X], where the number of rows is not known beforehand."""
@@ -65,12 +51,8 @@ def mean_of_heads(heads: list[keras.KerasTensor], mirror: Mirror | None) -> list
     """A policy's heads [2B, X] → [B, X] each: the first has signs, a standard deviation has none."""
     if mirror is None:
         return heads
-    return [MeanOfBoth(entries, mirror.weight)(head) for head, entries in zip(heads, entries_of_heads(mirror))]
-
-
-def entries_of_heads(mirror: Mirror) -> tuple[Entries, Entries]:
-    """What the mirror does to means or logits, and to standard deviations."""
-    return mirror.action, mirror.action.unsigned
+    entries_of_heads = mirror.action, mirror.action.unsigned
+    return [MeanOfBoth(entries, mirror.weight)(head) for head, entries in zip(heads, entries_of_heads)]
 
 
 def mean_of_values(values: keras.KerasTensor, mirror: Mirror | None) -> keras.KerasTensor:

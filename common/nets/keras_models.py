@@ -1,14 +1,29 @@
-"""Torsos and heads, as Keras functional models."""
+"""Torsos and heads, and the networks made of them, as Keras functional models."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import keras
+import numpy as np
 
 from common.envs.mirrors import Mirror
-from common.learning.kernels import Kernels, Orthogonal
-from common.learning.mirrored import mean_of_heads, mean_of_values, with_mirror_image
-from common.learning.rounded_products import RoundedDense
+from common.nets.mirrored import mean_of_heads, mean_of_values, with_mirror_image
+from common.nets.rounded_products import RoundedDense
+
+Kernels = Callable[[float], keras.initializers.Initializer]  # gain → what draws the next kernel
+
+
+def orthogonal(seed: int) -> Kernels:
+    """Orthogonal kernels (Saxe et al. 2014), each with a seed of its own drawn from one."""
+    rng = np.random.default_rng(seed)
+    return lambda gain: keras.initializers.Orthogonal(gain, seed=int(rng.integers(2**31)))
+
+
+def glorot(seed: int) -> Kernels:
+    """Glorot-uniform kernels (Glorot & Bengio 2010, Keras's default), which have no gain; seeds as of `orthogonal`."""
+    rng = np.random.default_rng(seed)
+    return lambda _: keras.initializers.GlorotUniform(seed=int(rng.integers(2**31)))
 
 
 class StateIndependentStd(keras.layers.Layer):
@@ -93,7 +108,7 @@ class NormalHeads:
     std: str
     initial_std: float
 
-    def __call__(self, features: keras.KerasTensor, kernel: Orthogonal) -> list[keras.KerasTensor]:
+    def __call__(self, features: keras.KerasTensor, kernel: Kernels) -> list[keras.KerasTensor]:
         """features [B, F] → mean and standard deviation, [B, A] each."""
         mean = keras.layers.Dense(
             self.action_size, self.mean_activation, kernel_initializer=kernel(self.mean_gain), name="mean"
@@ -106,45 +121,45 @@ class NormalHeads:
 
 
 @dataclass(frozen=True)
-class CategoricalHead:
-    """Logits [B, `logits`] of a policy over discrete actions."""
+class DenseHead:
+    """One dense layer [B, units]: logits, actions, μ and log σ side by side, or what describes a value."""
 
-    logits: int
-    gain: float
+    name: str
+    units: int
+    activation: str = "linear"
+    gain: float = 1.0
 
-    def __call__(self, features: keras.KerasTensor, kernel: Orthogonal) -> list[keras.KerasTensor]:
-        """features [B, F] → logits [B, `logits`]."""
-        return [keras.layers.Dense(self.logits, kernel_initializer=kernel(self.gain), name="logits")(features)]
-
-
-def value_head(features: keras.KerasTensor, kernel: Kernels, numbers: int = 1) -> keras.KerasTensor:
-    """features [B, F] → values [B, 1], or as many numbers as describe a value's distribution, [B, `numbers`]."""
-    return keras.layers.Dense(numbers, kernel_initializer=kernel(1.0), name="value")(features)
+    def __call__(self, features: keras.KerasTensor, kernel: Kernels) -> list[keras.KerasTensor]:
+        """features [B, F] → the layer's output, [B, units]."""
+        layer = keras.layers.Dense(self.units, self.activation, kernel_initializer=kernel(self.gain), name=self.name)
+        return [layer(features)]
 
 
-def policy_actor(
-    torso: Torso, heads: NormalHeads | CategoricalHead, seed: int, mirror: Mirror | None = None
-) -> keras.Model:
-    """observations → logits [B, Σ choices], or means and standard deviations, each [B, A]."""
-    kernel, inputs = Orthogonal(seed), torso.inputs()
+Heads = NormalHeads | DenseHead
+
+
+def actor_network(torso: Torso, heads: Heads, kernel: Kernels, mirror: Mirror | None = None) -> keras.Model:
+    """observations → the output of each head, such as logits, or means and standard deviations."""
+    inputs = torso.inputs()
     features = torso(with_mirror_image(inputs, mirror), kernel)  # [B, units], or [2B, units]
     return keras.Model(inputs, mean_of_heads(heads(features, kernel), mirror), name="actor")
 
 
-def value_critic(torso: Torso, seed: int, mirror: Mirror | None = None) -> keras.Model:
-    """observations → value [B, 1]."""
-    kernel, inputs = Orthogonal(seed), torso.inputs()
+def critic_network(torso: Torso, kernel: Kernels, mirror: Mirror | None = None, outputs: int = 1) -> keras.Model:
+    """observations, or observations and actions side by side → value [B, 1], or its distribution's [B, outputs]."""
+    inputs = torso.inputs()
     features = torso(with_mirror_image(inputs, mirror), kernel)  # [B, units], or [2B, units]
-    return keras.Model(inputs, mean_of_values(value_head(features, kernel), mirror), name="critic")
+    [values] = DenseHead("value", outputs)(features, kernel)
+    return keras.Model(inputs, mean_of_values(values, mirror), name="critic")
 
 
 def actor_and_critic_of_one_torso(
-    torso: Torso, heads: NormalHeads | CategoricalHead, seed: int, mirror: Mirror | None = None
+    torso: Torso, heads: Heads, kernel: Kernels, mirror: Mirror | None = None
 ) -> tuple[keras.Model, keras.Model, keras.Model]:
     """The whole network, observations → [*heads, value]; and its two halves, which share the torso's layers."""
-    kernel, inputs = Orthogonal(seed), torso.inputs()
+    inputs = torso.inputs()
     features = torso(with_mirror_image(inputs, mirror), kernel)  # [B, units], or [2B, units]
     outputs = mean_of_heads(heads(features, kernel), mirror)
-    value = mean_of_values(value_head(features, kernel), mirror)
+    value = mean_of_values(DenseHead("value", 1)(features, kernel)[0], mirror)
     actor, critic = keras.Model(inputs, outputs, name="actor"), keras.Model(inputs, value, name="critic")
     return keras.Model(inputs, [*outputs, value], name="network"), actor, critic
