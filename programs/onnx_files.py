@@ -4,6 +4,7 @@ The graph is built node by node by `common.nets.network.forward`: a dense layer 
 Neither TensorFlow nor Keras has a part in it.
 """
 
+import functools
 import importlib
 import importlib.util
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from common.envs.mirrors import Entries
 from common.envs.spaces import ActionMap, BoxMap
 from common.errors import UserError
 from common.nets.network import (
+    ACTIVATIONS,
     OBSERVATION_CLIP,
     Convolution,
     Dense,
@@ -27,7 +29,6 @@ from common.nets.network import (
 from common.rollout.policies import CategoricalPolicy, SamplingPolicy, SquashedPolicy
 
 OPSET, IR_VERSION = 17, 8  # of 2022: ONNX Runtime reads them from version 1.12 on
-ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu", "softplus": "Softplus"}
 INPUT, OUTPUT = "observations", "actions"
 
 
@@ -55,6 +56,8 @@ class _Graph:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self._onnx = imported("onnx")
+        self.activations = {name: functools.partial(self, name.capitalize()) for name in ACTIVATIONS}
+        self.activations["linear"] = functools.partial(self, "Identity")
 
     def __call__(self, operation: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
         """Add a node; the name of its output, or a list of names if there are several."""
@@ -87,9 +90,6 @@ class _Graph:
     def layer_normalized(self, features: str, layer: LayerNormalization) -> str:
         arrays = self.constant(layer.scale), self.constant(layer.shift)
         return self("LayerNormalization", features, *arrays, axis=-1, epsilon=layer.epsilon)
-
-    def activated(self, features: str, activation: str) -> str:
-        return features if activation == "linear" else self(ACTIVATIONS[activation], features)
 
     def scaled(self, features: str, scale: float, shift: float) -> str:
         scaled = self("Mul", features, self.constant(np.float32(scale)))

@@ -28,7 +28,7 @@ from common.nets.network import (
     Rescaling,
 )
 from common.nets.rounded_products import RoundedDense
-from common.nets.tensorflow_operations import KERAS_ACTIVATIONS
+from common.nets.tensorflow_operations import TENSORFLOW
 
 _OPTIONS: dict[type, dict[str, Any]] = {
     keras.layers.Dense: {"use_bias": True},
@@ -121,7 +121,7 @@ def _described(model: keras.Model, layer: Any) -> Layer:
 
 
 def _activation(model: keras.Model, layer: Any) -> str:
-    names = [name for name, function in KERAS_ACTIVATIONS.items() if function is layer.activation]
+    names = [name for name, function in TENSORFLOW.activations.items() if function is layer.activation]
     return names[0] if names else _refuse(model, layer)
 
 
@@ -129,5 +129,5 @@ def _refuse(model: keras.Model, layer: Any) -> NoReturn:
     raise UserError(
         f"the layer {layer.name} ({type(layer).__name__}) of the network {model.name} cannot be copied for acting and "
         "exports: build it of Dense, Conv2D, LayerNormalization, Activation, Rescaling and Flatten in a row, with the "
-        f"activations {', '.join(KERAS_ACTIVATIONS)}"
+        f"activations {', '.join(TENSORFLOW.activations)}"
     )

@@ -8,7 +8,7 @@ For a batch of one to a few dozen observations, calling TensorFlow takes many ti
 (figures in LOG.md), and it occupies a core that the environments could use. So policies act in NumPy.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -22,11 +22,12 @@ MIN_STD = 1e-6  # keeps log-probabilities finite should softplus or exp underflo
 MAX_STD = 100.0  # beyond it actions are coin tosses, and too strong an entropy bonus would drive it to infinity
 MIN_LOG_STD, MAX_LOG_STD = -20.0, 2.0  # of a squashed Normal: appendix C of arXiv:1801.01290 and its code
 
-_ZERO = np.zeros((), np.float32)  # a Python 0 would be converted at every call, which takes longer than the rest
+# A Python number would be converted at every call, which takes longer than the rest.
+_ZERO, _LEAST, _MOST = (np.array(number, np.float32) for number in (0.0, -OBSERVATION_CLIP, OBSERVATION_CLIP))
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "linear": lambda x: x,
-    "tanh": lambda x: np.tanh(x, x),
-    "relu": lambda x: np.maximum(x, _ZERO, x),
+    "tanh": lambda x: np.tanh(x, out=x),
+    "relu": lambda x: np.maximum(x, _ZERO, out=x),
     "softplus": lambda x: np.logaddexp(np.float32(0), x),
 }
 
@@ -56,8 +57,8 @@ class Normalizer:
             return np.asarray(observations, dtype=np.float32)
         scaled = np.subtract(observations, self.shift, dtype=np.float32)  # [..., S]
         scaled *= self.scale
-        np.maximum(scaled, -OBSERVATION_CLIP, out=scaled)  # np.clip costs four times as much on a few numbers
-        return np.minimum(scaled, OBSERVATION_CLIP, out=scaled)
+        np.maximum(scaled, _LEAST, out=scaled)  # np.clip costs four times as much on a few numbers
+        return np.minimum(scaled, _MOST, out=scaled)
 
 
 UNCHANGED = Normalizer(None, None)
@@ -65,6 +66,10 @@ UNCHANGED = Normalizer(None, None)
 
 class Operations(Protocol):
     """What `forward` computes with. Features are [n, ...] arrays, tensors [..., n, units], or names of ONNX values."""
+
+    @property
+    def activations(self) -> Mapping[str, Callable[[Any], Any]]:
+        """Functions of features, which they may overwrite, by the keys of ACTIVATIONS."""
 
     def normalized(self, observations: Any, normalize: Normalizer) -> Any:
         """What a `Normalizer` makes of raw observations, float32."""
@@ -77,9 +82,6 @@ class Operations(Protocol):
 
     def layer_normalized(self, features: Any, layer: "LayerNormalization") -> Any:
         """Rows with mean 0 and variance 1, then scaled and shifted, before the activation."""
-
-    def activated(self, features: Any, activation: str) -> Any:
-        """One of ACTIVATIONS of each number; the features may be overwritten."""
 
     def scaled(self, features: Any, scale: float, shift: float) -> Any:
         """features · scale + shift."""
@@ -118,9 +120,9 @@ class Dense(NamedTuple):
     activation: str = "linear"
     rounded: bool = False
 
-    def __call__(self, operations: Operations, features: Any) -> Any:
+    def apply(self, operations: Operations, features: Any) -> Any:
         """features [n, in] → [n, out]."""
-        return operations.activated(operations.linear(features, self), self.activation)
+        return operations.activations[self.activation](operations.linear(features, self))
 
 
 class Convolution(NamedTuple):
@@ -138,9 +140,9 @@ class Convolution(NamedTuple):
     activation: str = "linear"
     stride: int = 1
 
-    def __call__(self, operations: Operations, features: Any) -> Any:
+    def apply(self, operations: Operations, features: Any) -> Any:
         """features [n, height, width, in] → [n, h, w, out]."""
-        return operations.activated(operations.convolved(features, self), self.activation)
+        return operations.activations[self.activation](operations.convolved(features, self))
 
 
 class LayerNormalization(NamedTuple):
@@ -157,9 +159,9 @@ class LayerNormalization(NamedTuple):
     activation: str = "linear"
     epsilon: float = 1e-3
 
-    def __call__(self, operations: Operations, features: Any) -> Any:
+    def apply(self, operations: Operations, features: Any) -> Any:
         """features [n, units] → [n, units]."""
-        return operations.activated(operations.layer_normalized(features, self), self.activation)
+        return operations.activations[self.activation](operations.layer_normalized(features, self))
 
 
 class Rescaling(NamedTuple):
@@ -168,7 +170,7 @@ class Rescaling(NamedTuple):
     scale: float
     shift: float
 
-    def __call__(self, operations: Operations, features: Any) -> Any:
+    def apply(self, operations: Operations, features: Any) -> Any:
         """features [n, ...] → [n, ...]."""
         return operations.scaled(features, self.scale, self.shift)
 
@@ -176,7 +178,7 @@ class Rescaling(NamedTuple):
 class Flatten(NamedTuple):
     """All numbers of an image in one row."""
 
-    def __call__(self, operations: Operations, features: Any) -> Any:
+    def apply(self, operations: Operations, features: Any) -> Any:
         """features [n, ...] → [n, units]."""
         return operations.flattened(features)
 
@@ -185,6 +187,10 @@ class Constant(NamedTuple):
     """A head whose output does not depend on the observation: `values`, [out] in NumPy."""
 
     values: np.ndarray
+
+    def apply(self, operations: Operations, _: Any) -> Any:
+        """features [n, units] → [out]."""
+        return operations.constant(self.values)
 
 
 Layer = Dense | Convolution | LayerNormalization | Rescaling | Flatten
@@ -244,17 +250,17 @@ def forward(operations: Operations, network: Network, inputs: Any) -> list[Any]:
     if sides:
         features = with_image(operations, features, sides[0].inputs)  # [2n, S]
     for layer in network.hidden:
-        features = layer(operations, features)  # [n, units], or [2n, units]
-    outputs = []
-    for i, head in enumerate(network.heads):
-        if isinstance(head, Constant):
-            values = head.values  # [out]
-            both = NUMPY.mixed(values, sides[i].outputs(values), sides[i].weight) if sides else values
-            outputs.append(operations.constant(both))
-        else:
-            output = head(operations, features)  # [n, out], or [2n, out]
-            outputs.append(mean_of_both(operations, output, sides[i].outputs, sides[i].weight) if sides else output)
-    return outputs
+        features = layer.apply(operations, features)  # [n, units], or [2n, units]
+    if not sides:
+        return [head.apply(operations, features) for head in network.heads]
+    return [_mirrored_head(operations, head, features, both) for head, both in zip(network.heads, sides)]
+
+
+def _mirrored_head(operations: Operations, head: Dense | Constant, features: Any, sides: Sides) -> Any:
+    """features [2n, units] → [n, out]; of a `Constant`, [out]."""
+    if isinstance(head, Constant):
+        return operations.constant(NUMPY.mixed(head.values, sides.outputs(head.values), sides.weight))
+    return mean_of_both(operations, head.apply(operations, features), sides.outputs, sides.weight)
 
 
 def with_image(operations: Operations, observations: Any, entries: Entries) -> Any:
@@ -277,6 +283,8 @@ def mean_of_both(operations: Operations, outputs: Any, entries: Entries, weight:
 class _NumPyOperations:
     """`Operations` on NumPy arrays, in place where they can be."""
 
+    activations = ACTIVATIONS
+
     def normalized(self, observations: np.ndarray, normalize: Normalizer) -> np.ndarray:
         return normalize(observations)
 
@@ -294,9 +302,6 @@ class _NumPyOperations:
         centred = features - features.mean(axis=-1, keepdims=True)
         variance = np.square(centred).mean(axis=-1, keepdims=True)  # [n, 1]
         return centred / np.sqrt(variance + np.float32(layer.epsilon)) * layer.scale + layer.shift
-
-    def activated(self, features: np.ndarray, activation: str) -> np.ndarray:
-        return ACTIVATIONS[activation](features)
 
     def scaled(self, features: np.ndarray, scale: float, shift: float) -> np.ndarray:
         return features * np.float32(scale) + np.float32(shift)

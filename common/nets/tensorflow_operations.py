@@ -1,6 +1,7 @@
 """The operations of a network in TensorFlow."""
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import keras
 import numpy as np
@@ -17,8 +18,6 @@ from common.nets.network import (
 )
 from common.nets.rounded_products import rounded_product
 
-KERAS_ACTIVATIONS = {name: keras.activations.get(name) for name in ACTIVATIONS}
-
 
 class _TensorFlowOperations:
     """`common.nets.network.Operations` on tensors: features [n, units], or [networks, n, units] of stacked networks.
@@ -26,6 +25,8 @@ class _TensorFlowOperations:
     Args:
         rounds: whether layers that are `rounded` round what they multiply; exports do not.
     """
+
+    activations: ClassVar = {name: keras.activations.get(name) for name in ACTIVATIONS}
 
     def __init__(self, rounds: bool = False) -> None:
         self._rounds = rounds
@@ -48,9 +49,6 @@ class _TensorFlowOperations:
 
     def layer_normalized(self, features: tf.Tensor, layer: LayerNormalization) -> tf.Tensor:
         return standardized_rows(features, layer.epsilon) * layer.scale + layer.shift
-
-    def activated(self, features: tf.Tensor, activation: str) -> tf.Tensor:
-        return KERAS_ACTIVATIONS[activation](features)
 
     def scaled(self, features: tf.Tensor, scale: float, shift: float) -> tf.Tensor:
         return features * scale + shift

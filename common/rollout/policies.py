@@ -12,6 +12,7 @@ import numpy as np
 
 from common.nets.network import MAX_LOG_STD, MAX_STD, MIN_LOG_STD, MIN_STD, Network
 
+_MINUS_ONE, _ONE = (np.array(number, np.float32) for number in (-1.0, 1.0))  # converted once, not at every call
 Heads = Callable[[np.ndarray], list[np.ndarray]]  # raw observations [n, *shape] → outputs [n, out] or [out]
 
 
@@ -155,7 +156,7 @@ class DeterministicPolicy:
         if noise is None:
             return actions
         actions += self.std * noise
-        return np.minimum(np.maximum(actions, -1.0), 1.0)
+        return np.minimum(np.maximum(actions, _MINUS_ONE), _ONE)
 
 
 class SquashedPolicy:
