@@ -50,7 +50,7 @@ def imported(name: str) -> Any:
 
 
 class _Graph:
-    """The nodes and the constants of a graph, and the `Operations` that add them; a value is its name."""
+    """The nodes and the constants of a graph, and the operations of `forward` that add them; a value is its name."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []

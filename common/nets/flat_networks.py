@@ -39,11 +39,8 @@ class FlatNetworks:
         self._parts = [
             slice(int(start), int(end)) for start, end in itertools.pairwise(ends)
         ]  # of a network's weights
-        self.weights = keras.Variable(self._joined())
-
-    def _joined(self) -> np.ndarray:
-        """The weights of the Keras networks, [W]."""
-        return np.concatenate([weights.ravel() for network in self.networks for weights in network.get_weights()])
+        arrays = [array.ravel() for network in networks for array in network.get_weights()]
+        self.weights = keras.Variable(np.concatenate(arrays))
 
     def stacks(self) -> list[tf.Tensor]:
         """The weights as one tensor for each kernel, [networks, in, out], and each bias, [networks, 1, out]."""
@@ -71,10 +68,6 @@ class FlatNetworks:
         for network, arrays in zip(self.networks, self._arrays()):
             network.set_weights(arrays)
         return self.networks
-
-    def push(self) -> None:
-        """Copy the weights of the Keras networks."""
-        self.weights.assign(self._joined())
 
 
 def flat(stacks: list[tf.Tensor]) -> tf.Tensor:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 
-from common.envs.mirrors import Mirror
-from common.nets.mirrored import mean_of_heads, mean_of_values, with_mirror_image
+from common.envs.mirrors import Mirror, unmoved
+from common.nets.mirrored import MeanOfBoth, WithMirrorImage
 from common.nets.rounded_products import RoundedDense
 
 Kernels = Callable[[float], keras.initializers.Initializer]  # gain → what draws the next kernel
@@ -69,10 +69,6 @@ class Torso:
     convolutions: tuple[Convolution, ...] = ()
     layer_norm: bool = False
     precision: str = "float32"
-
-    def inputs(self) -> keras.KerasTensor:
-        """A placeholder of observations [B, *observation_shape]."""
-        return keras.Input(self.observation_shape)
 
     def __call__(self, inputs: keras.KerasTensor, kernel: Kernels) -> keras.KerasTensor:
         """observations [B, *observation_shape] → features [B, units]."""
@@ -140,26 +136,44 @@ Heads = NormalHeads | DenseHead
 
 def actor_network(torso: Torso, heads: Heads, kernel: Kernels, mirror: Mirror | None = None) -> keras.Model:
     """observations → the output of each head, such as logits, or means and standard deviations."""
-    inputs = torso.inputs()
-    features = torso(with_mirror_image(inputs, mirror), kernel)  # [B, units], or [2B, units]
-    return keras.Model(inputs, mean_of_heads(heads(features, kernel), mirror), name="actor")
+    inputs, features = _hidden(torso, kernel, mirror)
+    return keras.Model(inputs, _means(heads(features, kernel), mirror), name="actor")
 
 
 def critic_network(torso: Torso, kernel: Kernels, mirror: Mirror | None = None, outputs: int = 1) -> keras.Model:
     """observations, or observations and actions side by side → value [B, 1], or its distribution's [B, outputs]."""
-    inputs = torso.inputs()
-    features = torso(with_mirror_image(inputs, mirror), kernel)  # [B, units], or [2B, units]
-    [values] = DenseHead("value", outputs)(features, kernel)
-    return keras.Model(inputs, mean_of_values(values, mirror), name="critic")
+    inputs, features = _hidden(torso, kernel, mirror)
+    return keras.Model(inputs, _values(features, kernel, mirror, outputs), name="critic")
 
 
 def actor_and_critic_of_one_torso(
     torso: Torso, heads: Heads, kernel: Kernels, mirror: Mirror | None = None
 ) -> tuple[keras.Model, keras.Model, keras.Model]:
     """The whole network, observations → [*heads, value]; and its two halves, which share the torso's layers."""
-    inputs = torso.inputs()
-    features = torso(with_mirror_image(inputs, mirror), kernel)  # [B, units], or [2B, units]
-    outputs = mean_of_heads(heads(features, kernel), mirror)
-    value = mean_of_values(DenseHead("value", 1)(features, kernel)[0], mirror)
+    inputs, features = _hidden(torso, kernel, mirror)
+    outputs = _means(heads(features, kernel), mirror)
+    value = _values(features, kernel, mirror)
     actor, critic = keras.Model(inputs, outputs, name="actor"), keras.Model(inputs, value, name="critic")
     return keras.Model(inputs, [*outputs, value], name="network"), actor, critic
+
+
+def _hidden(torso: Torso, kernel: Kernels, mirror: Mirror | None) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+    """A network's inputs, and the features of its last hidden layer, [B, units], or with a mirror [2B, units]."""
+    inputs = keras.Input(torso.observation_shape)
+    return inputs, torso(inputs if mirror is None else WithMirrorImage(mirror.observation)(inputs), kernel)
+
+
+def _means(heads: list[keras.KerasTensor], mirror: Mirror | None) -> list[keras.KerasTensor]:
+    """A policy's heads [2B, X] → [B, X] each: the first has signs, a standard deviation has none."""
+    if mirror is None:
+        return heads
+    entries_of_heads = mirror.action, mirror.action.unsigned
+    return [MeanOfBoth(entries, mirror.weight)(head) for head, entries in zip(heads, entries_of_heads)]
+
+
+def _values(
+    features: keras.KerasTensor, kernel: Kernels, mirror: Mirror | None, outputs: int = 1
+) -> keras.KerasTensor:
+    """features [B, units], or [2B, units] → [B, outputs]."""
+    [values] = DenseHead("value", outputs)(features, kernel)
+    return values if mirror is None else MeanOfBoth(unmoved(outputs))(values)

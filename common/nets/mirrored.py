@@ -5,7 +5,7 @@ Both passes are one of twice the rows.
 
 import keras
 
-from common.envs.mirrors import Entries, Mirror, unmoved
+from common.envs.mirrors import Entries
 from common.nets.network import mean_of_both, with_image
 from common.nets.tensorflow_operations import TENSORFLOW
 
@@ -40,21 +40,3 @@ class MeanOfBoth(keras.layers.Layer):
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
         """[2B, X] → [B, X], where the number of rows is not known beforehand."""
         return None, *input_shape[1:]
-
-
-def with_mirror_image(observations: keras.KerasTensor, mirror: Mirror | None) -> keras.KerasTensor:
-    """[B, S] → [2B, S]; unchanged without a mirror."""
-    return observations if mirror is None else WithMirrorImage(mirror.observation)(observations)
-
-
-def mean_of_heads(heads: list[keras.KerasTensor], mirror: Mirror | None) -> list[keras.KerasTensor]:
-    """A policy's heads [2B, X] → [B, X] each: the first has signs, a standard deviation has none."""
-    if mirror is None:
-        return heads
-    entries_of_heads = mirror.action, mirror.action.unsigned
-    return [MeanOfBoth(entries, mirror.weight)(head) for head, entries in zip(heads, entries_of_heads)]
-
-
-def mean_of_values(values: keras.KerasTensor, mirror: Mirror | None) -> keras.KerasTensor:
-    """[2B, X] → [B, X]; unchanged without a mirror."""
-    return values if mirror is None else MeanOfBoth(unmoved(values.shape[-1]))(values)

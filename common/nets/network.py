@@ -1,16 +1,17 @@
 """A network as arrays and names, and what it makes of observations; without TensorFlow or Keras.
 
 `forward` is the one pass through a network. It is computed by NumPy where policies act, by TensorFlow where the
-off-policy methods learn and for exports, and as the nodes of an ONNX file: each of them is an `Operations`. Arrays are
-NumPy's or tensors. Kernels of several networks of one shape may be stacked, [networks, in, out].
+off-policy methods learn and for exports, and as the nodes of an ONNX file. Each of them has the operations of
+`NumPyOperations`. Arrays are NumPy's or tensors. Kernels of several networks of one shape may be stacked,
+[networks, in, out].
 
 For a batch of one to a few dozen observations, calling TensorFlow takes many times longer than the arithmetic
 (figures in LOG.md), and it occupies a core that the environments could use. So policies act in NumPy.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -64,47 +65,6 @@ class Normalizer:
 UNCHANGED = Normalizer(None, None)
 
 
-class Operations(Protocol):
-    """What `forward` computes with. Features are [n, ...] arrays, tensors [..., n, units], or names of ONNX values."""
-
-    @property
-    def activations(self) -> Mapping[str, Callable[[Any], Any]]:
-        """Functions of features, which they may overwrite, by the keys of ACTIVATIONS."""
-
-    def normalized(self, observations: Any, normalize: Normalizer) -> Any:
-        """What a `Normalizer` makes of raw observations, float32."""
-
-    def linear(self, features: Any, layer: "Dense") -> Any:
-        """The sums of a layer, before its activation."""
-
-    def convolved(self, features: Any, layer: "Convolution") -> Any:
-        """The sums of a layer [n, h, w, filters], before its activation, without padding."""
-
-    def layer_normalized(self, features: Any, layer: "LayerNormalization") -> Any:
-        """Rows with mean 0 and variance 1, then scaled and shifted, before the activation."""
-
-    def scaled(self, features: Any, scale: float, shift: float) -> Any:
-        """features · scale + shift."""
-
-    def flattened(self, features: Any) -> Any:
-        """[n, ...] → [n, units]."""
-
-    def constant(self, values: np.ndarray) -> Any:
-        """An array that does not depend on observations."""
-
-    def joined(self, one: Any, other: Any) -> Any:
-        """[n, X] and below it [n, X], so [2n, X]."""
-
-    def halves(self, both: Any) -> tuple[Any, Any]:
-        """What `joined` joined."""
-
-    def mirrored(self, array: Any, entries: Entries) -> Any:
-        """What a mirror makes of [n, X]."""
-
-    def mixed(self, one: Any, other: Any, weight: float) -> Any:
-        """(1 − weight) · one + weight · other."""
-
-
 class Dense(NamedTuple):
     """A dense layer.
 
@@ -120,7 +80,7 @@ class Dense(NamedTuple):
     activation: str = "linear"
     rounded: bool = False
 
-    def apply(self, operations: Operations, features: Any) -> Any:
+    def apply(self, operations: Any, features: Any) -> Any:
         """features [n, in] → [n, out]."""
         return operations.activations[self.activation](operations.linear(features, self))
 
@@ -140,7 +100,7 @@ class Convolution(NamedTuple):
     activation: str = "linear"
     stride: int = 1
 
-    def apply(self, operations: Operations, features: Any) -> Any:
+    def apply(self, operations: Any, features: Any) -> Any:
         """features [n, height, width, in] → [n, h, w, out]."""
         return operations.activations[self.activation](operations.convolved(features, self))
 
@@ -159,7 +119,7 @@ class LayerNormalization(NamedTuple):
     activation: str = "linear"
     epsilon: float = 1e-3
 
-    def apply(self, operations: Operations, features: Any) -> Any:
+    def apply(self, operations: Any, features: Any) -> Any:
         """features [n, units] → [n, units]."""
         return operations.activations[self.activation](operations.layer_normalized(features, self))
 
@@ -170,7 +130,7 @@ class Rescaling(NamedTuple):
     scale: float
     shift: float
 
-    def apply(self, operations: Operations, features: Any) -> Any:
+    def apply(self, operations: Any, features: Any) -> Any:
         """features [n, ...] → [n, ...]."""
         return operations.scaled(features, self.scale, self.shift)
 
@@ -178,7 +138,7 @@ class Rescaling(NamedTuple):
 class Flatten(NamedTuple):
     """All numbers of an image in one row."""
 
-    def apply(self, operations: Operations, features: Any) -> Any:
+    def apply(self, operations: Any, features: Any) -> Any:
         """features [n, ...] → [n, units]."""
         return operations.flattened(features)
 
@@ -188,7 +148,7 @@ class Constant(NamedTuple):
 
     values: np.ndarray
 
-    def apply(self, operations: Operations, _: Any) -> Any:
+    def apply(self, operations: Any, _: Any) -> Any:
         """features [n, units] → [out]."""
         return operations.constant(self.values)
 
@@ -244,7 +204,7 @@ class Network:
 _WITH_WEIGHTS = (Dense, Convolution, LayerNormalization)
 
 
-def forward(operations: Operations, network: Network, inputs: Any) -> list[Any]:
+def forward(operations: Any, network: Network, inputs: Any) -> list[Any]:
     """Raw observations [n, *shape] → the output of each head, [n, out]; of a `Constant`, [out]."""
     features, sides = operations.normalized(inputs, network.normalize), network.sides
     if sides:
@@ -256,19 +216,19 @@ def forward(operations: Operations, network: Network, inputs: Any) -> list[Any]:
     return [_mirrored_head(operations, head, features, both) for head, both in zip(network.heads, sides)]
 
 
-def _mirrored_head(operations: Operations, head: Dense | Constant, features: Any, sides: Sides) -> Any:
+def _mirrored_head(operations: Any, head: Dense | Constant, features: Any, sides: Sides) -> Any:
     """features [2n, units] → [n, out]; of a `Constant`, [out]."""
     if isinstance(head, Constant):
         return operations.constant(NUMPY.mixed(head.values, sides.outputs(head.values), sides.weight))
     return mean_of_both(operations, head.apply(operations, features), sides.outputs, sides.weight)
 
 
-def with_image(operations: Operations, observations: Any, entries: Entries) -> Any:
+def with_image(operations: Any, observations: Any, entries: Entries) -> Any:
     """Observations [n, S], and below them their mirror images, [2n, S]."""
     return operations.joined(observations, operations.mirrored(observations, entries))
 
 
-def mean_of_both(operations: Operations, outputs: Any, entries: Entries, weight: float) -> Any:
+def mean_of_both(operations: Any, outputs: Any, entries: Entries, weight: float) -> Any:
     """What was said of observations, and below it of their mirror images, [2n, X] → [n, X].
 
     An actor with μ(s) = ½ (f(s) + M_a f(M_s s)) does in mirrored states the mirrored action, whatever f is. A critic
@@ -280,49 +240,64 @@ def mean_of_both(operations: Operations, outputs: Any, entries: Entries, weight:
     return operations.mixed(one, operations.mirrored(image, entries), weight)
 
 
-class _NumPyOperations:
-    """`Operations` on NumPy arrays, in place where they can be."""
+class NumPyOperations:
+    """What `forward` computes with, on NumPy arrays, in place where they can be.
+
+    Attributes:
+        activations: functions of features, which they may overwrite, by their names.
+    """
 
     activations = ACTIVATIONS
 
     def normalized(self, observations: np.ndarray, normalize: Normalizer) -> np.ndarray:
+        """Raw observations [n, *shape] → what the first layer sees, float32."""
         return normalize(observations)
 
     def linear(self, features: np.ndarray, layer: Dense) -> np.ndarray:
+        """The sums of a layer [n, out], before its activation."""
         product = features.dot(layer.kernel)  # [n, out]; `@` costs half as much again on a few numbers
         product += layer.bias
         return product
 
     def convolved(self, features: np.ndarray, layer: Convolution) -> np.ndarray:
+        """The sums of a layer [n, h, w, filters], before its activation."""
         size, step = layer.kernel.shape[:2], slice(None, None, layer.stride)
         patches = np.lib.stride_tricks.sliding_window_view(features, size, (1, 2))[:, step, step]
         return np.tensordot(patches, layer.kernel, ((4, 5, 3), (0, 1, 2))) + layer.bias  # [n, h, w, filters]
 
     def layer_normalized(self, features: np.ndarray, layer: LayerNormalization) -> np.ndarray:
+        """Rows with mean 0 and variance 1, scaled and shifted, before the activation."""
         centred = features - features.mean(axis=-1, keepdims=True)
         variance = np.square(centred).mean(axis=-1, keepdims=True)  # [n, 1]
         return centred / np.sqrt(variance + np.float32(layer.epsilon)) * layer.scale + layer.shift
 
     def scaled(self, features: np.ndarray, scale: float, shift: float) -> np.ndarray:
+        """features · scale + shift."""
         return features * np.float32(scale) + np.float32(shift)
 
     def flattened(self, features: np.ndarray) -> np.ndarray:
+        """[n, ...] → [n, units]."""
         return features.reshape(len(features), -1)
 
     def constant(self, values: np.ndarray) -> np.ndarray:
+        """An array that does not depend on observations."""
         return values
 
     def joined(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """[n, X] and below it [n, X], so [2n, X]."""
         return np.concatenate([one, other])
 
     def halves(self, both: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What `joined` joined."""
         return both[: len(both) // 2], both[len(both) // 2 :]
 
     def mirrored(self, array: np.ndarray, entries: Entries) -> np.ndarray:
+        """What a mirror makes of [n, X]."""
         return entries(array)
 
     def mixed(self, one: np.ndarray, other: np.ndarray, weight: float) -> np.ndarray:
+        """(1 − weight) · one + weight · other."""
         return np.float32(1.0 - weight) * one + np.float32(weight) * other
 
 
-NUMPY = _NumPyOperations()
+NUMPY = NumPyOperations()

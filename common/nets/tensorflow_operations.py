@@ -20,7 +20,7 @@ from common.nets.rounded_products import rounded_product
 
 
 class _TensorFlowOperations:
-    """`common.nets.network.Operations` on tensors: features [n, units], or [networks, n, units] of stacked networks.
+    """The same as `NumPyOperations` on tensors: features [n, units], or [networks, n, units] of stacked networks.
 
     Args:
         rounds: whether layers that are `rounded` round what they multiply; exports do not.

@@ -97,7 +97,7 @@ def hand_made(agent: DDPGAgent, action: float, values: list[float]) -> None:
 def push(agent: DDPGAgent) -> None:
     """The Keras networks' weights become the agent's."""
     for flat_networks in agent.flat_networks().values():
-        flat_networks.push()
+        flat_networks.weights.assign(FlatNetworks(flat_networks.networks).weights)
 
 
 def networks_of(agent: DDPGAgent) -> dict[str, keras.Model]:

@@ -20,6 +20,7 @@ from tensorflow_probability import bijectors, distributions
 
 from common.errors import DivergedError, UserError
 from common.learning import trainer_base
+from common.nets.flat_networks import FlatNetworks
 from common.nets.network import MAX_LOG_STD, MIN_LOG_STD
 from common.records import Transitions
 from common.results import TIMING_COLUMNS
@@ -82,7 +83,7 @@ def answering(agent: SACAgent, values: list[list[float]]) -> SACAgent:
     for critic, numbers in zip(agent.target_critics, values, strict=True):
         critic.layers[-1].bias.assign(numbers)
     for networks in agent.flat_networks().values():
-        networks.push()
+        networks.weights.assign(FlatNetworks(networks.networks).weights)
     return agent
 
 
