@@ -14,8 +14,9 @@ from common.learning.compiled import Compiled
 from common.learning.device import choose_device
 from common.nets.flat_networks import FlatNetworks, flat
 from common.nets.keras_models import DenseHead, Torso, actor_network, critic_network, glorot
-from common.nets.network import OBSERVATION_CLIP, Network
+from common.nets.network import Network, Normalizer
 from common.nets.rounded_products import check_precision
+from common.nets.tensorflow_operations import TENSORFLOW
 from common.records import Transitions
 from common.rollout.policies import DeterministicPolicy, SquashedPolicy
 from common.state import State, join_parts, part_of
@@ -255,12 +256,11 @@ class DDPGAgent(AgentBase):
         batch = self._unpack(rows)
         if not self.config.normalize_observations:
             return batch
-        shift, scale = tf.unstack(tf.convert_to_tensor(self._shift_and_scale.value))  # [S], [S]
-        seen = [
-            tf.clip_by_value((observations - shift) * scale, -OBSERVATION_CLIP, OBSERVATION_CLIP)
-            for observations in (batch.observations, batch.next_observations)
-        ]  # [B, S] each
-        return batch._replace(observations=seen[0], next_observations=seen[1])
+        normalize = Normalizer(*tf.unstack(tf.convert_to_tensor(self._shift_and_scale.value)))  # [S], [S]
+        return batch._replace(
+            observations=TENSORFLOW.normalized(batch.observations, normalize),
+            next_observations=TENSORFLOW.normalized(batch.next_observations, normalize),
+        )
 
     def _lone_step(self, rows: tf.Tensor, noise: tf.Tensor, with_actor: bool, copy: tf.Tensor | None) -> tf.Tensor:
         """One update from a packed minibatch [B, W]; the metrics, [metrics]."""

@@ -91,7 +91,7 @@ class _Graph:
         arrays = self.constant(layer.scale), self.constant(layer.shift)
         return self("LayerNormalization", features, *arrays, axis=-1, epsilon=layer.epsilon)
 
-    def scaled(self, features: str, scale: float, shift: float) -> str:
+    def scaled(self, features: str, scale: Any, shift: Any) -> str:
         scaled = self("Mul", features, self.constant(np.float32(scale)))
         return self("Add", scaled, self.constant(np.float32(shift)))
 
@@ -188,8 +188,7 @@ def _columns(graph: _Graph, name: str, start: int, end: int) -> str:
 
 def _mapped(graph: _Graph, name: str, action_map: BoxMap) -> str:
     """`BoxMap` as ONNX, [B, A] → [B, *space.shape]."""
-    scaled = graph("Mul", name, graph.constant(action_map.scale.astype(np.float32)))
-    mapped = graph("Add", scaled, graph.constant(action_map.centre.astype(np.float32)))
+    mapped = graph.scaled(name, action_map.scale, action_map.centre)
     if np.dtype(action_map.dtype).kind in "iub":
         mapped = graph("Round", mapped)
     low, high = float32_bounds(action_map.low, action_map.high)  # [A], [A]

@@ -63,6 +63,11 @@ def policy(observation_size: int, action_size: int, seed: int = 0, scale: float 
     return NormalPolicy(Network(UNCHANGED, (dense(observation_size, 32, activation="tanh"),), heads))
 
 
+def one_layer(observation_size: int, weight: float = 1.0) -> Network:
+    head = Dense(np.full((observation_size, 1), weight, np.float32), np.zeros(1, np.float32), "tanh")
+    return Network(UNCHANGED, (), (head,))
+
+
 def experience(make_runner=None, env="Pendulum-v1", warn=print, how=Collecting(), **settings) -> Experience:  # noqa: B008
     environment = find_environment(env, settings.get("max_episode_steps"))
     config = TrainingConfig(**{"env": env, "num_envs": 4, "steps_per_epoch": 240, "backend": "gymnasium"} | settings)
@@ -297,15 +302,11 @@ def test_a_policy_lags_by_the_updates_of_one_call(make_runner):
 
 @pytest.mark.parametrize("make_runner", [None, Here, Forgetful])
 def test_a_policy_that_diverges_between_two_rows_is_named(make_runner):
-    sound, broken = (
-        Network(UNCHANGED, (), (Dense(np.full((3, 1), number, np.float32), np.zeros(1, np.float32), "tanh"),))
-        for number in (1, np.nan)
-    )
-    one, acting = experience(make_runner, how=LEARNING, shards=2), DeterministicPolicy(sound, 0.3)
+    one, acting = experience(make_runner, how=LEARNING, shards=2), DeterministicPolicy(one_layer(3), 0.3)
     with pytest.raises(NotFiniteError, match="the policy returned NaN or infinity at step 15 of the epoch"):
         for rows in one.collect(acting, 0, Timing()):
             if rows.stop == 14:
-                acting.heads = broken
+                acting.heads = one_layer(3, np.nan)
 
 
 @pytest.mark.parametrize("make_runner", [Here, Forgetful])
@@ -314,7 +315,7 @@ def test_failures_among_such_rows_are_counted_as_in_one_process(make_runner):
         said: list[str] = []
         settings = {"shards": 3, "environment_restarts": 30, "on_not_finite": "skip", "steps_per_epoch": 24}
         one = experience(runner, "tests/Unsound-v0", said.append, Collecting(rows_per_yield=2), **settings)
-        acting = DeterministicPolicy(("tanh",), [np.ones((2, 1), np.float32), np.zeros(1, np.float32)], 0.3)
+        acting = DeterministicPolicy(one_layer(2), 0.3)
         for epoch in range(2):
             one.scores.begin_epoch()
             for _ in one.collect(acting, epoch, Timing()):
@@ -331,7 +332,7 @@ def test_a_failure_that_cannot_be_repeated_is_told_where_a_worker_must_repeat_it
     monkeypatch.setattr(experiences, "find_way", lambda *_: "history")
     settings = {"shards": 3, "environment_restarts": 30, "on_not_finite": "skip", "steps_per_epoch": 24}
     one = experience(Forgetful, "tests/Unsound-v0", lambda _: None, Collecting(rows_per_yield=2), **settings)
-    acting = DeterministicPolicy(("tanh",), [np.ones((2, 1), np.float32), np.zeros(1, np.float32)], 0.3)
+    acting = DeterministicPolicy(one_layer(2), 0.3)
     with pytest.raises(UserError, match="which cannot be repeated: continue from the last checkpoint with --resume"):
         for epoch in range(4):
             for _ in one.collect(acting, epoch, Timing()):
