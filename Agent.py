@@ -19,6 +19,8 @@ from common.learning.device import choose_device
 from common.learning.image_heads import ImageHeads
 from common.nets import distributions, keras_models
 from common.nets.from_keras import describe
+from common.nets.keras_layers import StateIndependentStd
+from common.nets.kernels import orthogonal
 from common.nets.rounded_products import check_precision
 from common.records import Batch
 from common.rollout.policies import CategoricalPolicy, Heads, JudgingPolicy, NormalPolicy, Policy
@@ -61,9 +63,7 @@ class Agent(AgentBase):
         choose_device(config.device, self.sees_images)
         check_precision("float32" if self.sees_images else config.precision)  # Keras rounds images
         heads = architecture.heads_for(self.action_size, self.choices, config)
-        actor_kernel, critic_kernel = (
-            keras_models.orthogonal(int(s)) for s in np.random.SeedSequence(seed).generate_state(2)
-        )
+        actor_kernel, critic_kernel = (orthogonal(int(s)) for s in np.random.SeedSequence(seed).generate_state(2))
         if config.shared_torso:
             self.network, self.actor, self.critic = keras_models.actor_and_critic_of_one_torso(
                 torso, heads, actor_kernel, self.mirror
@@ -215,7 +215,7 @@ class Agent(AgentBase):
     def change_std(self, factor: float, least: float) -> None:
         """Multiply a Normal policy's learned standard deviations, then raise them to `least` half ranges."""
         for layer in self.actor.layers:
-            if isinstance(layer, keras_models.StateIndependentStd) and (factor < 1 or least > 0):
+            if isinstance(layer, StateIndependentStd) and (factor < 1 or least > 0):
                 log_std = layer.log_std.numpy() + np.float32(np.log(factor))  # [A]
                 layer.log_std.assign(np.maximum(log_std, np.float32(np.log(least))) if least > 0 else log_std)
 

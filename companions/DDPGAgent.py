@@ -13,7 +13,8 @@ from common.learning.agent_base import AgentBase
 from common.learning.compiled import Compiled
 from common.learning.device import choose_device
 from common.nets.flat_networks import FlatNetworks, flat
-from common.nets.keras_models import DenseHead, Torso, actor_network, critic_network, glorot
+from common.nets.keras_models import DenseHead, Torso, actor_network, critic_network
+from common.nets.kernels import glorot
 from common.nets.network import Network, Normalizer
 from common.nets.rounded_products import check_precision
 from common.nets.tensorflow_operations import TENSORFLOW

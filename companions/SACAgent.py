@@ -12,7 +12,8 @@ import tensorflow as tf
 from common.envs.mirrors import Mirror
 from common.errors import DivergedError
 from common.nets.flat_networks import flat
-from common.nets.keras_models import DenseHead, actor_network, glorot
+from common.nets.keras_models import DenseHead, actor_network
+from common.nets.kernels import glorot
 from common.records import Transitions
 from common.rollout.policies import SquashedPolicy
 from common.state import State

@@ -11,8 +11,7 @@ import numpy as np
 
 from common.envs.mirrors import Sides
 from common.errors import UserError
-from common.nets.keras_models import StateIndependentStd
-from common.nets.mirrored import MeanOfBoth, WithMirrorImage
+from common.nets.keras_layers import MeanOfBoth, StateIndependentStd, WithMirrorImage
 from common.nets.network import (
     MAX_STD,
     MIN_STD,

@@ -1,43 +1,13 @@
 """Torsos and heads, and the networks made of them, as Keras functional models."""
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import keras
-import numpy as np
 
 from common.envs.mirrors import Mirror, unmoved
-from common.nets.mirrored import MeanOfBoth, WithMirrorImage
+from common.nets.keras_layers import MeanOfBoth, StateIndependentStd, WithMirrorImage
+from common.nets.kernels import Kernels
 from common.nets.rounded_products import RoundedDense
-
-Kernels = Callable[[float], keras.initializers.Initializer]  # gain → what draws the next kernel
-
-
-def orthogonal(seed: int) -> Kernels:
-    """Orthogonal kernels (Saxe et al. 2014), each with a seed of its own drawn from one."""
-    rng = np.random.default_rng(seed)
-    return lambda gain: keras.initializers.Orthogonal(gain, seed=int(rng.integers(2**31)))
-
-
-def glorot(seed: int) -> Kernels:
-    """Glorot-uniform kernels (Glorot & Bengio 2010, Keras's default), which have no gain; seeds as of `orthogonal`."""
-    rng = np.random.default_rng(seed)
-    return lambda _: keras.initializers.GlorotUniform(seed=int(rng.integers(2**31)))
-
-
-class StateIndependentStd(keras.layers.Layer):
-    """A learned standard deviation per action, the same in every state; kept as its logarithm."""
-
-    def __init__(self, action_size: int, initial_std: float, **kwargs: object) -> None:
-        super().__init__(**kwargs)
-        self.log_std = self.add_weight(
-            shape=(action_size,), initializer=keras.initializers.Constant(math.log(initial_std)), name="log_std"
-        )
-
-    def call(self, features: keras.KerasTensor) -> keras.KerasTensor:
-        """features [B, units] → standard deviations [B, A]."""
-        return keras.ops.zeros_like(features[:, :1]) + keras.ops.exp(self.log_std)  # [B, A]
 
 
 @dataclass(frozen=True)
@@ -95,28 +65,6 @@ class Torso:
 
 
 @dataclass(frozen=True)
-class NormalHeads:
-    """Mean [B, A] and standard deviation [B, A] of a Normal policy."""
-
-    action_size: int
-    mean_activation: str
-    mean_gain: float
-    std: str
-    initial_std: float
-
-    def __call__(self, features: keras.KerasTensor, kernel: Kernels) -> list[keras.KerasTensor]:
-        """features [B, F] → mean and standard deviation, [B, A] each."""
-        mean = keras.layers.Dense(
-            self.action_size, self.mean_activation, kernel_initializer=kernel(self.mean_gain), name="mean"
-        )
-        if self.std == "state_independent":
-            spread = StateIndependentStd(self.action_size, self.initial_std, name="std")
-        else:
-            spread = keras.layers.Dense(self.action_size, "softplus", kernel_initializer=kernel(1.0), name="std")
-        return [mean(features), spread(features)]
-
-
-@dataclass(frozen=True)
 class DenseHead:
     """One dense layer [B, units]: logits, actions, μ and log σ side by side, or what describes a value."""
 
@@ -129,6 +77,24 @@ class DenseHead:
         """features [B, F] → the layer's output, [B, units]."""
         layer = keras.layers.Dense(self.units, self.activation, kernel_initializer=kernel(self.gain), name=self.name)
         return [layer(features)]
+
+
+@dataclass(frozen=True)
+class NormalHeads:
+    """Mean [B, A] and standard deviation [B, A] of a Normal policy."""
+
+    action_size: int
+    mean_activation: str
+    mean_gain: float
+    std: str
+    initial_std: float
+
+    def __call__(self, features: keras.KerasTensor, kernel: Kernels) -> list[keras.KerasTensor]:
+        """features [B, F] → mean and standard deviation, [B, A] each."""
+        [mean] = DenseHead("mean", self.action_size, self.mean_activation, self.mean_gain)(features, kernel)
+        if self.std == "state_independent":
+            return [mean, StateIndependentStd(self.action_size, self.initial_std, name="std")(features)]
+        return [mean, *DenseHead("std", self.action_size, "softplus")(features, kernel)]
 
 
 Heads = NormalHeads | DenseHead
@@ -152,7 +118,7 @@ def actor_and_critic_of_one_torso(
     """The whole network, observations → [*heads, value]; and its two halves, which share the torso's layers."""
     inputs, features = _hidden(torso, kernel, mirror)
     outputs = _means(heads(features, kernel), mirror)
-    value = _values(features, kernel, mirror)
+    value = _values(features, kernel, mirror, 1)
     actor, critic = keras.Model(inputs, outputs, name="actor"), keras.Model(inputs, value, name="critic")
     return keras.Model(inputs, [*outputs, value], name="network"), actor, critic
 
@@ -163,17 +129,14 @@ def _hidden(torso: Torso, kernel: Kernels, mirror: Mirror | None) -> tuple[keras
     return inputs, torso(inputs if mirror is None else WithMirrorImage(mirror.observation)(inputs), kernel)
 
 
+def _values(features: keras.KerasTensor, kernel: Kernels, mirror: Mirror | None, outputs: int) -> keras.KerasTensor:
+    of_values = mirror and Mirror(mirror.observation, unmoved(outputs))
+    return _means(DenseHead("value", outputs)(features, kernel), of_values)[0]
+
+
 def _means(heads: list[keras.KerasTensor], mirror: Mirror | None) -> list[keras.KerasTensor]:
-    """A policy's heads [2B, X] → [B, X] each: the first has signs, a standard deviation has none."""
+    """Heads [2B, X] → [B, X] each: the first has signs, a standard deviation has none."""
     if mirror is None:
         return heads
     entries_of_heads = mirror.action, mirror.action.unsigned
     return [MeanOfBoth(entries, mirror.weight)(head) for head, entries in zip(heads, entries_of_heads)]
-
-
-def _values(
-    features: keras.KerasTensor, kernel: Kernels, mirror: Mirror | None, outputs: int = 1
-) -> keras.KerasTensor:
-    """features [B, units], or [2B, units] → [B, outputs]."""
-    [values] = DenseHead("value", outputs)(features, kernel)
-    return values if mirror is None else MeanOfBoth(unmoved(outputs))(values)

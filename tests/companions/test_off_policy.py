@@ -15,7 +15,8 @@ from same_state import assert_same_state, resumed_and_whole
 from common.envs.environment import find_environment
 from common.errors import DivergedError, UserError
 from common.nets.flat_networks import FlatNetworks, flat
-from common.nets.keras_models import Torso, critic_network, glorot
+from common.nets.keras_models import Torso, critic_network
+from common.nets.kernels import glorot
 from common.nets.tensorflow_operations import standardized_rows
 from common.records import Transitions
 from common.results import TIMING_COLUMNS

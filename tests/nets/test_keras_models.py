@@ -6,7 +6,8 @@ import pytest
 from gymnasium.spaces import Box
 
 from Agent import Agent
-from common.nets.keras_models import DenseHead, NormalHeads, Torso, actor_network, critic_network, glorot, orthogonal
+from common.nets.keras_models import DenseHead, NormalHeads, Torso, actor_network, critic_network
+from common.nets.kernels import glorot, orthogonal
 from ppo import architecture
 from ppo.presets import BIPEDAL_WALKER_2021
 

@@ -12,7 +12,8 @@ from common.envs.spaces import action_map
 from common.errors import UserError
 from common.nets.flat_networks import FlatNetworks
 from common.nets.from_keras import describe
-from common.nets.keras_models import Convolution, DenseHead, NormalHeads, Torso, actor_network, glorot
+from common.nets.keras_models import Convolution, DenseHead, NormalHeads, Torso, actor_network
+from common.nets.kernels import glorot
 from common.nets.network import Constant, Normalizer, forward
 from common.nets.tensorflow_operations import TENSORFLOW
 from common.rollout.policies import DeterministicPolicy

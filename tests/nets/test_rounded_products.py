@@ -11,7 +11,8 @@ from common.errors import UserError
 from common.nets import rounded_products
 from common.nets.flat_networks import FlatNetworks
 from common.nets.from_keras import describe
-from common.nets.keras_models import Torso, critic_network, glorot
+from common.nets.keras_models import Torso, critic_network
+from common.nets.kernels import glorot
 from common.nets.rounded_products import check_precision, rounded_product
 from companions.config import OffPolicyConfig
 from companions.OffPolicyAgentTrainer import make_agent

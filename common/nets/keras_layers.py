@@ -1,13 +1,26 @@
-"""Networks that obey a mirror: Keras layers around a torso and its heads; `common.nets.network.mean_of_both` says why.
+"""Keras layers that make networks obey a mirror (`common.nets.network.mean_of_both`), and a standard deviation."""
 
-Both passes are one of twice the rows.
-"""
+import math
 
 import keras
 
 from common.envs.mirrors import Entries
 from common.nets.network import mean_of_both, with_image
 from common.nets.tensorflow_operations import TENSORFLOW
+
+
+class StateIndependentStd(keras.layers.Layer):
+    """A learned standard deviation per action, the same in every state; kept as its logarithm."""
+
+    def __init__(self, action_size: int, initial_std: float, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.log_std = self.add_weight(
+            shape=(action_size,), initializer=keras.initializers.Constant(math.log(initial_std)), name="log_std"
+        )
+
+    def call(self, features: keras.KerasTensor) -> keras.KerasTensor:
+        """features [B, units] → standard deviations [B, A]."""
+        return keras.ops.zeros_like(features[:, :1]) + keras.ops.exp(self.log_std)  # [B, A]
 
 
 class WithMirrorImage(keras.layers.Layer):
