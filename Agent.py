@@ -63,7 +63,8 @@ class Agent(AgentBase):
         choose_device(config.device, self.sees_images)
         check_precision("float32" if self.sees_images else config.precision)  # Keras rounds images
         heads = architecture.heads_for(self.action_size, self.choices, config)
-        actor_kernel, critic_kernel = (orthogonal(int(s)) for s in np.random.SeedSequence(seed).generate_state(2))
+        seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(2)]  # of actor and critic
+        actor_kernel, critic_kernel = map(orthogonal, seeds)
         if config.shared_torso:
             self.network, self.actor, self.critic = keras_models.actor_and_critic_of_one_torso(
                 torso, heads, actor_kernel, self.mirror
@@ -73,7 +74,7 @@ class Agent(AgentBase):
             self.actor = keras_models.actor_network(torso, heads, actor_kernel, self.mirror)
             self.critic = keras_models.critic_network(torso, critic_kernel, self.mirror)
             self._networks = {"actor": self.actor, "critic": self.critic}
-        architecture.draw_weights(self._networks.values(), (actor_seed, critic_seed), config)
+        architecture.draw_weights(self._networks.values(), seeds, config)
         rate, epsilon = config.learning_rate, config.adam_epsilon
         self._adam_of = {name: keras.optimizers.Adam(rate, epsilon=epsilon) for name in self._networks}
         for name, network in self._networks.items():

@@ -552,6 +552,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "fall_costs": ((50.0,), FALLS | {"fall_costs": (2.0,)}),
     "fall_cost_scores": ((1e6,), FALLS | {"fall_costs": (1.0, 50.0), "fall_cost_scores": (-1e6,)}),
     "env_kwargs": ({"g": 3.0}, {}),  # Pendulum's gravity
+    "wrappers": (("gymnasium.wrappers:TimeAwareObservation",), {}),
     "updates_per_epoch": (2, {}),
     "shared_torso": (True, {}),
     "filters": ((4, 3), SEEN),
@@ -645,6 +646,7 @@ ENDS = {  # what the default ends training with
 }
 SHAPES = (
     "env",
+    "wrappers",
     "history",
     "shared_torso",
     "filters",
