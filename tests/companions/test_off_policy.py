@@ -605,6 +605,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "fall_costs": ((50.0,), FALLS | {"fall_costs": (2.0,)}),
     "fall_cost_scores": ((1e6,), FALLS | {"fall_costs": (1.0, 50.0), "fall_cost_scores": (-1e6,), "score_window": 1}),
     "env_kwargs": ({"g": 3.0}, {}),  # Pendulum's gravity
+    "wrappers": (("gymnasium.wrappers:TimeAwareObservation",), {}),
     "backend": ("envpool", {}),
     "num_envs": (3, {}),
     "shards": (2, {}),
@@ -685,7 +686,7 @@ ENDS = {  # what the default ends training with
     "environment_restarts": "failed at step",
     "on_not_finite": "NaN or infinity as reward",
 }
-SHAPES = ("env", "history", "hidden_sizes", "twin_critics", "layer_norm")  # they change what there is
+SHAPES = ("env", "wrappers", "history", "hidden_sizes", "twin_critics", "layer_norm")  # they change what there is
 NOT_LEARNED = ("score_window", "device", "environment_time_limit", "end_validations_early")  # tested where they act
 
 
