@@ -24,6 +24,7 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY  # O_EXCL follows no link
 PAUSES = (0.01, 0.03, 0.1, 0.3, 1.0) if os.name == "nt" else ()  # seconds; virus scanners read every new file
 LARGEST_JSON = 4 * 2**20  # bytes
 DEEPEST_JSON = 100  # lists within lists
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a full disk says
 _NO_FOLDER_FLUSH = (
     errno.EINVAL,
     errno.ENOTSUP,

@@ -1,7 +1,10 @@
-"""Describes errors raised by a user's own code in one line that names the place in their file."""
+"""Describes errors raised by a user's own code in one line that names the place in their file; keeps others quiet."""
 
 import contextlib
+import os
+import sys
 import sysconfig
+import tempfile
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +28,29 @@ def closed(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
     finally:
         with contextlib.suppress(Exception):
             env.close()
+
+
+@contextlib.contextmanager
+def held_back_errors() -> Iterator[None]:
+    """Keeps from the error stream what is written to it, unless an exception comes out; includes C++ output."""
+    try:
+        error_stream = os.dup(2)
+    except OSError:  # no error stream, nothing to keep clean
+        yield
+        return
+    with tempfile.TemporaryFile() as held_back:
+        sys.stderr.flush()
+        os.dup2(held_back.fileno(), 2)
+        try:
+            yield
+        except Exception:
+            held_back.seek(0)
+            os.write(error_stream, held_back.read())
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(error_stream, 2)
+            os.close(error_stream)
 
 
 class WrongReturnError(Exception):

@@ -22,8 +22,8 @@ from common.envs.spaces import BoxMap
 from common.errors import UserError
 from common.files import flush_file, flush_folder
 from common.learning.frozen_policy import image_layers
-from common.learning.quiet_start import held_back_errors
 from common.rollout.policies import OBSERVATION_CLIP, Normalizer
+from common.user_code import held_back_errors
 from companions.DDPGAgent import DDPGAgent
 from programs import onnx_files
 

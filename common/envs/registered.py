@@ -1,5 +1,6 @@
 """Builds environments from Gymnasium's registry, imports users' modules, and suggests names for mistyped ones."""
 
+import contextlib
 import difflib
 import importlib
 import os
@@ -14,7 +15,7 @@ import gymnasium
 
 from common.envs import atari
 from common.errors import UserError
-from common.user_code import explain, is_users
+from common.user_code import explain, held_back_errors, is_users
 
 
 def make_registered(
@@ -36,8 +37,11 @@ def make_registered(
         _import(module, env_id)
     rendering = {} if render_mode is None else {"render_mode": render_mode}  # some constructors do not have it
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "out of date" notices: the user chose the version
+        # "Out of date" notices are left out, for the user chose the version. So is what a library's environment
+        # writes each time it is built, such as MuJoCo's warnings of its own models.
+        quiet = held_back_errors() if module is None else contextlib.nullcontext()
+        with warnings.catch_warnings(), quiet:
+            warnings.simplefilter("ignore")
             return gymnasium.make(
                 name, max_episode_steps=max_episode_steps, disable_env_checker=True, **rendering, **env_kwargs
             )

@@ -6,7 +6,7 @@ import functools
 import tensorflow as tf
 
 from common.errors import UserError
-from common.learning.quiet_start import held_back_errors
+from common.user_code import held_back_errors
 
 
 def choose_device(device: str, sees_images: bool) -> None:

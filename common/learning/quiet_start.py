@@ -6,33 +6,9 @@ written is shown after all if the import fails.
 
 import contextlib
 import gc
-import os
-import sys
-import tempfile
 from collections.abc import Iterator
 
-
-@contextlib.contextmanager
-def held_back_errors() -> Iterator[None]:
-    """Keeps from the error stream what is written to it, unless an exception comes out; C++ code is heard too."""
-    try:
-        error_stream = os.dup(2)
-    except OSError:  # no error stream, nothing to keep clean
-        yield
-        return
-    with tempfile.TemporaryFile() as held_back:
-        sys.stderr.flush()
-        os.dup2(held_back.fileno(), 2)
-        try:
-            yield
-        except Exception:
-            held_back.seek(0)
-            os.write(error_stream, held_back.read())
-            raise
-        finally:
-            sys.stderr.flush()
-            os.dup2(error_stream, 2)
-            os.close(error_stream)
+from common.user_code import held_back_errors
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ def _while_it_can(method: Callable) -> Callable:
             return
         try:
             method(self, *arguments)
-        except (tf.errors.OpError, OSError) as error:
+        except Exception as error:  # whatever it is, the run is worth more than its log
             self._give_up(error)
 
     return write

@@ -62,7 +62,7 @@ def save(folder: Path, generation: int, state: Mapping[str, np.ndarray], keep: i
         shutil.rmtree(unfinished, ignore_errors=True)
         raise UserError(
             f"checkpoint {generation} could not be written to {folder} ({error.strerror}): "
-            "the one before it is untouched; make room and resume the run"
+            "the one before it is untouched"
         ) from None
     remove_unfinished(folder)
     _prune(folder, generation, keep)

@@ -17,6 +17,7 @@ import tyro
 
 from common.config import MAY_CHANGE, TrainingConfig
 from common.errors import StoppedError, UserError
+from common.files import FULL
 from common.runs import run_folder
 from common.runs.options import RunOptions
 from common.runs.short_help import short_help
@@ -29,9 +30,8 @@ T = TypeVar("T")
 C = TypeVar("C", bound=TrainingConfig)
 _MAIN = "main"  # the group that --help-all shows first, and --help alone
 HELP_ALL = "--help-all"
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FILE_FAULTS = {
-    "make room first": _FULL,
+    "make room first": FULL,
     "choose a folder that you may read and write": (errno.EROFS, errno.EACCES, errno.EPERM),
     "see that its disk is connected": (errno.EIO, errno.ENOTCONN, errno.ESTALE),
     "choose another name": (errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
@@ -43,7 +43,7 @@ def file_fault(error: OSError) -> str | None:
     """The line for a fault of the disk or of a path, with what to do; None for other errors."""
     advice = next((advice for advice, faults in _FILE_FAULTS.items() if error.errno in faults), None)
     where = error.filename2 or error.filename
-    if advice is None or (where is None and error.errno not in _FULL):
+    if advice is None or (where is None and error.errno not in FULL):
         return None
     return f"{error.strerror}{f', {where}' if where else ''}: {advice}"
 

@@ -67,9 +67,10 @@ class Take:
         self._seed = seed
         self._every = 1 if most_frames is None else math.ceil(environment.render_fps / most_frames)
         self.frame_rate = environment.render_fps / self._every
+        self._shape: tuple[int, ...] = ()  # of the frames so far
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        self.score, self.steps, self.was_cut = 0.0, 0, False
+        self.score, self.steps, self.was_cut, self._shape = 0.0, 0, False, ()
         draw_in_memory(self._environment)
         try:
             with closed(self._environment.make(render_mode="rgb_array")) as env:
@@ -93,6 +94,12 @@ class Take:
                 f"{self._environment.id} draws no pictures: expected uint8 of shape [height, width, 3], its render "
                 f"method returned {frame.dtype} of shape {list(frame.shape)}"
             )
+        if frame.shape != (self._shape or frame.shape):
+            raise UserError(
+                f"{self._environment.id} draws pictures of different sizes, {list(self._shape)} and "
+                f"{list(frame.shape)}: let its render method return one size"
+            )
+        self._shape = frame.shape
         return frame
 
 
@@ -263,6 +270,10 @@ def film_into(
         path = _save_in_spite_of_failures(opening.passing(take), take.frame_rate, path, restarts)
     except UserError as error:
         return f"not filmed: {error}", None
+    except OSError:  # of the disk
+        raise
+    except Exception as error:  # of a library, for pictures that it cannot encode: what was trained is worth more
+        return f"not filmed: {explain(error)}", None
     cut = f", cut after {take.steps:,} steps" if take.was_cut else ""
     return f"filmed an episode of {take.score:.1f}{cut}: {path}", opening
 

@@ -17,6 +17,7 @@ from common.results import EpochResult, to_columns
 from common.rollout.evaluation import evaluation_line
 from common.runs import run_folder, trust
 from common.runs.options import RunOptions
+from common.user_code import explain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -198,12 +199,17 @@ class Recorder:
         Args:
             last: also write it to TensorBoard, whose log would grow with every figure.
         """
-        from common.figures.five_panels import five_panels  # imports matplotlib
-        from common.figures.style import save_figure
-
         began = time.monotonic()
-        figure = five_panels({self._folder.name: to_columns(self._rows, self._kind)})
-        save_figure(figure, self._folder / run_folder.FIGURE)
+        try:
+            from common.figures.five_panels import five_panels  # imports matplotlib
+            from common.figures.style import save_figure
+
+            figure = five_panels({self._folder.name: to_columns(self._rows, self._kind)})
+            save_figure(figure, self._folder / run_folder.FIGURE)
+        except Exception as error:  # whatever it is, the run is worth more than its figure
+            self.say(f"warning: {self._folder / run_folder.FIGURE} cannot be drawn ({explain(error)})")
+            self._figure_due = math.inf
+            return
         self._screen.figure(figure)
         if last and self._board is not None:
             self._board.figure(self._folder / run_folder.FIGURE, self._rows[-1].epoch)

@@ -3,7 +3,8 @@
 import time
 from pathlib import Path
 
-from common.runs import checkpoint, run_folder
+from common.errors import UserError
+from common.runs import checkpoint, run_folder, trust
 from common.runs.options import RunOptions
 from common.runs.protocols import Trainer
 
@@ -49,8 +50,13 @@ class Saver:
         """
         began = time.perf_counter()
         state = checkpoint.with_settings(self._trainer.state(), self._content)
-        checkpoint.save(self._folder / run_folder.CHECKPOINTS, epoch, state, self._options.keep_checkpoints)
-        self._trainer.agent.save_weights(self._folder / run_folder.WEIGHTS)
+        try:
+            checkpoint.save(self._folder / run_folder.CHECKPOINTS, epoch, state, self._options.keep_checkpoints)
+            self._trainer.agent.save_weights(self._folder / run_folder.WEIGHTS)
+        except (UserError, OSError) as error:
+            fault = f"{self._folder} cannot be written ({error.strerror})" if isinstance(error, OSError) else error
+            resume = trust.command("resume", self._folder, self._trainer.config)
+            raise UserError(f"{fault}; see that its disk is there and has room, then continue with {resume}") from None
         self._last_epoch, self._last_end = epoch, time.perf_counter()
         self._last_seconds = self._last_end - began
         self.seconds += self._last_seconds

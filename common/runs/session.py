@@ -125,9 +125,14 @@ def _run(
             else:
                 _train(trainer, folder, preset, options, screen, on_epoch)
             after_training.score_and_film(trainer, folder, options, screen)
-    except (UserError, MemoryError, OSError):
+    except (UserError, MemoryError, OSError) as error:
         if options.resume is None and folder is not None and not trainer.results:
             shutil.rmtree(folder, ignore_errors=True)
+        elif folder is not None and isinstance(error, OSError) and error.errno in files.FULL:
+            raise UserError(
+                f"{error.filename or folder} cannot be written ({error.strerror}): make room on its disk, then "
+                f"continue with {trust.command('resume', folder, trainer.config)}"
+            ) from None
         raise
     finally:
         trainer.close()

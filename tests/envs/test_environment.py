@@ -1,11 +1,13 @@
 """What is known of an environment."""
 
 import importlib.util
+import os
 from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
 import pytest
+import tiny_envs
 
 from common.envs import vector_env
 from common.envs.environment import find_environment
@@ -90,3 +92,15 @@ def test_an_atari_game_is_known_as_one():
     pytest.importorskip("ale_py")
     assert find_environment("ALE/Pong-v5").atari_game == "ALE/Pong-v5"
     assert find_environment("Pendulum-v1").atari_game is None
+
+
+def test_what_a_library_writes_while_it_builds_an_environment_is_not_shown(capfd, monkeypatch):
+    class Loud(tiny_envs.Lengths):
+        def __init__(self):
+            os.write(2, b"WARNING: this model is old\n")  # as C++ code does
+            super().__init__()
+
+    spec = gymnasium.envs.registration.EnvSpec("tests/Loud-v0", Loud)
+    monkeypatch.setitem(gymnasium.registry, "tests/Loud-v0", spec)
+    find_environment("tests/Loud-v0").make().close()
+    assert capfd.readouterr().err == ""

@@ -10,7 +10,7 @@ import pytest
 
 from common.errors import UserError
 from common.learning import device
-from common.learning.quiet_start import held_back_errors
+from common.user_code import held_back_errors
 from companions.presets import PRESETS as COMPANIONS
 from ppo.presets import PRESETS
 

@@ -20,6 +20,7 @@ from run_program import call
 import PPOAgentTrainer as main_program
 from common import arrays_file, files
 from common.errors import UserError
+from common.figures import style
 from common.results import columns_of
 from common.runs import board, checkpoint, finished, one_process, recorder, run_folder
 from common.runs.board import Board
@@ -197,10 +198,17 @@ PPOAgentTrainer.main()
     assert "Traceback" not in done.stderr and run_folder.read_results(tmp_path / "run")["epoch"][-1] == 40
 
 
-@pytest.mark.parametrize("where", ["create_file_writer", "scalar"])
-def test_a_board_that_fails_is_given_up_once(monkeypatch, tmp_path, where):
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [
+        ("create_file_writer", tf.errors.ResourceExhaustedError(None, None, "No space left on device")),
+        ("scalar", tf.errors.ResourceExhaustedError(None, None, "No space left on device")),
+        ("scalar", ValueError("of a library")),
+    ],
+)
+def test_a_board_that_fails_is_given_up_once(monkeypatch, tmp_path, where, error):
     def full(*_, **__):
-        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+        raise error
 
     monkeypatch.setattr(board.tf.summary, where, full)
     said = []
@@ -209,6 +217,32 @@ def test_a_board_that_fails_is_given_up_once(monkeypatch, tmp_path, where):
             made.scores("final", {"deterministic": {"mean": 1.0}}, epoch)
     [line] = said
     assert "the run continues without TensorBoard" in line and "\n" not in line
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), ValueError("of a library")])
+def test_a_figure_that_cannot_be_drawn_does_not_stop_the_run(monkeypatch, tmp_path, capfd, error):
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr(style, "save_figure", fails)
+    figure = [word for word in SETTINGS if word != "--no-figure"]
+    assert program(monkeypatch, *figure, "--no-tensorboard", "--runs-folder", tmp_path, "--name", "run") == 0
+    assert "figure.png cannot be drawn" in capfd.readouterr().out
+    assert finished.is_done(tmp_path / "run", finished.ADOPT, 3)
+
+
+@pytest.mark.parametrize(("module", "name"), [(checkpoint, "save"), (finished, "note")])
+def test_a_full_disk_names_itself_and_the_command_that_continues(monkeypatch, tmp_path, capfd, module, name):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, full)
+        assert program(patch, *SETTINGS, "--no-tensorboard", "--runs-folder", tmp_path, "--name", "run") == 2
+    error = capfd.readouterr().err
+    assert error.count("\n") == 1 and f"{run} cannot be written (No space left on device)" in error
+    assert error.endswith(f"continue with python -m programs resume {run}\n")
 
 
 def test_an_evaluation_on_a_full_disk_is_done_when_there_is_room(monkeypatch, tmp_path):

@@ -3,6 +3,7 @@
 import ctypes.util
 import multiprocessing
 import os
+import re
 import sys
 import time
 import tracemalloc
@@ -11,6 +12,7 @@ import cloudpickle
 import imageio.v2 as imageio
 import numpy as np
 import pytest
+import tiny_envs
 from gymnasium.spaces import Box
 
 from common.envs.environment import find_environment
@@ -117,6 +119,17 @@ def test_a_take_shows_the_first_evaluated_episode():
 def test_what_draws_no_pictures_has_no_take():
     with pytest.raises(UserError, match="tests/Plain-v0 draws no pictures"):
         take("tests/Plain-v0")
+
+
+@pytest.mark.parametrize(
+    ("size", "why"), [(lambda t: (40 + t, 40), "different sizes.* one size"), (lambda _: (1, 4000), "ValueError")]
+)
+def test_pictures_that_make_no_film_are_one_line(size, why, tmp_path, monkeypatch):
+    drawn = iter(range(100))
+    monkeypatch.setattr(tiny_envs.Lengths, "render", lambda _: np.zeros((*size(next(drawn)), 3), np.uint8))
+    line, opening = film_into(tmp_path, Still(), ACTIONS, find_environment("tests/Lengths-v0"))
+    assert re.fullmatch(f"not filmed: .*{why}.*", line) and opening is None
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_film_of_an_environment_without_a_limit_is_cut(tmp_path, monkeypatch):
