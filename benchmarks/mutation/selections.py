@@ -42,6 +42,7 @@ REPEATABLE = "tests/rollout/test_repeatable.py"
 RESUME = "tests/runs/test_resume.py"
 ROUNDED = "tests/nets/test_rounded_products.py"
 SESSION = "tests/runs/test_session.py"
+SLOW = "tests/runs/test_slow_environments.py"
 SPACES = "tests/envs/test_spaces.py"
 SHIP = "tests/programs/test_ship.py"
 SHARDS = "tests/rollout/test_shards.py"
@@ -124,6 +125,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/nets/rounded_products.py": (ROUNDED,),
     "common/nets/tensorflow_operations.py": (NETWORK, OFF_POLICY, ROUNDED, EXPORT),
     "common/learning/trainer_base.py": (LIVE, STOP, FAULTS, TRAINING, OWN),
+    "common/progress.py": (SLOW,),
     "common/records.py": (FUNCS, OFF_POLICY),
     "common/results.py": (FUNCS, FIGURES, TRAINING),
     "common/rollout/collector.py": (COLLECTOR,),
@@ -157,6 +159,8 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/runs/options.py": ("tests/runs/test_platforms.py", CLI),
     "common/runs/recorder.py": (DISKS, FIGURES, SESSION, CLI),
     "common/runs/run_folder.py": (HOSTILE, CLI),
+    "common/runs/each_epoch.py": (SLOW, SESSION),
+    "common/runs/fit.py": (SLOW,),
     "common/runs/saver.py": (SESSION, FINISHED, CLI),
     "common/runs/session.py": (LIVE, STOP, SESSION, FINISHED, HOSTILE, RESUME),
     "common/runs/signals.py": (SESSION, DISKS),
