@@ -5,12 +5,11 @@ agents/NAME then holds all that shows the agent and says where it is from; `pyth
 
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import tyro
 
 from common import arrays_file
 from common.errors import UserError
@@ -37,10 +36,10 @@ LICENCE = "MIT, as the project's LICENSE"
 class Arguments:
     """Put the agent of a finished run into the project, with its settings, scores and exported policies."""
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Path = field(metadata={"example": "runs/NAME"})
     """Folder of a finished run, like runs/NAME. The half-way policy is chosen among the run's checkpoints: if one is
     wanted, train the run with --checkpoint-every K --keep-checkpoints 1000."""
-    name: Annotated[str, tyro.conf.Positional]
+    name: str = field(metadata={"example": "NAME"})
     """Name of the agent, by which watch shows it. An agent of this name is replaced."""
     commit: str | None = None
     """Commit of the project that the run was trained with; only for runs whose config.json does not name it."""

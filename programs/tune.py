@@ -8,12 +8,11 @@ FOLDER/journal.log: the same command continues a search that was stopped. FOLDER
 import dataclasses
 import json
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import tyro
 
 from common import files
 from common.config import TrainingConfig
@@ -24,10 +23,10 @@ from common.figures.importances import importances
 from common.figures.style import save_light_and_dark
 from common.results import score_text
 from common.runs import trust
-from common.runs.command_line import one_line_errors
+from common.runs.command_line import one_line_errors, parse_settings
 from programs.places import Submit, places, result_of
 from programs.preset_files import is_preset_file, read_preset, write_preset
-from programs.run_arguments import check_at_least, parse_named
+from programs.run_arguments import check_at_least
 from programs.train import method_of
 from programs.tuning.journal import Journal, optuna
 from programs.tuning.search import Search
@@ -42,7 +41,7 @@ JOURNAL, TUNED, TRIALS, FIGURE, HELD_OUT = "journal.log", "tuned.json", "trials.
 class Arguments:
     """Search for better settings of a preset with Optuna (TPE sampler, median pruner)."""
 
-    preset: Annotated[str, tyro.conf.Positional]
+    preset: str = field(metadata={"example": "pendulum-td3-corrected"})
     """Preset to start from, or a preset file such as tuned.json."""
     env: str | None = None
     """Environment to tune for, in place of the preset's. If a preset file's environment needs a module (module:Id), it
@@ -234,7 +233,7 @@ def compare(
 def main() -> None:
     """Search as the command line says."""
     with one_line_errors():
-        arguments = parse_named(Arguments, "python -m programs tune", "preset", "pendulum-td3-corrected")
+        arguments = parse_settings(Arguments, "python -m programs tune")
         arguments.check()
         preset = preset_of(arguments)
         base = base_of(preset, arguments)

@@ -160,7 +160,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/runs/trust.py": (HOSTILE, CLI),
     "common/runs/unread_output.py": ("tests/runs/test_start.py",),
     "common/runs/window.py": (WINDOW, AGENTS),
-    "common/runs/wrong_arguments.py": ("tests/runs/test_wrong_arguments.py", CLI),
+    "common/runs/arguments.py": (CLI, "tests/programs/test_programs.py"),
     "common/settings.py": ("tests/test_settings.py", CLI),
     "common/state.py": (CHECKPOINT, HOSTILE),
     "common/user_code.py": (OWN,),
