@@ -14,11 +14,14 @@ import tensorflow as tf
 from common import funcs
 from common.envs.spaces import action_map, choices
 from common.errors import DivergedError
-from common.learning import distributions, networks
 from common.learning.agent_base import AgentBase
 from common.learning.device import choose_device
-from common.learning.frozen_policy import ImageHeads, dense_heads
-from common.learning.rounded_products import check_precision
+from common.learning.image_heads import ImageHeads
+from common.nets import distributions, keras_models
+from common.nets.from_keras import describe
+from common.nets.keras_layers import StateIndependentStd
+from common.nets.kernels import orthogonal
+from common.nets.rounded_products import check_precision
 from common.records import Batch
 from common.rollout.policies import CategoricalPolicy, Heads, JudgingPolicy, NormalPolicy, Policy
 from common.state import State
@@ -60,17 +63,18 @@ class Agent(AgentBase):
         choose_device(config.device, self.sees_images)
         check_precision("float32" if self.sees_images else config.precision)  # Keras rounds images
         heads = architecture.heads_for(self.action_size, self.choices, config)
-        actor_seed, critic_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(2))
+        seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(2)]  # of actor and critic
+        actor_kernel, critic_kernel = map(orthogonal, seeds)
         if config.shared_torso:
-            self.network, self.actor, self.critic = networks.actor_and_critic_of_one_torso(
-                torso, heads, actor_seed, self.mirror
+            self.network, self.actor, self.critic = keras_models.actor_and_critic_of_one_torso(
+                torso, heads, actor_kernel, self.mirror
             )
             self._networks = {"network": self.network}
         else:
-            self.actor = networks.policy_actor(torso, heads, actor_seed, self.mirror)
-            self.critic = networks.value_critic(torso, critic_seed, self.mirror)
+            self.actor = keras_models.actor_network(torso, heads, actor_kernel, self.mirror)
+            self.critic = keras_models.critic_network(torso, critic_kernel, self.mirror)
             self._networks = {"actor": self.actor, "critic": self.critic}
-        architecture.draw_weights(self._networks.values(), (actor_seed, critic_seed), config)
+        architecture.draw_weights(self._networks.values(), seeds, config)
         rate, epsilon = config.learning_rate, config.adam_epsilon
         self._adam_of = {name: keras.optimizers.Adam(rate, epsilon=epsilon) for name in self._networks}
         for name, network in self._networks.items():
@@ -106,7 +110,7 @@ class Agent(AgentBase):
         """The present policy, mapping raw observations to actions: a frozen copy, but with images the live one."""
         if self.sees_images:
             return self._policy_of(self._image_heads)
-        return self._policy_of(dense_heads(self.actor, self.normalizer(), self.mirror))
+        return self._policy_of(describe(self.actor, self.normalizer()))
 
     def collecting_policy(self) -> Policy:
         """The present policy, for collecting what an update learns from.
@@ -212,7 +216,7 @@ class Agent(AgentBase):
     def change_std(self, factor: float, least: float) -> None:
         """Multiply a Normal policy's learned standard deviations, then raise them to `least` half ranges."""
         for layer in self.actor.layers:
-            if isinstance(layer, networks.StateIndependentStd) and (factor < 1 or least > 0):
+            if isinstance(layer, StateIndependentStd) and (factor < 1 or least > 0):
                 log_std = layer.log_std.numpy() + np.float32(np.log(factor))  # [A]
                 layer.log_std.assign(np.maximum(log_std, np.float32(np.log(least))) if least > 0 else log_std)
 

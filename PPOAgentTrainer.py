@@ -1,17 +1,15 @@
 """The epoch loop: collect → advantage → train → collect; and the command line.
 
-    python PPOAgentTrainer.py                      the walker, from nothing to walking
-    python PPOAgentTrainer.py pendulum             another preset
-    python PPOAgentTrainer.py --env Some-v0        any environment
-    python PPOAgentTrainer.py --help               the main settings; --help-all shows every one
-
-The run leaves its traces in runs/NAME; `common.runs.run_folder` says which.
+python PPOAgentTrainer.py                      the walker, from nothing to walking
+python PPOAgentTrainer.py pendulum             another preset
+python PPOAgentTrainer.py --env Some-v0        any environment
+python PPOAgentTrainer.py --help               the main settings; --help-all shows every one
 """
 
-if __name__ == "__main__":  # before the imports below, which take a second
-    import os
-    import sys
+import os
+import sys
 
+if __name__ == "__main__":  # before the imports below, which take a second
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # which PYTHONSAFEPATH leaves out
     from common.runs import signals
 
@@ -19,7 +17,6 @@ if __name__ == "__main__":  # before the imports below, which take a second
 
 import functools
 import math
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -220,8 +217,6 @@ class PPOAgentTrainer(TrainerBase):
                 break
         means = mean_metrics(metrics)
         return metrics[-1] | {name: means[name] for name in AVERAGED_METRICS}
-
-    # -- state --
 
     def parts(self) -> dict[str, Part]:
         """Statistics of rewards and advantages, settings that may change during a run, the factor of `desired_kl`."""

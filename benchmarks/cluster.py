@@ -41,9 +41,10 @@ from common.envs.environment import find_environment
 from common.envs.spaces import action_map
 from common.errors import UserError
 from common.figures.style import GREY, colour_of, entitle, save_light_and_dark, stacked_panels, style_axis
+from common.nets.network import UNCHANGED, Constant, Dense, Network
 from common.records import Timing
 from common.rollout.experience import Experience
-from common.rollout.policies import Constant, Dense, DenseHeads, Normalizer, NormalPolicy
+from common.rollout.policies import NormalPolicy
 from common.rollout.workers.cluster import QUIET, Cluster, Workers
 from common.rollout.workers.team import Team
 from common.runs.command_line import one_line_errors, parse_settings
@@ -365,7 +366,7 @@ def scaling(arguments: Arguments) -> Iterator[dict[str, Any]]:
 
     hidden = dense(24, 64, "tanh"), dense(64, 64, "tanh")
     heads = dense(64, 4, "linear"), Constant(np.ones(4, np.float32))
-    policy = NormalPolicy(DenseHeads(Normalizer(None, None), hidden, heads))
+    policy = NormalPolicy(Network(UNCHANGED, hidden, heads))
     environment = find_environment("", 100, maker=Sleeping)
     one_worker = 0.0
     for number in arguments.workers:

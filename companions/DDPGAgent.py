@@ -6,22 +6,25 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from common.envs.mirrors import Sides, unmoved
+from common.envs.mirrors import Mirror
 from common.envs.spaces import action_map
 from common.errors import DivergedError
 from common.learning.agent_base import AgentBase
 from common.learning.compiled import Compiled
 from common.learning.device import choose_device
-from common.learning.frozen_policy import deterministic
-from common.learning.rounded_products import check_precision
+from common.nets.flat_networks import FlatNetworks, flat
+from common.nets.keras_models import DenseHead, Torso, actor_network, critic_network
+from common.nets.kernels import glorot
+from common.nets.network import Network, Normalizer
+from common.nets.rounded_products import check_precision
+from common.nets.tensorflow_operations import TENSORFLOW
 from common.records import Transitions
-from common.rollout.policies import OBSERVATION_CLIP, LayersPolicy
+from common.rollout.policies import DeterministicPolicy, SquashedPolicy
 from common.state import State, join_parts, part_of
-from companions import architecture, losses
+from companions import losses
 from companions.config import OffPolicySettings
 from companions.replay import ReplayBuffer
 from companions.results import UPDATE_METRICS
-from companions.stacked_networks import FlatNetworks, flat
 
 
 class DDPGAgent(AgentBase):
@@ -59,10 +62,9 @@ class DDPGAgent(AgentBase):
         actor_seed, *critic_seeds = (int(state) for state in states)
         actors = [[self.new_actor(actor_seed)] for _ in range(1 + self.has_target_actor)]
         critics = [[self.new_critic(seed) for seed in critic_seeds] for _ in range(2)]
-        flat_actors = [FlatNetworks(networks_, self.actor_sides, config.precision) for networks_ in actors]
-        flat_critics = [FlatNetworks(networks_, self._critic_sides, config.precision) for networks_ in critics]
+        flat_actors = [FlatNetworks(networks_) for networks_ in actors]
         self._actor, self._target_actor = flat_actors[0], flat_actors[-1]
-        self._critics, self._target_critics = flat_critics
+        self._critics, self._target_critics = (FlatNetworks(networks_) for networks_ in critics)
         critic_rate = config.learning_rate if config.critic_learning_rate is None else config.critic_learning_rate
         self.actor_optimizer = keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)
         self.critic_optimizer = keras.optimizers.Adam(critic_rate, epsilon=config.adam_epsilon)
@@ -93,30 +95,22 @@ class DDPGAgent(AgentBase):
         """Standard normal numbers that an update takes for each transition: those of target policy smoothing."""
         return self.action_size if self.config.target_smoothing else 0
 
-    @property
-    def shape(self) -> architecture.Shape:
-        """Sizes of inputs and hidden layers, and the activation, of actor and critics."""
+    def _torso(self, inputs: int, layer_norm: bool = False) -> Torso:
         config = self.config
-        return architecture.Shape(self.observation_size, self.action_size, config.hidden_sizes, config.activation)
-
-    @property
-    def actor_sides(self) -> Sides | None:
-        """How the mirror changes observations and the outputs of the actor's last layer; None without `symmetry`."""
-        return None if self.mirror is None else Sides(self.mirror.observation, self.mirror.action, self.mirror.weight)
-
-    @property
-    def _critic_sides(self) -> Sides | None:
-        return None if self.mirror is None else Sides(self.mirror.joint, unmoved(self.outputs_of_critic))
+        return Torso(
+            (inputs,), config.hidden_sizes, config.activation, layer_norm=layer_norm, precision=config.precision
+        )
 
     def new_actor(self, seed: int) -> keras.Model:
-        """An untrained actor; its only or first output is the deterministic action [B, A] for observations [B, S]."""
-        return architecture.deterministic_actor(self.shape, seed, self.mirror)
+        """An untrained actor, observations [B, S] → actions [B, A] in [−1, 1]."""
+        head = DenseHead("mean", self.action_size, "tanh")
+        return actor_network(self._torso(self.observation_size), head, glorot(seed), self.mirror)
 
     def new_critic(self, seed: int) -> keras.Model:
         """An untrained critic: observations and actions side by side [B, S + A] → [B, `outputs_of_critic`]."""
-        return architecture.action_critic(
-            self.shape, seed, self.mirror, self.config.layer_norm, self.outputs_of_critic
-        )
+        torso = self._torso(self.observation_size + self.action_size, self.config.layer_norm)
+        joint = None if self.mirror is None else Mirror(self.mirror.joint, self.mirror.action)
+        return critic_network(torso, glorot(seed), joint, self.outputs_of_critic)
 
     @property
     def actor(self) -> keras.Model:
@@ -140,7 +134,7 @@ class DDPGAgent(AgentBase):
 
     # -- acting --
 
-    def acting_policy(self, exploration_std: float | None = None) -> LayersPolicy:
+    def acting_policy(self, exploration_std: float | None = None) -> DeterministicPolicy | SquashedPolicy:
         """A copy of the present policy that maps raw observations to actions.
 
         Args:
@@ -150,7 +144,7 @@ class DDPGAgent(AgentBase):
         config, std = self.config, exploration_std
         if std is None:
             std = config.exploration_std if config.final_exploration_std is None else config.final_exploration_std
-        return deterministic(self._actor.networks[0], self.actor_weights(), std, self.normalizer(), self.actor_sides)
+        return DeterministicPolicy(self.acting_network(), std)
 
     def values(self, observations: np.ndarray) -> np.ndarray:
         """The first critic's Q [K] of raw observations [K, S] and the policy's deterministic actions there."""
@@ -158,9 +152,9 @@ class DDPGAgent(AgentBase):
         inputs = np.concatenate([self.normalizer()(observations), actions], axis=1)  # [K, S + A]
         return np.asarray(self.critics[0](inputs)).mean(axis=1)
 
-    def actor_weights(self) -> list[np.ndarray]:
-        """The actor's present kernels and biases, layer by layer."""
-        return [stack[0] for stack in self._actor.stacks(self._actor.copied_weights())]
+    def acting_network(self) -> Network:
+        """A copy of the actor with its present weights; it takes raw observations."""
+        return self._actor.first(self.normalizer())
 
     # -- learning --
 
@@ -263,12 +257,11 @@ class DDPGAgent(AgentBase):
         batch = self._unpack(rows)
         if not self.config.normalize_observations:
             return batch
-        shift, scale = tf.unstack(tf.convert_to_tensor(self._shift_and_scale.value))  # [S], [S]
-        seen = [
-            tf.clip_by_value((observations - shift) * scale, -OBSERVATION_CLIP, OBSERVATION_CLIP)
-            for observations in (batch.observations, batch.next_observations)
-        ]  # [B, S] each
-        return batch._replace(observations=seen[0], next_observations=seen[1])
+        normalize = Normalizer(*tf.unstack(tf.convert_to_tensor(self._shift_and_scale.value)))  # [S], [S]
+        return batch._replace(
+            observations=TENSORFLOW.normalized(batch.observations, normalize),
+            next_observations=TENSORFLOW.normalized(batch.next_observations, normalize),
+        )
 
     def _lone_step(self, rows: tf.Tensor, noise: tf.Tensor, with_actor: bool, copy: tf.Tensor | None) -> tf.Tensor:
         """One update from a packed minibatch [B, W]; the metrics, [metrics]."""

@@ -29,7 +29,7 @@ from common.records import Timing, Trajectory, Transitions
 from common.results import EpochResult
 from common.rollout.collector import ShapeNoise
 from common.rollout.experience import Collecting
-from common.rollout.policies import LayersPolicy, WarmUp
+from common.rollout.policies import DeterministicPolicy, SquashedPolicy, WarmUp
 from common.runs import session
 from common.runs.command_line import one_line_errors, parse
 from common.state import State
@@ -223,13 +223,15 @@ class OffPolicyAgentTrainer(TrainerBase):
             self._undo(before, error)
             return []
 
-    def _act_with_the_newest(self, policy: LayersPolicy, before: dict[str, np.ndarray]) -> None:
+    def _act_with_the_newest(
+        self, policy: DeterministicPolicy | SquashedPolicy, before: dict[str, np.ndarray]
+    ) -> None:
         """Let the policy act with the agent's weights; with `skip`, updates that made them NaN are undone first."""
-        weights = self.agent.actor_weights()
-        if self.config.on_not_finite == "skip" and not all(np.isfinite(array).all() for array in weights):
+        network = self.agent.acting_network()
+        if self.config.on_not_finite == "skip" and not all(np.isfinite(array).all() for array in network.arrays):
             self._check_weights(before)
-            weights = self.agent.actor_weights()
-        policy.refresh(weights, self.agent.normalizer())
+            network = self.agent.acting_network()
+        policy.heads = network
 
     def _check_weights(self, before: dict[str, np.ndarray]) -> None:
         """Undo the epoch's updates if the newest made a weight NaN or infinite, which no loss has shown yet."""

@@ -9,18 +9,19 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from common.envs.mirrors import Sides
+from common.envs.mirrors import Mirror
 from common.errors import DivergedError
-from common.learning.frozen_policy import squashed
+from common.nets.flat_networks import flat
+from common.nets.keras_models import DenseHead, actor_network
+from common.nets.kernels import glorot
 from common.records import Transitions
-from common.rollout.policies import LayersPolicy
+from common.rollout.policies import SquashedPolicy
 from common.state import State
-from companions import architecture, losses
+from companions import losses
 from companions.config import SACConfig
 from companions.DDPGAgent import DDPGAgent
 from companions.results import SAC_UPDATE_METRICS
 from companions.squashed_normal import squashed_normal, temperature_loss
-from companions.stacked_networks import flat
 
 
 class SACAgent(DDPGAgent):
@@ -58,23 +59,20 @@ class SACAgent(DDPGAgent):
         """α, in units of reward."""
         return float(np.exp(self._log_temperature.numpy()[0]))
 
-    @property
-    def actor_sides(self) -> Sides | None:
-        """How the mirror changes observations, and μ and log σ side by side; None without `symmetry`."""
-        if self.mirror is None:
-            return None
-        both = architecture.of_squashed(self.mirror)
-        return Sides(both.observation, both.action, both.weight)
-
     def new_actor(self, seed: int) -> keras.Model:
-        """An untrained actor with two outputs, tanh(μ) [B, A] and log σ [B, A], for observations [B, S]."""
-        return architecture.squashed_actor(self.shape, seed, self.mirror)
+        """An untrained actor, observations [B, S] → μ and log σ side by side, [B, 2A], before tanh and bounds."""
+        mirror = self.mirror
+        if mirror is not None:
+            both = mirror.action.beside(mirror.action.unsigned)  # a standard deviation has no sign
+            mirror = Mirror(mirror.observation, both, mirror.weight)
+        head = DenseHead("mean_and_log_std", 2 * self.action_size)
+        return actor_network(self._torso(self.observation_size), head, glorot(seed), mirror)
 
     # -- acting --
 
-    def acting_policy(self) -> LayersPolicy:  # type: ignore[override]  # its exploration is its own
+    def acting_policy(self) -> SquashedPolicy:  # type: ignore[override]  # its exploration is its own
         """A copy of the present policy that maps raw observations to actions."""
-        return squashed(self._actor.networks[0], self.actor_weights(), self.normalizer(), self.actor_sides)
+        return SquashedPolicy(self.acting_network())
 
     # -- learning --
 

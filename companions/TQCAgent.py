@@ -7,11 +7,11 @@ critics without the largest, so that overestimation is controlled by a number in
 import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
 import tensorflow as tf
 
+from common.nets.flat_networks import FlatNetworks
 from common.records import Transitions
 from companions import losses
 from companions.quantiles import quantile_huber_loss, smallest_quantiles
 from companions.SACAgent import SACAgent
-from companions.stacked_networks import FlatNetworks
 
 
 class TQCAgent(SACAgent):

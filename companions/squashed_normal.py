@@ -4,7 +4,7 @@ import math
 
 import tensorflow as tf
 
-from common.rollout.policies import MAX_LOG_STD, MIN_LOG_STD
+from common.nets.network import MAX_LOG_STD, MIN_LOG_STD
 
 
 def squashed_normal(heads: tf.Tensor, noise: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -20,8 +20,9 @@ sys.path.insert(0, str(ROOT))
 
 from common.errors import UserError  # noqa: E402
 from common.files import replace_file  # noqa: E402
+from common.nets.network import Dense, Network  # noqa: E402
 from common.rollout import policy_file  # noqa: E402
-from common.rollout.policies import CategoricalPolicy, Dense, DenseHeads, SquashedPolicy  # noqa: E402
+from common.rollout.policies import CategoricalPolicy, SquashedPolicy  # noqa: E402
 from common.runs.command_line import one_line_errors, parse_settings  # noqa: E402
 from programs import shipped  # noqa: E402
 
@@ -72,7 +73,7 @@ def layers(name: str, stage: str) -> list[dict[str, str]]:
     """
     loaded, _, _ = shipped.load(shipped.AGENTS / name, stage)
     heads = loaded.policy.heads  # type: ignore[attr-defined]  # both kinds of policy have them
-    plain = isinstance(heads, DenseHeads) and len(heads.heads) == 1 and isinstance(heads.heads[0], Dense)
+    plain = isinstance(heads, Network) and len(heads.heads) == 1 and isinstance(heads.heads[0], Dense)
     if not plain or heads.sides or heads.normalize.shift is not None:
         raise UserError(
             f"{name} cannot act on the page: docs/live/policy.js knows networks of dense layers, without symmetry and "

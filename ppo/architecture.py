@@ -7,8 +7,8 @@ import keras
 import numpy as np
 
 from common.errors import UserError
-from common.learning.kernels import draw_as_pytorch
-from common.learning.networks import CategoricalHead, Convolution, NormalHeads, Torso
+from common.nets.keras_models import Convolution, DenseHead, Heads, NormalHeads, Torso
+from common.nets.kernels import draw_as_pytorch
 from ppo.config import PPOConfig
 
 
@@ -45,10 +45,10 @@ def draw_weights(networks: Iterable[keras.Model], seeds: Iterable[int], config: 
             draw_as_pytorch(network, seed)
 
 
-def heads_for(action_size: int, choices: tuple[int, ...] | None, config: PPOConfig) -> NormalHeads | CategoricalHead:
+def heads_for(action_size: int, choices: tuple[int, ...] | None, config: PPOConfig) -> Heads:
     """The policy's heads: logits where actions are choices, else means and standard deviations."""
     if choices is not None:
-        return CategoricalHead(sum(choices), config.mean_gain)
+        return DenseHead("logits", sum(choices), gain=config.mean_gain)
     return NormalHeads(action_size, config.mean_activation, config.mean_gain, config.std, config.initial_std)
 
 

@@ -7,7 +7,7 @@ ratio is r = exp(log_prob − old_log_prob), and ε is `clip_range`.
 import numpy as np
 import tensorflow as tf
 
-from common.learning import distributions
+from common.nets import distributions
 from common.records import Batch
 from ppo.config import PPOConfig
 from ppo.live_settings import Hyperparameters

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from common.nets.network import MAX_STD
 from common.results import EpochResult, column
-from common.rollout.policies import MAX_STD
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,10 @@
-"""A policy that acts with plain arrays as an ONNX file, which ONNX Runtime and many other programs run.
+"""A network that acts as an ONNX file, which ONNX Runtime and many other programs run.
 
-The graph is built node by node from the policy's arrays: a dense layer is a Gemm, a convolution a Conv. Neither
-TensorFlow nor Keras has a part in it.
+The graph is built node by node by `common.nets.network.forward`: a dense layer is a Gemm, a convolution a Conv.
+Neither TensorFlow nor Keras has a part in it.
 """
 
+import functools
 import importlib
 import importlib.util
 from collections.abc import Callable
@@ -12,24 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from common.envs.mirrors import Entries, Sides
+from common.envs.mirrors import Entries
 from common.envs.spaces import WHOLE, ActionMap, BoxMap
 from common.errors import UserError
-from common.rollout.policies import (
+from common.nets.network import (
+    ACTIVATIONS,
     OBSERVATION_CLIP,
-    CategoricalPolicy,
-    Constant,
-    Convolved,
+    Convolution,
     Dense,
-    DenseHeads,
-    ImageLayers,
+    LayerNormalization,
+    Network,
     Normalizer,
-    SamplingPolicy,
-    SquashedPolicy,
+    forward,
 )
+from common.rollout.policies import CategoricalPolicy, SamplingPolicy, SquashedPolicy
 
 OPSET, IR_VERSION = 17, 8  # of 2022: ONNX Runtime reads them from version 1.12 on
-ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu", "softplus": "Softplus"}
 INPUT, OUTPUT = "observations", "actions"
 
 
@@ -50,13 +49,15 @@ def imported(name: str) -> Any:
         raise UserError(f"ONNX needs the package {name}: pip install -r requirements/export.txt") from None
 
 
-class Graph:
-    """The nodes and the constants of a graph; each method adds one operation and returns its result's name."""
+class _Graph:
+    """The nodes and the constants of a graph, and the operations of `forward` that add them; a value is its name."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self._onnx = imported("onnx")
+        self.activations = {name: functools.partial(self, name.capitalize()) for name in ACTIVATIONS}
+        self.activations["linear"] = functools.partial(self, "Identity")
 
     def __call__(self, operation: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
         """Add a node; the name of its output, or a list of names if there are several."""
@@ -69,6 +70,50 @@ class Graph:
         name = f"constant_{len(self.constants)}"
         self.constants.append(self._onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name
+
+    def normalized(self, observations: str, normalize: Normalizer) -> str:
+        if normalize.shift is None or normalize.scale is None:
+            return observations
+        scaled = self("Mul", self("Sub", observations, self.constant(normalize.shift)), self.constant(normalize.scale))
+        return self("Clip", scaled, *(self.constant(np.float32(end)) for end in (-OBSERVATION_CLIP, OBSERVATION_CLIP)))
+
+    def linear(self, features: str, layer: Dense) -> str:
+        return self("Gemm", features, self.constant(layer.kernel), self.constant(layer.bias))
+
+    def convolved(self, features: str, layer: Convolution) -> str:
+        kernel = self.constant(layer.kernel.transpose(3, 2, 0, 1))  # [out, in, size, size]
+        channels_first = self("Transpose", features, perm=[0, 3, 1, 2])  # as ONNX has it
+        strides = [layer.stride, layer.stride]
+        result = self("Conv", channels_first, kernel, self.constant(layer.bias), strides=strides)
+        return self("Transpose", result, perm=[0, 2, 3, 1])
+
+    def layer_normalized(self, features: str, layer: LayerNormalization) -> str:
+        arrays = self.constant(layer.scale), self.constant(layer.shift)
+        return self("LayerNormalization", features, *arrays, axis=-1, epsilon=layer.epsilon)
+
+    def scaled(self, features: str, scale: Any, shift: Any) -> str:
+        scaled = self("Mul", features, self.constant(np.float32(scale)))
+        return self("Add", scaled, self.constant(np.float32(shift)))
+
+    def flattened(self, features: str) -> str:
+        return self("Flatten", features, axis=1)
+
+    def joined(self, one: str, other: str) -> str:
+        return self("Concat", one, other, axis=0)
+
+    def halves(self, both: str) -> tuple[str, str]:
+        one, other = self("Split", both, outputs=2, axis=0)
+        return one, other
+
+    def mirrored(self, array: str, entries: Entries) -> str:
+        sources = np.array(entries.sources, np.int64)
+        moved = self("Gather", array, self.constant(np.abs(sources) - 1), axis=1)
+        signed = self("Mul", moved, self.constant(np.sign(sources).astype(np.float32)))
+        return self("Add", signed, self.constant(entries.offset)) if entries.offsets else signed
+
+    def mixed(self, one: str, other: str, weight: float) -> str:
+        shares = np.float32(1.0 - weight), np.float32(weight)
+        return self("Add", *(self("Mul", x, self.constant(share)) for x, share in zip((one, other), shares)))
 
     def model(self, result: str, observed: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype) -> Any:
         """The whole model.
@@ -101,7 +146,7 @@ class Graph:
 
 def write_onnx(
     policy: SamplingPolicy,
-    heads: DenseHeads | ImageLayers,
+    network: Network,
     action_map: ActionMap,
     observed: tuple[int, ...],
     file: Path,
@@ -111,8 +156,8 @@ def write_onnx(
     Observations are [B, S] float32, or images [B, height, width, channels] uint8.
 
     Args:
-        policy: says what its heads mean.
-        heads: of the policy.
+        policy: says what the output of the network's only head means.
+        network: that acts.
         action_map: to the environment's actions.
         observed: shape of one observation.
         file: to write.
@@ -120,9 +165,9 @@ def write_onnx(
     Raises:
         UserError: the package onnx is missing.
     """
-    graph = Graph()
-    first = _first_head(graph, INPUT, heads) if isinstance(heads, DenseHeads) else _of_images(graph, heads)
-    # [B, A], [B, 2A] or [B, Σ choices]
+    graph = _Graph()
+    numbers = INPUT if len(observed) == 1 else graph("Cast", INPUT, to=imported("onnx").TensorProto.FLOAT)
+    [first] = forward(graph, network, numbers)  # [B, A], [B, 2A] or [B, Σ choices]
     some_action = action_map(np.zeros((1, action_map.size), np.float32))  # [1, *space.shape]
     if isinstance(policy, CategoricalPolicy):
         result = _likeliest(graph, first, policy.choices, some_action)
@@ -135,80 +180,15 @@ def write_onnx(
     file.write_bytes(model.SerializeToString())
 
 
-def _of_images(graph: Graph, layers: ImageLayers) -> str:
-    """The first head of an actor that sees images [B, height, width, channels]; ONNX has channels first."""
-    numbers = graph("Cast", INPUT, to=imported("onnx").TensorProto.FLOAT)
-    features = graph("Transpose", graph("Mul", numbers, graph.constant(np.float32(1 / 255))), perm=[0, 3, 1, 2])
-    for layer in layers.convolutions:
-        features = _convolved(graph, features, layer)  # [B, filters, h, w]
-    flat = graph("Flatten", graph("Transpose", features, perm=[0, 2, 3, 1]), axis=1)  # [B, h · w · filters]
-    return _first_head(graph, flat, layers.dense)
-
-
-def _convolved(graph: Graph, name: str, layer: Convolved) -> str:
-    kernel = graph.constant(layer.kernel.transpose(3, 2, 0, 1))  # [out, in, size, size]
-    result = graph("Conv", name, kernel, graph.constant(layer.bias), strides=[layer.stride, layer.stride])
-    return _activated(graph, result, layer.activation)
-
-
-def _first_head(graph: Graph, name: str, heads: DenseHeads) -> str:
-    """What `DenseHeads` returns first."""
-    features = _normalized(graph, name, heads.normalize)
-    sides = heads.sides[0] if heads.sides else None
-    if sides is not None:
-        features = graph("Concat", features, _mirrored(graph, features, sides.inputs), axis=0)  # [2B, S]
-    for layer in heads.hidden:
-        features = _dense(graph, features, layer)
-    head = heads.heads[0]
-    assert not isinstance(head, Constant), "a policy's first head depends on the observation"
-    output = _dense(graph, features, head)
-    return output if sides is None else _mean_of_both(graph, output, sides)
-
-
-def _normalized(graph: Graph, name: str, normalize: Normalizer) -> str:
-    if normalize.shift is None or normalize.scale is None:
-        return name
-    shifted = graph("Sub", name, graph.constant(normalize.shift))
-    scaled = graph("Mul", shifted, graph.constant(normalize.scale))
-    least, most = (graph.constant(np.float32(bound)) for bound in (-OBSERVATION_CLIP, OBSERVATION_CLIP))
-    return graph("Clip", scaled, least, most)
-
-
-def _dense(graph: Graph, name: str, layer: Dense) -> str:
-    product = graph("Gemm", name, graph.constant(layer.kernel), graph.constant(layer.bias))
-    return _activated(graph, product, layer.activation)
-
-
-def _activated(graph: Graph, name: str, activation: str) -> str:
-    return name if activation == "linear" else graph(ACTIVATIONS[activation], name)
-
-
-def _mirrored(graph: Graph, name: str, entries: Entries) -> str:
-    """`Entries` as ONNX, [B, X] → [B, X]."""
-    sources = np.array(entries.sources, np.int64)
-    moved = graph("Gather", name, graph.constant(np.abs(sources) - 1), axis=1)
-    signed = graph("Mul", moved, graph.constant(np.sign(sources).astype(np.float32)))
-    return graph("Add", signed, graph.constant(entries.offset)) if entries.offsets else signed
-
-
-def _mean_of_both(graph: Graph, name: str, sides: Sides) -> str:
-    """[2B, X] → [B, X]; see `common.learning.mirrored`."""
-    one, image = graph("Split", name, outputs=2, axis=0)
-    own = graph("Mul", one, graph.constant(np.float32(1.0 - sides.weight)))
-    other = graph("Mul", _mirrored(graph, image, sides.outputs), graph.constant(np.float32(sides.weight)))
-    return graph("Add", own, other)
-
-
-def _columns(graph: Graph, name: str, start: int, end: int) -> str:
+def _columns(graph: _Graph, name: str, start: int, end: int) -> str:
     """[B, X] → [B, end − start]."""
     limits = (graph.constant(np.array([number], np.int64)) for number in (start, end, 1))  # the last is the axis
     return graph("Slice", name, *limits)
 
 
-def _mapped(graph: Graph, name: str, action_map: BoxMap) -> str:
+def _mapped(graph: _Graph, name: str, action_map: BoxMap) -> str:
     """`BoxMap` as ONNX, [B, A] → [B, *space.shape]."""
-    scaled = graph("Mul", name, graph.constant(action_map.scale.astype(np.float32)))
-    mapped = graph("Add", scaled, graph.constant(action_map.centre.astype(np.float32)))
+    mapped = graph.scaled(name, action_map.scale, action_map.centre)
     if np.dtype(action_map.dtype).kind in "iub":
         mapped = graph("Round", mapped)
     low, high = float32_bounds(action_map.low, action_map.high)  # [A], [A]
@@ -225,7 +205,7 @@ def float32_bounds(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.nd
     return np.where(down < low, np.nextafter(down, inf), down), np.where(up > high, np.nextafter(up, -inf), up)
 
 
-def _likeliest(graph: Graph, logits: str, choices: tuple[int, ...], some_action: np.ndarray) -> str:
+def _likeliest(graph: _Graph, logits: str, choices: tuple[int, ...], some_action: np.ndarray) -> str:
     """Logits [B, Σ choices] → [B, *space.shape]; `some_action` [1, *space.shape] is where counting begins."""
     ends = np.cumsum(choices)
     values = [
@@ -237,7 +217,7 @@ def _likeliest(graph: Graph, logits: str, choices: tuple[int, ...], some_action:
     return _shaped(graph, counted, some_action.shape[1:], some_action.dtype)
 
 
-def _shaped(graph: Graph, name: str, shape: tuple[int, ...], dtype: np.dtype) -> str:
+def _shaped(graph: _Graph, name: str, shape: tuple[int, ...], dtype: np.dtype) -> str:
     reshaped = graph("Reshape", name, graph.constant(np.array((-1, *shape), np.int64)))
     return graph("Cast", reshaped, to=imported("onnx").helper.np_dtype_to_tensor_dtype(dtype))
 

@@ -21,8 +21,10 @@ from Agent import Agent
 from common.envs.spaces import BoxMap
 from common.errors import UserError
 from common.files import flush_file, flush_folder
-from common.learning.frozen_policy import image_layers
-from common.rollout.policies import OBSERVATION_CLIP, Normalizer
+from common.nets.from_keras import describe
+from common.nets.network import Network, forward
+from common.nets.tensorflow_operations import TENSORFLOW
+from common.rollout.policies import SquashedPolicy
 from common.user_code import held_back_errors
 from companions.DDPGAgent import DDPGAgent
 from programs import onnx_files
@@ -45,14 +47,12 @@ class ExportedPolicy(tf.Module):
 
     def __init__(self, agent: Any) -> None:
         super().__init__()
-        choices, normalize, actor = agent.choices, agent.normalizer(), agent.actor
-        weights = actor.get_weights()  # constants: LiteRT would treat variables as empty
-        to_environment = _discrete_actions(agent, choices) if choices else _box_actions(agent.action_map)
+        network, squashed = acting_network(agent), isinstance(agent.acting_policy(), SquashedPolicy)
+        to_environment = _discrete_actions(agent, agent.choices) if agent.choices else _box_actions(agent.action_map)
 
         def act(observations: tf.Tensor) -> dict[str, tf.Tensor]:
-            heads, _ = actor.stateless_call(weights, [], _normalized(observations, normalize))
-            first = heads[0] if isinstance(heads, list | tuple) else heads  # of a Normal policy: its mean
-            return {"actions": to_environment(first)}
+            [first] = forward(TENSORFLOW, network, observations)
+            return {"actions": to_environment(tf.tanh(first[:, : agent.action_size]) if squashed else first)}
 
         signature = [tf.TensorSpec((None, *observation_shape(agent)), tf.uint8 if agent.sees_images else tf.float32)]
         self.act = tf.function(act, input_signature=signature, autograph=False)
@@ -63,11 +63,10 @@ def observation_shape(agent: Any) -> tuple[int, ...]:
     return tuple(agent.actor.input_shape[1:])
 
 
-def _normalized(observations: tf.Tensor, normalize: Normalizer) -> tf.Tensor:
-    """`Normalizer` in TensorFlow, [B, ...] → [B, ...] float32; images are not changed."""
-    if normalize.shift is None:
-        return tf.cast(observations, tf.float32)
-    return tf.clip_by_value((observations - normalize.shift) * normalize.scale, -OBSERVATION_CLIP, OBSERVATION_CLIP)
+def acting_network(agent: Any) -> Network:
+    """The actor that acts as it is now, without the spread of a Normal policy; its arrays become constants."""
+    heads = agent.acting_policy().heads
+    return (describe(agent.actor) if agent.sees_images else heads).first_head()
 
 
 def _box_actions(action_map: BoxMap) -> Callable[[tf.Tensor], tf.Tensor]:
@@ -267,9 +266,8 @@ def _placed(agent: Any, observations: np.ndarray, folder: Path, write: Callable[
 
 def _write(agent: Agent | DDPGAgent, folder: Path, onnx: bool) -> None:
     if onnx:  # first, since its package may be missing
-        policy, actor = agent.acting_policy(), agent.actor
-        heads: Any = image_layers(actor) if agent.sees_images else policy.heads
-        onnx_files.write_onnx(policy, heads, agent.action_map, observation_shape(agent), folder / ONNX)
+        policy, network = agent.acting_policy(), acting_network(agent)
+        onnx_files.write_onnx(policy, network, agent.action_map, observation_shape(agent), folder / ONNX)
     write_saved_model(ExportedPolicy(agent), folder / SAVED_MODEL)
     write_litert(folder / SAVED_MODEL, folder / LITERT)
 

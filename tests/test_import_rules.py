@@ -19,7 +19,7 @@ LEVELS = (  # from the bottom up; a module imports from its own level and from t
         "common.settings",
         "common.config",
     ),
-    ("common.figures", "common.results", "common.state"),
+    ("common.figures", "common.results", "common.state", "common.nets"),
     ("common.rollout",),
     ("common.runs", "common.learning"),
     ("ppo", "companions"),
@@ -154,7 +154,14 @@ def imported_by(modules_: list[str]) -> tuple[set[str], float]:
 
 
 def test_environments_and_collecting_need_no_tensorflow():
-    wanted = ("common.envs", "common.rollout", "common.funcs", "common.records", "common.config")
+    wanted = (
+        "common.envs",
+        "common.rollout",
+        "common.nets.network",
+        "common.funcs",
+        "common.records",
+        "common.config",
+    )
     lower = [module for module in modules(ROOT) if within(module, wanted)]
     assert len(lower) > 20
     assert not imported_by(lower)[0] & set(HEAVY)

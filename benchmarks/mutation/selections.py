@@ -17,8 +17,9 @@ FUNCS = "tests/test_funcs.py"
 HOSTILE = "tests/runs/test_hostile_folders.py"
 LIVE = "tests/ppo/test_live_settings.py"
 LOSSES = "tests/ppo/test_losses.py"
-MIRRORED = "tests/learning/test_mirrored.py"
-NETWORKS = "tests/learning/test_networks.py"
+KERAS_MODELS = "tests/nets/test_keras_models.py"
+MIRRORED = "tests/nets/test_mirrored.py"
+NETWORK = "tests/nets/test_network.py"
 LESSONS = "tests/programs/test_notebook_lessons.py"
 NOTEBOOK = "tests/programs/test_notebook.py -k 'not from_top_to_bottom'"
 OFF_POLICY = (
@@ -39,7 +40,7 @@ PROGRAMS = "tests/programs/test_programs.py"
 REACH = "tests/rollout/test_reach.py"
 REPEATABLE = "tests/rollout/test_repeatable.py"
 RESUME = "tests/runs/test_resume.py"
-ROUNDED = "tests/learning/test_rounded_products.py"
+ROUNDED = "tests/nets/test_rounded_products.py"
 SESSION = "tests/runs/test_session.py"
 SPACES = "tests/envs/test_spaces.py"
 SHIP = "tests/programs/test_ship.py"
@@ -109,15 +110,19 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/learning/agent_base.py": (WEIGHTS, "tests/companions/test_normalization.py", TRAINING),
     "common/learning/compiled.py": ("tests/learning/test_compiled.py",),
     "common/learning/device.py": ("tests/learning/test_device.py",),
-    "common/learning/distributions.py": ("tests/learning/test_distributions.py",),
-    "common/learning/frozen_policy.py": (POLICIES, TORSO),
-    "common/learning/kernels.py": (NETWORKS, OFF_POLICY),
-    "common/learning/mirrored.py": (MIRRORED,),
-    "common/learning/networks.py": (NETWORKS, TORSO),
+    "common/learning/image_heads.py": (TORSO,),
     "common/learning/quiet_start.py": ("tests/learning/test_device.py", "tests/runs/test_start.py"),
-    "common/learning/rounded_products.py": (ROUNDED,),
     "common/learning/snapshots.py": (WEIGHTS,),
     "common/learning/weight_average.py": ("tests/learning/test_weight_average.py",),
+    "common/nets/distributions.py": ("tests/nets/test_distributions.py",),
+    "common/nets/flat_networks.py": (NETWORK, *COMPANIONS, *SAC, ROUNDED),
+    "common/nets/from_keras.py": (NETWORK, POLICIES),
+    "common/nets/keras_models.py": (KERAS_MODELS, NETWORK, TORSO, OFF_POLICY, *SAC),
+    "common/nets/kernels.py": (KERAS_MODELS,),
+    "common/nets/keras_layers.py": (MIRRORED, NETWORK),
+    "common/nets/network.py": (NETWORK, POLICIES, MIRRORED),
+    "common/nets/rounded_products.py": (ROUNDED,),
+    "common/nets/tensorflow_operations.py": (NETWORK, OFF_POLICY, ROUNDED, EXPORT),
     "common/learning/trainer_base.py": (LIVE, STOP, FAULTS, TRAINING, OWN),
     "common/records.py": (FUNCS, OFF_POLICY),
     "common/results.py": (FUNCS, FIGURES, TRAINING),
@@ -170,7 +175,6 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "companions/SACAgentTrainer.py": SAC,
     "companions/TD3Agent.py": COMPANIONS,
     "companions/TQCAgent.py": SAC,
-    "companions/architecture.py": (NETWORKS, OFF_POLICY, OFF_POLICY_LONG, *SAC),
     "companions/config.py": ("tests/companions/test_n_step.py", *COMPANIONS, *SAC),
     "companions/exploration.py": COMPANIONS,
     "companions/losses.py": COMPANIONS,
@@ -182,8 +186,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "companions/results.py": (*COMPANIONS, *SAC),
     "companions/sac_presets.py": SAC,
     "companions/squashed_normal.py": SAC,
-    "companions/stacked_networks.py": (*COMPANIONS, *SAC, ROUNDED),
-    "ppo/architecture.py": (NETWORKS, TORSO, "tests/ppo/test_images.py"),
+    "ppo/architecture.py": (KERAS_MODELS, TORSO, "tests/ppo/test_images.py"),
     "ppo/batch.py": (BATCH, TRAINING),
     "ppo/config.py": ("tests/test_settings.py", CLI, TORSO, TRAINING),
     "ppo/earlier.py": ("tests/ppo/test_earlier.py",),
@@ -219,7 +222,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "programs/study.py": (PROGRAMS, "tests/test_pages.py"),
     "programs/train.py": (PROGRAMS, CLI),
     "programs/tune.py": (TUNE,),
-    "programs/onnx_files.py": (EXPORT,),
+    "programs/onnx_files.py": (EXPORT, NETWORK),
     "programs/places.py": (TUNE, PROGRAMS, "tests/programs/test_study_runs.py"),
     "programs/study_runs.py": (PROGRAMS, "tests/programs/test_study_runs.py"),
     "programs/tuning/journal.py": (TUNE,),

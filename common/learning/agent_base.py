@@ -14,7 +14,7 @@ from common.envs.mirror_settings import mirror_of
 from common.envs.mirrors import Mirror
 from common.envs.spaces import is_image
 from common.learning.snapshots import Best, adams_state, load_adams
-from common.rollout.policies import UNCHANGED, Normalizer
+from common.nets.network import UNCHANGED, Normalizer
 from common.running_statistics import RunningStatistics
 from common.state import State
 

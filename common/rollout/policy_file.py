@@ -10,18 +10,8 @@ from typing import Any
 from common import arrays_file
 from common.envs.mirrors import Entries, Sides
 from common.errors import UserError
-from common.rollout.policies import (
-    ACTIVATIONS,
-    UNCHANGED,
-    CategoricalPolicy,
-    Constant,
-    Dense,
-    DenseHeads,
-    DeterministicPolicy,
-    Normalizer,
-    NormalPolicy,
-    SquashedPolicy,
-)
+from common.nets.network import ACTIVATIONS, UNCHANGED, Constant, Dense, Network, Normalizer
+from common.rollout.policies import CategoricalPolicy, DeterministicPolicy, NormalPolicy, SquashedPolicy
 from common.state import State, pack_json, unpack_json
 
 FORMAT = 1
@@ -45,11 +35,12 @@ def kind_of(policy: PlainPolicy) -> str:
 def to_arrays(policy: PlainPolicy) -> State:
     """The arrays of a policy whose heads are dense; `of_arrays` makes the same policy of them."""
     heads = policy.heads
-    assert isinstance(heads, DenseHeads), "a policy that sees images has no plain arrays"
+    assert isinstance(heads, Network), "a policy that sees images has no plain arrays"
+    hidden: tuple[Any, ...] = heads.hidden  # all dense; another layer has no kernel, so it is not lost in silence
     layout = {
         "format": FORMAT,
         "kind": kind_of(policy),
-        "hidden": [layer.activation for layer in heads.hidden],
+        "hidden": [layer.activation for layer in hidden],
         "heads": [head.activation if isinstance(head, Dense) else None for head in heads.heads],
         "sides": [
             {"inputs": _entries(side.inputs), "outputs": _entries(side.outputs), "weight": side.weight}
@@ -63,7 +54,7 @@ def to_arrays(policy: PlainPolicy) -> State:
     arrays = {LAYOUT: pack_json(layout)}
     if heads.normalize.shift is not None and heads.normalize.scale is not None:
         arrays |= {"shift": heads.normalize.shift, "scale": heads.normalize.scale}
-    for name, layers in (("hidden", heads.hidden), ("head", heads.heads)):
+    for name, layers in (("hidden", hidden), ("head", heads.heads)):
         for i, layer in enumerate(layers):
             arrays |= _arrays_of(f"{name}/{i}", layer)
     return arrays
@@ -121,17 +112,12 @@ def _policy(layout: dict[str, Any], arrays: State) -> PlainPolicy:
         for side in layout["sides"]
     )
     _check_shapes(normalize, hidden, heads)
-    kind = KINDS[layout["kind"]]
-    if kind is NormalPolicy or kind is CategoricalPolicy:
-        dense = DenseHeads(normalize, hidden, heads, sides)
-        return NormalPolicy(dense) if kind is NormalPolicy else CategoricalPolicy(dense, tuple(layout["choices"]))
-    layers = (*hidden, *heads)
-    weights = [array for layer in layers if isinstance(layer, Dense) for array in (layer.kernel, layer.bias)]
-    activations = [layer.activation for layer in layers if isinstance(layer, Dense)]
-    mirrored = sides[0] if sides else None
-    if kind is SquashedPolicy:
-        return SquashedPolicy(activations, weights, normalize, mirrored)
-    return DeterministicPolicy(activations, weights, float(layout["std"]), normalize, mirrored)
+    kind, network = KINDS[layout["kind"]], Network(normalize, hidden, heads, sides)
+    if kind is CategoricalPolicy:
+        return CategoricalPolicy(network, tuple(layout["choices"]))
+    if kind is DeterministicPolicy:
+        return DeterministicPolicy(network, float(layout["std"]))
+    return NormalPolicy(network) if kind is NormalPolicy else SquashedPolicy(network)
 
 
 def _dense(arrays: State, name: str, activation: str) -> Dense:

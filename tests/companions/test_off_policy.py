@@ -15,20 +15,23 @@ from same_state import assert_same_state, resumed_and_whole
 
 from common.envs.environment import find_environment
 from common.errors import DivergedError, UserError
+from common.nets.flat_networks import FlatNetworks, flat
+from common.nets.keras_models import Torso, critic_network
+from common.nets.kernels import glorot
+from common.nets.tensorflow_operations import standardized_rows
 from common.records import Transitions
 from common.results import TIMING_COLUMNS
 from common.rollout import evaluation
 from common.runs import run_folder
 from common.state import part_of
 from companions import OffPolicyAgentTrainer as program
-from companions import architecture, losses
+from companions import losses
 from companions.config import OffPolicyConfig
 from companions.DDPGAgent import UPDATE_METRICS, DDPGAgent
 from companions.exploration import OrnsteinUhlenbeck
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer, make_agent
 from companions.presets import PRESETS, preset_for
 from companions.replay import ReplayBuffer
-from companions.stacked_networks import FlatNetworks, flat, standardized_rows
 from companions.TD3Agent import TD3Agent
 from ppo.config import PPOConfig
 from programs import evaluate, methods
@@ -96,7 +99,7 @@ def hand_made(agent: DDPGAgent, action: float, values: list[float]) -> None:
 def push(agent: DDPGAgent) -> None:
     """The Keras networks' weights become the agent's."""
     for flat_networks in agent.flat_networks().values():
-        flat_networks.push()
+        flat_networks.weights.assign(FlatNetworks(flat_networks.networks).weights)
 
 
 def networks_of(agent: DDPGAgent) -> dict[str, keras.Model]:
@@ -267,7 +270,7 @@ def test_the_frozen_copy_acts_as_the_actor_and_refreshes():
         assert_allclose(policy.act(observations, unit), np.clip(expected + 0.3 * unit, -1, 1), atol=1e-6)
         agent.update(rows, noise)
         assert np.abs(policy.act(observations) - agent.actor(observations).numpy()).max() > 1e-4
-        policy.refresh(agent.actor_weights())
+        policy.heads = agent.acting_network()
 
 
 @pytest.mark.parametrize("final, std", [(None, 0.3), (0.1, 0.1), (0.0, 0.0)])
@@ -602,6 +605,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "fall_costs": ((50.0,), FALLS | {"fall_costs": (2.0,)}),
     "fall_cost_scores": ((1e6,), FALLS | {"fall_costs": (1.0, 50.0), "fall_cost_scores": (-1e6,), "score_window": 1}),
     "env_kwargs": ({"g": 3.0}, {}),  # Pendulum's gravity
+    "wrappers": (("gymnasium.wrappers:TimeAwareObservation",), {}),
     "backend": ("envpool", {}),
     "num_envs": (3, {}),
     "shards": (2, {}),
@@ -682,7 +686,7 @@ ENDS = {  # what the default ends training with
     "environment_restarts": "failed at step",
     "on_not_finite": "NaN or infinity as reward",
 }
-SHAPES = ("env", "history", "hidden_sizes", "twin_critics", "layer_norm")  # they change what there is
+SHAPES = ("env", "wrappers", "history", "hidden_sizes", "twin_critics", "layer_norm")  # they change what there is
 NOT_LEARNED = ("score_window", "device", "environment_time_limit", "end_validations_early")  # tested where they act
 
 
@@ -905,7 +909,7 @@ def test_any_environment_with_bounds_of_its_own(monkeypatch, tmp_path):
 
 def test_flat_networks_are_the_keras_networks():
     seeds = (1, 2)
-    keras_networks = [architecture.action_critic(architecture.Shape(3, 2, (7, 5), "tanh"), seed) for seed in seeds]
+    keras_networks = [critic_network(Torso((5,), (7, 5), "tanh"), glorot(seed)) for seed in seeds]
     together = FlatNetworks(keras_networks)
     inputs = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)  # [B, S + A]
     expected = np.stack([network(inputs).numpy() for network in keras_networks])  # [networks, B, 1]

@@ -20,6 +20,8 @@ from tensorflow_probability import bijectors, distributions
 
 from common.errors import DivergedError, UserError
 from common.learning import trainer_base
+from common.nets.flat_networks import FlatNetworks
+from common.nets.network import MAX_LOG_STD, MIN_LOG_STD
 from common.records import Transitions
 from common.results import TIMING_COLUMNS
 from common.rollout import evaluation
@@ -81,7 +83,7 @@ def answering(agent: SACAgent, values: list[list[float]]) -> SACAgent:
     for critic, numbers in zip(agent.target_critics, values, strict=True):
         critic.layers[-1].bias.assign(numbers)
     for networks in agent.flat_networks().values():
-        networks.push()
+        networks.weights.assign(FlatNetworks(networks.networks).weights)
     return agent
 
 
@@ -140,14 +142,15 @@ def test_the_frozen_copy_acts_as_the_actor_and_refreshes(changes):
     observations = 3 * np.random.default_rng(0).standard_normal((50, S)).astype(np.float32)
     noise = np.random.default_rng(1).standard_normal((50, A)).astype(np.float32)
     for _ in range(2):
-        action, log_std = (output.numpy() for output in agent.actor(observations))
+        mean, log_std = np.split(agent.actor(observations).numpy(), 2, axis=1)
+        action, log_std = np.tanh(mean), np.clip(log_std, MIN_LOG_STD, MAX_LOG_STD)
         assert_allclose(policy.act(observations), action, atol=1e-6)
         sampled, _ = agent.sample(agent.flat_networks()["actor"].stacks(), observations, noise)
         assert_allclose(policy.act(observations, noise), sampled, atol=1e-6)
         assert_allclose(sampled, np.tanh(np.arctanh(action.astype(float)) + np.exp(log_std) * noise), atol=1e-4)
         agent.update(*drawn(3))
-        assert np.abs(policy.act(observations) - agent.actor(observations)[0].numpy()).max() > 1e-4
-        policy.refresh(agent.actor_weights())
+        assert np.abs(policy.act(observations) - np.tanh(agent.actor(observations)[:, :A])).max() > 1e-4
+        policy.heads = agent.acting_network()
     assert policy.is_plain and "Normal" in policy.noise
 
 
@@ -158,7 +161,7 @@ def test_an_export_acts_as_the_agent(tmp_path):
     assert [file.path.name for file in written] == ["saved_model", "policy.tflite"]
     assert all(file.difference <= 1e-5 for file in written)
     observations = np.random.default_rng(0).standard_normal((20, S)).astype(np.float32)
-    expected = [0, 2.5] + np.array([2, 2.5]) * agent.actor(observations)[0].numpy()
+    expected = [0, 2.5] + np.array([2, 2.5]) * np.tanh(agent.actor(observations)[:, :A])
     for read, file in zip((policy_files.read_saved_model, policy_files.read_litert), written):
         assert_allclose(read(file.path)(observations), expected, atol=1e-5)
 
@@ -266,9 +269,7 @@ def test_the_actor_learns_from_critics_that_have_learned_already():
     batch = unpack(tf.constant(rows[0]))
     actor, critics = agent.actor, twin.critics
     with tf.GradientTape() as tape:
-        outputs, log_std = actor(batch.observations)
-        heads = tf.concat([tf.atanh(outputs), log_std], axis=1)
-        actions, log_probs = squashed_normal(heads, noise[0][:, A:])
+        actions, log_probs = squashed_normal(actor(batch.observations), noise[0][:, A:])
         values = [critic(tf.concat([batch.observations, actions], axis=1))[:, 0] for critic in critics]
         loss = tf.reduce_mean(0.5 * log_probs - tf.reduce_min(values, axis=0))
     gradients = tape.gradient(loss, actor.trainable_variables)
@@ -372,7 +373,7 @@ def test_an_update_that_diverges_says_so():
 def test_values_are_those_of_the_first_critic():
     observations = np.random.default_rng(0).standard_normal((4, S)).astype(np.float32)
     for agent in (made(), made(**TQC)):
-        inputs = np.concatenate([observations, agent.actor(observations)[0]], axis=1)
+        inputs = np.concatenate([observations, np.tanh(agent.actor(observations)[:, :A])], axis=1)
         assert_allclose(agent.values(observations), np.mean(agent.critics[0](inputs), axis=1), rtol=1e-5)
 
 

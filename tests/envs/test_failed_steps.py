@@ -9,7 +9,7 @@ from collecting import batch_of
 from numpy.testing import assert_allclose, assert_array_equal
 
 from common.envs.seeded_episodes import ACTION_REPLACED
-from common.learning import distributions
+from common.nets import distributions
 from common.records import Batch, Timing
 from common.rollout import experience
 from common.rollout.scores import finished_episodes

@@ -14,7 +14,7 @@ from Agent import UPDATE_METRICS, Agent
 from common.envs.environment import find_environment
 from common.envs.make_env import make_env
 from common.errors import UserError
-from common.learning import distributions
+from common.nets import distributions
 from common.records import Timing
 from common.rollout import evaluation
 from ppo.batch import minibatch_rows

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from Agent import Agent
 from common import funcs
 from common.errors import UserError
-from common.learning.frozen_policy import ImageHeads
+from common.learning.image_heads import ImageHeads
 from common.records import Timing
 from ppo.config import PPOConfig
 from ppo.live_settings import Hyperparameters

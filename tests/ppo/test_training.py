@@ -25,7 +25,7 @@ from common.envs.envpool_group import EnvPoolGroup
 from common.envs.spaces import action_map
 from common.envs.vector_env import VectorEnv, group_seeds
 from common.errors import UserError
-from common.learning import distributions, frozen_policy
+from common.nets import distributions, from_keras
 from common.records import Timing
 from common.results import TIMING_COLUMNS
 from common.rollout import evaluation, playing, policies, validation
@@ -552,6 +552,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "fall_costs": ((50.0,), FALLS | {"fall_costs": (2.0,)}),
     "fall_cost_scores": ((1e6,), FALLS | {"fall_costs": (1.0, 50.0), "fall_cost_scores": (-1e6,)}),
     "env_kwargs": ({"g": 3.0}, {}),  # Pendulum's gravity
+    "wrappers": (("gymnasium.wrappers:TimeAwareObservation",), {}),
     "updates_per_epoch": (2, {}),
     "shared_torso": (True, {}),
     "filters": ((4, 3), SEEN),
@@ -645,6 +646,7 @@ ENDS = {  # what the default ends training with
 }
 SHAPES = (
     "env",
+    "wrappers",
     "history",
     "shared_torso",
     "filters",
@@ -679,7 +681,7 @@ def change(one, other):
     "name", [field.name for field in dataclasses.fields(PPOConfig) if field.name not in NOT_LEARNED]
 )
 def test_every_setting_changes_what_is_learned(tiny, eager, monkeypatch, name):
-    for module in (distributions, policies, frozen_policy):
+    for module in (distributions, policies, from_keras):
         monkeypatch.setattr(module, "MAX_STD", 1e9)  # a density of 1e-8 takes a spread as wide as 1e7
     assert name in ALTERNATIVES, f"give {name} an alternative here: a setting that nothing reads is a defect"
     value, needed = ALTERNATIVES[name]

@@ -13,6 +13,7 @@ from run_program import call
 from Agent import Agent
 from common.envs.make_env import make_env
 from common.errors import UserError
+from common.nets import tensorflow_operations
 from common.rollout import evaluation
 from common.runs import run_folder
 from companions.config import OffPolicyConfig, SACConfig
@@ -141,7 +142,7 @@ MIRRORED = dict(symmetry=True, mirror_observation=(1, -2, -3), mirror_action=(-1
 def test_onnx_of_every_method_that_obeys_a_mirror(make, tmp_path):
     agent, file = make(Box(-2.0, 2.0, (1,)), **MIRRORED), tmp_path / "policy.onnx"
     policy = agent.acting_policy()
-    onnx_files.write_onnx(policy, policy.heads, agent.action_map, (3,), file)
+    onnx_files.write_onnx(policy, policy_files.acting_network(agent), agent.action_map, (3,), file)
     assert policy_files.largest_difference(onnx_files.read_onnx(file), agent, TRIED) < 1e-5
     straight = make(Box(-2.0, 2.0, (1,)))
     assert policy_files.largest_difference(onnx_files.read_onnx(file), straight, TRIED) > 1e-3
@@ -151,7 +152,7 @@ def test_onnx_of_choices_that_obey_a_mirror(tmp_path):
     file, space = tmp_path / "policy.onnx", MultiDiscrete([3, 2])
     agent = ppo_agent(space, **MIRRORED | {"mirror_action": (3, 2, 1, 5, 4)})
     policy = agent.acting_policy()
-    onnx_files.write_onnx(policy, policy.heads, agent.action_map, (3,), file)
+    onnx_files.write_onnx(policy, policy_files.acting_network(agent), agent.action_map, (3,), file)
     act, tried = onnx_files.read_onnx(file), 10 * TRIED + np.float32([50, 0, -3])
     assert policy_files.largest_difference(act, agent, tried) == 0.0
     chosen = agent.action_map(agent.acting_policy().act(tried))
@@ -198,7 +199,8 @@ def test_td3(tmp_path):
 
 
 def test_a_file_that_acts_otherwise_is_not_left_behind(tmp_path, monkeypatch):
-    monkeypatch.setattr(policy_files, "OBSERVATION_CLIP", 1.0)  # as if somebody had changed one side alone
+    scaled = tensorflow_operations.TENSORFLOW.normalized  # as if somebody had changed one side alone
+    monkeypatch.setattr(tensorflow_operations.TENSORFLOW, "normalized", lambda *given: 0.5 * scaled(*given))
     with pytest.raises(UserError, match="acts differently from the agent"):
         policy_files.export(ppo_agent(UNEVEN), tmp_path)
     assert not list(tmp_path.iterdir())
@@ -245,15 +247,15 @@ def test_images_of_a_check_lead_to_different_actions():
 
 
 def test_a_convolution_that_is_turned_is_noticed(tmp_path, monkeypatch):
-    right = policy_files.image_layers
+    right = policy_files.describe
 
     def turned(actor):
-        layers = right(actor)
-        first, *others = layers.convolutions
-        return replace(layers, convolutions=(replace(first, kernel=first.kernel[:, ::-1]), *others))
+        network = right(actor)
+        rescaling, first, *others = network.hidden
+        return replace(network, hidden=(rescaling, first._replace(kernel=first.kernel[:, ::-1]), *others))
 
-    monkeypatch.setattr(policy_files, "image_layers", turned)
-    with pytest.raises(UserError, match=r"policy\.onnx acts differently from the agent"):
+    monkeypatch.setattr(policy_files, "describe", turned)
+    with pytest.raises(UserError, match="saved_model acts differently from the agent"):
         policy_files.export(Agent(IMAGES, UNEVEN, CAMERA, seed=2), tmp_path, onnx=True)
     assert not list(tmp_path.iterdir())
 

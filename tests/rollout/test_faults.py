@@ -24,9 +24,9 @@ from common.envs.environment import Environment, find_environment
 from common.envs.gymnasium_group import GymnasiumGroup
 from common.envs.process_group import ProcessGroup
 from common.errors import DivergedError, NotFiniteError, UserError
-from common.learning import distributions
+from common.nets import distributions
+from common.nets.network import MAX_STD
 from common.rollout import experience
-from common.rollout.policies import MAX_STD
 from common.runs import run_folder, session
 from common.runs.options import RunOptions
 from common.runs.recorder import Recorder

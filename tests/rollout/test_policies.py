@@ -11,6 +11,7 @@ import pytest
 from gymnasium.spaces import Box
 
 from Agent import Agent
+from common.nets.network import UNCHANGED, Dense, Network
 from common.records import Batch
 from common.rollout.policies import DeterministicPolicy
 from common.running_statistics import RunningStatistics
@@ -207,7 +208,7 @@ def test_acting_imports_no_tensorflow(tmp_path):
 
 
 def test_exploration_noise_is_scaled_by_its_standard_deviation():
-    weights = [np.zeros((2, 1), np.float32), np.array([0.5], np.float32)]
-    policy = DeterministicPolicy(["linear"], weights, 0.1)
+    head = Dense(np.zeros((2, 1), np.float32), np.array([0.5], np.float32))
+    policy = DeterministicPolicy(Network(UNCHANGED, (), (head,)), 0.1)
     actions = policy.act(np.ones((3, 2), np.float32), np.array([[1.0], [-2.0], [9.0]], np.float32))
     np.testing.assert_allclose(actions, [[0.6], [0.3], [1.0]], rtol=1e-6)  # 0.5 + 0.1·noise, at most 1

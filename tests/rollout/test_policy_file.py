@@ -8,18 +8,9 @@ import pytest
 from common.arrays_file import packed
 from common.envs.mirrors import Entries, Sides
 from common.errors import UserError
+from common.nets.network import UNCHANGED, Constant, Dense, Network, Normalizer
 from common.rollout import policy_file
-from common.rollout.policies import (
-    UNCHANGED,
-    CategoricalPolicy,
-    Constant,
-    Dense,
-    DenseHeads,
-    DeterministicPolicy,
-    Normalizer,
-    NormalPolicy,
-    SquashedPolicy,
-)
+from common.rollout.policies import CategoricalPolicy, DeterministicPolicy, NormalPolicy, SquashedPolicy
 
 RNG = np.random.default_rng(0)
 NORMALIZE = Normalizer(np.array([1, -2, 3], np.float32), np.array([0.5, 2, 1], np.float32))
@@ -33,20 +24,19 @@ def dense(inputs, outputs, activation):
 
 HIDDEN = dense(3, 8, "tanh"), dense(8, 5, "relu")
 MEAN, STD, LOGITS = dense(5, 2, "linear"), dense(5, 2, "softplus"), dense(5, 7, "linear")
-WEIGHTS = [array for layer in (*HIDDEN, MEAN) for array in (layer.kernel, layer.bias)]
-SQUASHED = [*WEIGHTS[:4], np.ones((5, 4), np.float32), np.zeros(4, np.float32)]
-NAMES = "tanh", "relu", "tanh"
+ACTION = MEAN._replace(activation="tanh")
+BOTH = Dense(np.ones((5, 4), np.float32), np.zeros(4, np.float32), "linear")
 SWAPPED = Sides(MIRROR, Entries((2, 1)), 0.3)
 POLICIES = {
-    "Normal": NormalPolicy(DenseHeads(NORMALIZE, HIDDEN, (MEAN, STD))),
-    "Normal with one spread": NormalPolicy(DenseHeads(UNCHANGED, HIDDEN, (MEAN, Constant(np.float32([0.3, 2]))))),
+    "Normal": NormalPolicy(Network(NORMALIZE, HIDDEN, (MEAN, STD))),
+    "Normal with one spread": NormalPolicy(Network(UNCHANGED, HIDDEN, (MEAN, Constant(np.float32([0.3, 2]))))),
     "Normal in a mirror": NormalPolicy(
-        DenseHeads(NORMALIZE, HIDDEN, (MEAN, STD), (SWAPPED, Sides(MIRROR, Entries((2, 1)), 0.3)))
+        Network(NORMALIZE, HIDDEN, (MEAN, STD), (SWAPPED, Sides(MIRROR, Entries((2, 1)), 0.3)))
     ),
-    "Categorical": CategoricalPolicy(DenseHeads(NORMALIZE, HIDDEN, (LOGITS,)), (3, 4)),
-    "deterministic": DeterministicPolicy(NAMES, WEIGHTS, 0.1),
-    "deterministic in a mirror": DeterministicPolicy(NAMES, WEIGHTS, 0.2, NORMALIZE, SWAPPED),
-    "squashed": SquashedPolicy((*NAMES[:2], "linear"), SQUASHED, NORMALIZE),
+    "Categorical": CategoricalPolicy(Network(NORMALIZE, HIDDEN, (LOGITS,)), (3, 4)),
+    "deterministic": DeterministicPolicy(Network(UNCHANGED, HIDDEN, (ACTION,)), 0.1),
+    "deterministic in a mirror": DeterministicPolicy(Network(NORMALIZE, HIDDEN, (ACTION,), (SWAPPED,)), 0.2),
+    "squashed": SquashedPolicy(Network(NORMALIZE, HIDDEN, (BOTH,))),
 }
 NOISE = {"Categorical": 7}
 

@@ -11,10 +11,11 @@ from common.config import TrainingConfig
 from common.envs.environment import find_environment
 from common.envs.spaces import action_map
 from common.errors import NotFiniteError, UserError
+from common.nets.network import UNCHANGED, Dense, Network
 from common.records import Timing
 from common.rollout import experience as experiences
 from common.rollout.experience import Collecting, Experience
-from common.rollout.policies import UNCHANGED, Dense, DenseHeads, DeterministicPolicy, Normalizer, NormalPolicy, WarmUp
+from common.rollout.policies import DeterministicPolicy, NormalPolicy, WarmUp
 from common.rollout.workers.shard import Here, Host, Recipe, Task
 from common.rollout.workers.stragglers import Stragglers
 from common.state import State
@@ -59,7 +60,12 @@ def policy(observation_size: int, action_size: int, seed: int = 0, scale: float 
         return Dense(*(rng.standard_normal(s).astype(np.float32) * scale for s in (shape, shape[1:])), activation)
 
     heads = dense(32, action_size, activation="linear"), dense(32, action_size, activation="softplus")
-    return NormalPolicy(DenseHeads(Normalizer(None, None), (dense(observation_size, 32, activation="tanh"),), heads))
+    return NormalPolicy(Network(UNCHANGED, (dense(observation_size, 32, activation="tanh"),), heads))
+
+
+def one_layer(observation_size: int, weight: float = 1.0) -> Network:
+    head = Dense(np.full((observation_size, 1), weight, np.float32), np.zeros(1, np.float32), "tanh")
+    return Network(UNCHANGED, (), (head,))
 
 
 def experience(make_runner=None, env="Pendulum-v1", warn=print, how=Collecting(), **settings) -> Experience:  # noqa: B008
@@ -239,35 +245,34 @@ def test_a_policy_that_diverged_is_named(make_runner):
 
 
 class Late(DeterministicPolicy):
-    """Takes new weights up when the next ones come: what `policy_lag` 1 is in one process."""
+    """Acts with the actor before the newest: what `policy_lag` 1 is in one process."""
 
-    coming = None
+    @property
+    def heads(self):
+        return self.given[max(0, len(self.given) - 2)]
 
-    def refresh(self, weights, normalize=UNCHANGED):
-        if self.coming is not None:
-            super().refresh(self.coming, normalize)
-        elif not hasattr(self, "_layers"):
-            super().refresh(weights, normalize)
-            return
-        self.coming = weights
+    @heads.setter
+    def heads(self, network):
+        self.given = [*getattr(self, "given", []), network]
 
 
 def learning(one: Experience, kind=DeterministicPolicy, at_random: int = 0, size: int = 7) -> list[State]:
     """States after some epochs whose policy changes whenever rows come; until a number of times it acts at random."""
     rng, states, came = np.random.default_rng(5), [], []
 
-    def weights() -> list[np.ndarray]:
-        return [rng.standard_normal(shape).astype(np.float32) / 2 for shape in ((3, 8), (8,), (8, 1), (1,))]
+    def actor() -> Network:
+        arrays = [rng.standard_normal(shape).astype(np.float32) / 2 for shape in ((3, 8), (8,), (8, 1), (1,))]
+        return Network(UNCHANGED, (Dense(*arrays[:2], "tanh"),), (Dense(*arrays[2:], "tanh"),))
 
     for epoch in range(3):
-        acting = kind(("tanh", "tanh"), weights(), 0.3)
+        acting = kind(actor(), 0.3)
         policy = WarmUp(acting, lambda n: rng.uniform(-1, 1, (n, 1)).astype(np.float32))
         policy.random = len(came) < at_random
         one.scores.begin_epoch()
         for rows in one.collect(policy, epoch, Timing()):
             came.append((rows.start, rows.stop))
             policy.random = len(came) < at_random
-            acting.refresh(weights())
+            acting.heads = actor()
         states.append(one.state())
     assert came == [(first, min(first + size, 60)) for first in range(0, 60, size)] * 3
     return states
@@ -297,12 +302,11 @@ def test_a_policy_lags_by_the_updates_of_one_call(make_runner):
 
 @pytest.mark.parametrize("make_runner", [None, Here, Forgetful])
 def test_a_policy_that_diverges_between_two_rows_is_named(make_runner):
-    one, acting = experience(make_runner, how=LEARNING, shards=2), DeterministicPolicy(("tanh",), [], 0.3)
-    acting.refresh([np.ones((3, 1), np.float32), np.zeros(1, np.float32)])
+    one, acting = experience(make_runner, how=LEARNING, shards=2), DeterministicPolicy(one_layer(3), 0.3)
     with pytest.raises(NotFiniteError, match="the policy returned NaN or infinity at step 15 of the epoch"):
         for rows in one.collect(acting, 0, Timing()):
             if rows.stop == 14:
-                acting.refresh([np.full((3, 1), np.nan, np.float32), np.zeros(1, np.float32)])
+                acting.heads = one_layer(3, np.nan)
 
 
 @pytest.mark.parametrize("make_runner", [Here, Forgetful])
@@ -311,7 +315,7 @@ def test_failures_among_such_rows_are_counted_as_in_one_process(make_runner):
         said: list[str] = []
         settings = {"shards": 3, "environment_restarts": 30, "on_not_finite": "skip", "steps_per_epoch": 24}
         one = experience(runner, "tests/Unsound-v0", said.append, Collecting(rows_per_yield=2), **settings)
-        acting = DeterministicPolicy(("tanh",), [np.ones((2, 1), np.float32), np.zeros(1, np.float32)], 0.3)
+        acting = DeterministicPolicy(one_layer(2), 0.3)
         for epoch in range(2):
             one.scores.begin_epoch()
             for _ in one.collect(acting, epoch, Timing()):
@@ -328,7 +332,7 @@ def test_a_failure_that_cannot_be_repeated_is_told_where_a_worker_must_repeat_it
     monkeypatch.setattr(experiences, "find_way", lambda *_: "history")
     settings = {"shards": 3, "environment_restarts": 30, "on_not_finite": "skip", "steps_per_epoch": 24}
     one = experience(Forgetful, "tests/Unsound-v0", lambda _: None, Collecting(rows_per_yield=2), **settings)
-    acting = DeterministicPolicy(("tanh",), [np.ones((2, 1), np.float32), np.zeros(1, np.float32)], 0.3)
+    acting = DeterministicPolicy(one_layer(2), 0.3)
     with pytest.raises(UserError, match="which cannot be repeated: continue from the last checkpoint with --resume"):
         for epoch in range(4):
             for _ in one.collect(acting, epoch, Timing()):

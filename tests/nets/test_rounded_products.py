@@ -8,12 +8,14 @@ from numpy.testing import assert_allclose
 
 from Agent import Agent
 from common.errors import UserError
-from common.learning import rounded_products
-from common.learning.rounded_products import check_precision, rounded_product
-from companions import architecture
+from common.nets import rounded_products
+from common.nets.flat_networks import FlatNetworks
+from common.nets.from_keras import describe
+from common.nets.keras_models import Torso, critic_network
+from common.nets.kernels import glorot
+from common.nets.rounded_products import check_precision, rounded_product
 from companions.config import OffPolicyConfig
 from companions.OffPolicyAgentTrainer import make_agent
-from companions.stacked_networks import FlatNetworks
 from ppo.config import PPOConfig
 
 BFLOAT16 = tf.bfloat16.as_numpy_dtype
@@ -56,7 +58,7 @@ def test_products_and_gradients_are_those_of_rounded_numbers(shape):
 
 def test_only_what_hidden_layers_give_each_other_is_rounded():
     """Large observations keep their digits, and so do values."""
-    network = architecture.action_critic(architecture.Shape(3, 2, (7, 6, 5), "tanh"), 0)
+    network = critic_network(Torso((5,), (7, 6, 5), "tanh", precision="bfloat16"), glorot(0))
     for weights in network.weights:
         weights.assign(np.random.default_rng(1).standard_normal(weights.shape))
     inputs = 1000 + np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)  # [B, S + A]
@@ -65,9 +67,10 @@ def test_only_what_hidden_layers_give_each_other_is_rounded():
     features = np.tanh(rounded(features) @ rounded(second) + bias_2[0])  # [B, 6]
     features = np.tanh(rounded(features) @ rounded(third) + bias_3[0])  # [B, 5]
     expected = features @ last + bias_4[0]  # [B, 1]
-    together = FlatNetworks([network], precision="bfloat16")
+    together = FlatNetworks([network])
     assert_allclose(together.call(together.stacks(), tf.constant(inputs))[0], expected, atol=2e-5)
-    assert np.abs(network(inputs) - expected).max() > 1e-3
+    assert_allclose(network(inputs), expected, atol=2e-5)
+    assert np.abs(describe(network)(inputs)[0] - expected).max() > 1e-3  # acting rounds nothing
 
 
 @pytest.mark.compiled

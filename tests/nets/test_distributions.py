@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from common.learning import distributions
-from common.rollout.policies import MIN_STD
+from common.nets import distributions
+from common.nets.network import MIN_STD
 
 fast = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 

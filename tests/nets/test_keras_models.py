@@ -6,12 +6,8 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from Agent import Agent
-from common.errors import UserError
-from common.learning import networks
-from common.learning.frozen_policy import dense_heads
-from common.rollout.policies import UNCHANGED
-from companions.architecture import Shape, action_critic, deterministic_actor
-from companions.stacked_networks import FlatNetworks
+from common.nets.keras_models import DenseHead, NormalHeads, Torso, actor_network, critic_network
+from common.nets.kernels import glorot, orthogonal
 from ppo import architecture
 from ppo.config import PPOConfig
 from ppo.presets import BIPEDAL_WALKER_2021
@@ -23,8 +19,8 @@ def walker_agent(seed: int = 0, **changes: object) -> Agent:
 
 
 def small_actor(std: str = "softplus_head", seed: int = 0) -> keras.Model:
-    torso, heads = networks.Torso((5,), (16, 8), "tanh"), networks.NormalHeads(2, "linear", 0.01, std, 0.5)
-    return networks.policy_actor(torso, heads, seed)
+    heads = NormalHeads(2, "linear", 0.01, std, 0.5)
+    return actor_network(Torso((5,), (16, 8), "tanh"), heads, orthogonal(seed))
 
 
 def dense_layers(network: keras.Model) -> list[keras.layers.Dense]:
@@ -126,10 +122,14 @@ def test_the_same_seed_gives_the_same_weights():
 
 def test_a_seed_gives_the_weights_that_recorded_runs_began_with():
     """The first numbers of the first and the last kernel of seed 0, printed on 23 November 2026."""
+    torso = Torso((3,), (4,), "relu")
     began = {
         small_actor(): ([-0.16611004, 0.0082864], [0.21713269, -0.3704299]),
-        deterministic_actor(Shape(3, 1, (4,), "relu"), 0): ([0.42643905, 0.21903265], [-0.99453986, -0.13055748]),
-        action_critic(Shape(3, 1, (4,), "relu"), 0): ([0.39889723, 0.20488626], [-0.99453986, -0.13055748]),
+        actor_network(torso, DenseHead("mean", 1, "tanh"), glorot(0)): (
+            [0.42643905, 0.21903265],
+            [-0.99453986, -0.13055748],
+        ),
+        critic_network(Torso((4,), (4,), "relu"), glorot(0)): ([0.39889723, 0.20488626], [-0.99453986, -0.13055748]),
     }
     for network, (first, last) in began.items():
         kernels = [array for array in network.get_weights() if array.ndim == 2]
@@ -150,18 +150,3 @@ def test_no_two_layers_of_one_shape_start_alike():
     for first, second in pairs:
         assert first.kernel.shape == second.kernel.shape
         assert not np.allclose(first.get_weights()[0], second.get_weights()[0], atol=1e-3)
-
-
-@pytest.mark.parametrize("copied", [lambda net: FlatNetworks([net]), lambda net: dense_heads(net, UNCHANGED)])
-@pytest.mark.parametrize(
-    "strange",
-    [keras.layers.Dropout(0.5), keras.layers.BatchNormalization(), keras.ops.tanh],
-    ids=["Dropout", "BatchNormalization", "tanh"],
-)
-def test_a_layer_that_a_copy_would_skip_is_named(copied, strange):
-    inputs = keras.Input((3,))
-    hidden = keras.layers.Dense(4, name="hidden_0")(inputs)
-    network = keras.Model(inputs, keras.layers.Dense(2, name="mean")(strange(hidden)), name="actor")
-    name = getattr(strange, "name", "tanh")
-    with pytest.raises(UserError, match=f"the layer '{name}.*' of the network 'actor' is of type .*: expected Dense"):
-        copied(network)

@@ -1,0 +1,76 @@
+"""Networks of one shape whose weights lie side by side in one variable, computed as one batch of products.
+
+A method that updates six small networks and their Adams once a step spends part of every call on taking up and
+giving back variables: 60 of them took 0.2 ms more than 12. Two critics of 256 units as one batch made an update a
+third faster, presumably since each core has a product of its own instead of half of every one (LOG.md).
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from common.nets.from_keras import describe
+from common.nets.network import UNCHANGED, Network, Normalizer, forward
+from common.nets.tensorflow_operations import ROUNDING
+
+
+class FlatNetworks:
+    """Networks with one head, all of one shape, whose weights, network by network, are one vector.
+
+    Args:
+        networks: give the structure and the first weights; later they hold what `pull` last gave them.
+
+    Attributes:
+        weights: [W] float32, all weights of all networks.
+
+    Raises:
+        UserError: the networks have a layer that cannot be described.
+    """
+
+    def __init__(self, networks: Sequence[keras.Model]) -> None:
+        self.networks = list(networks)
+        self._network = describe(networks[0])
+        self._shapes = [array.shape for array in self._network.arrays]  # kernel, bias, kernel, bias, ...
+        ends = np.cumsum([0, *map(math.prod, self._shapes)])
+        self._parts = [
+            slice(int(start), int(end)) for start, end in itertools.pairwise(ends)
+        ]  # of a network's weights
+        arrays = [array.ravel() for network in networks for array in network.get_weights()]
+        self.weights = keras.Variable(np.concatenate(arrays))
+
+    def stacks(self) -> list[tf.Tensor]:
+        """The weights as one tensor for each kernel, [networks, in, out], and each bias, [networks, 1, out]."""
+        table = tf.reshape(tf.convert_to_tensor(self.weights.value), (len(self.networks), -1))  # [networks, W / n]
+        shapes = [(1, *shape) if len(shape) == 1 else shape for shape in self._shapes]
+        return [tf.reshape(table[:, part], (len(self.networks), *shape)) for part, shape in zip(self._parts, shapes)]
+
+    def call(self, stacks: list[tf.Tensor], inputs: tf.Tensor) -> tf.Tensor:
+        """What the networks with these weights [networks, ...] make of inputs [B, in]: [networks, B, out]."""
+        return forward(ROUNDING, self._network.with_arrays(UNCHANGED, stacks), inputs)[0]
+
+    def _arrays(self) -> list[list[np.ndarray]]:
+        """Copies of the present kernels and biases of each network."""
+        # one operation where `Variable.numpy` takes several
+        weights = tf.raw_ops.ReadVariableOp(resource=self.weights.value.handle, dtype=tf.float32).numpy()  # [W]
+        rows = weights.reshape(len(self.networks), -1)
+        return [[row[part].reshape(shape) for part, shape in zip(self._parts, self._shapes)] for row in rows]
+
+    def first(self, normalize: Normalizer) -> Network:
+        """A copy of the first network, with its present weights and this normaliser."""
+        return self._network.with_arrays(normalize, self._arrays()[0])
+
+    def pull(self) -> list[keras.Model]:
+        """The Keras networks, with the weights of now."""
+        for network, arrays in zip(self.networks, self._arrays()):
+            network.set_weights(arrays)
+        return self.networks
+
+
+def flat(stacks: list[tf.Tensor]) -> tf.Tensor:
+    """Gradients [networks, ...] of each kernel and bias → [W], in the order of `FlatNetworks.weights`."""
+    tables = [tf.reshape(stack, (stack.shape[0], -1)) for stack in stacks]
+    return tf.reshape(tf.concat(tables, axis=1), (-1,))

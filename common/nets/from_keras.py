@@ -1,0 +1,132 @@
+"""The description of a Keras model: its layers, one after the other, as a `Network`.
+
+A model with another layer cannot be described. It can still be trained and called through Keras, as an actor that
+sees images acts (`common.learning.image_heads`).
+"""
+
+from typing import Any, NoReturn
+
+import keras
+import numpy as np
+
+from common.envs.mirrors import Sides
+from common.errors import UserError
+from common.nets.keras_layers import MeanOfBoth, StateIndependentStd, WithMirrorImage
+from common.nets.network import (
+    MAX_STD,
+    MIN_STD,
+    UNCHANGED,
+    Constant,
+    Convolution,
+    Dense,
+    Flatten,
+    Layer,
+    LayerNormalization,
+    Network,
+    Normalizer,
+    Rescaling,
+)
+from common.nets.rounded_products import RoundedDense
+from common.nets.tensorflow_operations import TENSORFLOW
+
+_OPTIONS: dict[type, dict[str, Any]] = {
+    keras.layers.Dense: {"use_bias": True},
+    RoundedDense: {"use_bias": True},
+    keras.layers.Conv2D: {
+        "use_bias": True, "padding": "valid", "groups": 1, "dilation_rate": (1, 1), "data_format": "channels_last"
+    },
+    keras.layers.LayerNormalization: {"center": True, "scale": True, "axis": -1},
+    keras.layers.Rescaling: {},
+    keras.layers.Flatten: {"data_format": "channels_last"},
+}  # fmt: skip
+"""The layers of a torso, with the only values of their options that are known."""
+_OTHERS = keras.layers.InputLayer, keras.layers.Activation, WithMirrorImage, MeanOfBoth, StateIndependentStd
+
+
+def describe(model: keras.Model, normalize: Normalizer = UNCHANGED) -> Network:
+    """A copy of a model as it is now; later training does not change it.
+
+    Args:
+        model: a torso of layers in a row, and after it one head, or several beside each other.
+        normalize: maps raw observations to the model's.
+
+    Raises:
+        UserError: a layer of the model is unknown here, or is not in a row with the others.
+    """
+    layers = getattr(model, "operations", model.layers)  # a Sequential model has layers alone
+    for layer in layers:
+        if type(layer) not in (*_OPTIONS, *_OTHERS):
+            _refuse(model, layer)
+    made_by = {id(tensor): layer for layer in layers for tensor in keras.tree.flatten(layer.output)}
+    paths = [_path(model, output, made_by) for output in model.outputs]
+    means: list[Any] = [path.pop() if isinstance(path[-1], MeanOfBoth) else None for path in paths]
+    heads = tuple(_head(model, path.pop()) for path in paths)
+    torso = paths[0]
+    mirror = torso.pop(0) if torso and isinstance(torso[0], WithMirrorImage) else None
+    for path, mean in zip(paths, means):
+        if path not in (torso, [mirror, *torso]):
+            _refuse(model, (path or torso)[-1])
+        if (mean is None) != (mirror is None):
+            _refuse(model, mean or mirror)
+    sides = () if mirror is None else tuple(Sides(mirror.entries, mean.entries, mean.weight) for mean in means)
+    return Network(normalize, _torso(model, torso), heads, sides)
+
+
+def _path(model: keras.Model, tensor: Any, made_by: dict[int, Any]) -> list[Any]:
+    """The layers that lead from the model's input to a tensor."""
+    path: list[Any] = []
+    while tensor is not model.inputs[0]:
+        if id(tensor) not in made_by:  # a list of several inputs, or the result of a layer's second call
+            _refuse(model, path[0] if path else model)
+        path.insert(0, made_by[id(tensor)])
+        tensor = path[0].input
+    return path
+
+
+def _torso(model: keras.Model, layers: list[Any]) -> tuple[Layer, ...]:
+    found: list[Any] = []
+    for layer in layers:
+        if isinstance(layer, keras.layers.Activation) and found and getattr(found[-1], "activation", "") == "linear":
+            found[-1] = found[-1]._replace(activation=_activation(model, layer))
+        else:
+            found.append(_described(model, layer))
+    return tuple(found)
+
+
+def _head(model: keras.Model, layer: Any) -> Dense | Constant:
+    if isinstance(layer, StateIndependentStd):
+        return Constant(np.clip(np.exp(layer.get_weights()[0]), MIN_STD, MAX_STD))  # [A]
+    head = _described(model, layer)
+    return head if isinstance(head, Dense) else _refuse(model, layer)
+
+
+def _described(model: keras.Model, layer: Any) -> Layer:
+    options = _OPTIONS.get(type(layer))  # None where a layer stands that belongs elsewhere
+    if options is None or any(np.any(getattr(layer, name) != np.array(value)) for name, value in options.items()):
+        _refuse(model, layer)
+    if isinstance(layer, keras.layers.Rescaling):
+        return Rescaling(layer.scale, layer.offset)
+    if isinstance(layer, keras.layers.Flatten):
+        return Flatten()
+    one, other = layer.get_weights()
+    if isinstance(layer, keras.layers.LayerNormalization):
+        return LayerNormalization(one, other, epsilon=layer.epsilon)
+    activation = _activation(model, layer)
+    if isinstance(layer, keras.layers.Dense):
+        return Dense(one, other, activation, isinstance(layer, RoundedDense))
+    if len(set(layer.strides)) > 1:
+        _refuse(model, layer)
+    return Convolution(one, other, activation, layer.strides[0])
+
+
+def _activation(model: keras.Model, layer: Any) -> str:
+    names = [name for name, function in TENSORFLOW.activations.items() if function is layer.activation]
+    return names[0] if names else _refuse(model, layer)
+
+
+def _refuse(model: keras.Model, layer: Any) -> NoReturn:
+    raise UserError(
+        f"the layer {layer.name} ({type(layer).__name__}) of the network {model.name} cannot be copied for acting and "
+        "exports: build it of Dense, Conv2D, LayerNormalization, Activation, Rescaling and Flatten in a row, with the "
+        f"activations {', '.join(TENSORFLOW.activations)}"
+    )
