@@ -66,12 +66,15 @@ def read(
     names = " ".join(argument.example for argument in arguments if argument.example)
     usage = f"{program} {names} [--setting value ...]".replace("  ", " ")
     parser = argparse.ArgumentParser(
-        program, usage.replace("%", "%%"), description, allow_abbrev=False, exit_on_error=False,
+        program, usage.replace("%", "%%"), description, allow_abbrev=False, exit_on_error=False, add_help=False,
         formatter_class=functools.partial(argparse.HelpFormatter, max_help_position=34, width=WIDTH),
     )  # fmt: skip
     groups = {title: parser.add_argument_group(title) for title in dict.fromkeys(a.group for a in arguments)}
     for argument in arguments:
         _add(groups[argument.group], argument)
+    if {"-h", "--help"} & set(words):
+        print(parser.format_help(), end="")  # argparse would not say if nobody reads it
+        raise SystemExit(0)
     try:
         typed, unknown = parser.parse_known_intermixed_args([_as_typed(word) for word in words])
     except argparse.ArgumentError as error:
