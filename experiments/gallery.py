@@ -8,11 +8,10 @@ docs/gallery/, the page to docs/gallery.md.
 import json
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import tyro
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -213,7 +212,7 @@ If an agent sees images, only its trained policy is kept, because each policy ta
 class Arguments:
     """Draw films of the trained agents, and write the page that shows them."""
 
-    names: tyro.conf.Positional[tuple[str, ...]] = ()
+    names: tuple[str, ...] = field(default=(), metadata={"example": "[NAME ...]"})
     """Agents whose films are drawn; by default all that keep more than one stage."""
     run: Path | None = None
     """The run of the agent that is named, if it sees images: its earlier policies are read from the run's

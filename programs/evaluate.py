@@ -10,10 +10,10 @@ from common.errors import UserError
 from common.files import write_json
 from common.rollout import evaluation
 from common.runs import film, finished, run_folder
-from common.runs.command_line import one_line_errors
+from common.runs.command_line import one_line_errors, parse_settings
 from common.runs.recorder import Terminal
 from programs import shipped
-from programs.run_arguments import RunArguments, check_at_least, parse_named
+from programs.run_arguments import RunArguments, check_at_least
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def write_scores(arguments: Arguments, found: dict[str, Any], epochs: int) -> No
 def main() -> None:
     """Score and film what the command line names."""
     with one_line_errors():
-        arguments = parse_named(Arguments, "python -m programs evaluate", "run", "runs/NAME")
+        arguments = parse_settings(Arguments, "python -m programs evaluate")
         agent, config, environment = arguments.load()
         limits = dict.fromkeys(arguments.max_episode_steps or (None,))
         environments = [environment.limited_to(limit) for limit in limits]

@@ -3,21 +3,20 @@
 `programs.policy_files` writes the files and checks them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tyro
 
 from common import arrays_file
 from common.config import TrainingConfig
 from common.envs.environment import Environment
 from common.errors import UserError
 from common.rollout.evaluation import EVALUATION_SEED, evaluate, evaluation_line
-from common.runs.command_line import one_line_errors
+from common.runs.command_line import one_line_errors, parse_settings
 from programs import shipped
-from programs.run_arguments import RunArguments, check_at_least, parse_named
+from programs.run_arguments import RunArguments, check_at_least
 
 if TYPE_CHECKING:
     from programs.policy_files import Policy
@@ -73,7 +72,7 @@ class Arguments(RunArguments):
     copies their files.
     """
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Path = field(metadata={"example": "runs/NAME"})
     """Run folder, like runs/NAME."""
     onnx: bool = False
     """Write policy.onnx, too. This needs packages of its own: pip install -r requirements/export.txt."""
@@ -84,7 +83,7 @@ class Arguments(RunArguments):
     """Seed of the first episode; each further episode has the next one. The default is that of `evaluate`."""
     max_episode_steps: int | None = None
     """Step limit of an episode, in environment steps. By default the run's own limit."""
-    out: Annotated[Path | None, tyro.conf.arg(aliases=["--output"])] = None
+    out: Path | None = field(default=None, metadata={"alias": "--output"})
     """Folder for the files; the default is export in the run folder. An earlier export there is replaced."""
 
     def __post_init__(self) -> None:
@@ -102,7 +101,7 @@ class Arguments(RunArguments):
 def main() -> None:
     """Export what the command line names."""
     with one_line_errors():
-        arguments = parse_named(Arguments, "python -m programs export", "run", "runs/NAME")
+        arguments = parse_settings(Arguments, "python -m programs export")
         folder = arguments.folder_of_run
         exported = folder / shipped.EXPORT  # there already if the agent was shipped
         if shipped.is_shipped(folder) and not exported.exists():

@@ -5,9 +5,7 @@ The figures themselves are in `common.figures`.
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import tyro
+from typing import TYPE_CHECKING
 
 from common.errors import UserError
 from common.figures.kinds import Band, Kind
@@ -21,9 +19,9 @@ if TYPE_CHECKING:
 class Arguments:
     """Draw one run, or several overlaid."""
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional] = field(default=())
+    runs: tuple[Path, ...] = field(default=(), metadata={"example": "[runs/NAME ...]"})
     """Run folders, like runs/NAME."""
-    output: Annotated[Path, tyro.conf.arg(aliases=["--out"])] = Path("overlay.png")
+    output: Path = field(default=Path("overlay.png"), metadata={"alias": "--out"})
     """Picture file to write; its ending chooses PNG, SVG or PDF."""
     kind: Kind = "five"
     """five: reward, steps and losses in five panels. reward: reward and steps of one run. diagnostics: of PPO the KL

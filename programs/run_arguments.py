@@ -1,26 +1,21 @@
 """What evaluate, watch and export have in common: the arguments that name a run or an agent, and choose weights."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
-
-import tyro
+from typing import Any, Literal
 
 from common.config import TrainingConfig
 from common.envs.environment import Environment
 from common.errors import UserError
-from common.runs.command_line import parse_settings
 from programs import shipped
 from programs.methods import WhichWeights, load_agent
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class RunArguments:
     """A run, and which of its agents; or an agent that comes with the project."""
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Path = field(metadata={"example": "runs/NAME"})
     """Run folder, like runs/NAME; or the name of an agent that comes with the project, like walker."""
     weights: WhichWeights = "best"
     """Which of a run's agents: best is the one the run ended with, by default that of its best epoch; last is that of
@@ -69,23 +64,3 @@ def check_at_least(name: str, number: int | None, least: int) -> None:
     """Raises UserError for a setting below its smallest value; None passes."""
     if number is not None and number < least:
         raise UserError(f"{name} is {number}: expected {least} or more")
-
-
-def parse_named(kind: type[T], program: str, what: str, example: str) -> T:
-    """What was typed for a program whose one required argument stands first.
-
-    Args:
-        kind: dataclass of the arguments.
-        program: as it is typed, such as "python -m programs evaluate".
-        what: the required argument, such as "run".
-        example: a value of it.
-
-    Raises:
-        UserError: it is missing, or another argument is wrong.
-    """
-    try:
-        return parse_settings(kind, prog=program)
-    except UserError as error:
-        if not str(error).startswith("Missing from"):
-            raise
-    raise UserError(f"no {what} is named: type {program} {example}")

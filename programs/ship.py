@@ -5,12 +5,11 @@ agents/NAME then holds all that shows the agent and says where it is from; `pyth
 
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import tyro
 
 from common import arrays_file
 from common.errors import UserError
@@ -22,7 +21,7 @@ from common.runs.command_line import one_line_errors, parse_settings
 from common.runs.options import is_folder_name
 from common.state import pack_json
 from programs import onnx_files, shipped
-from programs.finished_run import UNKNOWN, Training, command_of, commit_of, departures_of, training_of
+from programs.finished_run import UNKNOWN, Training, commands_of, commit_of, live_changes, training_of
 from programs.methods import load_agent
 from programs.run_arguments import check_at_least
 
@@ -37,10 +36,10 @@ LICENCE = "MIT, as the project's LICENSE"
 class Arguments:
     """Put the agent of a finished run into the project, with its settings, scores and exported policies."""
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Path = field(metadata={"example": "runs/NAME"})
     """Folder of a finished run, like runs/NAME. The half-way policy is chosen among the run's checkpoints: if one is
     wanted, train the run with --checkpoint-every K --keep-checkpoints 1000."""
-    name: Annotated[str, tyro.conf.Positional]
+    name: str = field(metadata={"example": "NAME"})
     """Name of the agent, by which watch shows it. An agent of this name is replaced."""
     commit: str | None = None
     """Commit of the project that the run was trained with; only for runs whose config.json does not name it."""
@@ -171,7 +170,6 @@ def write_all(folder: Path, training: Training, name: str, commit: str, episodes
     agent, config, environment = load_agent(training.folder)
     untrained = training.agent_at(0)
     # What may be refused goes before the evaluations, which take minutes.
-    command_of(training, name, None)
     write_policy(folder / shipped.STAGES["trained"], agent)
     export(agent, folder / shipped.EXPORT, onnx=onnx_files.can_write())
     scores: Any = evaluation_of(training, agent)
@@ -201,8 +199,8 @@ def write_all(folder: Path, training: Training, name: str, commit: str, episodes
             "run_epochs": training.last_epoch,
             "run_steps": training.steps_of(training.last_epoch),
             "commit": commit,
-            "trained_by": command_of(training, name, middle and middle[0]),
-            "not_repeated": departures_of(training),
+            "trained_by": commands_of(training.folder),
+            "not_repeated": live_changes(training.folder),
             "shipped_by": f"python -m programs ship runs/{name} {name}",
             "licence": LICENCE,
             "stages": stages,
@@ -246,7 +244,7 @@ def main() -> None:
         if card["commit"] == UNKNOWN:
             print("the commit that the run was trained with is unknown; add --commit to name it on the agent's card")
         for sentence in card["not_repeated"]:
-            print(f"the command on the agent's card does not repeat this: {sentence}")
+            print(f"the commands on the agent's card do not repeat this: {sentence}")
         print(f"{folder}: python -m programs watch {arguments.name}")
 
 

@@ -5,13 +5,12 @@ that have an evaluation.json are not repeated, and one that was cut off continue
 --into the folder is experiments/results, which holds the recorded runs: only what is missing there is run.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
-import tyro
 from matplotlib.figure import Figure
 
 from common import files
@@ -22,8 +21,8 @@ from common.figures.style import save_light_and_dark, true_minus
 from common.results import score_text
 from common.rollout.evaluation import mean_text
 from common.runs import run_folder
-from common.runs.command_line import one_line_errors
-from programs.run_arguments import check_at_least, parse_named
+from common.runs.command_line import one_line_errors, parse_settings
+from programs.run_arguments import check_at_least
 from programs.study_runs import StudyRun, train_all
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -284,7 +283,7 @@ STUDIES: dict[str, Study] = {
 class Arguments:
     """Train every setting of a study over several seeds, and summarise the runs in tables and a figure."""
 
-    study: tyro.conf.Positional[Literal[*STUDIES]]  # type: ignore[valid-type]
+    study: Literal[*STUDIES] = field(metadata={"example": "walker"})  # type: ignore[valid-type]
     """Which study; STUDIES in programs/study.py says what each compares."""
     into: Path | None = None
     """Folder for the runs, the tables and the figure; runs that are there already are not repeated. By default
@@ -393,7 +392,7 @@ def _trained_line(arm: str, seed: int, score: float, sampled: float, curve: dict
 def main() -> None:
     """Run and summarise the study that the command line names."""
     with one_line_errors():
-        arguments = parse_named(Arguments, "python -m programs study", "study", "walker")
+        arguments = parse_settings(Arguments, "python -m programs study")
         check_at_least("workers", arguments.workers, 0)
         if arguments.cluster is not None and not arguments.workers:
             raise UserError("--cluster needs workers: set --workers to 1 or more")

@@ -1,7 +1,6 @@
 """The runs of a study, spread over processes of this machine or workers of a cluster."""
 
 import contextlib
-import dataclasses
 import importlib
 import io
 import shutil
@@ -18,7 +17,6 @@ from common import files
 from common.errors import StoppedError, UserError
 from common.runs import checkpoint, run_folder
 from common.runs.one_process import LOCK, SOFT_LOCK, only_here
-from common.runs.options import RunOptions
 from programs.places import places, result_of
 
 QUIET = ("--no-video", "--no-tensorboard", "--no-figure", "--workers", "0")  # the runs share the cores
@@ -49,14 +47,14 @@ def train_run(run: StudyRun) -> tuple[int, str]:
     if run.is_done:
         return 0, ""
     if checkpoint.generations(folder / run_folder.CHECKPOINTS):
-        typed = ["--resume", run.folder, *_options_of(run.arguments), *QUIET]
+        typed = ["--resume", run.folder, *run.arguments[not run.arguments[0].startswith("-") :], *QUIET]
     else:
         try:
             _remove_cut_off(folder)
         except (UserError, OSError) as error:
             return 2, f"error: {error}"
         typed = [*run.arguments, *QUIET, "--runs-folder", str(folder.parent), "--name", folder.name]
-    sys.argv, said = [run.module, *typed], io.StringIO()
+    sys.argv, said = [f"python -m {run.module}", *typed], io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
         try:
             importlib.import_module(run.module).main()
@@ -81,16 +79,6 @@ def _remove_cut_off(folder: Path) -> None:
             elif path.name not in (LOCK, SOFT_LOCK):  # which Windows does not remove while it is held
                 path.unlink()
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _options_of(arguments: tuple[str, ...]) -> list[str]:
-    """Those of a new run's arguments that a resumed run needs again, such as the number of evaluation episodes."""
-    names = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(RunOptions)}
-    kept, wanted = [], False
-    for word in arguments:
-        wanted = word.replace("--no-", "--", 1) in names if word.startswith("--") else wanted
-        kept += [word] if wanted else []
-    return kept
 
 
 def train_all(runs: list[StudyRun], workers: int, cluster: str | None) -> None:

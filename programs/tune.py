@@ -8,12 +8,12 @@ FOLDER/journal.log: the same command continues a search that was stopped. FOLDER
 import dataclasses
 import json
 import shlex
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import tyro
 
 from common import files
 from common.config import TrainingConfig
@@ -24,10 +24,11 @@ from common.figures.importances import importances
 from common.figures.style import save_light_and_dark
 from common.results import score_text
 from common.runs import trust
-from common.runs.command_line import one_line_errors
+from common.runs.command_line import one_line_errors, parse_settings
+from common.runs.one_process import only_here
 from programs.places import Submit, places, result_of
 from programs.preset_files import is_preset_file, read_preset, write_preset
-from programs.run_arguments import check_at_least, parse_named
+from programs.run_arguments import check_at_least
 from programs.train import method_of
 from programs.tuning.journal import Journal, optuna
 from programs.tuning.search import Search
@@ -42,7 +43,7 @@ JOURNAL, TUNED, TRIALS, FIGURE, HELD_OUT = "journal.log", "tuned.json", "trials.
 class Arguments:
     """Search for better settings of a preset with Optuna (TPE sampler, median pruner)."""
 
-    preset: Annotated[str, tyro.conf.Positional]
+    preset: str = field(metadata={"example": "pendulum-td3-corrected"})
     """Preset to start from, or a preset file such as tuned.json."""
     env: str | None = None
     """Environment to tune for, in place of the preset's. If a preset file's environment needs a module (module:Id), it
@@ -143,15 +144,18 @@ class Report:
     ) -> None:
         self._folder, self._search, self._space, self._metric = folder, search, space, metric
         self._preset, self._base = preset, base
+        self._one_at_a_time = threading.Lock()
 
-    def __call__(self, trial: Any, outcome: Outcome) -> None:
-        """Print a trial that ended, and write the files again."""
-        scores = ", ".join(score_text(score) for score in outcome.scores)
-        how = f"failed: {outcome.error}" if outcome.error else "pruned" if outcome.value is None else ""
+    def __call__(self, _: Any, trial: Any) -> None:
+        """Print a trial that ended, and write the files again; Optuna calls it in the trial's own thread."""
+        states = optuna().trial.TrialState
+        scores = ", ".join(map(score_text, trial.user_attrs["scores"]))
+        ended = "pruned" if trial.state == states.PRUNED else f"failed: {trial.user_attrs.get('error')}"
+        ended = score_text(trial.value) if trial.state == states.COMPLETE else ended
         settings = ", ".join(f"{name} {_short(value)}" for name, value in trial.params.items())
-        value = "" if outcome.value is None else score_text(outcome.value)
-        print(f"trial {len(self._search.finished()):3}  {value or how}  [{scores}]  {settings}", flush=True)
-        self.write()
+        with self._one_at_a_time:
+            print(f"trial {len(self._search.finished()):3}  {ended}  [{scores}]  {settings}", flush=True)
+            self.write()
 
     def best(self, base: TrainingConfig) -> TrainingConfig | None:
         """`base` with the settings of the best trial; None before one was completed."""
@@ -231,10 +235,39 @@ def compare(
     files.write_json(folder / HELD_OUT, {"metric": metric, **found})
 
 
+def search_in(
+    folder: Path, name: str, space: Space, preset: TrainingConfig, base: TrainingConfig, arguments: Arguments
+) -> None:
+    """Search, or continue the search in a folder; then compare the best settings with the preset if that is asked for.
+
+    Raises:
+        UserError: the folder holds another search, or no trial was completed.
+    """
+    journal = Journal(str(folder / JOURNAL), name)
+    search = Search(journal, base, space, arguments.seeds, arguments.metric, arguments.seed)
+    report = Report(folder, search, preset, base, space, arguments.metric)
+    if done := len(search.finished()):
+        print(f"continuing after {done} trials in {folder}", flush=True)
+    with places(run_trial, arguments.workers, arguments.cluster, calls=CALLS) as submit:
+        search.run(arguments.trials, max(1, arguments.workers), submit, report)
+        report.write()
+        best = report.best(base)
+        if best is None:
+            raise UserError(
+                f"no trial was completed, {folder / TRIALS} says how each ended: begin another search with "
+                "--into, and another --metric or --space"
+            )
+        tuned = folder / TUNED
+        again = f"python -m programs train {shlex.quote(tuned.as_posix())}{trust.flags_again(base)}"
+        print(f"best settings: {tuned}; train them with {again}")
+        if arguments.held_out_seeds:
+            compare(folder, base, best, arguments.held_out_seeds, arguments.metric, submit)
+
+
 def main() -> None:
     """Search as the command line says."""
     with one_line_errors():
-        arguments = parse_named(Arguments, "python -m programs tune", "preset", "pendulum-td3-corrected")
+        arguments = parse_settings(Arguments, "python -m programs tune")
         arguments.check()
         preset = preset_of(arguments)
         base = base_of(preset, arguments)
@@ -244,26 +277,8 @@ def main() -> None:
         name = Path(arguments.preset).stem
         folder = (arguments.into or Path("tuning") / name).absolute()
         files.make_folder(folder)
-        journal = Journal(str(folder / JOURNAL), name)
-        search = Search(journal, base, space, arguments.seeds, arguments.metric, arguments.seed)
-        report = Report(folder, search, preset, base, space, arguments.metric)
-        if done := len(search.finished()):
-            print(f"continuing after {done} trials in {folder}", flush=True)
-        with places(run_trial, arguments.workers, arguments.cluster, calls=CALLS) as submit:
-            for trial, outcome in search.run(arguments.trials, max(1, arguments.workers), submit):
-                report(trial, outcome)
-            report.write()
-            best = report.best(base)
-            if best is None:
-                raise UserError(
-                    f"no trial was completed, {folder / TRIALS} says how each ended: begin another search with "
-                    "--into, and another --metric or --space"
-                )
-            tuned = folder / TUNED
-            again = f"python -m programs train {shlex.quote(tuned.as_posix())}{trust.flags_again(base)}"
-            print(f"best settings: {tuned}; train them with {again}")
-            if arguments.held_out_seeds:
-                compare(folder, base, best, arguments.held_out_seeds, arguments.metric, submit)
+        with only_here(folder, print):
+            search_in(folder, name, space, preset, base, arguments)
 
 
 if __name__ == "__main__":

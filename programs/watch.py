@@ -15,9 +15,9 @@ from common.envs.environment import Environment
 from common.errors import UserError
 from common.rollout.evaluation import EVALUATION_SEED
 from common.runs import film, window
-from common.runs.command_line import one_line_errors
+from common.runs.command_line import one_line_errors, parse_settings
 from programs import shipped
-from programs.run_arguments import RunArguments, check_at_least, parse_named
+from programs.run_arguments import RunArguments, check_at_least
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ def _drawn(draw: Callable[[], T], policy: Any, _: Any, environment: Environment)
 def main() -> None:
     """Show what the command line names."""
     with one_line_errors():
-        arguments = parse_named(Arguments, "python -m programs watch", "run", "walker, or runs/NAME")
+        arguments = parse_settings(Arguments, "python -m programs watch")
         folder = arguments.folder or Path(".")
         if not folder.is_dir():
             raise UserError(f"{folder} is no folder: make it first, or choose another --folder")

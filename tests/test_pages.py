@@ -232,7 +232,7 @@ def test_a_command_is_understood(page, words, monkeypatch, capsys):
     module, arguments = load(words, monkeypatch)
     arguments = [str(A_RUN) if word.startswith("runs/") else word for word in arguments]
     monkeypatch.setattr(sys, "argv", [words[0], *arguments])
-    for read in ("parse", "parse_settings", "parse_named"):
+    for read in ("parse", "parse_settings"):
         for place in (module, train):  # where `resume` hands its arguments to
             if hasattr(place, read):
                 monkeypatch.setattr(place, read, stop_after(getattr(place, read)))

@@ -28,6 +28,5 @@ EQUIVALENT: dict[str, str] = {
     "programs/notebook/figures.py: left < 1e-9 → left <= 1e-9": "γλ is never just that much below 1",
     "common/arrays_file.py: 16 → 17": "a generous bound, against files that fill the memory",
     "programs/study_runs.py: code > 128 → code >= 128": "an exit code of 128 names no signal, and no program has it",
-    "common/runs/wrong_arguments.py: rule > start → rule >= start": "two rules never follow one another",
 }
 """The fault's name → the reason that no test notices it."""

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 BIG = (
-    "tensorflow keras tensorflow_probability pytest hypothesis gymnasium matplotlib.figure scipy.stats tyro envpool "
+    "tensorflow keras tensorflow_probability pytest hypothesis gymnasium matplotlib.figure scipy.stats rich envpool "
     "nbformat"
 )
 

@@ -1,35 +1,27 @@
 """Reads every program's arguments, and turns a user's mistakes into one-line errors."""
 
 import contextlib
-import copy
-import dataclasses
 import difflib
 import errno
-import functools
-import io
 import itertools
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar, cast, get_origin, get_type_hints
-
-import tyro
+from typing import Any, NoReturn, TypeVar, cast
 
 from common.config import MAY_CHANGE, TrainingConfig
 from common.errors import StoppedError, UserError
 from common.files import FULL
 from common.runs import run_folder
+from common.runs.arguments import Argument, arguments_of, read
 from common.runs.options import RunOptions
 from common.runs.short_help import short_help
 from common.runs.signals import raise_on_ctrl_c
 from common.runs.unread_output import ends_when_unread
-from common.runs.wrong_arguments import explained
-from common.settings import Described, check_used, described, json_object, texts_of
+from common.settings import check_used, described
 
 T = TypeVar("T")
 C = TypeVar("C", bound=TrainingConfig)
-_MAIN = "main"  # the group that --help-all shows first, and --help alone
 HELP_ALL = "--help-all"
 _FILE_FAULTS = {
     "make room first": FULL,
@@ -134,13 +126,11 @@ def parse(
     if {"-h", "--help"} & set(arguments):
         print(_short_help(program, default, presets if resumed is None else (), resumed or preset))
         raise SystemExit(0)
-    arguments = ["--help" if argument == HELP_ALL else argument for argument in arguments]
-    config, options = _parse_grouped(
+    config, options = _read_grouped(
         default,
-        RunOptions(),
-        prog=program,
-        args=arguments,
-        description=(
+        ["--help" if argument == HELP_ALL else argument for argument in arguments],
+        program,
+        (
             f"To start from a preset's settings, type its name first: {program} PRESET [settings]. "
             f"Presets: {', '.join(presets)}. "
             f"The settings that matter most come first. The defaults shown are those of {preset}."
@@ -169,96 +159,36 @@ def _short_help(program: str, config: TrainingConfig, presets: Iterable[str], ch
     return short_help(program, presets, chosen, [*settings, *described(RunOptions)], vars(config))
 
 
-def _parse_grouped(config: C, options: RunOptions, **of_tyro: Any) -> tuple[C, RunOptions]:
+def _read_grouped(config: C, words: list[str], program: str, description: str) -> tuple[C, RunOptions]:
     """A config and options with the typed changes; `--help-all` shows them in groups, the main settings first."""
-    groups: dict[str, list[Described]] = {_MAIN: []}
-    for setting in (*described(type(config)), *described(RunOptions)):
-        groups.setdefault(_MAIN if setting.main else setting.group, []).append(setting)
+    options = RunOptions()
     defaults = vars(config) | vars(options)
-    fields = [
-        (f"group_{i}", Annotated[_group(settings, defaults), tyro.conf.arg(name=title, help="")])
-        for i, (title, settings) in enumerate(groups.items())
+    arguments = [
+        Argument(
+            setting.name, setting.kind, defaults[setting.name], setting.text, "main" if setting.main else setting.group
+        )
+        for setting in (*described(type(config)), *described(RunOptions))
     ]
-    parsed: object = parse_settings(
-        dataclasses.make_dataclass("Arguments", fields), HELP_ALL, config=(tyro.conf.OmitArgPrefixes,), **of_tyro
-    )
-    typed = {name: value for group in vars(parsed).values() for name, value in vars(group).items()}
+    arguments.sort(key=lambda argument: argument.group != "main")
+    typed = read(arguments, words, program, description, HELP_ALL)
     return (
         config.replace(**{name: value for name, value in typed.items() if hasattr(config, name)}),
         options.replace(**{name: value for name, value in typed.items() if hasattr(options, name)}),
     )
 
 
-def _group(settings: list[Described], defaults: Mapping[str, object]) -> type:
-    """A dataclass of one group's settings, for tyro."""
-    return dataclasses.make_dataclass(
-        "Group",
-        [
-            (
-                setting.name,
-                Annotated[setting.kind, tyro.conf.arg(help=setting.text)],
-                dataclasses.field(default_factory=functools.partial(defaults.get, setting.name)),
-            )
-            for setting in settings
-        ],
-    )
-
-
-_SETTINGS = tyro.constructors.ConstructorRegistry()
-
-
-@_SETTINGS.primitive_rule
-def _json(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec | None:
-    """A dictionary is typed as one JSON object."""
-    if get_origin(info.type) is not dict:
-        return None
-    return tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="JSON",
-        instance_from_str=lambda texts: json_object("the value", texts[0]),
-        is_instance=lambda value: isinstance(value, dict),
-        str_from_instance=lambda value: [json.dumps(value)],
-    )
-
-
-def parse_settings(kind: type[T], help_flag: str = "--help", **options: Any) -> T:
-    """`tyro.cli`, with its boxed error message shortened to one line.
+def parse_settings(kind: type[T], prog: str = "") -> T:
+    """A dataclass of arguments as they were typed.
 
     Args:
         kind: dataclass to fill.
-        help_flag: what error messages name for all settings.
-        options: of `tyro.cli`.
+        prog: the program as it is typed.
 
     Raises:
-        UserError: a setting is unknown, or a value has the wrong type.
+        UserError: an argument is unknown or missing, or a value has the wrong type.
         SystemExit: `--help` was printed.
     """
-    complaint = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(complaint), _SETTINGS:
-            return tyro.cli(_with_whole_texts(kind), **options)
-    except SystemExit as stop:
-        if not stop.code:
-            raise
-        raise UserError(explained(complaint.getvalue(), help_flag)) from None
-
-
-def _with_whole_texts(kind: type[T]) -> type[T]:
-    """A dataclass whose fields' texts are one line each, for tyro keeps the line breaks of the source."""
-    texts: dict[str, str] = {}
-    for part in reversed(kind.__mro__):
-        texts |= texts_of(part) if dataclasses.is_dataclass(part) else {}
-    hints = get_type_hints(kind, include_extras=True)
-    fields = [
-        (field.name, Annotated[hints[field.name], tyro.conf.arg(help=texts[field.name])], copy.copy(field))
-        for field in dataclasses.fields(cast(Any, kind))
-        if field.name in texts
-    ]
-    if not fields:
-        return kind
-    made = dataclasses.make_dataclass(kind.__name__, fields, bases=(kind,), frozen=True)
-    made.__doc__ = kind.__doc__
-    return made
+    return kind(**read(arguments_of(kind), sys.argv[1:], prog or f"python {sys.argv[0]}", kind.__doc__ or ""))
 
 
 def value_of(flag: str, arguments: list[str]) -> str | None:

@@ -40,7 +40,6 @@ class Take:
     It is the first episode of an evaluation with the same seed.
 
     Args:
-        seed: of the episode, 0 or more.
         most_frames: draw at most so many per second, by leaving out frames at equal distances; None draws every step.
 
     Attributes:
@@ -113,56 +112,36 @@ def draw_in_memory(environment: Environment) -> None:
 
 
 class Opening:
-    """A film's first seconds as small frames, kept while the film is written to a file.
-
-    Args:
-        frame_rate: of the film.
-        seconds: how many seconds are kept.
-        fps: about how many frames per second are kept.
+    """A film whose first seconds are kept as small frames while it is iterated over, say to write it to a file.
 
     Attributes:
-        frames: each [h, SMALL_WIDTH, 3] uint8.
+        frames: each [h, SMALL_WIDTH, 3] uint8; about `fps` of them per second.
         rate: how many frames per second are kept exactly.
     """
 
-    def __init__(self, frame_rate: float, seconds: float = OPENING_SECONDS, fps: float = OPENING_FPS) -> None:
+    def __init__(
+        self, film: Iterable[np.ndarray], frame_rate: float, seconds: float = OPENING_SECONDS, fps: float = OPENING_FPS
+    ) -> None:
+        self.film = film
         self._every = max(1, round(frame_rate / fps))
         self._last = max(1, int(seconds * frame_rate))
         self.rate = frame_rate / self._every
         self.frames: list[np.ndarray] = []
 
-    def passing(self, film: Iterable[np.ndarray]) -> "_Passing":
-        """The same film; iterating over it keeps its opening here."""
-        return _Passing(self, film)
-
-    def keep(self, number: int, frame: np.ndarray) -> None:
-        """Keep frame `number` of the film, counted from 0, if it belongs to the opening.
-
-        Args:
-            number: of the frame.
-            frame: [H, W, 3] uint8.
-        """
-        if number < self._last and number % self._every == 0:
-            height = round(frame.shape[0] * SMALL_WIDTH / frame.shape[1] / 2) * 2
-            small = Image.fromarray(frame).resize((SMALL_WIDTH, height), Image.Resampling.BILINEAR)
-            self.frames.append(np.asarray(small))  # [h, SMALL_WIDTH, 3]
-
-
-class _Passing:
-    def __init__(self, opening: Opening, film: Iterable[np.ndarray]) -> None:
-        self._opening, self._film = opening, film
-
     def __iter__(self) -> Iterator[np.ndarray]:
-        self._opening.frames.clear()
-        for number, frame in enumerate(self._film):
-            self._opening.keep(number, frame)
+        self.frames.clear()
+        for number, frame in enumerate(self.film):
+            if number < self._last and number % self._every == 0:
+                height = round(frame.shape[0] * SMALL_WIDTH / frame.shape[1] / 2) * 2
+                small = Image.fromarray(frame).resize((SMALL_WIDTH, height), Image.Resampling.BILINEAR)
+                self.frames.append(np.asarray(small))  # [h, SMALL_WIDTH, 3]
             yield frame
 
 
 def save_video(film: Iterable[np.ndarray], fps: float, path: Path, ffmpeg: list[str] | None = None) -> Path:
     """Write an MP4 with imageio's own ffmpeg, or a GIF of 30 frames per second if `path` ends in .gif.
 
-    The file is written whole or not at all. If ffmpeg is missing or fails, a GIF of the same speed is written instead.
+    The file is replaced atomically. If ffmpeg is missing or fails, a GIF of the same speed is written instead.
 
     Args:
         film: frames [H, W, 3] uint8; iterated over again if ffmpeg fails.
@@ -197,26 +176,8 @@ def _write_mp4(film: Iterable[np.ndarray], fps: float, path: Path, ffmpeg: list[
         for frame in film:
             height, width = frame.shape[0] // 2 * 2, frame.shape[1] // 2 * 2  # MP4 takes even numbers only
             writer.append_data(frame[:height, :width])
-    check_whole(path)
-
-
-def check_whole(film: Path) -> None:
-    """Raises OSError for an MP4 that is cut off: ffmpeg reports no error when its disk is full.
-
-    An MP4 is a row of boxes, each with its size and its kind; the one with the table of frames is written last.
-    """
-    kinds, place, size = set(), 0, film.stat().st_size
-    with open(film, "rb") as file:
-        while place < size:
-            file.seek(place)
-            header = file.read(16)
-            length, kind = int.from_bytes(header[:4]), header[4:8]
-            if length == 1:  # of a box above 4 GB
-                length = int.from_bytes(header[8:])
-            kinds.add(kind)
-            place += max(8, length)
-    if place != size or b"moov" not in kinds:
-        raise OSError(f"{film} breaks off")
+    with imageio.get_reader(path):  # ffmpeg reports no error when its disk is full, but does not open such a film
+        pass
 
 
 def _write_gif(film: Iterable[np.ndarray], duration: float, path: Path) -> None:
@@ -250,16 +211,7 @@ def film_into(
     restarts: int = 0,
     name: str = Path(run_folder.VIDEO).stem,
 ) -> tuple[str, Opening | None]:
-    """Film an episode into a run folder.
-
-    Args:
-        folder: for the film.
-        policy, action_map: of the agent.
-        environment: with the step limit of the film.
-        gif: write a GIF instead of an MP4.
-        seed: of the episode.
-        restarts: how often the episode is filmed again if the environment fails.
-        name: of the film, without .mp4 or .gif.
+    """Film an episode as FOLDER/NAME.mp4, or .gif; if the environment fails, `restarts` times again.
 
     Returns:
         A line with the score and the file, or why there is no film; and the film's opening, or None.
@@ -267,14 +219,15 @@ def film_into(
     path = folder / f"{name}{'.gif' if gif else '.mp4'}"
     try:
         take = Take(policy, action_map, environment, seed, None if gif else MP4_FRAMES_PER_SECOND)
-        opening = Opening(take.frame_rate)
-        path = _save_in_spite_of_failures(opening.passing(take), take.frame_rate, path, restarts)
+        opening = Opening(take, take.frame_rate)
+        path = _save_in_spite_of_failures(opening, take.frame_rate, path, restarts)
     except UserError as error:
         return f"not filmed: {error}", None
     except OSError:  # of the disk
         raise
     except Exception as error:  # of a library, for pictures that it cannot encode: what was trained is worth more
         return f"not filmed: {explain(error)}", None
+    opening.film = ()  # which may be too large to be handed from another process
     cut = f", cut after {take.steps:,} steps" if take.was_cut else ""
     return f"filmed an episode of {score_text(take.score)}{cut}: {path}", opening
 

@@ -9,6 +9,7 @@ import json
 import platform
 import shlex
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +31,8 @@ EVALUATION, VIDEO, TENSORBOARD = "evaluation.json", "video.mp4", "tensorboard"
 CHECKPOINTS = "checkpoints"
 LARGEST_TABLE = 256 * 2**20  # bytes of results.csv
 LONGEST_NAME = 200  # characters of a preset's
+
+ROOT = Path(__file__).resolve().parents[2]
 
 Kinds = Mapping[str, type[TrainingConfig]]  # "method" in config.json → its settings
 _PACKAGES = ("tensorflow", "keras", "tensorflow-probability", "gymnasium", "box2d", "envpool", "numpy")
@@ -83,9 +86,9 @@ def check_creatable(runs_folder: str, name: str | None, default_name: str) -> No
 def write_config(
     folder: Path, config: TrainingConfig, preset: str, resumed_after: int | None = None
 ) -> dict[str, object]:
-    """Write config.json: every setting, the seed among them, the versions of the packages and the project's commit.
+    """Write config.json: every setting, the command, the versions of the packages and the project's commit.
 
-    A resumed run keeps its first start and versions, and adds those of the resume and the changed settings.
+    A resumed run keeps its first command, start and versions, and adds those of the resume and the changed settings.
 
     Args:
         folder: of the run.
@@ -97,7 +100,8 @@ def write_config(
         What was written; checkpoints hold a copy.
     """
     settings = json.loads(json.dumps(dataclasses.asdict(config)))
-    now = {"versions": _versions(), "started": datetime.now(UTC).isoformat(timespec="seconds")}
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    now = {"command": typed_command(), "versions": _versions(), "started": started}
     content = {"preset": preset, "method": config.METHOD, "config": settings} | now
     if resumed_after is not None:
         before, _ = _content(folder, {config.METHOD: type(config)})
@@ -116,6 +120,17 @@ def write_config(
     return content
 
 
+def typed_command() -> str:
+    """The command that started this process, as it is typed in the project's folder."""
+    program, *words = sys.argv
+    path = Path(program)
+    if path.is_absolute() and path.is_relative_to(ROOT):  # Python was given -m
+        program = f"python -m {'.'.join(path.relative_to(ROOT).with_suffix('').parts)}"
+    elif not program.startswith("python "):
+        program = shlex.join(["python", program])
+    return " ".join([program, *map(shlex.quote, words)])
+
+
 def _versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
@@ -128,16 +143,15 @@ def _versions() -> dict[str, str]:
 
 def source_commit() -> str | None:
     """The project's commit, ending in "+" where files differ from it; None where it is no git repository."""
-    root = Path(__file__).resolve().parents[2]
     asked = ["rev-parse", "--show-toplevel", "--short=10", "HEAD"], ["status", "--porcelain", "-uno"]
     try:
         head, changes = (
-            subprocess.run(["git", "-C", root, *words], capture_output=True, text=True, check=True).stdout.splitlines()
+            subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=True).stdout.splitlines()
             for words in asked
         )
     except (OSError, subprocess.CalledProcessError):
         return None
-    if len(head) != 2 or Path(head[0]).resolve() != root:  # a copy within somebody's repository
+    if len(head) != 2 or Path(head[0]).resolve() != ROOT:  # a copy within somebody's repository
         return None
     return head[1] + ("+" if changes else "")
 

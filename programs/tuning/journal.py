@@ -24,21 +24,19 @@ def optuna() -> Any:
     """
     try:
         import optuna
-        import psutil  # noqa: F401  which the search needs, too
     except ImportError:
-        raise UserError(
-            "Optuna or psutil is not installed: run 'pip install -r requirements/cluster.txt' to use tune"
-        ) from None
+        raise UserError("Optuna is not installed: run 'pip install -r requirements/cluster.txt' to use tune") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 
 
-def open_study(journal: Journal, seed: int = 0, parallel: bool = False) -> Any:
-    """The Optuna study in a journal, a new one if there is none.
+def sampler(seed: int, parallel: bool) -> Any:
+    """TPE; `parallel`: it takes account of trials that run at the same time."""
+    return optuna().samplers.TPESampler(seed=seed, n_startup_trials=STARTUP_TRIALS, constant_liar=parallel)
 
-    Args:
-        seed: of the sampler.
-        parallel: whether several trials run at once.
+
+def open_study(journal: Journal) -> Any:
+    """The Optuna study in a journal, a new one if there is none.
 
     Raises:
         UserError: the journal holds the search of another preset, or is damaged.
@@ -60,7 +58,6 @@ def open_study(journal: Journal, seed: int = 0, parallel: bool = False) -> Any:
     return package.create_study(
         study_name=journal.name,
         storage=storage,
-        sampler=package.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP_TRIALS, constant_liar=parallel),
         pruner=package.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS),
         direction="maximize",
         load_if_exists=True,

@@ -1,18 +1,19 @@
-"""The search itself: which trials there are, who runs them, and what they found."""
+"""The search itself: Optuna's own loop over trials, each of which trains somewhere else, stored in a journal."""
 
 import json
-import os
-import socket
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Callable
 from typing import Any
 
 from common.config import TrainingConfig
 from common.errors import UserError
 from programs.places import Submit, result_of
-from programs.tuning.journal import Journal, open_study, optuna
+from programs.tuning.journal import Journal, open_study, optuna, sampler
 from programs.tuning.space import Space
 from programs.tuning.trial import Outcome
+
+
+class _FailedError(Exception):
+    """The training of a trial failed; the search goes on."""
 
 
 class Search:
@@ -36,9 +37,10 @@ class Search:
         self._journal, self._base, self._space, self._seeds = journal, base, space, seeds
         self._metric, self._seed = metric, seed
         self.study = open_study(journal)
+        for trial in self.study.get_trials(deepcopy=False, states=(optuna().trial.TrialState.RUNNING,)):
+            self.study.tell(trial.number, state=optuna().trial.TrialState.FAIL)  # of a search that was killed
         self._check_same({"seeds": list(seeds), "metric": metric, "epochs": base.epochs, "space": repr(space)})
         self._check_same_base()
-        self._fail_abandoned()
 
     def _check_same(self, wanted: dict[str, object]) -> None:
         known = self.study.user_attrs
@@ -63,14 +65,6 @@ class Search:
         if not known:
             self.study.set_user_attr("base", wanted)
 
-    def _fail_abandoned(self) -> None:
-        """End trials of processes of this machine that are gone; their settings are drawn again."""
-        states = optuna().trial.TrialState
-        for trial in self.study.get_trials(deepcopy=False, states=(states.RUNNING,)):
-            host, pid = trial.user_attrs.get("process", ["", 0])
-            if host == socket.gethostname() and (pid == os.getpid() or not _runs(pid)):
-                self.study.tell(trial.number, state=states.FAIL)
-
     def finished(self) -> list[Any]:
         """All trials that were completed or pruned, or whose training failed, in their order."""
         states = optuna().trial.TrialState
@@ -87,53 +81,41 @@ class Search:
         base = self._base if base is None else base
         return base.replace(**{k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()})
 
-    def run(self, trials: int, places: int, submit: Submit) -> Iterator[tuple[Any, Outcome]]:
-        """Run trials until there are so many in all, `places` of them at once.
+    def run(self, trials: int, workers: int, submit: Submit, callback: Callable[[Any, Any], None]) -> None:
+        """Run trials until there are so many in all, `workers` of them at once.
+
+        A sampler of its own makes each trial depend on the trials before alone, also after a restart.
 
         Args:
             submit: starts `run_trial` with its arguments somewhere.
-
-        Yields:
-            Every trial that ended, as Optuna stored it, and its outcome.
+            callback: called with the study and each trial that has ended.
         """
-        running: dict[Future[Outcome], Any] = {}
-        while True:
-            while len(running) < places and len(self.finished()) + len(running) < trials:
-                trial = self._ask(len(self.finished()) + len(running), places > 1)
-                try:
-                    config = self.config_of(trial)
-                except UserError as error:
-                    yield self._tell(trial, Outcome(None, (), str(error)))
-                    continue
-                trial_id = trial._trial_id  # noqa: SLF001  Optuna has no public way to hand a trial to another process
-                arguments = (self._journal, trial_id, config, self._seeds, self._metric)
-                running[submit(*arguments)] = trial
-            if not running:
-                return
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                yield self._tell(running.pop(future), result_of(future))
 
-    def _ask(self, number: int, parallel: bool) -> Any:
-        """The next trial. A sampler of its own makes it depend on the trials before alone, also after a restart."""
-        study = open_study(self._journal, self._seed + number, parallel)
-        trial = study.ask()
-        trial.set_user_attr("process", [socket.gethostname(), os.getpid()])
-        return trial
+        def objective(trial: Any) -> float:
+            return self._objective(trial, submit)
 
-    def _tell(self, trial: Any, outcome: Outcome) -> tuple[Any, Outcome]:
-        states = optuna().trial.TrialState
+        def next_sampler(*_: object) -> None:
+            self.study.sampler = sampler(self._seed + len(self.finished()), workers > 1)
+
+        next_sampler()
+        left = trials - len(self.finished())
+        if left > 0:
+            self.study.optimize(
+                objective, left, n_jobs=workers, catch=_FailedError, callbacks=[callback, next_sampler]
+            )
+
+    def _objective(self, trial: Any, submit: Submit) -> float:
+        try:
+            config = self.config_of(trial)
+        except UserError as error:
+            outcome = Outcome(None, (), str(error))
+        else:
+            trial_id = trial._trial_id  # noqa: SLF001  Optuna has no public way to hand a trial to another process
+            outcome = result_of(submit(self._journal, trial_id, config, self._seeds, self._metric))
         trial.set_user_attr("scores", list(outcome.scores))
         if outcome.error:
             trial.set_user_attr("error", outcome.error)
-            self.study.tell(trial.number, state=states.FAIL)
-        elif outcome.value is None:
-            self.study.tell(trial.number, state=states.PRUNED)
-        else:
-            self.study.tell(trial.number, outcome.value)
-        return self.study.get_trials(deepcopy=False)[trial.number], outcome
-
-
-def _runs(pid: int) -> bool:
-    import psutil  # of requirements/cluster.txt, as Optuna
-
-    return bool(psutil.pid_exists(pid))
+            raise _FailedError
+        if outcome.value is None:
+            raise optuna().TrialPruned
+        return outcome.value

@@ -31,7 +31,7 @@ from common.results import TIMING_COLUMNS
 from common.runs import recorder, run_folder, session, side_by_side
 from ppo import presets
 from ppo.config import PPOConfig
-from programs import draw_figure, install, methods, notebook
+from programs import draw_figure, methods, notebook
 from programs.notebook import display, films, lessons
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,11 +90,16 @@ def test_it_is_stored_with_the_outputs_of_a_real_run():
     assert not re.search(r"/tmp/|/home/|/root", re.sub(r"[\w+/=]{200,}", "", content))
 
 
+def plain_python(source):
+    """Without `%pip`, which only a notebook understands."""
+    return re.sub(r"^( *)%pip .*$", r"\1pass", source, flags=re.MULTILINE)
+
+
 def test_it_defines_the_two_functions_at_the_heart_alone_and_they_are_the_projects():
     found = {}
     for cell in STORED.cells:
         if cell.cell_type == "code":
-            tree = ast.parse(cell.source)
+            tree = ast.parse(plain_python(cell.source))
             kinds = ast.ClassDef | ast.FunctionDef | ast.Lambda
             for node in (n for n in ast.walk(tree) if isinstance(n, kinds)):
                 exec(compile(ast.Module([node], []), cell.id, "exec"), {"np": np}, found)
@@ -154,6 +159,7 @@ def test_the_presets_it_offers_are_there():
 def cell(title, **fields):
     """The source of a cell with form fields filled in."""
     [source] = [cell.source for cell in STORED.cells if cell.source.startswith(f"# @title {title}")]
+    source = plain_python(source)
     for name, value in fields.items():
         source, count = re.subn(rf"^{name} = .*$", f"{name} = {value!r}", source, flags=re.MULTILINE)
         assert count == 1
@@ -163,7 +169,6 @@ def cell(title, **fields):
 @pytest.fixture
 def get_the_code(tmp_path, monkeypatch):
     """Executes the first cell in a folder where nothing lies; its variables."""
-    monkeypatch.setattr(install, "install_missing", lambda envpool: None)
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
@@ -226,7 +231,7 @@ def archive(tmp_path):
         with zipfile.ZipFile(path, "w") as packed:
             packed.writestr(f"__MACOSX/{top}._PPOAgentTrainer.py", "")
             packed.writestr(f"{top}PPOAgentTrainer.py", "")
-            packed.writestr(f"{top}programs/install.py", "")
+            packed.writestr(f"{top}programs/methods.py", "")
 
     return write
 

@@ -292,7 +292,7 @@ def test_no_two_methods_have_a_preset_of_one_name():
             "evaluate walker --episodes 0 --output scores.json",
             "walker comes with its film, so 0 episodes leave nothing to do: give --episodes 1",
         ),
-        ("watch", "type python -m programs watch walker, or runs/NAME"),
+        ("watch", "type python -m programs watch runs/NAME"),
         ("watch runs/none --folder nowhere", "nowhere is no folder"),
         ("plot", "type python -m programs plot runs/NAME"),
         ("plot runs/none", "holds no run"),
@@ -300,7 +300,7 @@ def test_no_two_methods_have_a_preset_of_one_name():
         ("export", "type python -m programs export runs/NAME"),
         ("export runs/none", "holds no run"),
         ("study", "type python -m programs study walker"),
-        ("study walkr", "'walker'"),
+        ("study walkr", "study is 'walkr': expected one of walker, "),
     ],
 )
 def test_a_mistake_is_one_line_with_advice(line, advice, monkeypatch, tmp_path, capsys):

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import io
 import json
-import re
 import shlex
 import shutil
 import sys
@@ -25,7 +24,6 @@ from common.rollout import evaluation, policy_file
 from common.rollout.evaluation import Evaluation
 from common.runs import finished, run_folder
 from common.runs.command_line import parse
-from companions import presets as companions_presets
 from ppo.config import PPOConfig
 from ppo.presets import PRESETS
 from programs import __main__ as programs
@@ -175,26 +173,8 @@ def test_the_command_on_the_card_trains_the_same_run(trained, swinger):
     assert (python, module, command) == ("python", "programs", "train")
     _, config, options = parse(words, "train", PRESETS, "pendulum", lambda _: "default")
     assert config == methods.read_config(trained)[1]
-    assert (options.name, options.checkpoint_every) == ("swinger", card["stages"]["half-way"]["epoch"])
+    assert (options.name, options.checkpoint_every) == ("tiny", 1)
     assert card["shipped_by"] == "python -m programs ship runs/swinger swinger"
-
-
-@pytest.mark.parametrize(
-    ("preset", "changes"),
-    [
-        ("pendulum", {}),
-        ("bipedal-walker", {"gamma": 0.9, "hidden_sizes": (32, 16), "normalize_observations": False, "max_kl": 0.1}),
-        ("default", {"env_kwargs": {"gravity": 3.7}, "symmetry": True, "mirror_action": (-1,), "max_kl": None}),
-        ("bipedal-walker-2021", {"hidden_sizes": (64,), "max_episode_steps": None, "std": "state_independent"}),
-        ("pendulum-td3-fast", {"learning_rate": 3e-4, "twin_critics": False}),
-    ],
-)
-def test_flags_turn_a_preset_into_the_settings(preset, changes):
-    known = PRESETS if preset in PRESETS else companions_presets.PRESETS
-    wanted = known[preset].replace(**changes)
-    words = finished_run.flags(known[preset], wanted)
-    assert parse([preset, *words], "train", known, preset, lambda _: preset)[1] == wanted
-    assert bool(words) == bool({name for name in changes if getattr(known[preset], name) != changes[name]})
 
 
 def test_an_agent_of_that_name_is_replaced(run, without_exports, monkeypatch):
@@ -210,7 +190,6 @@ def test_a_run_without_earlier_checkpoints_has_no_half_way_policy(run, without_e
     _, agents = ships(monkeypatch, run)
     card = json.loads((agents / "swinger" / shipped.CARD).read_text())
     assert [*card["stages"]] == ["untrained", "trained"] and not (agents / "swinger" / "half-way.npz").exists()
-    assert "checkpoint" not in card["trained_by"]
 
 
 def test_scores_of_fewer_episodes_are_not_taken_over(run, without_exports, monkeypatch):
@@ -252,8 +231,11 @@ def test_the_commit_of_a_copy_within_another_repository_is_unknown(monkeypatch, 
         def __init__(self, lines):
             self.stdout = lines
 
-    root = Path(run_folder.__file__).resolve().parents[2]
-    for top, changes, commit in [(root, "", "1a2b"), (root, " M Agent.py\n", "1a2b+"), (tmp_path, "", None)]:
+    for top, changes, commit in [
+        (run_folder.ROOT, "", "1a2b"),
+        (run_folder.ROOT, " M Agent.py\n", "1a2b+"),
+        (tmp_path, "", None),
+    ]:
         answers = {"rev-parse": f"{top}\n1a2b\n", "status": changes}
         monkeypatch.setattr(run_folder.subprocess, "run", lambda words, answers=answers, **_: Asked(answers[words[3]]))
         assert run_folder.source_commit() == commit
@@ -285,7 +267,7 @@ def test_a_run_that_stopped_at_its_score_is_finished(run, without_exports, monke
     (run / "finished.json").write_text(json.dumps(done | {"epochs": 9}))
     _, agents = ships(monkeypatch, run)
     card = json.loads((agents / "swinger" / shipped.CARD).read_text())
-    assert (card["run_epochs"], card["run_steps"]) == (3, 320) and "--epochs 9" in card["trained_by"]
+    assert (card["run_epochs"], card["run_steps"]) == (3, 320)
     assert card["stages"]["trained"]["epoch"] == 3
 
 
@@ -337,7 +319,7 @@ def test_an_agent_is_shipped_without_an_onnx_file_where_onnx_is_not_installed(ru
     assert asked == [True, False]
 
 
-@pytest.mark.parametrize("refused", ["the exports", "the policy's size", "the command"])
+@pytest.mark.parametrize("refused", ["the exports", "the policy's size"])
 def test_what_is_refused_is_refused_before_episodes_are_played(run, monkeypatch, capsys, refused):
     def refuse(*_, **__):
         raise UserError("no")
@@ -345,9 +327,7 @@ def test_what_is_refused_is_refused_before_episodes_are_played(run, monkeypatch,
     if refused == "the policy's size":
         monkeypatch.setattr(ship, "LARGEST_POLICY", 10)
     else:
-        monkeypatch.setattr(
-            *{"the exports": (policy_files, "export"), "the command": (ship, "command_of")}[refused], refuse
-        )
+        monkeypatch.setattr(policy_files, "export", refuse)
     finished.forget(run, finished.EVALUATE)
     monkeypatch.setattr(evaluation, "play_all", lambda *_: pytest.fail("episodes were played"))
     assert ships(monkeypatch, run)[0] == 2
@@ -397,91 +377,31 @@ def test_scores_of_other_episodes_are_not_taken_over(run, without_exports, monke
     assert card["stages"]["trained"]["mean"] == own["mean"]
 
 
-def resumed(run, after_epoch, *more, **changed):
-    """Write into a run's config.json that resumes after an epoch changed some settings."""
+def test_the_card_has_the_stored_commands_and_what_they_do_not_repeat(run, without_exports, monkeypatch, capsys):
     content = json.loads((run / run_folder.CONFIG).read_text())
-    entries = [{"after_epoch": after_epoch, "changed": each} for each in ({}, *more, changed)]
-    content["resumed"] = entries
+    content["resumed"] = [
+        {"after_epoch": 1, "changed": {}, "command": "python -m programs resume runs/tiny"},
+        {"after_epoch": 2, "changed": {"epochs": [2, 3]}, "command": "python -m programs resume runs/tiny --epochs 3"},
+    ]
     (run / run_folder.CONFIG).write_text(json.dumps(content))
-
-
-@pytest.mark.parametrize(
-    ("changed", "first", "second"),
-    [
-        ({"epochs": [2, 3]}, ("--epochs", "2"), "--epochs 3"),
-        (
-            {"epochs": [9, 3], "stop_score": [-1e9, None]},
-            ("--stop-score", "-1000000000.0"),
-            "--epochs 3 --stop-score None",
-        ),
-        ({"on_not_finite": ["stop", "skip"]}, ("--epochs", "3"), None),
-    ],
-)
-def test_the_card_of_a_run_that_was_trained_further_has_a_command_for_each_part(
-    run, without_exports, monkeypatch, changed, first, second
-):
-    resumed(run, 2, **changed)
-    _, agents = ships(monkeypatch, run)
-    card = json.loads((agents / "swinger" / shipped.CARD).read_text())
-    commands = card["trained_by"].split(" && ")
-    words = shlex.split(commands[0])
-    assert words[words.index(first[0]) + 1] == first[1]
-    kept = " --checkpoint-every 2 --keep-checkpoints 1000"  # or the half-way policy would be lost
-    assert all(command.endswith(kept[-24:]) for command in commands)
-    assert [re.sub(r" --checkpoint.*", "", command) for command in commands[1:]] == (
-        [] if second is None else [f"python -m programs resume runs/swinger {second}"]
-    )
-    assert card["not_repeated"] == []
-
-
-def test_of_several_resumes_after_an_epoch_the_last_is_on_the_card(run, without_exports, monkeypatch):
-    """A run of two epochs was resumed for nine, killed before its next checkpoint, and resumed for three."""
-    resumed(run, 2, {"epochs": [2, 9]}, epochs=[9, 3])
-    _, agents = ships(monkeypatch, run)
-    card = json.loads((agents / "swinger" / shipped.CARD).read_text())
-    commands = [re.sub(r" --checkpoint.*", "", command) for command in card["trained_by"].split(" && ")]
-    assert "--epochs 2 " in commands[0] and commands[1:] == ["python -m programs resume runs/swinger --epochs 3"]
-    assert card["not_repeated"] == []
-
-
-@pytest.mark.parametrize("after_epoch", [3, 9])
-def test_a_resume_that_trained_nothing_is_not_on_the_card(run, without_exports, monkeypatch, after_epoch):
-    """It only evaluated. Where a run was solved, the number of all epochs is recorded."""
-    resumed(run, after_epoch, environment_restarts=[5, 10], stop_score=[-3000.0, -4000.0])
-    content = json.loads((run / run_folder.CONFIG).read_text())
-    content["config"] |= {"environment_restarts": 10, "stop_score": -4000.0}
-    (run / run_folder.CONFIG).write_text(json.dumps(content))
-    _, agents = ships(monkeypatch, run)
-    card = json.loads((agents / "swinger" / shipped.CARD).read_text())
-    assert " && " not in card["trained_by"] and "--stop-score -3000.0" in card["trained_by"]
-    assert "--environment-restarts 5" in card["trained_by"] and card["not_repeated"] == []
-
-
-def test_what_the_commands_on_a_card_do_not_repeat_is_said(run, without_exports, monkeypatch, capsys):
-    resumed(run, 1, epochs=[2, 3], on_not_finite=["stop", "skip"])
     table = run_folder.read_results(run)
     table["hp_clip_range"] = np.array([0.2, 0.2, 0.1])
     monkeypatch.setattr(run_folder, "read_results", lambda _: table)
     _, agents = ships(monkeypatch, run)
     card = json.loads((agents / "swinger" / shipped.CARD).read_text())
-    assert " && " not in card["trained_by"]
-    assert card["not_repeated"] == [
-        "Its setting epochs was changed after epoch 1, before its training had ended.",
-        "Its setting clip_range was changed during training.",
-    ]
-    assert capsys.readouterr().out.count("does not repeat this") == 2
+    assert card["trained_by"] == f"{content['command']} && python -m programs resume runs/tiny --epochs 3"
+    assert card["not_repeated"] == ["Its setting clip_range was changed during training."]
+    assert capsys.readouterr().out.count("do not repeat this") == 1
 
 
 @pytest.mark.parametrize(
-    "config",
+    ("argv", "command"),
     [
-        PPOConfig(best_metric="mean_episode_reward"),  # with other numbers for validations than the preset's
-        PPOConfig(best_metric="total_reward", stop_score=5.0, confirming_margin=1.0, initial_std=0.5, kl_target=0.5),
+        (["python -m programs train", "pendulum", "--env-kwargs", '{"g": 9}'], "pendulum --env-kwargs '{\"g\": 9}'"),
+        (["PPOAgentTrainer.py", "pendulum"], "python PPOAgentTrainer.py pendulum"),
+        ([str(run_folder.ROOT / "companions" / "SACAgentTrainer.py")], "python -m companions.SACAgentTrainer"),
     ],
 )
-def test_settings_without_effect_are_not_typed_again(config):
-    preset = PRESETS["bipedal-walker-fast"]
-    told = finished_run._with_unused_of(preset, config)  # noqa: SLF001
-    words = ["bipedal-walker-fast", *finished_run.flags(preset, told)]
-    _, again, _ = parse(list(words), "train", PRESETS, "bipedal-walker-fast", lambda _: "")
-    assert again == told and told.best_metric == config.best_metric and told.initial_std == config.initial_std
+def test_a_command_is_stored_as_it_is_typed(monkeypatch, argv, command):
+    monkeypatch.setattr(sys, "argv", argv)
+    assert run_folder.typed_command().endswith(command) and run_folder.typed_command().startswith("python ")

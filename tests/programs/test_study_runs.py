@@ -52,7 +52,7 @@ def test_a_run_that_another_process_trains_is_left_alone(tmp_path, monkeypatch):
     folder = Path(run.folder)
     folder.mkdir()
     (folder / "results.csv").write_text("theirs")
-    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(sys, "argv", ["study"])
     with FileLock(folder / one_process.LOCK):
         code, said = train_run(run)
     assert code == 2 and "another process is training" in said
@@ -122,7 +122,7 @@ def test_a_run_whose_worker_is_killed_continues_on_another_with_the_same_results
     import ray
 
     alone, spread = run_in(tmp_path / "one"), run_in(tmp_path / "two")
-    monkeypatch.setattr(sys, "argv", [])  # which `train_run` sets
+    monkeypatch.setattr(sys, "argv", ["study"])  # which `train_run` sets
     assert train_run(alone) == (0, "")
     killed = []
 

@@ -2,16 +2,15 @@
 
 import json
 import math
-import os
-import socket
-import subprocess
-import sys
 from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
+from filelock import FileLock
 from run_program import call
 
 from common.errors import UserError
+from common.runs.one_process import LOCK
 from companions.config import OffPolicyConfig
 from ppo.config import PPOConfig
 from programs import preset_files, train, tune
@@ -21,7 +20,6 @@ from programs.tuning.trial import Outcome, run_seeds
 
 optuna = pytest.importorskip("optuna")
 
-from programs.tuning import search  # noqa: E402
 from programs.tuning.journal import Journal, open_study  # noqa: E402
 from programs.tuning.search import Search  # noqa: E402
 
@@ -83,8 +81,8 @@ def search_in(folder, base=PPOConfig(), **changes):  # noqa: B008  (it is immuta
     return Search(Journal(str(folder / "journal.log"), "tiny"), base, space, **known)
 
 
-def run_all(searched, trials, places=1, stop_after=math.inf):
-    """Settings and states of the trials; trials beyond `stop_after` are begun and never end."""
+def run_all(searched, trials, workers=1, stop_after=math.inf):
+    """Settings and states of the trials; the one after `stop_after` is begun and killed."""
 
     def submit(journal, trial_id, config, seeds, metric):
         future = Future()
@@ -95,7 +93,7 @@ def run_all(searched, trials, places=1, stop_after=math.inf):
         return future
 
     try:
-        list(searched.run(trials, places, submit))
+        searched.run(trials, workers, submit, lambda *_: None)
     except KeyboardInterrupt:
         assert stop_after < trials
     return [(trial.params, trial.state) for trial in searched.finished()]
@@ -139,24 +137,10 @@ def test_optuna_writes_no_lines_of_its_own(tmp_path):
 
 def test_a_search_finds_better_settings_than_chance(tmp_path):
     searched = search_in(tmp_path)
-    run_all(searched, 40, places=4)
+    run_all(searched, 40, workers=4)
     values = [trial.value for trial in searched.finished() if trial.value is not None]
     assert max(values) == searched.study.best_value > -0.5
     assert sum(values[-10:]) > sum(values[:10])
-
-
-@pytest.mark.parametrize("places", [1, 2])
-def test_the_sampler_is_told_of_trials_that_run_beside(tmp_path, monkeypatch, places):
-    searched, told = search_in(tmp_path), []
-    opened = search.open_study
-
-    def watched(journal, seed=0, parallel=False):
-        told.append(parallel)
-        return opened(journal, seed, parallel)
-
-    monkeypatch.setattr(search, "open_study", watched)
-    run_all(searched, 3, places)
-    assert set(told) == {places > 1}
 
 
 def test_the_preset_file_keeps_what_trials_leave_out(tmp_path):
@@ -170,8 +154,7 @@ def test_the_preset_file_keeps_what_trials_leave_out(tmp_path):
     report = tune.Report(tmp_path, searched, preset, base, read_space(tmp_path / "space.json", base), "score")
     done = Future()
     done.set_result(Outcome(1.0, (1.0,)))
-    [(trial, outcome)] = searched.run(1, 1, lambda *_: done)
-    report(trial, outcome)
+    searched.run(1, 1, lambda *_: done, report)
     found = {name: getattr(report.best(base), name) for name in SPACE}
     assert report.best(base) == base.replace(**found) != base
     assert preset_files.read_preset(tmp_path / tune.TUNED)[2] == preset.replace(**found)
@@ -189,23 +172,32 @@ def test_every_trial_is_told_with_its_scores_its_settings_or_what_went_wrong(tmp
         future.set_result(outcomes[len(searched.finished())])
         return future
 
-    for trial, outcome in searched.run(3, 1, submit):
-        report(trial, outcome)
+    searched.run(3, 1, submit, report)
     lines = capsys.readouterr().out.splitlines()
     shown = [line.split("learning_rate")[0].rstrip() for line in lines]
     assert shown == ["trial   1  1.5  [1.5, 2.0]", "trial   2  pruned  [0.5]", "trial   3  failed: it diverged  []"]
     assert [trial.state.name for trial in searched.finished()] == ["COMPLETE", "PRUNED", "FAIL"]
 
 
-def test_trials_of_processes_of_this_machine_that_are_gone_are_given_up(tmp_path):
-    searched, here = search_in(tmp_path), socket.gethostname()
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    for process in ([here, gone.pid], [here, os.getpid()], [here, os.getppid()], ["elsewhere", gone.pid]):
-        searched.study.ask().set_user_attr("process", process)
+def test_a_trial_that_was_killed_is_given_up(tmp_path):
+    search_in(tmp_path).study.ask()
     again = search_in(tmp_path)
-    assert [trial.state.name for trial in again.study.get_trials()] == ["FAIL", "FAIL", "RUNNING", "RUNNING"]
-    assert again.finished() == []  # nothing went wrong with their settings
+    assert [trial.state.name for trial in again.study.get_trials()] == ["FAIL"]
+    assert again.finished() == []  # nothing went wrong with its settings
+
+
+def test_a_lost_process_ends_the_search_and_its_trial_is_drawn_again(tmp_path):
+    lost = Future()
+    lost.set_exception(BrokenProcessPool("it was killed"))
+    with pytest.raises(UserError, match="a process that trained was lost"):
+        search_in(tmp_path).run(3, 1, lambda *_: lost, lambda *_: None)
+    assert search_in(tmp_path).finished() == []
+
+
+def test_two_searches_in_one_folder_at_once_are_refused(tmp_path, monkeypatch, capsys):
+    with FileLock(tmp_path / LOCK):
+        assert call(monkeypatch, tune, "pendulum", "--into", tmp_path) == 2
+    assert "another process is training in" in capsys.readouterr().err
 
 
 def test_another_search_in_the_same_folder_is_refused(tmp_path):

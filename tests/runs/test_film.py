@@ -200,17 +200,8 @@ class Broken:
             raise self._error
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
-def test_a_film_that_breaks_off_is_not_taken_for_one(tmp_path, share):
-    path = save_video(some_frames(), 20, tmp_path / "video.mp4")
-    film.check_whole(path)
-    content = path.read_bytes()
-    path.write_bytes(content[: int(share * len(content))])
-    with pytest.raises(OSError, match="breaks off"):
-        film.check_whole(path)
-
-
-def test_ffmpeg_that_ends_without_a_word_leaves_no_half_film(tmp_path, monkeypatch):
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+def test_ffmpeg_that_ends_without_a_word_leaves_no_half_film(tmp_path, monkeypatch, share):
     real = imageio.get_writer
 
     class Cut:
@@ -230,7 +221,8 @@ def test_ffmpeg_that_ends_without_a_word_leaves_no_half_film(tmp_path, monkeypat
 
         def close(self):
             self._writer.close()
-            self._path.write_bytes(self._path.read_bytes()[:-100])
+            content = self._path.read_bytes()
+            self._path.write_bytes(content[: int(share * len(content))])
 
     monkeypatch.setattr(imageio, "get_writer", Cut)
     assert save_video(some_frames(), 20, tmp_path / "video.mp4").suffix == ".gif"
@@ -287,8 +279,8 @@ def test_a_long_film_takes_no_more_memory_than_a_short_one(tmp_path, suffix):
     def peak(count):
         tracemalloc.start()
         frames = (np.full((100, 200, 3), i % 256, np.uint8) for i in range(count))  # 60 kB each
-        opening = Opening(50, seconds=0.2)
-        save_video(opening.passing(frames), 50, tmp_path / f"film.{suffix}")
+        opening = Opening(frames, 50, seconds=0.2)
+        save_video(opening, 50, tmp_path / f"film.{suffix}")
         size = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert len(opening.frames) == 3
@@ -299,8 +291,7 @@ def test_a_long_film_takes_no_more_memory_than_a_short_one(tmp_path, suffix):
 
 
 def test_an_opening_is_short_and_small_and_starts_again(tmp_path):
-    opening = Opening(50, seconds=2, fps=12.5)
-    film_ = opening.passing([np.full((400, 600, 3), i, np.uint8) for i in range(200)])
+    film_ = opening = Opening([np.full((400, 600, 3), i, np.uint8) for i in range(200)], 50, seconds=2, fps=12.5)
     for _ in range(2):
         assert len(list(film_)) == 200
         assert [frame[0, 0, 0] for frame in opening.frames] == list(range(0, 100, 4))
@@ -387,6 +378,6 @@ def test_a_gif_of_frames_with_a_fourth_channel_moves(tmp_path):
 
 
 def test_the_opening_of_a_film_with_few_frames_a_second_has_its_first_frame():
-    opening = Opening(0.1)
-    frames = list(opening.passing(some_frames()))
+    opening = Opening(some_frames(), 0.1)
+    frames = list(opening)
     assert len(opening.frames) == 1 and len(frames) == len(some_frames())

@@ -1,0 +1,189 @@
+"""Typed words such as `--epochs 60 --no-video` → values of a dataclass's fields; a mistake is one line with advice.
+
+argparse splits the words and prints the help. The values are read here, so that a message names what was expected.
+"""
+
+import argparse
+import dataclasses
+import difflib
+import functools
+import json
+from collections.abc import Sequence
+from types import UnionType
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from common.errors import UserError
+from common.settings import json_object, texts_of
+
+T = TypeVar("T")
+WIDTH = 100  # columns of the help
+EXPECTED = {int: "a whole number", float: "a number"}
+
+
+class Argument(NamedTuple):
+    """A field as it is typed."""
+
+    name: str
+    kind: Any  # its type
+    default: object  # dataclasses.MISSING: it must be typed
+    text: str
+    group: str = "settings"  # heading in the help
+    example: str = ""  # of an argument that is typed without a flag; "" for one with a flag
+    alias: str = ""  # another flag of the same meaning
+
+    @property
+    def flag(self) -> str:
+        """As it is typed: --hidden-sizes."""
+        return "--" + self.name.replace("_", "-")
+
+
+def arguments_of(kind: type) -> list[Argument]:
+    """The fields of a dataclass, each with the text below it; its metadata may hold `example` and `alias`."""
+    texts: dict[str, str] = {}
+    for part in reversed(kind.__mro__):
+        texts |= texts_of(part) if dataclasses.is_dataclass(part) else {}
+    hints, fields = get_type_hints(kind), dataclasses.fields(kind)
+    return [Argument(f.name, hints[f.name], f.default, texts.get(f.name, ""), **f.metadata) for f in fields]
+
+
+def read(
+    arguments: Sequence[Argument], words: Sequence[str], program: str, description: str, help_flag: str = "--help"
+) -> dict[str, Any]:
+    """Name → value of every argument.
+
+    Args:
+        arguments: that there are.
+        words: that were typed.
+        program: as it is typed.
+        description: of the program, for `--help`.
+        help_flag: what error messages name for all settings.
+
+    Raises:
+        UserError: an argument is unknown, is missing, or has a wrong value.
+        SystemExit: `--help` was printed.
+    """
+    more = f"; {help_flag} shows every setting"
+    names = " ".join(argument.example for argument in arguments if argument.example)
+    usage = f"{program} {names} [--setting value ...]".replace("  ", " ")
+    parser = argparse.ArgumentParser(
+        program, usage.replace("%", "%%"), description, allow_abbrev=False, exit_on_error=False, add_help=False,
+        formatter_class=functools.partial(argparse.HelpFormatter, max_help_position=34, width=WIDTH),
+    )  # fmt: skip
+    groups = {title: parser.add_argument_group(title) for title in dict.fromkeys(a.group for a in arguments)}
+    for argument in arguments:
+        _add(groups[argument.group], argument)
+    if {"-h", "--help"} & set(words):
+        print(parser.format_help(), end="")  # argparse would not say if nobody reads it
+        raise SystemExit(0)
+    try:
+        typed, unknown = parser.parse_known_intermixed_args([_as_typed(word) for word in words])
+    except argparse.ArgumentError as error:
+        flag = (error.argument_name or "").split("/")[0]
+        takes_none = "/--no-" in (error.argument_name or "")
+        raise UserError(
+            f"{flag} {'takes no value' if takes_none else 'has no value: type one after it'}{more}"
+        ) from None
+    if unknown:
+        raise UserError(_unknown(unknown, [argument.flag for argument in arguments], more))
+    for argument in arguments:
+        if argument.default is dataclasses.MISSING and getattr(typed, argument.name) is None:
+            raise UserError(f"no {argument.name} is named: type {program} {names}")
+    return {argument.name: _value(argument, getattr(typed, argument.name), more) for argument in arguments}
+
+
+def _add(group: Any, argument: Argument) -> None:
+    kind, _ = _without_none(argument.kind)
+    several = get_origin(kind) is tuple
+    if argument.example:
+        text = argument.text.replace("%", "%%")
+        group.add_argument(argument.name, metavar=argument.example, nargs="*" if several else "?", help=text)
+        return
+    text = f"{argument.text} (default: {_shown(argument.default)})".replace("%", "%%")
+    flags = [argument.flag, *filter(None, [argument.alias])]
+    if kind is bool:
+        group.add_argument(*flags, dest=argument.name, action=argparse.BooleanOptionalAction, help=text)
+    else:
+        group.add_argument(
+            *flags, dest=argument.name, nargs="*" if several else None, metavar=_metavar(argument.kind), help=text
+        )
+
+
+def _metavar(kind: Any) -> str:
+    """What a flag's value is, for the help: INT, FLOAT|None, {deterministic,sampled}."""
+    one, optional = _without_none(kind)
+    one = get_args(one)[0] if get_origin(one) is tuple else one
+    if get_origin(one) is Literal:
+        name = f"{{{','.join(get_args(one))}}}"
+    else:
+        name = "JSON" if get_origin(one) is dict else one.__name__.upper()
+    return f"{name}|None" if optional else name
+
+
+def _without_none(kind: Any) -> tuple[Any, bool]:
+    """A type without None, and whether None is allowed: `float | None` → float, True."""
+    if get_origin(kind) in (UnionType, Union):
+        [one] = [part for part in get_args(kind) if part is not type(None)]
+        return one, True
+    return kind, False
+
+
+def _shown(value: object) -> str:
+    """A value as it is typed."""
+    if isinstance(value, tuple):
+        return " ".join(map(str, value))
+    return json.dumps(value) if isinstance(value, dict) else str(value)
+
+
+def _as_typed(word: str) -> str:
+    """A word for argparse, which takes -1e-5 for a flag unless a space stands before it, and knows flags with "-"."""
+    if word.startswith("--"):
+        flag, equals, value = word.partition("=")
+        return flag.replace("_", "-") + equals + value
+    try:
+        float(word)
+    except ValueError:
+        return word
+    return f" {word}" if word.startswith("-") else word
+
+
+def _value(argument: Argument, typed: Any, more: str) -> Any:
+    if typed is None:
+        return argument.default
+    kind, optional = _without_none(argument.kind)
+    words = [typed] if isinstance(typed, str) else typed
+    if kind is bool:
+        return typed
+    if optional and words == ["None"]:
+        return None
+    if get_origin(kind) is dict:
+        return json_object(argument.name, words[0])
+    several = get_origin(kind) is tuple
+    one = get_args(kind)[0] if several else kind
+    label = argument.name if argument.example else argument.flag
+    if get_origin(one) is Literal:
+        for word in words:
+            if word not in get_args(one):
+                raise UserError(f"{label} is {word!r}: expected one of {', '.join(get_args(one))}{more}")
+        one = str
+    try:
+        values = tuple(map(one, words))
+    except ValueError:
+        raise UserError(_wrong_number(argument, words, one, several, optional) + more) from None
+    return values if several else values[0]
+
+
+def _wrong_number(argument: Argument, words: list[str], one: type, several: bool, optional: bool) -> str:
+    shown = " ".join(word.strip() for word in words) if several else repr(words[0].strip())
+    expected = EXPECTED[one].replace("a ", "") + "s" if several else EXPECTED[one]
+    default = _shown(argument.default) if argument.default is not None else ""
+    example = f", such as {argument.flag} {default}" if default else ""
+    return f"{argument.flag} is {shown}: expected {expected}{' or None' * optional}{example}"
+
+
+def _unknown(words: list[str], flags: list[str], more: str) -> str:
+    """The line for words that are no settings, with the most similar setting if there is one."""
+    wrong = next((word.split("=")[0] for word in words if word.startswith("--")), None)
+    if wrong is None:
+        return f"{' '.join(word.strip() for word in words)} is not a setting: expected --setting value{more}"
+    near = difflib.get_close_matches(wrong, flags, n=1)
+    return f"{wrong} is not a setting" + (f": did you mean {near[0]}?" if near else more)
