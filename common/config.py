@@ -13,7 +13,7 @@ from common.settings import Needs, Settings, setting, without_effect
 RewardDesignName = Literal[
     "unchanged",
     "lasted_to_limit",
-    "ends_told_apart",
+    "outcome_bonus",
     "steps_at_end",
     "steps_added_at_end",
     "scaled",
@@ -39,7 +39,7 @@ MAY_CHANGE = (
 
 SYMMETRY = Needs("symmetry", bool, "--symmetry")
 FALLS = Needs(
-    "reward_design", lambda design: design in ("ends_told_apart", "fall_penalty"), "--reward-design ends_told_apart"
+    "reward_design", lambda design: design in ("outcome_bonus", "fall_penalty"), "--reward-design outcome_bonus"
 )
 VALIDATION = Needs("best_metric", lambda name: name == "validation", "--best-metric validation")
 STOP_SCORE = Needs("stop_score", lambda score: score is not None, "--stop-score 300")
@@ -75,7 +75,7 @@ class EnvironmentSettings(Settings):
     """Reward that the agent learns from; scores always use the environment's own. unchanged: the environment's own.
     sign: -1, 0 or +1, the reward's sign, for games. scaled: the reward times reward_factor. function: computed by a
     function that a Python program passes to the trainer. The other designs change an episode's last reward only.
-    ends_told_apart: minus fall_costs (-1 by default) after a fall (the episode terminated with a reward of -100 or
+    outcome_bonus: minus fall_costs (-1 by default) after a fall (the episode terminated with a reward of -100 or
     less; -50 or less with action_repeat, which adds earlier rewards), else +1. fall_penalty: minus fall_costs if the
     last reward is that of a fall, else +1, also if the episode was truncated. lasted_to_limit: +1 if the episode
     reached its step limit (2,000 if it has none), else -1. steps_at_end: 0.005 per step of the episode.
@@ -87,7 +87,7 @@ class EnvironmentSettings(Settings):
     fall_costs: tuple[float, ...] = setting((1.0,), at_least=0, needs=FALLS)
     """Cost of a fall: the last reward becomes minus this number. With several numbers the first holds until the
     training score reaches the first of fall_cost_scores, and so on. Begin with a small cost if the agent avoids falls
-    by not moving at all. Only used with reward_design ends_told_apart or fall_penalty."""
+    by not moving at all. Only used with reward_design outcome_bonus or fall_penalty."""
     fall_cost_scores: tuple[float, ...] = setting((), at_least=-1_000_000, at_most=1_000_000, needs=FALLS)
     """Training scores at which the next of fall_costs begins to hold; one number fewer than fall_costs. An earlier
     cost does not return, even if the score falls again. The training score is the mean total reward of the last

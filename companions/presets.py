@@ -87,7 +87,7 @@ DDPG = TD3.replace(twin_critics=False, target_smoothing=False, policy_delay=1)
 # One update per two environment steps, and the reward design of PPO's walker.
 BIPEDAL_WALKER_TD3 = TD3.replace(
     env="BipedalWalker-v3",
-    reward_design="ends_told_apart",
+    reward_design="outcome_bonus",
     epochs=120,
     warmup_steps=10_000,
     batch_size=128,

@@ -60,7 +60,7 @@ BIPEDAL_WALKER_2021_REVISED = BIPEDAL_WALKER_2021.replace(
 
 # Version 2.0's numbers without its mistakes.
 BIPEDAL_WALKER_2021_CORRECTED = BIPEDAL_WALKER_2021.replace(
-    reward_design="ends_told_apart",
+    reward_design="outcome_bonus",
     restart_each_epoch=False,
     truncation_is_terminal=False,
     saturating_log_prob=False,
@@ -71,7 +71,7 @@ BIPEDAL_WALKER_2021_CORRECTED = BIPEDAL_WALKER_2021.replace(
 BIPEDAL_WALKER = MEASURED.replace(
     env="BipedalWalker-v3",
     max_episode_steps=2000,
-    reward_design="ends_told_apart",
+    reward_design="outcome_bonus",
     num_envs=64,
     epochs=102,
     steps_per_epoch=16_384,
@@ -90,7 +90,7 @@ BIPEDAL_WALKER = MEASURED.replace(
 # Tuned for few steps and seconds; the log tells what was tried.
 BIPEDAL_WALKER_FAST = MEASURED.replace(
     env="BipedalWalker-v3",
-    reward_design="ends_told_apart",
+    reward_design="outcome_bonus",
     fall_costs=(1.0, 10.0),
     fall_cost_scores=(0.0,),
     action_cost=0.056,  # twice what the environment itself takes: the gait needs less force, and is worth more
@@ -175,7 +175,7 @@ BIPEDAL_WALKER_LONG = BIPEDAL_WALKER_FAST_SYMMETRIC.replace(
 # the pits and stumps are mastered. The log tells what was tried.
 BIPEDAL_WALKER_HARDCORE = MEASURED.replace(
     env="BipedalWalkerHardcore-v3",
-    reward_design="ends_told_apart",
+    reward_design="outcome_bonus",
     symmetry=True,
     num_envs=64,
     epochs=1200,

@@ -210,7 +210,7 @@ def test_a_setting_without_effect_is_refused_and_stored_runs_load(name):
     stored = dataclasses.asdict(kind(**off)) | {name: value}
     assert kind.of_run(stored) == kind(**off)  # older versions accepted and ignored it
 
-    design = "ends_told_apart" if name.startswith("fall_cost") else "scaled"
+    design = "outcome_bonus" if name.startswith("fall_cost") else "scaled"
     on = {"reward_design": design, "best_metric": "validation", "quantiles": 25, "exploration": "ornstein_uhlenbeck",
           "target_update": "hard" if without == "soft" else "soft", "std": "state_independent", "std_decay": 0.9,
           "action_cost": 0.1, "stop_score": 300.0, "hidden_sizes": (8, 8)}.get(other, True)  # fmt: skip

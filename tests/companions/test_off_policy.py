@@ -590,7 +590,7 @@ def test_ten_thousand_updates_compile_once_and_memory_stays_flat(resident_megaby
 
 # -- settings --
 
-FALLS = dict(env="tests/Falls-v0", max_episode_steps=None, reward_design="ends_told_apart")
+FALLS = dict(env="tests/Falls-v0", max_episode_steps=None, reward_design="outcome_bonus")
 UNCHECKED = {"symmetry": True, "mirror_check": False}
 ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "env": ("tests/Target-v0", {}),

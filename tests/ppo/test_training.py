@@ -541,7 +541,7 @@ VALIDATED = dict(
 
 SEEN = dict(env="tests/Dot-v0", max_episode_steps=None, filters=(2, 3), kernel_sizes=(4, 3), strides=(2, 1))
 ONE_STEP = {"value_target": "one_step"}
-FALLS = dict(env="tests/Falls-v0", max_episode_steps=None, reward_design="ends_told_apart", scale_rewards=False)
+FALLS = dict(env="tests/Falls-v0", max_episode_steps=None, reward_design="outcome_bonus", scale_rewards=False)
 
 UNCHECKED = {"symmetry": True, "mirror_check": False}
 # For each field another value, and what has to be set for it to matter.
@@ -565,7 +565,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "value_coefficient": (0.0, {"shared_torso": True}),
     "env": ("tests/Target-v0", {}),
     "max_episode_steps": (10, {}),
-    "reward_design": ("ends_told_apart", {}),
+    "reward_design": ("outcome_bonus", {}),
     "backend": ("envpool", {}),
     "num_envs": (4, {}),
     "shards": (2, {}),

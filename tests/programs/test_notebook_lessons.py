@@ -164,7 +164,7 @@ def test_actions_cost_what_they_cost_in_training(tiny):
 
 def test_the_cost_of_a_fall_is_that_of_the_score(tiny):
     config = tiny.replace(
-        reward_design="ends_told_apart", fall_costs=(1.0, 10.0), fall_cost_scores=(0.0,), scale_rewards=False
+        reward_design="outcome_bonus", fall_costs=(1.0, 10.0), fall_cost_scores=(0.0,), scale_rewards=False
     )
     environment = find_environment(config.env, config.max_episode_steps)
     fell = (np.array([-100.0]), np.array([True]), np.array([False]), np.array([7]), np.zeros((1, 1)))

@@ -10,8 +10,8 @@ from common.errors import UserError
 from common.records import Timing
 from ppo.config import PPOConfig
 
-COSTS = {"reward_design": "ends_told_apart", "fall_costs": (1.0, 20.0, 100.0), "fall_cost_scores": (20.0, 150.0)}
-SHAPED = {"reward_design": "ends_told_apart"}
+COSTS = {"reward_design": "outcome_bonus", "fall_costs": (1.0, 20.0, 100.0), "fall_cost_scores": (20.0, 150.0)}
+SHAPED = {"reward_design": "outcome_bonus"}
 ONE = {"env": "tests/Falls-v0", "num_envs": 1, "steps_per_epoch": 24, "score_window": 8}
 
 
