@@ -184,7 +184,7 @@ def test_the_command_on_the_card_trains_the_same_run(trained, swinger):
     [
         ("pendulum", {}),
         ("bipedal-walker", {"gamma": 0.9, "hidden_sizes": (32, 16), "normalize_observations": False, "max_kl": 0.1}),
-        ("default", {"env_kwargs": {"gravity": 3.7}, "symmetry": True, "mirror_action": (-1,), "max_kl": None}),
+        ("default", {"env_kwargs": {"gravity": 3.7}, "symmetry": True, "mirror": {"action": [-1]}, "max_kl": None}),
         ("bipedal-walker-2021", {"hidden_sizes": (64,), "max_episode_steps": None, "std": "state_independent"}),
         ("pendulum-td3-fast", {"learning_rate": 3e-4, "twin_critics": False}),
     ],
@@ -290,9 +290,7 @@ def test_a_run_that_stopped_at_its_score_is_finished(run, without_exports, monke
 
 
 def test_an_agent_that_sees_images_is_shipped_as_the_weights_of_its_actor(tmp_path):
-    config = PPOConfig(
-        env="tests/Camera-v0", filters=(4,), kernel_sizes=(8,), strides=(8,), hidden_sizes=(8,), shared_torso=True
-    )
+    config = PPOConfig(env="tests/Camera-v0", convolutions=("4x8/8",), hidden_sizes=(8,), shared_torso=True)
     images = Box(0, 255, (48, 64, 3), np.uint8)
     agent, other = (Agent(images, Discrete(3), config, seed) for seed in (1, 2))
     ship.write_policy(tmp_path / "policy.npz", agent)
@@ -476,7 +474,7 @@ def test_what_the_commands_on_a_card_do_not_repeat_is_said(run, without_exports,
     "config",
     [
         PPOConfig(best_metric="mean_episode_reward"),  # with other numbers for validations than the preset's
-        PPOConfig(best_metric="total_reward", stop_score=5.0, confirming_margin=1.0, initial_std=0.5, kl_target=0.5),
+        PPOConfig(best_metric="total_reward", stop_score=5.0, confirming_margin=1.0, initial_std=0.5, desired_kl=0.5),
     ],
 )
 def test_settings_without_effect_are_not_typed_again(config):
