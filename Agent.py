@@ -80,7 +80,7 @@ class Agent(AgentBase):
         for name, network in self._networks.items():
             self._adam_of[name].build(network.trainable_variables)
         self.adams = {"adam" if name == "network" else f"{name}_adam": adam for name, adam in self._adam_of.items()}
-        self.kl_coefficient = config.kl_coefficient  # β of the KL penalty, which adapts
+        self.kl_coefficient = 1.0  # β of the KL penalty, which adapts
         # XLA: 1.2 to 1.7 times the speed of the plain graph, but half of it with convolutions of many images.
         # No AutoGraph: nothing here needs it, and it writes a file that a full disk refuses.
         compiled = functools.partial(tf.function, jit_compile=not self.sees_images, autograph=False)
@@ -213,19 +213,17 @@ class Agent(AgentBase):
         of_last_pass = dict(zip(UPDATE_METRICS, table[-per_pass:].mean(axis=0).tolist()))
         return of_last_pass | {name: overall[name] for name in AVERAGED_METRICS}
 
-    def change_std(self, factor: float, least: float) -> None:
-        """Multiply a Normal policy's learned standard deviations, then raise them to `least` half ranges."""
+    def raise_std(self, least: float) -> None:
+        """Raise a Normal policy's learned standard deviations to `least` half ranges; 0 leaves them."""
         for layer in self.actor.layers:
-            if isinstance(layer, StateIndependentStd) and (factor < 1 or least > 0):
-                log_std = layer.log_std.numpy() + np.float32(np.log(factor))  # [A]
-                layer.log_std.assign(np.maximum(log_std, np.float32(np.log(least))) if least > 0 else log_std)
+            if isinstance(layer, StateIndependentStd) and least > 0:
+                layer.log_std.assign(np.maximum(layer.log_std.numpy(), np.float32(np.log(least))))
 
     def adapt_kl_coefficient(self, batch: Batch) -> None:
         """Set the KL penalty's β for the next update, from KL(policy that acted ‖ present policy)."""
         divergence = float(self.compiled_divergence(batch.observations, batch.heads, batch.weights))
-        start, furthest = self.config.kl_coefficient, KL_COEFFICIENT_FACTOR
-        adapted = funcs.adapted_kl_coefficient(self.kl_coefficient, divergence, self.config.kl_target)
-        self.kl_coefficient = min(max(adapted, start / furthest), start * furthest)
+        adapted = funcs.adapted_kl_coefficient(self.kl_coefficient, divergence, self.config.desired_kl or 0.01)
+        self.kl_coefficient = min(max(adapted, 1 / KL_COEFFICIENT_FACTOR), KL_COEFFICIENT_FACTOR)
 
     def _divergence(self, observations: tf.Tensor, old_heads: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """Mean KL of the present policy from an old one; observations [M, ...], old_heads [M, X], weights [M]."""
@@ -344,7 +342,9 @@ class Agent(AgentBase):
 
     def _value_loss(self, values: tf.Tensor, batch: Batch, hyperparameters: Hyperparameters) -> tf.Tensor:
         """values: [B, 1]."""
-        next_values = None if self.config.stop_target_gradient else self.critic(batch.next_observations)[:, 0]  # [B]
+        next_values = (
+            self.critic(batch.next_observations)[:, 0] if self.config.value_target == "one_step_gradient" else None
+        )
         return losses.value_loss(self.config, values[:, 0], next_values, batch, hyperparameters)
 
     def _descend(self, tape: tf.GradientTape, loss: tf.Tensor, network: str) -> tf.Tensor:

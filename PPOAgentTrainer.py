@@ -36,7 +36,7 @@ from common.state import State
 from ppo.batch import Learnable, divided_rewards, flat_batch, minibatch_rows, scaled_rewards
 from ppo.config import PPOConfig
 from ppo.earlier import EarlierTrajectories
-from ppo.exploration import colored_noise, std_changes
+from ppo.exploration import colored_noise
 from ppo.learning_rate import RateByDivergence
 from ppo.live_settings import Hyperparameters, LiveHyperparameters
 from ppo.presets import DEFAULT, FOR_ANY, PRESETS, preset_for
@@ -64,7 +64,7 @@ class PPOAgentTrainer(TrainerBase):
         self.reward_statistics = RunningStatistics()
         self.advantage_statistics = RunningStatistics()
         self.live = LiveHyperparameters(self.config)
-        self.rate = RateByDivergence(self.config.desired_kl)
+        self.rate = RateByDivergence(self.config.desired_kl if self.config.objective == "clip" else None)
         self.earlier = EarlierTrajectories(self.config.reused_trajectories, self.experience.check_trajectory)
         self._last = {name: 0.0 for name in RUNAWAY}  # metrics of the last update
 
@@ -80,7 +80,11 @@ class PPOAgentTrainer(TrainerBase):
         if config.noise_color and isinstance(action_map(self.environment.action_space), BoxMap):
             shape_noise = functools.partial(colored_noise, exponent=config.noise_color)
         return Collecting(
-            config.updates_per_epoch, None, shape_noise, config.restart_each_epoch, output_size=self.agent.output_size
+            config.updates_per_epoch,
+            None,
+            shape_noise,
+            config.epoch_end != "continue",
+            output_size=self.agent.output_size,
         )
 
     def prepare(self) -> None:
@@ -105,7 +109,7 @@ class PPOAgentTrainer(TrainerBase):
         self.epoch += 1
         return PPOResult(
             steps=self.steps,
-            reward_std=float(self.reward_statistics.std) if self.config.scale_rewards else 1.0,
+            reward_std=float(self.reward_statistics.std) if self.config.reward_scaling != "none" else 1.0,
             **self.scored(last, timing),
             **mean_metrics(metrics),
             **self.live.columns(),
@@ -170,7 +174,7 @@ class PPOAgentTrainer(TrainerBase):
         if config.objective != "clip":
             kl_coefficient = self.agent.kl_coefficient
             self.agent.adapt_kl_coefficient(batch)
-        self.agent.change_std(*std_changes(config, progress, self.agent.best.metric))
+        self.agent.raise_std(config.min_std)
         # Only now: collecting and learning must have seen the same normalisation.
         self._observe_trajectory()
         timing.update += time.perf_counter() - began

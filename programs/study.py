@@ -199,7 +199,16 @@ STUDIES: dict[str, Study] = {
         range(10),
         {
             name: ("cartpole-minimal", *SMALL_AS_RECORDED, *flags)
-            for name, flags in (("stopped gradient", ()), ("no stopped gradient", ("--no-stop-target-gradient",)))
+            for name, flags in (
+                ("stopped gradient", ()),
+                (
+                    "no stopped gradient",
+                    (
+                        "--value-target",
+                        "one_step_gradient",
+                    ),
+                ),
+            )
         },
         (("score", "Mean of the last\n20 episodes"),),
         low=500,

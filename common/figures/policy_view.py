@@ -119,7 +119,7 @@ def actions_and_values(agent: Viewed, observations: np.ndarray) -> tuple[np.ndar
 
 
 def _value_label(agent: Viewed) -> str:
-    scaled = getattr(agent.config, "scale_rewards", False)  # a setting of PPO's alone
+    scaled = getattr(agent.config, "reward_scaling", "none") != "none"  # a setting of PPO's alone
     return "Value (discounted scaled reward)" if scaled else "Value (discounted reward)"
 
 

@@ -31,7 +31,7 @@ SKIPS_IN_A_ROW = 10  # updates that are undone before training stops anyway
 
 def may_adopt_what_falls(config: Any) -> bool:
     """Whether a symmetric policy can be kept that nobody has seen without noise (see docs/own-environment.md)."""
-    exact = config.symmetry and config.mirror_weight == 0.5
+    exact = config.symmetry and config.mirror_description.weight == 0.5
     return exact and config.adopt_best and config.best_metric != "validation"
 
 

@@ -32,7 +32,7 @@ class Collecting(NamedTuple):
     per_epoch: int = 1  # trajectories that make an epoch
     rows_per_yield: int | None = None  # steps after which the method learns; None waits for the whole trajectory
     shape_noise: ShapeNoise | None = None  # see `Collector`
-    restart_each_epoch: bool = False  # the quirk of that name; see `PPOConfig`
+    restart_each_epoch: bool = False  # see `epoch_end` of `PPOConfig`
     policy_lag: int = 0  # 1: the next rows are stepped while the method learns; see `OffPolicyConfig`
     output_size: int = 0  # numbers that the policy returns beside an action; see `JudgingPolicy`
 

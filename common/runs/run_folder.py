@@ -23,7 +23,6 @@ from common.errors import UserError
 from common.files import replace_file, write_json
 from common.results import EpochResult, columns_of
 from common.runs import checkpoint, foreign_modules, trust
-from common.settings import without_effect
 
 CONFIG, RESULTS, FIGURE = "config.json", "results.csv", "figure.png"
 WEIGHTS, BEST_AGENT = "weights.npz", "best_agent.npz"
@@ -229,7 +228,7 @@ def _config_of(content: Any, kinds: Kinds) -> TrainingConfig:
     method = content.get("method", "ppo")
     if method not in kinds:
         raise UserError(f"it is a run of another method ({method!r:.40}): resume it with python -m programs resume")
-    return kinds[method].of_run(content["config"])
+    return kinds[method](**content["config"])
 
 
 def check_same_settings(folder: Path, config: TrainingConfig, saved: Any) -> None:
@@ -243,8 +242,7 @@ def check_same_settings(folder: Path, config: TrainingConfig, saved: Any) -> Non
     settings = json.loads(json.dumps(dataclasses.asdict(config)))
     try:
         before = saved["config"]
-        free = {*MAY_CHANGE, *without_effect(type(config), before)}  # older versions accepted and ignored these
-        changed = [n for n in settings if n in before and n not in free and before[n] != settings[n]]
+        changed = [n for n in settings if n not in MAY_CHANGE and before[n] != settings[n]]
     except (KeyError, TypeError, ValueError, UserError):
         return
     for name in changed:

@@ -593,17 +593,17 @@ def test_ten_thousand_updates_compile_once_and_memory_stays_flat(resident_megaby
 
 # -- settings --
 
-FALLS = dict(env="tests/Falls-v0", max_episode_steps=None, reward_design="ends_told_apart")
-UNCHECKED = {"symmetry": True, "mirror_check": False}
+FALLS = dict(env="tests/Falls-v0", max_episode_steps=None, reward_design="outcome_bonus")
+DESCRIBED = {
+    "symmetry": True, "mirror": {"observation": [1, 2, -3], "action": [-1], "offset": [0, 0, 0], "check": False}
+}  # fmt: skip
 ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "env": ("tests/Target-v0", {}),
     "max_episode_steps": (10, {}),
     "reward_design": ("scaled", {}),
     "reward_factor": (5.0, {"reward_design": "scaled"}),
-    "action_cost": (5.0, {}),
-    "action_cost_score": (1e6, {"action_cost": 5.0}),
-    "fall_costs": ((50.0,), FALLS | {"fall_costs": (2.0,)}),
-    "fall_cost_scores": ((1e6,), FALLS | {"fall_costs": (1.0, 50.0), "fall_cost_scores": (-1e6,), "score_window": 1}),
+    "action_cost": (("5",), {}),
+    "fall_cost": (("1", "50@-1e6"), FALLS | {"score_window": 1}),
     "env_kwargs": ({"g": 3.0}, {}),  # Pendulum's gravity
     "wrappers": (("gymnasium.wrappers:TimeAwareObservation",), {}),
     "backend": ("envpool", {}),
@@ -613,11 +613,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "play_action_repeat": (2, {"adopt_best": True, "best_metric": "validation", "validate_every": 1, "epochs": 6}),
     "history": ((1,), {}),
     "symmetry": (True, {}),
-    "mirror_observation": ((1, 2, -3), UNCHECKED | {"mirror_action": (-1,)}),  # Pendulum's own is 1 -2 -3
-    "mirror_action": ((1,), UNCHECKED | {"mirror_observation": (1, -2, -3)}),
-    "mirror_check": (False, {"symmetry": True, "mirror_observation": (1, 2, -3)}),
-    "mirror_offset": ((0.0, 0.5, 0.0), {"symmetry": True}),
-    "mirror_weight": (0.3, {"symmetry": True}),
+    "mirror": ({"weight": 0.3}, {"symmetry": True}),  # Pendulum's own is 1 -2 -3, and -1
     "epochs": (4, {"final_exploration_std": 1.0}),
     "steps_per_epoch": (84, {}),
     "seed": (1, {}),
@@ -682,7 +678,6 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
 
 
 ENDS = {  # what the default ends training with
-    "mirror_check": "mirror_observation: entry 2 is 2, which is contradicted",
     "environment_restarts": "failed at step",
     "on_not_finite": "NaN or infinity as reward",
 }
@@ -699,6 +694,17 @@ def outcome(config: OffPolicyConfig) -> dict[str, np.ndarray]:
         return trainer.agent.parameters()
     finally:
         trainer.close()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"action": [1]}, {"observation": [1, -2, -3]}, {"offset": [0, 0, 0.5]}, {"weight": 0.3}],
+)
+def test_every_part_of_a_mirror_changes_what_is_learned(changes):
+    config = TINY.replace(**DESCRIBED | {"epochs": 2})
+    changed = config.replace(mirror=config.mirror | changes)
+    one, other = outcome.__wrapped__(config), outcome.__wrapped__(changed)
+    assert max(np.abs(one[k] - other[k]).max() for k in one) > 1e-4
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def test_steps_that_are_counted_are_actions():
     assert design(np.zeros(2), np.ones(2, bool), np.zeros(2, bool), np.array([6, 7])).tolist() == [-1, 1]
 
 
-@pytest.mark.parametrize("name", ["ends_told_apart", "fall_penalty"])
+@pytest.mark.parametrize("name", ["outcome_bonus", "fall_penalty"])
 def test_a_fall_is_known_though_earlier_rewards_are_added(name):
     rewards, ends, none = np.array([-99.4, -40.0]), np.ones(2, bool), np.zeros(2, bool)
     assert reward_design(name, 1.0, None, fall_cost=7.0, action_repeat=3)(rewards, ends, none, ends).tolist() == [

@@ -23,7 +23,7 @@ from PPOAgentTrainer import PPOAgentTrainer
 FAILS = 19  # the step of environment 0 that fails, counted from 0; the next one only restarts it
 CONFIG = PPOConfig(
     env="tests/Raising-v0", backend="gymnasium", num_envs=2, steps_per_epoch=80, minibatch_size=40, hidden_sizes=(4,),
-    reward_design="ends_told_apart", scale_rewards=False, normalize_advantages="none", gae_lambda=0.9,
+    reward_design="outcome_bonus", reward_scaling="none", normalize_advantages="none", gae_lambda=0.9,
 )  # fmt: skip
 
 

@@ -481,7 +481,7 @@ def test_spaces_train_and_evaluate(observations, actions, method, eager, tmp_pat
         with pytest.raises(UserError, match="PPOAgentTrainer"):
             OffPolicyAgentTrainer(TD3, make_env=make)
         return
-    images = {"kernel_sizes": (3,), "strides": (2,), "filters": (2,)}
+    images = {"convolutions": ("2x3/2",)}
     trainer = (
         PPOAgentTrainer(PPO.replace(**images), make_env=make)
         if method == "ppo"

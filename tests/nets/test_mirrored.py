@@ -163,7 +163,7 @@ def test_sides_may_differ_by_the_weight_of_the_image(name):
     rows = np.random.default_rng(0).normal(size=(16, gymnasium.spaces.flatdim(spaces[0]))).astype(np.float32)  # [K, S]
     said = {}
     for weight in (0.0, 0.3, 0.5, 1.0):
-        config = KINDS[name].replace(mirror_weight=weight)
+        config = KINDS[name].replace(mirror={"weight": weight})
         agent = METHODS[config.METHOD].agent(*spaces, config, 0)
         agent.observe(np.concatenate([rows, 1 - rows]))
         said[weight] = heads(agent, rows)[0]  # [K, X]
@@ -223,7 +223,7 @@ class Fork(gymnasium.Env):
 def test_a_symmetric_policy_that_is_good_only_with_noise_is_judged_without(metric, eager):
     """Its own mirror image, such a state allows only the action 0."""
     config = PPO.replace(
-        mirror_observation=(-1,), mirror_action=(-1,), normalize_observations=False, backend="gymnasium", num_envs=2,
+        mirror={"observation": [-1], "action": [-1]}, normalize_observations=False, backend="gymnasium", num_envs=2,
         epochs=2, steps_per_epoch=80, minibatch_size=40, passes=2, score_window=2, best_metric=metric,
         **{"validate_every": 1, "validate_from": 0.0, "validation_episodes": 2} if metric == "validation" else {},
     )  # fmt: skip

@@ -172,7 +172,7 @@ def test_earlier_steps_are_judged_by_the_present_networks(eager):
 
 
 IMAGES = dict(
-    env="tests/Dot-v0", max_episode_steps=None, filters=(2, 3), kernel_sizes=(4, 3), strides=(2, 1), num_envs=1,
+    env="tests/Dot-v0", max_episode_steps=None, convolutions=("2x4/2", "3x3/1"), num_envs=1,
     steps_per_epoch=32, shared_torso=True,
 )  # fmt: skip
 

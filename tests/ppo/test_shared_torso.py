@@ -1,7 +1,5 @@
 """One network for both heads, targets taken anew before each pass, and epochs of several updates."""
 
-import re
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -22,10 +20,10 @@ from PPOAgentTrainer import PPOAgentTrainer
 SMALL = PPOConfig(
     env="CartPole-v1", backend="gymnasium", num_envs=2, epochs=2, steps_per_epoch=128, minibatch_size=64, passes=2,
     hidden_sizes=(8,), learning_rate=1e-2, anneal_learning_rate=False, adopt_best=False, shared_torso=True,
-    scale_rewards=False, normalize_observations=False, normalize_advantages="none", max_gradient_norm=None,
+    reward_scaling="none", normalize_observations=False, normalize_advantages="none", max_gradient_norm=None,
 )  # fmt: skip
 IMAGES = Box(0, 255, (12, 12, 1), np.uint8)
-SMALL_CONVOLUTIONS = {"filters": (4, 8), "kernel_sizes": (4, 3), "strides": (2, 1)}
+SMALL_CONVOLUTIONS = {"convolutions": ("4x4/2", "8x3/1")}
 
 
 def weights_of(agent: Agent) -> list[np.ndarray]:
@@ -86,10 +84,10 @@ def test_one_step_targets_and_their_discounts(eager):
 
 def test_without_the_stopped_gradient_the_target_learns_too(eager):
     """The same loss, another gradient: d/dθ of (V − r − γV')² has a part through V'."""
-    config = SMALL.replace(value_target="one_step", gamma=0.9, value_coefficient=1.0)
+    config = SMALL.replace(gamma=0.9, value_coefficient=1.0)
     moved = []
-    for stop in (True, False):
-        trainer, batch = batch_of(config.replace(stop_target_gradient=stop))
+    for target in ("one_step", "one_step_gradient"):
+        trainer, batch = batch_of(config.replace(value_target=target))
         rows = np.arange(128, dtype=np.int32)[None]
         metrics = trainer.agent.update(batch, rows, rows, Hyperparameters.of(config)._replace(passes=1))
         moved.append((metrics["loss_critic"], metrics["gradient_norm_critic"]))
@@ -118,7 +116,7 @@ def test_each_pass_has_targets_of_its_own_and_the_policy_that_acted(eager):
 
 
 def test_rewards_are_counted_once_however_many_passes(eager):
-    config = SMALL.replace(recompute_targets=True, passes=3, scale_rewards=True)
+    config = SMALL.replace(recompute_targets=True, passes=3, reward_scaling="rewards")
     trainer = PPOAgentTrainer(config)
     trainer.train(1)
     assert trainer.reward_statistics.count <= 128
@@ -305,10 +303,9 @@ def test_breakouts_network_is_the_published_one():
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"filters": (4,)}, "as many of each"),
-        ({"filters": (), "kernel_sizes": (), "strides": ()}, "as many of each"),
-        ({"strides": (0, 1, 1)}, "strides is"),
-        ({"stop_target_gradient": False}, "--value-target one_step"),
+        ({"convolutions": ()}, "convolutions is '': expected FILTERSxSIDE/STRIDE for each, like 32x8/4"),
+        ({"convolutions": ("32x8/4", "64x4")}, "convolutions is '32x8/4 64x4': expected"),
+        ({"convolutions": ("32x8/0",)}, "convolutions is '32x8/0': expected"),
         ({"updates_per_epoch": 3}, "multiple of 6"),
         ({"updates_per_epoch": 4, "minibatch_size": 64}, "use --minibatch-size 32 or less"),
     ],
@@ -323,10 +320,8 @@ def test_convolutions_that_leave_nothing_are_refused_and_those_named_instead_fit
     space = Box(0, 255, (side, side, 3), np.uint8)
     with pytest.raises(UserError, match=rf"leave nothing of images of {side} × {side} pixels") as refusal:
         Agent(space, Discrete(2), PPOConfig(), 0)
-    named = re.findall(r"--([a-z-]+) ([\d ]*\d)", str(refusal.value))
-    settings = {name.replace("-", "_"): tuple(map(int, numbers.split())) for name, numbers in named}
-    assert settings.keys() == {"filters", "kernel_sizes", "strides"}
-    Agent(space, Discrete(2), PPOConfig(**settings), 0)
+    named = str(refusal.value).partition("use --convolutions ")[2]
+    Agent(space, Discrete(2), PPOConfig(convolutions=tuple(named.split())), 0)
 
 
 def test_reward_to_go_across_a_cut_tail():

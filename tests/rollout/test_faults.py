@@ -573,7 +573,7 @@ def test_an_update_that_diverges_is_undone(choice):
 
 def test_an_update_of_convolutions_that_diverges_is_undone():
     """They are computed by the plain graph, whose optimiser changes weights in place."""
-    seeing = CONFIG.replace(env="tests/Dot-v0", filters=(4,), kernel_sizes=(3,), strides=(3,), adopt_best=False)
+    seeing = CONFIG.replace(env="tests/Dot-v0", convolutions=("4x3/3",), adopt_best=False)
     trainer = PPOAgentTrainer(seeing)
     spoil(trainer, [2])
     trainer.train(1)

@@ -82,8 +82,8 @@ MISTAKES = {
         ["pendulum", "--minibatch-size", "5000"], ["minibatch_size 5000", "--minibatch-size 4096"],
     ),
     "restarts within an epoch": (
-        ["pendulum", "--updates-per-epoch", "2", "--restart-each-epoch"],
-        ["updates_per_epoch 2", "restart_each_epoch", "--updates-per-epoch 1"],
+        ["pendulum", "--updates-per-epoch", "2", "--epoch-end", "restart"],
+        ["updates_per_epoch 2", "epoch_end restart", "--updates-per-epoch 1"],
     ),
     "trajectory not divisible": (
         ["pendulum", "--num-envs", "3"], ["4096", "not divisible", "num_envs 3", "--steps-per-epoch 4095"],
@@ -116,7 +116,7 @@ MISTAKES = {
     "one word too many": (["pendulum", "walker"], ["walker is not a setting: expected --setting value"]),
     "unlike any setting": (["pendulum", "--xyzzy", "1"], ["--xyzzy is not a setting; --help-all shows every setting"]),
     "images and workers": (
-        ["--env", "tests/Dot-v0", "--workers", "2", "--filters", "4", "--kernel-sizes", "3", "--strides", "2"],
+        ["--env", "tests/Dot-v0", "--workers", "2", "--convolutions", "4x3/2"],
         ["shows images", "leave --workers out"],
     ),
     "negative evaluation": (["pendulum", "--evaluation-episodes", "-1"], ["evaluation_episodes is -1"]),

@@ -20,7 +20,7 @@ EPOCHS = 7
 BASE = PPOConfig(
     env="BipedalWalker-v3",
     max_episode_steps=40,  # ends of both kinds within an epoch
-    reward_design="ends_told_apart",
+    reward_design="outcome_bonus",
     backend="gymnasium",
     num_envs=2,
     epochs=EPOCHS,
@@ -50,16 +50,14 @@ CASES = {
         validate_every=3,
         validate_from=0.0,
         validation_episodes=2,
-        std_decay=0.9,
-        std_decay_score=-1e6,
     ),  # its standard deviation decays from epoch 4 on; the best score, which a checkpoint holds, decides
     "processes": BASE.replace(env="Pendulum-v1", backend="processes"),
     "as many resets": BASE.replace(backend="envpool", num_envs=4),
     "all actions": BASE.replace(env="LunarLanderContinuous-v3", backend="envpool", num_envs=16, steps_per_epoch=320),
     "quirk and all actions": BASE.replace(
-        env="LunarLanderContinuous-v3", backend="envpool", num_envs=4, restart_each_epoch=True
+        env="LunarLanderContinuous-v3", backend="envpool", num_envs=4, epoch_end="restart"
     ),
-    "quirks": BASE.replace(restart_each_epoch=True, normalize_advantages="running_std", std="softplus_head"),
+    "quirks": BASE.replace(epoch_end="restart", normalize_advantages="running_std", std="softplus_head"),
     "rounded products": BASE.replace(precision="bfloat16", hidden_sizes=(32, 32)),
 }
 COMPILED = ("quirks", "rounded products")
