@@ -300,11 +300,6 @@ class TrainingConfig(BestSettings, FaultSettings, RunSettings, EnvironmentSettin
         """Four independent seeds derived from `seed`: of the agent, the environments, the training, the validation."""
         return [int(seed) for seed in np.random.SeedSequence(self.seed).generate_state(4)]
 
-    @property
-    def exchanges_per_epoch(self) -> int:
-        """How often in an epoch the method waits for new steps."""
-        return 1
-
     def differences(self, other: "TrainingConfig") -> list[str]:
         """Names of the settings that make this a different run from that of `other`."""
         names = [field.name for field in dataclasses.fields(self) if field.name not in MAY_CHANGE]
