@@ -626,7 +626,7 @@ def test_a_process_that_cannot_reset_names_the_place_and_one_that_hangs_the_time
     with pytest.raises(UserError, match=r"reset failed \(OSError: no display, at .*, line \d+, in reset\)"):
         group.reset(0)
     group = ProcessGroup(find_environment("", maker=Hanging), 1, time_limit=1.0)
-    with pytest.raises(UserError, match="no answer within 1 s, see --environment-time-limit"):
+    with pytest.raises(UserError, match="did not answer within 1 s, see --environment-time-limit"):
         group.reset(0)
 
 
