@@ -28,7 +28,7 @@ from common.envs.spaces import BoxMap, action_map
 from common.errors import DivergedError
 from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
 from common.records import Batch, Timing, Trajectory
-from common.rollout.experience import Collecting
+from common.rollout.collector import Collecting
 from common.running_statistics import RunningStatistics
 from common.runs import session
 from common.runs.command_line import names_of_flags, one_line_errors, parse
@@ -65,7 +65,7 @@ class PPOAgentTrainer(TrainerBase):
         self.advantage_statistics = RunningStatistics()
         self.live = LiveHyperparameters(self.config)
         self.rate = RateByDivergence(self.config.desired_kl if self.config.objective == "clip" else None)
-        self.earlier = EarlierTrajectories(self.config.reused_trajectories, self.experience.check_trajectory)
+        self.earlier = EarlierTrajectories(self.config.reused_trajectories, self.collector.check_trajectory)
         self._last = {name: 0.0 for name in RUNAWAY}  # metrics of the last update
 
     def make_agent(self, environment: Environment, config: PPOConfig, seed: int) -> "Agent":
@@ -92,20 +92,22 @@ class PPOAgentTrainer(TrainerBase):
 
         With `normalize_observations`, collect another one before it, which only fills the statistics.
         """
-        if self.experience.is_fresh and not self.agent.lacks_statistics:
+        if self.collector.is_fresh and not self.agent.lacks_statistics:
             return
-        if self.agent.lacks_statistics:
-            self.collect(Timing())
-            self._observe_trajectory()
-        self.collect(Timing())
+        for only_observed in (True, False) if self.agent.lacks_statistics else (False,):
+            self.collector.collect(self.agent.collecting_policy(), self.epoch, Timing())
+            self.steps += self.config.steps_per_update
+            if only_observed:
+                self._observe_trajectory()
 
     def run_epoch(self, last: int) -> PPOResult:
         """Train on the trajectory at hand, then collect the next, which scores this epoch; do so for each update."""
         timing, metrics, updates = Timing(), [], self.config.updates_per_epoch
         for i in range(updates):
-            self.experience.is_fresh = False
+            self.collector.is_fresh = False
             metrics.append(self._checked_update((self.epoch + i / updates) / last, timing))
-            self.collect(timing)
+            self.collector.collect(self.agent.collecting_policy(), self.epoch, timing)
+            self.steps += self.config.steps_per_update
         self.epoch += 1
         return PPOResult(
             steps=self.steps,
@@ -114,11 +116,6 @@ class PPOAgentTrainer(TrainerBase):
             **mean_metrics(metrics),
             **self.live.columns(),
         )
-
-    def collect(self, timing: Timing) -> None:
-        """Collect the next trajectory with the present policy; its seconds are added to `timing`."""
-        self.experience.collect_whole(self.agent.collecting_policy(), self.epoch, timing)
-        self.steps += self.config.steps_per_update
 
     def _checked_update(self, progress: float, timing: Timing) -> dict[str, float]:
         """`_update`; one that became NaN or infinite is undone, and its metrics are NaN."""
@@ -159,16 +156,16 @@ class PPOAgentTrainer(TrainerBase):
             clip_range_left=left if config.anneal_clip_range else 1.0,
         )
         rewards, self.reward_statistics = scaled_rewards(
-            self.experience.shaped_rewards, self.experience.trajectory, gamma, config, self.reward_statistics
+            self.collector.shaped_rewards, self.collector.trajectory, gamma, config, self.reward_statistics
         )  # [T, N]
-        newest = self.learnable(self.experience.trajectory, rewards, gamma)
+        newest = self.learnable(self.collector.trajectory, rewards, gamma)
         self.advantage_statistics = newest.advantage_statistics
         batch = self.earlier.joined(newest.batch, lambda earlier: self._judged_now(earlier, gamma), config)
         if config.recompute_targets:
             metrics = self._passes_recomputing_targets(batch, rewards, gamma, hyperparameters)
         else:
             metrics = self._passes(batch, hyperparameters)
-        self.earlier.add(self.experience.trajectory, newest.batch.log_probs[: config.steps_per_update])
+        self.earlier.add(self.collector.trajectory, newest.batch.log_probs[: config.steps_per_update])
         self.rate.follow(metrics["approximate_kl"])
         kl_coefficient = math.nan
         if config.objective != "clip":
@@ -186,7 +183,7 @@ class PPOAgentTrainer(TrainerBase):
 
     def _observe_trajectory(self) -> None:
         """Merge the observations of the trajectory at hand into the statistics that normalise them."""
-        observations = self.experience.trajectory.observations[:-1]  # [T, N, ...]
+        observations = self.collector.trajectory.observations[:-1]  # [T, N, ...]
         self.agent.observe(observations.reshape(self.config.steps_per_update, *observations.shape[2:]))
 
     def learnable(self, trajectory: Trajectory, rewards: np.ndarray, gamma: float) -> Learnable:
@@ -196,7 +193,7 @@ class PPOAgentTrainer(TrainerBase):
 
     def _judged_now(self, earlier: Trajectory, gamma: float) -> Batch:
         """An earlier trajectory by the present networks, statistics and cost of a fall."""
-        rewards = divided_rewards(self.experience.shaped(earlier), self.config, self.reward_statistics)  # [T, N]
+        rewards = divided_rewards(self.collector.shaped(earlier), self.config, self.reward_statistics)  # [T, N]
         return self.learnable(earlier, rewards, gamma).batch
 
     def _passes(self, batch: Batch, hyperparameters: Hyperparameters) -> dict[str, float]:
@@ -213,7 +210,7 @@ class PPOAgentTrainer(TrainerBase):
         metrics, acted = [], {"log_probs": batch.log_probs, "heads": batch.heads}
         for i in range(hyperparameters.passes):
             if i > 0:
-                again = self.learnable(self.experience.trajectory.unjudged, rewards, gamma)
+                again = self.learnable(self.collector.trajectory.unjudged, rewards, gamma)
                 self.advantage_statistics = again.advantage_statistics
                 batch = again.batch._replace(**acted)
             metrics.append(self._passes(batch, hyperparameters._replace(passes=1)))
@@ -231,11 +228,6 @@ class PPOAgentTrainer(TrainerBase):
             "rate": self.rate,
             "earlier": self.earlier,
         }
-
-    def load_counters(self, counters: State) -> None:
-        """Restore what `counters` returned."""
-        before = int(counters["epoch"]) * self.config.steps_per_epoch + self.config.steps_per_update
-        super().load_counters({"steps": np.array(before, np.int64)} | counters)  # older versions did not count them
 
     def load_state(self, state: State) -> None:
         """See `TrainerBase.load_state`."""

@@ -323,11 +323,6 @@ class TrainingConfig(BestSettings, FaultSettings, RunSettings, EnvironmentSettin
         except UserError as error:
             raise UserError(f"mirror: {error}") from None
 
-    @property
-    def exchanges_per_epoch(self) -> int:
-        """How often in an epoch the method waits for new steps."""
-        return 1
-
     def differences(self, other: "TrainingConfig") -> list[str]:
         """Names of the settings that make this a different run from that of `other`."""
         names = [field.name for field in dataclasses.fields(self) if field.name not in MAY_CHANGE]

@@ -27,8 +27,7 @@ from common.errors import DivergedError, NotFiniteError
 from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
 from common.records import Timing, Trajectory, Transitions
 from common.results import EpochResult
-from common.rollout.collector import ShapeNoise
-from common.rollout.experience import Collecting
+from common.rollout.collector import Collecting, ShapeNoise
 from common.rollout.policies import DeterministicPolicy, SquashedPolicy, WarmUp
 from common.runs import session
 from common.runs.command_line import one_line_errors, parse
@@ -89,7 +88,6 @@ class OffPolicyAgentTrainer(TrainerBase):
         return Collecting(
             rows_per_yield=max(1, config.train_every // config.num_envs),
             shape_noise=self.shape_noise(config),
-            policy_lag=config.policy_lag,
         )
 
     def shape_noise(self, config: Any) -> ShapeNoise | None:
@@ -115,18 +113,21 @@ class OffPolicyAgentTrainer(TrainerBase):
         policy = self.agent.acting_policy(**exploring)
         warm_up = WarmUp(policy, self._random_actions)
         warm_up.random = began_at_random = self._acts_at_random()
+
+        def learn(rows: slice) -> None:
+            began = time.perf_counter()
+            self._remember(rows, self.collector.trajectory)
+            warm_up.random = self._acts_at_random()
+            if self._untrained >= config.train_every and not self._diverged:
+                self._warn_of_sizes()
+                self._draw()
+                if due := self.agent.updates_that_act(len(self._waiting)):
+                    tables.extend(self._checked_learn(before, due))
+                    self._act_with_the_newest(policy, before)
+            timing.update += time.perf_counter() - began
+
         try:
-            for rows in self.experience.collect(warm_up, self.epoch, timing):
-                began = time.perf_counter()
-                self._remember(rows, self.experience.collector.trajectory)
-                warm_up.random = self._acts_at_random()
-                if self._untrained >= config.train_every and not self._diverged:
-                    self._warn_of_sizes()
-                    self._draw()
-                    if due := self.agent.updates_that_act(len(self._waiting)):
-                        tables.extend(self._checked_learn(before, due))
-                        self._act_with_the_newest(policy, before)
-                timing.update += time.perf_counter() - began
+            self.collector.collect(warm_up, self.epoch, timing, learn)
         except NotFiniteError:
             self._check_weights(before)  # so that what is stored is finite
             raise
@@ -183,7 +184,7 @@ class OffPolicyAgentTrainer(TrainerBase):
         transitions = Transitions(
             trajectory.observations[rows],
             trajectory.actions[rows],
-            self.experience.shaped(trajectory, rows),
+            self.collector.shaped(trajectory, rows),
             ends[0] | ends[1] if self.config.truncation_is_terminal else ends[0],
             trajectory.observations[rows.start + 1 : rows.stop + 1],
         )

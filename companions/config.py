@@ -93,11 +93,6 @@ class ReplaySettings(Settings):
     updates_per_train: int = setting(1, at_least=1)
     """Number of updates every train_every steps, all in one call. Raise it to learn more from each step; lower it to
     save time."""
-    policy_lag: int = setting(0, at_least=0, at_most=1)
-    """How many calls of the update the acting policy may be behind. 0: the new policy acts from the second step
-    after an update on; the first step's action was chosen before it. 1: workers (--workers) step the environments
-    during a call, with the policy from before it. Use 1 where steps are slow. The results depend on this setting,
-    and not on the number of workers."""
 
 
 @dataclass(frozen=True)
@@ -248,11 +243,6 @@ class OffPolicySettings(UpdateSettings, ReplaySettings, WarmUpSettings, NetworkS
                 f"warmup_steps {self.warmup_steps} is over before one of {self.num_envs} environments took n_step "
                 f"{self.n_step} steps: use --warmup-steps {self.n_step * self.num_envs} or more"
             )
-
-    @property
-    def exchanges_per_epoch(self) -> int:
-        """One for each time that the method learns."""
-        return -(-self.steps_per_epoch // max(self.train_every, self.num_envs))
 
 
 @dataclass(frozen=True)

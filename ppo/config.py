@@ -285,11 +285,6 @@ class PPOConfig(
             )
 
     @property
-    def exchanges_per_epoch(self) -> int:
-        """One for each update."""
-        return self.updates_per_epoch
-
-    @property
     def steps_per_update(self) -> int:
         """M: environment steps that are collected for an update, summed over all environments."""
         return self.steps_per_epoch // self.updates_per_epoch

@@ -16,11 +16,9 @@ class WorkerOptions(Settings):
 
     GROUP = "worker"
 
-    workers: int | None = setting(None, at_least=0)
+    workers: int = setting(0, at_least=0)
     """Number of worker processes that step the environments; Ray starts them, and replaces one that is lost. The
-    results are the same for any number with the same shards. 0: this process steps the environments. None: one worker
-    per core, but at most one per shard, if Gymnasium steps the environments, they are divided into shards, and a
-    measurement at the start shows that workers save time; else 0."""
+    results are the same for any number with the same shards. 0: this process steps the environments."""
     cluster: str | None = None
     """Address of a running Ray cluster, like 10.0.0.1:6379. None starts one on this machine. Only used with
     workers."""

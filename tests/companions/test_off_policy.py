@@ -297,7 +297,7 @@ def test_what_is_remembered_is_what_happened():
     """Pendulum truncates after 20 steps and never terminates; the step after an end is not remembered."""
     trainer, memory = remembered(TINY.replace(num_envs=1, steps_per_epoch=63, warmup_steps=1000, epochs=20))
     assert len(memory.rewards) == trainer.steps == 60
-    trajectory = trainer.experience.trajectory
+    trajectory = trainer.collector.trajectory
     kept = np.flatnonzero(np.arange(63) % 21 != 20)
     assert_array_equal(memory.observations, trajectory.observations[kept, 0])
     assert_array_equal(memory.next_observations, trajectory.observations[kept + 1, 0])
@@ -635,7 +635,6 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "batch_size": (4, {}),
     "train_every": (8, {}),
     "updates_per_train": (1, {}),
-    "policy_lag": (1, {}),
     "gamma": (0.5, {}),
     "n_step": (3, {}),
     "learning_rate": (1e-3, {}),
@@ -983,7 +982,7 @@ def test_a_training_that_was_interrupted_begins_new_episodes_when_it_goes_on(mon
         with pytest.raises(KeyboardInterrupt):
             trainer.train(1)
     trainer.train(1)
-    trajectory = trainer.experience.trajectory
+    trajectory = trainer.collector.trajectory
     assert trajectory.episode_steps[0].tolist() == [1, 1]  # new episodes
     assert (np.abs(trajectory.observations[0]) <= 1.0).all()  # Pendulum begins slowly
     state = trainer.state()

@@ -493,16 +493,15 @@ class Distant(Here):
         return pickle.loads(pickle.dumps(value))
 
 
-@pytest.mark.parametrize("lag", [0, 1])
-def test_workers_step_the_same(lag, monkeypatch):
+def test_workers_step_the_same(monkeypatch):
     """tests/rollout/test_workers.py has real ones, for TD3."""
-    config = TINY.replace(num_envs=4, shards=2, steps_per_epoch=84, policy_lag=lag, train_every=20)
+    config = TINY.replace(num_envs=4, shards=2, steps_per_epoch=84, train_every=20)
     monkeypatch.setattr(trainer_base, "Crew", lambda *_: Distant)
     states = []
     for workers in (2, 0):
         trainer = SACAgentTrainer(config, workers=Workers(workers))
         trainer.train(2)
-        trainer.experience.close()
+        trainer.collector.close()
         states.append(trainer.state())
     assert_same_state(*states)
     assert states[0]["agent/updates"] > 10

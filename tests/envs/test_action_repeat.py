@@ -106,7 +106,7 @@ def test_a_resumed_run_goes_on_exactly(backend, env, eager):
     )  # fmt: skip
     resumed, whole, _ = resumed_and_whole(lambda: PPOAgentTrainer(config), 1, 2)
     assert_same_state(resumed.state(), whole.state())
-    trajectory = whole.experience.trajectory
+    trajectory = whole.collector.trajectory
     assert trajectory.episode_steps.max() == 17  # 50 steps are 17 actions
 
 
@@ -120,7 +120,7 @@ def test_the_trained_agent_may_hold_its_actions_for_another_time(tmp_path, eager
     trainer.train()
     trainer.close()
     agent, result = trainer.agent, trainer.results[-1]
-    assert trainer.environment.most_actions == 7 == trainer.experience.trajectory.episode_steps.max()
+    assert trainer.environment.most_actions == 7 == trainer.collector.trajectory.episode_steps.max()
     learned = trainer.environment.holding(1)
     assert learned.most_actions == 20 and learned.render_fps == 50
     assert learned.holding(None) is learned

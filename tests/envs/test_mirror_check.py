@@ -251,7 +251,7 @@ def test_in_another_process():
     lines = []
     check_mirror(config, find_environment("", maker=functools.partial(Cart, dies=True)), lines.append)
     [line] = lines
-    assert line.endswith("was not tested: its process ended with exit code 7")
+    assert line.endswith("was not tested: its process died (exit code 7)")
 
 
 def test_training_does_not_begin():

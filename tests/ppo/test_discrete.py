@@ -173,7 +173,7 @@ def updates(config: PPOConfig, kl_coefficient: float = 1.0) -> tuple[np.ndarray,
     """The table of metrics of an update and how many minibatches were taken."""
     trainer = PPOAgentTrainer(config)
     trainer.train(0)
-    trainer.experience.collect_whole(trainer.agent.acting_policy(), 0, Timing())
+    trainer.collector.collect(trainer.agent.acting_policy(), 0, Timing())
     batch = batch_of(trainer)
     rows = minibatch_rows(128, 32, 3, np.random.default_rng(0))
     rates = np.full(2, config.learning_rate, np.float32)
@@ -240,7 +240,7 @@ def test_the_divergence_is_that_of_the_policies_where_samples_count(eager):
 def test_the_coefficient_stays_where_it_finds_back_from(target, bound, eager):
     trainer = PPOAgentTrainer(SMALL.replace(objective="kl_penalty", desired_kl=target))
     trainer.train(0)
-    trainer.experience.collect_whole(trainer.agent.acting_policy(), 0, Timing())
+    trainer.collector.collect(trainer.agent.acting_policy(), 0, Timing())
     batch = batch_of(trainer)
     batch = batch._replace(heads=batch.heads + np.array([0.1, 0], np.float32))  # of another policy
     for _ in range(15):

@@ -122,7 +122,7 @@ def updates(config: PPOConfig, epochs: int):
     learn = trainer.agent.update
 
     def watch(batch, actor_rows, critic_rows, hyperparameters):
-        seen.append((batch, actor_rows, critic_rows, trainer.experience.trajectory))
+        seen.append((batch, actor_rows, critic_rows, trainer.collector.trajectory))
         return learn(batch, actor_rows, critic_rows, hyperparameters)
 
     trainer.agent.update = watch
@@ -147,7 +147,7 @@ def test_earlier_steps_are_judged_by_the_present_networks(eager):
     config = TINY.replace(gae_lambda=0.0, normalize_advantages="none", reused_trajectories=1)
     trainer = PPOAgentTrainer(config)
     trainer.train(2)
-    agent, earlier, newest = trainer.agent, next(iter(trainer.earlier)), trainer.experience.trajectory
+    agent, earlier, newest = trainer.agent, next(iter(trainer.earlier)), trainer.collector.trajectory
     seen, values = [], agent.values
     agent.update = lambda batch, *_: seen.append((batch, values(earlier.trajectory.observations.reshape(66, 3)))) or {}
     with pytest.raises(KeyError):  # an update that returns no metrics

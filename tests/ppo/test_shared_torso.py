@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from collecting import batch_of as next_batch
+from collecting import next_trajectory
 from gymnasium.spaces import Box, Discrete
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -11,7 +12,6 @@ from Agent import Agent
 from common import funcs
 from common.errors import UserError
 from common.learning.image_heads import ImageHeads
-from common.records import Timing
 from ppo.config import PPOConfig
 from ppo.live_settings import Hyperparameters
 from ppo.presets import PRESETS
@@ -33,7 +33,7 @@ def weights_of(agent: Agent) -> list[np.ndarray]:
 def batch_of(config: PPOConfig):
     """A trainer with one trajectory, and its batch."""
     trainer = PPOAgentTrainer(config)
-    trainer.collect(Timing())
+    next_trajectory(trainer)
     batch = next_batch(trainer)
     return trainer, batch
 
@@ -74,7 +74,7 @@ def test_one_gradient_step_is_adam_on_the_sum_of_the_losses(eager):
 def test_one_step_targets_and_their_discounts(eager):
     config = SMALL.replace(value_target="one_step", gamma=0.9)
     trainer, batch = batch_of(config)
-    trajectory = trainer.experience.trajectory
+    trajectory = trainer.collector.trajectory
     values = trainer.agent.critic(trajectory.observations.reshape(-1, 4)).numpy().reshape(65, 2)
     expected = trajectory.rewards + 0.9 * np.where(trajectory.terminated, 0, values[1:])
     assert trajectory.terminated.any()
@@ -129,7 +129,7 @@ def test_an_epoch_of_several_updates_collects_its_steps_in_parts(eager):
     results = trainer.train()
     rows = trainer.results
     assert [row.steps for row in rows] == [160, 288, 416]  # 128 an epoch, and the 32 before the first
-    assert trainer.experience.trajectory.rewards.shape == (16, 2)
+    assert trainer.collector.trajectory.rewards.shape == (16, 2)
     lengths = sum(row.avg_steps * row.episodes for row in rows if row.episodes)
     assert 0 < lengths <= 416
     assert results["total_reward_epochs"][0] == pytest.approx(128, abs=12)  # 1 a step, but for resets
@@ -205,7 +205,7 @@ def watched_batches(trainer):
 
 def assessed(trainer):
     """Values [T+1, N] and log-probabilities [T, N] of the trajectory at hand, by looking at its images again."""
-    trajectory = trainer.experience.trajectory
+    trajectory = trainer.collector.trajectory
     images = trajectory.observations.reshape(-1, 12, 12, 1)
     values, log_probs, _ = trainer.agent.assess(images, trajectory.actions.reshape(-1, 1))
     shape = trajectory.rewards.shape
@@ -216,7 +216,7 @@ def assessed(trainer):
 def test_values_and_log_probs_of_images_come_from_the_call_that_chose_the_actions(objective):
     trainer = PPOAgentTrainer(IMAGES_SEEN.replace(objective=objective))
     trainer.train(1)
-    trajectory = trainer.experience.trajectory
+    trajectory = trainer.collector.trajectory
     assert trajectory.outputs.shape == (25, 5, 4)  # three logits and the value
     values, log_probs = assessed(trainer)
     assert_allclose(trajectory.outputs[..., -1], values, rtol=1e-4, atol=1e-5)
@@ -262,7 +262,7 @@ def test_a_checkpoint_from_before_outputs_were_kept_goes_on_and_a_forged_one_is_
     name = "experience/trajectory/outputs"
     older = {key: value for key, value in state.items() if key != name}
     other.load_state(older)
-    assert other.experience.trajectory.outputs.shape == (25, 5, 0)
+    assert other.collector.trajectory.outputs.shape == (25, 5, 0)
     other.train(1), trainer.train(1)
     for ours, theirs in zip(weights_of(trainer.agent), weights_of(other.agent)):
         assert_allclose(ours, theirs, atol=1e-3)  # rounding differs

@@ -187,13 +187,13 @@ def test_timeouts_are_bootstrapped_unless_taken_for_an_end(tiny, eager):
             normalize_observations=False,
         )  # fmt: skip
         trainer = PPOAgentTrainer(config)
-        collected, collect = [], trainer.experience.collect_whole
+        collected, collect = [], trainer.collector.collect
 
         def keep(*arguments, collect=collect, collected=collected):
             collected.append(collect(*arguments))
             return collected[-1]
 
-        trainer.experience.collect_whole = keep
+        trainer.collector.collect = keep
         critic = [np.array(w) for w in trainer.agent.critic.get_weights()]
         with watched(trainer) as seen:
             trainer.train(1)
@@ -254,8 +254,8 @@ def test_the_later_revision_divides_advantages_by_their_std_in_the_critics_targe
         gae_lambda=0.8, normalize_observations=False, learning_rate=0.0, epochs=2, adopt_best=False, passes=1,
     )  # fmt: skip
     trainer = PPOAgentTrainer(config)
-    collected, collect = [], trainer.experience.collect_whole
-    trainer.experience.collect_whole = lambda *arguments: collected.append(collect(*arguments)) or collected[-1]
+    collected, collect = [], trainer.collector.collect
+    trainer.collector.collect = lambda *arguments: collected.append(collect(*arguments)) or collected[-1]
     with watched(trainer) as seen:
         trainer.train()
     so_far = []
@@ -488,13 +488,13 @@ def test_the_first_update_sees_observations_normalised_as_all_others_do(tiny, ea
 def test_observation_statistics_rest_while_an_epoch_is_collected(tiny, eager):
     trainer = PPOAgentTrainer(tiny)
     statistics, counts = trainer.agent.observation_statistics, []
-    recv = trainer.experience.envs.groups[0].recv
+    recv = trainer.collector.envs.groups[0].recv
 
     def watch():
         counts.append(statistics.count)
         return recv()
 
-    trainer.experience.envs.groups[0].recv = watch
+    trainer.collector.envs.groups[0].recv = watch
     trainer.train(2)
     assert counts == [0] * 32 + [64] * 32 + [128] * 32 + [192] * 32
 
@@ -931,13 +931,13 @@ def test_a_steered_learning_rate_is_restored(tiny, eager):
 def test_a_training_metric_counts_only_over_enough_episodes(tiny, eager):
     # Episodes of 20 steps and a restart in two environments: 2 or 4 in each epoch of 64 steps.
     trainer = PPOAgentTrainer(tiny.replace(epochs=5, score_window=10, best_metric="mean_episode_reward", passes=1))
-    returns, take = [], trainer.experience.scores.training_metrics
+    returns, take = [], trainer.collector.scores.training_metrics
 
     def watch():
-        returns.extend(trainer.experience.scores.of_epoch[-1].returns)
+        returns.extend(trainer.collector.scores.of_epoch[-1].returns)
         return take()
 
-    trainer.experience.scores.training_metrics = watch
+    trainer.collector.scores.training_metrics = watch
     trainer.train()
     before = trainer.results[0].total_episodes - trainer.results[0].episodes  # of the two trajectories before it
     enough = [row.total_episodes >= 10 for row in trainer.results]
@@ -950,7 +950,7 @@ def test_a_training_metric_counts_only_over_enough_episodes(tiny, eager):
     state = {name: np.array(array) for name, array in trainer.state().items()}
     resumed = PPOAgentTrainer(trainer.config)
     resumed.load_state(state)
-    assert resumed.experience.scores.last_returns.tolist() == pytest.approx(returns[-10:])
+    assert resumed.collector.scores.last_returns.tolist() == pytest.approx(returns[-10:])
     trainer.close(), resumed.close()
 
 
@@ -1196,7 +1196,7 @@ def test_nan_in_the_very_first_observation_is_told(tiny, eager):
 
 def test_infinite_rewards_are_told_too(tiny, eager):
     trainer = PPOAgentTrainer(tiny)
-    group = trainer.experience.envs.groups[0]
+    group = trainer.collector.envs.groups[0]
     recv = group.recv
 
     def faulty():
@@ -1234,8 +1234,9 @@ def test_a_training_that_was_interrupted_while_it_collected_learns_from_no_traje
 ):
     trainer = PPOAgentTrainer(tiny.replace(epochs=4, normalize_observations=normalized))
     trainer.train(1)
-    learned = trainer.experience.trajectory.observations.copy()
-    send, calls = trainer.experience.envs.send, []
+    learned = trainer.collector.trajectory.observations.copy()
+    group, calls = trainer.collector.envs.groups[0], []
+    send = group.send
 
     def interrupted(*arguments):
         calls.append(arguments)
@@ -1244,19 +1245,19 @@ def test_a_training_that_was_interrupted_while_it_collected_learns_from_no_traje
         send(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainer.experience.envs, "send", interrupted)
+        patch.setattr(group, "send", interrupted)
         with pytest.raises(KeyboardInterrupt):
             trainer.train(1)
     trainer.prepare()
-    fresh = trainer.experience.trajectory.observations.copy()
-    assert not np.array_equal(learned, fresh) and trainer.experience.trajectory.episode_steps[0].tolist() == [1, 1]
+    fresh = trainer.collector.trajectory.observations.copy()
+    assert not np.array_equal(learned, fresh) and trainer.collector.trajectory.episode_steps[0].tolist() == [1, 1]
     with monkeypatch.context() as patch:
-        patch.setattr(PPOAgentTrainer, "collect", interrupted)  # at once after the update
+        patch.setattr(trainer.collector, "collect", interrupted)  # at once after the update
         with pytest.raises(KeyboardInterrupt):
             calls[:] = calls[:4]
             trainer.train(1)
     trainer.prepare()
-    assert not np.array_equal(trainer.experience.trajectory.observations, fresh)
+    assert not np.array_equal(trainer.collector.trajectory.observations, fresh)
     trainer.train(1)
     trainer.close()
 
@@ -1270,5 +1271,5 @@ def test_a_design_of_a_user_is_never_asked_about_a_step_that_only_begins_an_epis
 
     trainer = PPOAgentTrainer(tiny.replace(max_episode_steps=5), reward_design=design)
     trainer.train(1)
-    assert not trainer.experience.trajectory.valid.all() and min(asked) >= 1
+    assert not trainer.collector.trajectory.valid.all() and min(asked) >= 1
     trainer.close()

@@ -25,7 +25,7 @@ def subtracted(one, first, last):
     found = []
     for epoch in range(first, last):
         one.scores.begin_epoch()
-        one.collect_whole(policy(2, 1, epoch, scale=0.4), epoch, Timing())
+        one.collect(policy(2, 1, epoch, scale=0.4), epoch, Timing())
         trajectory = one.trajectory
         sizes = np.abs(np.clip(trajectory.actions, -1, 1)).sum(axis=-1) * trajectory.valid  # [T, 1]
         found.append((np.where(trajectory.valid, trajectory.rewards, 0) - one.shaped_rewards, sizes))
@@ -41,7 +41,7 @@ def test_each_action_costs_its_clipped_size():
 def test_every_number_of_an_action_counts_and_designs_are_kept():
     settings = {"env": "tests/Target-v0", "num_envs": 2, "steps_per_epoch": 24, "reward_design": "steps_at_end"}
     one = experience(**settings, **COST)
-    one.collect_whole(policy(2, 2, 0, scale=0.4), 0, Timing())
+    one.collect(policy(2, 2, 0, scale=0.4), 0, Timing())
     trajectory = one.trajectory
     plain = reward_design("steps_at_end", 1.0, None)(
         trajectory.rewards, trajectory.terminated, trajectory.truncated, trajectory.episode_steps

@@ -18,7 +18,7 @@ def costs(one, first, last):
     found = []
     for epoch in range(first, last):
         one.scores.begin_epoch()
-        one.collect_whole(policy(2, 1, epoch), epoch, Timing())
+        one.collect(policy(2, 1, epoch), epoch, Timing())
         ends = one.trajectory.terminated & one.trajectory.valid
         (cost,) = set(-one.shaped_rewards[ends])
         assert ends.sum() == 8
