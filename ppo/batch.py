@@ -17,7 +17,7 @@ Assess = Callable[[np.ndarray, np.ndarray, np.ndarray | None], tuple[np.ndarray,
 → values [M+N], log-probabilities [M], heads [M, X]."""
 
 
-class Learnable(NamedTuple):
+class PreparedBatch(NamedTuple):
     """What `flat_batch` returns: `batch`, `explained_variance` of its targets, and new `advantage_statistics`."""
 
     batch: Batch
@@ -59,7 +59,7 @@ def flat_batch(
     gamma: float,
     config: PPOConfig,
     advantage_statistics: RunningStatistics,
-) -> Learnable:
+) -> PreparedBatch:
     """A trajectory as a flat batch: normalised observations, advantages, value targets and padding.
 
     No argument is changed. The batch has M = T·N rows; `padded_rows` says whether a row of weight 0 follows.
@@ -110,7 +110,9 @@ def flat_batch(
         actor_weights=valid & ~trajectory.replaced,
     )
     padding = padded_rows(steps * num_envs, config.minibatch_size)
-    return Learnable(Batch(*(_flat(column, padding) for column in columns)), explained_variance, advantage_statistics)
+    return PreparedBatch(
+        Batch(*(_flat(column, padding) for column in columns)), explained_variance, advantage_statistics
+    )
 
 
 def _normalized(

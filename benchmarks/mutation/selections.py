@@ -112,7 +112,6 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/learning/device.py": ("tests/learning/test_device.py",),
     "common/learning/image_heads.py": (TORSO,),
     "common/learning/quiet_start.py": ("tests/learning/test_device.py", "tests/runs/test_start.py"),
-    "common/learning/snapshots.py": (WEIGHTS,),
     "common/learning/weight_average.py": ("tests/learning/test_weight_average.py",),
     "common/nets/distributions.py": ("tests/nets/test_distributions.py",),
     "common/nets/flat_networks.py": (NETWORK, *COMPANIONS, *SAC, ROUNDED),

@@ -16,7 +16,7 @@ from gymnasium.spaces import Discrete
 from numpy.testing import assert_allclose, assert_array_equal
 from tiny_envs import Faulty, Lengths, Schedule
 
-from Agent import UPDATE_METRICS, Agent
+from Agent import Agent
 from common import funcs
 from common.env_wrappers import reward_design
 from common.envs import worker_processes
@@ -38,7 +38,7 @@ from ppo.batch import minibatch_rows
 from ppo.config import PPOConfig
 from ppo.live_settings import Hyperparameters
 from ppo.presets import PRESETS
-from ppo.results import PPOResult
+from ppo.results import UPDATE_METRICS, PPOResult
 from PPOAgentTrainer import PPOAgentTrainer
 
 SILENT = RunOptions(evaluation_episodes=0, video=False, tensorboard=False, figure=False)
@@ -113,11 +113,11 @@ def update():
 
 
 def learn(agent, batch, actor_rows, critic_rows, learning_rate):
-    """The compiled update's table as columns, each [K]."""
+    """The metrics of the compiled update, each [K]."""
     rates = np.full(2, learning_rate, np.float32)
     numbers = np.array([*rates, 1, 0.2, 0.5, 0.0, 1.0], np.float32)  # passes, clip range, value, entropy, KL
-    table, *_ = agent.compiled_update(batch, actor_rows, critic_rows, numbers, len(actor_rows) // 2)
-    return dict(zip(UPDATE_METRICS, table.numpy().T))
+    metrics, *_ = agent.compiled_update(batch, actor_rows, critic_rows, numbers, len(actor_rows) // 2)
+    return {name: column.numpy() for name, column in metrics.items()}
 
 
 def test_ratio_is_1_in_the_first_minibatch_and_only_there(update):
@@ -1025,7 +1025,7 @@ def test_ties_take_the_later_epoch_and_nan_never_is_the_best(tiny, eager):
     agent.adopt_best()  # nothing kept: stays
     assert agent.keep_best(-5.0) and agent.keep_best(-5.0)
     assert not agent.keep_best(-5.1) and not agent.keep_best(float("nan"))
-    assert agent.best.metric == -5.0
+    assert agent.best_metric == -5.0
 
 
 # -- weights on disk --
@@ -1083,7 +1083,7 @@ def test_best_parameters_survive_saving(weights, eager):
     loaded = other_agent(trainer)
     loaded.read_weights(path)
     best = policy_of(loaded)
-    assert loaded.best.metric == trainer.agent.best.metric > -np.inf
+    assert loaded.best_metric == trainer.agent.best_metric > -np.inf
     loaded.update(batch, actor_rows, critic_rows, Hyperparameters.of(trainer.config))
     assert not same(policy_of(loaded), best)
     loaded.adopt_best()
