@@ -242,6 +242,11 @@ class PPOAgentTrainer(TrainerBase):
             "earlier": self.earlier,
         }
 
+    def load_counters(self, counters: State) -> None:
+        """Restore what `counters` returned."""
+        before = int(counters["epoch"]) * self.config.steps_per_epoch + self.config.steps_per_update
+        super().load_counters({"steps": np.array(before, np.int64)} | counters)  # format 1 did not count them
+
     def load_state(self, state: State) -> None:
         """See `TrainerBase.load_state`."""
         super().load_state(state)

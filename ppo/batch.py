@@ -62,12 +62,11 @@ def flat_batch(
 ) -> PreparedBatch:
     """A trajectory as a flat batch: normalised observations, advantages, value targets and padding.
 
-    No argument is changed. The batch has M = T·N rows; `padded_rows` says whether a row of weight 0 follows.
+    The batch has M = T·N rows; `padded_rows` says whether a row of weight 0 follows.
 
     Args:
         rewards: [T, N], scaled; see `scaled_rewards`.
         normalize: raw observations [..., S] → what the networks read; images stay as they are.
-        assess: the networks' values, log-probabilities and heads; see `Assess`.
         advantage_statistics: of all advantages before; only read if `normalize_advantages` is "running_std".
     """
     steps, num_envs = rewards.shape
@@ -86,11 +85,9 @@ def flat_batch(
     )  # [T, N]
     normalized, advantage_statistics = _normalized(advantages, valid, config, advantage_statistics)  # [T, N]
     discounts = gamma * ~terminated  # [T, N]
-    targets = {
-        "advantage": advantages + values[:-1],
-        "normalized_advantage": normalized + values[:-1],
-        "one_step": rewards + discounts * values[1:],
-    }[config.value_target]  # [T, N]
+    targets = (normalized if config.value_target == "normalized_advantage" else advantages) + values[:-1]  # [T, N]
+    if config.value_target == "one_step":
+        targets = rewards + discounts * values[1:]  # [T, N]
     explained_variance = funcs.explained_variance(values[:-1][valid], targets[valid])
     following = observations[1:].reshape(steps, num_envs, -1)[:, :, :0]  # [T, N, 0]
     if not config.stop_target_gradient:  # the update adds the next state's value itself

@@ -31,7 +31,7 @@ class EarlierTrajectories:
 
     Args:
         most: how many are kept; 0 keeps none.
-        check: raises ValueError for arrays that are no trajectory of this run.
+        check: raises ValueError for arrays that are not a trajectory of this run.
     """
 
     def __init__(self, most: int, check: Callable[[State], None]) -> None:

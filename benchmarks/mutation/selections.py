@@ -33,7 +33,7 @@ OFF_POLICY_LONG = (
     "or resumed_run or in_parts or undone or leaves_its_traces'"
 )
 COMPANIONS = (OFF_POLICY, "tests/companions/test_normalization.py", OFF_POLICY_LONG)
-SAC = ("tests/companions/test_sac.py -k 'not killed and not learned'", "tests/companions/test_sac.py -k learned")
+SAC = ("tests/companions/test_sac.py -k 'not learned'", "tests/companions/test_sac.py -k learned")
 OWN = "tests/envs/test_own_environment.py"
 POLICIES = "tests/rollout/test_policies.py"
 PROGRAMS = "tests/programs/test_programs.py"

@@ -735,9 +735,6 @@ def test_every_setting_changes_what_is_learned(name):
         ({"steps_per_epoch": 43}, "steps_per_epoch 43 is not divisible by num_envs 2: try --steps-per-epoch 44"),
         ({"warmup_steps": 126}, "warmup_steps 126 leaves nothing to learn in 3 epochs of 42 steps"),
         ({"exploration": "pink"}, "exploration is 'pink': expected one of "),
-        ({"epochs": 1.5}, "epochs is 1.5: expected a whole number"),
-        ({"epochs": True}, "epochs is True: expected a whole number"),
-        ({"max_episode_steps": 1.5}, "max_episode_steps is 1.5: expected a whole number"),
         ({"tau": "1e-3"}, "tau is '1e-3': expected a number"),
         ({"twin_critics": "no"}, "twin_critics is 'no': expected True or False"),
         ({"hidden_sizes": 64}, "hidden_sizes is 64: expected a tuple"),
@@ -766,14 +763,10 @@ def test_any_environment_starts_from_the_defaults():
 
 
 def test_presets_are_what_is_published():
-    td3, ddpg = PRESETS["pendulum-td3"], PRESETS["pendulum-ddpg"]
-    assert (td3.epochs * td3.steps_per_epoch, td3.replay_size, td3.warmup_steps, td3.train_every) == (
-        100_000, 10_000, 500, 10,
-    )  # fmt: skip
-    assert (td3.batch_size, td3.gamma, td3.tau, td3.learning_rate, td3.exploration_std) == (32, 0.9, 0.02, 3e-3, 0.2)
-    assert (ddpg.twin_critics, ddpg.target_smoothing, ddpg.policy_delay) == (False, False, 1)
-    assert ddpg == td3.replace(**DDPG)
-    assert td3.truncation_is_terminal and td3.actor_first and td3.targets_every_update  # its quirks
+    """tests/ppo/test_presets.py has the numbers of the Pendulum presets."""
+    td3 = PRESETS["pendulum-td3"]
+    assert td3.epochs * td3.steps_per_epoch == 100_000
+    assert PRESETS["pendulum-ddpg"] == td3.replace(**DDPG)
     corrected = PRESETS["pendulum-td3-corrected"]
     assert not (corrected.truncation_is_terminal or corrected.actor_first or corrected.targets_every_update)
     assert corrected.adopt_best and corrected.best_metric == "validation"

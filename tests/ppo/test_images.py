@@ -178,18 +178,6 @@ def test_the_score_is_the_mean_of_the_last_episodes_and_survives_a_checkpoint():
         each.scores.begin_epoch()
         each.collect_whole(Idle(), 1, Timing())
     assert one.scores.columns() == two.scores.columns()
-    newer = ("recent", "total", "/ended", "/replaced")
-    old = {name: array for name, array in one.state().items() if not name.endswith(newer)}
-    two.load_state({**old, "collector/ended": one.state()["collector/ended"]})
-    np.testing.assert_array_equal(
-        two.trajectory.ended, one.trajectory.terminated | one.trajectory.truncated
-    )  # as it was before lives were told from episodes
-    two.collect_whole(Idle(), 2, Timing())
-    scores = two.scores.columns()
-    assert (scores["total_episodes"], scores["score"]) == (4, 21)
-    two.load_state(one.state() | {"episodes/recent": np.zeros(3)})  # of returns alone, as it once was
-    two.collect_whole(Idle(), 2, Timing())
-    assert two.scores.columns()["score"] == 21  # of three episodes that ended since, not of the zeros
     one.close()
     two.close()
 
