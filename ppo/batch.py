@@ -17,7 +17,7 @@ Assess = Callable[[np.ndarray, np.ndarray, np.ndarray | None], tuple[np.ndarray,
 → values [M+N], log-probabilities [M], heads [M, X]."""
 
 
-class Learnable(NamedTuple):
+class PreparedBatch(NamedTuple):
     """What `flat_batch` returns: `batch`, `explained_variance` of its targets, and new `advantage_statistics`."""
 
     batch: Batch
@@ -59,15 +59,14 @@ def flat_batch(
     gamma: float,
     config: PPOConfig,
     advantage_statistics: RunningStatistics,
-) -> Learnable:
+) -> PreparedBatch:
     """A trajectory as a flat batch: normalised observations, advantages, value targets and padding.
 
-    No argument is changed. The batch has M = T·N rows; `padded_rows` says whether a row of weight 0 follows.
+    The batch has M = T·N rows; `padded_rows` says whether a row of weight 0 follows.
 
     Args:
         rewards: [T, N], scaled; see `scaled_rewards`.
         normalize: raw observations [..., S] → what the networks read; images stay as they are.
-        assess: the networks' values, log-probabilities and heads; see `Assess`.
         advantage_statistics: of all advantages before; only read if `normalize_advantages` is "running_std".
     """
     steps, num_envs = rewards.shape
@@ -112,7 +111,9 @@ def flat_batch(
         actor_weights=valid & ~trajectory.replaced,
     )
     padding = padded_rows(steps * num_envs, config.minibatch_size)
-    return Learnable(Batch(*(_flat(column, padding) for column in columns)), explained_variance, advantage_statistics)
+    return PreparedBatch(
+        Batch(*(_flat(column, padding) for column in columns)), explained_variance, advantage_statistics
+    )
 
 
 def _normalized(

@@ -203,7 +203,7 @@ class TrainerBase(ABC):
                 on_epoch(result)
         if self.config.adopt_best:
             self.agent.adopt_best()
-        return results_dictionary(self.name, self.description, self.results, self.agent.best.metric, self.config)
+        return results_dictionary(self.name, self.description, self.results, self.agent.best_metric, self.config)
 
     def scored(self, last: int, timing: Timing, own_actions: bool = True) -> dict[str, Any]:
         """An epoch's scores and timing, as columns of its row; a validation that is due is played.

@@ -95,11 +95,11 @@ def test_an_epochs_standardisation_leaves_out_steps_that_only_restart():
 def test_running_standardisation_leaves_out_steps_that_only_restart():
     before = RunningStatistics()
     before.update(np.array([10.0, -3.0]))
-    learnable = made(CONFIG.replace(normalize_advantages="running_std"), before)
+    prepared = made(CONFIG.replace(normalize_advantages="running_std"), before)
     known = np.append(by_hand()[VALID], [10.0, -3.0])
-    assert learnable.advantage_statistics.count == 8 and before.count == 2
-    assert learnable.advantage_statistics.std == pytest.approx(known.std())
-    assert_allclose(learnable.batch.advantages, by_hand().ravel() / (known.std() + EPSILON), rtol=1e-5)
+    assert prepared.advantage_statistics.count == 8 and before.count == 2
+    assert prepared.advantage_statistics.std == pytest.approx(known.std())
+    assert_allclose(prepared.batch.advantages, by_hand().ravel() / (known.std() + EPSILON), rtol=1e-5)
 
 
 def test_explained_variance_leaves_out_steps_that_only_restart():

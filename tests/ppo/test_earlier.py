@@ -192,16 +192,6 @@ def check_resumed(config: PPOConfig) -> None:
     assert_same_state(resumed.state(), whole.state())
 
 
-def test_a_run_of_an_older_version_starts_without_any(eager):
-    trainer = PPOAgentTrainer(TINY)
-    trainer.train(2)
-    state = {name: array for name, array in trainer.state().items() if not name.startswith("earlier/")}
-    trainer.load_state(state)
-    assert list(trainer.earlier) == []
-    trainer.train(1)
-    trainer.close()
-
-
 def test_an_update_that_was_undone_keeps_no_trajectory(eager):
     trainer = PPOAgentTrainer(TINY.replace(learning_rate=1e30, on_not_finite="skip"))
     trainer.warn = lambda line: None

@@ -255,21 +255,14 @@ def test_normal_policies_of_images_keep_means_standard_deviations_and_values():
         assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_checkpoint_from_before_outputs_were_kept_goes_on_and_a_forged_one_is_refused():
-    trainer, other = PPOAgentTrainer(IMAGES_SEEN), PPOAgentTrainer(IMAGES_SEEN)
+def test_forged_outputs_are_refused():
+    trainer = PPOAgentTrainer(IMAGES_SEEN)
     trainer.train(1)
-    state = trainer.state()
-    name = "experience/trajectory/outputs"
-    older = {key: value for key, value in state.items() if key != name}
-    other.load_state(older)
-    assert other.collector.trajectory.outputs.shape == (25, 5, 0)
-    other.train(1), trainer.train(1)
-    for ours, theirs in zip(weights_of(trainer.agent), weights_of(other.agent)):
-        assert_allclose(ours, theirs, atol=1e-3)  # rounding differs
+    state, name = trainer.state(), "experience/trajectory/outputs"
     for wrong in (state[name][..., 1:], state[name].astype(np.float64), np.full(state[name].shape, "x")):
         with pytest.raises(ValueError, match="outputs"):
-            other.load_state(state | {name: wrong})
-    trainer.close(), other.close()
+            trainer.load_state(state | {name: wrong})
+    trainer.close()
 
 
 def test_outputs_of_a_network_that_returns_none_are_refused():

@@ -16,7 +16,7 @@ from gymnasium.spaces import Discrete
 from numpy.testing import assert_allclose, assert_array_equal
 from tiny_envs import Faulty, Lengths, Schedule
 
-from Agent import UPDATE_METRICS, Agent
+from Agent import Agent
 from common import funcs
 from common.env_wrappers import reward_design
 from common.envs import worker_processes
@@ -34,11 +34,10 @@ from common.rollout.validation import validate
 from common.runs import run_folder, session
 from common.runs.options import RunOptions
 from common.runs.recorder import Recorder
-from ppo.batch import minibatch_rows
 from ppo.config import PPOConfig
 from ppo.live_settings import Hyperparameters
 from ppo.presets import PRESETS
-from ppo.results import PPOResult
+from ppo.results import UPDATE_METRICS, PPOResult
 from PPOAgentTrainer import PPOAgentTrainer
 
 SILENT = RunOptions(evaluation_episodes=0, video=False, tensorboard=False, figure=False)
@@ -113,11 +112,11 @@ def update():
 
 
 def learn(agent, batch, actor_rows, critic_rows, learning_rate):
-    """The compiled update's table as columns, each [K]."""
+    """The metrics of the compiled update, each [K]."""
     rates = np.full(2, learning_rate, np.float32)
     numbers = np.array([*rates, 1, 0.2, 0.5, 0.0, 1.0], np.float32)  # passes, clip range, value, entropy, KL
-    table, *_ = agent.compiled_update(batch, actor_rows, critic_rows, numbers, len(actor_rows) // 2)
-    return dict(zip(UPDATE_METRICS, table.numpy().T))
+    metrics, *_ = agent.compiled_update(batch, actor_rows, critic_rows, numbers, len(actor_rows) // 2)
+    return {name: column.numpy() for name, column in metrics.items()}
 
 
 def test_ratio_is_1_in_the_first_minibatch_and_only_there(update):
@@ -514,13 +513,6 @@ def test_same_seed_same_results(tiny, tmp_path, backend, num_envs):
     assert len(one) == 2
 
 
-def test_another_seed_gives_other_results(tiny, tmp_path, eager):
-    one = without_timing(run(tiny.replace(seed=3), tmp_path, "one"))
-    other = without_timing(run(tiny.replace(seed=4), tmp_path, "other"))
-    for name in ("loss_actor", "loss_critic", "total_reward"):
-        assert one[0][name] != other[0][name]
-
-
 def test_compiled_and_step_by_step_agree(update, eager):
     agent, batch, actor_rows, critic_rows = update
     table = learn(agent, batch, actor_rows, critic_rows, 0.0)
@@ -695,10 +687,6 @@ def test_every_setting_changes_what_is_learned(tiny, eager, monkeypatch, name):
         assert change(outcome(config), trained) > 0.01
 
 
-def test_no_setting_changed_nothing_changed(tiny, eager):
-    assert change(outcome(tiny), outcome.__wrapped__(tiny)) == 0
-
-
 def test_every_name_of_a_setting_does_something_of_its_own(tiny, eager):
     hints = typing.get_type_hints(PPOConfig)
     designs = set(typing.get_args(hints["reward_design"])) - {"function"}  # which a program has to give
@@ -778,22 +766,6 @@ STUDY_KEYS = {
     "total_reward_orig_epochs", "avg_steps_epochs", "avg_reward_epochs", "avg_reward_orig_epochs",
     "max_epoch_metrics", "processing_time_total", "processing_time_total_string",
 }  # fmt: skip
-
-
-def test_train_again_goes_on(tiny, eager):
-    config = tiny.replace(adopt_best=False, anneal_learning_rate=False, passes=1, minibatch_size=64)
-    halves, whole, called = PPOAgentTrainer(config), PPOAgentTrainer(config), []
-    halves.train(2, on_epoch=lambda result: called.append(result.epoch))
-    results = halves.train(1, on_epoch=lambda result: called.append(result.epoch))
-    expected = whole.train(3)
-
-    assert called == [1, 2, 3]
-    assert [row.steps for row in halves.results] == [192, 256, 320]  # two trajectories more than epochs
-    for key in STUDY_KEYS - {"processing_time_total", "processing_time_total_string"}:
-        assert results[key] == expected[key], key
-        if key.endswith("_epochs") and key != "max_epoch_metrics":
-            assert len(results[key]) == 3
-    assert same(halves.agent.state(), whole.agent.state())
 
 
 @pytest.mark.parametrize("changes", [{}, {"shared_torso": True}, {"objective": "kl_penalty", "final_gamma": 0.999}])
@@ -996,7 +968,7 @@ def test_ties_take_the_later_epoch_and_nan_never_is_the_best(tiny, eager):
     agent.adopt_best()  # nothing kept: stays
     assert agent.keep_best(-5.0) and agent.keep_best(-5.0)
     assert not agent.keep_best(-5.1) and not agent.keep_best(float("nan"))
-    assert agent.best.metric == -5.0
+    assert agent.best_metric == -5.0
 
 
 # -- weights on disk --
@@ -1054,7 +1026,7 @@ def test_best_parameters_survive_saving(weights, eager):
     loaded = other_agent(trainer)
     loaded.read_weights(path)
     best = policy_of(loaded)
-    assert loaded.best.metric == trainer.agent.best.metric > -np.inf
+    assert loaded.best_metric == trainer.agent.best_metric > -np.inf
     loaded.update(batch, actor_rows, critic_rows, Hyperparameters.of(trainer.config))
     assert not same(policy_of(loaded), best)
     loaded.adopt_best()
@@ -1182,14 +1154,9 @@ def test_an_environment_that_returns_nan_is_named(tiny, eager, monkeypatch):
     assert steps in ({7}, {8})  # the 40th step, with 32 an epoch: counted from 0 or from 1, but always alike
 
 
-def test_nan_is_told_even_if_the_environment_takes_no_nan_actions(tiny, eager):
-    config = tiny.replace(env="tests/FaultyStrict-v0", max_episode_steps=None, passes=1, minibatch_size=64)
-    with pytest.raises(UserError, match=r"environment 0\b.*observation"):
-        PPOAgentTrainer(config).train()
-
-
-def test_nan_in_the_very_first_observation_is_told(tiny, eager):
-    config = tiny.replace(env="tests/FaultyReset-v0", max_episode_steps=None)
+@pytest.mark.parametrize("env", ["tests/FaultyStrict-v0", "tests/FaultyReset-v0"])
+def test_nan_is_told_even_if_the_environment_takes_no_nan_actions_and_in_the_very_first_observation(tiny, eager, env):
+    config = tiny.replace(env=env, max_episode_steps=None, passes=1, minibatch_size=64)
     with pytest.raises(UserError, match=r"environment 0\b.*observation"):
         PPOAgentTrainer(config).train()
 
@@ -1211,11 +1178,6 @@ def test_infinite_rewards_are_told_too(tiny, eager):
 def test_environments_need_not_know_of_rendering(tiny, eager):
     trainer = PPOAgentTrainer(tiny.replace(env="tests/Plain-v0", max_episode_steps=None))
     assert trainer.train(1)["avg_steps_epochs"] == [10.0]
-
-
-def test_minibatches_are_never_larger_than_asked_for():
-    rows = minibatch_rows(10, 4, 2, np.random.default_rng(0))
-    assert rows.shape == (6, 4)
 
 
 @pytest.mark.parametrize(

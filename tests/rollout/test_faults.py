@@ -530,15 +530,15 @@ def test_an_epoch_with_nan_is_collected_anew_or_ends_the_run():
 
 def spoil(trainer: PPOAgentTrainer, epochs: list[int]) -> None:
     """Lets value targets be infinite in some epochs, so that a loss is."""
-    make = trainer.learnable
+    make = trainer.prepare_batch
 
-    def learnable(trajectory, rewards, gamma):
+    def prepare_batch(trajectory, rewards, gamma):
         made = make(trajectory, rewards, gamma)
         if trainer.epoch + 1 in epochs:
             made.batch.value_targets[17] = np.inf
         return made
 
-    trainer.learnable = learnable
+    trainer.prepare_batch = prepare_batch
 
 
 def weights(trainer: PPOAgentTrainer) -> list[np.ndarray]:

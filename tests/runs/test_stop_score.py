@@ -90,7 +90,7 @@ def test_a_score_that_other_episodes_do_not_confirm_does_not_count(tiny, monkeyp
     monkeypatch.setattr(trainer.judge, "returns", returns)
     trainer.train()
     assert [row.metric for row in trainer.results] == pytest.approx([299.5, 298.6, 299.0, 300.0])
-    assert trainer.solved and trainer.agent.best.metric == trainer.results[-1].metric
+    assert trainer.solved and trainer.agent.best_metric == trainer.results[-1].metric
     assert [episodes for episodes, _ in asked] == [None, 25, None, 25, 65, None, None, 25, 65]
     assert len({seed for _, seed in asked}) == 6  # None, and other episodes each time
     trainer.train(2)  # it stays solved
