@@ -38,7 +38,7 @@ PAGES = (
 )
 NOT_TYPED = (*LOG, "LEADERBOARD.md", "docs/own-environment.md", "docs/tuning.md", "docs/cluster.md")
 """Pages whose commands are not read here: of old versions, for any seed, tested elsewhere, or about a cluster."""
-A_RUN = ROOT / "tests" / "data" / "run-of-format-1"  # stands for the runs that commands name
+A_RUN = ROOT / "tests" / "data" / "run-of-format-2"  # stands for the runs that commands name
 
 
 def text_of(page):

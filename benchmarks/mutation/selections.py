@@ -91,7 +91,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/mirrors.py": ("tests/envs/test_mirrors.py", MIRRORED),
     "common/envs/process_group.py": (FAULTS, OWN),
     "common/envs/registered.py": (OWN,),
-    "common/envs/seeded_episodes.py": (REPEATABLE, COLLECTOR, f"{SESSION} -k format_1", RESUME),
+    "common/envs/seeded_episodes.py": (REPEATABLE, COLLECTOR, f"{SESSION} -k format_2", RESUME),
     "common/envs/shards.py": ("tests/rollout/test_pays.py", SHARDS, WORKERS),
     "common/envs/spaces.py": (SPACES, OWN),
     "common/envs/vector_env.py": (ENVIRONMENT, COLLECTOR, REPEATABLE, SPACES, OWN, "tests/envs/test_atari.py"),
