@@ -26,10 +26,6 @@ def draw(
 
     Args:
         kind: see `python -m programs plot --help`.
-        runs: their folders.
-        columns: of results.csv, for kind seeds.
-        band: of kind seeds.
-        title: of kind seeds: what it shows.
         typed: what was typed as the run's environment, for kind policy; see `run_folder.read_config`.
 
     Raises:

@@ -75,8 +75,6 @@ def scores(arguments: Arguments, agent: Any, environments: list[Environment], re
     """Play the episodes and print their scores.
 
     Args:
-        arguments: `episodes` and `seed` are read.
-        agent: of any method.
         environments: the same one, once for each step limit.
         restarts: how often an episode is played again if the environment fails.
 
@@ -102,8 +100,6 @@ def write_scores(arguments: Arguments, found: dict[str, Any], epochs: int) -> No
     """Write the scores to `--output`, or else to evaluation.json in the run folder.
 
     Args:
-        arguments: `output`, `run` and `weights` are read.
-        found: what `scores` returned.
         epochs: of the run; the best agent's scores count as those of a run of so many epochs.
     """
     if arguments.output is not None:

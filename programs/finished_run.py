@@ -79,7 +79,7 @@ def training_of(run: Path) -> Training:
     """What is known of a finished run.
 
     Raises:
-        UserError: it is no finished run.
+        UserError: it is not a finished run.
     """
     preset, config = read_config(run)
     _, _, environment = load_agent(run)

@@ -114,7 +114,6 @@ def load_agent(
     """The agent of a run, the run's settings and its environment as the agent plays it.
 
     Args:
-        run: its folder.
         weights: "best" loads the agent the run ended with, "last" that of its last checkpoint.
         make_env: builds the environment, where the run was trained with such a function.
         env, env_kwargs, wrappers: what was typed as the run's environment; see `run_folder.read_config`.

@@ -119,9 +119,7 @@ class _Graph:
         """The whole model.
 
         Args:
-            result: name of the actions.
             observed: shape of one observation; images are uint8, numbers float32.
-            shape, dtype: of one action.
         """
         helper, proto = self._onnx.helper, self._onnx.TensorProto
         self.nodes.append(helper.make_node("Identity", [result], [OUTPUT]))
@@ -157,10 +155,7 @@ def write_onnx(
 
     Args:
         policy: says what the output of the network's only head means.
-        network: that acts.
         action_map: to the environment's actions.
-        observed: shape of one observation.
-        file: to write.
 
     Raises:
         UserError: the package onnx is missing.

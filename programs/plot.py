@@ -64,7 +64,7 @@ def main() -> None:
     with one_line_errors():
         arguments = parse_settings(Arguments, prog="python -m programs plot")
         if arguments.output.suffix not in (".png", ".svg", ".pdf"):
-            raise UserError(f"output {arguments.output} is no picture name: end it in .png, .svg or .pdf")
+            raise UserError(f"output {arguments.output} is not a picture's name: end it in .png, .svg or .pdf")
         check_used(arguments)
         typed = {name: getattr(arguments, name) for name in TYPED}
         from common.figures.style import save_figure, save_light_and_dark

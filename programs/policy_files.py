@@ -212,15 +212,13 @@ def export(agent: Agent | DDPGAgent, folder: Path, onnx: bool = False) -> list[W
     """Write all files into a folder; an earlier export is replaced once they are checked.
 
     Args:
-        agent: that acts.
         folder: of the files; made if it is missing.
-        onnx: write an ONNX file, too.
 
     Returns:
         One record for each file, in the order SavedModel, LiteRT and, if wanted, ONNX.
 
     Raises:
-        UserError: something that is no export is in the way, the folder cannot be made, a package is missing, or a
+        UserError: something that is not an export is in the way, the folder cannot be made, a package is missing, or a
             file acts differently from the agent.
     """
     observations = random_observations(agent, np.random.default_rng(0))
@@ -288,7 +286,7 @@ def _checked(agent: Any, observations: np.ndarray, path: Path, unfinished: Path)
 
 
 def _check_free(folder: Path) -> None:
-    """Raises UserError if an export would replace something that is no export."""
+    """Raises UserError if an export would replace something that is not an export."""
     model = folder / SAVED_MODEL
     foreign = next((path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()), None)
     if foreign is None and model.exists() and not (model / "saved_model.pb").exists():
@@ -297,7 +295,7 @@ def _check_free(folder: Path) -> None:
         if foreign is None and file.is_dir():
             foreign = file
     if foreign is not None:
-        raise UserError(f"{foreign} is in the way and is no export: remove it or choose another --out")
+        raise UserError(f"{foreign} is in the way and is not an export: remove it or choose another --out")
 
 
 def _size(path: Path) -> int:

@@ -23,7 +23,6 @@ def read_preset(
     From now on this process imports no module from the file's folder, unless the user's own modules are found there.
 
     Args:
-        path: of the file.
         env, env_kwargs, wrappers: what was typed as the environment. The file's own is used only as far as
             `trust.check_trusted` allows.
 
@@ -68,5 +67,5 @@ def _check_trusted(
 
 
 def write_preset(path: Path, config: TrainingConfig, **remarks: object) -> None:
-    """Write a preset with remarks beside it; the file is replaced whole or not at all."""
+    """Write a preset with remarks beside it; the file is replaced atomically."""
     files.write_json(path, {"method": config.METHOD, "config": vars(config)} | remarks)

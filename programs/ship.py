@@ -56,11 +56,6 @@ class Arguments:
 def half_way(training: Training, untrained: float, trained: float, episodes: int) -> tuple[int, Any] | None:
     """The checkpoint whose score is nearest to the middle between untrained and trained.
 
-    Args:
-        training: the run.
-        untrained, trained: scores.
-        episodes: that each checkpoint plays.
-
     Returns:
         Its epoch and its agent; None if the run kept no checkpoint from before its best epoch.
     """
@@ -119,7 +114,7 @@ def stage(training: Training, epoch: int, score: dict[str, Any]) -> dict[str, An
 
 
 def ship(run: Path, name: str, agents: Path, commit: str | None = None, episodes: int = EPISODES) -> Path:
-    """Write agents/NAME whole or not at all; see `Arguments`.
+    """Write agents/NAME atomically; see `Arguments`.
 
     Raises:
         UserError: the run is not finished, or the agent is too large.
@@ -127,7 +122,7 @@ def ship(run: Path, name: str, agents: Path, commit: str | None = None, episodes
     if not is_folder_name(name, windows=True):
         raise UserError(f"name {name!r} is not a folder name: use letters, digits, '-', '_' and '.'")
     if (agents / name).exists() and not shipped.is_shipped(agents / name):
-        raise UserError(f"{agents / name} is there already, and is no shipped agent: choose another name")
+        raise UserError(f"{agents / name} is there already, and is not a shipped agent: choose another name")
     training = training_of(run)
     commit = commit or commit_of(run)
     agents.mkdir(parents=True, exist_ok=True)
@@ -159,10 +154,6 @@ def write_all(folder: Path, training: Training, name: str, commit: str, episodes
     """Every file of an agent.
 
     Args:
-        folder: an empty one.
-        training: the run.
-        name: of the agent.
-        commit: that the run was trained with.
         episodes: that the untrained and the half-way policy are scored with.
     """
     from programs.policy_files import export  # imports TensorFlow

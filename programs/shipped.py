@@ -83,8 +83,6 @@ def load(folder: Path, stage: str = "trained", **typed: Any) -> tuple[ShippedAge
     """An agent that was shipped, the settings it was trained with, and its environment.
 
     Args:
-        folder: of the agent, such as agents/walker.
-        stage: of training; a key of STAGES.
         typed: `env`, `env_kwargs` and `wrappers` as the user typed them; see `run_folder.read_config`.
 
     Raises:

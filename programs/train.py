@@ -38,7 +38,6 @@ def method_of_run(run: Path, arguments: list[str]) -> Method:
     """The method that a run was trained with.
 
     Args:
-        run: its folder.
         arguments: what was typed; see `typed_environment`.
 
     Raises:
@@ -52,9 +51,7 @@ def train(method: Method, arguments: list[str], program: str) -> None:
     """Train with a method.
 
     Args:
-        method: whose presets and settings are known.
         arguments: as typed, beginning with a preset or a setting.
-        program: as typed, for `--help`.
 
     Raises:
         UserError: an argument is wrong, or the run cannot be trained here.

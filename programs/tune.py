@@ -6,7 +6,6 @@ FOLDER/journal.log: the same command continues a search that was stopped. FOLDER
 """
 
 import dataclasses
-import json
 import shlex
 import threading
 from dataclasses import dataclass, field
@@ -106,26 +105,12 @@ def preset_of(arguments: Arguments) -> TrainingConfig:
     else:
         method = method_of(arguments.preset)
         preset = method.presets[arguments.preset]
-    preset = preset.replace(**_environment(arguments))
+    environment = {name: getattr(arguments, name) for name in ("env", "env_kwargs", "wrappers")}
+    preset = preset.replace(**{name: value for name, value in environment.items() if value is not None})
     columns = {field.name: field.type for field in dataclasses.fields(method.trainer.result_type)}
     if columns.get(arguments.metric) not in (float, int):
         raise UserError(f"metric is {arguments.metric!r:.40}: expected a column of results.csv, such as score")
     return preset
-
-
-def _environment(arguments: Arguments) -> dict[str, object]:
-    """The environment that was typed, as settings."""
-    typed: dict[str, object] = {"env": arguments.env, "wrappers": arguments.wrappers}
-    settings = {name: value for name, value in typed.items() if value is not None}
-    if arguments.env_kwargs is None:
-        return settings
-    try:
-        parsed = json.loads(arguments.env_kwargs)
-    except ValueError:
-        parsed = None
-    if not isinstance(parsed, dict):
-        raise UserError(f'env_kwargs is {arguments.env_kwargs!r:.60}: expected JSON like \'{{"map_name": "8x8"}}\'')
-    return settings | {"env_kwargs": parsed}
 
 
 def base_of(preset: TrainingConfig, arguments: Arguments) -> TrainingConfig:

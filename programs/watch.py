@@ -79,7 +79,7 @@ def main() -> None:
         arguments = parse_settings(Arguments, "python -m programs watch")
         folder = arguments.folder or Path(".")
         if not folder.is_dir():
-            raise UserError(f"{folder} is no folder: make it first, or choose another --folder")
+            raise UserError(f"{folder} is not a folder: make it first, or choose another --folder")
         agent, config, environment = arguments.load()
         environment = environment.limited_to(arguments.max_episode_steps)
         acting = agent.acting_policy(), agent.action_map, environment

@@ -359,7 +359,7 @@ def archives(wanted: int, work: Path, broken: str = "") -> Tally:
         _as_checkpoint(weights.parent, make(rng, yard.trap))
         faults = []
         for attack in (
-            lambda checkpoints=checkpoints: session.take_up(
+            lambda checkpoints=checkpoints: session.restore_checkpoint(
                 trainer, checkpoints, *checkpoint.load_newest(checkpoints, lambda _: None)
             ),
             lambda weights=weights: arrays_file.read_weights(weights, trainer.agent.state(), {}),

@@ -25,8 +25,6 @@ def score_and_film(
     The film is made in a process of its own while the episodes are played, where that is faster.
 
     Args:
-        trainer, folder, options: of the run.
-        screen: shows what is done.
         check_lock: see `one_process.only_here`.
     """
     left = finished.missing(folder, trainer.config.epochs, options)
@@ -37,7 +35,11 @@ def score_and_film(
         filmed = None
         if finished.FILM in left:
             beside = episodes if trainer.config.num_envs > 1 else 0  # perhaps only one environment may exist
-            filmed = ended.enter_context(_filming(trainer, folder, options.gif, beside))
+            agent, restarts = trainer.agent, trainer.config.environment_restarts
+            filmed = ended.enter_context(film.filming(
+                folder, agent.acting_policy(), agent.action_map, trainer.played_environment, options.gif,
+                restarts=restarts, beside=2 * beside,
+            ))  # fmt: skip
         if finished.EVALUATE in left:
             _score(trainer, folder, episodes, screen, board, check_lock)
         if filmed is not None:
@@ -89,17 +91,6 @@ def _score(
         board.scores("final", summaries, trainer.config.epochs)
 
 
-def _filming(
-    trainer: Trainer, folder: Path, gif: bool, episodes: int
-) -> contextlib.AbstractContextManager[Callable[[], tuple[str, film.Opening | None]]]:
-    """See `film.filming`; meanwhile `episodes` deterministic and as many sampled ones are evaluated."""
-    agent = trainer.agent
-    return film.filming(
-        folder, agent.acting_policy(), agent.action_map, trainer.played_environment, gif,
-        restarts=trainer.config.environment_restarts, beside=2 * episodes,
-    )  # fmt: skip
-
-
 def finish_film(
     filmed: Callable[[], tuple[str, film.Opening | None]],
     trainer: Trainer,
@@ -110,10 +101,7 @@ def finish_film(
     """Wait for the film, note it in finished.json, and show its opening in TensorBoard.
 
     Args:
-        filmed: what `film.filming` yielded.
         trainer: of the run, with the agent that is filmed.
-        folder: of the run.
-        screen: gets one line.
         board: None without TensorBoard.
     """
     epochs = trainer.config.epochs

@@ -52,10 +52,6 @@ def read(
     """Name → value of every argument.
 
     Args:
-        arguments: that there are.
-        words: that were typed.
-        program: as it is typed.
-        description: of the program, for `--help`.
         help_flag: what error messages name for all settings.
 
     Raises:

@@ -39,10 +39,6 @@ class Board:
     """Event files in a folder of a run; a context manager.
 
     If the log cannot be written, for example on a full disk, one warning is logged and the run continues without it.
-
-    Args:
-        folder: for the event files.
-        say: called with the warning.
     """
 
     def __init__(self, folder: Path, say: Say = print) -> None:
@@ -75,12 +71,7 @@ class Board:
 
     @_while_it_can
     def settings(self, name: str, config: TrainingConfig) -> None:
-        """Write every setting to TensorBoard's table of hyperparameters.
-
-        Args:
-            name: of the run.
-            config: of the run.
-        """
+        """Write every setting to TensorBoard's table of hyperparameters."""
         values = dataclasses.asdict(config)
         plain = {
             key: value if isinstance(value, bool | int | float | str) else str(value) for key, value in values.items()
@@ -112,9 +103,7 @@ class Board:
         """Write the mean scores of an evaluation.
 
         Args:
-            group: under which TensorBoard shows them.
             summaries: kind → `Evaluation.summary`.
-            epoch: after which they were played.
         """
         with self._writer.as_default():
             for kind, summary in summaries.items():
@@ -133,8 +122,6 @@ class Board:
 
         Args:
             frames: each [H, W, 3] uint8.
-            fps: frames per second.
-            epoch: of the agent that is filmed.
         """
         content = io.BytesIO()
         imageio.mimsave(content, list[Any](frames), format="gif", duration=1000 / fps, loop=0)

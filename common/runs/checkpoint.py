@@ -2,7 +2,7 @@
 
 A checkpoint, also called a generation, is a folder `checkpoints/00000050` with `state.npz` and a `manifest.json` that
 holds the format version, the epoch and a checksum of both. It is written under another name, flushed to disk and then
-renamed, so it exists whole or not at all.
+renamed: it is written atomically.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from common import arrays_file, files
 from common.errors import UserError
 from common.state import State, check_array, pack_json, unpack_json
 
-FORMAT = 2  # of format 1 the checksum was of the state alone
+FORMAT = 2
 STATE, MANIFEST = "state.npz", "manifest.json"
 UNFINISHED = ".unfinished-"
 SETTINGS = "run/config"  # name of the array that holds config.json
@@ -36,10 +36,8 @@ def save(folder: Path, generation: int, state: Mapping[str, np.ndarray], keep: i
     """Write a checkpoint; then remove all but the newest `keep` whole ones, and newer ones that are damaged.
 
     Args:
-        folder: of all checkpoints.
         generation: the epoch after which the state was taken.
         state: name → array.
-        keep: how many are kept.
 
     Raises:
         UserError: the disk is full or read-only; earlier generations stay whole.
@@ -117,15 +115,9 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def manifest(generation: int, content: bytes, version: int = FORMAT) -> dict[str, object]:
-    """The content of manifest.json.
-
-    Args:
-        generation: number of the checkpoint.
-        content: of state.npz.
-        version: of the format.
-    """
+    """The content of manifest.json."""
     said = {"format": version, "generation": generation, "bytes": len(content)}
-    digest = hashlib.sha256(json.dumps(said).encode() if version > 1 else b"")
+    digest = hashlib.sha256(json.dumps(said).encode())
     digest.update(content)
     return said | {"sha256": digest.hexdigest()}
 
@@ -145,7 +137,6 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> tuple[int, State]:
     """The number and state of the newest checkpoint that is whole.
 
     Args:
-        folder: of all checkpoints.
         warn: called with a line for every damaged checkpoint.
 
     Raises:
@@ -164,10 +155,6 @@ def load_newest(folder: Path, warn: Callable[[str], None]) -> tuple[int, State]:
 
 def load(folder: Path, number: int) -> State:
     """The state of one checkpoint.
-
-    Args:
-        folder: of all checkpoints.
-        number: of the epoch.
 
     Raises:
         UserError: it is damaged, was written by a newer version, or cannot be read at present.
@@ -235,7 +222,6 @@ def check_fits(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray]) -
     parameters are compared with the present ones.
 
     Args:
-        state: of a checkpoint.
         own: of the trainer that is about to load it.
 
     Raises:
@@ -251,7 +237,7 @@ def settings_of(state: Mapping[str, np.ndarray]) -> object:
     """The copy of config.json that a state holds, see `with_settings`.
 
     Returns:
-        None for a state of an older version, and where the copy cannot be read.
+        None where there is no copy, or it cannot be read.
     """
     try:
         return unpack_json(state[SETTINGS])

@@ -95,7 +95,6 @@ def parse(
 
     Args:
         arguments: without the program's name.
-        program: how it is started, for `--help`.
         presets: name → config; all of one method.
         default_preset: where neither a preset nor an environment is typed.
         preset_for: an environment's id → the preset's name.
@@ -180,10 +179,6 @@ def _read_grouped(config: C, words: list[str], program: str, description: str) -
 def parse_settings(kind: type[T], prog: str = "") -> T:
     """A dataclass of arguments as they were typed.
 
-    Args:
-        kind: dataclass to fill.
-        prog: the program as it is typed.
-
     Raises:
         UserError: an argument is unknown or missing, or a value has the wrong type.
         SystemExit: `--help` was printed.
@@ -220,7 +215,6 @@ def check_same_run(saved: TrainingConfig, asked: TrainingConfig, folder: Path) -
 
     Args:
         saved: the run's settings.
-        asked: the settings to resume with.
         folder: of the run, for the error message.
 
     Raises:

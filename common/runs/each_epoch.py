@@ -23,12 +23,7 @@ class EachEpoch:
     one before it is saved.
 
     Args:
-        trainer, folder, options: of the run.
-        screen: where the run is shown.
         callback: called with each row, once it is recorded and a checkpoint that is due is written.
-        recorder: records each row.
-        signals: stop the run.
-        saver: writes the checkpoints.
     """
 
     def __init__(

@@ -145,9 +145,7 @@ def save_video(film: Iterable[np.ndarray], fps: float, path: Path, ffmpeg: list[
 
     Args:
         film: frames [H, W, 3] uint8; iterated over again if ffmpeg fails.
-        fps: frames per second.
         path: ending in .mp4 or .gif.
-        ffmpeg: arguments in addition to FFMPEG.
 
     Returns:
         The file written.

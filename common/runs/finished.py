@@ -40,9 +40,6 @@ def note(folder: Path, stage: str, epochs: int, file: str = "") -> None:
     """Record that a stage is done.
 
     Args:
-        folder: of the run.
-        stage: ADOPT, EVALUATE or FILM.
-        epochs: of the run.
         file: that the stage wrote; "" for an environment that cannot be filmed.
     """
     recorded, done = _read(folder)
@@ -95,7 +92,7 @@ def set_aside(folder: Path, epoch: int) -> Path | None:
     found = [name for name in _RESULTS if (folder / name).exists()]
     if not found:
         return None
-    aside = folder / (f"after-{epoch}-epochs" if epochs_of(folder) else f"by-epoch-{epoch}")  # of an older version
+    aside = folder / f"after-{epoch}-epochs"
     aside.mkdir(exist_ok=True)
     for name in found:
         os.replace(folder / name, aside / name)

@@ -27,9 +27,6 @@ def only_here(folder: Path, say: Callable[[str], None]) -> Iterator[Callable[[],
     On a file system without locks (Google Drive, some network disks), a file that exists while the run trains
     replaces them.
 
-    Args:
-        say: called with a line if so.
-
     Yields:
         A function that raises FolderLostError if the lock in the folder is not the one that is held. Call it before
         something is written: the folder may have been removed, and another run may have begun in its place.

@@ -80,12 +80,7 @@ class RunOptions(WorkerOptions):
 
 
 def is_folder_name(name: str, windows: bool) -> bool:
-    """Whether a folder can have this name and be found under it again.
-
-    Args:
-        name: of the folder, without its parents.
-        windows: whether the rules of Windows apply.
-    """
+    """Whether a folder can have this name and be found under it again."""
     if not name or name in (".", "..") or set(name) & set("/\\\0"):
         return False
     if not windows:

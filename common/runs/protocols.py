@@ -30,7 +30,7 @@ class Agent(Protocol):
         """
 
     def save_weights(self, path: Path) -> None:
-        """Write all that acting and further training need; the file is replaced whole or not at all."""
+        """Write all that acting and further training need; the file is replaced atomically."""
 
 
 class Live(Protocol):

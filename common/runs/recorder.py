@@ -34,7 +34,6 @@ class _Output:
     """A stream whose other end may close during a run; nothing is written to it from then on.
 
     Args:
-        stream: such as sys.stdout.
         no_reader: called when the reader of a pipe has ended, as `head` does.
     """
 
@@ -160,9 +159,7 @@ class Recorder:
     Args:
         folder: of the run; the figure's legend shows its name.
         rows: the epochs a resumed run already has.
-        kind: class of the rows.
         epochs: of the whole run, for the time left.
-        options: what to write.
         screen: shows the run; None takes the terminal.
     """
 
@@ -247,7 +244,6 @@ class Recorder:
         """Record the scores of an evaluation during training, in TensorBoard and on the screen.
 
         Args:
-            epoch: after which it was played.
             summaries: kind → `Evaluation.summary`.
         """
         if self._board is not None:

@@ -90,9 +90,6 @@ def write_config(
     A resumed run keeps its first command, start and versions, and adds those of the resume and the changed settings.
 
     Args:
-        folder: of the run.
-        config: its settings.
-        preset: its name.
         resumed_after: the epoch after which the run is resumed; None for a new run.
 
     Returns:
@@ -167,7 +164,6 @@ def read_config(
     From now on this process imports no module from that folder, nor from the one it lies in.
 
     Args:
-        folder: of the run.
         kinds: method → class of its settings.
         env: the environment as the user typed it. A run's environment that imports a module is used only then.
         env_kwargs: its arguments as the user typed them, as JSON or parsed. Strings among them are used only if typed.
@@ -225,7 +221,7 @@ def _content(folder: Path, kinds: Kinds) -> tuple[dict[str, Any], TrainingConfig
 def _config_of(content: Any, kinds: Kinds) -> TrainingConfig:
     """Raises one of _FAULTS if this is not the content of a config.json."""
     str(content["preset"])
-    method = content.get("method", "ppo")
+    method = content["method"]
     if method not in kinds:
         raise UserError(f"it is a run of another method ({method!r:.40}): resume it with python -m programs resume")
     return kinds[method](**content["config"])
@@ -242,8 +238,8 @@ def check_same_settings(folder: Path, config: TrainingConfig, saved: Any) -> Non
     settings = json.loads(json.dumps(dataclasses.asdict(config)))
     try:
         before = saved["config"]
-        changed = [n for n in settings if n not in MAY_CHANGE and before[n] != settings[n]]
-    except (KeyError, TypeError, ValueError, UserError):
+        changed = [n for n in settings if n in before and n not in MAY_CHANGE and before[n] != settings[n]]
+    except (KeyError, TypeError):
         return
     for name in changed:
         raise UserError(
@@ -258,7 +254,7 @@ def check_name(path: str) -> None:
         path.encode()
     except UnicodeEncodeError:
         shown = path.encode(errors="backslashreplace").decode()
-        raise UserError(f"{shown} is no text, it holds bytes that mean no letter: rename the folder") from None
+        raise UserError(f"{shown} is not valid UTF-8: rename the folder") from None
     if any(ord(letter) < 32 or 127 <= ord(letter) < 160 for letter in path):
         raise UserError(f"{path!r} holds characters that cannot be printed: rename the folder")
 
@@ -267,10 +263,8 @@ class ResultsFile:
     """`results.csv`: one row per epoch, written after each epoch.
 
     Args:
-        folder: of the run.
         rows: of the epochs a resumed run already has. The file is rewritten with them, so that no row is lost or
             doubled.
-        kind: class of the rows.
 
     Attributes:
         resume_command: continues the run, for messages.

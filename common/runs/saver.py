@@ -23,9 +23,6 @@ class Saver:
     these.
 
     Args:
-        trainer: whose state is saved.
-        folder: of the run.
-        options: `checkpoint_every` and `keep_checkpoints` are read.
         content: of config.json, which every checkpoint holds a copy of.
         check_lock: called before each save; see `one_process.only_here`.
 

@@ -43,7 +43,6 @@ def run(
     Args:
         make_trainer: called with the config before anything is written, so that a wrong setting leaves no files.
         preset: name of the preset, for config.json and the folder's name.
-        config: every setting of the method.
         options: where the run is written and what is written.
         screen: shows the run; None takes the terminal.
         on_epoch: called with each epoch's row, once the epoch is recorded and a checkpoint that is due is written.
@@ -191,7 +190,7 @@ def _check_trains_more(folder: Path, config: TrainingConfig) -> None:
         return
     try:
         table = run_folder.read_results(folder)
-    except UserError:  # it is damaged, and comes back from the checkpoint
+    except UserError:  # it is damaged, and is written again from the checkpoint
         return
     if table["metric"][-1] >= config.stop_score:
         raise UserError(
@@ -293,17 +292,12 @@ def _restore(trainer: Trainer, folder: Path, screen: Terminal, warn: Callable[[s
     if number > trainer.config.epochs:
         raise UserError(f"{folder} has {number} epochs already: ask for as many or more with --epochs")
     run_folder.check_same_settings(folder, trainer.config, checkpoint.settings_of(state))
-    screen.say(f"bringing {folder} back to where it was ...")  # environments repeat their actions, for up to a minute
-    take_up(trainer, folder / CHECKPOINTS, number, state)
+    screen.say(f"restoring {folder} ...")  # environments repeat their actions, for up to a minute
+    restore_checkpoint(trainer, folder / CHECKPOINTS, number, state)
 
 
-def take_up(trainer: Trainer, folder: Path, number: int, state: State) -> None:
+def restore_checkpoint(trainer: Trainer, folder: Path, number: int, state: State) -> None:
     """Load a checkpoint into a trainer.
-
-    Args:
-        trainer: of the same settings, just made.
-        folder: of the checkpoints, for error messages.
-        number, state: what `checkpoint.load_newest` returned.
 
     Raises:
         UserError: the checkpoint is of a trainer with other settings, or there is not enough memory.
@@ -313,7 +307,7 @@ def take_up(trainer: Trainer, folder: Path, number: int, state: State) -> None:
         trainer.load_state(state)
     except MemoryError:
         raise UserError(
-            f"there is not enough memory to take up checkpoint {number} in {folder}: end other programs and try again"
+            f"there is not enough memory to restore checkpoint {number} in {folder}: end other programs and try again"
         ) from None
     except (LookupError, ValueError, ArithmeticError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(

@@ -14,7 +14,6 @@ def short_help(
     """The text, in lines of at most 100 columns.
 
     Args:
-        program: as it is typed.
         presets: names; none where a run is resumed.
         chosen: whose values are shown: a preset, or a run's folder.
         settings: all there are; those that are `main` are shown.

@@ -24,9 +24,6 @@ def opening(take: Take, width: int, seconds: float, whole: bool = False) -> list
     """The first seconds of an episode as small pictures.
 
     Args:
-        take: the episode.
-        width: of the pictures, in pixels.
-        seconds: how much is kept.
         whole: play the episode to its end, so that `take.score` and `take.steps` are known.
     """
     frames: list[Image.Image] = []
@@ -45,8 +42,6 @@ def side_by_side(
     """The frames of a film: an episode that is over grows pale.
 
     Args:
-        headings: two lines above each episode.
-        episodes: frames of each.
         rest: for how many frames the last one is shown.
     """
     bold, plain = (_font(name) for name in ("DejaVuSans-Bold.ttf", "DejaVuSans.ttf"))
@@ -77,8 +72,6 @@ def small_gif(frames: Sequence[Image.Image], frame_rate: float, largest: int) ->
     """A GIF of frames with one palette, with as many colours as its size allows; then every second frame is left out.
 
     Args:
-        frames: of one size.
-        frame_rate: frames per second.
         largest: bytes that the GIF may have, unless even 16 colours and 12 frames take more.
     """
     colors = COLORS

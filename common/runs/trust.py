@@ -22,7 +22,6 @@ def check_trusted(
 
     Args:
         where: the run's folder, or the file that the settings come from.
-        config: these settings.
         env: the environment as the user typed it.
         env_kwargs: its arguments as the user typed them, as JSON or parsed.
         wrappers: the names of its wrappers as the user typed them.
@@ -60,7 +59,6 @@ def check_no_other_environment(
 
     Args:
         where: the run's folder.
-        config: its settings.
         env: the environment as the user typed it; None if it was not typed.
         env_kwargs: its arguments as the user typed them, as JSON or parsed; None if they were not typed.
         wrappers: the names of its wrappers; None if they were not typed.

@@ -35,9 +35,7 @@ def show(policy: Policy, action_map: ActionMap, environment: Environment, seed: 
     """Play a deterministic episode at the environment's own speed, in a window.
 
     Args:
-        policy, action_map: of the agent.
         environment: with the step limit of the episode.
-        seed: of the episode.
 
     Returns:
         A line with the score.

@@ -71,7 +71,6 @@ def train(
     Args:
         preset: its name, for the folder's.
         config: the settings. A run with other settings is left alone, and its folder is not reused.
-        runs_folder: where run folders live.
         label: appended to the folder's name.
         stop_after: stop after this epoch, with a checkpoint; None trains to the end.
 
@@ -238,11 +237,6 @@ def place(runs_folder: str | Path, name: str, config: TrainingConfig) -> tuple[P
     """The folder of the run with these settings and its saved settings; or a free folder and None.
 
     The saved run may have fewer epochs. Folders are NAME, NAME-2, NAME-3, …
-
-    Args:
-        runs_folder: that contains the run folders.
-        name: of the run folder.
-        config: the settings to look for.
     """
     attempt = 0
     while True:
@@ -277,7 +271,6 @@ def compare(*runs: Path | None, kind: Literal["five", "diagnostics"] = "five") -
     """Show a figure of several runs overlaid.
 
     Args:
-        runs: their folders.
         kind: five for the five panels, diagnostics for KL, clipping, entropy, σ and explained variance.
 
     Raises:
@@ -288,12 +281,7 @@ def compare(*runs: Path | None, kind: Literal["five", "diagnostics"] = "five") -
 
 @one_line()
 def show_changes(run: Path, changed: str) -> None:
-    """Show a hyperparameter that was changed during a run, the policy's standard deviation and the reward.
-
-    Args:
-        run: its folder.
-        changed: name of the hyperparameter.
-    """
+    """Show a hyperparameter that was changed during a run, the policy's standard deviation and the reward."""
     panels = {"mean_std": "σ (1 = half the\naction range)", "avg_reward_orig": "Reward\nper episode"}
     show(display.after_changes(run.name, run_folder.read_results(run), changed, panels))
 
@@ -311,7 +299,6 @@ def score(
     Each run's scores are also written to its evaluation.json.
 
     Args:
-        runs: their folders.
         episodes: played with deterministic actions, and as many again with sampled ones.
         environment: the runs' environment, named again; only needed where a module of your own is imported for it.
         env_kwargs: its arguments, named again; only needed where some of them are strings.
@@ -355,7 +342,6 @@ def watch(
     An environment that draws no pictures gets a line instead.
 
     Args:
-        run: its folder.
         environment: the run's environment, named again; only needed where a module of your own is imported for it.
         env_kwargs: its arguments, named again; only needed where some of them are strings.
         wrappers: its wrappers, named again; only needed if it has some.

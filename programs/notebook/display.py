@@ -39,9 +39,6 @@ def put(bundle: dict[str, str]) -> DisplayHandle:
 class Quiet(Terminal):
     """Keeps the lines and the newest row of a run, and shows nothing.
 
-    Args:
-        stop_after: epoch after which the run is asked to stop, as by the stop button; None never.
-
     Attributes:
         lines: all lines that were printed.
         row_now: the newest row.
@@ -49,6 +46,7 @@ class Quiet(Terminal):
     """
 
     def __init__(self, stop_after: int | None = None) -> None:
+        """`stop_after`: the epoch after which the run is asked to stop, as by the stop button; None never."""
         self.lines: list[str] = []
         self.row_now: EpochResult | None = None
         self.epochs = self.done = 0
@@ -61,24 +59,32 @@ class Quiet(Terminal):
         self.lines.clear()  # of an earlier part of the run
         self._over = False
         self.epochs, self.done, self._done_before, self._began = epochs, done, done, time.monotonic()
+        self.refresh()
 
     def end(self) -> None:
         """From now on no time is left."""
         self._over = True
+        self.refresh()
 
     def say(self, line: str) -> None:
         """Keep a line."""
         self.lines.append(line)
+        self.refresh()
 
     def row(self, result: EpochResult) -> None:
         """Keep the row of an epoch, and stop after the epoch that was named."""
         self.row_now, self.done, self._within = result, result.epoch, ""
         if result.epoch == self._stop_after:
             self.stop = STOP
+        self.refresh()
 
     def progress(self, text: str) -> None:
         """Keep how far the epoch is."""
         self._within = text
+        self.refresh()
+
+    def refresh(self, text: str | None = None) -> None:
+        """Called after each change; None stands for `text()`."""
 
     def text(self) -> str:
         """The first line, the bar, and the newest other lines."""
@@ -104,33 +110,8 @@ class Shown(Quiet):
         self._text = put({"text/plain": ""})
         self._picture: DisplayHandle | None = None
 
-    def begin(self, epochs: int, done: int) -> None:
-        """See `Quiet.begin`."""
-        super().begin(epochs, done)
-        self.refresh()
-
-    def end(self) -> None:
-        """Show the text a last time."""
-        super().end()
-        self.refresh()
-
-    def say(self, line: str) -> None:
-        """Show a line."""
-        super().say(line)
-        self.refresh()
-
-    def row(self, result: EpochResult) -> None:
-        """Show the progress after an epoch."""
-        super().row(result)
-        self.refresh()
-
-    def progress(self, text: str) -> None:
-        """Show how far the epoch is."""
-        super().progress(text)
-        self.refresh()
-
     def refresh(self, text: str | None = None) -> None:
-        """Replace the shown text; None takes `text()`."""
+        """Replace the shown text."""
         self._text.update({"text/plain": self.text() if text is None else text}, raw=True)
 
     def figure(self, figure: Figure) -> None:
@@ -180,9 +161,7 @@ def after_changes(name: str, curves: Curves, changed: str, panels: Mapping[str, 
     """A figure of a hyperparameter that was changed during a run, and of the columns that show its effect.
 
     Args:
-        name: of the run.
         curves: its table, column → [epochs].
-        changed: the hyperparameter.
         panels: column of the table → label.
     """
     figure, axes = stacked_panels(1 + len(panels), 1.7)

@@ -43,9 +43,6 @@ def play(agent: Any, config: PPOConfig, environment: Environment, reward_std: fl
     Where a function of the user's computes the rewards, the environment's own are taken.
 
     Args:
-        agent: of PPO.
-        config: its settings.
-        environment: where it plays.
         reward_std: what rewards are divided by, where the settings scale them.
         score: with the costs that hold from this score of training on.
 

@@ -16,7 +16,6 @@ def horizons(own: Sequence[float], asked: Sequence[float]) -> str:
     """A line that says how many steps of rewards an advantage sums up, 1 / (1 − γλ), before and after the change.
 
     Args:
-        own: γ and λ of the run.
         asked: the reader's.
     """
     before, after = (_horizon(*numbers) for numbers in (own, asked))
@@ -36,10 +35,8 @@ def advantages_figure(
     """Rewards, values and advantages of one episode below each other.
 
     Args:
-        episode: `episode.Episode`.
         before: [T], the project's advantages with the run's own numbers.
         after: [T], the reader's with the reader's numbers.
-        own, asked: γ and λ of both.
     """
     figure, axes = stacked_panels(4, 1.35)
     steps = np.arange(1, len(before) + 1)  # [T]
@@ -71,7 +68,6 @@ def surrogate_figure(
     Args:
         ratios: [K].
         curves: advantage → the project's objective and the reader's, [K] each.
-        own, asked: clip ranges of both.
     """
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     axes = figure.subplots(1, 2)

@@ -24,9 +24,6 @@ def takes_of_shipped(name: str) -> dict[str, Take]:
 
     No TensorFlow is imported, unless the agent sees images.
 
-    Args:
-        name: of the agent, such as walker.
-
     Raises:
         UserError: there is no such agent, or its environment draws no pictures.
     """
@@ -70,7 +67,6 @@ def takes_of_agents(agents: Mapping[str, Any], environment: Any) -> dict[str, Ta
 
     Args:
         agents: stage → an agent with `acting_policy` and `action_map`.
-        environment: where they play.
 
     Raises:
         UserError: the environment draws no pictures.

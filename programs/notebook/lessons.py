@@ -41,7 +41,6 @@ def show_advantages(
     """Compare the reader's advantages with the project's, and draw both over one episode of a run.
 
     Args:
-        run: its folder.
         function: the reader's; see `Advantages`.
         gamma, gae_lambda: the reader's; −1 takes the run's own.
 
@@ -173,8 +172,6 @@ def objective(function: Surrogate, ratios: np.ndarray, advantage: float, clip_ra
 
     Args:
         ratios: [K], above 0.
-        advantage: of the sample.
-        clip_range: ε.
     """
     one = np.array([advantage])  # [1]
     with contextlib.redirect_stdout(io.StringIO()):  # a `print` in the function would come hundreds of times

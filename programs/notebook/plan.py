@@ -13,10 +13,6 @@ STEPS_PER_SECOND = {"envpool": 6_000, "other": 2_000, "off-policy": 500}
 def plan(preset: str, config: TrainingConfig) -> list[str]:
     """Lines that say what will be trained and, where that takes more than about ten minutes, how long and what to do.
 
-    Args:
-        preset: its name.
-        config: the settings.
-
     Raises:
         UserError: the backend that was chosen is not installed, or does not have the environment.
     """

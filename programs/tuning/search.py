@@ -20,12 +20,7 @@ class Search:
     """Trials of settings in a space, stored in a journal; a search that was stopped continues.
 
     Args:
-        journal: where it is stored.
-        base: the settings that trials change.
-        space: the values that they may take.
-        seeds: of the runs of each trial.
         metric: column of the results that is the score.
-        seed: of the sampler.
 
     Raises:
         UserError: the journal holds another search.
@@ -87,7 +82,6 @@ class Search:
         A sampler of its own makes each trial depend on the trials before alone, also after a restart.
 
         Args:
-            submit: starts `run_trial` with its arguments somewhere.
             callback: called with the study and each trial that has ended.
         """
 

@@ -32,7 +32,6 @@ def score_of(config: TrainingConfig, metric: str, on_epoch: Callable[[int, float
     """Train once.
 
     Args:
-        config: with the seed.
         metric: column of the results; its last value that is not NaN is the score.
         on_epoch: called with the number of an epoch and the score so far; not while that is NaN.
 

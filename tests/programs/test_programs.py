@@ -293,7 +293,7 @@ def test_no_two_methods_have_a_preset_of_one_name():
             "walker comes with its film, so 0 episodes leave nothing to do: give --episodes 1",
         ),
         ("watch", "type python -m programs watch runs/NAME"),
-        ("watch runs/none --folder nowhere", "nowhere is no folder"),
+        ("watch runs/none --folder nowhere", "nowhere is not a folder"),
         ("plot", "type python -m programs plot runs/NAME"),
         ("plot runs/none", "holds no run"),
         ("plot runs/none --output overlay.txt", "end it in .png, .svg or .pdf"),

@@ -341,7 +341,7 @@ def test_onnx_can_be_written_where_both_packages_are_installed(monkeypatch):
 
 def test_a_folder_that_is_no_agent_is_not_replaced(run, monkeypatch, capsys):
     assert call(monkeypatch, ship, run, run.name, "--agents", run.parent) == 2
-    assert "is there already, and is no shipped agent: choose another name" in capsys.readouterr().err
+    assert "is there already, and is not a shipped agent: choose another name" in capsys.readouterr().err
     assert (run / run_folder.BEST_AGENT).exists()
 
 

@@ -221,7 +221,7 @@ def test_a_search_is_for_the_environment_that_is_typed():
     preset = tune.preset_of(asked)
     assert (preset.env, preset.env_kwargs) == ("FrozenLake-v1", {"map_name": "8x8"})
     for wrong in ("{", "[1]"):
-        with pytest.raises(UserError, match=r"env_kwargs is .*: expected JSON like"):
+        with pytest.raises(UserError, match=r"env_kwargs is .*: expected a JSON object like"):
             tune.preset_of(tune.Arguments("default", env_kwargs=wrong))
 
 

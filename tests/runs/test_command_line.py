@@ -278,10 +278,10 @@ def no_run(kind, folder):
         "empty": None,
         "damaged": "{",
         "foreign": "[1, 2]",
-        "unknown setting": '{"preset": "p", "config": {"hidden_sizes": [8], "wings": 2}}',
-        "wrong value": '{"preset": "p", "config": {"hidden_sizes": [8], "gamma": 7}}',
-        "wrong type": '{"preset": "p", "config": {"hidden_sizes": [8], "gamma": "high"}}',
-        "no weights": '{"preset": "p", "config": {"hidden_sizes": [8], "env": "Pendulum-v1"}}',
+        "unknown setting": '{"preset": "p", "method": "ppo", "config": {"hidden_sizes": [8], "wings": 2}}',
+        "wrong value": '{"preset": "p", "method": "ppo", "config": {"hidden_sizes": [8], "gamma": 7}}',
+        "wrong type": '{"preset": "p", "method": "ppo", "config": {"hidden_sizes": [8], "gamma": "high"}}',
+        "no weights": '{"preset": "p", "method": "ppo", "config": {"hidden_sizes": [8], "env": "Pendulum-v1"}}',
     }[kind]
     if contents is not None:
         (folder / run_folder.CONFIG).write_text(contents)

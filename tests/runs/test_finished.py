@@ -161,13 +161,13 @@ def test_moving_aside_that_was_cut_off_is_continued(run):
     assert finished.set_aside(run, 2) is None
 
 
-def test_what_an_older_version_left_is_not_taken_for_the_longer_run(monkeypatch, run):
+def test_what_was_not_noted_is_not_taken_for_the_longer_run(monkeypatch, run):
     (run / finished.FILE).unlink()
     shorter = contents(run)
     with monkeypatch.context() as patch:
         cut_after_epoch(patch, 3)
         assert program(patch, "--resume", run, "--epochs", 4, *TAIL) == 130
-    assert contents(run) == {} and contents(run / "by-epoch-2") == shorter
+    assert contents(run) == {} and contents(run / "after-2-epochs") == shorter
 
 
 def test_fewer_epochs_than_there_are_is_refused(monkeypatch, run, capsys):

@@ -175,12 +175,12 @@ def test_arrays_that_do_not_fit_are_refused_in_one_line(method: str, tmp_path: P
     for wrong in (strange, texts, forged):
         for name in wrong:
             with pytest.raises(UserError, match="does not fit") as refusal:
-                session.take_up(other, tmp_path, 2, state | {name: wrong[name]})
+                session.restore_checkpoint(other, tmp_path, 2, state | {name: wrong[name]})
                 pytest.fail(f"{name} was taken")
             assert "\n" not in str(refusal.value)
     other.close()
     other = make(config)
-    session.take_up(other, tmp_path, 2, state)
+    session.restore_checkpoint(other, tmp_path, 2, state)
     other.train(1)
     trainer.close()
     other.close()
