@@ -188,11 +188,6 @@ class RunSettings(Settings):
     seed: int = setting(0, at_least=0, at_most=2**31 - 1, main=True)
     """Random seed of initial weights, environments, actions and minibatches. Runs with different seeds show how much
     a result varies."""
-    restart_environments_every: int = setting(0, at_least=0)
-    """Epochs between two rebuilds of an environment; a few environments are rebuilt at a time. It only affects
-    environments, such as EnvPool's LunarLander, that a resumed run restores by repeating all their actions since they
-    were built. Lower it if resuming takes too long. 0 chooses an interval of at least ten epochs and ten full-length
-    episodes."""
 
 
 @dataclass(frozen=True)
@@ -252,13 +247,11 @@ class BestSettings(Settings):
     score changes much from one validation to the next. 0 is no average. Only used with best_metric validation."""
     stop_score: float | None = setting(None)
     """Score at which training ends before its last epoch; best_metric says how an epoch is scored. A validation that
-    reaches it is repeated with confirming_episodes other episodes, whose mean then counts. None trains all epochs."""
-    confirming_episodes: int = setting(100, at_least=1, used_with=(STOP_SCORE, VALIDATION))
-    """Number of episodes of the validation that confirms stop_score. First 25 are played, and the others if the score
-    of these reaches stop_score. Raise it if scores are noisy. Only used with stop_score and best_metric validation."""
+    reaches it is repeated with 100 other episodes, whose mean then counts: first 25 are played, and the
+    others if the score of these reaches stop_score. None trains all epochs."""
     confirming_margin: float = setting(0.0, at_least=0, at_most=100, needs=STOP_SCORE, used_with=(VALIDATION,))
     """Number of standard errors by which the mean of the confirming episodes must be above stop_score: the confirmed
-    score is their mean minus so many standard errors of confirming_episodes episodes. Raise it (to 1) if trained
+    score is their mean minus so many standard errors of 100 episodes. Raise it (to 1) if trained
     agents score below stop_score, because they stopped after lucky episodes. Only used with stop_score and best_metric
     validation."""
     end_validations_early: bool = setting(False, needs=STOP_SCORE, used_with=(VALIDATION,))

@@ -64,8 +64,8 @@ class DDPGAgent(AgentBase):
         self._actor, self._target_actor = flat_actors[0], flat_actors[-1]
         self._critics, self._target_critics = flat_critics
         critic_rate = config.learning_rate if config.critic_learning_rate is None else config.critic_learning_rate
-        self.actor_optimizer = keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)
-        self.critic_optimizer = keras.optimizers.Adam(critic_rate, epsilon=config.adam_epsilon)
+        self.actor_optimizer = keras.optimizers.Adam(config.learning_rate, epsilon=1e-7)
+        self.critic_optimizer = keras.optimizers.Adam(critic_rate, epsilon=1e-7)
         self.actor_optimizer.build([self._actor.weights])
         self.critic_optimizer.build([self._critics.weights])
         self.adams = {"actor_adam": self.actor_optimizer, "critic_adam": self.critic_optimizer}
@@ -97,7 +97,7 @@ class DDPGAgent(AgentBase):
     def shape(self) -> architecture.Shape:
         """Sizes of inputs and hidden layers, and the activation, of actor and critics."""
         config = self.config
-        return architecture.Shape(self.observation_size, self.action_size, config.hidden_sizes, config.activation)
+        return architecture.Shape(self.observation_size, self.action_size, config.hidden_sizes, "relu")
 
     @property
     def actor_sides(self) -> Sides | None:
@@ -222,7 +222,7 @@ class DDPGAgent(AgentBase):
 
     def _copies_due(self, count: int) -> np.ndarray | None:
         """Which of the next updates end with a hard copy of the targets, [count] bool; None for soft targets."""
-        if self.config.target_update == "soft":
+        if not self.config.hard_update_every:
             return None
         return (self.updates + 1 + np.arange(count)) % self.config.hard_update_every == 0
 
@@ -249,7 +249,7 @@ class DDPGAgent(AgentBase):
     @property
     def _targets_rest_within_cycles(self) -> bool:
         """Whether the target networks move at the end of a cycle of `policy_delay` updates and not before."""
-        return self.config.target_update == "soft" and not self.config.targets_every_update
+        return not self.config.hard_update_every and not self.config.targets_every_update
 
     def _targets_of_cycle(self, rows: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
         """`targets` of minibatches [delay, B, W] in one go, [delay, B, ...]: half the products for two minibatches."""
@@ -347,7 +347,7 @@ class DDPGAgent(AgentBase):
 
     def _move_targets(self, with_actor: bool, copy: tf.Tensor | None) -> None:
         """Targets move with the actor, so that both see the same delay (algorithm 1 of arXiv:1802.09477)."""
-        if self.config.target_update == "hard":
+        if self.config.hard_update_every:
             for target, source in self._pairs():
                 target.assign(tf.where(copy, source.value, target.value))
         elif with_actor or self.config.targets_every_update:

@@ -35,9 +35,7 @@ class SACAgent(DDPGAgent):
         config = self.config
         self.target_entropy = -float(self.action_size) if config.target_entropy is None else config.target_entropy
         self._log_temperature = keras.Variable(np.log([config.temperature]).astype(np.float32))  # [1]
-        rate = config.temperature_learning_rate
-        rate = config.learning_rate if rate is None else rate
-        self.temperature_optimizer = keras.optimizers.Adam(rate, epsilon=config.adam_epsilon)
+        self.temperature_optimizer = keras.optimizers.Adam(config.learning_rate, epsilon=1e-7)
         self.temperature_optimizer.build([self._log_temperature])
         self.adams = {**self.adams, "temperature_adam": self.temperature_optimizer}
 

@@ -86,7 +86,7 @@ class Experience:
                 environment, config.backend, action_map, config.environment_time_limit, self._warn, config.num_envs
             )
         )
-        self._restart_every = config.restart_environments_every or default_restart_interval(environment, steps)
+        self._restart_every = default_restart_interval(environment, steps)
         self.scores = EpisodeScores(config.num_envs, config.score_window)
         self.collected = self.is_fresh = False
 

@@ -4,6 +4,40 @@ import difflib
 import re
 
 _EXPECTED = {"INT": "a whole number", "FLOAT": "a number", "STR": "a text", "PATH": "a path"}
+_MIRROR = """'{"observation": [1, -2, -3], "action": [-1]}'"""
+REPLACED = {  # settings of before 1.1, and what to type for them; empty where nothing does the same
+    "--fall-costs": "--fall-cost 1 10@0, a cost and one from a score on",
+    "--fall-cost-scores": "--fall-cost 1 10@0, a cost and one from a score on",
+    "--action-cost-score": "--action-cost 0.05@200, a cost from a score on",
+    **{f"--mirror-{part}": f"--mirror {_MIRROR}" for part in ("observation", "action")},
+    "--mirror-offset": """--mirror '{"offset": [0, 0.1]}'""",
+    "--mirror-weight": """--mirror '{"weight": 0.4}'""",
+    "--no-mirror-check": """--mirror '{"check": false}' with your mirror's other parts""",
+    **{f"--{part}": "--convolutions 32x8/4 64x4/2" for part in ("filters", "kernel-sizes", "strides")},
+    "--scale-rewards": "--reward-scaling returns",
+    "--no-scale-rewards": "--reward-scaling none",
+    "--reward-std-of": "--reward-scaling rewards or --reward-scaling returns",
+    "--restart-each-epoch": "--epoch-end restart",
+    "--no-restart-each-epoch": "--epoch-end continue",
+    "--epoch-end-is-terminal": "--epoch-end terminal",
+    "--no-epoch-end-is-terminal": "--epoch-end restart",
+    "--no-stop-target-gradient": "--value-target one_step_gradient",
+    "--stop-target-gradient": "--value-target one_step",
+    "--kl-target": "--desired-kl",
+    "--kl-coefficient": "",
+    "--final-min-std": "",
+    "--std-decay": "",
+    "--std-decay-score": "",
+    "--restart-environments-every": "",
+    "--confirming-episodes": "",
+    "--evaluate-every": "",
+    "--no-target-smoothing": "--target-smoothing 0",
+    "--smoothing-std": "--target-smoothing 0.2",
+    "--smoothing-clip": "",
+    "--target-update": "--hard-update-every 200 for hard updates, 0 for soft ones",
+    "--ou-theta": "--ou-dt",
+    "--temperature-learning-rate": "",
+}
 
 
 def explained(box: str, help_flag: str) -> str:
@@ -59,5 +93,8 @@ def _unknown(typed: str, listed: str, more: str) -> str:
     flags = re.findall(r"--\w[\w-]*", typed)
     if not flags:
         return f"{typed} is not a setting: expected --setting value{more}"
+    if flags[0] in REPLACED:
+        now = REPLACED[flags[0]]
+        return f"{flags[0]} is no longer a setting: " + (f"use {now}" if now else "leave it out" + more)
     nearest = difflib.get_close_matches(flags[0], re.findall(r"--\w[\w-]*", listed), n=1)
     return f"{flags[0]} is not a setting" + (f": did you mean {nearest[0]}?" if nearest else more)

@@ -551,6 +551,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "action_cost": (("0.5@-1e6",), {}),
     "fall_cost": (("1", "50@-1e6"), FALLS),
     "env_kwargs": ({"g": 3.0}, {}),  # Pendulum's gravity
+    "wrappers": (("gymnasium.wrappers:NormalizeObservation",), {}),
     "updates_per_epoch": (2, {}),
     "shared_torso": (True, {}),
     "convolutions": (("4x4/2", "3x3/1"), SEEN),
@@ -574,7 +575,6 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "steps_per_epoch": (80, {}),
     "seed": (1, {}),
     "epoch_end": ("terminal", {"epoch_end": "restart"}),
-    "restart_environments_every": (1, SCHEDULE),  # it remembers how old it is
     "hidden_sizes": ((), {}),
     "precision": ("bfloat16", {"hidden_sizes": (8, 8)}),
     "activation": ("relu", {}),
@@ -617,8 +617,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "validate_from": (0.0, VALIDATED),
     "validate_from_score": (1e9, VALIDATED),
     "stop_score": (-1e9, VALIDATED),
-    "confirming_margin": (100.0, VALIDATED | {"stop_score": -6.1, "validation_episodes": 1, "confirming_episodes": 2}),
-    "confirming_episodes": (1, VALIDATED | {"stop_score": -6.1, "validation_episodes": 1}),
+    "confirming_margin": (100.0, VALIDATED | {"stop_score": -6.1, "validation_episodes": 1}),
     "adopt_best": (False, SCHEDULE | {"adopt_best": True}),
 }
 
