@@ -173,7 +173,7 @@ class EnvironmentSettings(Settings):
 
 @dataclass(frozen=True)
 class RunSettings(Settings):
-    """How long the run is, how it is scored, and its seed."""
+    """How long the run is, its seed, what happens when something fails, and which epoch's parameters are kept."""
 
     GROUP = "run"
 
@@ -188,14 +188,6 @@ class RunSettings(Settings):
     seed: int = setting(0, at_least=0, at_most=2**31 - 1, main=True)
     """Random seed of initial weights, environments, actions and minibatches. Runs with different seeds show how much
     a result varies."""
-
-
-@dataclass(frozen=True)
-class FaultSettings(Settings):
-    """What happens when an environment fails, or when a number is NaN or infinite."""
-
-    GROUP = "fault"
-
     environment_restarts: int = setting(3, at_least=0)
     """Number of times that failed environments are replaced before a failure ends the run. The episode that failed is
     not scored."""
@@ -208,14 +200,6 @@ class FaultSettings(Settings):
     on_not_finite: Literal["stop", "skip"] = "stop"
     """Response to NaN or infinity. stop: end the run with an error. skip: collect the epoch again, at most
     environment_restarts times, or undo the update, at most ten times in a row; then end the run."""
-
-
-@dataclass(frozen=True)
-class BestSettings(Settings):
-    """Which epoch's parameters are kept as the best ones."""
-
-    GROUP = "best-parameter"
-
     best_metric: MetricName = "validation"
     """How an epoch's parameters are scored; the highest score is kept. validation: the mean unshaped reward of
     separate deterministic episodes, played from validate_from on. The other three use the epoch's training rewards,
@@ -266,7 +250,7 @@ class BestSettings(Settings):
 
 # A dataclass takes its fields from the last base to the first: this is the order of config.json and of --help.
 @dataclass(frozen=True)
-class TrainingConfig(BestSettings, FaultSettings, RunSettings, EnvironmentSettings):
+class TrainingConfig(RunSettings, EnvironmentSettings):
     """The settings of every method, in one flat frozen dataclass; a method's config adds parts of its own.
 
     Raises:

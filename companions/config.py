@@ -59,10 +59,10 @@ class ExplorationSettings(Settings):
 
 
 @dataclass(frozen=True)
-class WarmUpSettings(Settings):
-    """The steps before the first update."""
+class UpdateSettings(Settings):
+    """Warm-up, the replay buffer, discounting, gradient steps and target networks."""
 
-    GROUP = "exploration"
+    GROUP = "update"
 
     warmup_steps: int = setting(25_000, at_least=1, main=True)
     """Environment steps before the first update. Raise it if the first updates need more varied experience; lower it
@@ -70,14 +70,6 @@ class WarmUpSettings(Settings):
     warmup_actions: Literal["random", "policy"] = "random"
     """Actions during the first warmup_steps. random: uniform within the action range. policy: the untrained actor's,
     with exploration noise."""
-
-
-@dataclass(frozen=True)
-class ReplaySettings(Settings):
-    """The replay buffer, and how often updates sample from it."""
-
-    GROUP = "replay"
-
     replay_size: int = setting(1_000_000, at_least=1)
     """Number of transitions in the replay buffer, which keeps the newest. Lower it if memory is short, or to forget
     the actions of old policies sooner."""
@@ -94,14 +86,6 @@ class ReplaySettings(Settings):
     after an update on; the first step's action was chosen before it. 1: workers (--workers) step the environments
     during a call, with the policy from before it. Use 1 where steps are slow. The results depend on this setting,
     and not on the number of workers."""
-
-
-@dataclass(frozen=True)
-class UpdateSettings(Settings):
-    """Discounting, gradient steps and target networks."""
-
-    GROUP = "update"
-
     gamma: float = setting(0.99, at_least=0, at_most=1, main=True)
     """Discount factor per step; rewards count for about 1/(1 - gamma) steps. Raise it if rewards come late; lower it
     if learning is noisy and each action's effect shows soon."""
@@ -186,7 +170,7 @@ class SACSettings(Settings):
 
 # A dataclass takes its fields from the last base to the first: this is the order of config.json and of --help.
 @dataclass(frozen=True)
-class OffPolicySettings(UpdateSettings, ReplaySettings, WarmUpSettings, NetworkSettings, TrainingConfig):
+class OffPolicySettings(UpdateSettings, NetworkSettings, TrainingConfig):
     """What all off-policy methods have, with other defaults than TrainingConfig's."""
 
     # Ranges stay; texts stay unless another is given.
