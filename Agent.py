@@ -68,7 +68,7 @@ class Agent(AgentBase):
             self._networks = {"actor": self.actor, "critic": self.critic}
         architecture.draw_weights(self._networks.values(), seeds, config)
         self._adam_of = {
-            name: self.new_adam(config.learning_rate, network.trainable_variables)
+            name: self.new_adam(config.learning_rate, network.trainable_variables, config.adam_epsilon)
             for name, network in self._networks.items()
         }
         self.adams = {"adam" if name == "network" else f"{name}_adam": adam for name, adam in self._adam_of.items()}

@@ -173,7 +173,7 @@ class EnvironmentSettings(Settings):
 
 @dataclass(frozen=True)
 class RunSettings(Settings):
-    """How long the run is, how it is scored, and its seed."""
+    """How long the run is, its seed, what happens when something fails, and which epoch's parameters are kept."""
 
     GROUP = "run"
 
@@ -188,19 +188,6 @@ class RunSettings(Settings):
     seed: int = setting(0, at_least=0, at_most=2**31 - 1, main=True)
     """Random seed of initial weights, environments, actions and minibatches. Runs with different seeds show how much
     a result varies."""
-    restart_environments_every: int = setting(0, at_least=0)
-    """Epochs between two rebuilds of an environment; a few environments are rebuilt at a time. It only affects
-    environments, such as EnvPool's LunarLander, that a resumed run restores by repeating all their actions since they
-    were built. Lower it if resuming takes too long. 0 chooses an interval of at least ten epochs and ten full-length
-    episodes."""
-
-
-@dataclass(frozen=True)
-class FaultSettings(Settings):
-    """What happens when an environment fails, or when a number is NaN or infinite."""
-
-    GROUP = "fault"
-
     environment_restarts: int = setting(3, at_least=0)
     """Number of times that failed environments are replaced before a failure ends the run. The episode that failed is
     not scored."""
@@ -213,14 +200,6 @@ class FaultSettings(Settings):
     on_not_finite: Literal["stop", "skip"] = "stop"
     """Response to NaN or infinity. stop: end the run with an error. skip: collect the epoch again, at most
     environment_restarts times, or undo the update, at most ten times in a row; then end the run."""
-
-
-@dataclass(frozen=True)
-class BestSettings(Settings):
-    """Which epoch's parameters are kept as the best ones."""
-
-    GROUP = "best-parameter"
-
     best_metric: MetricName = "validation"
     """How an epoch's parameters are scored; the highest score is kept. validation: the mean unshaped reward of
     separate deterministic episodes, played from validate_from on. The other three use the epoch's training rewards,
@@ -252,13 +231,11 @@ class BestSettings(Settings):
     score changes much from one validation to the next. 0 is no average. Only used with best_metric validation."""
     stop_score: float | None = setting(None)
     """Score at which training ends before its last epoch; best_metric says how an epoch is scored. A validation that
-    reaches it is repeated with confirming_episodes other episodes, whose mean then counts. None trains all epochs."""
-    confirming_episodes: int = setting(100, at_least=1, used_with=(STOP_SCORE, VALIDATION))
-    """Number of episodes of the validation that confirms stop_score. First 25 are played, and the others if the score
-    of these reaches stop_score. Raise it if scores are noisy. Only used with stop_score and best_metric validation."""
+    reaches it is repeated with 100 other episodes, whose mean then counts: first 25 are played, and the
+    others if the score of these reaches stop_score. None trains all epochs."""
     confirming_margin: float = setting(0.0, at_least=0, at_most=100, needs=STOP_SCORE, used_with=(VALIDATION,))
     """Number of standard errors by which the mean of the confirming episodes must be above stop_score: the confirmed
-    score is their mean minus so many standard errors of confirming_episodes episodes. Raise it (to 1) if trained
+    score is their mean minus so many standard errors of 100 episodes. Raise it (to 1) if trained
     agents score below stop_score, because they stopped after lucky episodes. Only used with stop_score and best_metric
     validation."""
     end_validations_early: bool = setting(False, needs=STOP_SCORE, used_with=(VALIDATION,))
@@ -273,7 +250,7 @@ class BestSettings(Settings):
 
 # A dataclass takes its fields from the last base to the first: this is the order of config.json and of --help.
 @dataclass(frozen=True)
-class TrainingConfig(BestSettings, FaultSettings, RunSettings, EnvironmentSettings):
+class TrainingConfig(RunSettings, EnvironmentSettings):
     """The settings of every method, in one flat frozen dataclass; a method's config adds parts of its own.
 
     Raises:

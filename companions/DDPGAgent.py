@@ -90,9 +90,7 @@ class DDPGAgent(AgentBase):
 
     def _torso(self, inputs: int, layer_norm: bool = False) -> Torso:
         config = self.config
-        return Torso(
-            (inputs,), config.hidden_sizes, config.activation, layer_norm=layer_norm, precision=config.precision
-        )
+        return Torso((inputs,), config.hidden_sizes, "relu", layer_norm=layer_norm, precision=config.precision)
 
     def new_actor(self, seed: int) -> keras.Model:
         """An untrained actor, observations [B, S] → actions [B, A] in [−1, 1]."""
@@ -209,7 +207,7 @@ class DDPGAgent(AgentBase):
 
     def _copies_due(self, count: int) -> np.ndarray | None:
         """Which of the next updates end with a hard copy of the targets, [count] bool; None for soft targets."""
-        if self.config.target_update == "soft":
+        if not self.config.hard_update_every:
             return None
         return (self.updates + 1 + np.arange(count)) % self.config.hard_update_every == 0
 
@@ -236,7 +234,7 @@ class DDPGAgent(AgentBase):
     @property
     def _targets_rest_within_cycles(self) -> bool:
         """Whether the target networks move at the end of a cycle of `policy_delay` updates and not before."""
-        return self.config.target_update == "soft" and not self.config.targets_every_update
+        return not self.config.hard_update_every and not self.config.targets_every_update
 
     def _targets_of_cycle(self, rows: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
         """`targets` of minibatches [delay, B, W] in one go, [delay, B, ...]: half the products for two minibatches."""
@@ -345,7 +343,7 @@ class DDPGAgent(AgentBase):
 
     def _move_targets(self, with_actor: bool, copy: tf.Tensor | None) -> None:
         """Targets move with the actor, so that both see the same delay (algorithm 1 of arXiv:1802.09477)."""
-        if self.config.target_update == "hard":
+        if self.config.hard_update_every:
             for target, source in self._pairs():
                 target.assign(tf.where(copy, source.value, target.value))
         elif with_actor or self.config.targets_every_update:

@@ -41,6 +41,7 @@ from companions.results import OffPolicyResult
 from companions.waiting import WaitingMinibatches
 
 LARGE = 1000.0  # mean absolute value of observations or rewards; those of well-made environments are near 1
+OU_THETA = 0.15  # rate, per unit of time, at which Ornstein-Uhlenbeck noise drifts back to 0
 
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
     from companions.DDPGAgent import DDPGAgent
@@ -96,7 +97,7 @@ class OffPolicyAgentTrainer(TrainerBase):
     def shape_noise(self, config: Any) -> ShapeNoise | None:
         """What turns an epoch's standard normal numbers into exploration noise; None keeps them as they are."""
         size = action_map(self.environment.action_space).size
-        self.exploration = OrnsteinUhlenbeck(config.ou_theta, config.ou_dt, (config.num_envs, size))
+        self.exploration = OrnsteinUhlenbeck(OU_THETA, config.ou_dt, (config.num_envs, size))
         return self.exploration if config.exploration == "ornstein_uhlenbeck" else None
 
     def exploring(self, last: int) -> dict[str, float]:

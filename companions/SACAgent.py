@@ -35,7 +35,7 @@ class SACAgent(DDPGAgent):
         config = self.config
         self.target_entropy = -float(self.action_size) if config.target_entropy is None else config.target_entropy
         self._log_temperature = keras.Variable(np.log([config.temperature]).astype(np.float32))  # [1]
-        self.temperature_optimizer = self.new_adam(config.temperature_learning_rate, [self._log_temperature])
+        self.temperature_optimizer = self.new_adam(None, [self._log_temperature])
         self.adams = {**self.adams, "temperature_adam": self.temperature_optimizer}
 
     # -- networks --

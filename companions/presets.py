@@ -24,7 +24,7 @@ PENDULUM_TD3 = OffPolicyConfig(
     adopt_best=False,
 )
 # Not published: DDPG with these numbers.
-PENDULUM_DDPG = PENDULUM_TD3.replace(twin_critics=False, target_smoothing=False, policy_delay=1)
+PENDULUM_DDPG = PENDULUM_TD3.replace(twin_critics=False, target_smoothing=0.0, policy_delay=1)
 
 # The same numbers without its mistakes, and with the best parameters instead of the last: at this learning rate,
 # scores swing until the end.
@@ -82,7 +82,7 @@ PENDULUM_TD3_SECONDS = PENDULUM_TD3_FAST.replace(
 
 # TD3 as its authors publish it (arXiv:1802.09477 and their code), and DDPG without TD3's additions.
 TD3 = OffPolicyConfig()
-DDPG = TD3.replace(twin_critics=False, target_smoothing=False, policy_delay=1)
+DDPG = TD3.replace(twin_critics=False, target_smoothing=0.0, policy_delay=1)
 
 # One update per two environment steps, and the reward design of PPO's walker.
 BIPEDAL_WALKER_TD3 = TD3.replace(

@@ -14,22 +14,6 @@ ORTHOGONAL = Needs("initial_weights", lambda kind: kind == "orthogonal", "--init
 
 
 @dataclass(frozen=True)
-class CollectionSettings(Settings):
-    """How an epoch is divided into collecting and training."""
-
-    GROUP = "run"
-
-    updates_per_epoch: int = setting(1, at_least=1)
-    """Number of times per epoch that steps are collected and trained on. Each update learns from steps_per_epoch /
-    updates_per_epoch steps, which must be a multiple of num_envs; the epoch's row is the mean over its updates. Before
-    the first update, PPO collects one more trajectory of that size, or two with normalize_observations."""
-    epoch_end: Literal["continue", "restart", "terminal"] = "continue"
-    """What the end of an epoch does to running episodes. continue: nothing. restart: they are abandoned and counted as
-    complete ones, a quirk of the 2021 code. terminal: also, no value follows their last state, a quirk of the
-    published CartPole program."""
-
-
-@dataclass(frozen=True)
 class NetworkSettings(Settings):
     """The actor's and the critic's networks, and the policy's distribution."""
 
@@ -103,11 +87,19 @@ class ExplorationSettings(Settings):
 
 
 @dataclass(frozen=True)
-class ScalingSettings(Settings):
-    """How observations and rewards are brought to the size of 1."""
+class UpdateSettings(Settings):
+    """How steps become updates: trajectories, rewards, advantages, losses and gradient steps."""
 
-    GROUP = "scaling"
+    GROUP = "update"
 
+    updates_per_epoch: int = setting(1, at_least=1)
+    """Number of times per epoch that steps are collected and trained on. Each update learns from steps_per_epoch /
+    updates_per_epoch steps, which must be a multiple of num_envs; the epoch's row is the mean over its updates. Before
+    the first update, PPO collects one more trajectory of that size, or two with normalize_observations."""
+    epoch_end: Literal["continue", "restart", "terminal"] = "continue"
+    """What the end of an epoch does to running episodes. continue: nothing. restart: they are abandoned and counted as
+    complete ones, a quirk of the 2021 code. terminal: also, no value follows their last state, a quirk of the
+    published CartPole program."""
     normalize_observations: bool = True
     """Whether observations are shifted and divided by their running mean and standard deviation, then clipped to ±10.
     The first trajectory only fills these statistics. Turn it off if the observation's numbers already have a size of
@@ -116,14 +108,6 @@ class ScalingSettings(Settings):
     """Quantity whose running standard deviation (plus 1e-4) rewards are divided by. rewards: all rewards so far.
     returns: the discounted sums of future rewards; needed if all rewards are equal, such as -1 per step. none: rewards
     are not divided; choose it if they already have a size of about 1."""
-
-
-@dataclass(frozen=True)
-class AdvantageSettings(Settings):
-    """Discounting, generalised advantage estimation, and the critic's targets."""
-
-    GROUP = "advantage"
-
     normalize_advantages: Literal["none", "minibatch", "epoch", "running_std"] = "minibatch"
     """How advantages are normalised. none: not at all. minibatch or epoch: to mean 0 and standard deviation 1 within
     each minibatch, or over the epoch. running_std: divided by the standard deviation of all advantages so far."""
@@ -147,27 +131,6 @@ class AdvantageSettings(Settings):
     recompute_targets: bool = False
     """Whether values, advantages and targets are computed again before each pass. Slower, but later passes use the
     improved critic."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.final_gamma is not None and max(self.gamma, self.final_gamma) == 1:
-            raise UserError(
-                f"gamma {self.gamma} and final_gamma {self.final_gamma}: expected both below 1, since 1/(1 − γ) "
-                "goes from one to the other; leave --final-gamma out to keep gamma 1"
-            )
-        if self.value_target == "normalized_advantage" and self.normalize_advantages not in ("epoch", "running_std"):
-            raise UserError(
-                f"value_target normalized_advantage needs advantages that are normalized before the update, they are "
-                f"{self.normalize_advantages}: add --normalize-advantages running_std or epoch"
-            )
-
-
-@dataclass(frozen=True)
-class UpdateSettings(Settings):
-    """The losses and the gradient steps."""
-
-    GROUP = "update"
-
     passes: int = setting(10, at_least=1, main=True)
     """Number of passes over the collected steps in each update. More passes learn more from each step, but move the
     policy further from the one that collected them: lower it if the KL divergence is high."""
@@ -225,18 +188,23 @@ class UpdateSettings(Settings):
     saturating_log_prob: bool = False
     """Quirk of the 2021 code: use log(p + 1e-8) in place of log(p)."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.final_gamma is not None and max(self.gamma, self.final_gamma) == 1:
+            raise UserError(
+                f"gamma {self.gamma} and final_gamma {self.final_gamma}: expected both below 1, since 1/(1 − γ) "
+                "goes from one to the other; leave --final-gamma out to keep gamma 1"
+            )
+        if self.value_target == "normalized_advantage" and self.normalize_advantages not in ("epoch", "running_std"):
+            raise UserError(
+                f"value_target normalized_advantage needs advantages that are normalized before the update, they are "
+                f"{self.normalize_advantages}: add --normalize-advantages running_std or epoch"
+            )
+
 
 # A dataclass takes its fields from the last base to the first: this is the order of config.json and of --help.
 @dataclass(frozen=True)
-class PPOConfig(
-    UpdateSettings,
-    AdvantageSettings,
-    ScalingSettings,
-    ExplorationSettings,
-    NetworkSettings,
-    CollectionSettings,
-    TrainingConfig,
-):
+class PPOConfig(UpdateSettings, ExplorationSettings, NetworkSettings, TrainingConfig):
     """Proximal policy optimisation (arXiv:1707.06347); the action space decides the policy's distribution.
 
     The defaults suit any Gymnasium environment without images; `ppo.presets` has the named settings.

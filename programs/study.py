@@ -148,7 +148,7 @@ STUDIES: dict[str, Study] = {
         {
             "DDPG": DDPG,
             "DDPG + twin critics": (*DDPG, "--twin-critics"),
-            "DDPG + target smoothing": (*DDPG, "--target-smoothing"),
+            "DDPG + target smoothing": (*DDPG, "--target-smoothing", "0.2"),
             "DDPG + policy delay": (*DDPG, "--policy-delay", "2"),
             "TD3": ("pendulum-td3-corrected", *LAST),
         },

@@ -11,6 +11,7 @@ import pytest
 
 from common.config import TrainingConfig
 from common.errors import UserError
+from common.runs import wrong_arguments
 from common.runs.command_line import parse
 from common.runs.options import RunOptions
 from common.settings import SMALLEST, Settings, described, json_object, needs_of, ranges_of, setting
@@ -171,17 +172,12 @@ def test_a_value_of_another_kind_is_refused(changes, expected):
 NEEDED = {  # name → a value, and what makes it one without effect
     "reward_factor": (0.5, {"reward_design": "sign"}),
     "mirror": ({"action": [-1]}, {"symmetry": False}),
-    "ou_theta": (0.3, {"exploration": "gaussian"}),
     "ou_dt": (0.3, {"exploration": "gaussian"}),
-    "tau": (0.3, {"target_update": "hard"}),
-    "hard_update_every": (3, {"target_update": "soft"}),
-    "smoothing_std": (0.3, {"target_smoothing": False}),
-    "smoothing_clip": (0.3, {"target_smoothing": False}),
-    "temperature_learning_rate": (0.3, {"learn_temperature": False}),
+    "tau": (0.3, {"hard_update_every": 9}),
     "target_entropy": (0.3, {"learn_temperature": False}),
     "dropped_quantiles": (3, {"quantiles": 1}),
     "fall_cost": (("3",), {"reward_design": "sign"}),
-    "targets_every_update": (True, {"target_update": "hard"}),
+    "targets_every_update": (True, {"hard_update_every": 9}),
     "average_weights": (0.3, {"best_metric": "total_reward"}),
     "precision": ("bfloat16", {"hidden_sizes": (8,)}),
     "confirming_margin": (0.5, {"stop_score": None}),
@@ -203,7 +199,7 @@ def test_a_setting_without_effect_is_refused(name):
 
     design = "outcome_bonus" if name.startswith("fall_cost") else "scaled"
     on = {"reward_design": design, "best_metric": "validation", "quantiles": 25, "exploration": "ornstein_uhlenbeck",
-          "target_update": "hard" if without == "soft" else "soft",
+          "hard_update_every": 0,
           "stop_score": 300.0, "hidden_sizes": (8, 8)}.get(other, True)  # fmt: skip
     whole = {name: value, other: on}
     config = kind(**whole)
@@ -243,8 +239,6 @@ def test_a_json_object_may_hold_numbers_of_numpy():
         ("pendulum --validate_from=0.1", "validate_from 0.1 has no effect with best_metric mean_episode_reward"),
         ("cartpole --validate-from-score 50", "validate_from_score 50.0 has no effect with best_metric"),
         ("cartpole --validation-episodes 7", "add --best-metric validation, or leave --validation-episodes out"),
-        ("cartpole --stop-score 475 --confirming-episodes 7", "confirming_episodes 7 has no effect with best_metric"),
-        ("bipedal-walker --confirming-episodes 7", "confirming_episodes 7 has no effect with stop_score None"),
         ("cartpole --stop-score 475 --confirming-margin 1", "confirming_margin 1.0 has no effect with best_metric"),
         ("bipedal-walker --value-coefficient 1", "value_coefficient 1.0 has no effect with shared_torso False"),
         ("bipedal-walker-2021 --initial-std 0.5", "initial_std 0.5 has no effect with std softplus_head"),
@@ -262,7 +256,6 @@ def test_a_setting_that_was_typed_and_has_no_effect_is_refused(words, line):
     [
         ("pendulum --validate-every 5 --best-metric validation", {"best_metric": "validation"}),
         ("pendulum --validate-every 7 --best-metric validation", {"best_metric": "validation", "validate_every": 7}),
-        ("bipedal-walker --confirming-episodes 7 --stop-score 300", {"confirming_episodes": 7, "stop_score": 300.0}),
         ("breakout --value-coefficient 1", {"value_coefficient": 1.0}),
         (
             "pendulum --environment-time-limit 5 --backend processes",
@@ -275,3 +268,22 @@ def test_a_setting_that_was_typed_and_has_no_effect_is_refused(words, line):
 def test_a_setting_that_was_typed_and_has_an_effect_is_taken(words, changes):
     name, config, _ = parse(words.split(), "program", ppo_presets.PRESETS, "bipedal-walker", ppo_presets.preset_for)
     assert config == ppo_presets.PRESETS[name].replace(**changes)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--fall-costs", "1", "10"], "--fall-costs is no longer a setting: use --fall-cost 1 10@0"),
+        (["--no-mirror-check"], """--no-mirror-check is no longer a setting: use --mirror '{"check": false}'"""),
+        (["--std-decay", "0.9"], "--std-decay is no longer a setting: leave it out"),
+    ],
+)
+def test_a_setting_that_was_renamed_or_removed_is_told(words, line):
+    with pytest.raises(UserError) as error:
+        parse(["pendulum", *words], "program", ppo_presets.PRESETS, "bipedal-walker", ppo_presets.preset_for)
+    assert str(error.value).startswith(line) and "\n" not in str(error.value)
+
+
+def test_no_setting_that_was_replaced_is_still_there():
+    flags = {f"--{s.name.replace('_', '-')}" for kind in WHOLE for s in described(kind)}
+    assert not flags & wrong_arguments.REPLACED.keys()

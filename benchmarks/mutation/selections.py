@@ -71,7 +71,6 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/ale_group.py": ("tests/envs/test_atari.py",),
     "common/envs/atari.py": ("tests/envs/test_atari.py",),
     "common/envs/environment.py": ("tests/envs/test_environment.py", OWN, SPACES),
-    "common/envs/checked_steps.py": (OWN,),
     "common/envs/environment_check.py": (OWN,),
     "common/envs/action_repeat.py": ("tests/envs/test_action_repeat.py", OWN),
     "common/envs/envpool_group.py": (

@@ -63,10 +63,12 @@ class AgentBase(ABC):
             self.mirror = self.mirror.normalized
         self.observation_statistics = RunningStatistics(observation_space.shape or ())
 
-    def new_adam(self, rate: float | None, variables: Sequence[keras.Variable]) -> keras.optimizers.Adam:
+    def new_adam(
+        self, rate: float | None, variables: Sequence[keras.Variable], epsilon: float = 1e-7
+    ) -> keras.optimizers.Adam:
         """An Adam optimiser of these variables; the rate None takes that of the setting `learning_rate`."""
         rate = self.config.learning_rate if rate is None else rate
-        adam = keras.optimizers.Adam(rate, epsilon=self.config.adam_epsilon)
+        adam = keras.optimizers.Adam(rate, epsilon=epsilon)
         adam.build(variables)
         return adam
 

@@ -82,7 +82,7 @@ class Collector:
         self.epochs = config.epochs
         steps = config.steps_per_epoch // config.num_envs  # of an epoch in each environment
         self._steps = steps // how.per_epoch  # T
-        self._restart_every = config.restart_environments_every or default_restart_interval(environment, steps)
+        self._restart_every = default_restart_interval(environment, steps)
         self.shaped = Shaping(config, environment, design)  # it may refuse, so before environments are built
         self.scores = EpisodeScores(config.num_envs, config.score_window)
         self._collected = self.is_fresh = False

@@ -51,8 +51,6 @@ class RunOptions(WorkerOptions):
     evaluation_episodes: int = setting(100, at_least=0)
     """Number of episodes in each evaluation, played once with deterministic and once with sampled actions. 0: no
     evaluation."""
-    evaluate_every: int = setting(0, at_least=0)
-    """Epochs between evaluations during training; they take extra time and do not affect it. 0: only at the end."""
     video: bool = True
     """Whether to film a deterministic episode at the end."""
     gif: bool = setting(False, used_with=(Needs("video", bool, "--video"),))
@@ -66,8 +64,6 @@ class RunOptions(WorkerOptions):
         super().__post_init__()
         if self.cluster is not None and not self.workers:
             raise UserError("--cluster needs workers: say how many with --workers N")
-        if self.evaluate_every and not self.evaluation_episodes:
-            raise UserError("evaluate_every needs episodes: set --evaluation-episodes to 1 or more")
         if self.resume is not None and self.name is not None:
             raise UserError("--name and --resume exclude each other: a resumed run keeps its folder")
         if self.name is not None and not is_folder_name(self.name, windows=os.name == "nt"):

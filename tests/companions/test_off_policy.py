@@ -44,7 +44,7 @@ TINY = OffPolicyConfig(
     best_metric="mean_episode_reward", score_window=1, adopt_best=False,
 )  # fmt: skip
 compiled = pytest.mark.compiled
-DDPG = dict(twin_critics=False, target_smoothing=False, policy_delay=1)
+DDPG = dict(twin_critics=False, target_smoothing=0.0, policy_delay=1)
 
 
 def made(**changes) -> DDPGAgent:
@@ -132,7 +132,7 @@ def test_smoothing_moves_the_action_that_the_target_is_taken_at():
     batch = Transitions(*(np.zeros(shape, np.float32) for shape in ((1, S), (1, A), 1, 1, (1, S))))
     noise = np.full((1, A), 0.5, np.float32)
     assert_allclose(agent.targets(batch, noise), [0.5 * 0.4], rtol=1e-6)
-    off = made(gamma=0.5, hidden_sizes=(), target_smoothing=False)
+    off = made(gamma=0.5, hidden_sizes=(), target_smoothing=0.0)
     off.load_parameters(agent.parameters())
     assert_allclose(off.targets(batch, noise), [0.5 * 0.3], rtol=1e-6)
 
@@ -149,7 +149,7 @@ def test_a_compiled_update_is_the_update(compiler):
         assert_allclose(weights(network), weights(networks_of(other)[name]), atol=1e-4)
 
 
-@pytest.mark.parametrize("changes", [{}, DDPG, {"target_update": "hard", "hard_update_every": 3}])
+@pytest.mark.parametrize("changes", [{}, DDPG, {"hard_update_every": 3}])
 @pytest.mark.parametrize("cuts", [[7], [1] * 7, [2, 5], [3, 1, 3]])
 def test_many_updates_in_one_call_are_as_many_calls(changes, cuts):
     rows, noise = drawn(7)
@@ -224,7 +224,7 @@ def test_targets_move_each_time_where_the_quirk_wants_it():
 
 def test_soft_and_hard_targets_worked_by_hand():
     rows, noise = drawn(4)
-    soft, hard = made(tau=0.25, **DDPG), made(target_update="hard", hard_update_every=4, **DDPG)
+    soft, hard = made(tau=0.25, **DDPG), made(hard_update_every=4, **DDPG)
     was = weights(soft.target_actor)
     soft.update(rows[:1], noise[:1])
     assert_allclose(weights(soft.target_actor), 0.75 * was + 0.25 * weights(soft.actor), atol=1e-6)
@@ -448,7 +448,7 @@ CASES = {
     ),
     "falling learning rates": TINY.replace(anneal_learning_rate=True, epochs=4),
     "envpool": TINY.replace(backend="envpool", num_envs=3),
-    "hard targets": TINY.replace(target_update="hard", hard_update_every=13, restart_environments_every=2),
+    "hard targets": TINY.replace(hard_update_every=13),
 }
 
 
@@ -619,17 +619,13 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "epochs": (4, {"final_exploration_std": 1.0}),
     "steps_per_epoch": (84, {}),
     "seed": (1, {}),
-    "restart_environments_every": (1, {"env": "tests/Schedule-v0", "num_envs": 1, "max_episode_steps": None,
-                                       "steps_per_epoch": 24, "warmup_steps": 4}),  # it remembers how old it is
     "hidden_sizes": ((9,), {}),
-    "activation": ("tanh", {}),
     "layer_norm": (True, {}),
     "precision": ("bfloat16", {"hidden_sizes": (8, 8)}),
     "normalize_observations": (True, {}),
     "exploration": ("ornstein_uhlenbeck", {"exploration_std": 0.5}),
     "exploration_std": (0.5, {}),
     "final_exploration_std": (1.0, {}),
-    "ou_theta": (50.0, {"exploration": "ornstein_uhlenbeck", "exploration_std": 0.5}),
     "ou_dt": (0.1, {"exploration": "ornstein_uhlenbeck", "exploration_std": 0.5}),
     "warmup_steps": (70, {}),
     "warmup_actions": ("policy", {}),
@@ -642,17 +638,13 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "learning_rate": (1e-3, {}),
     "critic_learning_rate": (1e-1, {}),
     "anneal_learning_rate": (True, {}),
-    "adam_epsilon": (1.0, {}),
-    "target_update": ("hard", {}),
     "tau": (0.5, {}),
-    "hard_update_every": (10, {"target_update": "hard", "epochs": 3}),
+    "hard_update_every": (10, {}),
     "truncation_is_terminal": (True, {"max_episode_steps": 3}),
     "actor_first": (True, {}),
     "targets_every_update": (True, {"tau": 0.2}),
     "twin_critics": (False, {}),
-    "target_smoothing": (False, {}),
-    "smoothing_std": (2.0, {}),
-    "smoothing_clip": (0.01, {}),
+    "target_smoothing": (0.0, {}),
     "policy_delay": (1, {}),
     "environment_restarts": (1000, {"env": "tests/Raising-v0", "max_episode_steps": None}),
     "on_not_finite": ("skip", {"env": "tests/FaultyReward-v0", "num_envs": 1, "max_episode_steps": None,
@@ -668,11 +660,8 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "validate_from_score": (-115.0, {"adopt_best": True, "best_metric": "validation", "validate_every": 1, "epochs": 8,
                             "validation_episodes": 2, "learning_rate": 0.1}),
     "stop_score": (-1e9, {"adopt_best": True, "best_metric": "validation", "validate_every": 1, "epochs": 6}),
-    "confirming_episodes": (1, {"adopt_best": False, "best_metric": "validation", "validate_every": 1, "epochs": 8,
-                            "validation_episodes": 1, "learning_rate": 0.1, "stop_score": -112.0}),
     "confirming_margin": (100.0, {"adopt_best": False, "best_metric": "validation", "validate_every": 1, "epochs": 8,
-                          "validation_episodes": 1, "learning_rate": 0.1, "stop_score": -112.0,
-                          "confirming_episodes": 2}),
+                          "validation_episodes": 1, "learning_rate": 0.1, "stop_score": -112.0}),
     "adopt_best": (True, {"epochs": 6, "env": "tests/Schedule-v0", "num_envs": 1, "max_episode_steps": None,
                    "steps_per_epoch": 24, "warmup_steps": 4}),
 }  # fmt: skip
@@ -926,7 +915,7 @@ def test_number_of_critics():
     """TD3 has two, also where only its other changes are wanted; DDPG has one (arXiv:1802.09477, section 4)."""
     numbers = [
         len(made(twin_critics=twin, target_smoothing=smooth).critics)
-        for twin, smooth in ((True, True), (True, False), (False, True), (False, False))
+        for twin, smooth in ((True, 0.2), (True, 0.0), (False, 0.2), (False, 0.0))
     ]
     assert numbers == [2, 2, 1, 1]
 

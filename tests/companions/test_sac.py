@@ -131,7 +131,7 @@ def test_log_probabilities_stay_finite_where_tanh_is_1_and_log_std_is_cut():
     assert_allclose(log_probs, [*expected, -0.5 + 20 + LOG_PROB_AT_ZERO], rtol=1e-5)
 
 
-@pytest.mark.parametrize("changes", [{}, {"activation": "tanh"}, TQC, {"hidden_sizes": ()}])
+@pytest.mark.parametrize("changes", [{}, TQC, {"hidden_sizes": ()}])
 def test_the_frozen_copy_acts_as_the_actor_and_refreshes(changes):
     agent = made(**changes)
     policy = pickle.loads(pickle.dumps(agent.acting_policy()))
@@ -300,7 +300,7 @@ def test_a_temperature_may_be_fixed():
 # -- the update that DDPG shares --
 
 
-@pytest.mark.parametrize("changes", [{}, TQC, {"policy_delay": 2}, {"target_update": "hard", "hard_update_every": 3}])
+@pytest.mark.parametrize("changes", [{}, TQC, {"policy_delay": 2}, {"hard_update_every": 3}])
 def test_many_updates_in_one_call_are_as_many_calls(changes):
     rows, noise = drawn(7)
     one, other = made(**changes), made(**changes)
@@ -433,7 +433,6 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "policy_delay": (2, {}),
     "learn_temperature": (False, {}),
     "temperature": (0.1, {"learn_temperature": False}),
-    "temperature_learning_rate": (0.1, {}),
     "target_entropy": (0.5, {}),
     "quantiles": (4, {}),
     "dropped_quantiles": (3, {"quantiles": 4}),

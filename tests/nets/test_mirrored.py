@@ -33,7 +33,7 @@ KINDS = {
     "TD3 with rounded products": TD3.replace(env="BipedalWalker-v3", precision="bfloat16"),
     "SAC": SAC.replace(env="BipedalWalker-v3"),
     "TQC": SAC.replace(env="Pendulum-v1", quantiles=5, normalize_observations=True),
-    "DDPG": TD3.replace(env="Pendulum-v1", twin_critics=False, target_smoothing=False),
+    "DDPG": TD3.replace(env="Pendulum-v1", twin_critics=False, target_smoothing=0.0),
 }
 OFF_POLICY = [name for name, config in KINDS.items() if isinstance(config, OffPolicyConfig | SACConfig)]
 

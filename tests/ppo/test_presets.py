@@ -157,7 +157,6 @@ PENDULUM = (  # the published numbers of DDPG and TD3 on Pendulum
     ("env", "Pendulum-v1", "environment"),
     ("hidden_sizes", (32, 32, 32), "networks: 3 × Dense 32"),
     ("learning_rate", 3e-3, "Adams"),
-    ("adam_epsilon", 1e-7, "Keras's Adam"),
     ("replay_size", 10_000, "replay"),
     ("warmup_steps", 500, "warm-up"),
     ("warmup_actions", "policy", "warm-up"),
@@ -175,15 +174,13 @@ PENDULUM = (  # the published numbers of DDPG and TD3 on Pendulum
 TD3 = (
     *PENDULUM,
     ("twin_critics", True, "the smaller of two"),
-    ("target_smoothing", True, "smoothing"),
-    ("smoothing_std", 0.2, "smoothing"),
-    ("smoothing_clip", 0.5, "smoothing"),
+    ("target_smoothing", 0.2, "smoothing"),
     ("policy_delay", 2, "every second update"),
 )
 DDPG = (
     *PENDULUM,
     ("twin_critics", False, "one critic"),
-    ("target_smoothing", False, "none"),
+    ("target_smoothing", 0.0, "none"),
     ("policy_delay", 1, "every update"),
 )
 PUBLISHED = {

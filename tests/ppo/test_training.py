@@ -567,7 +567,6 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "steps_per_epoch": (80, {}),
     "seed": (1, {}),
     "epoch_end": ("terminal", {"epoch_end": "restart"}),
-    "restart_environments_every": (1, SCHEDULE),  # it remembers how old it is
     "hidden_sizes": ((), {}),
     "precision": ("bfloat16", {"hidden_sizes": (8, 8)}),
     "activation": ("relu", {}),
@@ -610,8 +609,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "validate_from": (0.0, VALIDATED),
     "validate_from_score": (1e9, VALIDATED),
     "stop_score": (-1e9, VALIDATED),
-    "confirming_margin": (100.0, VALIDATED | {"stop_score": -6.1, "validation_episodes": 1, "confirming_episodes": 2}),
-    "confirming_episodes": (1, VALIDATED | {"stop_score": -6.1, "validation_episodes": 1}),
+    "confirming_margin": (100.0, VALIDATED | {"stop_score": -6.1, "validation_episodes": 1}),
     "adopt_best": (False, SCHEDULE | {"adopt_best": True}),
 }
 

@@ -93,13 +93,14 @@ def assert_equal(one: State, other: State) -> None:
         ("BipedalWalker-v3", {"backend": "gymnasium", "shards": 4, "max_episode_steps": 50}),
         ("BipedalWalker-v3", {"backend": "envpool", "shards": 3, "max_episode_steps": 50}),
         ("Pendulum-v1", {"backend": "gymnasium", "shards": None, "max_episode_steps": 25}),
-        ("LunarLanderContinuous-v3", {"backend": "envpool", "shards": 2, "restart_environments_every": 1}),
+        ("LunarLanderContinuous-v3", {"backend": "envpool", "shards": 2}),
         ("Pendulum-v1", {"backend": "processes", "shards": 2, "max_episode_steps": 25}),
     ],
 )
 @pytest.mark.parametrize("make_runner", [Here, Forgetful])
-def test_shards_that_are_restored_anywhere_collect_what_one_process_collects(env, settings, make_runner):
+def test_shards_that_are_restored_anywhere_collect_what_one_process_collects(env, settings, make_runner, monkeypatch):
     """`Forgetful` restores every shard before every collection; the states are those of checkpoints."""
+    monkeypatch.setattr(collectors, "default_restart_interval", lambda *_: 1)
     if settings["backend"] == "processes" and make_runner is Here:
         settings = settings | {"num_envs": 2}
     whole = experience(None, env, **settings)
@@ -309,7 +310,8 @@ def test_a_failure_that_cannot_be_repeated_is_told_where_a_worker_must_repeat_it
 
 def test_environments_whose_turn_it_is_are_built_again_once_an_epoch(monkeypatch):
     monkeypatch.setattr(collectors, "find_way", lambda *_: "history")
-    one, restarts = experience(how=Collecting(per_epoch=2), restart_environments_every=2), []
+    monkeypatch.setattr(collectors, "default_restart_interval", lambda *_: 2)
+    one, restarts = experience(how=Collecting(per_epoch=2)), []
     for epoch in range(5):
         one.scores.begin_epoch()
         for _ in range(2):

@@ -28,7 +28,6 @@ BASE = PPOConfig(
     minibatch_size=32,
     passes=2,
     hidden_sizes=(8,),
-    restart_environments_every=4,
 )
 WAYS = {  # how environments are brought back; see `common.rollout.repeatable`
     "a new environment an episode": "rebuilt",
