@@ -209,7 +209,7 @@ class PPOAgentTrainer(TrainerBase):
         metrics, acted = [], {"log_probs": batch.log_probs, "heads": batch.heads}
         for i in range(hyperparameters.passes):
             if i > 0:
-                again = self.learnable(self.collector.trajectory.unjudged, rewards, gamma)
+                again = self.learnable(self.collector.trajectory.without_outputs, rewards, gamma)
                 self.advantage_statistics = again.advantage_statistics
                 batch = again.batch._replace(**acted)
             metrics.append(self._passes(batch, hyperparameters._replace(passes=1)))

@@ -44,7 +44,7 @@ class Trajectory(NamedTuple):
     outputs: np.ndarray
 
     @property
-    def unjudged(self) -> "Trajectory":
+    def without_outputs(self) -> "Trajectory":
         """The same without `outputs`: the network has learned since it acted."""
         return self._replace(outputs=self.outputs[:, :, :0])
 

@@ -48,7 +48,7 @@ class EarlierTrajectories:
         Args:
             log_probs: of its actions under the policy that acted, [M].
         """
-        self._kept.appendleft(Acted(trajectory.unjudged, log_probs))
+        self._kept.appendleft(Acted(trajectory.without_outputs, log_probs))
 
     def joined(self, newest: Batch, judge: Callable[[Trajectory], Batch], config: PPOConfig) -> Batch:
         """One batch of 1 + `most` trajectories. In the first updates the newest one fills the missing places.

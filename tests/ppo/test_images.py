@@ -183,7 +183,7 @@ def test_the_score_is_the_mean_of_the_last_episodes_and_survives_a_checkpoint():
 
 
 def test_environments_without_a_better_way_restart_a_few_at_a_time(monkeypatch):
-    monkeypatch.setattr(collectors, "find_way", lambda *_: "history")
+    monkeypatch.setattr(collectors, "find_restore_method", lambda *_: "history")
     one, restarted = experience(num_envs=4, steps_per_epoch=56, restart_environments_every=6), []
     restart = one.envs.restart_parts
     one.envs.restart_parts = lambda numbers: restarted.append(list(numbers)) or restart(restarted[-1])
@@ -200,7 +200,7 @@ def test_environments_without_a_better_way_restart_a_few_at_a_time(monkeypatch):
 
 
 def test_an_episode_that_a_restart_cuts_counts_nowhere(monkeypatch):
-    monkeypatch.setattr(collectors, "find_way", lambda *_: "history")
+    monkeypatch.setattr(collectors, "find_restore_method", lambda *_: "history")
     one = experience(steps_per_epoch=8, restart_environments_every=2)
     one.collect(Idle(), 0, Timing())  # four steps of a game of six
     assert one.scores.running_returns[1].tolist() == [1 + 2 + 3 + 4] * 2
