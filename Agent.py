@@ -21,7 +21,7 @@ from common.nets.from_keras import describe
 from common.nets.keras_layers import StateIndependentStd
 from common.nets.kernels import orthogonal
 from common.records import Batch
-from common.rollout.policies import CategoricalPolicy, Heads, JudgingPolicy, NormalPolicy, Policy
+from common.rollout.policies import ActorCriticPolicy, CategoricalPolicy, Heads, NormalPolicy, Policy
 from common.state import State
 from ppo import architecture, losses
 from ppo.config import PPOConfig
@@ -110,7 +110,7 @@ class Agent(AgentBase):
         If images go through shared layers, one call returns the action's distribution and the value; both are kept.
         """
         if self.output_size:
-            return JudgingPolicy(self._image_outputs, self.output_size, self._policy_of)
+            return ActorCriticPolicy(self._image_outputs, self.output_size, self._policy_of)
         return self.acting_policy()
 
     def _policy_of(self, heads: Heads) -> NormalPolicy | CategoricalPolicy:

@@ -188,7 +188,9 @@ def lost(arguments: Arguments) -> Iterator[dict[str, Any]]:
 
         def kill_worker() -> None:
             time.sleep(rng.uniform(0.0, seconds))
-            workers = [p for p in psutil.Process().children(recursive=True) if "ray::Remote" in p.name() + _title(p)]
+            workers = [
+                p for p in psutil.Process().children(recursive=True) if "ray::WorkerProcess" in p.name() + _title(p)
+            ]
             if workers:
                 workers[rng.integers(len(workers))].kill()
                 killed.append("worker")

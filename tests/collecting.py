@@ -31,14 +31,14 @@ class WholeEpochs(Collector):
         config = TrainingConfig(
             num_envs=envs.num_envs, steps_per_epoch=steps * envs.num_envs, environment_restarts=restarts
         )
-        before = collector.find_way, collector.Recipe
-        collector.find_way, collector.Recipe = lambda *_: way, lambda *_: _Given(envs)
+        before = collector.find_restore_method, collector.Recipe
+        collector.find_restore_method, collector.Recipe = lambda *_: way, lambda *_: _Given(envs)
         try:
             super().__init__(
                 config, find_environment("Pendulum-v1"), action_map, seed, warn, Collecting(shape_noise=shape_noise)
             )
         finally:
-            collector.find_way, collector.Recipe = before
+            collector.find_restore_method, collector.Recipe = before
         self.restart = self.envs.restart
 
     def collect(self, policy: Policy, timing: Timing) -> Trajectory:

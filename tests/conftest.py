@@ -19,7 +19,7 @@ import tiny_envs  # noqa: F401  registers the environments
 import without_xla
 
 from common.rollout import collector
-from common.rollout.probe import find_way
+from common.rollout.probe import find_restore_method
 from common.runs import foreign_modules
 from ppo.config import PPOConfig
 
@@ -62,13 +62,13 @@ def _each_way_is_found_out_once(monkeypatch):
 
     def find_once(environment, backend, *others):
         if environment.gymnasium_id is None:
-            return find_way(environment, backend, *others)
+            return find_restore_method(environment, backend, *others)
         known = environment.gymnasium_id, environment.max_episode_steps, environment.history, backend
         if known not in WAYS:
-            WAYS[known] = find_way(environment, backend, *others)
+            WAYS[known] = find_restore_method(environment, backend, *others)
         return WAYS[known]
 
-    monkeypatch.setattr(collector, "find_way", find_once)
+    monkeypatch.setattr(collector, "find_restore_method", find_once)
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import numpy as np
 from common.envs import atari
 from common.envs.environment import Environment
 from common.envs.groups import Fault, Step
-from common.envs.seeded_episodes import Past, episode_seed
+from common.envs.seeded_episodes import RestorePoint, episode_seed
 
 
 class AleGroup:
@@ -101,27 +101,27 @@ class AleGroup:
         self.lives[part], self._ended[part], self._first[part] = info["lives"], False, True
         self._lay_out(part, stacks)
 
-    def bring_back(self, pasts: Mapping[int, Past]) -> np.ndarray:
-        """See `Group.bring_back`.
+    def restore(self, points: Mapping[int, RestorePoint]) -> np.ndarray:
+        """See `Group.restore`.
 
         Raises:
             ValueError: the games share a vector environment.
         """
         if not self._alone:
             raise ValueError("games that share a vector environment cannot be restored: build them with alone=True")
-        for i, past in pasts.items():
-            self._envs[i], self._restarts[i] = None, past.restart
-            self._games[i] = past.episode // self.GAMES_A_SEED * self.GAMES_A_SEED - 1
-            while self._games[i] < past.episode:
+        for i, point in points.items():
+            self._envs[i], self._restarts[i] = None, point.restart
+            self._games[i] = point.episode // self.GAMES_A_SEED * self.GAMES_A_SEED - 1
+            while self._games[i] < point.episode:
                 game = self._next_game(i)
             self._begin(i, *game)
-        for t in range(max(len(past.actions) for past in pasts.values())):
-            playing = [i for i, past in pasts.items() if t < len(past.actions)]
+        for t in range(max(len(point.actions) for point in points.values())):
+            playing = [i for i, point in points.items() if t < len(point.actions)]
             for i in playing:
-                self._send(i, np.asarray(pasts[i].actions[t]).reshape(1))
+                self._send(i, np.asarray(points[i].actions[t]).reshape(1))
             for i in playing:
                 self._recv(i)
-        return self._images[list(pasts)]  # [k, H, W, C]
+        return self._images[list(points)]  # [k, H, W, C]
 
     def send(self, actions: np.ndarray) -> None:
         """See `Group.send`."""

@@ -10,7 +10,7 @@ from common.envs.action_repeat import RepeatingPool
 from common.envs.environment import Environment
 from common.envs.groups import Fault, Step, quiet_gymnasium
 from common.envs.history import History
-from common.envs.seeded_episodes import Past, episode_seed
+from common.envs.seeded_episodes import RestorePoint, episode_seed
 
 
 class EnvPoolGroup:
@@ -70,11 +70,11 @@ class EnvPoolGroup:
             pool = envpool.make(self._env_id, num_envs=num_envs, seed=seed % 2**31, **self._options)
         return pool if self._repeat == 1 else RepeatingPool(pool, self._repeat, num_envs)
 
-    def bring_back(self, pasts: Mapping[int, Past]) -> np.ndarray:
-        """See `Group.bring_back`; each part gets a new pool."""
-        numbers = [number for number, part in enumerate(self.parts) if part.start in pasts]
-        members = [[pasts[i] for i in range(part.start, part.stop)] for part in (self.parts[n] for n in numbers)]
-        pools = [self._rebuild(number, past[0].restart) for number, past in zip(numbers, members)]
+    def restore(self, points: Mapping[int, RestorePoint]) -> np.ndarray:
+        """See `Group.restore`; each part gets a new pool."""
+        numbers = [number for number, part in enumerate(self.parts) if part.start in points]
+        members = [[points[i] for i in range(part.start, part.stop)] for part in (self.parts[n] for n in numbers)]
+        pools = [self._rebuild(number, point[0].restart) for number, point in zip(numbers, members)]
         seen: list[np.ndarray] = [np.zeros(0)] * len(pools)  # of each pool the newest observations, [n, S]
 
         def take_up(pool: int, ids: np.ndarray, observations: np.ndarray, ended: np.ndarray | None) -> None:
@@ -92,7 +92,7 @@ class EnvPoolGroup:
         for number, observations in zip(numbers, seen):
             part = self.parts[number]
             back |= zip(range(part.start, part.stop), observations)
-        return np.stack([back[i] for i in pasts])  # [k, S]
+        return np.stack([back[i] for i in points])  # [k, S]
 
     def _rebuild(self, number: int, restart: int) -> Any:
         """Close a pool and build it again; one `restart` for all its environments."""
@@ -141,14 +141,14 @@ TakeUp = Callable[[int, np.ndarray, np.ndarray, np.ndarray | None], None]
 
 
 def _repeat(
-    pools: list[Any], pasts: list[list[Past]], wanted: list[int], action_type: np.dtype, take_up: TakeUp
+    pools: list[Any], points: list[list[RestorePoint]], wanted: list[int], action_type: np.dtype, take_up: TakeUp
 ) -> None:
     """Repeat in new pools the resets and actions of their environments.
 
     All pools work at the same time: each gets its call before the first answer is waited for.
 
     Args:
-        pasts: for each pool, those of its environments, in their order.
+        points: for each pool, those of its environments, in their order.
         wanted: indices of observations, rewards, done and truncated in a pool's answer.
         action_type: dtype of the actions that the pools expect.
         take_up: called after every reset and step with the pool's number, the indices of environments [k], their
@@ -156,7 +156,7 @@ def _repeat(
     """
     with quiet_gymnasium():
         for p, pool in enumerate(pools):
-            take_up(p, np.arange(len(pasts[p])), pool.reset()[0], None)
+            take_up(p, np.arange(len(points[p])), pool.reset()[0], None)
 
     def receive(called: list[int], after_step: bool) -> None:
         for p in called:
@@ -164,13 +164,13 @@ def _repeat(
             observations, _, done, truncated = (answer[i] for i in wanted)  # [k, S], [k], [k], [k]
             take_up(p, answer[0], observations, done | truncated if after_step else None)
 
-    resets = [np.array([past.episode for past in of_pool]) for of_pool in pasts]  # [n] each
+    resets = [np.array([point.episode for point in of_pool]) for of_pool in points]  # [n] each
     for k in range(max(of_pool.max() for of_pool in resets)):
         called = [p for p, of_pool in enumerate(resets) if of_pool.max() > k]
         for p in called:
             pools[p]._reset(np.flatnonzero(resets[p] > k).astype(np.int32))
         receive(called, after_step=False)
-    calls = [_calls(of_pool, action_type) for of_pool in pasts]
+    calls = [_calls(of_pool, action_type) for of_pool in points]
     for t in range(max(len(of_pool) for of_pool in calls)):
         called = [p for p, of_pool in enumerate(calls) if len(of_pool) > t]
         for p in called:
@@ -178,13 +178,13 @@ def _repeat(
         receive(called, after_step=True)
 
 
-def _calls(pasts: list[Past], action_type: np.dtype) -> list[list[np.ndarray]]:
+def _calls(points: list[RestorePoint], action_type: np.dtype) -> list[list[np.ndarray]]:
     """The calls that repeat a pool's running episodes, one per step: environments [k], players [k], actions [k, A]."""
-    steps = np.array([len(past.actions) for past in pasts])  # [n]
+    steps = np.array([len(point.actions) for point in points])  # [n]
     order = np.argsort(-steps, kind="stable").astype(np.int32)  # [n]; the longest first
-    longest = pasts[order[0]].actions
-    actions = np.zeros((len(longest), len(pasts), *longest.shape[1:]), action_type)  # [T, n, A]
+    longest = points[order[0]].actions
+    actions = np.zeros((len(longest), len(points), *longest.shape[1:]), action_type)  # [T, n, A]
     for column, i in enumerate(order):
-        actions[: steps[i], column] = pasts[i].actions
+        actions[: steps[i], column] = points[i].actions
     running = [int((steps > t).sum()) for t in range(len(longest))]
     return [[order[:k], order[:k], row[:k]] for k, row in zip(running, actions)]

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import gymnasium
 import numpy as np
 
-from common.envs.seeded_episodes import Past
+from common.envs.seeded_episodes import RestorePoint
 
 
 class Step(NamedTuple):
@@ -70,14 +70,14 @@ class Group(Protocol):
             UserError: an environment cannot be started.
         """
 
-    def bring_back(self, pasts: Mapping[int, Past]) -> np.ndarray:
+    def restore(self, points: Mapping[int, RestorePoint]) -> np.ndarray:
         """Restore some environments to an earlier point; `reset` with the seed of that time must come before.
 
         Args:
-            pasts: by the environment's index in the group; of each part all environments or none.
+            points: by the environment's index in the group; of each part all environments or none.
 
         Returns:
-            Their last observations [len(pasts), *shape].
+            Their last observations [len(points), *shape].
 
         Raises:
             UserError: an environment cannot be started.

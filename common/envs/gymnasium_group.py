@@ -10,7 +10,7 @@ import numpy as np
 from common.envs.environment import Environment
 from common.envs.environment_check import start_error
 from common.envs.groups import Fault, Step
-from common.envs.seeded_episodes import ACTION_REPLACED, LIFE_LOST, Past, SeededEpisodes
+from common.envs.seeded_episodes import ACTION_REPLACED, LIFE_LOST, RestorePoint, SeededEpisodes
 from common.user_code import describe, own_traceback
 
 
@@ -77,9 +77,9 @@ class BoxVectorEnv(gymnasium.vector.SyncVectorEnv):
         self._rewards[i], self._terminations[i], self._truncations[i] = 0.0, False, False
         self.failed[i] = True
 
-    def bring_back(self, i: int, past: Past) -> np.ndarray:
+    def restore(self, i: int, point: RestorePoint) -> np.ndarray:
         """Restore environment i; its last observation [*shape]."""
-        self._seeded(i).past = past
+        self._seeded(i).point = point
         self._observations[i], _ = self.envs[i].reset()
         self._autoreset_envs[i] = self.failed[i] = False  # `SeededEpisodes` itself knows if the episode is over
         return self._observations[i]
@@ -119,10 +119,10 @@ class GymnasiumGroup:
         except Exception as error:
             raise start_error(self._environment.id, error) from error
 
-    def bring_back(self, pasts: Mapping[int, Past]) -> np.ndarray:
-        """See `Group.bring_back`."""
+    def restore(self, points: Mapping[int, RestorePoint]) -> np.ndarray:
+        """See `Group.restore`."""
         try:
-            return np.stack([self._envs.bring_back(i, past) for i, past in pasts.items()])  # [k, *shape]
+            return np.stack([self._envs.restore(i, point) for i, point in points.items()])  # [k, *shape]
         except Exception as error:
             raise start_error(self._environment.id, error) from error
 

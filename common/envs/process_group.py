@@ -7,12 +7,13 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 import cloudpickle
+import gymnasium
 import numpy as np
 
 from common.envs.environment import Environment
 from common.envs.environment_check import start_error
 from common.envs.groups import Fault, Step
-from common.envs.seeded_episodes import READ, Past, SeededEpisodes
+from common.envs.seeded_episodes import READ, RestorePoint, SeededEpisodes
 from common.envs.worker_processes import CannotStartError, TimeLimit, Worker
 from common.errors import UserError
 from common.user_code import describe, own_traceback, told_elsewhere
@@ -54,37 +55,37 @@ class ProcessGroup:
             self._seed = seed or 0
             space = self._environment.observation_space
             self._observations = np.zeros((self.num_envs, *space.shape), space.dtype)  # [n, *shape]
-            self._restarts, self._episodes = np.zeros((2, self.num_envs), int)  # [n] each; see `Past`
+            self._restarts, self._episodes = np.zeros((2, self.num_envs), int)  # [n] each; see `RestorePoint`
             self._ended, self._failed = np.zeros((2, self.num_envs), bool)  # [n] each
-            pasts = dict.fromkeys(range(self.num_envs), Past())
+            points = dict.fromkeys(range(self.num_envs), RestorePoint())
         else:
-            pasts = {i: Past(self._restarts[i], self._episodes[i] + 1) for i in range(self.num_envs)}
-        self.bring_back(pasts)
+            points = {i: RestorePoint(self._restarts[i], self._episodes[i] + 1) for i in range(self.num_envs)}
+        self.restore(points)
         return self._observations
 
-    def bring_back(self, pasts: Mapping[int, Past]) -> np.ndarray:
-        """See `Group.bring_back`; each environment gets a new process."""
+    def restore(self, points: Mapping[int, RestorePoint]) -> np.ndarray:
+        """See `Group.restore`; each environment gets a new process."""
         try:
-            for i, past in pasts.items():
-                self._start(i, past)
-            for i, past in pasts.items():
-                limit = TimeLimit(self._time_limit * (1 + len(past.actions)))
+            for i, point in points.items():
+                self._start(i, point)
+            for i, point in points.items():
+                limit = TimeLimit(self._time_limit * (1 + len(point.actions)))
                 self._observations[i] = self._workers[i].result(limit)[0]
         except Exception as error:
             self.close()
             raise start_error(self._environment.id, error) from error
-        return self._observations[list(pasts)]  # [k, *shape]
+        return self._observations[list(points)]  # [k, *shape]
 
-    def _start(self, i: int, past: Past) -> None:
+    def _start(self, i: int, point: RestorePoint) -> None:
         """Start a process, which builds its environment at once."""
         if i in self._workers:
             self._workers[i].end()
-        self._restarts[i], self._episodes[i] = past.restart, past.episode
-        self._ended[i], self._failed[i] = past.over, False
+        self._restarts[i], self._episodes[i] = point.restart, point.episode
+        self._ended[i], self._failed[i] = point.over, False
         known = self._environment
         spaces = known.observation_space, known.action_space
-        make = functools.partial(SeededEpisodes, known.make, *spaces, self._seed, i, self._rebuild, past)
-        worker = self._workers[i] = Worker(cloudpickle.dumps(_InProcess(make)))
+        make = functools.partial(SeededEpisodes, known.make, *spaces, self._seed, i, self._rebuild, point)
+        worker = self._workers[i] = Worker(cloudpickle.dumps(_InProcess(make, known.spec)))
         try:
             worker.start()
         except CannotStartError as error:
@@ -98,7 +99,7 @@ class ProcessGroup:
             if self._ended[i]:
                 self._episodes[i] += 1
             if self._failed[i]:
-                self._start(i, Past(self._restarts[i], self._episodes[i]))
+                self._start(i, RestorePoint(self._restarts[i], self._episodes[i]))
             else:
                 worker.give(0, [actions[i]])
 
@@ -131,14 +132,16 @@ class _InProcess:
     Errors reach the training process with the place in the user's file.
     """
 
-    def __init__(self, make: Callable[[], SeededEpisodes]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[], SeededEpisodes], spec: gymnasium.envs.registration.EnvSpec | None) -> None:
+        self._make, self._spec = make, spec
         self._env: SeededEpisodes | None = None
         self._ended = False
 
     def __call__(self, action: np.ndarray | None) -> Answer:
         with told_elsewhere():
             if self._env is None:
+                if self._spec is not None:  # as it is registered in the training process
+                    gymnasium.registry[self._spec.id] = self._spec
                 self._env = self._make()
             if action is None or self._ended:
                 self._ended = False

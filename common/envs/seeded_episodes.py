@@ -10,11 +10,11 @@ import numpy as np
 LIFE_LOST, ACTION_REPLACED = "atari/life_lost", "atari/action_replaced"  # in an info; see `common.envs.atari.Lives`
 READ = (LIFE_LOST, ACTION_REPLACED)  # what of an info is kept; other values may not be picklable
 
-Way = Literal["episodes", "rebuilt", "resets", "history"]
+RestoreMethod = Literal["episodes", "rebuilt", "resets", "history"]
 """How environments are restored; `common.rollout.repeatable` says what each way means."""
 
 
-class Past(NamedTuple):
+class RestorePoint(NamedTuple):
     """How to restore one environment: a known start, and the actions since."""
 
     restart: int = 0  # how many times it was built again from its own seed, at the start of an epoch
@@ -24,7 +24,7 @@ class Past(NamedTuple):
 
 
 def episode_seed(seed: int, index: int, restart: int, episode: int) -> int:
-    """An episode's seed in [0, 2³¹), from the run's seed, the environment's index, and the numbers in `Past`."""
+    """An episode's seed in [0, 2³¹), from the run's seed, the environment's index, and a `RestorePoint`'s numbers."""
     return int(np.random.SeedSequence([seed, index, restart, episode]).generate_state(1)[0]) % 2**31
 
 
@@ -37,10 +37,10 @@ class SeededEpisodes(gymnasium.Env):
         seed, index: see `episode_seed`.
         rebuild: build the environment again for every episode. Box2D needs it: what its world does after a reset
             depends on the bodies it held before.
-        past: where the first reset restores the environment to; None begins the first episode.
+        point: where the first reset restores the environment to; None begins the first episode.
 
     Attributes:
-        past: if set, the next reset builds a new environment and restores it to this point.
+        point: if set, the next reset builds a new environment and restores it to this point.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class SeededEpisodes(gymnasium.Env):
         seed: int = 0,
         index: int = 0,
         rebuild: bool = False,
-        past: Past | None = None,
+        point: RestorePoint | None = None,
     ) -> None:
         self.observation_space, self.action_space = observation_space, action_space
         self.metadata, self.render_mode = {}, None
@@ -59,15 +59,15 @@ class SeededEpisodes(gymnasium.Env):
         self._env: Any = None  # built by the first reset
         self._restart = self._episode = 0
         self._over = False
-        self.past: Past | None = past or Past()
+        self.point: RestorePoint | None = point or RestorePoint()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """The first observation of the next episode, or the last one of `past`; `seed` and `options` are ignored."""
-        past, self.past = self.past, None
-        if past is not None:
-            return self._as_declared(self._bring_back(past)), {}
+        """The first observation of the next episode, or the last one of `point`; `seed` and `options` are ignored."""
+        point, self.point = self.point, None
+        if point is not None:
+            return self._as_declared(self._restore(point)), {}
         self._episode += 1
         self._over = False
         return self._as_declared(self._begin()), {}
@@ -97,18 +97,18 @@ class SeededEpisodes(gymnasium.Env):
             self._env = self._make()
         return self._env.reset(seed=episode_seed(self._seed, self._index, self._restart, self._episode))[0]
 
-    def _bring_back(self, past: Past) -> np.ndarray:
+    def _restore(self, point: RestorePoint) -> np.ndarray:
         self._close()
-        self._restart, self._episode = past.restart, past.episode
+        self._restart, self._episode = point.restart, point.episode
         observation, over = self._begin(), False
-        for action in past.actions:
+        for action in point.actions:
             if over:
                 self._episode += 1
                 observation, over = self._begin(), False
             else:
                 observation, _, terminated, truncated, _ = self._env.step(action)
                 over = terminated or truncated
-        self._over = over or past.over
+        self._over = over or point.over
         return observation
 
     def _close(self) -> None:

@@ -12,7 +12,7 @@ from common.envs.envpool_group import EnvPoolGroup
 from common.envs.groups import Group
 from common.envs.gymnasium_group import GymnasiumGroup
 from common.envs.process_group import ProcessGroup
-from common.envs.seeded_episodes import Way
+from common.envs.seeded_episodes import RestoreMethod
 from common.errors import UserError
 
 
@@ -127,7 +127,7 @@ def make_vector_env(
     num_envs: int,
     backend: str,
     groups: int | None = None,
-    way: Way | None = None,
+    way: RestoreMethod | None = None,
     time_limit: float = 60.0,
     threads: int | None = None,
 ) -> VectorEnv:

@@ -18,9 +18,9 @@ from common.learning.weight_average import WeightAverage
 from common.records import Timing
 from common.results import EpochResult, from_columns, results_dictionary, to_columns
 from common.rollout.collector import Collecting, Collector
-from common.rollout.validation import Judge
+from common.rollout.validation import Validator
 from common.rollout.workers.cluster import NO_WORKERS, Workers
-from common.rollout.workers.team import Crew
+from common.rollout.workers.team import WorkerPoolFactory
 from common.state import State, join_parts, load_generator, pack_generator, part_of
 
 T = TypeVar("T")
@@ -83,9 +83,9 @@ class TrainerBase(ABC):
         self.played_environment = self.environment.holding(config.play_action_repeat)
         self.config = self._resolved(config, reward_design)
         self._check_environment()
-        self._crew = Crew(workers, lambda line: self.warn(line)) if workers.number else None
+        self._worker_pools = WorkerPoolFactory(workers, lambda line: self.warn(line)) if workers.number else None
         with contextlib.ExitStack() as on_error:
-            on_error.callback(self._close_crew)
+            on_error.callback(self._close_workers)
             self._build(reward_design)
             on_error.pop_all()
         self.steps = 0  # environment steps since training began
@@ -121,20 +121,22 @@ class TrainerBase(ABC):
         self.agent = self.make_agent(self.environment, config, agent_seed)
         self.collector = Collector(
             config, self.environment, self.agent.action_map, environment_seed, lambda line: self.warn(line),
-            self.collecting(config), reward_design, self._crew,
+            self.collecting(config), reward_design, self._worker_pools,
         )  # fmt: skip
         self.generator = np.random.default_rng(generator_seed)  # of all that training draws
         self.average = WeightAverage(self.agent, config.average_weights)
-        self.judge = Judge(config, self.played_environment, self.agent, validation_seed, lambda line: self.warn(line))
+        self.validator = Validator(
+            config, self.played_environment, self.agent, validation_seed, lambda line: self.warn(line)
+        )
 
-    def _close_crew(self) -> None:
-        if self._crew is not None:
-            self._crew.close()
+    def _close_workers(self) -> None:
+        if self._worker_pools is not None:
+            self._worker_pools.close()
 
     @property
     def has_workers(self) -> bool:
         """Whether the trainer was given workers."""
-        return self._crew is not None
+        return self._worker_pools is not None
 
     # -- what each method defines --
 
@@ -216,9 +218,9 @@ class TrainerBase(ABC):
         metrics = self.collector.scores.training_metrics() if own_actions else {}
         columns = self.collector.scores.columns()
         self.average.follow()
-        due = self.judge.due(self.epoch, last, columns["score"])
+        due = self.validator.due(self.epoch, last, columns["score"])
         with self.average.in_place() if due else contextlib.nullcontext():
-            return self.beside_training(lambda: self.judge(metrics, columns, self.epoch, last, timing))
+            return self.beside_training(lambda: self.validator(metrics, columns, self.epoch, last, timing))
 
     def beside_training(self, play: Callable[[], T]) -> T:
         """What `play` returns. If it cannot start an environment beside the only one of training, that one is closed.
@@ -247,7 +249,7 @@ class TrainerBase(ABC):
     # -- state --
 
     def _all_parts(self) -> dict[str, Part]:
-        return {"experience": self.collector, "average": self.average, "judge": self.judge, **self.parts()}
+        return {"experience": self.collector, "average": self.average, "judge": self.validator, **self.parts()}
 
     def state(self) -> State:
         """Everything that changes during training, between two epochs: a trainer that loads it continues exactly."""
@@ -284,4 +286,4 @@ class TrainerBase(ABC):
     def close(self) -> None:
         """End the environments, and the workers that stepped them."""
         self.collector.close()
-        self._close_crew()
+        self._close_workers()

@@ -12,14 +12,14 @@ from common import funcs
 from common.config import TrainingConfig
 from common.env_wrappers import RewardDesign
 from common.envs.environment import Environment
-from common.envs.seeded_episodes import Way
+from common.envs.seeded_episodes import RestoreMethod
 from common.envs.spaces import ActionMap, is_image
 from common.errors import NotFiniteError, UserError
 from common.records import Timing, Trajectory, empty_trajectory
 from common.rollout.not_finite import check_finite
 from common.rollout.policies import Policy
-from common.rollout.probe import find_way
-from common.rollout.repeatable import RepeatableEnvs, way_of
+from common.rollout.probe import find_restore_method
+from common.rollout.repeatable import RepeatableEnvs, restore_method_of
 from common.rollout.scores import EpisodeScores
 from common.rollout.shaping import Shaping
 from common.rollout.stepping import step_through
@@ -37,7 +37,7 @@ class Collecting(NamedTuple):
     rows_per_yield: int | None = None  # steps after which the method learns; None waits for the whole trajectory
     shape_noise: ShapeNoise | None = None  # standard normal numbers → exploration noise, both [T, N, X]
     restart_each_epoch: bool = False  # see `epoch_end` of `PPOConfig`
-    output_size: int = 0  # numbers that the policy returns beside an action; see `JudgingPolicy`
+    output_size: int = 0  # numbers that the policy returns beside an action; see `ActorCriticPolicy`
 
 
 class Collector:
@@ -88,10 +88,12 @@ class Collector:
         self._collected = self.is_fresh = False
         self._underway = False  # a trajectory was begun and is not whole
         self._build(
-            find_way(environment, config.backend, action_map, config.environment_time_limit, warn, config.num_envs)
+            find_restore_method(
+                environment, config.backend, action_map, config.environment_time_limit, warn, config.num_envs
+            )
         )
 
-    def _build(self, way: Way) -> None:
+    def _build(self, way: RestoreMethod) -> None:
         """Build environments that can be restored in this way, and the generator of the exploration noise."""
         config = self._config
         recipe = Recipe(
@@ -242,7 +244,7 @@ class Collector:
         most = (self.epochs + 1) * self._config.steps_per_epoch  # a forged number would be counted up to
         if np.max(collector["episodes"]) > most:
             raise ValueError(f"{self._environment.id} cannot have begun more than {most:,} episodes")
-        if (way := way_of(collector)) != self.way:
+        if (way := restore_method_of(collector)) != self.way:
             self.close()
             self._build(way)
         self._underway = False

@@ -266,7 +266,7 @@ class _Table:
         scores = np.array([episode.score for episode in self._episodes])  # [E]
         if not reach.missed(scores, running):
             return
-        for i, score in enumerate(reach.hoped(scores, running).tolist()):
+        for i, score in enumerate(reach.optimistic_returns(scores, running).tolist()):
             if running[i]:
                 one = self._episodes[i]
                 one.outcome = Episode(score, one.steps, failures=one.failures, unfinished=True)

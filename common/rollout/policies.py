@@ -1,8 +1,8 @@
 """Policies that act, with arrays alone: without TensorFlow or Keras.
 
 Updates do not use them: values and log-probabilities come from TensorFlow, in one batch, after collecting. A network
-that sees images is the exception: it acts in TensorFlow, and `JudgingPolicy` keeps its values. Policies whose heads
-are a `Network` can be pickled, so that worker processes can act too.
+that sees images is the exception: it acts in TensorFlow, and `ActorCriticPolicy` keeps its values. Policies whose
+heads are a `Network` can be pickled, so that worker processes can act too.
 """
 
 from collections.abc import Callable
@@ -99,7 +99,7 @@ class CategoricalPolicy:
         return np.stack([part.argmax(axis=1) for part in parts], axis=1).astype(np.float32)  # [n, A]
 
 
-class JudgingPolicy:
+class ActorCriticPolicy:
     """Acts by a network that also returns values, and keeps all that it returned; so none is asked for twice.
 
     Args:

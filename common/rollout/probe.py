@@ -10,7 +10,7 @@ import numpy as np
 
 from common.envs.environment import Environment
 from common.envs.groups import Group, Step
-from common.envs.seeded_episodes import Past, Way
+from common.envs.seeded_episodes import RestoreMethod, RestorePoint
 from common.envs.spaces import ActionMap, choices
 from common.envs.vector_env import make_vector_env
 from common.errors import StartError, UserError
@@ -24,14 +24,14 @@ PATIENCE = 5.0  # seconds for the steps that are to be repeated, without buildin
 PATIENCE_TO_REPEAT = 20.0  # seconds for building environments again and repeating those steps
 
 
-def proven_way(
+def proven_method(
     make: Callable[[], Group],
-    way: Way,
+    way: RestoreMethod,
     action_map: ActionMap,
     space: gymnasium.Space,
     patient: bool = False,
     unseeded: Callable[[], None] = lambda: None,
-) -> Way:
+) -> RestoreMethod:
     """`way` if environments that are brought back so do what they did before, "history" if they do not.
 
     Nothing is proven where environments are slow or fail. Then the answer is a way that is right by construction, as
@@ -50,7 +50,7 @@ def proven_way(
     with contextlib.closing(make()) as group:
         record, ended = Record(group.num_envs, way, action_map.size), np.zeros(group.num_envs, bool)  # [n]
         actions = _held_actions(max(MIDDLES) + AFTER, group.num_envs, action_map, space)  # [T, n, A]
-        pasts: dict[int, dict[int, Past]] = {}
+        points: dict[int, dict[int, RestorePoint]] = {}
         steps, seconds = [], 0.0
         group.reset(0)
         for t, action in enumerate(actions):
@@ -59,7 +59,7 @@ def proven_way(
                 record.begin_episodes()
                 ended = np.zeros(group.num_envs, bool)  # [n]
             if t in BEGINNINGS + MIDDLES:
-                pasts[t] = {i: record.past(i, action_map, bool(ended[i])) for i in range(group.num_envs)}
+                points[t] = {i: record.restore_point(i, action_map, bool(ended[i])) for i in range(group.num_envs)}
             began = time.monotonic()
             steps.append(_step(group, action_map(action)))
             seconds += time.monotonic() - began
@@ -67,7 +67,7 @@ def proven_way(
             ended = steps[-1].ended
             if group.faults or (not patient and seconds > PATIENCE):
                 return "rebuilt"
-    found = _brought_back(make, pasts, lambda t: action_map(actions[t]), steps, patient)
+    found = _restored(make, points, lambda t: action_map(actions[t]), steps, patient)
     if found == "different" and not _repeat_themselves(make, [action_map(action) for action in actions], steps):
         unseeded()
     if found == "slow":
@@ -75,9 +75,9 @@ def proven_way(
     return {"same": way, "different": "history", "failed": "rebuilt"}[found]
 
 
-def _brought_back(
+def _restored(
     make: Callable[[], Group],
-    pasts: Mapping[int, Mapping[int, Past]],
+    points: Mapping[int, Mapping[int, RestorePoint]],
     action: Callable[[int], np.ndarray],
     steps: Sequence[Step],
     patient: bool,
@@ -86,8 +86,8 @@ def _brought_back(
     began = time.monotonic()
     with contextlib.closing(make()) as group:
         group.reset(0)
-        for cut, past in pasts.items():
-            group.bring_back(past)
+        for cut, point in points.items():
+            group.restore(point)
             for t in range(cut, cut + AFTER):
                 step = _step(group, action(t))
                 if group.faults:
@@ -145,14 +145,14 @@ def _step(group: Group, actions: np.ndarray) -> Step:
 PROBED = 4  # environments
 
 
-def find_way(
+def find_restore_method(
     environment: Environment,
     backend: str,
     action_map: ActionMap,
     time_limit: float = 60.0,
     warn: Callable[[str], None] = print,
     num_envs: int = PROBED,
-) -> Way:
+) -> RestoreMethod:
     """How such environments are brought back, found out by doing it with a few of them.
 
     Args:
@@ -165,7 +165,7 @@ def find_way(
     if backend == "ale":
         return "resets"
 
-    way: Way = "resets" if backend == "envpool" else "rebuilt" if _keeps_a_world(environment) else "episodes"
+    way: RestoreMethod = "resets" if backend == "envpool" else "rebuilt" if _keeps_a_world(environment) else "episodes"
 
     def make() -> Group:
         return make_vector_env(environment, min(PROBED, num_envs), backend, 1, way, time_limit).groups[0]
@@ -179,7 +179,7 @@ def find_way(
 
     # Compiled environments are fast, and nothing but the probe says which of their ways is right.
     try:
-        return proven_way(make, way, action_map, environment.action_space, backend == "envpool", unseeded)
+        return proven_method(make, way, action_map, environment.action_space, backend == "envpool", unseeded)
     except StartError:  # a failure like that of a step
         return "rebuilt"
 

@@ -23,7 +23,7 @@ class Reach:
     total: float = 0.0
     played: int = 0
 
-    def hoped(self, returns: np.ndarray, running: np.ndarray) -> np.ndarray:
+    def optimistic_returns(self, returns: np.ndarray, running: np.ndarray) -> np.ndarray:
         """The rewards [n] of these episodes, if those that are running end as well as can be hoped for.
 
         Args:
@@ -33,9 +33,11 @@ class Reach:
         return np.where(running, np.maximum(returns, self._highest(returns, running)), returns)  # [n]
 
     def missed(self, returns: np.ndarray, running: np.ndarray) -> bool:
-        """Whether the mean of all E episodes stays below `target` even with the rewards of `hoped`."""
+        """Whether the mean of all E episodes stays below `target` even with the rewards of `optimistic_returns`."""
         to_come = self.episodes - self.played - len(returns)
-        total = self.total + self.hoped(returns, running).sum() + to_come * self._highest(returns, running)
+        total = (
+            self.total + self.optimistic_returns(returns, running).sum() + to_come * self._highest(returns, running)
+        )
         return bool(total / self.episodes < self.target)
 
     def _highest(self, returns: np.ndarray, running: np.ndarray) -> float:

@@ -19,7 +19,7 @@ import numpy as np
 
 from common.envs.groups import Fault, quiet_gymnasium
 from common.envs.gymnasium_group import GymnasiumGroup
-from common.envs.seeded_episodes import Past, Way
+from common.envs.seeded_episodes import RestoreMethod, RestorePoint
 from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv
 from common.errors import StartError, UserError
@@ -37,7 +37,7 @@ class Record:
         action_size: A, numbers of an action.
     """
 
-    def __init__(self, num_envs: int, way: Way, action_size: int) -> None:
+    def __init__(self, num_envs: int, way: RestoreMethod, action_size: int) -> None:
         self.way, self._num_envs, self._action_size = way, num_envs, action_size
         self.clear()
 
@@ -68,12 +68,12 @@ class Record:
         while self._chunks and kept - len(self._chunks[0]) >= longest:
             kept -= len(self._chunks.pop(0))
 
-    def past(self, n: int, action_map: ActionMap, ended: bool) -> Past:
+    def restore_point(self, n: int, action_map: ActionMap, ended: bool) -> RestorePoint:
         """What is needed to restore an environment; `ended`: its episode has ended."""
         actions = action_map(self._actions(n))  # [L, *action]
         if ended and self.way in ("episodes", "rebuilt"):
             actions = actions[:0]  # they do not matter to the next episode, and the last may have failed
-        return Past(int(self._restarts[n]), int(self._episodes[n]), actions, ended and self.way != "history")
+        return RestorePoint(int(self._restarts[n]), int(self._episodes[n]), actions, ended and self.way != "history")
 
     def _actions(self, n: int) -> np.ndarray:
         """Of one environment, [L, A]."""
@@ -100,7 +100,7 @@ class Record:
         """
         if min(state["episodes"].min(), state["steps"].min()) < 0 or state["steps"].sum() != len(state["actions"]):
             raise ValueError("the steps of environments do not fit their actions")
-        self.way = way_of(state)
+        self.way = restore_method_of(state)
         self._restarts, self._episodes, self._steps = (
             np.array(state[name], int) for name in ("restarts", "episodes", "steps")
         )
@@ -116,14 +116,14 @@ def _last(flags: np.ndarray) -> np.ndarray:
     return len(flags) - 1 - flags[::-1].argmax(axis=0)
 
 
-def way_of(state: Mapping[str, np.ndarray]) -> Way:
+def restore_method_of(state: Mapping[str, np.ndarray]) -> RestoreMethod:
     """The way that a record's state was written for.
 
     Raises:
         UserError: there is no such way.
     """
     way = unpack_json(state["way"])
-    if way not in get_args(Way):
+    if way not in get_args(RestoreMethod):
         raise UserError(f"a checkpoint's environments are brought back by {way!r}: update the code")
     return way
 
@@ -155,7 +155,7 @@ class RepeatableEnvs:
         seed: int,
         restarts: int = 0,
         warn: Callable[[str], None] = print,
-        way: Way = "episodes",
+        way: RestoreMethod = "episodes",
     ) -> None:
         self._envs, self.action_map, self._restarts, self._warn = envs, action_map, restarts, warn
         self._record = Record(envs.num_envs, way, action_map.size)
@@ -220,7 +220,7 @@ class RepeatableEnvs:
         whole = list(range(len(self.groups)))
         starts = [lambda: self._reset(seed)]  # [n, *shape] a group
         if seed is None:  # to begin the next episodes twice would leave one out
-            starts.append(lambda: self._repeat(whole, [self._pasts(k, self.columns[k]) for k in whole]))
+            starts.append(lambda: self._repeat(whole, [self._points(k, self.columns[k]) for k in whole]))
         self.observations = self._started(starts[0], starts[-1])
 
     def _started(self, start: Callable[[], T], again: Callable[[], T]) -> T:
@@ -246,7 +246,7 @@ class RepeatableEnvs:
             group, columns = self.parts[number]
             self._record.restart(columns)
             which[columns] = True
-            self._bring_back([(group, columns)])
+            self._restore([(group, columns)])
         self.ended[which] = self._lost[which] = False
         self.episode_steps[which] = 0
         return which
@@ -256,31 +256,31 @@ class RepeatableEnvs:
         lost = self._lost
         return self.restart_parts(i for i, (_, columns) in enumerate(self.parts) if lost[columns].any())
 
-    def _bring_back(self, parts: Sequence[tuple[int, slice]]) -> None:
+    def _restore(self, parts: Sequence[tuple[int, slice]]) -> None:
         """Restore some environments of different groups to the recorded step."""
-        pasts = [self._pasts(group, columns) for group, columns in parts]
+        points = [self._points(group, columns) for group, columns in parts]
         groups = [group for group, _ in parts]
-        repeated = self._started(lambda: self._repeat(groups, pasts), lambda: self._repeat(groups, pasts))
-        for group, past, seen in zip(groups, pasts, repeated):
-            self.observations[group][list(past)] = seen
+        repeated = self._started(lambda: self._repeat(groups, points), lambda: self._repeat(groups, points))
+        for group, point, seen in zip(groups, points, repeated):
+            self.observations[group][list(point)] = seen
 
-    def _pasts(self, group: int, columns: slice) -> dict[int, Past]:
+    def _points(self, group: int, columns: slice) -> dict[int, RestorePoint]:
         """How to restore some environments of a group, by their index in the group."""
         first = self.columns[group].start
         numbers = range(columns.start, columns.stop)
-        pasts = {n - first: self._record.past(n, self.action_map, bool(self.ended[n])) for n in numbers}
+        points = {n - first: self._record.restore_point(n, self.action_map, bool(self.ended[n])) for n in numbers}
         for n in map(int, np.flatnonzero(self._lost)):  # their actions end with a failure, and they begin again anyway
-            if n - first in pasts:
-                pasts[n - first] = pasts[n - first]._replace(actions=pasts[n - first].actions[:0])
-        return pasts
+            if n - first in points:
+                points[n - first] = points[n - first]._replace(actions=points[n - first].actions[:0])
+        return points
 
-    def _repeat(self, groups: list[int], pasts: list[dict[int, Past]]) -> list[np.ndarray]:
-        """`Group.bring_back` of several groups: observations [k, *shape] of each."""
+    def _repeat(self, groups: list[int], points: list[dict[int, RestorePoint]]) -> list[np.ndarray]:
+        """`Group.restore` of several groups: observations [k, *shape] of each."""
         with quiet_gymnasium():
             if isinstance(self.groups[0], GymnasiumGroup):  # which may belong to the thread that built them
-                return [self.groups[group].bring_back(past) for group, past in zip(groups, pasts)]
+                return [self.groups[group].restore(point) for group, point in zip(groups, points)]
             with ThreadPoolExecutor(len(groups)) as threads:  # a core each
-                return list(threads.map(lambda group, past: self.groups[group].bring_back(past), groups, pasts))
+                return list(threads.map(lambda group, point: self.groups[group].restore(point), groups, points))
 
     # -- state --
 
@@ -308,7 +308,7 @@ class RepeatableEnvs:
         self._lost = state["lost"].copy()
         self.episode_steps = state["episode_steps"].copy()
         self._record.load_state(state)
-        self._bring_back(list(enumerate(self.columns)))
+        self._restore(list(enumerate(self.columns)))
         for i, columns in enumerate(self.columns):
             known = self._lost[columns] | self.ended[columns]  # [n] that the record does not cover
             stored = state[f"observations/{i}"]

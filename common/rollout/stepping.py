@@ -12,7 +12,7 @@ from common.envs.groups import Group
 from common.envs.spaces import ActionMap
 from common.records import Timing, Trajectory
 from common.rollout.not_finite import not_finite_action
-from common.rollout.policies import JudgingPolicy, Policy
+from common.rollout.policies import ActorCriticPolicy, Policy
 
 _THREADS = ThreadpoolController()
 
@@ -74,9 +74,9 @@ def step_through(
                         raise not_finite_action(observations[t, columns], columns.start, t)
                     actions[t, columns] = chosen
                     group.send(envs.action_map(chosen))
-                elif isinstance(policy, JudgingPolicy):  # nothing follows, but the last value is needed
+                elif isinstance(policy, ActorCriticPolicy):  # nothing follows, but the last value is needed
                     policy.act(observations[t, columns])
-                if isinstance(policy, JudgingPolicy):
+                if isinstance(policy, ActorCriticPolicy):
                     outputs[t, columns] = policy.outputs
                 timing.policy += clock() - arrived
             if t == steps or (t > 0 and t % every == 0):

@@ -33,7 +33,7 @@ ENVPOOL_GROUP = 50  # the same with EnvPool, which steps no episodes that are ov
 
 
 class Agent(Protocol):
-    """What `Judge` needs of an agent."""
+    """What `Validator` needs of an agent."""
 
     action_map: ActionMap
 
@@ -48,7 +48,7 @@ class Agent(Protocol):
         """Keep the present parameters if the metric is at least the best so far; whether they were kept."""
 
 
-class Judge:
+class Validator:
     """Scores an epoch, and lets the agent keep its parameters if they are the best so far.
 
     Args:
@@ -279,5 +279,5 @@ def _validate_in_groups(
         active = [part for part in active if running[part[1]].any()]
         steps += 1
         if reach is not None and running.sum() < before and reach.missed(returns, running):
-            return Evaluation(reach.hoped(returns, running), lengths)
+            return Evaluation(reach.optimistic_returns(returns, running), lengths)
     return Evaluation(returns, lengths, cut=int(running.sum()))

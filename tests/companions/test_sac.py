@@ -23,7 +23,7 @@ from common.records import Transitions
 from common.results import TIMING_COLUMNS
 from common.rollout import evaluation
 from common.rollout.workers.cluster import Workers
-from common.rollout.workers.shard import Here
+from common.rollout.workers.shard import InProcessRunner
 from common.runs import run_folder
 from companions.config import (
     SACConfig,
@@ -388,7 +388,7 @@ def test_the_table_has_entropy_and_temperature():
     assert "exploration_std" not in row
 
 
-class Distant(Here):
+class Distant(InProcessRunner):
     """Gives its tasks a policy that was pickled, as workers get it."""
 
     def share(self, value):
@@ -398,7 +398,7 @@ class Distant(Here):
 def test_workers_step_the_same(monkeypatch):
     """tests/rollout/test_workers.py has real ones, for TD3."""
     config = TINY.replace(num_envs=4, shards=2, steps_per_epoch=84, train_every=20)
-    monkeypatch.setattr(trainer_base, "Crew", lambda *_: Distant)
+    monkeypatch.setattr(trainer_base, "WorkerPoolFactory", lambda *_: Distant)
     states = []
     for workers in (2, 0):
         trainer = SACAgentTrainer(config, workers=Workers(workers))

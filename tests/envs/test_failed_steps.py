@@ -46,7 +46,7 @@ gymnasium.register("tests/Serving-v0", Serving, max_episode_steps=5)
 @pytest.fixture
 def fails_once(tmp_path, monkeypatch):
     """Environment 0 fails in step 19; the probe would meet that before."""
-    monkeypatch.setattr(collector, "find_way", lambda *_: "episodes")
+    monkeypatch.setattr(collector, "find_restore_method", lambda *_: "episodes")
     monkeypatch.setitem(gymnasium.registry["tests/Raising-v0"].kwargs, "marks", tmp_path)
 
 

@@ -9,7 +9,7 @@ from common.config import TrainingConfig
 from common.envs.environment import find_environment
 from common.envs.history import History, WithHistory
 from common.envs.mirror_settings import mirror_of
-from common.envs.seeded_episodes import Past
+from common.envs.seeded_episodes import RestorePoint
 from common.errors import UserError
 from ppo.config import PPOConfig
 from PPOAgentTrainer import PPOAgentTrainer
@@ -153,8 +153,8 @@ def test_environments_that_are_brought_back_have_seen_what_they_had():
     for row in actions:  # the fifth step ends the episodes, the sixth begins the next ones
         group.send(row)
         step = group.recv()
-    pasts = {i: Past(restart=0, episode=1, actions=actions[6:, i]) for i in range(3)}
-    np.testing.assert_array_equal(again.bring_back(pasts), step.observations)
+    points = {i: RestorePoint(restart=0, episode=1, actions=actions[6:, i]) for i in range(3)}
+    np.testing.assert_array_equal(again.restore(points), step.observations)
     for one in (group, again):
         one.send(actions[0])
     np.testing.assert_array_equal(again.recv().observations, group.recv().observations)

@@ -183,7 +183,7 @@ def test_the_score_is_the_mean_of_the_last_episodes_and_survives_a_checkpoint():
 
 
 def test_environments_without_a_better_way_restart_a_few_at_a_time(monkeypatch):
-    monkeypatch.setattr(collectors, "find_way", lambda *_: "history")
+    monkeypatch.setattr(collectors, "find_restore_method", lambda *_: "history")
     monkeypatch.setattr(collectors, "default_restart_interval", lambda *_: 6)
     one, restarted = experience(num_envs=4, steps_per_epoch=56), []
     restart = one.envs.restart_parts
@@ -201,7 +201,7 @@ def test_environments_without_a_better_way_restart_a_few_at_a_time(monkeypatch):
 
 
 def test_an_episode_that_a_restart_cuts_counts_nowhere(monkeypatch):
-    monkeypatch.setattr(collectors, "find_way", lambda *_: "history")
+    monkeypatch.setattr(collectors, "find_restore_method", lambda *_: "history")
     monkeypatch.setattr(collectors, "default_restart_interval", lambda *_: 2)
     one = experience(steps_per_epoch=8)
     one.collect(Idle(), 0, Timing())  # four steps of a game of six

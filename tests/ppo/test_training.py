@@ -378,10 +378,10 @@ def test_a_validation_that_takes_long_uses_all_cores_with_the_same_score(tiny, m
     monkeypatch.setattr(worker_processes, "run_in_workers", lambda *given: used.append(len(given[1])) or run(*given))
     config = tiny.replace(best_metric="validation", validation_episodes=30)  # two groups
     with contextlib.closing(PPOAgentTrainer(config)) as trainer:
-        quick = trainer.judge.validate(Timing())
+        quick = trainer.validator.validate(Timing())
         assert not used
         monkeypatch.setattr(validation, "SLOW", 0.0)
-        assert trainer.judge.validate(Timing()) == quick
+        assert trainer.validator.validate(Timing()) == quick
     assert used == [2]
 
 
@@ -428,7 +428,7 @@ def test_a_validation_says_how_many_episodes_it_cut(tiny, monkeypatch):
     with contextlib.closing(PPOAgentTrainer(config.replace(validation_episodes=2))) as trainer:
         trainer.warn = (said := []).append
         timing = Timing()
-        trainer.judge.validate(timing)
+        trainer.validator.validate(timing)
     assert said == ["warning: 2 of 2 validation episodes were cut after 12 steps"]
 
 

@@ -19,7 +19,7 @@ from common.envs.envpool_group import EnvPoolGroup
 from common.envs.groups import Step, quiet_gymnasium
 from common.envs.gymnasium_group import BoxVectorEnv, GymnasiumGroup
 from common.envs.make_env import make_env
-from common.envs.seeded_episodes import Way
+from common.envs.seeded_episodes import RestoreMethod
 from common.envs.spaces import BoxMap
 from common.envs.vector_env import VectorEnv, copied_observations, make_vector_env
 from common.errors import UserError
@@ -82,7 +82,7 @@ class RandomPolicy:
         return noise
 
 
-def collector(envs: VectorEnv, steps: int, seed: int = 0, way: Way = "episodes") -> WholeEpochs:
+def collector(envs: VectorEnv, steps: int, seed: int = 0, way: RestoreMethod = "episodes") -> WholeEpochs:
     return WholeEpochs(envs, BoxMap(ACTIONS), steps, seed, way=way)
 
 

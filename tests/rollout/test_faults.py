@@ -43,7 +43,7 @@ CONFIG = PPOConfig(
 @pytest.fixture
 def no_probe(monkeypatch):
     """It would meet the faults before the training does."""
-    monkeypatch.setattr(collector, "find_way", lambda *_: "episodes")
+    monkeypatch.setattr(collector, "find_restore_method", lambda *_: "episodes")
 
 
 @pytest.fixture
@@ -454,7 +454,7 @@ def test_processes_load_no_tensorflow():
 
 @pytest.mark.parametrize("way", ["episodes", "history"])
 def test_a_run_resumed_after_a_fault_is_the_run_that_was_not_stopped(tmp_path, monkeypatch, way):
-    monkeypatch.setattr(collector, "find_way", lambda *_: way)
+    monkeypatch.setattr(collector, "find_restore_method", lambda *_: way)
     rows = []
     for stopped in (False, True):
         marks = tmp_path / str(stopped)
@@ -478,7 +478,7 @@ def test_a_run_resumed_after_a_fault_is_the_run_that_was_not_stopped(tmp_path, m
 @pytest.mark.parametrize("shards", [1, 3])
 def test_a_run_whose_environment_always_fails_at_the_same_step_can_be_resumed(monkeypatch, shards):
     """Its history ends with the failure, which repeating it would repeat."""
-    monkeypatch.setattr(collector, "find_way", lambda *_: "history")
+    monkeypatch.setattr(collector, "find_restore_method", lambda *_: "history")
     monkeypatch.setitem(gymnasium.registry["tests/Raising-v0"].kwargs, "marks", None)
     config = CONFIG.replace(adopt_best=False, environment_restarts=1000, shards=shards)
     trainer = PPOAgentTrainer(config)

@@ -34,10 +34,10 @@ def idle(episodes, reach, env="tests/Lengths-v0", backend="gymnasium", workers=1
 
 def test_a_running_episode_is_hoped_to_end_as_well_as_the_best_one():
     returns, running = np.array([10.0, 40.0, 25.0, 60.0]), np.array([False, False, True, True])
-    assert Reach(0.0, hope=30.0, episodes=4).hoped(returns, running).tolist() == [10.0, 40.0, 40.0, 60.0]
-    assert Reach(0.0, hope=50.0, episodes=4).hoped(returns, running).tolist() == [10.0, 40.0, 50.0, 60.0]
+    assert Reach(0.0, hope=30.0, episodes=4).optimistic_returns(returns, running).tolist() == [10.0, 40.0, 40.0, 60.0]
+    assert Reach(0.0, hope=50.0, episodes=4).optimistic_returns(returns, running).tolist() == [10.0, 40.0, 50.0, 60.0]
     none = np.ones(4, bool)
-    assert Reach(0.0, hope=-5.0, episodes=4).hoped(np.full(4, -9.0), none).tolist() == [-5.0] * 4
+    assert Reach(0.0, hope=-5.0, episodes=4).optimistic_returns(np.full(4, -9.0), none).tolist() == [-5.0] * 4
 
 
 def test_it_is_missed_as_soon_as_the_hoped_mean_is_below_the_target():
@@ -110,7 +110,7 @@ def test_decisions_are_the_same_with_and_without(tiny, monkeypatch):
             rows = []
             for epoch in range(1, 41):  # most episodes have 10 or 11 steps and pay 55 or 66
                 monkeypatch.setattr(Lengths, "length", staticmethod(lambda seed, epoch=epoch: _length(seed, epoch)))
-                rows.append(trainer.judge({}, {"score": 0.0, "avg_steps": 10.0}, epoch, 99, Timing(1.0)))
+                rows.append(trainer.validator({}, {"score": 0.0, "avg_steps": 10.0}, epoch, 99, Timing(1.0)))
         metrics[early] = np.array([row["metric"] for row in rows])
         best[early] = [row["is_best"] for row in rows]
         steps[early] = sum(evaluation.lengths.sum() for evaluation in played)
@@ -140,5 +140,5 @@ def test_a_resumed_run_hopes_for_as_much(tiny, eager):
         assert highest >= trainer.agent.best_metric > -np.inf
         with contextlib.closing(PPOAgentTrainer(config)) as resumed:
             resumed.load_state(state)
-            assert resumed.judge.state() == {"highest": highest}
+            assert resumed.validator.state() == {"highest": highest}
     assert "judge/highest" not in PPOAgentTrainer(config.replace(end_validations_early=False)).state()

@@ -9,16 +9,16 @@ import pytest
 import tiny_envs
 
 from common.envs.environment import find_environment
-from common.envs.seeded_episodes import Way
+from common.envs.seeded_episodes import RestoreMethod
 from common.envs.spaces import action_map
 from common.rollout import probe
-from common.rollout.probe import PROBED, find_way
+from common.rollout.probe import PROBED, find_restore_method
 from PPOAgentTrainer import PPOAgentTrainer
 
 
-def found(env_id: str, backend: str = "gymnasium") -> Way:
+def found(env_id: str, backend: str = "gymnasium") -> RestoreMethod:
     environment = find_environment(env_id)
-    return find_way(environment, backend, action_map(environment.action_space))
+    return find_restore_method(environment, backend, action_map(environment.action_space))
 
 
 class Clock:

@@ -17,7 +17,7 @@ from common.records import Timing
 from common.rollout import collector as collectors
 from common.rollout.collector import Collecting, Collector
 from common.rollout.policies import DeterministicPolicy, NormalPolicy, WarmUp
-from common.rollout.workers.shard import Here, Host, Recipe, Task
+from common.rollout.workers.shard import Host, InProcessRunner, Recipe, Task
 from common.state import State
 
 SIZES = {"BipedalWalker-v3": (24, 4), "Pendulum-v1": (3, 1), "LunarLanderContinuous-v3": (8, 2)}
@@ -97,11 +97,11 @@ def assert_equal(one: State, other: State) -> None:
         ("Pendulum-v1", {"backend": "processes", "shards": 2, "max_episode_steps": 25}),
     ],
 )
-@pytest.mark.parametrize("make_runner", [Here, Forgetful])
+@pytest.mark.parametrize("make_runner", [InProcessRunner, Forgetful])
 def test_shards_that_are_restored_anywhere_collect_what_one_process_collects(env, settings, make_runner, monkeypatch):
     """`Forgetful` restores every shard before every collection; the states are those of checkpoints."""
     monkeypatch.setattr(collectors, "default_restart_interval", lambda *_: 1)
-    if settings["backend"] == "processes" and make_runner is Here:
+    if settings["backend"] == "processes" and make_runner is InProcessRunner:
         settings = settings | {"num_envs": 2}
     whole = experience(None, env, **settings)
     expected = epochs(whole, 0, 4, SIZES[env])
@@ -118,7 +118,7 @@ def test_shards_that_are_restored_anywhere_collect_what_one_process_collects(env
 
 @pytest.mark.parametrize("how", [Collecting(), LEARNING])
 def test_seconds_of_workers_are_divided_between_environments_and_policy(how):
-    one, timing = experience(Here, how=how, shards=2, steps_per_epoch=2400), Timing()
+    one, timing = experience(InProcessRunner, how=how, shards=2, steps_per_epoch=2400), Timing()
     began = time.perf_counter()
     one.collect(policy(3, 1), 0, timing)
     whole = time.perf_counter() - began
@@ -132,7 +132,7 @@ def test_the_division_decides_the_numbers():
         experience(shards=5)
 
 
-@pytest.mark.parametrize("make_runner", [Here, Forgetful])
+@pytest.mark.parametrize("make_runner", [InProcessRunner, Forgetful])
 def test_episodes_that_are_cut_at_each_epoch_are_the_same(make_runner):
     how = Collecting(restart_each_epoch=True)
     one, other = (experience(runner, how=how, shards=2) for runner in (None, make_runner))
@@ -141,7 +141,7 @@ def test_episodes_that_are_cut_at_each_epoch_are_the_same(make_runner):
         assert (state["collector/episode_steps"] == 60).all()  # of 200 that an episode has
 
 
-@pytest.mark.parametrize("make_runner", [Here, Forgetful])
+@pytest.mark.parametrize("make_runner", [InProcessRunner, Forgetful])
 @pytest.mark.parametrize("restarts", [3, 30])
 def test_failing_environments_are_counted_as_in_one_process(make_runner, restarts):
     """Those of tests/Unsound-v0 raise or return NaN, by the seed of the episode."""
@@ -188,7 +188,7 @@ class Brittle(gymnasium.Env):
         return np.zeros(1, np.float32), 0.0, False, False, {}
 
 
-@pytest.mark.parametrize("make_runner", [None, Here])
+@pytest.mark.parametrize("make_runner", [None, InProcessRunner])
 def test_what_happened_before_an_error_is_said_before_it(make_runner, monkeypatch):
     """The first shard ends the run in its third step, and the second one has a failure in its second."""
     said: list[str] = []
@@ -206,7 +206,7 @@ def test_what_happened_before_an_error_is_said_before_it(make_runner, monkeypatc
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("make_runner", [None, Here, Forgetful])
+@pytest.mark.parametrize("make_runner", [None, InProcessRunner, Forgetful])
 def test_a_policy_that_diverged_is_named(make_runner):
     one, broken = experience(make_runner, shards=2), policy(3, 1, scale=np.nan)
     with pytest.raises(NotFiniteError, match="the policy returned NaN or infinity at step 0 of the epoch"):
@@ -255,7 +255,7 @@ def learning(one: Collector, at_random: int = 0, size: int = 7) -> list[State]:
     return states
 
 
-@pytest.mark.parametrize("make_runner", [Here, Forgetful])
+@pytest.mark.parametrize("make_runner", [InProcessRunner, Forgetful])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_rows_that_are_learned_from_as_they_come_are_the_same(make_runner, shards):
     for size, at_random in ((7, 12), (1, 70)):  # the random actions end within the second epoch
@@ -268,7 +268,7 @@ def test_rows_that_are_learned_from_as_they_come_are_the_same(make_runner, shard
             assert_equal(state, same)
 
 
-@pytest.mark.parametrize("make_runner", [None, Here, Forgetful])
+@pytest.mark.parametrize("make_runner", [None, InProcessRunner, Forgetful])
 def test_a_policy_that_diverges_between_two_rows_is_named(make_runner):
     one, acting = experience(make_runner, how=LEARNING, shards=2), DeterministicPolicy(one_layer(3), 0.3)
 
@@ -280,7 +280,7 @@ def test_a_policy_that_diverges_between_two_rows_is_named(make_runner):
         one.collect(acting, 0, Timing(), learn)
 
 
-@pytest.mark.parametrize("make_runner", [Here, Forgetful])
+@pytest.mark.parametrize("make_runner", [InProcessRunner, Forgetful])
 def test_failures_among_such_rows_are_counted_as_in_one_process(make_runner):
     def lines(runner) -> tuple[list[str], State]:
         said: list[str] = []
@@ -299,7 +299,7 @@ def test_failures_among_such_rows_are_counted_as_in_one_process(make_runner):
 
 def test_a_failure_that_cannot_be_repeated_is_told_where_a_worker_must_repeat_it(monkeypatch):
     """By "history" an environment is brought back by all its actions, and one of them had failed."""
-    monkeypatch.setattr(collectors, "find_way", lambda *_: "history")
+    monkeypatch.setattr(collectors, "find_restore_method", lambda *_: "history")
     settings = {"shards": 3, "environment_restarts": 30, "on_not_finite": "skip", "steps_per_epoch": 24}
     one = experience(Forgetful, "tests/Unsound-v0", lambda _: None, Collecting(rows_per_yield=2), **settings)
     acting = DeterministicPolicy(one_layer(2), 0.3)
@@ -309,7 +309,7 @@ def test_a_failure_that_cannot_be_repeated_is_told_where_a_worker_must_repeat_it
 
 
 def test_environments_whose_turn_it_is_are_built_again_once_an_epoch(monkeypatch):
-    monkeypatch.setattr(collectors, "find_way", lambda *_: "history")
+    monkeypatch.setattr(collectors, "find_restore_method", lambda *_: "history")
     monkeypatch.setattr(collectors, "default_restart_interval", lambda *_: 2)
     one, restarts = experience(how=Collecting(per_epoch=2)), []
     for epoch in range(5):

@@ -196,7 +196,7 @@ def test_a_method_that_learns_while_it_steps_learns_the_same_on_workers(cluster,
                 os.kill(next(worker for worker in self.workers if worker.is_ready).process, signal.SIGKILL)
             return super().share(value)
 
-    class Crew:
+    class WorkerPoolFactory:
         def __init__(self, *_):
             pass
 
@@ -213,7 +213,7 @@ def test_a_method_that_learns_while_it_steps_learns_the_same_on_workers(cluster,
         state = trainer.state()
         return {name: array for name, array in state.items() if name.rpartition("/")[2] not in TIMING_COLUMNS}
 
-    monkeypatch.setattr(trainer_base, "Crew", Crew)
+    monkeypatch.setattr(trainer_base, "WorkerPoolFactory", WorkerPoolFactory)
     assert_equal(trained(2), trained(0))
     assert len(sent) == 24 and sum("was lost" in line for line in said) >= 3
 
@@ -397,8 +397,8 @@ def test_what_workers_cannot_collect_is_refused_in_one_line(cluster):
 
 def test_no_cluster_at_an_address_is_one_line():
     code = (
-        "from common.errors import UserError\nfrom common.rollout.workers.team import Crew, Workers\n"
-        "crew = Crew(Workers(1, '127.0.0.1:1'), print)\n"
+        "from common.errors import UserError\nfrom common.rollout.workers.team import WorkerPoolFactory, Workers\n"
+        "crew = WorkerPoolFactory(Workers(1, '127.0.0.1:1'), print)\n"
         "try:\n    crew(None)\nexcept UserError as error:\n    print('error:', error)\ncrew.close()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)

@@ -213,6 +213,19 @@ def test_cut_off_while_it_was_evaluated_it_is_evaluated_when_resumed(monkeypatch
     assert same(learned(run), whole)
 
 
+STORED = Path(__file__).parents[1] / "data" / "run"
+
+
+def test_a_stored_checkpoint_loads_and_its_run_continues(monkeypatch, tmp_path, capsys):
+    """Written on 2026-11-29 by the settings in its config.json, four epochs; such a run is never refused."""
+    shutil.copytree(STORED, tmp_path / "run")
+    arguments = ["--epochs", 6, "--evaluation-episodes", 2, "--no-video", "--no-tensorboard", "--no-figure"]
+    assert program(monkeypatch, "--resume", tmp_path / "run", *arguments) == 0
+    assert "continuing after epoch 4" in capsys.readouterr().out
+    written, again = (run_folder.read_results(folder)["loss_critic"] for folder in (STORED, tmp_path / "run"))
+    assert len(again) == 6 and np.array_equal(written, again[:4]) and np.isfinite(again).all()
+
+
 TD3 = (  # noqa: SIM905  (as it is typed)
     "td3 --env Pendulum-v1 --epochs 6 --num-envs 2 --steps-per-epoch 100 --warmup-steps 100 --train-every 10 "
     "--updates-per-train 2 --batch-size 16 --hidden-sizes 4"

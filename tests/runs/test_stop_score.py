@@ -90,7 +90,7 @@ def test_a_score_that_other_episodes_do_not_confirm_does_not_count(tiny, monkeyp
         asked.append((episodes, seed))
         return np.full(episodes or 20, next(scores))
 
-    monkeypatch.setattr(trainer.judge, "returns", returns)
+    monkeypatch.setattr(trainer.validator, "returns", returns)
     trainer.train()
     assert [row.metric for row in trainer.results] == pytest.approx([299.5, 298.6, 299.0, 300.0])
     assert trainer.solved and trainer.agent.best_metric == trainer.results[-1].metric
@@ -118,7 +118,7 @@ def test_the_margin_is_counted_in_standard_errors(tiny, monkeypatch, margin, gro
         played.append(episodes)
         return 305.0 + 20.0 * (-1.0) ** np.arange(first, first + episodes) if episodes else np.full(20, 310.0)
 
-    monkeypatch.setattr(trainer.judge, "returns", returns)
+    monkeypatch.setattr(trainer.validator, "returns", returns)
     trainer.train()
     assert played == [0, 25, 75][: 1 + groups]
     assert trainer.results[-1].metric == pytest.approx(metric, abs=0.01)
@@ -138,7 +138,7 @@ def test_validations_wait_for_the_share_of_training_the_score_and_their_turn(tin
         epochs=10, best_metric="validation", validate_from=0.3, validate_every=2, validate_from_score=-30.0
     )
     trainer = PPOAgentTrainer(config)
-    due = trainer.judge.due
+    due = trainer.validator.due
     assert [epoch for epoch in range(1, 11) if due(epoch, 10, -30.0)] == [4, 6, 8, 10]
     assert [epoch for epoch in range(1, 11) if due(epoch, 10, -30.1)] == [10]
     assert [epoch for epoch in range(1, 11) if due(epoch, 10, float("nan"))] == [10]  # too few episodes so far
@@ -150,7 +150,7 @@ def test_nothing_is_validated_before_the_score_is_reached(tiny, monkeypatch):
     config = tiny.replace(epochs=3, best_metric="validation", validate_from=0.0, validate_every=1, score_window=1)
     for wanted, expected in ((None, [True, True, True]), (1.0, [False, False, True])):
         trainer = PPOAgentTrainer(config.replace(validate_from_score=wanted))
-        monkeypatch.setattr(trainer.judge, "returns", lambda timing, *_: np.array([-500.0]))
+        monkeypatch.setattr(trainer.validator, "returns", lambda timing, *_: np.array([-500.0]))
         trainer.train()
         assert [row.metric == -500.0 for row in trainer.results] == expected
         trainer.close()

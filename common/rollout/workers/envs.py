@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from common.envs.seeded_episodes import Past
+from common.envs.seeded_episodes import RestorePoint
 from common.envs.vector_env import group_seeds
 from common.errors import UserError
 from common.records import Timing, Trajectory
@@ -37,12 +37,14 @@ class EnvsOnWorkers(RepeatableEnvs):
 
     def _reset(self, seed: int | None) -> list[np.ndarray]:
         if seed is None:  # restoring may be repeated, beginning the next episode may not
-            return self._repeat(list(range(len(self.groups))), [self._pasts(k, c) for k, c in enumerate(self.columns)])
+            return self._repeat(
+                list(range(len(self.groups))), [self._points(k, c) for k, c in enumerate(self.columns)]
+            )
         self._stamps = [None] * len(self.groups)
         return self._observed("reset", [(s,) for s in group_seeds(seed, len(self.groups))], range(len(self.groups)))
 
-    def _repeat(self, groups: list[int], pasts: list[dict[int, Past]]) -> list[np.ndarray]:
-        return self._observed("bring_back", [(past,) for past in pasts], groups)
+    def _repeat(self, groups: list[int], points: list[dict[int, RestorePoint]]) -> list[np.ndarray]:
+        return self._observed("restore", [(point,) for point in points], groups)
 
     def _observed(self, method: str, arguments: list[tuple[Any, ...]], shards: Sequence[int]) -> list[np.ndarray]:
         """Copies of the observations that a method returns, since what Ray returns cannot be written to."""
@@ -153,7 +155,7 @@ class EnvsOnWorkers(RepeatableEnvs):
                 )
             known = ~(self._lost[columns] | self.ended[columns])  # [n]; of the others the record says nothing
             seed = group_seeds(self._seed, len(self.groups))[shard]
-            return Snapshot(seed, self._pasts(shard, columns), seen, known)
+            return Snapshot(seed, self._points(shard, columns), seen, known)
 
         return make
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from common.envs.environment import Environment
 from common.envs.groups import Fault, Group, quiet_gymnasium
-from common.envs.seeded_episodes import Past, Way
+from common.envs.seeded_episodes import RestoreMethod, RestorePoint
 from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv, copied_observations, make_vector_env
 from common.errors import NotFiniteError, UserError
@@ -26,7 +26,7 @@ class Recipe(NamedTuple):
     num_envs: int
     backend: str
     shards: int | None
-    way: Way
+    way: RestoreMethod
     time_limit: float  # seconds, of a process of backend "processes"
     action_map: ActionMap
 
@@ -41,7 +41,7 @@ class Snapshot(NamedTuple):
     """How to restore a shard."""
 
     seed: int  # of its group
-    pasts: Mapping[int, Past]  # of every environment, by its index in the group
+    points: Mapping[int, RestorePoint]  # of every environment, by its index in the group
     observations: np.ndarray | None = None  # [n, *shape] that it must return; None if they are not known
     known: np.ndarray | None = None  # [n] bool: of these environments
 
@@ -99,14 +99,14 @@ class Host:
         try:
             with quiet_gymnasium():
                 if snapshot is not None:
-                    self._restore(shard, snapshot)
+                    self._restore_snapshot(shard, snapshot)
                 return getattr(self, method)(shard, *arguments)
         except UserError as error:
             return error
 
-    def _restore(self, shard: int, snapshot: Snapshot) -> None:
+    def _restore_snapshot(self, shard: int, snapshot: Snapshot) -> None:
         self.reset(shard, snapshot.seed)
-        seen = self.bring_back(shard, snapshot.pasts)  # [n, *shape]
+        seen = self.restore(shard, snapshot.points)  # [n, *shape]
         expected, known = snapshot.observations, snapshot.known
         if expected is not None and not np.array_equal(seen[known], expected[known]):
             raise UserError(
@@ -118,9 +118,9 @@ class Host:
         """Begin a shard's episodes from a seed: observations [n, *shape]."""
         return copied_observations(self._envs.groups[shard].reset(seed))
 
-    def bring_back(self, shard: int, pasts: Mapping[int, Past]) -> np.ndarray:
+    def restore(self, shard: int, points: Mapping[int, RestorePoint]) -> np.ndarray:
         """Restore some environments of a shard: their observations [k, *shape]."""
-        return copied_observations(self._envs.groups[shard].bring_back(pasts))
+        return copied_observations(self._envs.groups[shard].restore(points))
 
     def collect(self, shard: int, policy: Policy, observations: np.ndarray, rows: Rows) -> Columns:
         """Step a shard.
@@ -201,7 +201,7 @@ class Runner(Protocol):
         """End all environments."""
 
 
-class Here:
+class InProcessRunner:
     """Performs tasks in this process, one after the other; see `Runner`."""
 
     def __init__(self, recipe: Recipe) -> None:

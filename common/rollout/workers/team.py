@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_info
 from common import progress
 from common.errors import UserError
 from common.rollout.workers.cluster import Cluster, Workers
-from common.rollout.workers.shard import Columns, Here, Host, Recipe, Task
+from common.rollout.workers.shard import Columns, Host, InProcessRunner, Recipe, Task
 from common.user_code import describe
 
 LOSSES = 5  # of workers while they performed the same task, after which the run ends
@@ -31,7 +31,7 @@ TOGETHER = 10.0  # seconds for the others, after which the first epoch begins wi
 TICK = 1.0  # seconds between looks at the clock
 
 
-class Remote:
+class WorkerProcess:
     """What a worker process runs: a `Host` made from a pickled recipe.
 
     Args:
@@ -83,7 +83,7 @@ class Worker:
 
 
 @dataclasses.dataclass(eq=False)
-class Begun:
+class PendingTasks:
     """Tasks that workers perform."""
 
     tasks: list[Task]
@@ -131,10 +131,10 @@ class Team:
                  "work for more")  # fmt: skip
         self._number = min(number, shards)
         self._content = ray.put(_pickled(recipe))
-        self._class = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(Remote)
+        self._class = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(WorkerProcess)
         self._computing = computing()
         self.interrupted = ""
-        self._here: Here | None = None  # performs the tasks once the cluster is gone
+        self._in_process: InProcessRunner | None = None  # performs the tasks once the cluster is gone
         self.workers: list[Worker] = []
         self.homes: dict[int, Worker] = {}
         self._held: dict[int, tuple[Worker, int]] = {}  # shard → who holds it, and the stamp of its state
@@ -154,7 +154,7 @@ class Team:
 
     def share(self, value: Any) -> Any:
         """See `Runner`."""
-        if self._here is not None:
+        if self._in_process is not None:
             return value
         try:
             return Shared(value, self._ray.put(value))
@@ -163,25 +163,27 @@ class Team:
 
     def perform(self, tasks: list[Task]) -> list[Any]:
         """See `Runner`. Once the cluster is gone this process performs the tasks."""
-        if self._here is None:
+        if self._in_process is None:
             try:
                 self._check_cluster()  # workers answer without it, but after a minute Ray ends this process
                 self._admit()
                 self._balance()
-                begun = Begun(tasks)
+                pending = PendingTasks(tasks)
                 for i in range(len(tasks)):
-                    self._give(i, begun)
-                return self._answers(begun)
+                    self._give(i, pending)
+                return self._answers(pending)
             except _VanishedError:
                 self.interrupted = f"the Ray cluster at {self._cluster.address} is gone"
                 self.workers.clear()
                 self._cluster.close()
-                self._here = Here(self._recipe)
-        return self._here.perform([task._replace(arguments=tuple(map(_value, task.arguments))) for task in tasks])
+                self._in_process = InProcessRunner(self._recipe)
+        return self._in_process.perform(
+            [task._replace(arguments=tuple(map(_value, task.arguments))) for task in tasks]
+        )
 
-    def _answers(self, begun: Begun) -> list[Any]:
+    def _answers(self, pending: PendingTasks) -> list[Any]:
         """Wait for all tasks; those of a lost worker are given to another one."""
-        tasks, waiting = begun.tasks, begun.waiting
+        tasks, waiting = pending.tasks, pending.waiting
         while waiting:
             progress.tell("shards", len(tasks) - len(waiting), len(tasks))
             for reference in self._answered(list(waiting)):
@@ -189,39 +191,39 @@ class Team:
                     continue
                 worker, i = waiting[reference]
                 try:
-                    begun.values[i] = self._ray.get(reference)
+                    pending.values[i] = self._ray.get(reference)
                 except self._ray.exceptions.RayTaskError:  # a mistake in this code, not in the user's
                     raise
                 except self._ray.exceptions.RayError as error:
-                    self._replace(worker, _cause(error), begun)
+                    self._replace(worker, _cause(error), pending)
                     continue
                 del waiting[reference]
-                self._note(worker, tasks[i], begun.values[i])
+                self._note(worker, tasks[i], pending.values[i])
             for worker in {worker for worker, _ in waiting.values()}:
                 its = [i for one, i in waiting.values() if one is worker]
-                limit = self._limit(tasks[its[0]].method, sum(begun.repeated.get(i, 0) for i in its))
+                limit = self._limit(tasks[its[0]].method, sum(pending.repeated.get(i, 0) for i in its))
                 if time.monotonic() - worker.since > limit:
-                    self._replace(worker, f"it did not answer within {limit:.0f} s", begun)
-        return [begun.values[i] for i in range(len(tasks))]
+                    self._replace(worker, f"it did not answer within {limit:.0f} s", pending)
+        return [pending.values[i] for i in range(len(tasks))]
 
-    def _give(self, i: int, begun: Begun) -> None:
+    def _give(self, i: int, pending: PendingTasks) -> None:
         """Let a worker perform the task of this number."""
-        task = begun.tasks[i]
+        task = pending.tasks[i]
         worker = self._home(task.shard)
         needs = task.before is not None and self._held.get(task.shard) != (worker, task.before)
         snapshot = task.snapshot() if needs else None
         self._held.pop(task.shard, None)
         arguments = [value.reference if isinstance(value, Shared) else value for value in task.arguments]
-        if all(worker is not one for one, _ in begun.waiting.values()):
+        if all(worker is not one for one, _ in pending.waiting.values()):
             worker.since = time.monotonic()
         try:
             reference = worker.actor.perform.remote(task.shard, task.method, snapshot, *arguments)
         except Exception as error:
             self._check_cluster(error)
             raise
-        begun.waiting[reference] = worker, i
+        pending.waiting[reference] = worker, i
         if snapshot is not None:
-            begun.repeated[i] = sum(len(past.actions) for past in snapshot.pasts.values())
+            pending.repeated[i] = sum(len(point.actions) for point in snapshot.points.values())
 
     def _answered(self, references: list[Any]) -> list[Any]:
         """Those of some references whose answers are there; none after a second.
@@ -355,7 +357,7 @@ class Team:
             self.homes[shard] = fewest
             most.actor.perform.remote(shard, "leave", None)
 
-    def _replace(self, worker: Worker, cause: str, begun: Begun) -> None:
+    def _replace(self, worker: Worker, cause: str, pending: PendingTasks) -> None:
         """Another worker takes the place of a lost one; its tasks are performed by those that there are.
 
         Raises:
@@ -363,14 +365,14 @@ class Team:
             _VanishedError: the cluster is gone.
         """
         self._drop(worker)
-        left = {reference: i for reference, (one, i) in begun.waiting.items() if one is worker}
+        left = {reference: i for reference, (one, i) in pending.waiting.items() if one is worker}
         for reference in left:
-            del begun.waiting[reference]
+            del pending.waiting[reference]
         self._check_cluster()
         performed = next(iter(left.values()))
-        begun.losses[performed] += 1
-        if begun.losses[performed] == LOSSES:
-            shard = begun.tasks[performed].shard
+        pending.losses[performed] += 1
+        if pending.losses[performed] == LOSSES:
+            shard = pending.tasks[performed].shard
             raise UserError(
                 f"{LOSSES} workers were lost one after the other with shard {shard} ({cause}): fix "
                 "the environment if it crashes or hangs, which --backend processes shows"
@@ -378,7 +380,7 @@ class Team:
         self._warn(f"warning: {worker} was lost ({cause}); another one steps its {_count(len(left), 'shard')} again")
         self._start()
         for i in left.values():
-            self._give(i, begun)
+            self._give(i, pending)
 
     def _drop(self, worker: Worker) -> None:
         """End a worker and forget what it held."""
@@ -395,13 +397,13 @@ class Team:
 
     def close(self) -> None:
         """End the workers."""
-        if self._here is not None:
-            self._here.close()
+        if self._in_process is not None:
+            self._in_process.close()
         for worker in list(self.workers):
             self._drop(worker)
 
 
-class Crew:
+class WorkerPoolFactory:
     """Makes the workers of a run, all on one cluster, which starts at once in the background.
 
     Args:
