@@ -1,4 +1,4 @@
-"""The agent: an actor and a critic, how they act, how they judge a step, how they learn.
+"""The agent: an actor and a critic, how they act, how they value states, how they learn.
 
 An Agent knows weights and nothing of time: epochs, environments and schedules are the trainer's.
 """

@@ -53,7 +53,7 @@ def unpacked(content: bytes) -> Arrays:
 
 
 def _check_members(members: list[zipfile.ZipInfo], size: int) -> None:
-    """Raises ValueError unless an archive of so many bytes is one of stored arrays with a name each."""
+    """Raises ValueError unless an archive of this size consists of stored arrays with a name each."""
     if any(member.compress_type != zipfile.ZIP_STORED for member in members):
         raise ValueError("its arrays are compressed")
     if sum(member.file_size for member in members) > size:
@@ -102,7 +102,7 @@ def read(path: Path, largest: int | None = None) -> Arrays:
     """Every array of a file of at most `largest` bytes; None takes `largest_file`.
 
     Raises:
-        UserError: the path is a link or no plain file, or the file is larger.
+        UserError: the path is a link or not a plain file, or the file is larger.
         ValueError: the file is damaged, or holds something other than plain arrays.
         OSError: it is missing or cannot be read.
     """
@@ -110,7 +110,7 @@ def read(path: Path, largest: int | None = None) -> Arrays:
 
 
 def write_weights(path: Path, state: Mapping[str, np.ndarray]) -> None:
-    """Write an agent's state, whole or not at all; the folder is made if it is missing."""
+    """Write an agent's state atomically; the folder is made if it is missing."""
     files.replace_file(path, packed(state))
 
 

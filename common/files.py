@@ -1,4 +1,4 @@
-"""Writes files whole or not at all, and reads them without trusting who made them.
+"""Writes files atomically, and reads them without trusting who made them.
 
 A run folder may come from somebody else. Nothing here follows a link in it, waits for a pipe or a device, or reads
 more than a given number of bytes.
@@ -75,13 +75,13 @@ def move_with_retries(move: Callable[[Path, Path], None], source: Path, target: 
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, also in a power cut; the folder is made if it is missing."""
+    """Write a file atomically, also in a power cut; the folder is made if it is missing."""
     with replacing(path) as unfinished:
         unfinished.write_bytes(content)
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write a JSON file whole or not at all; NumPy's numbers become plain ones."""
+    """Write a JSON file atomically; NumPy's numbers become plain ones."""
     replace_file(path, (json.dumps(content, indent=2, default=float) + "\n").encode())
 
 
@@ -165,14 +165,14 @@ def read_bytes(path: Path, largest: int) -> bytes:
         descriptor = os.open(path, flags)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):  # a link put there just now; a socket
-            raise _foreign(path, "no plain file") from None
+            raise _foreign(path, "not a plain file") from None
         raise
     with open(descriptor, "rb") as file:
         status = os.fstat(file.fileno())
         if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(status.st_mode):
-            raise _foreign(path, "no plain file")
+            raise _foreign(path, "not a plain file")
         if status.st_size > largest:
             raise ForeignFileError(
                 f"{path} has {status.st_size:,} bytes, at most {largest:,} are expected: use an undamaged copy"
@@ -215,7 +215,7 @@ def check_plain(folder: Path) -> None:
                 if entry.is_symlink():
                     raise _foreign(Path(entry.path), "a link")
                 if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
-                    raise _foreign(Path(entry.path), "no plain file")
+                    raise _foreign(Path(entry.path), "not a plain file")
     except (FileNotFoundError, NotADirectoryError):
         return
 

@@ -266,11 +266,7 @@ class OffPolicyAgentTrainer(TrainerBase):
         return super().counters() | {"untrained": self._untrained}
 
     def load_counters(self, counters: State) -> None:
-        """Restore what `counters` returned.
-
-        Raises:
-            ValueError: the number of steps that wait for their updates is not possible with these settings.
-        """
+        """Restore what `counters` returned; raises ValueError for a number of steps that cannot wait for updates."""
         super().load_counters(counters)
         self._untrained = int(counters["untrained"])
         if not 0 <= self._untrained < max(self.config.train_every, self.config.steps_per_epoch):
@@ -294,14 +290,7 @@ def run_program(
     default: str,
     preset_for: Callable[[str], str],
 ) -> None:
-    """Train as the command line says.
-
-    Args:
-        program: as it is typed, for `--help`.
-        presets: name → config.
-        default: the preset where neither a preset nor an environment is named.
-        preset_for: an environment's id → the name of the preset that `--env ID` starts from.
-    """
+    """Train as the command line says; see `common.runs.command_line.parse` for the arguments."""
     with one_line_errors():
         preset, config, options = parse(sys.argv[1:], program, presets, default, preset_for)
         session.run(

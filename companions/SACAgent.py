@@ -142,7 +142,7 @@ class SACAgent(DDPGAgent):
     # -- state --
 
     def parameters(self) -> State:
-        """Copies of the weights of all networks, and log α."""
+        """See `DDPGAgent.parameters`; and log α."""
         return super().parameters() | {"log_temperature": np.array(self._log_temperature)}
 
     def load_parameters(self, state: State) -> None:

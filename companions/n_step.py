@@ -88,11 +88,7 @@ class NStepReturns:
         return {"counts": np.array([len(steps) for steps in self._waiting], np.int64), **waiting._asdict()}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restore what `state` returned.
-
-        Raises:
-            ValueError: it is not of as many environments and steps.
-        """
+        """Restore what `state` returned; raises ValueError if it is of other numbers of environments or steps."""
         counts = [int(count) for count in state["counts"]]
         columns = Transitions(*(state[name] for name in Transitions._fields))
         if not all(0 <= count < self._steps for count in counts) or sum(counts) != len(columns.rewards):

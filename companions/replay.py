@@ -82,11 +82,7 @@ class ReplayBuffer:
         return {"rows": self._rows[: self.size].copy(), "position": np.array(self._position, np.int64)}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restore what `state` returned for a buffer of the same capacity.
-
-        Raises:
-            ValueError: the state does not fit a buffer of this capacity.
-        """
+        """Restore what `state` returned; raises ValueError if it does not fit a buffer of this capacity."""
         size, position = len(state["rows"]), int(state["position"])
         if not 0 <= position < self.capacity or (size < self.capacity and position != size):
             raise ValueError(f"the next of {size} transitions cannot be number {position}")

@@ -43,11 +43,7 @@ class WaitingMinibatches:
         return {"rows": self._rows, "noise": self._noise} if len(self) else {}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restore what `state` returned for minibatches of the same sizes.
-
-        Raises:
-            ValueError: they have other sizes.
-        """
+        """Restore what `state` returned; raises ValueError for minibatches of other sizes."""
         self.clear()
         if state:
             count = len(state["rows"])

@@ -31,7 +31,7 @@ def torso_for(observation_shape: tuple[int, ...], action_size: int, config: PPOC
     sizes = torso_sizes(config.hidden_sizes, int(np.prod(observation_shape)), action_size)
     if config.precision == "bfloat16" and not convolutions and len(sizes) < 2:
         raise UserError(
-            f"precision bfloat16 has no effect with hidden_sizes {sizes} and observations that are no images: "
+            f"precision bfloat16 has no effect with hidden_sizes {sizes} and observations that are not images: "
             "add --hidden-sizes 256 256, or leave --precision out"
         )
     shape, activation, gain = observation_shape, config.activation, config.hidden_gain

@@ -43,19 +43,13 @@ class EarlierTrajectories:
         return iter(self._kept)
 
     def add(self, trajectory: Trajectory, log_probs: np.ndarray) -> None:
-        """Keep one more, and forget the oldest if there are too many.
-
-        Args:
-            log_probs: of its actions under the policy that acted, [M].
-        """
+        """Keep one more, with its actions' log-probabilities [M], and forget the oldest if there are too many."""
         self._kept.appendleft(Acted(trajectory.without_outputs, log_probs))
 
     def joined(self, newest: Batch, prepare: Callable[[Trajectory], Batch], config: PPOConfig) -> Batch:
         """One batch of 1 + `most` trajectories. In the first updates the newest one fills the missing places.
 
-        Args:
-            newest: the newest trajectory as a flat batch.
-            prepare: an earlier trajectory → such a batch, with values and log-probabilities of the present networks.
+        `prepare` makes a flat batch of an earlier one, with values and log-probabilities of the present networks.
         """
         if not self._most:
             return newest
@@ -71,11 +65,7 @@ class EarlierTrajectories:
         return join_parts({str(i): _arrays(acted) for i, acted in enumerate(self._kept)})
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restore what `state` returned.
-
-        Raises:
-            ValueError: an array does not fit the run.
-        """
+        """Restore what `state` returned; raises ValueError for arrays that do not fit the run."""
         self._kept.clear()
         for i in range(self._most):
             arrays = part_of(state, str(i))

@@ -18,20 +18,16 @@ class RateByDivergence:
 
     Args:
         desired_kl: the wanted mean KL divergence of an update, in nats; None keeps the factor at 1.
-
-    Attributes:
-        factor: of the learning rates of the next update.
     """
 
     def __init__(self, desired_kl: float | None) -> None:
         self._desired = desired_kl
-        self.factor = 1.0
+        self.factor = 1.0  # of the learning rates of the next update
 
     def follow(self, divergence: float) -> None:
         """Lower the factor after an update that moved the policy too far, raise it after one that did too little.
 
-        Args:
-            divergence: of the last update, in nats; NaN, for an update that was undone, changes nothing.
+        The divergence of an update is in nats; NaN, for an update that was undone, changes nothing.
         """
         if self._desired is None or math.isnan(divergence):
             return
@@ -45,11 +41,7 @@ class RateByDivergence:
         return {} if self._desired is None else {"factor": np.array(self.factor, np.float64)}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restore what `state` returned.
-
-        Raises:
-            ValueError: the factor is out of its range.
-        """
+        """Restore what `state` returned; raises ValueError for a factor that is out of its range."""
         factor = float(state.get("factor", 1.0))
         if not 1 / MAX_RATE_FACTOR <= factor <= MAX_RATE_FACTOR:
             raise ValueError(f"the learning rate's factor is {factor}")

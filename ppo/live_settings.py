@@ -16,18 +16,9 @@ FILE = "hyperparameters.json"
 
 
 class Hyperparameters(NamedTuple):
-    """The settings of one update, schedules applied; `ppo.config.PPOConfig` explains each.
+    """The settings of one update, schedules applied; `ppo.config.PPOConfig` explains each."""
 
-    Attributes:
-        learning_rate: Adam's step size, for the actor or the shared network.
-        critic_learning_rate: Adam's step size, for the critic.
-        passes: number of passes over the batch.
-        clip_range: ε of the clipped surrogate.
-        value_coefficient: weight of the critic's loss in a shared network.
-        entropy_coefficient: weight of the entropy bonus.
-    """
-
-    learning_rate: float
+    learning_rate: float  # of the actor, or of the shared network
     critic_learning_rate: float
     passes: int
     clip_range: float
@@ -37,27 +28,17 @@ class Hyperparameters(NamedTuple):
     @staticmethod
     def of(config: PPOConfig) -> "Hyperparameters":
         """The hyperparameters that a run starts with, before its schedules."""
-        critic = config.learning_rate if config.critic_learning_rate is None else config.critic_learning_rate
-        return Hyperparameters(
-            config.learning_rate,
-            critic,
-            config.passes,
-            config.clip_range,
-            config.value_coefficient,
-            config.entropy_coefficient,
-        )
+        settings = {name: getattr(config, name) for name in Hyperparameters._fields}
+        if config.critic_learning_rate is None:
+            settings["critic_learning_rate"] = config.learning_rate
+        return Hyperparameters(**settings)
 
 
 class Polled(NamedTuple):
-    """The result of `LiveHyperparameters.poll`.
+    """The result of `LiveHyperparameters.poll`."""
 
-    Attributes:
-        changes: one line per changed value, such as "clip_range 0.2 → 0.1".
-        refused: why the file was rejected; empty if it was not.
-    """
-
-    changes: list[str]
-    refused: str
+    changes: list[str]  # one line per changed value, such as "clip_range 0.2 → 0.1"
+    refused: str  # why the file was rejected; empty if it was not
 
 
 class LiveHyperparameters:
@@ -135,11 +116,7 @@ class LiveHyperparameters:
     # -- the file --
 
     def watch(self, folder: Path) -> None:
-        """Read changes from `hyperparameters.json` in a run folder, and write it if it does not exist.
-
-        Args:
-            folder: of the run.
-        """
+        """Read changes from `hyperparameters.json` in a run folder, and write it if it does not exist."""
         self._path = folder / FILE
         if not os.path.lexists(self._path):
             self._write(self._path)

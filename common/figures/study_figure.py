@@ -136,7 +136,7 @@ def _solved(scores: list[float], level: float | None) -> str:
 def _draw_dots(axis: Axes, arms: dict[str, Arm], levels: Sequence[Level], lowest: float | None) -> bool:
     """A row for each setting; the names are in the curves' colours, in place of a legend.
 
-    Returns: whether some dots lie upon each other, so that their number stands beside them.
+    Returns: whether some dots overlap, so that their number is written next to them.
     """
     for i, arm in enumerate(arms.values()):
         colour = colour_of(i)
@@ -187,14 +187,14 @@ def _draw_dots(axis: Axes, arms: dict[str, Arm], levels: Sequence[Level], lowest
 
 
 def _free(width: float, dots: list[float], lines: list[float]) -> bool:
-    """Whether a number beside dots meets no other dot and no line; a line through the dots passes it."""
+    """Whether a number next to dots touches no other dot and no line; a line through the dots passes it."""
     return not any(0 < dot < 0.05 * width for dot in dots) and not any(
         0.012 * width < line < 0.04 * width for line in lines
     )
 
 
 def _crowds(scores: list[float], near: float) -> list[list[float]]:
-    """Scores whose dots can hardly be told apart, in rising order."""
+    """Scores whose dots overlap, in rising order."""
     crowds: list[list[float]] = []
     for score in sorted(scores):
         if crowds and score - crowds[-1][0] <= near:
@@ -205,7 +205,7 @@ def _crowds(scores: list[float], near: float) -> list[list[float]]:
 
 
 def _beside(right: int, up: int, colour: str) -> dict[str, Any]:
-    """How a number beside a dot is written; -1 is left or down."""
+    """How a number next to a dot is written; -1 is left or down."""
     return {
         "xytext": (6 * right, 4 * up), "textcoords": "offset points", "fontsize": "x-small", "color": colour,
         "ha": ("center", "left", "right")[right], "va": ("center_baseline", "bottom", "top")[up],

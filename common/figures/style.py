@@ -97,7 +97,7 @@ def entitle(figure: Figure, finding: str, note: str) -> None:
 
 
 def save_light_and_dark(draw: Callable[[], Figure], path: Path) -> None:
-    """Write a figure for pages, and beside it NAME-dark for readers with a dark page.
+    """Write a figure for pages, and next to it NAME-dark for readers with a dark page.
 
     Args:
         draw: called once for each of the two; its colours are those of the page's mode.
@@ -110,7 +110,7 @@ def save_light_and_dark(draw: Callable[[], Figure], path: Path) -> None:
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure whole or not at all; the suffix of the path sets the format, PNG if there is none."""
+    """Write a figure atomically; the suffix of the path sets the format, PNG if there is none."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format=path.suffix.lstrip(".") or "png", dpi=110)
     files.replace_file(path, buffer.getvalue())

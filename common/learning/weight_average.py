@@ -19,7 +19,7 @@ class WeightAverage:
 
     Args:
         agent: whose weights are averaged.
-        decay: weight of the past in the average, 0 to below 1; 0 is no average.
+        decay: weight of the past in the average, 0 to below 1; 0 turns averaging off.
     """
 
     def __init__(self, agent: "AgentBase", decay: float) -> None:

@@ -1,7 +1,7 @@
 """Networks of one shape whose weights lie side by side in one variable, computed as one batch of products.
 
-A method that updates six small networks and their Adams once a step spends part of every call on taking up and
-giving back variables: 60 of them took 0.2 ms more than 12. Two critics of 256 units as one batch made an update a
+A method that updates six small networks and their Adams once a step spends part of every call on passing
+variables in and out: 60 of them took 0.2 ms more than 12. Two critics of 256 units as one batch made an update a
 third faster, presumably since each core has a product of its own instead of half of every one (LOG.md).
 """
 

@@ -47,7 +47,7 @@ def describe(model: keras.Model, normalize: Normalizer = UNCHANGED) -> Network:
     """A copy of a model as it is now; later training does not change it.
 
     Args:
-        model: a torso of layers in a row, and after it one head, or several beside each other.
+        model: a torso of layers in a row, and after it one head, or several in parallel.
         normalize: maps raw observations to the model's.
 
     Raises:

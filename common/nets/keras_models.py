@@ -29,7 +29,7 @@ class Torso:
         gain: of the orthogonal kernels.
         convolutions: of images.
         layer_norm: whether dense layers have layer normalisation before their activation (arXiv:1607.06450).
-        precision: bfloat16 rounds what hidden layers multiply, unless it is an observation that is no image.
+        precision: bfloat16 rounds what hidden layers multiply, except observations that are not images.
     """
 
     observation_shape: tuple[int, ...]

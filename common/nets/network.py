@@ -158,7 +158,7 @@ Layer = Dense | Convolution | LayerNormalization | Rescaling | Flatten
 
 @dataclass(frozen=True)
 class Network:
-    """Layers one after the other, then heads beside each other.
+    """Layers one after the other, then heads in parallel.
 
     Attributes:
         normalize: maps raw observations to the first layer's.

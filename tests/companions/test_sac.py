@@ -36,7 +36,7 @@ from companions.SACAgent import SACAgent
 from companions.SACAgentTrainer import SACAgentTrainer, make_agent
 from companions.squashed_normal import squashed_normal, temperature_loss
 from companions.TQCAgent import TQCAgent
-from programs import methods, policy_files, tune
+from programs import methods, tune
 from programs.tuning.space import SPACES, read_space
 
 S, A, B = 3, 2, 16
@@ -148,18 +148,6 @@ def test_the_frozen_copy_acts_as_the_actor_and_refreshes(changes):
         assert np.abs(policy.act(observations) - np.tanh(agent.actor(observations)[:, :A])).max() > 1e-4
         policy.heads = agent.acting_network()
     assert policy.is_plain and "Normal" in policy.noise
-
-
-def test_an_export_acts_as_the_agent(tmp_path):
-    agent = made()
-    agent.update(*drawn(3))
-    written = policy_files.export(agent, tmp_path)
-    assert [file.path.name for file in written] == ["saved_model", "policy.tflite"]
-    assert all(file.difference <= 1e-5 for file in written)
-    observations = np.random.default_rng(0).standard_normal((20, S)).astype(np.float32)
-    expected = [0, 2.5] + np.array([2, 2.5]) * np.tanh(agent.actor(observations)[:, :A])
-    for read, file in zip((policy_files.read_saved_model, policy_files.read_litert), written):
-        assert_allclose(read(file.path)(observations), expected, atol=1e-5)
 
 
 # -- targets and losses by hand --

@@ -1031,60 +1031,21 @@ def test_best_parameters_survive_saving(weights, eager):
     assert same(policy_of(loaded), best)
 
 
-def test_an_interrupted_save_leaves_the_old_file(weights, monkeypatch):
-    trainer, _, path = weights
-    before = path.read_bytes()
-
-    def interrupted(file, **_):
-        file.write(b"half")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(np, "savez", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        trainer.agent.save_weights(path)
-    assert path.read_bytes() == before
-
-
-def damaged(kind, agent, data):
-    """Bytes that are no weights of this agent, each in a way of its own."""
-    import io
-
-    file = io.BytesIO()
-    if kind == "cut":
-        return data[: len(data) // 2]
-    if kind == "one byte changed":
-        at = data.find(b"actor/0.npy") + 200
-        return data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
-    if kind == "empty":
-        return b""
-    if kind == "text":
-        return b"no weights at all\n"
-    if kind == "single array":
-        np.save(file, np.zeros(3))
-    elif kind == "foreign arrays":
-        np.savez(file, something=np.zeros(3))
-    elif kind == "policy without optimisers":
-        np.savez(file, **policy_of(agent))
-    elif kind == "optimiser of another size":
-        np.savez(file, **agent.state() | {"actor_adam/2": np.zeros((3, 3), np.float32)})
-    elif kind == "pickled":
-        np.savez(file, **{"actor/0": np.array([{}], dtype=object)})
-    return file.getvalue()
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "cut", "one byte changed", "empty", "text", "single array", "foreign arrays", "policy without optimisers",
-        "optimiser of another size", "pickled",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("kind", ["cut", "foreign arrays", "policy without optimisers", "optimiser of another size"])
 def test_unreadable_weights_are_told_in_one_line_and_change_nothing(weights, tmp_path, kind):
+    """tests/runs/test_hostile_folders.py has damaged files of other kinds."""
     trainer, _, path = weights
-    agent = other_agent(trainer)
+    agent, state = other_agent(trainer), trainer.agent.state()
     before = {k: np.array(v) for k, v in agent.state().items()}
     broken = tmp_path / "broken.npz"
-    broken.write_bytes(damaged(kind, trainer.agent, path.read_bytes()))
+    if kind == "cut":
+        broken.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    elif kind == "foreign arrays":
+        np.savez(broken, something=np.zeros(3))
+    elif kind == "policy without optimisers":
+        np.savez(broken, **policy_of(trainer.agent))
+    else:
+        np.savez(broken, **state | {"actor_adam/2": np.zeros((3, 3), np.float32)})
     with pytest.raises(UserError, match=r"broken\.npz") as caught:
         agent.read_weights(broken)
     assert "\n" not in str(caught.value)
