@@ -12,26 +12,23 @@ import numpy as np
 import tensorflow as tf
 
 from common import funcs
-from common.envs.spaces import action_map, choices
+from common.envs.spaces import choices
 from common.errors import DivergedError
 from common.learning.agent_base import AgentBase
-from common.learning.device import choose_device
 from common.learning.image_heads import ImageHeads
 from common.nets import distributions, keras_models
 from common.nets.from_keras import describe
 from common.nets.keras_layers import StateIndependentStd
 from common.nets.kernels import orthogonal
-from common.nets.rounded_products import check_precision
 from common.records import Batch
 from common.rollout.policies import CategoricalPolicy, Heads, JudgingPolicy, NormalPolicy, Policy
 from common.state import State
 from ppo import architecture, losses
 from ppo.config import PPOConfig
 from ppo.live_settings import Hyperparameters
-from ppo.results import AVERAGED_METRICS, METRICS_OF, UPDATE_METRICS
+from ppo.results import AVERAGED_METRICS, METRICS_OF
 
 KL_COEFFICIENT_FACTOR = 1024.0  # β stays within this factor of its first value, so that it can recover
-DECISIVE = [UPDATE_METRICS.index(name) for name in AVERAGED_METRICS]  # an update in which one is NaN is undone
 
 Metrics = dict[str, tf.Tensor]
 Progress = tuple[tf.Tensor, tf.Tensor, tf.TensorArray]  # minibatches taken, mean KL of the pass so far, metrics
@@ -55,13 +52,8 @@ class Agent(AgentBase):
         self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space, config: PPOConfig, seed: int
     ) -> None:
         super().__init__(observation_space, action_space, config)
-        self.action_map = action_map(action_space)
-        self.observation_size = int(np.prod(observation_space.shape))
-        self.action_size = self.action_map.size
         self.choices = None if isinstance(action_space, gymnasium.spaces.Box) else choices(action_space)
         torso = architecture.torso_for(observation_space.shape, self.action_size, config)
-        choose_device(config.device, self.sees_images)
-        check_precision("float32" if self.sees_images else config.precision)  # Keras rounds images
         heads = architecture.heads_for(self.action_size, self.choices, config)
         seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(2)]  # of actor and critic
         actor_kernel, critic_kernel = map(orthogonal, seeds)
@@ -75,12 +67,12 @@ class Agent(AgentBase):
             self.critic = keras_models.critic_network(torso, critic_kernel, self.mirror)
             self._networks = {"actor": self.actor, "critic": self.critic}
         architecture.draw_weights(self._networks.values(), seeds, config)
-        rate, epsilon = config.learning_rate, config.adam_epsilon
-        self._adam_of = {name: keras.optimizers.Adam(rate, epsilon=epsilon) for name in self._networks}
-        for name, network in self._networks.items():
-            self._adam_of[name].build(network.trainable_variables)
+        self._adam_of = {
+            name: self.new_adam(config.learning_rate, network.trainable_variables, config.adam_epsilon)
+            for name, network in self._networks.items()
+        }
         self.adams = {"adam" if name == "network" else f"{name}_adam": adam for name, adam in self._adam_of.items()}
-        self.kl_coefficient = config.kl_coefficient  # β of the KL penalty, which adapts
+        self.kl_coefficient = 1.0  # β of the KL penalty, which adapts
         # XLA: 1.2 to 1.7 times the speed of the plain graph, but half of it with convolutions of many images.
         # No AutoGraph: nothing here needs it, and it writes a file that a full disk refuses.
         compiled = functools.partial(tf.function, jit_compile=not self.sees_images, autograph=False)
@@ -125,7 +117,7 @@ class Agent(AgentBase):
         return NormalPolicy(heads) if self.choices is None else CategoricalPolicy(heads, self.choices)
 
     def policy(self, observations: tf.Tensor) -> distributions.tfd.Distribution:
-        """The policy at normalised observations [B, ...]: one distribution for each number of an action, [B, A]."""
+        """The policy at normalised observations [B, ...]: one distribution for each action dimension, [B, A]."""
         return self._distribution(tf.concat(self.actor(observations), axis=1))
 
     def _distribution(self, heads: tf.Tensor) -> distributions.tfd.Distribution:
@@ -193,39 +185,36 @@ class Agent(AgentBase):
             hyperparameters: of this update; K is a multiple of their `passes`.
 
         Returns:
-            Name → value of every metric in `UPDATE_METRICS`. Losses and gradient norms are means over all minibatches
-            that were used, the other metrics over the minibatches of the last pass.
+            Name → value of every metric in `ppo.results.UPDATE_METRICS`. Losses and gradient norms are means over all
+            minibatches that were used, the other metrics over the minibatches of the last pass.
 
         Raises:
             DivergedError: a loss, a gradient or a weight became NaN or infinite; the agent is as it was before.
         """
         per_pass = len(actor_rows) // hyperparameters.passes
         numbers = np.array([*hyperparameters, self.kl_coefficient], np.float32)
-        table, steps, finite_weights = self.compiled_update(batch, actor_rows, critic_rows, numbers, per_pass)
-        table = table.numpy()[: int(steps)]  # [K, metrics]
-        fault = self._not_finite(table, finite_weights.numpy())
+        columns, steps, finite_weights = self.compiled_update(batch, actor_rows, critic_rows, numbers, per_pass)
+        metrics = {name: column.numpy()[: int(steps)] for name, column in columns.items()}  # [K] each
+        fault = self._not_finite(metrics, finite_weights.numpy())
         if fault is not None:
             raise DivergedError(
                 f"training diverged, {fault} is NaN or infinite: lower the learning rates, or make very large rewards "
                 "smaller"
             )
-        overall = dict(zip(UPDATE_METRICS, table.mean(axis=0).tolist()))
-        of_last_pass = dict(zip(UPDATE_METRICS, table[-per_pass:].mean(axis=0).tolist()))
-        return of_last_pass | {name: overall[name] for name in AVERAGED_METRICS}
+        overall, last_pass = _means(metrics), _means({name: column[-per_pass:] for name, column in metrics.items()})
+        return last_pass | {name: overall[name] for name in AVERAGED_METRICS}
 
-    def change_std(self, factor: float, least: float) -> None:
-        """Multiply a Normal policy's learned standard deviations, then raise them to `least` half ranges."""
+    def raise_std(self, least: float) -> None:
+        """Raise a Normal policy's learned standard deviations to `least` half ranges; 0 leaves them."""
         for layer in self.actor.layers:
-            if isinstance(layer, StateIndependentStd) and (factor < 1 or least > 0):
-                log_std = layer.log_std.numpy() + np.float32(np.log(factor))  # [A]
-                layer.log_std.assign(np.maximum(log_std, np.float32(np.log(least))) if least > 0 else log_std)
+            if isinstance(layer, StateIndependentStd) and least > 0:
+                layer.log_std.assign(np.maximum(layer.log_std.numpy(), np.float32(np.log(least))))
 
     def adapt_kl_coefficient(self, batch: Batch) -> None:
         """Set the KL penalty's β for the next update, from KL(policy that acted ‖ present policy)."""
         divergence = float(self.compiled_divergence(batch.observations, batch.heads, batch.weights))
-        start, furthest = self.config.kl_coefficient, KL_COEFFICIENT_FACTOR
-        adapted = funcs.adapted_kl_coefficient(self.kl_coefficient, divergence, self.config.kl_target)
-        self.kl_coefficient = min(max(adapted, start / furthest), start * furthest)
+        adapted = funcs.adapted_kl_coefficient(self.kl_coefficient, divergence, self.config.desired_kl or 0.01)
+        self.kl_coefficient = min(max(adapted, 1 / KL_COEFFICIENT_FACTOR), KL_COEFFICIENT_FACTOR)
 
     def _divergence(self, observations: tf.Tensor, old_heads: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """Mean KL of the present policy from an old one; observations [M, ...], old_heads [M, X], weights [M]."""
@@ -233,13 +222,15 @@ class Agent(AgentBase):
         divergence = distributions.kl_divergence(self._distribution(old_heads), policy)  # [M]
         return losses.weighted_mean(divergence, weights)
 
-    def _not_finite(self, table: np.ndarray, finite_weights: np.ndarray) -> str | None:
-        """The first metric [K, metrics] or weight that became NaN or infinite; None if all are finite."""
-        steps, columns = np.nonzero(~np.isfinite(table[:, DECISIVE]))
-        if len(steps):
-            return f"{AVERAGED_METRICS[columns[0]]} of minibatch {steps[0] + 1} of {len(table)}"
-        for variable, finite in zip(self._weights(), finite_weights):
-            if not finite:
+    def _not_finite(self, metrics: dict[str, np.ndarray], finite_weights: np.ndarray) -> str | None:
+        """The first loss or gradient norm [K] or weight that became NaN or infinite; None if all are finite."""
+        finite = {name: np.isfinite(metrics[name]) for name in AVERAGED_METRICS}  # [K] each
+        faults = [(int(column.argmin()) + 1, name) for name, column in finite.items() if not column.all()]
+        if faults:
+            minibatch, name = min(faults, key=lambda fault: fault[0])
+            return f"{name} of minibatch {minibatch} of {len(metrics[name])}"
+        for variable, is_finite in zip(self._weights(), finite_weights):
+            if not is_finite:
                 return f"{variable.path} after the last minibatch"
         return None
 
@@ -248,14 +239,14 @@ class Agent(AgentBase):
 
     def _update(
         self, batch: Batch, actor_rows: tf.Tensor, critic_rows: tf.Tensor, numbers: tf.Tensor, per_pass: int
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    ) -> tuple[Metrics, tf.Tensor, tf.Tensor]:
         """All minibatches; an update that became NaN or infinite is undone before this returns.
 
         Args:
             numbers: the hyperparameters, and the coefficient of the KL penalty.
 
         Returns:
-            The metrics of every minibatch [K, metrics], how many were taken before `max_kl` was passed, and which of
+            The metrics of every minibatch, [K] each, how many were taken before `max_kl` was passed, and which of
             `_weights` were finite after them.
         """
         learned = self._weights() + [variable for adam in self.adams.values() for variable in adam.variables]
@@ -267,9 +258,9 @@ class Agent(AgentBase):
             metrics, taken = self.compiled_passes("actor", batch, actor_rows, numbers, per_pass)
             most = None if self.config.max_kl is None else taken
             metrics |= self.compiled_passes("critic", batch, critic_rows, numbers, per_pass, most)[0]
-        table = tf.stack([metrics[name] for name in UPDATE_METRICS], axis=1)  # [K, metrics]
         finite_weights = tf.stack([tf.reduce_all(tf.math.is_finite(variable.value)) for variable in self._weights()])
-        sound = tf.reduce_all(finite_weights) & tf.reduce_all(tf.math.is_finite(tf.gather(table, DECISIVE, axis=1)))
+        decisive = tf.stack([metrics[name] for name in AVERAGED_METRICS])
+        sound = tf.reduce_all(finite_weights) & tf.reduce_all(tf.math.is_finite(decisive))
 
         def undo() -> tf.Tensor:
             for variable, value in zip(learned, before):
@@ -277,7 +268,7 @@ class Agent(AgentBase):
             return sound
 
         tf.cond(sound, lambda: sound, undo)
-        return table, taken, finite_weights
+        return metrics, taken, finite_weights
 
     def _passes(
         self, network: str, batch: Batch, rows: tf.Tensor, numbers: tf.Tensor, per_pass: int, most: tf.Tensor = None
@@ -344,7 +335,9 @@ class Agent(AgentBase):
 
     def _value_loss(self, values: tf.Tensor, batch: Batch, hyperparameters: Hyperparameters) -> tf.Tensor:
         """values: [B, 1]."""
-        next_values = None if self.config.stop_target_gradient else self.critic(batch.next_observations)[:, 0]  # [B]
+        next_values = (
+            self.critic(batch.next_observations)[:, 0] if self.config.value_target == "one_step_gradient" else None
+        )
         return losses.value_loss(self.config, values[:, 0], next_values, batch, hyperparameters)
 
     def _descend(self, tape: tf.GradientTape, loss: tf.Tensor, network: str) -> tf.Tensor:
@@ -382,6 +375,11 @@ class Agent(AgentBase):
     def load_counters(self, state: State) -> None:
         """Restore what `counters` returned; other names are ignored."""
         self.kl_coefficient = float(state["kl_coefficient"])
+
+
+def _means(metrics: dict[str, np.ndarray]) -> dict[str, float]:
+    """The mean of each metric [K]."""
+    return dict(zip(metrics, np.stack([*metrics.values()], axis=1).mean(axis=0).tolist()))
 
 
 def _take(batch: Batch, rows: tf.Tensor) -> Batch:

@@ -28,15 +28,15 @@ from common.envs.spaces import BoxMap, action_map
 from common.errors import DivergedError
 from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
 from common.records import Batch, Timing, Trajectory
-from common.rollout.experience import Collecting
+from common.rollout.collector import Collecting
 from common.running_statistics import RunningStatistics
 from common.runs import session
 from common.runs.command_line import names_of_flags, one_line_errors, parse
 from common.state import State
-from ppo.batch import Learnable, divided_rewards, flat_batch, minibatch_rows, scaled_rewards
+from ppo.batch import PreparedBatch, divided_rewards, flat_batch, minibatch_rows, scaled_rewards
 from ppo.config import PPOConfig
 from ppo.earlier import EarlierTrajectories
-from ppo.exploration import colored_noise, std_changes
+from ppo.exploration import colored_noise
 from ppo.learning_rate import RateByDivergence
 from ppo.live_settings import Hyperparameters, LiveHyperparameters
 from ppo.presets import DEFAULT, FOR_ANY, PRESETS, preset_for
@@ -64,8 +64,8 @@ class PPOAgentTrainer(TrainerBase):
         self.reward_statistics = RunningStatistics()
         self.advantage_statistics = RunningStatistics()
         self.live = LiveHyperparameters(self.config)
-        self.rate = RateByDivergence(self.config.desired_kl)
-        self.earlier = EarlierTrajectories(self.config.reused_trajectories, self.experience.check_trajectory)
+        self.rate = RateByDivergence(self.config.desired_kl if self.config.objective == "clip" else None)
+        self.earlier = EarlierTrajectories(self.config.reused_trajectories, self.collector.check_trajectory)
         self._last = {name: 0.0 for name in RUNAWAY}  # metrics of the last update
 
     def make_agent(self, environment: Environment, config: PPOConfig, seed: int) -> "Agent":
@@ -80,7 +80,11 @@ class PPOAgentTrainer(TrainerBase):
         if config.noise_color and isinstance(action_map(self.environment.action_space), BoxMap):
             shape_noise = functools.partial(colored_noise, exponent=config.noise_color)
         return Collecting(
-            config.updates_per_epoch, None, shape_noise, config.restart_each_epoch, output_size=self.agent.output_size
+            config.updates_per_epoch,
+            None,
+            shape_noise,
+            config.epoch_end != "continue",
+            output_size=self.agent.output_size,
         )
 
     def prepare(self) -> None:
@@ -88,37 +92,34 @@ class PPOAgentTrainer(TrainerBase):
 
         With `normalize_observations`, collect another one before it, which only fills the statistics.
         """
-        if self.experience.is_fresh and not self.agent.lacks_statistics:
+        if self.collector.is_fresh and not self.agent.lacks_statistics:
             return
-        if self.agent.lacks_statistics:
-            self.collect(Timing())
-            self._observe_trajectory()
-        self.collect(Timing())
+        for only_observed in (True, False) if self.agent.lacks_statistics else (False,):
+            self.collector.collect(self.agent.collecting_policy(), self.epoch, Timing())
+            self.steps += self.config.steps_per_update
+            if only_observed:
+                self._observe_trajectory()
 
     def run_epoch(self, last: int) -> PPOResult:
         """Train on the trajectory at hand, then collect the next, which scores this epoch; do so for each update."""
         timing, metrics, updates = Timing(), [], self.config.updates_per_epoch
         for i in range(updates):
-            self.experience.is_fresh = False
+            self.collector.is_fresh = False
             metrics.append(self._checked_update((self.epoch + i / updates) / last, timing))
-            self.collect(timing)
+            self.collector.collect(self.agent.collecting_policy(), self.epoch, timing)
+            self.steps += self.config.steps_per_update
         self.epoch += 1
         return PPOResult(
             steps=self.steps,
-            reward_std=float(self.reward_statistics.std) if self.config.scale_rewards else 1.0,
+            reward_std=float(self.reward_statistics.std) if self.config.reward_scaling != "none" else 1.0,
             **self.scored(last, timing),
             **mean_metrics(metrics),
             **self.live.columns(),
         )
 
-    def collect(self, timing: Timing) -> None:
-        """Collect the next trajectory with the present policy; its seconds are added to `timing`."""
-        self.experience.collect_whole(self.agent.collecting_policy(), self.epoch, timing)
-        self.steps += self.config.steps_per_update
-
     def _checked_update(self, progress: float, timing: Timing) -> dict[str, float]:
         """`_update`; one that became NaN or infinite is undone, and its metrics are NaN."""
-        self._take_up_hyperparameters()
+        self._apply_live_changes()
         try:
             metrics = self._update(progress, timing)
         except DivergedError as error:
@@ -135,8 +136,8 @@ class PPOAgentTrainer(TrainerBase):
         self._last = metrics
         return metrics
 
-    def _take_up_hyperparameters(self) -> None:
-        """Values that were changed since the last update hold from this one on."""
+    def _apply_live_changes(self) -> None:
+        """Use the values that were changed since the last update from this one on."""
         changes, refused = self.live.poll()
         if refused:
             self.warn(f"warning: {refused}")
@@ -146,54 +147,63 @@ class PPOAgentTrainer(TrainerBase):
     def _update(self, progress: float, timing: Timing) -> dict[str, float]:
         """Learn from the trajectory at hand; `progress`: share of all updates that are done."""
         began = time.perf_counter()
+        gamma, hyperparameters = self._scheduled(progress)
+        rewards = self._scaled_rewards(gamma)  # [T, N]
+        newest = self.prepare_batch(self.collector.trajectory, rewards, gamma)
+        self.advantage_statistics = newest.advantage_statistics
+        batch = self.earlier.joined(newest.batch, lambda earlier: self._prepare_earlier(earlier, gamma), self.config)
+        if self.config.recompute_targets:
+            metrics = self._passes_recomputing_targets(batch, rewards, gamma, hyperparameters)
+        else:
+            metrics = self._passes(batch, hyperparameters)
+        metrics["explained_variance"] = newest.explained_variance
+        metrics["learning_rate"] = hyperparameters.learning_rate
+        metrics["kl_coefficient"] = self.agent.kl_coefficient if self.config.objective != "clip" else math.nan
+        self._adapt(batch, metrics["approximate_kl"])
+        self.earlier.add(self.collector.trajectory, newest.batch.log_probs[: self.config.steps_per_update])
+        self._observe_trajectory()  # last: collecting and learning see the same normalisation
+        timing.update += time.perf_counter() - began
+        return metrics
+
+    def _scheduled(self, progress: float) -> tuple[float, Hyperparameters]:
+        """The discount factor and the hyperparameters of an update, by their schedules."""
         config, gamma = self.config, self.config.gamma
         if config.final_gamma is not None:
             gamma = funcs.discount_schedule(gamma, config.final_gamma, progress)
         left = funcs.linear_schedule(1.0, 0.0, progress)
-        hyperparameters = self.live.now(
+        return gamma, self.live.now(
             learning_rate_left=self.rate.factor * (left if config.anneal_learning_rate else 1.0),
             clip_range_left=left if config.anneal_clip_range else 1.0,
         )
+
+    def _scaled_rewards(self, gamma: float) -> np.ndarray:
+        """The scaled rewards [T, N] of the trajectory at hand, which become part of the statistics."""
         rewards, self.reward_statistics = scaled_rewards(
-            self.experience.shaped_rewards, self.experience.trajectory, gamma, config, self.reward_statistics
-        )  # [T, N]
-        newest = self.learnable(self.experience.trajectory, rewards, gamma)
-        self.advantage_statistics = newest.advantage_statistics
-        batch = self.earlier.joined(newest.batch, lambda earlier: self._judged_now(earlier, gamma), config)
-        if config.recompute_targets:
-            metrics = self._passes_recomputing_targets(batch, rewards, gamma, hyperparameters)
-        else:
-            metrics = self._passes(batch, hyperparameters)
-        self.earlier.add(self.experience.trajectory, newest.batch.log_probs[: config.steps_per_update])
-        self.rate.follow(metrics["approximate_kl"])
-        kl_coefficient = math.nan
-        if config.objective != "clip":
-            kl_coefficient = self.agent.kl_coefficient
-            self.agent.adapt_kl_coefficient(batch)
-        self.agent.change_std(*std_changes(config, progress, self.agent.best.metric))
-        # Only now: collecting and learning must have seen the same normalisation.
-        self._observe_trajectory()
-        timing.update += time.perf_counter() - began
-        return metrics | {
-            "explained_variance": newest.explained_variance,
-            "learning_rate": hyperparameters.learning_rate,
-            "kl_coefficient": kl_coefficient,
-        }
+            self.collector.shaped_rewards, self.collector.trajectory, gamma, self.config, self.reward_statistics
+        )
+        return rewards
 
-    def _observe_trajectory(self) -> None:
-        """Merge the observations of the trajectory at hand into the statistics that normalise them."""
-        observations = self.experience.trajectory.observations[:-1]  # [T, N, ...]
-        self.agent.observe(observations.reshape(self.config.steps_per_update, *observations.shape[2:]))
-
-    def learnable(self, trajectory: Trajectory, rewards: np.ndarray, gamma: float) -> Learnable:
+    def prepare_batch(self, trajectory: Trajectory, rewards: np.ndarray, gamma: float) -> PreparedBatch:
         """What `flat_batch` makes of a trajectory and its scaled rewards [T, N] with the present networks."""
         agent, statistics = self.agent, self.advantage_statistics
         return flat_batch(trajectory, rewards, agent.normalize, agent.assess, gamma, self.config, statistics)
 
-    def _judged_now(self, earlier: Trajectory, gamma: float) -> Batch:
+    def _prepare_earlier(self, earlier: Trajectory, gamma: float) -> Batch:
         """An earlier trajectory by the present networks, statistics and cost of a fall."""
-        rewards = divided_rewards(self.experience.shaped(earlier), self.config, self.reward_statistics)  # [T, N]
-        return self.learnable(earlier, rewards, gamma).batch
+        rewards = divided_rewards(self.collector.shaped(earlier), self.config, self.reward_statistics)  # [T, N]
+        return self.prepare_batch(earlier, rewards, gamma).batch
+
+    def _adapt(self, batch: Batch, divergence: float) -> None:
+        """Adapt learning rates, the KL penalty and the policy's standard deviations for the next update."""
+        self.rate.follow(divergence)
+        if self.config.objective != "clip":
+            self.agent.adapt_kl_coefficient(batch)
+        self.agent.raise_std(self.config.min_std)
+
+    def _observe_trajectory(self) -> None:
+        """Merge the observations of the trajectory at hand into the statistics that normalise them."""
+        observations = self.collector.trajectory.observations[:-1]  # [T, N, ...]
+        self.agent.observe(observations.reshape(self.config.steps_per_update, *observations.shape[2:]))
 
     def _passes(self, batch: Batch, hyperparameters: Hyperparameters) -> dict[str, float]:
         """All passes over a batch, in shuffled minibatches."""
@@ -209,7 +219,7 @@ class PPOAgentTrainer(TrainerBase):
         metrics, acted = [], {"log_probs": batch.log_probs, "heads": batch.heads}
         for i in range(hyperparameters.passes):
             if i > 0:
-                again = self.learnable(self.experience.trajectory.unjudged, rewards, gamma)
+                again = self.prepare_batch(self.collector.trajectory.without_outputs, rewards, gamma)
                 self.advantage_statistics = again.advantage_statistics
                 batch = again.batch._replace(**acted)
             metrics.append(self._passes(batch, hyperparameters._replace(passes=1)))
@@ -227,11 +237,6 @@ class PPOAgentTrainer(TrainerBase):
             "rate": self.rate,
             "earlier": self.earlier,
         }
-
-    def load_counters(self, counters: State) -> None:
-        """Restore what `counters` returned."""
-        before = int(counters["epoch"]) * self.config.steps_per_epoch + self.config.steps_per_update
-        super().load_counters({"steps": np.array(before, np.int64)} | counters)  # older versions did not count them
 
     def load_state(self, state: State) -> None:
         """See `TrainerBase.load_state`."""

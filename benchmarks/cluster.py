@@ -43,7 +43,7 @@ from common.errors import UserError
 from common.figures.style import GREY, colour_of, entitle, save_light_and_dark, stacked_panels, style_axis
 from common.nets.network import UNCHANGED, Constant, Dense, Network
 from common.records import Timing
-from common.rollout.experience import Experience
+from common.rollout.collector import Collector
 from common.rollout.policies import NormalPolicy
 from common.rollout.workers.cluster import QUIET, Cluster, Workers
 from common.rollout.workers.team import Team
@@ -111,14 +111,12 @@ def resume(folder: Path, *arguments: str) -> Path:
 
 def same(arguments: Arguments) -> Iterator[dict[str, Any]]:
     """Runs with any number of workers against the one without."""
-    for lag in ("0", "1"):
-        with tempfile.TemporaryDirectory() as temporary:
-            work, on = Path(temporary), ("--policy-lag", lag)
-            expected = outcome(train(work / "none", *on, "--workers", "0", method="TD3"))
-            for number in (1, 2, 4):
-                found = train(work / str(number), *on, "--workers", str(number), method="TD3")
-                differs = differences(expected, outcome(found))
-                yield {"method": "TD3", "policy lag": int(lag), "workers": number, "differs": differs}
+    with tempfile.TemporaryDirectory() as temporary:
+        work = Path(temporary)
+        expected = outcome(train(work / "none", "--workers", "0", method="TD3"))
+        for number in (1, 2, 4):
+            differs = differences(expected, outcome(train(work / str(number), "--workers", str(number), method="TD3")))
+            yield {"method": "TD3", "workers": number, "differs": differs}
     for backend in ("gymnasium", "envpool"):
         with tempfile.TemporaryDirectory() as temporary:
             work, on = Path(temporary), ("--backend", backend)
@@ -379,13 +377,13 @@ def scaling(arguments: Arguments) -> Iterator[dict[str, Any]]:
             teams.append(Team(recipe, cluster, number))
             return teams[-1]
 
-        experience = Experience(config, environment, action_map(environment.action_space), 0, make_runner=make_team)
+        experience = Collector(config, environment, action_map(environment.action_space), 0, make_runner=make_team)
         [team], epochs, rows = teams, 0, []
         while team.ready < number or len(rows) < 4:
             before, began = (team.sent, team.received), time.perf_counter()
             complete = team.ready == number
             experience.scores.begin_epoch()
-            experience.collect_whole(policy, epochs, Timing())
+            experience.collect(policy, epochs, Timing())
             epochs += 1
             if complete:
                 sent, received = team.sent - before[0], team.received - before[1]

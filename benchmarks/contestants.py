@@ -86,7 +86,7 @@ def our_config() -> "PPOConfig":
     return PPOConfig(
         hidden_sizes=(64, 64),
         normalize_observations=False,
-        scale_rewards=False,
+        reward_scaling="none",
         normalize_advantages="minibatch",
         gamma=0.99,
         gae_lambda=0.95,

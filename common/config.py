@@ -1,19 +1,21 @@
 """The settings that every method has: a few small parts, and the config that joins them."""
 
 import dataclasses
-from collections.abc import Mapping
+import itertools
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
 
 from common.errors import UserError
-from common.settings import Needs, Settings, setting, without_effect
+from common.settings import Needs, Settings, setting
 
 RewardDesignName = Literal[
     "unchanged",
     "lasted_to_limit",
-    "ends_told_apart",
+    "outcome_bonus",
     "steps_at_end",
     "steps_added_at_end",
     "scaled",
@@ -28,7 +30,6 @@ MAY_CHANGE = (
     "epochs",
     "environment_restarts",
     "environment_time_limit",
-    "mirror_check",
     "on_not_finite",
     "device",
     "stop_score",
@@ -39,10 +40,46 @@ MAY_CHANGE = (
 
 SYMMETRY = Needs("symmetry", bool, "--symmetry")
 FALLS = Needs(
-    "reward_design", lambda design: design in ("ends_told_apart", "fall_penalty"), "--reward-design ends_told_apart"
+    "reward_design", lambda design: design in ("outcome_bonus", "fall_penalty"), "--reward-design outcome_bonus"
 )
 VALIDATION = Needs("best_metric", lambda name: name == "validation", "--best-metric validation")
 STOP_SCORE = Needs("stop_score", lambda score: score is not None, "--stop-score 300")
+
+
+def costs_by_score(name: str, written: Iterable[str]) -> tuple[tuple[float, float], ...]:
+    """Pairs of a training score and the cost from it on, with rising scores: ("1", "10@0") → ((−∞, 1), (0, 10)).
+
+    Args:
+        name: of the setting.
+        written: its value.
+
+    Raises:
+        UserError: a word is no cost, or the scores do not rise.
+    """
+    pairs = []
+    for word in written:
+        cost, at, score = word.partition("@")
+        try:
+            pairs.append((float(score) if at else -math.inf, float(cost)))
+        except ValueError:
+            pairs.append((math.nan, math.nan))
+        if not 0 <= pairs[-1][1] <= 1_000_000 or not (at == "" or math.isfinite(pairs[-1][0])):
+            raise UserError(f"{name} is {word!r:.40}: expected a cost of 0 or more, or COST@SCORE, like 10@0")
+    scores = [score for score, _ in pairs]
+    if not pairs or any(later <= score for score, later in itertools.pairwise(scores)):
+        raise UserError(f"{name} {' '.join(written)}: expected costs with rising scores, like 1 10@0 40@150")
+    return tuple(pairs)
+
+
+@dataclass(frozen=True)
+class MirrorDescription(Settings):
+    """What the setting `mirror` says; empty parts are those of the known mirror."""
+
+    observation: tuple[int, ...] = setting((), at_least=-9999, at_most=9999)
+    action: tuple[int, ...] = setting((), at_least=-9999, at_most=9999)
+    offset: tuple[float, ...] = setting((), at_least=-1_000_000, at_most=1_000_000)
+    weight: float = setting(0.5, at_least=0, at_most=1)
+    check: bool = True
 
 
 @dataclass(frozen=True)
@@ -54,7 +91,7 @@ class EnvironmentSettings(Settings):
     env: str = setting("BipedalWalker-v3", main=True)
     """Gymnasium environment id. Use module:id for an environment that importing the module registers; the module may
     be in the current folder."""
-    env_kwargs: dict[str, object] = dataclasses.field(default_factory=dict, hash=False)  # the rest can be hashed
+    env_kwargs: dict[str, object] = setting({})  # noqa: RUF009  as with mirror
     """Arguments for the environment's constructor, as a JSON object: '{"gravity": 3.7}'."""
     wrappers: tuple[str, ...] = ()
     """Wrappers of the environment as module:Class, applied in this order, such as
@@ -75,8 +112,8 @@ class EnvironmentSettings(Settings):
     """Reward that the agent learns from; scores always use the environment's own. unchanged: the environment's own.
     sign: -1, 0 or +1, the reward's sign, for games. scaled: the reward times reward_factor. function: computed by a
     function that a Python program passes to the trainer. The other designs change an episode's last reward only.
-    ends_told_apart: minus fall_costs (-1 by default) after a fall (the episode terminated with a reward of -100 or
-    less; -50 or less with action_repeat, which adds earlier rewards), else +1. fall_penalty: minus fall_costs if the
+    outcome_bonus: minus fall_cost (-1 by default) after a fall (the episode terminated with a reward of -100 or
+    less; -50 or less with action_repeat, which adds earlier rewards), else +1. fall_penalty: minus fall_cost if the
     last reward is that of a fall, else +1, also if the episode was truncated. lasted_to_limit: +1 if the episode
     reached its step limit (2,000 if it has none), else -1. steps_at_end: 0.005 per step of the episode.
     steps_added_at_end: the environment's reward plus 0.005 per step of the episode."""
@@ -84,26 +121,16 @@ class EnvironmentSettings(Settings):
         0.1, needs=Needs("reward_design", lambda design: design == "scaled", "--reward-design scaled")
     )
     """Number that every reward is multiplied by. Only used with reward_design scaled."""
-    fall_costs: tuple[float, ...] = setting((1.0,), at_least=0, needs=FALLS)
-    """Cost of a fall: the last reward becomes minus this number. With several numbers the first holds until the
-    training score reaches the first of fall_cost_scores, and so on. Begin with a small cost if the agent avoids falls
-    by not moving at all. Only used with reward_design ends_told_apart or fall_penalty."""
-    fall_cost_scores: tuple[float, ...] = setting((), at_least=-1_000_000, at_most=1_000_000, needs=FALLS)
-    """Training scores at which the next of fall_costs begins to hold; one number fewer than fall_costs. An earlier
-    cost does not return, even if the score falls again. The training score is the mean total reward of the last
-    score_window training episodes, with the environment's own rewards."""
-    action_cost: float = setting(0.0, at_least=0, at_most=1_000_000)
+    fall_cost: tuple[str, ...] = setting(("1",), needs=FALLS)
+    """Cost of a fall: the last reward becomes minus this number. COST@SCORE is a cost from a training score on, like
+    1 10@0 40@150, and holds also if the score falls again. The training score is the mean total reward of the last
+    score_window training episodes, with the environment's own rewards. Begin with a small cost if the agent avoids
+    falls by not moving at all. Only used with reward_design outcome_bonus or fall_penalty."""
+    action_cost: tuple[str, ...] = ("0",)
     """Cost of an action: this number times the action's size is subtracted from each reward that the agent learns
     from. The size is the sum of the action's absolute values, each between 0 and 1. Raise it if the agent wastes
-    force: start near a tenth of a step's usual reward. Scores do not contain it. For continuous actions."""
-    action_cost_score: float | None = setting(
-        None,
-        at_least=-1_000_000,
-        at_most=1_000_000,
-        needs=Needs("action_cost", bool, "--action-cost 0.01"),
-    )
-    """Training score from which action_cost holds, also if it falls again later; see fall_cost_scores. Set it if the
-    agent would rather do nothing than learn. None: from the start. Only used with action_cost."""
+    force: start near a tenth of a step's usual reward. COST@SCORE is a cost from a training score on, as of fall_cost,
+    if the agent would rather do nothing than learn: 0.01@200. Scores do not contain it. For continuous actions."""
     backend: Literal["auto", "gymnasium", "envpool", "ale", "processes"] = setting("auto", main=True)
     """Library that steps the environments. auto: ale-py for Atari games, EnvPool if it is installed and has the
     environment, else Gymnasium. gymnasium: all environments in this process, one after the other. processes: one
@@ -126,28 +153,19 @@ class EnvironmentSettings(Settings):
     mirrored action, and the critic gives the same value. Learning may need fewer steps. Each step needs twice
     the computation. The mirrors of Acrobot, BipedalWalker, BipedalWalkerHardcore, CartPole, LunarLander (both) and
     Pendulum are known, and of MuJoCo's Ant, InvertedDoublePendulum, InvertedPendulum, Reacher, Swimmer and Walker2d
-    (v5); describe that of another environment with mirror_observation and mirror_action."""
-    mirror_observation: tuple[int, ...] = setting((), at_least=-9999, at_most=9999, needs=SYMMETRY)
-    """Mirror image of an observation: for each of its numbers, the position in the observation that the number is
-    taken from. Positions count from 1, and a minus changes the sign. Pendulum's (cos, sin, speed) has 1 -2 -3. Leave
-    it empty for the environments that symmetry names. Only used with symmetry."""
-    mirror_action: tuple[int, ...] = setting((), at_least=-9999, at_most=9999, needs=SYMMETRY)
-    """Mirror image of an action, written like mirror_observation. Discrete actions list the mirror image of each
-    choice: CartPole, where left and right change places, has 2 1. Actions of several choices list those of the first,
-    then those of the second, and so on. Leave it empty for the environments that symmetry names. Only used with
-    symmetry."""
-    mirror_offset: tuple[float, ...] = setting((), at_least=-1_000_000, at_most=1_000_000, needs=SYMMETRY)
-    """Numbers that are added to a mirrored observation, one for each of its numbers, in the environment's units.
-    Empty: those of a known mirror, else none. Set other offsets if both sides start exactly alike and do the same all
-    the time: then the policy sees one side a little ahead. Only used with symmetry."""
-    mirror_weight: float = setting(0.5, at_least=0, at_most=1, needs=SYMMETRY)
-    """Weight of the mirror image in the policy. 0.5: both sides act exactly alike. Lower it (to 0.4 or 0.3) if the
-    policy walks with sampled actions but falls with deterministic ones: without noise both legs may do the same. Only
-    used with symmetry."""
-    mirror_check: bool = setting(True, needs=SYMMETRY)
-    """Whether a mirror that you describe is tested with 4,096 random steps before training, and refused if they
-    contradict it. Turn it off if the mirror is right, but episodes always start on one side. Known mirrors are tested
-    only with env_kwargs. Only used with symmetry."""
+    (v5); describe that of another environment with mirror."""
+    mirror: dict[str, object] = setting({}, needs=SYMMETRY)  # noqa: RUF009  the type is mutable, not its default
+    """What the networks take as the mirror, as a JSON object with any of these keys. observation: the mirror image of
+    an observation, for each of its numbers the position in the observation that it is taken from. Positions count from
+    1, and a minus changes the sign: Pendulum's (cos, sin, speed) has [1, -2, -3]. action: that of an action, written
+    alike. Discrete actions list the mirror image of each choice: CartPole, where left and right change places, has
+    [2, 1]. Actions of several choices list those of the first, then those of the second, and so on. offset: what is
+    added to a mirrored observation, in the environment's units; set others than the known ones if both sides start
+    exactly alike and do the same all the time: then the policy sees one side a little ahead. weight: the weight of the
+    mirror image in the policy, 0.5 if both sides are to act exactly alike. Lower it (to 0.4) if the policy walks with
+    sampled actions but falls with deterministic ones. check: false skips the test of a mirror that you describe, 4,096
+    random steps before training, which must not contradict it. Skip it if the mirror is right, but episodes always
+    start on one side. Known mirrors are tested only with env_kwargs or wrappers. Only used with symmetry."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
     """Device that TensorFlow computes on. auto: a GPU for image observations if there is one, else the CPU, which is
     faster for small networks."""
@@ -155,7 +173,7 @@ class EnvironmentSettings(Settings):
 
 @dataclass(frozen=True)
 class RunSettings(Settings):
-    """How long the run is, how it is scored, and its seed."""
+    """How long the run is, its seed, what happens when something fails, and which epoch's parameters are kept."""
 
     GROUP = "run"
 
@@ -170,19 +188,6 @@ class RunSettings(Settings):
     seed: int = setting(0, at_least=0, at_most=2**31 - 1, main=True)
     """Random seed of initial weights, environments, actions and minibatches. Runs with different seeds show how much
     a result varies."""
-    restart_environments_every: int = setting(0, at_least=0)
-    """Epochs between two rebuilds of an environment; a few environments are rebuilt at a time. It only affects
-    environments, such as EnvPool's LunarLander, that a resumed run restores by repeating all their actions since they
-    were built. Lower it if resuming takes too long. 0 chooses an interval of at least ten epochs and ten full-length
-    episodes."""
-
-
-@dataclass(frozen=True)
-class FaultSettings(Settings):
-    """What happens when an environment fails, or when a number is NaN or infinite."""
-
-    GROUP = "fault"
-
     environment_restarts: int = setting(3, at_least=0)
     """Number of times that failed environments are replaced before a failure ends the run. The episode that failed is
     not scored."""
@@ -195,14 +200,6 @@ class FaultSettings(Settings):
     on_not_finite: Literal["stop", "skip"] = "stop"
     """Response to NaN or infinity. stop: end the run with an error. skip: collect the epoch again, at most
     environment_restarts times, or undo the update, at most ten times in a row; then end the run."""
-
-
-@dataclass(frozen=True)
-class BestSettings(Settings):
-    """Which epoch's parameters are kept as the best ones."""
-
-    GROUP = "best-parameter"
-
     best_metric: MetricName = "validation"
     """How an epoch's parameters are scored; the highest score is kept. validation: the mean unshaped reward of
     separate deterministic episodes, played from validate_from on. The other three use the epoch's training rewards,
@@ -234,13 +231,11 @@ class BestSettings(Settings):
     score changes much from one validation to the next. 0 is no average. Only used with best_metric validation."""
     stop_score: float | None = setting(None)
     """Score at which training ends before its last epoch; best_metric says how an epoch is scored. A validation that
-    reaches it is repeated with confirming_episodes other episodes, whose mean then counts. None trains all epochs."""
-    confirming_episodes: int = setting(100, at_least=1, used_with=(STOP_SCORE, VALIDATION))
-    """Number of episodes of the validation that confirms stop_score. First 25 are played, and the others if the score
-    of these reaches stop_score. Raise it if scores are noisy. Only used with stop_score and best_metric validation."""
+    reaches it is repeated with 100 other episodes, whose mean then counts: first 25 are played, and the
+    others if the score of these reaches stop_score. None trains all epochs."""
     confirming_margin: float = setting(0.0, at_least=0, at_most=100, needs=STOP_SCORE, used_with=(VALIDATION,))
     """Number of standard errors by which the mean of the confirming episodes must be above stop_score: the confirmed
-    score is their mean minus so many standard errors of confirming_episodes episodes. Raise it (to 1) if trained
+    score is their mean minus so many standard errors of 100 episodes. Raise it (to 1) if trained
     agents score below stop_score, because they stopped after lucky episodes. Only used with stop_score and best_metric
     validation."""
     end_validations_early: bool = setting(False, needs=STOP_SCORE, used_with=(VALIDATION,))
@@ -255,7 +250,7 @@ class BestSettings(Settings):
 
 # A dataclass takes its fields from the last base to the first: this is the order of config.json and of --help.
 @dataclass(frozen=True)
-class TrainingConfig(BestSettings, FaultSettings, RunSettings, EnvironmentSettings):
+class TrainingConfig(RunSettings, EnvironmentSettings):
     """The settings of every method, in one flat frozen dataclass; a method's config adds parts of its own.
 
     Raises:
@@ -267,6 +262,7 @@ class TrainingConfig(BestSettings, FaultSettings, RunSettings, EnvironmentSettin
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _ = self.mirror_description  # raises what is wrong with it
         for name in ("render_mode", "max_episode_steps", "id", "disable_env_checker"):
             if name in self.env_kwargs:
                 advice = "use --max-episode-steps" if name == "max_episode_steps" else "it is set where it is needed"
@@ -281,15 +277,8 @@ class TrainingConfig(BestSettings, FaultSettings, RunSettings, EnvironmentSettin
                 f"play_action_repeat {self.play_action_repeat} and history {self.history}: the ages of a history are "
                 "numbers of actions, which would last shorter or longer than in training; leave one of them out"
             )
-        if len(self.fall_costs) != len(self.fall_cost_scores) + 1:
-            scores = len(self.fall_costs) - 1
-            numbers = "one number" if scores == 1 else f"{scores} numbers" if scores > 1 else "no number"
-            raise UserError(
-                f"fall_costs {self.fall_costs} and fall_cost_scores {self.fall_cost_scores}: expected one cost more "
-                f"than scores, the first cost holds from the start: give --fall-cost-scores too, with {numbers}"
-            )
-        if any(np.diff(self.fall_cost_scores) <= 0):
-            raise UserError(f"fall_cost_scores {self.fall_cost_scores}: expected each above the one before")
+        for name in ("fall_cost", "action_cost"):
+            costs_by_score(name, getattr(self, name))  # raises what is wrong with it
         if self.shards is not None and self.shards > self.num_envs:
             raise UserError(
                 f"shards is {self.shards}, but there are only {self.num_envs} environments to divide: "
@@ -301,9 +290,15 @@ class TrainingConfig(BestSettings, FaultSettings, RunSettings, EnvironmentSettin
         return [int(seed) for seed in np.random.SeedSequence(self.seed).generate_state(4)]
 
     @property
-    def exchanges_per_epoch(self) -> int:
-        """How often in an epoch the method waits for new steps."""
-        return 1
+    def mirror_description(self) -> MirrorDescription:
+        """The parts of `mirror`."""
+        keys = [field.name for field in dataclasses.fields(MirrorDescription)]
+        if unknown := self.mirror.keys() - keys:
+            raise UserError(f"mirror names {', '.join(sorted(unknown))}: expected some of {', '.join(keys)}")
+        try:
+            return MirrorDescription(**self.mirror)  # type: ignore[arg-type]  # checked there
+        except UserError as error:
+            raise UserError(f"mirror: {error}") from None
 
     def differences(self, other: "TrainingConfig") -> list[str]:
         """Names of the settings that make this a different run from that of `other`."""
@@ -317,16 +312,3 @@ class TrainingConfig(BestSettings, FaultSettings, RunSettings, EnvironmentSettin
             UserError: they do not go with this run's other settings.
         """
         return self.replace(**{name: getattr(other, name) for name in MAY_CHANGE})
-
-    @classmethod
-    def of_run(cls, settings: Mapping[str, object]) -> Self:
-        """The config of a run's stored settings, which an older version may have written.
-
-        Settings without effect get their defaults.
-
-        Raises:
-            UserError: a value has the wrong type or is out of its range.
-            TypeError: a setting is unknown.
-        """
-        unused = without_effect(cls, settings)  # older versions accepted and ignored them
-        return cls(**{name: value for name, value in settings.items() if name not in unused})  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """The records that one stage of training hands to the next, with the shapes of their arrays.
 
-T: steps of an epoch in one environment; N: parallel environments; A: numbers in an action; S: numbers in an
+T: steps of an epoch in one environment; N: parallel environments; A: action dimensions; S: numbers in an
 observation, or H, W, C of images, which are uint8; M = T·N: steps of an epoch; B: minibatch; E: finished episodes;
 X: numbers that the actor returns; K: any number of samples.
 """
@@ -44,7 +44,7 @@ class Trajectory(NamedTuple):
     outputs: np.ndarray
 
     @property
-    def unjudged(self) -> "Trajectory":
+    def without_outputs(self) -> "Trajectory":
         """The same without `outputs`: the network has learned since it acted."""
         return self._replace(outputs=self.outputs[:, :, :0])
 

@@ -81,7 +81,7 @@ def setting(
     """A field of a class of settings.
 
     Args:
-        default: its value if none is given; neither a list nor a dictionary.
+        default: its value if none is given; not a list. A dictionary is left out of the settings' hash.
         at_least, at_most: ends of its range, both included; for a tuple, of each of its numbers.
         main: whether `--help` shows it first, among the settings that matter most.
         needs: the setting without which it has no effect; then only its default is accepted.
@@ -89,7 +89,11 @@ def setting(
             runs may have any.
     """
     metadata = {"range": Range(at_least, at_most), "main": main, "needs": needs, "used_with": used_with}
-    field: Any = dataclasses.field(default=default, metadata=metadata)
+    field: Any = (
+        dataclasses.field(default_factory=lambda: dict(default), hash=False, metadata=metadata)
+        if isinstance(default, dict)
+        else dataclasses.field(default=default, metadata=metadata)
+    )
     return field
 
 
@@ -227,7 +231,8 @@ def _needs(field: dataclasses.Field) -> bool:
 
 def defaults_of(settings: Any, names: Iterable[str]) -> dict[str, object]:
     """Name → default, of some settings of a class."""
-    return {field.name: field.default for field in dataclasses.fields(settings) if field.name in set(names)}
+    fields = [field for field in dataclasses.fields(settings) if field.name in set(names)]
+    return {f.name: f.default if f.default_factory is dataclasses.MISSING else f.default_factory() for f in fields}
 
 
 def without_effect(settings: Any, values: Mapping[str, Any]) -> set[str]:

@@ -66,10 +66,7 @@ class RaisedElsewhere(Exception):
     explained: str
     trace: str
 
-    def __init__(self, described: "str | RaisedElsewhere", explained: str = "", trace: str = "") -> None:
-        if isinstance(described, RaisedElsewhere):  # Gymnasium raises another one from it
-            explained, trace = described.explained, described.trace
-            described = described.described
+    def __init__(self, described: str, explained: str, trace: str) -> None:
         super().__init__(described, explained, trace)
         self.described, self.explained, self.trace = described, explained, trace
 

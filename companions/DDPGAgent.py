@@ -1,22 +1,21 @@
 """Deep deterministic policy gradient (Lillicrap et al. 2016, arXiv:1509.02971), a minibatch at a time or many."""
 
 import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
+from collections.abc import Callable
+
 import gymnasium
 import keras
 import numpy as np
 import tensorflow as tf
 
 from common.envs.mirrors import Mirror
-from common.envs.spaces import action_map
 from common.errors import DivergedError
 from common.learning.agent_base import AgentBase
 from common.learning.compiled import Compiled
-from common.learning.device import choose_device
 from common.nets.flat_networks import FlatNetworks, flat
 from common.nets.keras_models import DenseHead, Torso, actor_network, critic_network
 from common.nets.kernels import glorot
 from common.nets.network import Network, Normalizer
-from common.nets.rounded_products import check_precision
 from common.nets.tensorflow_operations import TENSORFLOW
 from common.records import Transitions
 from common.rollout.policies import DeterministicPolicy, SquashedPolicy
@@ -25,6 +24,8 @@ from companions import losses
 from companions.config import OffPolicySettings
 from companions.replay import ReplayBuffer
 from companions.results import UPDATE_METRICS
+
+Metrics = dict[str, tf.Tensor]
 
 
 class DDPGAgent(AgentBase):
@@ -41,7 +42,7 @@ class DDPGAgent(AgentBase):
 
     choices = None  # continuous actions
     metrics: tuple[str, ...] = UPDATE_METRICS
-    """Names of the numbers that an update returns, in this order; the actor's are NaN where it did not learn."""
+    """Names of what an update returns; the actor's are NaN where it did not learn."""
     has_target_actor = True
     """Whether the critics' targets use actions of the target actor; if not, of the actor itself."""
 
@@ -53,11 +54,6 @@ class DDPGAgent(AgentBase):
         seed: int,
     ) -> None:
         super().__init__(observation_space, action_space, config)
-        choose_device(config.device, self.sees_images)
-        check_precision(config.precision)
-        self.action_map = action_map(action_space)
-        self.observation_size = gymnasium.spaces.flatdim(observation_space)
-        self.action_size = gymnasium.spaces.flatdim(action_space)
         states = np.random.SeedSequence(seed).generate_state(1 + self.number_of_critics)
         actor_seed, *critic_seeds = (int(state) for state in states)
         actors = [[self.new_actor(actor_seed)] for _ in range(1 + self.has_target_actor)]
@@ -65,11 +61,8 @@ class DDPGAgent(AgentBase):
         flat_actors = [FlatNetworks(networks_) for networks_ in actors]
         self._actor, self._target_actor = flat_actors[0], flat_actors[-1]
         self._critics, self._target_critics = (FlatNetworks(networks_) for networks_ in critics)
-        critic_rate = config.learning_rate if config.critic_learning_rate is None else config.critic_learning_rate
-        self.actor_optimizer = keras.optimizers.Adam(config.learning_rate, epsilon=config.adam_epsilon)
-        self.critic_optimizer = keras.optimizers.Adam(critic_rate, epsilon=config.adam_epsilon)
-        self.actor_optimizer.build([self._actor.weights])
-        self.critic_optimizer.build([self._critics.weights])
+        self.actor_optimizer = self.new_adam(config.learning_rate, [self._actor.weights])
+        self.critic_optimizer = self.new_adam(config.critic_learning_rate, [self._critics.weights])
         self.adams = {"actor_adam": self.actor_optimizer, "critic_adam": self.critic_optimizer}
         self.updates = 0
         unchanged = np.repeat(np.array([[0], [1]], np.float32), self.observation_size, axis=1)  # [2, S]
@@ -97,9 +90,7 @@ class DDPGAgent(AgentBase):
 
     def _torso(self, inputs: int, layer_norm: bool = False) -> Torso:
         config = self.config
-        return Torso(
-            (inputs,), config.hidden_sizes, config.activation, layer_norm=layer_norm, precision=config.precision
-        )
+        return Torso((inputs,), config.hidden_sizes, "relu", layer_norm=layer_norm, precision=config.precision)
 
     def new_actor(self, seed: int) -> keras.Model:
         """An untrained actor, observations [B, S] → actions [B, A] in [−1, 1]."""
@@ -158,7 +149,7 @@ class DDPGAgent(AgentBase):
 
     # -- learning --
 
-    def update(self, rows: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def update(self, rows: np.ndarray, noise: np.ndarray) -> dict[str, np.ndarray]:
         """One update for each minibatch, in as few compiled calls as possible.
 
         Args:
@@ -166,7 +157,7 @@ class DDPGAgent(AgentBase):
             noise: [K, B, `update_noise_size`] standard normal.
 
         Returns:
-            [K, metrics] float32, the numbers that `metrics` names, for each update.
+            Every metric by its name, [K] float32 each.
 
         Raises:
             DivergedError: a loss became NaN or infinite. The weights may be NaN, too: restore earlier ones with
@@ -192,10 +183,10 @@ class DDPGAgent(AgentBase):
             self.updates += taken
             i += taken
             tables.append(table.numpy())
-        table = tables[0] if len(tables) == 1 else np.concatenate(tables)  # [K, metrics]
-        if not np.isfinite(table[:, 0].sum()):
+        metrics = dict(zip(self.metrics, np.concatenate(tables).T))
+        if not np.isfinite(metrics["loss_critic"].sum()):
             raise _diverged("a loss")
-        return table
+        return metrics
 
     def check_finite(self) -> None:
         """Raises DivergedError if a weight is NaN or infinite."""
@@ -203,7 +194,7 @@ class DDPGAgent(AgentBase):
             if not np.isfinite(array).all():
                 raise _diverged(f"a weight ({name})")
 
-    def updates_that_act(self, waiting: int) -> int:
+    def updates_due_now(self, waiting: int) -> int:
         """How many of `waiting` updates to make now, so that the acting policy is up to date.
 
         Only the last update of a cycle of `policy_delay` changes the actor. The updates of an incomplete cycle wait,
@@ -216,7 +207,7 @@ class DDPGAgent(AgentBase):
 
     def _copies_due(self, count: int) -> np.ndarray | None:
         """Which of the next updates end with a hard copy of the targets, [count] bool; None for soft targets."""
-        if self.config.target_update == "soft":
+        if not self.config.hard_update_every:
             return None
         return (self.updates + 1 + np.arange(count)) % self.config.hard_update_every == 0
 
@@ -243,7 +234,7 @@ class DDPGAgent(AgentBase):
     @property
     def _targets_rest_within_cycles(self) -> bool:
         """Whether the target networks move at the end of a cycle of `policy_delay` updates and not before."""
-        return self.config.target_update == "soft" and not self.config.targets_every_update
+        return not self.config.hard_update_every and not self.config.targets_every_update
 
     def _targets_of_cycle(self, rows: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
         """`targets` of minibatches [delay, B, W] in one go, [delay, B, ...]: half the products for two minibatches."""
@@ -272,25 +263,39 @@ class DDPGAgent(AgentBase):
         self, batch: Transitions, target: tf.Tensor, noise: tf.Tensor, with_actor: bool, copy: tf.Tensor | None
     ) -> tf.Tensor:
         """One update from B transitions and their `targets` [B, ...]. `copy` says whether hard targets move."""
-        of_actor = [tf.constant(np.nan)] * (len(self.metrics) - 3)
+        found = dict.fromkeys(self.metrics, tf.constant(np.nan)) | {"mean_target": tf.reduce_mean(target)}
         if with_actor and self.config.actor_first:
-            of_actor = self._actor_step(batch, noise)
-        loss_critic, value = self._critic_step(batch, target)
+            found |= self._actor_step(batch, noise)
+        found |= self._critic_step(batch, target)
         if with_actor and not self.config.actor_first:
-            of_actor = self._actor_step(batch, noise)
+            found |= self._actor_step(batch, noise)
         self._move_targets(with_actor, copy)
-        return tf.stack([loss_critic, of_actor[0], value, tf.reduce_mean(target), *of_actor[1:]])
+        return tf.stack([found[name] for name in self.metrics])
 
-    def _critic_step(self, batch: Transitions, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """One Adam step of the critics towards the target [B, ...]; loss and mean value."""
+    def _critic_step(self, batch: Transitions, target: tf.Tensor) -> Metrics:
+        """One Adam step of the critics towards the target [B, ...]."""
         inputs = tf.concat([batch.observations, batch.actions], axis=1)  # [B, S + A]
-        stacks = self._critics.stacks()
+
+        def loss_of(stacks: list[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+            values = self._values(self._critics, stacks, inputs)  # [critics, B, ...]
+            return self.critic_loss(values, target), values[0]
+
+        loss, values = self.descend(self.critic_optimizer, self._critics, loss_of)
+        return {"loss_critic": loss, "mean_value": tf.reduce_mean(values)}
+
+    @staticmethod
+    def descend(
+        adam: keras.optimizers.Adam,
+        networks: FlatNetworks,
+        loss_of: Callable[[list[tf.Tensor]], tuple[tf.Tensor, tf.Tensor]],
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """One Adam step of networks; `loss_of` their weights is a loss, and something else that is returned too."""
+        stacks = networks.stacks()
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(stacks)
-            values = self._values(self._critics, stacks, inputs)  # [critics, B, ...]
-            loss = self.critic_loss(values, target)
-        self.critic_optimizer.apply([flat(tape.gradient(loss, stacks))], [self._critics.weights])
-        return loss, tf.reduce_mean(values[0])
+            loss, other = loss_of(stacks)
+        adam.apply([flat(tape.gradient(loss, stacks))], [networks.weights])
+        return loss, other
 
     def _values(self, critics: FlatNetworks, stacks: list[tf.Tensor], inputs: tf.Tensor) -> tf.Tensor:
         """What critics with these weights make of observations and actions [B, S + A]: values [critics, B]."""
@@ -315,23 +320,21 @@ class DDPGAgent(AgentBase):
         next_values = self.target_values(batch.next_observations, next_actions)[0]  # [B]
         return losses.temporal_difference_target(batch.rewards, batch.terminated, next_values, self.config.gamma)
 
-    def _actor_step(self, batch: Transitions, noise: tf.Tensor) -> list[tf.Tensor]:
+    def _actor_step(self, batch: Transitions, noise: tf.Tensor) -> Metrics:
         """One Adam step up the critic's slope: the deterministic policy gradient, equation 6 of arXiv:1509.02971.
 
         Args:
             noise: [B, `update_noise_size`], for policies that are sampled.
-
-        Returns:
-            The loss, and whatever else `metrics` names after the first four.
         """
-        stacks, first_critic = self._actor.stacks(), [stack[:1] for stack in self._critics.stacks()]
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(stacks)
+        first_critic = [stack[:1] for stack in self._critics.stacks()]
+
+        def loss_of(stacks: list[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
             actions = self._actor.call(stacks, batch.observations)[0]  # [B, A]
             inputs = tf.concat([batch.observations, actions], axis=1)  # [B, S + A]
-            loss = -tf.reduce_mean(self._critics.call(first_critic, inputs))
-        self.actor_optimizer.apply([flat(tape.gradient(loss, stacks))], [self._actor.weights])
-        return [loss]
+            return -tf.reduce_mean(self._critics.call(first_critic, inputs)), actions
+
+        loss, _ = self.descend(self.actor_optimizer, self._actor, loss_of)
+        return {"loss_actor": loss}
 
     def _pairs(self) -> list[tuple[keras.Variable, keras.Variable]]:
         """Every target's weights with those they follow, [W] each."""
@@ -340,7 +343,7 @@ class DDPGAgent(AgentBase):
 
     def _move_targets(self, with_actor: bool, copy: tf.Tensor | None) -> None:
         """Targets move with the actor, so that both see the same delay (algorithm 1 of arXiv:1802.09477)."""
-        if self.config.target_update == "hard":
+        if self.config.hard_update_every:
             for target, source in self._pairs():
                 target.assign(tf.where(copy, source.value, target.value))
         elif with_actor or self.config.targets_every_update:

@@ -27,8 +27,7 @@ from common.errors import DivergedError, NotFiniteError
 from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
 from common.records import Timing, Trajectory, Transitions
 from common.results import EpochResult
-from common.rollout.collector import ShapeNoise
-from common.rollout.experience import Collecting
+from common.rollout.collector import Collecting, ShapeNoise
 from common.rollout.policies import DeterministicPolicy, SquashedPolicy, WarmUp
 from common.runs import session
 from common.runs.command_line import one_line_errors, parse
@@ -42,6 +41,7 @@ from companions.results import OffPolicyResult
 from companions.waiting import WaitingMinibatches
 
 LARGE = 1000.0  # mean absolute value of observations or rewards; those of well-made environments are near 1
+OU_THETA = 0.15  # rate, per unit of time, at which Ornstein-Uhlenbeck noise drifts back to 0
 
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
     from companions.DDPGAgent import DDPGAgent
@@ -73,6 +73,9 @@ class OffPolicyAgentTrainer(TrainerBase):
         sizes = self.agent.observation_size, self.agent.action_size
         self._n_step = NStepReturns(config.n_step, config.gamma, config.num_envs, sizes) if config.n_step > 1 else None
         self._learning_rates = {name: float(adam.learning_rate) for name, adam in self.agent.adams.items()}
+        self._before: State = {}  # what the agent had learned before the epoch
+        self._diverged = False  # in this epoch, so that its updates are undone
+        self._updates: list[dict[str, np.ndarray]] = []  # metrics of this epoch's updates
         self._untrained = 0  # steps since the last time of training, the warm-up not counted
         self._waiting = WaitingMinibatches(config.batch_size, self.replay.row_size, self.agent.update_noise_size)
 
@@ -89,13 +92,12 @@ class OffPolicyAgentTrainer(TrainerBase):
         return Collecting(
             rows_per_yield=max(1, config.train_every // config.num_envs),
             shape_noise=self.shape_noise(config),
-            policy_lag=config.policy_lag,
         )
 
     def shape_noise(self, config: Any) -> ShapeNoise | None:
         """What turns an epoch's standard normal numbers into exploration noise; None keeps them as they are."""
         size = action_map(self.environment.action_space).size
-        self.exploration = OrnsteinUhlenbeck(config.ou_theta, config.ou_dt, (config.num_envs, size))
+        self.exploration = OrnsteinUhlenbeck(OU_THETA, config.ou_dt, (config.num_envs, size))
         return self.exploration if config.exploration == "ornstein_uhlenbeck" else None
 
     def exploring(self, last: int) -> dict[str, float]:
@@ -107,53 +109,73 @@ class OffPolicyAgentTrainer(TrainerBase):
 
     def run_epoch(self, last: int) -> EpochResult:
         """Train one epoch, in which steps and updates alternate, and return its row."""
-        config, timing, exploring = self.config, Timing(), self.exploring(last)
-        tables: list[np.ndarray] = []  # [K, metrics] of every time of training
-        if config.anneal_learning_rate:
+        timing, exploring = Timing(), self.exploring(last)
+        if self.config.anneal_learning_rate:
             self._anneal(funcs.linear_schedule(1.0, 0.0, self.epoch / last))
-        before, self._diverged = self.agent.learned_state(), False
+        self._before, self._diverged, self._updates = self.agent.learned_state(), False, []
         policy = self.agent.acting_policy(**exploring)
         warm_up = WarmUp(policy, self._random_actions)
         warm_up.random = began_at_random = self._acts_at_random()
+
+        def learn(rows: slice) -> None:
+            began = time.perf_counter()
+            self._remember(rows, self.collector.trajectory)
+            warm_up.random = self._acts_at_random()
+            if self._untrained >= self.config.train_every and not self._diverged:
+                self._learn(policy)
+            timing.update += time.perf_counter() - began
+
         try:
-            for rows in self.experience.collect(warm_up, self.epoch, timing):
-                began = time.perf_counter()
-                self._remember(rows, self.experience.collector.trajectory)
-                warm_up.random = self._acts_at_random()
-                if self._untrained >= config.train_every and not self._diverged:
-                    self._warn_of_sizes()
-                    self._draw()
-                    if due := self.agent.updates_that_act(len(self._waiting)):
-                        tables.extend(self._checked_learn(before, due))
-                        self._act_with_the_newest(policy, before)
-                timing.update += time.perf_counter() - began
+            self.collector.collect(warm_up, self.epoch, timing, learn)
         except NotFiniteError:
-            self._check_weights(before)  # so that what is stored is finite
+            self._check_weights()  # so that what is stored is finite
             raise
-        self._check_weights(before)
+        self._check_weights()
         if self._diverged:
-            self._untrained %= config.train_every  # its updates are dropped, not owed to the next epoch
+            self._untrained %= self.config.train_every  # its updates are dropped, not owed to the next epoch
         self.skipped = self.skipped + 1 if self._diverged else 0
         self.epoch += 1
-        if self.epoch == last and self.steps < config.warmup_steps:
+        if self.epoch == last:
+            self._warn_if_nothing_was_learned()
+        return self.result_type(
+            steps=self.epoch * self.config.steps_per_epoch,
+            updates=self.agent.updates,
+            replay_filled=self.replay.size,
+            **exploring,
+            **self.scored(last, timing, own_actions=not began_at_random),
+            **_means(self.agent.metrics, [] if self._diverged else self._updates),
+        )
+
+    def _learn(self, policy: DeterministicPolicy | SquashedPolicy) -> None:
+        """Make the updates that are due; then the policy acts with the newest weights."""
+        self._warn_of_sizes()
+        self._draw()
+        due = self.agent.updates_due_now(len(self._waiting))
+        if not due:
+            return
+        try:
+            self._updates.append(self.agent.update(*self._waiting.take(due)))
+        except DivergedError as error:
+            self._undo(error)
+        network = self.agent.acting_network()
+        if self.config.on_not_finite == "skip" and not all(np.isfinite(array).all() for array in network.arrays):
+            self._check_weights()
+            network = self.agent.acting_network()
+        policy.heads = network
+
+    def _warn_if_nothing_was_learned(self) -> None:
+        config = self.config
+        if self.steps < config.warmup_steps:
             self.warn(
                 f"warning: nothing was learned, because the warm-up is not over: {self.steps:,} of its "
                 f"{config.warmup_steps:,} steps were taken (steps that only begin an episode do not count); lower "
                 "--warmup-steps or raise --epochs"
             )
-        elif self.epoch == last and not self.agent.updates and not self._diverged:
+        elif not self.agent.updates and not self._diverged:
             self.warn(
                 f"warning: nothing was learned, because no update was made: updates follow every {config.train_every} "
                 "steps after the warm-up; lower --train-every or raise --epochs"
             )
-        return self.result_type(
-            steps=self.epoch * config.steps_per_epoch,
-            updates=self.agent.updates,
-            replay_filled=self.replay.size,
-            **exploring,
-            **self.scored(last, timing, own_actions=not began_at_random),
-            **_means(self.agent.metrics, [] if self._diverged else tables),
-        )
 
     def _warn_of_sizes(self) -> None:
         """Before the first update, say where to begin if the numbers to learn from are far too large."""
@@ -183,7 +205,7 @@ class OffPolicyAgentTrainer(TrainerBase):
         transitions = Transitions(
             trajectory.observations[rows],
             trajectory.actions[rows],
-            self.experience.shaped(trajectory, rows),
+            self.collector.shaped(trajectory, rows),
             ends[0] | ends[1] if self.config.truncation_is_terminal else ends[0],
             trajectory.observations[rows.start + 1 : rows.stop + 1],
         )
@@ -215,35 +237,17 @@ class OffPolicyAgentTrainer(TrainerBase):
         noise = self.generator.standard_normal(shape, np.float32)  # [K, B, X]
         self._waiting.add(rows, noise)
 
-    def _checked_learn(self, before: dict[str, np.ndarray], count: int) -> list[np.ndarray]:
-        """Make the first `count` of the updates that wait; if one diverges, restore the agent of before the epoch."""
-        try:
-            return [self.agent.update(*self._waiting.take(count))]  # [count, metrics]
-        except DivergedError as error:
-            self._undo(before, error)
-            return []
-
-    def _act_with_the_newest(
-        self, policy: DeterministicPolicy | SquashedPolicy, before: dict[str, np.ndarray]
-    ) -> None:
-        """Let the policy act with the agent's weights; with `skip`, updates that made them NaN are undone first."""
-        network = self.agent.acting_network()
-        if self.config.on_not_finite == "skip" and not all(np.isfinite(array).all() for array in network.arrays):
-            self._check_weights(before)
-            network = self.agent.acting_network()
-        policy.heads = network
-
-    def _check_weights(self, before: dict[str, np.ndarray]) -> None:
+    def _check_weights(self) -> None:
         """Undo the epoch's updates if the newest made a weight NaN or infinite, which no loss has shown yet."""
         try:
             self.agent.check_finite()
         except DivergedError as error:
-            self._undo(before, error)
+            self._undo(error)
 
-    def _undo(self, before: dict[str, np.ndarray], error: DivergedError) -> None:
+    def _undo(self, error: DivergedError) -> None:
         """Restore the agent of before the epoch; raises the error again if the run has to end."""
         self._waiting.clear()
-        self.agent.load_learned_state(before)
+        self.agent.load_learned_state(self._before)
         if self.config.on_not_finite == "stop" or self.skipped >= SKIPS_IN_A_ROW:
             raise error
         self.warn(f"warning: {error}; the updates of epoch {self.epoch + 1} are undone")
@@ -273,11 +277,11 @@ class OffPolicyAgentTrainer(TrainerBase):
             raise ValueError(f"{self._untrained} steps cannot wait for their updates")
 
 
-def _means(metrics: tuple[str, ...], tables: list[np.ndarray]) -> dict[str, Any]:
+def _means(names: tuple[str, ...], updates: list[dict[str, np.ndarray]]) -> dict[str, float]:
     """Metrics over an epoch's updates, those of the actor over the updates that it learned in; NaN without any."""
-    table = np.concatenate(tables) if tables else np.full((1, len(metrics)), np.nan)  # [K, metrics]
     means = {}
-    for name, values in zip(metrics, table.T):
+    for name in names:
+        values = np.concatenate([metrics[name] for metrics in updates]) if updates else np.array([])  # [updates]
         known = values[np.isfinite(values)]
         means[name] = float(known.mean()) if len(known) else float("nan")
     return means

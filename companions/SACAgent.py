@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from common.envs.mirrors import Mirror
 from common.errors import DivergedError
-from common.nets.flat_networks import flat
 from common.nets.keras_models import DenseHead, actor_network
 from common.nets.kernels import glorot
 from common.records import Transitions
@@ -19,7 +18,7 @@ from common.rollout.policies import SquashedPolicy
 from common.state import State
 from companions import losses
 from companions.config import SACConfig
-from companions.DDPGAgent import DDPGAgent
+from companions.DDPGAgent import DDPGAgent, Metrics
 from companions.results import SAC_UPDATE_METRICS
 from companions.squashed_normal import squashed_normal, temperature_loss
 
@@ -36,10 +35,7 @@ class SACAgent(DDPGAgent):
         config = self.config
         self.target_entropy = -float(self.action_size) if config.target_entropy is None else config.target_entropy
         self._log_temperature = keras.Variable(np.log([config.temperature]).astype(np.float32))  # [1]
-        rate = config.temperature_learning_rate
-        rate = config.learning_rate if rate is None else rate
-        self.temperature_optimizer = keras.optimizers.Adam(rate, epsilon=config.adam_epsilon)
-        self.temperature_optimizer.build([self._log_temperature])
+        self.temperature_optimizer = self.new_adam(None, [self._log_temperature])
         self.adams = {**self.adams, "temperature_adam": self.temperature_optimizer}
 
     # -- networks --
@@ -108,24 +104,24 @@ class SACAgent(DDPGAgent):
         """The value [B] that the actor maximises: the smallest of the critics' values [critics, B]."""
         return tf.reduce_min(values, axis=0)
 
-    def _actor_step(self, batch: Transitions, noise: tf.Tensor) -> list[tf.Tensor]:
+    def _actor_step(self, batch: Transitions, noise: tf.Tensor) -> Metrics:
         """One Adam step of the actor along α·log π − Q, equation 7 of arXiv:1812.05905, and one of the temperature.
 
         Returns:
             The loss, the entropy −mean log π in nats, and the α that both were computed with.
         """
-        temperature = tf.exp(self._log_temperature)[0]
-        actor, critics = self._actor.stacks(), self._critics.stacks()
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(actor)
-            actions, log_probs = self.sample(actor, batch.observations, noise[:, self.action_size :])  # [B, A], [B]
+        temperature, critics = tf.exp(self._log_temperature)[0], self._critics.stacks()
+
+        def loss_of(stacks: list[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+            actions, log_probs = self.sample(stacks, batch.observations, noise[:, self.action_size :])  # [B, A], [B]
             inputs = tf.concat([batch.observations, actions], axis=1)  # [B, S + A]
             values = self.estimate(self._values(self._critics, critics, inputs))  # [B]
-            loss = tf.reduce_mean(temperature * log_probs - values)
-        self.actor_optimizer.apply([flat(tape.gradient(loss, actor))], [self._actor.weights])
+            return tf.reduce_mean(temperature * log_probs - values), log_probs
+
+        loss, log_probs = self.descend(self.actor_optimizer, self._actor, loss_of)
         if self.config.learn_temperature:
             self._temperature_step(log_probs)
-        return [loss, -tf.reduce_mean(log_probs), temperature]
+        return {"loss_actor": loss, "entropy": -tf.reduce_mean(log_probs), "temperature": temperature}
 
     def _temperature_step(self, log_probs: tf.Tensor) -> None:
         """One Adam step of log α towards the target entropy."""

@@ -57,7 +57,7 @@ class SACAgentTrainer(OffPolicyAgentTrainer):
         most = size * math.log(2.0)  # of uniform actions
         if wanted is not None and wanted >= most:
             raise UserError(
-                f"target_entropy is {wanted:g}, and the entropy of actions of {size} numbers from -1 to 1 is at most "
+                f"target_entropy is {wanted:g}, and the entropy of {size} action dimensions from -1 to 1 is at most "
                 f"{most:.2f}: choose a lower --target-entropy (the default is {-size})"
             )
         return make_agent(environment.observation_space, environment.action_space, config, seed)

@@ -10,6 +10,8 @@ from common.records import Transitions
 from companions import losses
 from companions.DDPGAgent import DDPGAgent
 
+CLIP = 2.5  # standard deviations of the noise of target smoothing, which is 0.5 half ranges as published
+
 
 class TD3Agent(DDPGAgent):
     """DDPG with clipped double Q-learning (`twin_critics`) and target policy smoothing (`target_smoothing`).
@@ -29,7 +31,7 @@ class TD3Agent(DDPGAgent):
         """
         config = self.config
         next_actions = self.target_action(batch.next_observations)  # [B, A]
-        if config.target_smoothing:
-            next_actions = losses.smoothed_actions(next_actions, noise, config.smoothing_std, config.smoothing_clip)
+        if std := config.target_smoothing:
+            next_actions = losses.smoothed_actions(next_actions, noise, std, CLIP * std)
         smallest = tf.reduce_min(self.target_values(batch.next_observations, next_actions), axis=0)  # [B]
         return losses.temporal_difference_target(batch.rewards, batch.terminated, smallest, config.gamma)

@@ -10,7 +10,7 @@ from common.settings import SMALLEST, Needs, Settings, setting
 ORNSTEIN_UHLENBECK = Needs(
     "exploration", lambda noise: noise == "ornstein_uhlenbeck", "--exploration ornstein_uhlenbeck"
 )
-SMOOTHING = Needs("target_smoothing", bool, "--target-smoothing")
+SOFT = Needs("hard_update_every", lambda updates: updates == 0, "--hard-update-every 0")
 LEARNED = Needs("learn_temperature", bool, "--learn-temperature")
 TWO_HIDDEN_LAYERS = Needs("hidden_sizes", lambda sizes: len(sizes) > 1, "--hidden-sizes 256 256")
 
@@ -24,8 +24,6 @@ class NetworkSettings(Settings):
     hidden_sizes: tuple[int, ...] = setting((256, 256), at_least=1, main=True)
     """Number of units in each hidden layer, for actor and critics; one number per layer. Larger layers can learn
     harder tasks and compute more slowly."""
-    activation: Literal["tanh", "relu"] = "relu"
-    """Activation function of the hidden layers."""
     layer_norm: bool = False
     """Whether the critics normalise the features of each hidden layer, before its activation, to mean 0 and standard
     deviation 1. Try it if values diverge, or with many updates per step."""
@@ -50,23 +48,21 @@ class ExplorationSettings(Settings):
     back to 0, so that it pushes the same way for several steps; try it if independent noise achieves nothing."""
     exploration_std: float = setting(0.1, at_least=0, main=True)
     """Standard deviation of the exploration noise, in units of half the action range; for ornstein_uhlenbeck, its
-    sigma: the noise's own standard deviation approaches sigma / sqrt(2 * ou_theta). Raise it if the agent stays with a
-    poor habit; lower it if noise spoils the episodes."""
+    sigma: the noise's own standard deviation approaches 1.8 * sigma. Raise it if the agent stays with a poor habit;
+    lower it if noise spoils the episodes."""
     final_exploration_std: float | None = setting(None, at_least=0)
     """Value that exploration_std changes to, linearly over the epochs. None keeps exploration_std."""
-    ou_theta: float = setting(0.15, at_least=0, needs=ORNSTEIN_UHLENBECK)
-    """Rate, per unit of time, at which Ornstein-Uhlenbeck noise drifts back to 0. Lower it for larger noise with a
-    longer memory. Only used with exploration ornstein_uhlenbeck."""
     ou_dt: float = setting(0.01, at_least=SMALLEST, needs=ORNSTEIN_UHLENBECK)
-    """Units of time per environment step. The noise's memory is about 1 / (ou_theta * ou_dt) steps: raise it for a
-    shorter one. Only used with exploration ornstein_uhlenbeck."""
+    """Units of time per environment step of Ornstein-Uhlenbeck noise, which drifts back to 0 at a rate of 0.15 per
+    unit. The noise's memory is about 1 / (0.15 * ou_dt) steps: raise it for a shorter one. Only used with exploration
+    ornstein_uhlenbeck."""
 
 
 @dataclass(frozen=True)
-class WarmUpSettings(Settings):
-    """The steps before the first update."""
+class UpdateSettings(Settings):
+    """Warm-up, the replay buffer, discounting, gradient steps and target networks."""
 
-    GROUP = "exploration"
+    GROUP = "update"
 
     warmup_steps: int = setting(25_000, at_least=1, main=True)
     """Environment steps before the first update. Raise it if the first updates need more varied experience; lower it
@@ -74,14 +70,6 @@ class WarmUpSettings(Settings):
     warmup_actions: Literal["random", "policy"] = "random"
     """Actions during the first warmup_steps. random: uniform within the action range. policy: the untrained actor's,
     with exploration noise."""
-
-
-@dataclass(frozen=True)
-class ReplaySettings(Settings):
-    """The replay buffer, and how often updates sample from it."""
-
-    GROUP = "replay"
-
     replay_size: int = setting(1_000_000, at_least=1)
     """Number of transitions in the replay buffer, which keeps the newest. Lower it if memory is short, or to forget
     the actions of old policies sooner."""
@@ -93,19 +81,6 @@ class ReplaySettings(Settings):
     updates_per_train: int = setting(1, at_least=1)
     """Number of updates every train_every steps, all in one call. Raise it to learn more from each step; lower it to
     save time."""
-    policy_lag: int = setting(0, at_least=0, at_most=1)
-    """How many calls of the update the acting policy may be behind. 0: the new policy acts from the second step
-    after an update on; the first step's action was chosen before it. 1: workers (--workers) step the environments
-    during a call, with the policy from before it. Use 1 where steps are slow. The results depend on this setting,
-    and not on the number of workers."""
-
-
-@dataclass(frozen=True)
-class UpdateSettings(Settings):
-    """Discounting, gradient steps and target networks."""
-
-    GROUP = "update"
-
     gamma: float = setting(0.99, at_least=0, at_most=1, main=True)
     """Discount factor per step; rewards count for about 1/(1 - gamma) steps. Raise it if rewards come late; lower it
     if learning is noisy and each action's effect shows soon."""
@@ -121,35 +96,19 @@ class UpdateSettings(Settings):
     anneal_learning_rate: bool = False
     """Whether the learning rates of actor, critics and temperature fall linearly to 0 over the epochs. Try it if the
     score still swings at the end."""
-    adam_epsilon: float = setting(1e-7, at_least=SMALLEST)
-    """Adam's epsilon, added to the root of the mean squared gradient before dividing by it. Raise it (to 1e-5) if
-    parameters with tiny gradients move too much."""
-    target_update: Literal["soft", "hard"] = "soft"
-    """How target networks follow the trained ones. soft: by the share tau per update. hard: copied every
-    hard_update_every updates."""
-    tau: float = setting(
-        0.005,
-        at_least=0,
-        at_most=1,
-        main=True,
-        needs=Needs("target_update", lambda update: update == "soft", "--target-update soft"),
-    )
+    tau: float = setting(0.005, at_least=0, at_most=1, main=True, needs=SOFT)
     """Share of the distance to the trained networks that target networks move per update. Lower it if the critics'
-    values diverge; raise it if learning is slow but steady. Only used with target_update soft."""
-    hard_update_every: int = setting(
-        200, at_least=1, needs=Needs("target_update", lambda update: update == "hard", "--target-update hard")
-    )
-    """Number of updates between two copies of the trained networks to the target networks. Only used with
-    target_update hard."""
+    values diverge; raise it if learning is slow but steady. Only used with hard_update_every 0."""
+    hard_update_every: int = setting(0, at_least=0)
+    """Number of updates between two copies of the trained networks to the target networks. 0: they are not copied, but
+    move softly by tau."""
     truncation_is_terminal: bool = False
     """Quirk of the published systems: treat a time limit as a terminal state, with no value after it."""
     actor_first: bool = False
     """Quirk of the published systems: update the actor before the critics have learned from the minibatch."""
-    targets_every_update: bool = setting(
-        False, needs=Needs("target_update", lambda update: update == "soft", "--target-update soft")
-    )
+    targets_every_update: bool = setting(False, needs=SOFT)
     """Quirk of the published systems: move the target networks after every update of the critics, even if the actor's
-    updates are delayed by policy_delay. Only used with target_update soft."""
+    updates are delayed by policy_delay. Only used with hard_update_every 0."""
 
 
 @dataclass(frozen=True)
@@ -161,15 +120,10 @@ class TD3Settings(Settings):
     twin_critics: bool = True
     """Whether two critics are trained and targets use the smaller value (clipped double Q-learning), which reduces
     overestimation."""
-    target_smoothing: bool = True
-    """Whether noise is added to the action at which the target is computed, so that the critics cannot rely on narrow
-    peaks of the value."""
-    smoothing_std: float = setting(0.2, at_least=0, needs=SMOOTHING)
-    """Standard deviation of target smoothing's noise, in units of half the action range. Raise it for smoother
-    targets. Only used with target_smoothing."""
-    smoothing_clip: float = setting(0.5, at_least=0, needs=SMOOTHING)
-    """Largest size of target smoothing's noise, in units of half the action range; larger noise is clipped. Only used
-    with target_smoothing."""
+    target_smoothing: float = setting(0.2, at_least=0)
+    """Standard deviation of the noise that is added to the action at which the target is computed, in units of half
+    the action range, so that the critics cannot rely on narrow peaks of the value. Noise above 2.5 standard deviations
+    is clipped. Raise it for smoother targets. 0 adds no noise."""
     policy_delay: int = setting(2, at_least=1)
     """Number of critic updates per update of the actor and the target networks. Raise it if the critics lag behind
     the actor. 1 is no delay."""
@@ -194,9 +148,6 @@ class SACSettings(Settings):
     temperature: float = setting(1.0, at_least=SMALLEST, main=True)
     """Initial weight of the policy's entropy (alpha), in units of reward. Without learn_temperature it stays the same.
     Raise it for more exploration; lower it if rewards are small."""
-    temperature_learning_rate: float | None = setting(None, at_least=0, needs=LEARNED)
-    """Adam's step size for the logarithm of the temperature. None uses learning_rate. Only used with
-    learn_temperature."""
     target_entropy: float | None = setting(None, needs=LEARNED)
     """Entropy of the policy, in nats, that the learned temperature aims at; actions are within [-1, 1]. None is minus
     the number of the action's dimensions, and it must be below 0.69 times that number. Raise it for more exploration.
@@ -214,7 +165,7 @@ class SACSettings(Settings):
 
 # A dataclass takes its fields from the last base to the first: this is the order of config.json and of --help.
 @dataclass(frozen=True)
-class OffPolicySettings(UpdateSettings, ReplaySettings, WarmUpSettings, NetworkSettings, TrainingConfig):
+class OffPolicySettings(UpdateSettings, NetworkSettings, TrainingConfig):
     """What all off-policy methods have, with other defaults than TrainingConfig's."""
 
     # Ranges stay; texts stay unless another is given.
@@ -248,11 +199,6 @@ class OffPolicySettings(UpdateSettings, ReplaySettings, WarmUpSettings, NetworkS
                 f"warmup_steps {self.warmup_steps} is over before one of {self.num_envs} environments took n_step "
                 f"{self.n_step} steps: use --warmup-steps {self.n_step * self.num_envs} or more"
             )
-
-    @property
-    def exchanges_per_epoch(self) -> int:
-        """One for each time that the method learns."""
-        return -(-self.steps_per_epoch // max(self.train_every, self.num_envs))
 
 
 @dataclass(frozen=True)

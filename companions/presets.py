@@ -24,7 +24,7 @@ PENDULUM_TD3 = OffPolicyConfig(
     adopt_best=False,
 )
 # Not published: DDPG with these numbers.
-PENDULUM_DDPG = PENDULUM_TD3.replace(twin_critics=False, target_smoothing=False, policy_delay=1)
+PENDULUM_DDPG = PENDULUM_TD3.replace(twin_critics=False, target_smoothing=0.0, policy_delay=1)
 
 # The same numbers without its mistakes, and with the best parameters instead of the last: at this learning rate,
 # scores swing until the end.
@@ -82,12 +82,12 @@ PENDULUM_TD3_SECONDS = PENDULUM_TD3_FAST.replace(
 
 # TD3 as its authors publish it (arXiv:1802.09477 and their code), and DDPG without TD3's additions.
 TD3 = OffPolicyConfig()
-DDPG = TD3.replace(twin_critics=False, target_smoothing=False, policy_delay=1)
+DDPG = TD3.replace(twin_critics=False, target_smoothing=0.0, policy_delay=1)
 
 # One update per two environment steps, and the reward design of PPO's walker.
 BIPEDAL_WALKER_TD3 = TD3.replace(
     env="BipedalWalker-v3",
-    reward_design="ends_told_apart",
+    reward_design="outcome_bonus",
     epochs=120,
     warmup_steps=10_000,
     batch_size=128,
@@ -123,12 +123,10 @@ LUNAR_LANDER_TD3 = TD3.replace(
 HARDCORE_TD3 = TD3.replace(
     env="BipedalWalkerHardcore-v3",
     reward_design="fall_penalty",
-    fall_costs=(5.0, 20.0, 50.0),
-    fall_cost_scores=(150.0, 220.0),
-    action_cost=0.05,
-    action_cost_score=200.0,
+    fall_cost=("5", "20@150", "50@220"),
+    action_cost=("0.05@200",),
     symmetry=True,
-    mirror_weight=0.4,  # with 0.5 a policy may fall at the start of episodes without noise: its legs do the same
+    mirror={"weight": 0.4},  # with 0.5 a policy may fall at the start of episodes without noise: its legs do the same
     layer_norm=True,
     backend="auto",
     num_envs=16,

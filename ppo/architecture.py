@@ -26,7 +26,7 @@ def torso_for(observation_shape: tuple[int, ...], action_size: int, config: PPOC
     """
     convolutions: tuple[Convolution, ...] = ()
     if len(observation_shape) == 3:
-        convolutions = tuple(map(Convolution, config.filters, config.kernel_sizes, config.strides))
+        convolutions = tuple(Convolution(*layer) for layer in config.convolution_layers)
         _check_convolutions(observation_shape, convolutions)
     sizes = torso_sizes(config.hidden_sizes, int(np.prod(observation_shape)), action_size)
     if config.precision == "bfloat16" and not convolutions and len(sizes) < 2:
@@ -58,10 +58,8 @@ def _check_convolutions(shape: tuple[int, ...], convolutions: tuple[Convolution,
         height, width = ((side - layer.kernel_size) // layer.stride + 1 for side in (height, width))
         if min(height, width) < 1:
             side = min(shape[:2])
-            two = "--filters 32 64 --kernel-sizes 3 3 --strides 2 2"
-            fitting = two if side >= 7 else f"--filters 32 --kernel-sizes {min(3, side)} --strides 1"
+            fitting = "32x3/2 64x3/2" if side >= 7 else f"32x{min(3, side)}/1"
             raise UserError(
-                f"convolutions with kernel_sizes {tuple(c.kernel_size for c in convolutions)} and strides "
-                f"{tuple(c.stride for c in convolutions)} leave nothing of images of {shape[0]} × {shape[1]} pixels: "
-                f"use {fitting}"
+                f"the convolutions leave nothing of images of {shape[0]} × {shape[1]} pixels: "
+                f"use --convolutions {fitting}"
             )

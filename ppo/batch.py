@@ -17,7 +17,7 @@ Assess = Callable[[np.ndarray, np.ndarray, np.ndarray | None], tuple[np.ndarray,
 → values [M+N], log-probabilities [M], heads [M, X]."""
 
 
-class Learnable(NamedTuple):
+class PreparedBatch(NamedTuple):
     """What `flat_batch` returns: `batch`, `explained_variance` of its targets, and new `advantage_statistics`."""
 
     batch: Batch
@@ -37,9 +37,9 @@ def scaled_rewards(
     Returns:
         The scaled rewards [T, N], and the statistics that this trajectory is part of.
     """
-    if config.scale_rewards:
+    if config.reward_scaling != "none":
         measured = rewards  # [T, N]
-        if config.reward_std_of == "returns":
+        if config.reward_scaling == "returns":
             ended = trajectory.terminated, trajectory.truncated  # [T, N] each
             measured = funcs.rewards_to_go(rewards, *ended, trajectory.valid, gamma)  # [T, N]
         statistics = statistics.merged(measured[trajectory.valid])
@@ -48,7 +48,7 @@ def scaled_rewards(
 
 def divided_rewards(rewards: np.ndarray, config: PPOConfig, statistics: RunningStatistics) -> np.ndarray:
     """Rewards [T, N] divided by the standard deviation of `statistics`, if the config scales rewards."""
-    return rewards / (statistics.std + EPSILON) if config.scale_rewards else rewards  # [T, N]
+    return rewards if config.reward_scaling == "none" else rewards / (statistics.std + EPSILON)  # [T, N]
 
 
 def flat_batch(
@@ -59,21 +59,20 @@ def flat_batch(
     gamma: float,
     config: PPOConfig,
     advantage_statistics: RunningStatistics,
-) -> Learnable:
+) -> PreparedBatch:
     """A trajectory as a flat batch: normalised observations, advantages, value targets and padding.
 
-    No argument is changed. The batch has M = T·N rows; `padded_rows` says whether a row of weight 0 follows.
+    The batch has M = T·N rows; `padded_rows` says whether a row of weight 0 follows.
 
     Args:
         rewards: [T, N], scaled; see `scaled_rewards`.
         normalize: raw observations [..., S] → what the networks read; images stay as they are.
-        assess: the networks' values, log-probabilities and heads; see `Assess`.
         advantage_statistics: of all advantages before; only read if `normalize_advantages` is "running_std".
     """
     steps, num_envs = rewards.shape
     terminated, truncated, valid = trajectory.terminated, trajectory.truncated, trajectory.valid  # [T, N]
     terminated = terminated | (truncated & config.truncation_is_terminal)  # [T, N]
-    terminated[-1] |= config.epoch_end_is_terminal
+    terminated[-1] |= config.epoch_end == "terminal"
     observations = normalize(trajectory.observations)  # [T+1, N, ...]
     values, log_probs, heads = assess(
         observations.reshape((steps + 1) * num_envs, *observations.shape[2:]),
@@ -86,14 +85,16 @@ def flat_batch(
     )  # [T, N]
     normalized, advantage_statistics = _normalized(advantages, valid, config, advantage_statistics)  # [T, N]
     discounts = gamma * ~terminated  # [T, N]
+    one_step = rewards + discounts * values[1:]  # [T, N]
     targets = {
         "advantage": advantages + values[:-1],
         "normalized_advantage": normalized + values[:-1],
-        "one_step": rewards + discounts * values[1:],
+        "one_step": one_step,
+        "one_step_gradient": one_step,
     }[config.value_target]  # [T, N]
     explained_variance = funcs.explained_variance(values[:-1][valid], targets[valid])
     following = observations[1:].reshape(steps, num_envs, -1)[:, :, :0]  # [T, N, 0]
-    if not config.stop_target_gradient:  # the update adds the next state's value itself
+    if config.value_target == "one_step_gradient":  # the update adds the next state's value itself
         targets, following = rewards, observations[1:]  # [T, N], [T, N, S]
 
     columns = Batch(
@@ -110,7 +111,9 @@ def flat_batch(
         actor_weights=valid & ~trajectory.replaced,
     )
     padding = padded_rows(steps * num_envs, config.minibatch_size)
-    return Learnable(Batch(*(_flat(column, padding) for column in columns)), explained_variance, advantage_statistics)
+    return PreparedBatch(
+        Batch(*(_flat(column, padding) for column in columns)), explained_variance, advantage_statistics
+    )
 
 
 def _normalized(

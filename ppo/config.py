@@ -1,9 +1,9 @@
 """The settings of proximal policy optimisation: a few small parts, and the config that joins them."""
 
 import math
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 
 from common.config import TrainingConfig
 from common.errors import UserError
@@ -11,24 +11,6 @@ from common.settings import SMALLEST, Needs, Settings, setting
 
 STATE_INDEPENDENT = Needs("std", lambda kind: kind == "state_independent", "--std state_independent")
 ORTHOGONAL = Needs("initial_weights", lambda kind: kind == "orthogonal", "--initial-weights orthogonal")
-KL_PENALTY = Needs("objective", lambda kind: kind != "clip", "--objective clip+kl")
-
-
-@dataclass(frozen=True)
-class CollectionSettings(Settings):
-    """How an epoch is divided into collecting and training."""
-
-    GROUP = "run"
-
-    updates_per_epoch: int = setting(1, at_least=1)
-    """Number of times per epoch that steps are collected and trained on. Each update learns from steps_per_epoch /
-    updates_per_epoch steps, which must be a multiple of num_envs; the epoch's row is the mean over its updates. Before
-    the first update, PPO collects one more trajectory of that size, or two with normalize_observations."""
-    restart_each_epoch: bool = False
-    """Quirk of the 2021 code: abandon running episodes at the end of each epoch and count them as complete ones."""
-    epoch_end_is_terminal: bool = setting(False, needs=Needs("restart_each_epoch", bool, "--restart-each-epoch"))
-    """Quirk of the published CartPole program: treat the end of an epoch as a terminal state, with no value after it.
-    Only used with restart_each_epoch."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +22,9 @@ class NetworkSettings(Settings):
     shared_torso: bool = False
     """Whether actor and critic share all hidden layers, and one Adam minimises the sum of their losses. If False they
     are separate networks. Share the layers if they are expensive, as they are for images."""
-    filters: tuple[int, ...] = setting((32, 64, 64), at_least=1)
-    """Number of filters of each convolution; one number per layer. Only used with image observations. The default is
-    the network of Mnih et al. (2015)."""
-    kernel_sizes: tuple[int, ...] = setting((8, 4, 3), at_least=1)
-    """Side of each convolution's kernels, in pixels; one number per layer. Only used with image observations."""
-    strides: tuple[int, ...] = setting((4, 2, 1), at_least=1)
-    """Stride of each convolution, in pixels; one number per layer. Only used with image observations."""
+    convolutions: tuple[str, ...] = ("32x8/4", "64x4/2", "64x3/1")
+    """Convolutions of image observations, each written FILTERSxSIDE/STRIDE: the number of filters, the side of their
+    kernels and their stride, in pixels. The default is the network of Mnih et al. (2015). Only used with images."""
     hidden_sizes: tuple[int, ...] = setting((64, 64), at_least=1, main=True)
     """Number of units in each hidden layer, for actor and critic; one number per layer. Larger layers can learn
     harder tasks and compute more slowly. With no number at all there are three layers, of 10*S, ceil(sqrt(10*S*10*A))
@@ -79,11 +57,17 @@ class NetworkSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not len(self.filters) == len(self.kernel_sizes) == len(self.strides) > 0:
+        _ = self.convolution_layers  # raises what is wrong with them
+
+    @property
+    def convolution_layers(self) -> tuple[tuple[int, int, int], ...]:
+        """Filters, side and stride of each of the `convolutions`."""
+        found = [re.fullmatch(r"([1-9]\d{0,4})x([1-9]\d{0,4})/([1-9]\d{0,4})", word) for word in self.convolutions]
+        if not all(found) or not found:
             raise UserError(
-                f"filters {self.filters}, kernel_sizes {self.kernel_sizes} and strides {self.strides}: "
-                "expected as many of each, one for every convolution"
+                f"convolutions is {' '.join(self.convolutions)!r}: expected FILTERSxSIDE/STRIDE for each, like 32x8/4"
             )
+        return tuple((int(layer[1]), int(layer[2]), int(layer[3])) for layer in found if layer)
 
 
 @dataclass(frozen=True)
@@ -100,55 +84,30 @@ class ExplorationSettings(Settings):
     """Smallest standard deviation of the policy, in units of half the action range; after each update smaller ones are
     raised to it. Raise it (to 0.25) if the standard deviation shrinks and the score stops rising long before the task
     is learned. Only used with std state_independent and continuous actions."""
-    final_min_std: float | None = setting(None, at_least=0, at_most=10)
-    """Value of min_std at the end of the training; it changes linearly until then. Set it below min_std to learn fine
-    control at the end. None keeps min_std. Only used with std state_independent and continuous actions."""
-    std_decay: float = setting(
-        1.0,
-        at_least=0.5,
-        at_most=1,
-        needs=STATE_INDEPENDENT,
-    )
-    """Factor that the policy's standard deviation is multiplied by after each update, down to min_std. Lower it (to
-    0.95) if the deterministic policy is good and does not get better while the noise still spoils what it learns
-    from. 1 leaves the standard deviation to learning alone. Only used with std state_independent and continuous
-    actions."""
-    std_decay_score: float | None = setting(
-        None,
-        at_least=-1_000_000,
-        at_most=1_000_000,
-        needs=Needs("std_decay", lambda factor: factor < 1, "--std-decay 0.95"),
-    )
-    """Score from which on std_decay is used, to the end of the training: the highest so far, as best_metric measures
-    it. None: from the first update. Only used with std_decay below 1."""
 
 
 @dataclass(frozen=True)
-class ScalingSettings(Settings):
-    """How observations and rewards are brought to the size of 1."""
+class UpdateSettings(Settings):
+    """How steps become updates: trajectories, rewards, advantages, losses and gradient steps."""
 
-    GROUP = "scaling"
+    GROUP = "update"
 
+    updates_per_epoch: int = setting(1, at_least=1)
+    """Number of times per epoch that steps are collected and trained on. Each update learns from steps_per_epoch /
+    updates_per_epoch steps, which must be a multiple of num_envs; the epoch's row is the mean over its updates. Before
+    the first update, PPO collects one more trajectory of that size, or two with normalize_observations."""
+    epoch_end: Literal["continue", "restart", "terminal"] = "continue"
+    """What the end of an epoch does to running episodes. continue: nothing. restart: they are abandoned and counted as
+    complete ones, a quirk of the 2021 code. terminal: also, no value follows their last state, a quirk of the
+    published CartPole program."""
     normalize_observations: bool = True
     """Whether observations are shifted and divided by their running mean and standard deviation, then clipped to ±10.
     The first trajectory only fills these statistics. Turn it off if the observation's numbers already have a size of
     about 1."""
-    scale_rewards: bool = True
-    """Whether rewards are divided by a running standard deviation (plus 1e-4), chosen with reward_std_of. Turn it off
-    if rewards already have a size of about 1."""
-    reward_std_of: Literal["rewards", "returns"] = setting(
-        "returns", used_with=(Needs("scale_rewards", bool, "--scale-rewards"),)
-    )
-    """Quantity whose standard deviation scale_rewards divides by. rewards: all rewards so far. returns: the discounted
-    sums of future rewards; needed if all rewards are equal, such as -1 per step."""
-
-
-@dataclass(frozen=True)
-class AdvantageSettings(Settings):
-    """Discounting, generalised advantage estimation, and the critic's targets."""
-
-    GROUP = "advantage"
-
+    reward_scaling: Literal["none", "rewards", "returns"] = "returns"
+    """Quantity whose running standard deviation (plus 1e-4) rewards are divided by. rewards: all rewards so far.
+    returns: the discounted sums of future rewards; needed if all rewards are equal, such as -1 per step. none: rewards
+    are not divided; choose it if they already have a size of about 1."""
     normalize_advantages: Literal["none", "minibatch", "epoch", "running_std"] = "minibatch"
     """How advantages are normalised. none: not at all. minibatch or epoch: to mean 0 and standard deviation 1 within
     each minibatch, or over the epoch. running_std: divided by the standard deviation of all advantages so far."""
@@ -165,38 +124,13 @@ class AdvantageSettings(Settings):
     critic is poor."""
     truncation_is_terminal: bool = False
     """Quirk of the 2021 code: treat a time limit as a terminal state, with no value after it."""
-    value_target: Literal["advantage", "normalized_advantage", "one_step"] = "advantage"
+    value_target: Literal["advantage", "normalized_advantage", "one_step", "one_step_gradient"] = "advantage"
     """Target of the critic. advantage: advantage + old value. normalized_advantage: the same with normalised
-    advantages, a quirk of the study's later revision. one_step: reward + gamma * old value of the next state."""
+    advantages, a quirk of the study's later revision. one_step: reward + gamma * old value of the next state.
+    one_step_gradient: the same with the present value, through which the gradient flows, too (an ablation)."""
     recompute_targets: bool = False
     """Whether values, advantages and targets are computed again before each pass. Slower, but later passes use the
     improved critic."""
-    stop_target_gradient: bool = True
-    """Whether the critic's target is treated as a constant. False also follows the gradient through the target (an
-    ablation), and needs value_target one_step."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.final_gamma is not None and max(self.gamma, self.final_gamma) == 1:
-            raise UserError(
-                f"gamma {self.gamma} and final_gamma {self.final_gamma}: expected both below 1, since 1/(1 − γ) "
-                "goes from one to the other; leave --final-gamma out to keep gamma 1"
-            )
-        if self.value_target == "normalized_advantage" and self.normalize_advantages not in ("epoch", "running_std"):
-            raise UserError(
-                f"value_target normalized_advantage needs advantages that are normalized before the update, they are "
-                f"{self.normalize_advantages}: add --normalize-advantages running_std or epoch"
-            )
-        if not self.stop_target_gradient and self.value_target != "one_step":
-            raise UserError("stop_target_gradient False needs the target inside the loss: add --value-target one_step")
-
-
-@dataclass(frozen=True)
-class UpdateSettings(Settings):
-    """The losses and the gradient steps."""
-
-    GROUP = "update"
-
     passes: int = setting(10, at_least=1, main=True)
     """Number of passes over the collected steps in each update. More passes learn more from each step, but move the
     policy further from the one that collected them: lower it if the KL divergence is high."""
@@ -216,10 +150,12 @@ class UpdateSettings(Settings):
     anneal_learning_rate: bool = True
     """Whether the learning rates fall linearly to 0 over the epochs."""
     desired_kl: float | None = setting(None, at_least=1e-12)
-    """KL divergence between the policies before and after an update, in nats, that the learning rates are steered to.
-    They are divided by 1.15 after an update above 1.3 * desired_kl, and multiplied by 1.15 after one below desired_kl
-    / 1.3; they stay within a factor of 20 of their schedule. Set it (to 0.01) if learning is slow at first and
-    unsteady later. None leaves the learning rates to their schedule."""
+    """KL divergence between the policies before and after an update, in nats, that training is steered to. Set it (to
+    0.01) if learning is slow at first and unsteady later. With objective clip it steers the learning rates: they are
+    divided by 1.15 after an update above 1.3 * desired_kl, and multiplied by 1.15 after one below desired_kl / 1.3;
+    they stay within a factor of 20 of their schedule, which None leaves as it is. With a KL penalty it steers the
+    penalty's weight beta, which begins at 1: beta doubles above 1.5 * desired_kl and halves below desired_kl / 1.5,
+    within a factor of 1024; None means 0.01."""
     adam_epsilon: float = setting(1e-8, at_least=SMALLEST)
     """Adam's epsilon, added to the root of the mean squared gradient before dividing by it. Raise it (to 1e-5) if
     parameters with tiny gradients move too much."""
@@ -237,13 +173,6 @@ class UpdateSettings(Settings):
     value_coefficient: float = setting(0.5, at_least=0, used_with=(Needs("shared_torso", bool, "--shared-torso"),))
     """Weight of the critic's loss in the sum of losses. Lower it if the critic's gradients drown the actor's. Only
     used with shared_torso."""
-    kl_coefficient: float = setting(1.0, at_least=1e-12, used_with=(KL_PENALTY,))
-    """Initial weight beta of the KL penalty. It doubles after an update whose KL divergence is above 1.5 * kl_target,
-    and halves after one below kl_target / 1.5; it stays within a factor of 1024 of this value. Only used with
-    objective kl_penalty or clip+kl."""
-    kl_target: float = setting(0.01, at_least=1e-12, used_with=(KL_PENALTY,))
-    """Wanted KL divergence of an update, in nats. Raise it for larger policy changes. Only used with objective
-    kl_penalty or clip+kl."""
     max_kl: float | None = setting(None, at_least=0)
     """KL divergence of an update's pass, in nats, averaged over its minibatches, above which the remaining passes are
     skipped. Set it (0.01 to 0.05) if single updates destroy the policy. None always makes all passes."""
@@ -259,18 +188,23 @@ class UpdateSettings(Settings):
     saturating_log_prob: bool = False
     """Quirk of the 2021 code: use log(p + 1e-8) in place of log(p)."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.final_gamma is not None and max(self.gamma, self.final_gamma) == 1:
+            raise UserError(
+                f"gamma {self.gamma} and final_gamma {self.final_gamma}: expected both below 1, since 1/(1 − γ) "
+                "goes from one to the other; leave --final-gamma out to keep gamma 1"
+            )
+        if self.value_target == "normalized_advantage" and self.normalize_advantages not in ("epoch", "running_std"):
+            raise UserError(
+                f"value_target normalized_advantage needs advantages that are normalized before the update, they are "
+                f"{self.normalize_advantages}: add --normalize-advantages running_std or epoch"
+            )
+
 
 # A dataclass takes its fields from the last base to the first: this is the order of config.json and of --help.
 @dataclass(frozen=True)
-class PPOConfig(
-    UpdateSettings,
-    AdvantageSettings,
-    ScalingSettings,
-    ExplorationSettings,
-    NetworkSettings,
-    CollectionSettings,
-    TrainingConfig,
-):
+class PPOConfig(UpdateSettings, ExplorationSettings, NetworkSettings, TrainingConfig):
     """Proximal policy optimisation (arXiv:1707.06347); the action space decides the policy's distribution.
 
     The defaults suit any Gymnasium environment without images; `ppo.presets` has the named settings.
@@ -297,46 +231,26 @@ class PPOConfig(
                 else f"minibatch_size {self.minibatch_size} is larger than the {self.steps_per_update} steps of an "
                 f"update: use --minibatch-size {self.steps_per_update} or less"
             )
-        if self.restart_each_epoch and self.updates_per_epoch > 1:
+        if self.epoch_end != "continue" and self.updates_per_epoch > 1:
             raise UserError(
-                f"updates_per_epoch {self.updates_per_epoch} does not go with restart_each_epoch, which restarts the "
-                "environments after each trajectory: use --updates-per-epoch 1, or --no-restart-each-epoch"
+                f"updates_per_epoch {self.updates_per_epoch} does not go with epoch_end {self.epoch_end}, which "
+                "restarts the environments after each trajectory: use --updates-per-epoch 1, or --epoch-end continue"
             )
         if self.reused_trajectories and self.recompute_targets:
             raise UserError(
                 f"reused_trajectories {self.reused_trajectories} does not go with recompute_targets: leave "
                 "--reused-trajectories out, or use --no-recompute-targets"
             )
-        if (self.min_std or self.final_min_std) and self.std != "state_independent":
+        if self.min_std and self.std != "state_independent":
             raise UserError(
-                f"min_std {self.min_std} and final_min_std {self.final_min_std} have no effect with std {self.std}: "
-                "leave them out, or use --std state_independent"
+                f"min_std {self.min_std} has no effect with std {self.std}: leave --min-std out, or use "
+                "--std state_independent"
             )
         if self.shared_torso and self.critic_learning_rate is not None:
             raise UserError(
                 f"critic_learning_rate {self.critic_learning_rate} has no effect with shared_torso, whose one Adam "
                 "takes learning_rate: leave --critic-learning-rate out, or use --no-shared-torso"
             )
-
-    @classmethod
-    def of_run(cls, settings: Mapping[str, object]) -> Self:
-        """The config of a run's stored settings; a setting unknown to its version gets that version's behaviour.
-
-        Raises:
-            UserError: a value has the wrong type or is out of its range.
-            TypeError: a setting is unknown.
-        """
-        settings = {"reward_std_of": "rewards", "noise_color": 0.0} | dict(settings)
-        if settings.get("restart_each_epoch"):  # which older versions did after each of an epoch's trajectories
-            settings["restart_each_epoch"] = settings.get("updates_per_epoch", 1) == 1
-        if settings.get("shared_torso"):  # older versions accepted a rate of the critic's own and ignored it
-            settings["critic_learning_rate"] = None
-        return super().of_run(settings)
-
-    @property
-    def exchanges_per_epoch(self) -> int:
-        """One for each update."""
-        return self.updates_per_epoch
 
     @property
     def steps_per_update(self) -> int:

@@ -31,7 +31,7 @@ class EarlierTrajectories:
 
     Args:
         most: how many are kept; 0 keeps none.
-        check: raises ValueError for arrays that are no trajectory of this run.
+        check: raises ValueError for arrays that are not a trajectory of this run.
     """
 
     def __init__(self, most: int, check: Callable[[State], None]) -> None:
@@ -48,18 +48,18 @@ class EarlierTrajectories:
         Args:
             log_probs: of its actions under the policy that acted, [M].
         """
-        self._kept.appendleft(Acted(trajectory.unjudged, log_probs))
+        self._kept.appendleft(Acted(trajectory.without_outputs, log_probs))
 
-    def joined(self, newest: Batch, judge: Callable[[Trajectory], Batch], config: PPOConfig) -> Batch:
+    def joined(self, newest: Batch, prepare: Callable[[Trajectory], Batch], config: PPOConfig) -> Batch:
         """One batch of 1 + `most` trajectories. In the first updates the newest one fills the missing places.
 
         Args:
             newest: the newest trajectory as a flat batch.
-            judge: an earlier trajectory → such a batch, with values and log-probabilities of the present networks.
+            prepare: an earlier trajectory → such a batch, with values and log-probabilities of the present networks.
         """
         if not self._most:
             return newest
-        batches = [newest, *(weighted(judge(trajectory), log_probs) for trajectory, log_probs in self._kept)]
+        batches = [newest, *(weighted(prepare(trajectory), log_probs) for trajectory, log_probs in self._kept)]
         batches += [newest] * (1 + self._most - len(batches))
         steps, padding = config.steps_per_update, padded_rows(config.samples_per_update, config.minibatch_size)
         return Batch(*(_together(columns, steps, padding) for columns in zip(*batches)))

@@ -1,22 +1,6 @@
-"""Exploration: noise whose steps depend on each other, and the decay and floor of the policy's standard deviation."""
+"""Exploration noise whose steps depend on each other."""
 
 import numpy as np
-
-from common import funcs
-from ppo.config import PPOConfig
-
-
-def std_changes(config: PPOConfig, progress: float, best_score: float) -> tuple[float, float]:
-    """What happens to the policy's learned standard deviations after an update: a factor, and a floor (0 for none).
-
-    Args:
-        progress: share of all updates that are done.
-        best_score: of all epochs so far, by `best_metric`; −∞ before there is one.
-    """
-    wanted = config.std_decay_score
-    factor = config.std_decay if wanted is None or best_score >= wanted else 1.0
-    last = config.min_std if config.final_min_std is None else config.final_min_std
-    return factor, funcs.linear_schedule(config.min_std, last, progress)
 
 
 def colored_noise(white: np.ndarray, exponent: float) -> np.ndarray:

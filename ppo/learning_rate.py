@@ -7,7 +7,7 @@ import numpy as np
 
 STEP = 1.15  # factor by which the rate changes
 TOLERANCE = 1.3  # factor by which the divergence may miss the desired one before the rate changes
-FURTHEST = 20.0  # factor by which the rate may leave the one of its schedule
+MAX_RATE_FACTOR = 20.0  # factor by which the rate may leave the one of its schedule
 
 
 class RateByDivergence:
@@ -36,9 +36,9 @@ class RateByDivergence:
         if self._desired is None or math.isnan(divergence):
             return
         if divergence > TOLERANCE * self._desired:
-            self.factor = max(self.factor / STEP, 1 / FURTHEST)
+            self.factor = max(self.factor / STEP, 1 / MAX_RATE_FACTOR)
         elif divergence < self._desired / TOLERANCE:
-            self.factor = min(self.factor * STEP, FURTHEST)
+            self.factor = min(self.factor * STEP, MAX_RATE_FACTOR)
 
     def state(self) -> dict[str, np.ndarray]:
         """The factor; nothing where it stays 1."""
@@ -51,6 +51,6 @@ class RateByDivergence:
             ValueError: the factor is out of its range.
         """
         factor = float(state.get("factor", 1.0))
-        if not 1 / FURTHEST <= factor <= FURTHEST:
+        if not 1 / MAX_RATE_FACTOR <= factor <= MAX_RATE_FACTOR:
             raise ValueError(f"the learning rate's factor is {factor}")
         self.factor = factor

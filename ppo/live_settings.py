@@ -224,7 +224,7 @@ class LiveHyperparameters:
             return state | {f"asked/{name}": np.array(value, np.float64) for name, value in self._asked.items()}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restore what `state` returned; values that an older version's checkpoint lacks stay as they are.
+        """Restore what `state` returned.
 
         Raises:
             ValueError: a value is out of its range.

@@ -89,7 +89,7 @@ def _cast(actions: tf.Tensor, dtype: np.dtype) -> tf.Tensor:
 
 
 def _discrete_actions(agent: Agent, choices: tuple[int, ...]) -> Callable[[tf.Tensor], tf.Tensor]:
-    """The likeliest value of each number of an action, logits [B, Σ choices] → [B, *space.shape]."""
+    """The likeliest value of each action dimension, logits [B, Σ choices] → [B, *space.shape]."""
     start = agent.action_map(np.zeros((1, agent.action_size), np.float32))  # [1, *space.shape], where counting begins
 
     def to_environment(logits: tf.Tensor) -> tf.Tensor:

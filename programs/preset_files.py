@@ -40,10 +40,9 @@ def read_preset(
     method = METHODS.get(str(content.get("method")))
     if method is None:
         raise UserError(f"{path} names the method {content.get('method')!r:.40}: expected one of {', '.join(METHODS)}")
-    written = {"metric", "versions"} & content.keys()  # by tune or by a run, with all settings of their version
     foreign_modules.refuse_runs(path.parent)
     try:
-        config = method.config.of_run(content["config"]) if written else method.config(**content["config"])
+        config = method.config(**content["config"])
     except TypeError as error:
         raise UserError(f"{path} has a setting that is not known ({error}): remove it, or update the code") from None
     except UserError as error:

@@ -148,7 +148,7 @@ STUDIES: dict[str, Study] = {
         {
             "DDPG": DDPG,
             "DDPG + twin critics": (*DDPG, "--twin-critics"),
-            "DDPG + target smoothing": (*DDPG, "--target-smoothing"),
+            "DDPG + target smoothing": (*DDPG, "--target-smoothing", "0.2"),
             "DDPG + policy delay": (*DDPG, "--policy-delay", "2"),
             "TD3": ("pendulum-td3-corrected", *LAST),
         },
@@ -199,7 +199,16 @@ STUDIES: dict[str, Study] = {
         range(10),
         {
             name: ("cartpole-minimal", *SMALL_AS_RECORDED, *flags)
-            for name, flags in (("stopped gradient", ()), ("no stopped gradient", ("--no-stop-target-gradient",)))
+            for name, flags in (
+                ("stopped gradient", ()),
+                (
+                    "no stopped gradient",
+                    (
+                        "--value-target",
+                        "one_step_gradient",
+                    ),
+                ),
+            )
         },
         (("score", "Mean of the last\n20 episodes"),),
         low=500,

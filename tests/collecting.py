@@ -1,44 +1,69 @@
 """What tests collect and learn from, built as trainers build it."""
 
+from typing import Any
+
+from common.config import TrainingConfig
+from common.envs.environment import find_environment
 from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv
 from common.records import Batch, Timing, Trajectory
-from common.rollout.collector import Collector, ShapeNoise
+from common.rollout import collector
+from common.rollout.collector import Collecting, Collector, ShapeNoise
 from common.rollout.policies import Policy
-from common.rollout.repeatable import RepeatableEnvs
+from common.state import State, join_parts, part_of
 from ppo.batch import flat_batch, scaled_rewards
 
 
-class WholeEpochs:
-    """A collector whose epochs are collected in one call."""
+class _Given:
+    """Stands for how environments are built: they are there already."""
+
+    def __init__(self, envs: VectorEnv) -> None:
+        self.build = lambda: envs
+
+
+class WholeEpochs(Collector):
+    """A collector of environments that a test has built."""
 
     def __init__(
-        self,
-        envs: VectorEnv,
-        action_map: ActionMap,
-        steps: int,
-        seed: int = 0,
-        shape_noise: ShapeNoise | None = None,
-        **of_envs: object,
-    ) -> None:
-        self.envs = RepeatableEnvs(envs, action_map, seed, **of_envs)
-        self.collector = Collector(self.envs, steps, action_map.size, action_map.noise_size, seed, shape_noise)
-        self.restart, self.state, self.load_state = self.envs.restart, self.collector.state, self.collector.load_state
+        self, envs: VectorEnv, action_map: ActionMap, steps: int, seed: int = 0, shape_noise: ShapeNoise | None = None,
+        way: str = "episodes", restarts: int = 0, warn: Any = print,
+    ) -> None:  # fmt: skip
+        config = TrainingConfig(
+            num_envs=envs.num_envs, steps_per_epoch=steps * envs.num_envs, environment_restarts=restarts
+        )
+        before = collector.find_way, collector.Recipe
+        collector.find_way, collector.Recipe = lambda *_: way, lambda *_: _Given(envs)
+        try:
+            super().__init__(
+                config, find_environment("Pendulum-v1"), action_map, seed, warn, Collecting(shape_noise=shape_noise)
+            )
+        finally:
+            collector.find_way, collector.Recipe = before
+        self.restart = self.envs.restart
 
     def collect(self, policy: Policy, timing: Timing) -> Trajectory:
-        for _ in self.collector.collect(policy, timing):
-            pass
-        return self.collector.trajectory
+        return super().collect(policy, 0, timing)
+
+    def state(self) -> State:
+        return part_of(super().state(), "collector")
+
+    def load_state(self, state: State) -> None:
+        super().load_state(join_parts({"collector": state, "episodes": self.scores.state()}))
+
+
+def next_trajectory(trainer: Any) -> Trajectory:
+    """What a PPO trainer learns from next, collected by its present policy."""
+    return trainer.collector.collect(trainer.agent.collecting_policy(), trainer.epoch, Timing())
 
 
 def batch_of(trainer) -> Batch:
     """What a PPO trainer would learn from next."""
-    experience, config = trainer.experience, trainer.config
+    trained, config = trainer.collector, trainer.config
     rewards, _ = scaled_rewards(
-        experience.shaped_rewards, experience.trajectory, config.gamma, config, trainer.reward_statistics
+        trained.shaped_rewards, trained.trajectory, config.gamma, config, trainer.reward_statistics
     )
     agent = trainer.agent
     return flat_batch(
-        experience.trajectory, rewards, agent.normalize, agent.assess, config.gamma, config,
+        trained.trajectory, rewards, agent.normalize, agent.assess, config.gamma, config,
         trainer.advantage_statistics,
     ).batch  # fmt: skip

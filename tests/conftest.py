@@ -18,7 +18,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # as many processes as cores: more thre
 import tiny_envs  # noqa: F401  registers the environments
 import without_xla
 
-from common.rollout import experience
+from common.rollout import collector
 from common.rollout.probe import find_way
 from common.runs import foreign_modules
 from ppo.config import PPOConfig
@@ -68,7 +68,7 @@ def _each_way_is_found_out_once(monkeypatch):
             WAYS[known] = find_way(environment, backend, *others)
         return WAYS[known]
 
-    monkeypatch.setattr(experience, "find_way", find_once)
+    monkeypatch.setattr(collector, "find_way", find_once)
 
 
 @pytest.fixture(autouse=True)

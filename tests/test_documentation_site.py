@@ -158,7 +158,7 @@ const box = new HTMLInputElement(), document = { querySelectorAll: () => [box] }
 @pytest.mark.parametrize(
     ("typed", "searched"),
     [
-        ("--reward-std-of", "reward-std-of"),
+        ("--reward-scaling", "reward-scaling"),
         ("plot --kind", "plot kind"),
         ("ppo -ddpg", "ppo -ddpg"),  # the search's own sign for "without this word"
         ("256--256", "256--256"),

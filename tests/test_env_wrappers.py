@@ -74,16 +74,16 @@ BY_HAND = {
         [[0.5, -0.25, -1], [0.5, 2, -1], [1, -100, 0.25, -1], [1, 1, 1, -1]],
     ),
     # fell −1, goal +1, time +1; a reward of −100 within the episode is no end
-    "ends_told_apart": (
-        lambda env: W.EndsToldApartReward(env),
+    "outcome_bonus": (
+        lambda env: W.OutcomeBonusReward(env),
         [[0.5, -0.25, -1], [0.5, 2, 1], [1, -100, 0.25, 1], [1, 1, 1, -1]],
     ),
-    "ends_told_apart, own numbers": (
-        lambda env: W.EndsToldApartReward(env, goal=3, timeout=2, fall=-5),
+    "outcome_bonus, own numbers": (
+        lambda env: W.OutcomeBonusReward(env, goal=3, timeout=2, fall=-5),
         [[0.5, -0.25, -5], [0.5, 2, 3], [1, -100, 0.25, 2], [1, 1, 1, -5]],
     ),
-    "ends_told_apart, what counts as a fall": (
-        lambda env: W.EndsToldApartReward(env, goal=3, timeout=2, fall=-5, fall_reward=-101),
+    "outcome_bonus, what counts as a fall": (
+        lambda env: W.OutcomeBonusReward(env, goal=3, timeout=2, fall=-5, fall_reward=-101),
         [[0.5, -0.25, 3], [0.5, 2, 3], [1, -100, 0.25, 2], [1, 1, 1, 3]],
     ),
     # .005 · 3 = .015 and .005 · 4 = .02
@@ -176,49 +176,35 @@ def test_counting_starts_anew_when_an_episode_is_left_unfinished():
     assert play(env, 1) == [[0.5, -0.25, 3]]
 
 
-@pytest.mark.parametrize("name", BY_HAND)
-def test_a_design_on_the_arrays_of_an_epoch_equals_its_wrapper_step_by_step(name):
-    wrap, _ = BY_HAND[name]
-    rng = np.random.default_rng(0)
-    steps, num_envs = 40, 3
-    rewards, shaped = np.zeros((steps, num_envs)), np.zeros((steps, num_envs))
-    terminated, truncated = np.zeros((steps, num_envs), bool), np.zeros((steps, num_envs), bool)
-    counts = np.zeros((steps, num_envs), np.int64)
-    for n in range(num_envs):
-        env = wrap(ScriptedEnv([SCRIPT[i] for i in rng.integers(len(SCRIPT), size=20)]))
-        env.reset()
-        count = 0
-        for t in range(steps):
-            _, shaped[t, n], terminated[t, n], truncated[t, n], info = env.step(np.zeros(1))
-            rewards[t, n] = info["original_reward"]
-            count += 1
-            counts[t, n] = count
-            if terminated[t, n] or truncated[t, n]:
-                env.reset()
-                count = 0
-    assert terminated.any()
-    assert truncated.any()
-    at_once = env.design(rewards, terminated, truncated, counts)
-    assert at_once.dtype == np.float64
-    np.testing.assert_array_equal(at_once, shaped)
-
-
 @pytest.mark.parametrize(
     ("name", "wrapper"),
     [
-        ("unchanged", W.UnchangedReward),
-        ("lasted_to_limit", W.LastedToLimitReward),
-        ("ends_told_apart", W.EndsToldApartReward),
-        ("steps_at_end", W.StepsAtEndReward),
-        ("steps_added_at_end", W.StepsAddedAtEndReward),
-        ("scaled", W.ScaledReward),
+        ("unchanged", W.EnvWrapper_plain),
+        ("lasted_to_limit", W.EnvWrapper_01),
+        ("steps_at_end", W.EnvWrapper_02),
+        ("steps_added_at_end", W.EnvWrapper_03),
+        ("scaled", W.EnvWrapper_04),
+        ("fall_penalty", W.EnvWrapper_05),
+        ("outcome_bonus", W.OutcomeBonusReward),
         ("sign", W.SignReward),
-        ("fall_penalty", W.FallPenaltyReward),
     ],
 )
-def test_a_settings_name_means_the_wrappers_design(name, wrapper):
-    design = reward_design(name, PPOConfig().reward_factor, step_limit=2000)
-    assert design == wrapper(ScriptedEnv(SCRIPT)).design
+def test_a_settings_name_means_what_the_wrapper_does_on_a_hundred_random_episodes(name, wrapper):
+    rng = np.random.default_rng(0)
+    script = []
+    for _ in range(100):
+        rewards = rng.choice([-100.0, 0.0, *rng.normal(size=4)], size=rng.integers(1, 9))
+        ends = [(True, False), (False, True), (True, True)][rng.integers(3)]
+        script.append([*((reward, False, False) for reward in rewards[:-1]), (rewards[-1], *ends)])
+    steps = np.concatenate([np.arange(1, len(episode) + 1) for episode in script])
+    rewards, terminated, truncated = (np.array(column) for column in zip(*(step for one in script for step in one)))
+    numbers = {"max_steps": 5} if name == "lasted_to_limit" else {}
+    one_by_one = np.concatenate(play(wrapper(ScriptedEnv(script), **numbers), 100))
+    at_once = reward_design(name, PPOConfig().reward_factor, step_limit=5)(rewards, terminated, truncated, steps)
+    assert at_once.dtype == np.float64
+    np.testing.assert_array_equal(at_once, one_by_one)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'reward'"):
+        wrapper(ScriptedEnv(script), reward=1)
 
 
 def test_no_reward_has_no_sign():

@@ -136,39 +136,12 @@ def test_advantages_agree_with_their_definition(record, gamma, gae_lambda):
     assert (found[~valid] == 0).all()
 
 
-@fast
-@given(records(), DISCOUNTS)
-def test_lambda_one_gives_the_discounted_return_minus_the_value(record, gamma):
-    terminated, truncated, valid, rewards, values = record
-    found = funcs.generalized_advantages(rewards, values, terminated, truncated, valid, gamma, 1.0)
-    for n in range(rewards.shape[1]):
-        for steps in segments(terminated, truncated, valid, n):
-            last = steps[-1]
-            bootstrap = 0.0 if terminated[last, n] else values[last + 1, n]
-            for t in steps:
-                monte_carlo = sum(gamma ** (k - t) * rewards[k, n] for k in range(t, last + 1))
-                monte_carlo += gamma ** (last - t + 1) * bootstrap
-                assert found[t, n] == pytest.approx(monte_carlo - values[t, n], rel=1e-9, abs=1e-9)
-
-
 def test_rewards_to_go_worked_by_hand():
     # γ = ½: 3; 0 where the environment restarts; 5, cut by the end; 1 + 5/2
     found = funcs.rewards_to_go(
         column(1, 5, 0, 3), column(0, 0, 0, 0) > 0, column(0, 1, 0, 0) > 0, column(1, 1, 0, 1) > 0, 0.5
     )
     assert found[:, 0].tolist() == [3.5, 5, 0, 3]
-
-
-@fast
-@given(records(), DISCOUNTS, DISCOUNTS)
-def test_each_environment_is_estimated_for_itself(record, gamma, gae_lambda):
-    terminated, truncated, valid, rewards, values = record
-    together = funcs.generalized_advantages(rewards, values, terminated, truncated, valid, gamma, gae_lambda)
-    for n in range(rewards.shape[1]):
-        alone = funcs.generalized_advantages(
-            *(array[:, [n]] for array in (rewards, values, terminated, truncated, valid)), gamma, gae_lambda
-        )
-        np.testing.assert_array_equal(together[:, [n]], alone)
 
 
 def test_advantages_are_float64_and_do_not_change_their_arguments():
@@ -229,14 +202,6 @@ def test_finished_episodes_worked_by_hand():
     assert carry.tolist() == [[0, 5], [0, 7]], "the argument was changed"
 
 
-def test_an_epoch_in_which_nothing_ended_has_no_episodes_and_carries_everything():
-    rewards = np.ones((3, 2))
-    nowhere = np.zeros((3, 2), bool)
-    episodes, carried = finished_episodes(rewards, 2 * rewards, nowhere, np.ones((3, 2), int), np.ones((2, 2)))
-    assert [len(array) for array in episodes] == [0, 0, 0]
-    assert carried.tolist() == [[4, 4], [7, 7]]  # 1 + 3·1 and 1 + 3·2
-
-
 def episodes_by_counting(rewards, originals, ended, valid) -> Episodes:
     """Episodes one after the other, from counters that start at 0."""
     rows = []
@@ -290,16 +255,6 @@ def test_running_statistics_of_any_split_are_numpys_of_the_whole(count, shape, d
     np.testing.assert_allclose(statistics.std, samples.std(axis=0), rtol=1e-7, atol=1e-9)
 
 
-def test_running_statistics_worked_by_hand():
-    statistics = RunningStatistics()
-    statistics.update(np.array([1.0, 3.0]))
-    statistics.update(np.array([8.0]))
-    # mean (1 + 3 + 8) / 3 = 4; M2 = 9 + 1 + 16 = 26; population variance 26 / 3
-    assert statistics.mean == pytest.approx(4)
-    assert statistics.m2 == pytest.approx(26)
-    assert statistics.std == pytest.approx(np.sqrt(26 / 3))
-
-
 def test_running_statistics_keep_small_deviations_from_a_large_mean():
     statistics = RunningStatistics()
     for _ in range(100):
@@ -312,20 +267,6 @@ def test_running_statistics_have_std_1_before_anything_was_seen():
     statistics.update(np.empty((0, 2)))
     assert statistics.std.tolist() == [1, 1]
     assert statistics.count == 0
-
-
-def test_running_statistics_go_on_from_their_state():
-    whole, first, second = RunningStatistics((2,)), RunningStatistics((2,)), RunningStatistics((2,))
-    samples = np.random.default_rng(0).normal(size=(20, 2))
-    first.update(samples[:7])
-    state = first.state()
-    second.load_state(state)
-    for statistics in (whole, second):
-        for part in (samples[:7], samples[7:]) if statistics is whole else (samples[7:],):
-            statistics.update(part)
-    for name, array in whole.state().items():
-        np.testing.assert_array_equal(array, second.state()[name])
-    np.testing.assert_array_equal(state["mean"], samples[:7].mean(axis=0))  # the state is a copy
 
 
 # -- the rest --

@@ -18,8 +18,10 @@ from common.runs import run_folder
 from common.runs.command_line import parse
 from companions import presets as companions
 from companions import sac_presets
+from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from experiments import differences
 from ppo import presets
+from PPOAgentTrainer import PPOAgentTrainer
 from programs import methods, study, train
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,7 +40,7 @@ PAGES = (
 )
 NOT_TYPED = (*LOG, "LEADERBOARD.md", "docs/own-environment.md", "docs/tuning.md", "docs/cluster.md")
 """Pages whose commands are not read here: of old versions, for any seed, tested elsewhere, or about a cluster."""
-A_RUN = ROOT / "tests" / "data" / "run-of-format-2"  # stands for the runs that commands name
+A_RUN = ROOT / "tests" / "data" / "run"  # stands for the runs that commands name
 
 
 def text_of(page):
@@ -373,11 +375,36 @@ def test_our_own_scores_are_as_recorded(problem, method, study):
     assert f"| {seeds} | {score} |" in summary.replace("−", "-")
 
 
-def test_the_path_from_an_observation_to_a_weight_is_short():
-    section = text_of("docs/house.md").split("## From an observation to a weight")[1].split("\n\n")[2]
-    files = re.findall(r"^\| `([\w/]+\.py)`", section, re.MULTILINE)
+def files_of_an_epoch(trainer):
+    """Our files whose functions run between an observation and a weight."""
+    trainer.prepare()
+    files = set()
+    sys.setprofile(lambda frame, event, _: files.add(frame.f_code.co_filename) if event == "call" else None)
+    try:
+        trainer.run_epoch(trainer.config.epochs)
+    finally:
+        sys.setprofile(None)
+        trainer.close()
+    ours = [Path(file).relative_to(ROOT).as_posix() for file in files if Path(file).is_relative_to(ROOT)]
+    return {file for file in ours if not file.startswith("tests/")}
+
+
+@pytest.mark.parametrize(("method", "most_files", "most_lines"), [("PPO", 33, 5750), ("TD3", 28, 4800)])
+def test_the_path_from_an_observation_to_a_weight_is_counted(eager, method, most_files, most_lines):
+    small = dict(env="Pendulum-v1", backend="gymnasium", steps_per_epoch=32, minibatch_size=32, num_envs=2)
+    if method == "PPO":
+        trainer = PPOAgentTrainer(presets.PRESETS["default"].replace(**small, passes=1))
+    else:
+        del small["minibatch_size"]
+        trainer = OffPolicyAgentTrainer(companions.PRESETS["td3"].replace(**small, warmup_steps=20, batch_size=8))
+    files = files_of_an_epoch(trainer)
+    section = text_of("docs/house.md").split("## From an observation to a weight")[1].split("\n## ")[0]
+    core = re.findall(r"^\| `([\w/]+\.py)` \| (?!both|PPO|TD3)", section, re.MULTILINE)
+    others = re.findall(rf"^\| `([\w/]+\.py)` \| (?:both|{method}) \|", section, re.MULTILINE)
+    assert len(core) == 8
+    assert files == {*others, *(core if method == "PPO" else ())} - {"common/nets/keras_models.py"}
     sources = [text_of(file) for file in files]
-    assert len(files) == 8 and sum(len(source.splitlines()) for source in sources) <= 1400
+    assert len(files) <= most_files and sum(len(source.splitlines()) for source in sources) <= most_lines
     for source in sources:
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.FunctionDef):

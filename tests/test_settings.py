@@ -11,6 +11,7 @@ import pytest
 
 from common.config import TrainingConfig
 from common.errors import UserError
+from common.runs import wrong_arguments
 from common.runs.command_line import parse
 from common.runs.options import RunOptions
 from common.settings import SMALLEST, Settings, described, json_object, needs_of, ranges_of, setting
@@ -114,7 +115,7 @@ def test_every_setting_is_described_in_whole_sentences(kind):
 @pytest.mark.parametrize("kind", WHOLE)
 def test_every_number_has_a_range_beside_it(kind):
     numbers = {name for name, kind, *_ in described(kind) if re.search(r"\b(int|float)\b", str(kind))}
-    assert numbers - {"env_kwargs"} <= set(ranges_of(kind)) and len(numbers) > 3
+    assert numbers - {"env_kwargs", "mirror"} <= set(ranges_of(kind)) and len(numbers) > 3
 
 
 @pytest.mark.parametrize(
@@ -145,8 +146,10 @@ def test_the_main_settings_of_ppo():
 )
 def test_a_config_is_flat_and_what_json_holds_of_it_is_the_same_config(config):
     stored = json.loads(json.dumps(dataclasses.asdict(config)))
-    assert not [name for name, value in stored.items() if isinstance(value, dict) and name != "env_kwargs"]
-    assert type(config).of_run(stored) == config == config.replace()
+    assert not [
+        name for name, value in stored.items() if isinstance(value, dict) and name not in ("env_kwargs", "mirror")
+    ]
+    assert type(config)(**stored) == config == config.replace()
     assert hash(config) == hash(config.replace())
 
 
@@ -167,29 +170,15 @@ def test_a_value_of_another_kind_is_refused(changes, expected):
 
 
 NEEDED = {  # name → a value, and what makes it one without effect
-    "epoch_end_is_terminal": (True, {"restart_each_epoch": False}),
     "reward_factor": (0.5, {"reward_design": "sign"}),
-    "mirror_observation": ((1, -2), {"symmetry": False}),
-    "mirror_action": ((-1,), {"symmetry": False}),
-    "mirror_offset": ((0.5,), {"symmetry": False}),
-    "mirror_weight": (0.3, {"symmetry": False}),
-    "mirror_check": (False, {"symmetry": False}),
-    "ou_theta": (0.3, {"exploration": "gaussian"}),
+    "mirror": ({"action": [-1]}, {"symmetry": False}),
     "ou_dt": (0.3, {"exploration": "gaussian"}),
-    "tau": (0.3, {"target_update": "hard"}),
-    "hard_update_every": (3, {"target_update": "soft"}),
-    "smoothing_std": (0.3, {"target_smoothing": False}),
-    "smoothing_clip": (0.3, {"target_smoothing": False}),
-    "temperature_learning_rate": (0.3, {"learn_temperature": False}),
+    "tau": (0.3, {"hard_update_every": 9}),
     "target_entropy": (0.3, {"learn_temperature": False}),
     "dropped_quantiles": (3, {"quantiles": 1}),
-    "fall_costs": ((3.0,), {"reward_design": "sign"}),
-    "fall_cost_scores": ((3.0,), {"reward_design": "sign"}),
-    "targets_every_update": (True, {"target_update": "hard"}),
-    "action_cost_score": (3.0, {"action_cost": 0.0}),
+    "fall_cost": (("3",), {"reward_design": "sign"}),
+    "targets_every_update": (True, {"hard_update_every": 9}),
     "average_weights": (0.3, {"best_metric": "total_reward"}),
-    "std_decay": (0.9, {"std": "softplus_head"}),
-    "std_decay_score": (3.0, {"std_decay": 1.0}),
     "precision": ("bfloat16", {"hidden_sizes": (8,)}),
     "confirming_margin": (0.5, {"stop_score": None}),
     "end_validations_early": (True, {"stop_score": None}),
@@ -197,7 +186,7 @@ NEEDED = {  # name → a value, and what makes it one without effect
 
 
 @pytest.mark.parametrize("name", NEEDED)
-def test_a_setting_without_effect_is_refused_and_stored_runs_load(name):
+def test_a_setting_without_effect_is_refused(name):
     value, off = NEEDED[name]
     [(other, without)] = off.items()
     kinds = (SACConfig, OffPolicyConfig, PPOConfig)
@@ -207,34 +196,24 @@ def test_a_setting_without_effect_is_refused_and_stored_runs_load(name):
     assert str(error.value).startswith(f"{name} {value} ") and "\n" not in str(error.value)
     typed = ("no-" if value is False else "") + name.replace("_", "-")
     assert str(error.value).endswith(f", or leave --{typed} out")
-    stored = dataclasses.asdict(kind(**off)) | {name: value}
-    assert kind.of_run(stored) == kind(**off)  # older versions accepted and ignored it
 
-    design = "ends_told_apart" if name.startswith("fall_cost") else "scaled"
+    design = "outcome_bonus" if name.startswith("fall_cost") else "scaled"
     on = {"reward_design": design, "best_metric": "validation", "quantiles": 25, "exploration": "ornstein_uhlenbeck",
-          "target_update": "hard" if without == "soft" else "soft", "std": "state_independent", "std_decay": 0.9,
-          "action_cost": 0.1, "stop_score": 300.0, "hidden_sizes": (8, 8)}.get(other, True)  # fmt: skip
-    whole = {name: value, other: on} | ({"fall_costs": (1.0, 2.0)} if name == "fall_cost_scores" else {})
+          "hard_update_every": 0,
+          "stop_score": 300.0, "hidden_sizes": (8, 8)}.get(other, True)  # fmt: skip
+    whole = {name: value, other: on}
     config = kind(**whole)
-    assert config == kind.of_run(dataclasses.asdict(config)) and getattr(config, name) == value
+    assert config == kind(**dataclasses.asdict(config)) and getattr(config, name) == value
     assert config.replace(**off) == kind(**off)  # a preset's own, which nobody typed
     with pytest.raises(UserError, match="has no effect"):
         kind().replace(**{name: value}, **off)
     assert kind(**off).replace(**whole) == config
 
 
-def test_what_a_setting_without_effect_allows_is_reset_too():
-    stored = PPOConfig(std_decay=0.9, std_decay_score=3.0)
-    assert stored.replace(std="softplus_head") == PPOConfig(std="softplus_head")
-    assert PPOConfig.of_run(dataclasses.asdict(stored) | {"std": "softplus_head"}) == PPOConfig(std="softplus_head")
-    with pytest.raises(UserError, match=r"std_decay 0\.9 has no effect with std softplus_head"):
-        PPOConfig(std="softplus_head", std_decay=0.9, std_decay_score=3.0)
-
-
 @pytest.mark.parametrize("name", ["bipedal-walker-fast", "bipedal-walker-fast-continued", "bipedal-walker-long"])
 def test_a_preset_with_costs_of_falls_takes_another_design(name):
     plain = ppo_presets.PRESETS[name].replace(reward_design="unchanged")
-    assert (plain.fall_costs, plain.fall_cost_scores) == ((1.0,), ())
+    assert plain.fall_cost == ("1",)
 
 
 def test_every_setting_that_needs_another_is_tried():
@@ -260,17 +239,9 @@ def test_a_json_object_may_hold_numbers_of_numpy():
         ("pendulum --validate_from=0.1", "validate_from 0.1 has no effect with best_metric mean_episode_reward"),
         ("cartpole --validate-from-score 50", "validate_from_score 50.0 has no effect with best_metric"),
         ("cartpole --validation-episodes 7", "add --best-metric validation, or leave --validation-episodes out"),
-        ("cartpole --stop-score 475 --confirming-episodes 7", "confirming_episodes 7 has no effect with best_metric"),
-        ("bipedal-walker --confirming-episodes 7", "confirming_episodes 7 has no effect with stop_score None"),
         ("cartpole --stop-score 475 --confirming-margin 1", "confirming_margin 1.0 has no effect with best_metric"),
-        (
-            "bipedal-walker --kl-target 0.02",
-            "kl_target 0.02 has no effect with objective clip: add --objective clip+kl",
-        ),
-        ("bipedal-walker --kl-coefficient 2", "kl_coefficient 2.0 has no effect with objective clip"),
         ("bipedal-walker --value-coefficient 1", "value_coefficient 1.0 has no effect with shared_torso False"),
         ("bipedal-walker-2021 --initial-std 0.5", "initial_std 0.5 has no effect with std softplus_head"),
-        ("cartpole --reward-std-of rewards", "reward_std_of rewards has no effect with scale_rewards False"),
         ("pendulum --environment-time-limit 5", "environment_time_limit 5.0 has no effect with backend auto"),
         ("pendulum --gif --no-video", "gif True has no effect with video False: add --video, or leave --gif out"),
     ],
@@ -285,8 +256,6 @@ def test_a_setting_that_was_typed_and_has_no_effect_is_refused(words, line):
     [
         ("pendulum --validate-every 5 --best-metric validation", {"best_metric": "validation"}),
         ("pendulum --validate-every 7 --best-metric validation", {"best_metric": "validation", "validate_every": 7}),
-        ("bipedal-walker --confirming-episodes 7 --stop-score 300", {"confirming_episodes": 7, "stop_score": 300.0}),
-        ("bipedal-walker --kl-target 0.02 --objective kl_penalty", {"kl_target": 0.02, "objective": "kl_penalty"}),
         ("breakout --value-coefficient 1", {"value_coefficient": 1.0}),
         (
             "pendulum --environment-time-limit 5 --backend processes",
@@ -299,3 +268,22 @@ def test_a_setting_that_was_typed_and_has_no_effect_is_refused(words, line):
 def test_a_setting_that_was_typed_and_has_an_effect_is_taken(words, changes):
     name, config, _ = parse(words.split(), "program", ppo_presets.PRESETS, "bipedal-walker", ppo_presets.preset_for)
     assert config == ppo_presets.PRESETS[name].replace(**changes)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--fall-costs", "1", "10"], "--fall-costs is no longer a setting: use --fall-cost 1 10@0"),
+        (["--no-mirror-check"], """--no-mirror-check is no longer a setting: use --mirror '{"check": false}'"""),
+        (["--std-decay", "0.9"], "--std-decay is no longer a setting: leave it out"),
+    ],
+)
+def test_a_setting_that_was_renamed_or_removed_is_told(words, line):
+    with pytest.raises(UserError) as error:
+        parse(["pendulum", *words], "program", ppo_presets.PRESETS, "bipedal-walker", ppo_presets.preset_for)
+    assert str(error.value).startswith(line) and "\n" not in str(error.value)
+
+
+def test_no_setting_that_was_replaced_is_still_there():
+    flags = {f"--{s.name.replace('_', '-')}" for kind in WHOLE for s in described(kind)}
+    assert not flags & wrong_arguments.REPLACED.keys()

@@ -27,7 +27,7 @@ from fault_table.replacing import replace  # noqa: E402
 
 PHASES = {  # phase → the functions in which it is spent
     "restoring": [("common.runs.checkpoint", "load_newest"), ("common.runs.session", "restore_checkpoint")],
-    "collecting": [("common.rollout.experience", "Experience.collect")],
+    "collecting": [("common.rollout.collector", "Collector.collect")],
     "updating": [("Agent", "Agent.update"), ("companions.DDPGAgent", "DDPGAgent.update")],
     "saving": [("common.runs.checkpoint", "save")],
     "evaluating": [("common.rollout.evaluation", "evaluate_both")],

@@ -33,7 +33,7 @@ OFF_POLICY_LONG = (
     "or resumed_run or in_parts or undone or leaves_its_traces'"
 )
 COMPANIONS = (OFF_POLICY, "tests/companions/test_normalization.py", OFF_POLICY_LONG)
-SAC = ("tests/companions/test_sac.py -k 'not killed and not learned'", "tests/companions/test_sac.py -k learned")
+SAC = ("tests/companions/test_sac.py -k 'not learned'", "tests/companions/test_sac.py -k learned")
 OWN = "tests/envs/test_own_environment.py"
 POLICIES = "tests/rollout/test_policies.py"
 PROGRAMS = "tests/programs/test_programs.py"
@@ -42,6 +42,7 @@ REPEATABLE = "tests/rollout/test_repeatable.py"
 RESUME = "tests/runs/test_resume.py"
 ROUNDED = "tests/nets/test_rounded_products.py"
 SESSION = "tests/runs/test_session.py"
+SLOW = "tests/runs/test_slow_environments.py"
 SPACES = "tests/envs/test_spaces.py"
 SHIP = "tests/programs/test_ship.py"
 SHARDS = "tests/rollout/test_shards.py"
@@ -70,7 +71,6 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/ale_group.py": ("tests/envs/test_atari.py",),
     "common/envs/atari.py": ("tests/envs/test_atari.py",),
     "common/envs/environment.py": ("tests/envs/test_environment.py", OWN, SPACES),
-    "common/envs/checked_steps.py": (OWN,),
     "common/envs/environment_check.py": (OWN,),
     "common/envs/action_repeat.py": ("tests/envs/test_action_repeat.py", OWN),
     "common/envs/envpool_group.py": (
@@ -91,8 +91,8 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/mirrors.py": ("tests/envs/test_mirrors.py", MIRRORED),
     "common/envs/process_group.py": (FAULTS, OWN),
     "common/envs/registered.py": (OWN,),
-    "common/envs/seeded_episodes.py": (REPEATABLE, COLLECTOR, f"{SESSION} -k format_2", RESUME),
-    "common/envs/shards.py": ("tests/rollout/test_pays.py", SHARDS, WORKERS),
+    "common/envs/seeded_episodes.py": (REPEATABLE, COLLECTOR, RESUME),
+    "common/envs/shards.py": (SHARDS, WORKERS),
     "common/envs/spaces.py": (SPACES, OWN),
     "common/envs/vector_env.py": (ENVIRONMENT, COLLECTOR, REPEATABLE, SPACES, OWN, "tests/envs/test_atari.py"),
     "common/envs/worker_processes.py": ("tests/envs/test_worker_processes.py", FAULTS),
@@ -112,7 +112,6 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/learning/device.py": ("tests/learning/test_device.py",),
     "common/learning/image_heads.py": (TORSO,),
     "common/learning/quiet_start.py": ("tests/learning/test_device.py", "tests/runs/test_start.py"),
-    "common/learning/snapshots.py": (WEIGHTS,),
     "common/learning/weight_average.py": ("tests/learning/test_weight_average.py",),
     "common/nets/distributions.py": ("tests/nets/test_distributions.py",),
     "common/nets/flat_networks.py": (NETWORK, *COMPANIONS, *SAC, ROUNDED),
@@ -124,11 +123,11 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/nets/rounded_products.py": (ROUNDED,),
     "common/nets/tensorflow_operations.py": (NETWORK, OFF_POLICY, ROUNDED, EXPORT),
     "common/learning/trainer_base.py": (LIVE, STOP, FAULTS, TRAINING, OWN),
+    "common/progress.py": (SLOW,),
     "common/records.py": (FUNCS, OFF_POLICY),
     "common/results.py": (FUNCS, FIGURES, TRAINING),
-    "common/rollout/collector.py": (COLLECTOR,),
+    "common/rollout/collector.py": (COLLECTOR, "tests/rollout/test_fall_costs.py", FAULTS, SHARDS, TRAINING, RESUME),
     "common/rollout/evaluation.py": (EVALUATION,),
-    "common/rollout/experience.py": ("tests/rollout/test_fall_costs.py", FAULTS, SHARDS, TRAINING, RESUME),
     "common/rollout/not_finite.py": (COLLECTOR, FAULTS),
     "common/rollout/one_episode.py": (FILM, WINDOW),
     "common/rollout/playing.py": (EVALUATION, VALIDATION, REACH),
@@ -138,13 +137,12 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/rollout/reach.py": (REACH,),
     "common/rollout/repeatable.py": (COLLECTOR, FAULTS, RESUME),
     "common/rollout/scores.py": (FUNCS, "tests/envs/test_failed_steps.py", TRAINING),
+    "common/rollout/stepping.py": (COLLECTOR, SHARDS),
     "common/rollout/shaping.py": ("tests/rollout/test_action_cost.py", "tests/rollout/test_fall_costs.py"),
     "common/rollout/validation.py": (VALIDATION, STOP, REACH),
     "common/rollout/workers/cluster.py": (WORKERS,),
     "common/rollout/workers/envs.py": (SHARDS, WORKERS),
-    "common/rollout/workers/pays.py": ("tests/rollout/test_pays.py",),
     "common/rollout/workers/shard.py": (SHARDS, WORKERS),
-    "common/rollout/workers/stragglers.py": (SHARDS,),
     "common/rollout/workers/team.py": (WORKERS,),
     "common/runs/after_training.py": (FINISHED, CLI),
     "common/runs/board.py": (DISKS, CLI),
@@ -157,6 +155,8 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/runs/options.py": ("tests/runs/test_platforms.py", CLI),
     "common/runs/recorder.py": (DISKS, FIGURES, SESSION, CLI),
     "common/runs/run_folder.py": (HOSTILE, CLI),
+    "common/runs/each_epoch.py": (SLOW, SESSION),
+    "common/runs/fit.py": (SLOW,),
     "common/runs/saver.py": (SESSION, FINISHED, CLI),
     "common/runs/session.py": (LIVE, STOP, SESSION, FINISHED, HOSTILE, RESUME),
     "common/runs/signals.py": (SESSION, DISKS),

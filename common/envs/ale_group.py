@@ -9,7 +9,7 @@ import numpy as np
 from common.envs import atari
 from common.envs.environment import Environment
 from common.envs.groups import Fault, Step
-from common.envs.seeded_episodes import AS_IN_FORMAT_1, Past, episode_seed
+from common.envs.seeded_episodes import Past, episode_seed
 
 
 class AleGroup:
@@ -94,9 +94,7 @@ class AleGroup:
 
     def _needs_seed(self, number: int) -> bool:
         """Whether a part's running game is one of those that are seeded."""
-        part = self.parts[number]
-        seeded = self._restarts[part.start] != AS_IN_FORMAT_1
-        return self._alone and seeded and self._games[part.start] % self.GAMES_A_SEED == 0
+        return self._alone and self._games[self.parts[number].start] % self.GAMES_A_SEED == 0
 
     def _begin(self, number: int, stacks: np.ndarray, info: dict[str, Any]) -> None:
         part = self.parts[number]

@@ -1,9 +1,10 @@
-"""Checks that a user's environment does what its spaces say, with one reset and one step before training.
+"""Checks that a user's environment does what its spaces say: once before training, and then in every step.
 
 Mistakes that would fail in the middle of training, or be misread without an error, are refused here in one line.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from numbers import Integral, Real
 from types import UnionType
 from typing import Any
@@ -20,6 +21,46 @@ RESET = "expected the pair (observation, info), info being a dictionary"
 STEP = "expected (observation, reward, terminated, truncated, info)"
 
 
+class CheckedSteps(gymnasium.Wrapper):
+    """An environment that raises if what a reset or a step returns is not what Gymnasium and its space say.
+
+    Without it a shape that changes would be broadcast, and whole numbers beyond their type would wrap around.
+    `sys.exit()` in its code is an error of the environment, and not the end of the program.
+    """
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """As Gymnasium's.
+
+        Raises:
+            WrongReturnError: a value does not fit the interface or the space.
+            RuntimeError: the environment's code ended the program.
+        """
+        with _no_exit():
+            returned = self.env.reset(**options)
+        _check_reset(self.env.observation_space, returned)
+        return returned
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """As Gymnasium's; errors as of `reset`."""
+        with _no_exit():
+            returned = self.env.step(action)
+        _check_step(self.env.observation_space, returned)
+        return returned
+
+    def render(self) -> Any:
+        """As Gymnasium's; `sys.exit()` in it is a RuntimeError."""
+        with _no_exit():
+            return self.env.render()
+
+
+@contextlib.contextmanager
+def _no_exit() -> Iterator[None]:
+    try:
+        yield
+    except SystemExit as error:
+        raise RuntimeError("it ended the program with sys.exit()") from error
+
+
 def check_environment(name: str, env: gymnasium.Env) -> None:
     """Reset an environment and step it once with the middle of its action range.
 
@@ -31,7 +72,7 @@ def check_environment(name: str, env: gymnasium.Env) -> None:
         UserError: reset or step fails, or returns a value that Gymnasium's interface or the spaces do not allow.
     """
     try:
-        check_reset(env.observation_space, env.reset(seed=0))
+        _check_reset(env.observation_space, env.reset(seed=0))
     except WrongReturnError as error:
         raise UserError(f"{name}: {error}; fix its reset") from error
     except (Exception, SystemExit) as error:
@@ -39,7 +80,7 @@ def check_environment(name: str, env: gymnasium.Env) -> None:
     to_environment = action_map(env.action_space)
     [action] = to_environment(np.zeros((1, to_environment.size), np.float32))  # [*action]
     try:
-        check_step(env.observation_space, env.step(action))
+        _check_step(env.observation_space, env.step(action))
     except WrongReturnError as error:
         raise UserError(f"{name}: {error}; fix its step") from error
     except (Exception, SystemExit) as error:
@@ -49,7 +90,7 @@ def check_environment(name: str, env: gymnasium.Env) -> None:
         raise UserError(f"{what}: {cure(error, 'fix its step')}") from error
 
 
-def check_reset(space: gymnasium.Space, returned: Any) -> None:
+def _check_reset(space: gymnasium.Space, returned: Any) -> None:
     """Raises WrongReturnError if a reset did not return what Gymnasium's interface and the observation space say."""
     if not isinstance(returned, tuple) or len(returned) != 2 or not isinstance(returned[1], Mapping):
         raise WrongReturnError(f"reset returned {_kind(returned)}: {RESET}")
@@ -57,7 +98,7 @@ def check_reset(space: gymnasium.Space, returned: Any) -> None:
         raise WrongReturnError(f"reset returned an observation{wrong}")
 
 
-def check_step(space: gymnasium.Space, returned: Any) -> None:
+def _check_step(space: gymnasium.Space, returned: Any) -> None:
     """Raises WrongReturnError if a step did not return what Gymnasium's interface and the observation space say."""
     if not isinstance(returned, tuple) or len(returned) != 5:
         raise WrongReturnError(f"step returned {_kind(returned)}: {STEP}")

@@ -64,7 +64,7 @@ class EnvPoolGroup:
     def _build(self, part: slice, restart: int) -> Any:
         import envpool
 
-        seed = self._seed + part.start if restart <= 0 else episode_seed(self._seed, part.start, restart, 0)
+        seed = self._seed + part.start if restart == 0 else episode_seed(self._seed, part.start, restart, 0)
         num_envs = part.stop - part.start
         with quiet_gymnasium():  # it warns about a space that is not used here
             pool = envpool.make(self._env_id, num_envs=num_envs, seed=seed % 2**31, **self._options)

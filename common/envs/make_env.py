@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 
 from common.envs import atari
-from common.envs.checked_steps import CheckedSteps
+from common.envs.environment_check import CheckedSteps
 from common.envs.registered import constructor_error, make_registered, unknown_environment, wrapped
 from common.envs.spaces import as_numbers_or_image, check_spaces, without_texts
 from common.errors import UserError

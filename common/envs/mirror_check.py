@@ -42,8 +42,9 @@ def check_mirror(config: TrainingConfig, environment: Environment, warn: Callabl
         UserError: the steps contradict the mirror; the line names the entry, or the reward.
     """
     may_break_a_known_one = config.env_kwargs or config.wrappers
-    own = config.mirror_observation or config.mirror_action
-    if not (config.symmetry and config.mirror_check and (own or may_break_a_known_one)):
+    given = config.mirror_description
+    own = given.observation or given.action
+    if not (config.symmetry and given.check and (own or may_break_a_known_one)):
         return
     mirror = mirror_of(config, environment.observation_space, environment.action_space)
     assert mirror is not None, "`symmetry` is set"
@@ -65,10 +66,11 @@ def check_mirror(config: TrainingConfig, environment: Environment, warn: Callabl
     wrong = contradicted(Moments.of(parts), Mirror(newest, mirror.action))
     if wrong is not None:
         taken = f"{sum(map(len, parts)) * HELD:,} random steps of {environment.id}"
-        if config.mirror_observation or config.mirror_action:
-            advice = "correct the mirror, or add --no-mirror-check if it is right but episodes start on one side"
-        else:
-            advice = "the known mirror does not hold with these --env-kwargs: give --no-symmetry, or --no-mirror-check"
+        advice = (
+            'correct the mirror, or add "check": false to it if it is right but episodes start on one side'
+            if own
+            else "the known mirror does not hold with these --env-kwargs: give --no-symmetry, or your own --mirror"
+        )
         raise UserError(f"{wrong} {taken}: {advice}")
 
 
@@ -216,14 +218,14 @@ def contradicted(moments: Moments, mirror: Mirror) -> str | None:
     shares = now.sum(axis=0)  # [D]
     states, (reward, end) = shares[:size] + shares[-size - 2 : -2], shares[-2:]  # [S], two numbers
     corrections = [
-        *(("mirror_observation", i, Mirror(c, mirror.action)) for i, c in _corrections(mirror.observation, states)),
-        *(("mirror_action", i, Mirror(mirror.observation, c)) for i, c in _corrections(mirror.action, shares[size:])),
+        *(("mirror observation", i, Mirror(c, mirror.action)) for i, c in _corrections(mirror.observation, states)),
+        *(("mirror action", i, Mirror(mirror.observation, c)) for i, c in _corrections(mirror.action, shares[size:])),
     ]
     name, i, best = min(corrections, key=lambda correction: left(correction[2]).sum())
     if left(best).sum() > now.sum() / 2 and reward + end > now.sum() / 4:
         what = "rewards differ" if reward >= end else "ends of episodes differ"
         return f"the {what} in the mirror, which is seen in"
-    entries = mirror.observation if name == "mirror_observation" else mirror.action
+    entries = mirror.observation if name == "mirror observation" else mirror.action
     return f"{name}: entry {i + 1} is {entries.sources[i]}, which is contradicted by"
 
 

@@ -12,6 +12,8 @@ from common.envs.mirrors import Entries, Mirror
 from common.envs.spaces import choices, is_image
 from common.errors import UserError
 
+EXAMPLE = """'{"observation": [1, -2, -3], "action": [-1]}'"""
+
 
 def mirror_of(
     config: TrainingConfig, observation_space: gymnasium.Space, action_space: gymnasium.Space
@@ -31,33 +33,34 @@ def mirror_of(
         raise UserError(f"symmetry is for observations of numbers, {config.env} shows images: give --no-symmetry")
     name = re.sub(r"-v\d+$", "", config.env)
     known = KNOWN.get(config.env, KNOWN.get(name, Mirror(Entries(()), Entries(()))))
-    observation = Entries(config.mirror_observation) if config.mirror_observation else known.observation
-    action = Entries(config.mirror_action) if config.mirror_action else known.action
+    given = config.mirror_description
+    observation = Entries(given.observation) if given.observation else known.observation
+    action = Entries(given.action) if given.action else known.action
     if not observation.sources or not action.sources:
         raise UserError(
-            f"no mirror of {config.env} is known: add --mirror-observation and --mirror-action, or give "
+            f"no mirror of {config.env} is known: add --mirror with observation and action, like {EXAMPLE}, or give "
             f"--no-symmetry (known: {', '.join(KNOWN)})"
         )
     size = gymnasium.spaces.utils.flatdim(observation_space) // (1 + len(config.history))
-    if not config.mirror_observation:
-        _check_known(config, "mirror_observation", observation, size)
-    _check("mirror_observation", observation, size)
-    if config.mirror_offset:
-        observation = Entries(observation.sources, config.mirror_offset)
+    if not given.observation:
+        _check_known(config, "mirror observation", observation, size)
+    _check("mirror observation", observation, size)
+    if given.offset:
+        observation = Entries(observation.sources, given.offset)
         _check_offsets(observation, size)
     observation = functools.reduce(Entries.beside, [observation] * (1 + len(config.history)))  # each alike
     if isinstance(observation_space, gymnasium.spaces.Box):
-        _check_bounds("mirror_observation", observation, observation_space)
+        _check_bounds("mirror observation", observation, observation_space)
     is_box = isinstance(action_space, gymnasium.spaces.Box)
     numbers = gymnasium.spaces.utils.flatdim(action_space) if is_box else sum(choices(action_space))
-    if not config.mirror_action:
-        _check_known(config, "mirror_action", action, numbers)
-    _check("mirror_action", action, numbers)
+    if not given.action:
+        _check_known(config, "mirror action", action, numbers)
+    _check("mirror action", action, numbers)
     if isinstance(action_space, gymnasium.spaces.Box):
-        _check_bounds("mirror_action", action, action_space)
+        _check_bounds("mirror action", action, action_space)
     else:
-        _check_choices("mirror_action", action, choices(action_space))
-    return Mirror(observation, action, config.mirror_weight)
+        _check_choices("mirror action", action, choices(action_space))
+    return Mirror(observation, action, given.weight)
 
 
 CHANGING = {"env_kwargs": "--env-kwargs", "wrappers": "--wrappers"}  # settings that may change what is observed
@@ -70,7 +73,7 @@ def _check_known(config: TrainingConfig, name: str, entries: Entries, size: int)
         what = f"its {' and '.join(changed)}" if changed else "this version of it"
         raise UserError(
             f"the known mirror of {config.env} does not fit {what}: {name} has {len(entries.sources)} "
-            f"entries, expected {size}; describe it with --{name.replace('_', '-')}, or give --no-symmetry"
+            f"entries, expected {size}; describe it with --mirror, or give --no-symmetry"
         )
 
 
@@ -95,15 +98,15 @@ def _check_offsets(entries: Entries, size: int) -> None:
     """Raises UserError unless looking twice shows the original numbers."""
     if len(entries.offsets) != size:
         raise UserError(
-            f"mirror_offset has {len(entries.offsets)} entries: expected {size}, one for each number of an "
-            "observation; if nothing is added, give --mirror-offset with no number"
+            f"mirror offset has {len(entries.offsets)} entries: expected {size}, one for each number of an "
+            "observation; if nothing is added, leave it out"
         )
     back = entries(entries.offset.astype(np.float64))  # [X] what two looks add
     for i in np.flatnonzero(np.abs(back) > 1e-6):
         source = entries.sources[i]
         wanted = 0.0 if source == i + 1 else -np.sign(source) * entries.offsets[i]
         raise UserError(
-            f"mirror_offset: entry {i + 1} is {entries.offsets[i]:g}, but entry {abs(source)} is "
+            f"mirror offset: entry {i + 1} is {entries.offsets[i]:g}, but entry {abs(source)} is "
             f"{entries.offsets[abs(source) - 1]:g}: expected {wanted:g} there, since a mirror image of a mirror image "
             "is the original"
         )

@@ -9,8 +9,6 @@ import numpy as np
 
 LIFE_LOST, ACTION_REPLACED = "atari/life_lost", "atari/action_replaced"  # in an info; see `common.envs.atari.Lives`
 READ = (LIFE_LOST, ACTION_REPLACED)  # what of an info is kept; other values may not be picklable
-AS_IN_FORMAT_1 = -1  # a `restart` after which only the first episode was seeded, as in old checkpoints
-
 
 Way = Literal["episodes", "rebuilt", "resets", "history"]
 """How environments are restored; `common.rollout.repeatable` says what each way means."""
@@ -97,12 +95,7 @@ class SeededEpisodes(gymnasium.Env):
             self._close()
         if self._env is None:
             self._env = self._make()
-        return self._env.reset(seed=self._episode_seed())[0]
-
-    def _episode_seed(self) -> int | None:
-        if self._restart == AS_IN_FORMAT_1:
-            return None if self._episode else (self._seed + self._index) % 2**31
-        return episode_seed(self._seed, self._index, self._restart, self._episode)
+        return self._env.reset(seed=episode_seed(self._seed, self._index, self._restart, self._episode))[0]
 
     def _bring_back(self, past: Past) -> np.ndarray:
         self._close()

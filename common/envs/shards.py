@@ -4,10 +4,10 @@ from common.config import TrainingConfig
 from common.envs.environment import Environment
 from common.envs.spaces import is_image
 
-# A policy is called once per shard and step. Workers that were asked for gain by many shards, which share the work
-# evenly. In a run that may turn out to need no worker, cheap environments would notice more than a few.
+# A policy is called once per shard and step. Workers gain by many shards, which share the work evenly. In a run
+# without workers, cheap environments would notice more than a few; with these it can be resumed with workers.
 WITH_WORKERS = 16
-PERHAPS_WITHOUT = 4
+WITHOUT = 4
 
 
 def shards_for_workers(config: TrainingConfig) -> int:
@@ -16,7 +16,7 @@ def shards_for_workers(config: TrainingConfig) -> int:
 
 
 def resolve_shards(config: TrainingConfig, backend: str, environment: Environment) -> int | None:
-    """How many, in any run: some where `--backend auto` stands for Gymnasium, so that workers may step them.
+    """How many, in any run: some where `--backend auto` stands for Gymnasium, so that workers may step them later.
 
     Args:
         backend: what the config's stands for.
@@ -27,4 +27,4 @@ def resolve_shards(config: TrainingConfig, backend: str, environment: Environmen
     if config.shards is not None:
         return config.shards
     divides = config.backend == "auto" and backend == "gymnasium" and not is_image(environment.observation_space)
-    return min(config.num_envs, PERHAPS_WITHOUT) if divides else None
+    return min(config.num_envs, WITHOUT) if divides else None

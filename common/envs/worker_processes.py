@@ -1,8 +1,8 @@
 """Runs a function over items in worker processes that hold no TensorFlow and end with their parent.
 
-Workers are spawned, not forked, because a fork would copy TensorFlow's threads and a run's locked files. Unlike
-`concurrent.futures`, workers do not import the program that started them a second time. So that program needs no
-`if __name__ == "__main__"`, works in a notebook, and does not load TensorFlow again.
+Workers are forked from a server, or spawned, because a fork of this process would copy TensorFlow's threads and a
+run's locked files. Unlike `concurrent.futures`, workers do not import the program that started them a second time. So
+that program needs no `if __name__ == "__main__"`, works in a notebook, and does not load TensorFlow again.
 """
 
 import contextlib
@@ -23,9 +23,13 @@ from typing import Any, TypeVar
 import cloudpickle
 
 from common.errors import UserError
+from common.user_code import RaisedElsewhere, WrongReturnError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+START_METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+PRELOADED = ["numpy", "gymnasium", "common.envs.process_group"]
+FILES = 16  # that may be opened while a process starts
 _HIDING = threading.Lock()
 _PATIENCE = 5.0  # seconds to wait for a worker that was killed
 _PR_SET_PDEATHSIG = 1
@@ -35,6 +39,10 @@ _SLICE = 0.1  # seconds of a wait; one that lasts longer was suspended
 
 class CannotStartError(Exception):
     """Workers cannot be started on this machine, or cannot load the function."""
+
+
+class NoAnswerError(WrongReturnError):
+    """A worker's process died, or did not answer in time."""
 
 
 class TimeLimit:
@@ -107,7 +115,7 @@ def in_background(function: Callable[[], Result], time_limit: float | None = Non
 
     Args:
         function: see `run_in_workers`.
-        time_limit: seconds that the process may take to start, and then to compute the result.
+        time_limit: seconds that the process may take to start and compute the result.
 
     Yields:
         A function that waits for the result and returns it. It raises CannotStartError if the worker could not be
@@ -115,6 +123,7 @@ def in_background(function: Callable[[], Result], time_limit: float | None = Non
         raised.
     """
     with contextlib.ExitStack() as ended:
+        problem = ""
         try:
             worker = Worker(cloudpickle.dumps(lambda _: function()))
             ended.callback(worker.end)
@@ -122,37 +131,16 @@ def in_background(function: Callable[[], Result], time_limit: float | None = Non
             worker.give(0, [None])
         except Exception as error:  # pickling runs code of the objects that the function refers to
             problem = f"{type(error).__name__}: {error}"
-            worker = None
 
         def result() -> Result:
-            if worker is None:
+            if problem:
                 raise CannotStartError(problem)
-            return _received(worker, time_limit)
+            try:
+                return worker.result(None if time_limit is None else TimeLimit(time_limit))
+            except NoAnswerError as error:
+                raise UserError(str(error)) from None
 
         yield result
-
-
-def _received(worker: "Worker", time_limit: float | None) -> Any:
-    """The result of a worker's only item."""
-    try:
-        kind, value = _in_time(worker, time_limit)
-    except (EOFError, OSError):
-        raise CannotStartError(f"a worker process ended with code {worker.exit_code()}") from None
-    if kind == "cannot":
-        raise CannotStartError(value)
-    try:
-        kind, value = _in_time(worker, time_limit)
-    except (EOFError, OSError):
-        raise UserError(f"its process ended with exit code {worker.exit_code()}") from None
-    if kind == "raised":
-        raise value
-    return value
-
-
-def _in_time(worker: "Worker", time_limit: float | None) -> tuple[str, Any]:
-    if time_limit is not None and not TimeLimit(time_limit).answers(worker.connection):
-        raise UserError(f"its process did not answer within {time_limit:g} s")
-    return worker.receive()
 
 
 def _distribute(
@@ -194,14 +182,18 @@ def _distribute(
 
 
 class Worker:
-    """A process and the pipe to it."""
+    """A process and the pipe to it.
+
+    Args:
+        content: the function that it computes, by cloudpickle.
+    """
 
     def __init__(self, content: bytes) -> None:
         self._content = content
-        self._process: multiprocessing.process.BaseProcess
+        self.process: multiprocessing.process.BaseProcess
         self.connection: Connection
         self.item: int | None = None  # index of the item that it computes
-        self.is_busy = False
+        self.is_busy = self.is_ready = False
 
     def start(self) -> None:
         """Start a process and send it the function.
@@ -209,18 +201,21 @@ class Worker:
         Raises:
             CannotStartError: the system refused.
         """
-        context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs,), name="worker")
+        context = multiprocessing.get_context(START_METHOD)
+        if START_METHOD == "forkserver":
+            multiprocessing.set_forkserver_preload(PRELOADED)
         try:
-            with without_program(), signals_held_back():
-                self._process.start()
+            with contextlib.ExitStack() as opened:  # later the fork server would print a traceback
+                for _ in range(FILES):
+                    opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+            self.connection, theirs = context.Pipe()
+            with contextlib.closing(theirs), without_program(), signals_held_back():
+                self.process = context.Process(target=_work, args=(theirs,), name="worker")  # type: ignore[attr-defined]
+                self.process.start()
             self.connection.send_bytes(self._content)
         except (OSError, ValueError, AssertionError) as error:  # the last in a worker of multiprocessing.Pool
             raise CannotStartError(f"{type(error).__name__}: {error}") from error
-        finally:
-            theirs.close()
-        self.item, self.is_busy = None, True
+        self.item, self.is_busy, self.is_ready = None, True, False
 
     def give(self, item: int | None, items: Sequence[Item]) -> None:
         """Send the item of this index; None leaves the worker idle."""
@@ -237,18 +232,45 @@ class Worker:
         """
         return self.connection.recv()
 
+    def result(self, limit: TimeLimit | None = None) -> Any:
+        """What the function returned for the item that was given last; what it raised is raised.
+
+        Raises:
+            CannotStartError: the process could not load the function.
+            NoAnswerError: it died, or the time is up.
+        """
+        kind: str = "ready"
+        value: Any = None
+        while kind == "ready":
+            try:
+                if limit is not None and not limit.answers(self.connection):
+                    raise NoAnswerError(
+                        f"its process did not answer within {limit.seconds:g} s, see --environment-time-limit"
+                    )
+                kind, value = self.receive()
+            except (EOFError, OSError):
+                if not self.is_ready:
+                    raise CannotStartError(f"a worker process ended with code {self.exit_code()}") from None
+                raise NoAnswerError(f"its process died (exit code {self.exit_code()})") from None
+            self.is_ready = True
+        if kind == "cannot":
+            raise CannotStartError(value)
+        if kind == "raised":
+            raise value
+        return value
+
     def exit_code(self) -> int | None:
         """The exit code of a process that died; None if it still runs after a few seconds."""
-        self._process.join(_PATIENCE)
-        return self._process.exitcode
+        self.process.join(_PATIENCE)
+        return self.process.exitcode
 
     def end(self) -> None:
         """Kill the process, whatever it is doing; without one nothing happens."""
         if hasattr(self, "connection"):
             self.connection.close()
-        if hasattr(self, "_process") and self._process.pid is not None:
-            self._process.kill()
-            self._process.join(_PATIENCE)
+        if hasattr(self, "process") and self.process.pid is not None:
+            self.process.kill()
+            self.process.join(_PATIENCE)
 
 
 @contextlib.contextmanager
@@ -302,7 +324,7 @@ def _work(connection: Connection) -> None:
 def _outcome(function: Callable[[Item], Result], item: Item) -> tuple[str, Any]:
     try:
         return "done", function(item)
-    except (UserError, OSError) as error:
+    except (UserError, OSError, RaisedElsewhere) as error:
         return "raised", error
     except Exception:
         return "raised", RuntimeError("in a worker process:\n" + traceback.format_exc())

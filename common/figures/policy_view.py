@@ -20,7 +20,7 @@ class Viewed(Protocol):
     action_map: Any
     action_size: int
     observation_size: int
-    choices: tuple[int, ...] | None  # values of each number of an action; None for continuous actions
+    choices: tuple[int, ...] | None  # values of each action dimension; None for continuous actions
 
     def acting_policy(self) -> Any:
         """A `common.rollout.policies.Policy` that maps raw observations to actions."""
@@ -91,7 +91,7 @@ def policy_view(agent: Viewed, grid: Grid, number: int = 0) -> Figure:
     Args:
         agent: the trained agent.
         grid: where to draw it.
-        number: index of the number of an action to draw.
+        number: index of the action dimension to draw.
     """
     points = np.meshgrid(*(values for _, values in grid.axes))  # each [second, first], or [first]
     observations = grid.observation(*(axis.ravel() for axis in points)).astype(np.float32)  # [K, S]
@@ -119,7 +119,7 @@ def actions_and_values(agent: Viewed, observations: np.ndarray) -> tuple[np.ndar
 
 
 def _value_label(agent: Viewed) -> str:
-    scaled = getattr(agent.config, "scale_rewards", False)  # a setting of PPO's alone
+    scaled = getattr(agent.config, "reward_scaling", "none") != "none"  # a setting of PPO's alone
     return "Value (discounted scaled reward)" if scaled else "Value (discounted reward)"
 
 

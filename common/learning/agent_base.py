@@ -1,7 +1,8 @@
-"""The base of all agents: it keeps the best parameters, and saves and loads everything learned."""
+"""The base of all agents: spaces, optimisers, the best parameters, and saving and loading everything learned."""
 
+import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import numpy as np
 from common import arrays_file
 from common.envs.mirror_settings import mirror_of
 from common.envs.mirrors import Mirror
-from common.envs.spaces import is_image
-from common.learning.snapshots import Best, adams_state, load_adams
+from common.envs.spaces import action_map, is_image
+from common.learning.device import choose_device
 from common.nets.network import UNCHANGED, Normalizer
+from common.nets.rounded_products import check_precision
 from common.running_statistics import RunningStatistics
-from common.state import State
+from common.state import State, part_of
 
 
 class AgentBase(ABC):
@@ -27,28 +29,48 @@ class AgentBase(ABC):
         config: the method's settings.
 
     Attributes:
+        action_map: from policy actions to the environment's.
+        action_size, observation_size: A and S.
         adams: the optimisers by their names in a checkpoint.
-        best: a copy of the best parameters so far, and their `metric`.
+        best_metric: score of the best parameters so far; −∞ before there are any.
+        best_parameters: a copy of them, by name; empty before there are any.
         sees_images: whether observations are images, which are scaled inside the network.
         mirror: the symmetry of the networks, for observations as they see them; None without `symmetry`.
         observation_statistics: mean and variance of raw observations; empty without `normalize_observations`.
 
     Raises:
-        UserError: `symmetry` is asked for, and no mirror is known or it does not fit the spaces.
+        UserError: the requested device is missing, `precision` is not supported by this processor, or `symmetry` is
+            asked for and no mirror is known or fits the spaces.
     """
 
     adams: Mapping[str, keras.optimizers.Adam]
 
     def __init__(self, observation_space: gymnasium.Space, action_space: gymnasium.Space, config: Any) -> None:
         self.config = config
-        self.best = Best()
         self.sees_images = is_image(observation_space)
+        choose_device(config.device, self.sees_images)
+        check_precision("float32" if self.sees_images else config.precision)  # Keras rounds images
+        self.action_map = action_map(action_space)
+        self.action_size = self.action_map.size
+        self.observation_size = int(np.prod(observation_space.shape or ()))
+        self.best_metric = -np.inf
+        self.best_parameters: State = {}
+        self._replaced: State = {}  # by `adopt_best`
         self._normalizes = config.normalize_observations and not self.sees_images
         self._mirror_of_raw = mirror_of(config, observation_space, action_space)
         self.mirror: Mirror | None = self._mirror_of_raw
         if self.mirror is not None and self._normalizes:
             self.mirror = self.mirror.normalized
         self.observation_statistics = RunningStatistics(observation_space.shape or ())
+
+    def new_adam(
+        self, rate: float | None, variables: Sequence[keras.Variable], epsilon: float = 1e-7
+    ) -> keras.optimizers.Adam:
+        """An Adam optimiser of these variables; the rate None takes that of the setting `learning_rate`."""
+        rate = self.config.learning_rate if rate is None else rate
+        adam = keras.optimizers.Adam(rate, epsilon=epsilon)
+        adam.build(variables)
+        return adam
 
     # -- observations --
 
@@ -86,48 +108,58 @@ class AgentBase(ABC):
 
     def keep_best(self, metric: float) -> bool:
         """Copy the present parameters if `metric` is at least the best so far; NaN never is."""
-        return self.best.offer(metric, self.parameters)
-
-    @property
-    def best_metric(self) -> float:
-        """The metric of the best parameters so far; −∞ before there are any."""
-        return self.best.metric
+        if not metric >= self.best_metric:
+            return False
+        self.best_metric, self.best_parameters = float(metric), self.parameters()
+        return True
 
     def adopt_best(self) -> None:
         """Go back to the copy that `keep_best` made; without one, change nothing."""
-        self.best.adopt(self.parameters, self.load_parameters)
+        if self.best_parameters:
+            self._replaced = self._replaced or self.parameters()
+            self.load_parameters(self.best_parameters)
 
     def leave_best(self) -> None:
         """Undo `adopt_best`, so that training continues from the last parameters; otherwise change nothing."""
-        self.best.leave(self.load_parameters)
+        if self._replaced:
+            self.load_parameters(self._replaced)
+            self._replaced = {}
 
     # -- state --
 
+    def _adam_variables(self) -> dict[str, keras.Variable]:
+        """All variables of all optimisers, as "name/number"."""
+        return {f"{name}/{i}": v for name, adam in self.adams.items() for i, v in enumerate(adam.variables)}
+
     def learned_state(self) -> State:
         """Copies of everything that an update changes."""
-        return self.parameters() | adams_state(self.adams) | self.counters()
+        adams = {name: np.array(variable) for name, variable in self._adam_variables().items()}
+        return self.parameters() | adams | self.counters()
 
     def load_learned_state(self, state: State) -> None:
         """Restore what `learned_state` returned."""
         self.load_parameters(state)
-        load_adams(self.adams, state)
+        for name, variable in self._adam_variables().items():
+            variable.assign(state[name])
         self.load_counters(state)
 
     def state(self) -> State:
         """`learned_state` and the best parameters."""
-        return self.learned_state() | self.best.state()
+        best = {f"best/{name}": array for name, array in self.best_parameters.items()}
+        return self.learned_state() | {"best_metric": np.array(self.best_metric, np.float64)} | best
 
     def load_state(self, state: State) -> None:
         """Restore what `state` returned for an agent of the same configuration."""
         self.load_learned_state(state)
-        self.best.load_state(state)
+        self.best_metric, self.best_parameters = float(state["best_metric"]), part_of(state, "best")
+        self._replaced = {}
 
     def training_state(self) -> State:
         """`state()` without the effect of `adopt_best`: what training continues from."""
-        return self.state() | self.best.replaced
+        return self.state() | self._replaced
 
     def save_weights(self, path: str | Path) -> None:
-        """Write `state()` to an .npz file of plain arrays, replacing it whole or not at all."""
+        """Write `state()` to an .npz file of plain arrays, replacing it atomically."""
         arrays_file.write_weights(Path(path), self.state())
 
     def read_weights(self, path: str | Path) -> None:

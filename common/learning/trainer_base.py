@@ -17,10 +17,9 @@ from common.errors import StartError
 from common.learning.weight_average import WeightAverage
 from common.records import Timing
 from common.results import EpochResult, from_columns, results_dictionary, to_columns
-from common.rollout.experience import Collecting, Experience
+from common.rollout.collector import Collecting, Collector
 from common.rollout.validation import Judge
-from common.rollout.workers.cluster import HERE, Workers
-from common.rollout.workers.pays import measured
+from common.rollout.workers.cluster import NO_WORKERS, Workers
 from common.rollout.workers.team import Crew
 from common.state import State, join_parts, load_generator, pack_generator, part_of
 
@@ -31,7 +30,7 @@ SKIPS_IN_A_ROW = 10  # updates that are undone before training stops anyway
 
 def may_adopt_what_falls(config: Any) -> bool:
     """Whether a symmetric policy can be kept that nobody has seen without noise (see docs/own-environment.md)."""
-    exact = config.symmetry and config.mirror_weight == 0.5
+    exact = config.symmetry and config.mirror_description.weight == 0.5
     return exact and config.adopt_best and config.best_metric != "validation"
 
 
@@ -76,68 +75,61 @@ class TrainerBase(ABC):
         description: str = "",
         make_env: MakeEnv | None = None,
         reward_design: RewardDesign | None = None,
-        workers: Workers = HERE,
+        workers: Workers = NO_WORKERS,
     ) -> None:
         self.name, self.description = name or self.default_name, description
-        # A bad environment fails here, before any network is built.
-        self.environment = environment = environment_of(config, make_env)
-        self.played_environment = environment.holding(config.play_action_repeat)
-        self.check_environment(environment)
-        backend = resolve_backend(config.backend, environment)
-        self.config = config = config.replace(
-            env=environment.id,
-            backend=backend,
-            shards=resolve_shards(config, backend, environment),
-            reward_design=config.reward_design if reward_design is None else "function",
-        )
-        if config.backend != "processes":  # else a crash or an endless loop of its code would be this process's
-            environment.check(config.environment_restarts)
         self.warn: Callable[[str], None] = print
-        for remark in environment.remarks:
-            self.warn(f"warning: {environment.id}: {remark}")
-        check_mirror(config, environment, lambda line: self.warn(line))
-        self._crew = self._make_crew(workers)
-        agent_seed, environment_seed, generator_seed, validation_seed = config.seeds()
+        self.environment = environment_of(config, make_env)  # a bad one fails here, before any network is built
+        self.played_environment = self.environment.holding(config.play_action_repeat)
+        self.config = self._resolved(config, reward_design)
+        self._check_environment()
+        self._crew = Crew(workers, lambda line: self.warn(line)) if workers.number else None
         with contextlib.ExitStack() as on_error:
-            if self._crew is not None:
-                on_error.callback(self._crew.close)
-            self.agent = self.make_agent(environment, config, agent_seed)
-            self.experience = Experience(
-                config,
-                environment,
-                self.agent.action_map,
-                environment_seed,
-                lambda line: self.warn(line),
-                self.collecting(config),
-                reward_design,
-                self._crew,
-            )
-            on_error.callback(self.experience.close)
-            self.generator = np.random.default_rng(generator_seed)  # of all that training draws
-            self.average = WeightAverage(self.agent, config.average_weights)
-            self.judge = Judge(
-                config, self.played_environment, self.agent, validation_seed, lambda line: self.warn(line)
-            )
+            on_error.callback(self._close_crew)
+            self._build(reward_design)
             on_error.pop_all()
         self.steps = 0  # environment steps since training began
         self.skipped = 0  # updates in a row that were undone
         self.epoch = 0
         self.results: list[Any] = []
 
-    def _make_crew(self, workers: Workers) -> Crew | None:
-        """Who makes the workers of this run; None where this process steps the environments."""
-        config, number = self.config, workers.number
-        if number is None and config.backend == "gymnasium" and config.shards is not None:
-            found = measured(
-                self.environment, config.shards, config.epochs, config.steps_per_epoch, config.exchanges_per_epoch
-            )
-            if found.line:
-                self.warn(found.line)
-            number = found.workers
-        if not number:
-            return None
-        asked_for = workers.number is not None
-        return Crew(workers._replace(number=number), lambda line: self.warn(line), asked_for)
+    def _resolved(self, config: Any, reward_design: RewardDesign | None) -> Any:
+        """The config with what it leaves open: the environment's full id, its backend and its shards."""
+        environment = self.environment
+        self.check_environment(environment)
+        backend = resolve_backend(config.backend, environment)
+        return config.replace(
+            env=environment.id,
+            backend=backend,
+            shards=resolve_shards(config, backend, environment),
+            reward_design=config.reward_design if reward_design is None else "function",
+        )
+
+    def _check_environment(self) -> None:
+        """Step the environment and try the mirror that the settings name, before anything is built for them."""
+        config, environment = self.config, self.environment
+        if config.backend != "processes":  # else a crash or an endless loop of its code would be this process's
+            environment.check(config.environment_restarts)
+        for remark in environment.remarks:
+            self.warn(f"warning: {environment.id}: {remark}")
+        check_mirror(config, environment, lambda line: self.warn(line))
+
+    def _build(self, reward_design: RewardDesign | None) -> None:
+        """The agent, the environments that are collected from, and the validations."""
+        config = self.config
+        agent_seed, environment_seed, generator_seed, validation_seed = config.seeds()
+        self.agent = self.make_agent(self.environment, config, agent_seed)
+        self.collector = Collector(
+            config, self.environment, self.agent.action_map, environment_seed, lambda line: self.warn(line),
+            self.collecting(config), reward_design, self._crew,
+        )  # fmt: skip
+        self.generator = np.random.default_rng(generator_seed)  # of all that training draws
+        self.average = WeightAverage(self.agent, config.average_weights)
+        self.judge = Judge(config, self.played_environment, self.agent, validation_seed, lambda line: self.warn(line))
+
+    def _close_crew(self) -> None:
+        if self._crew is not None:
+            self._crew.close()
 
     @property
     def has_workers(self) -> bool:
@@ -204,14 +196,14 @@ class TrainerBase(ABC):
             )
         self.prepare()
         while self.epoch < last and not self.solved:
-            self.experience.scores.begin_epoch()
+            self.collector.scores.begin_epoch()
             result = self.run_epoch(max(last, self.config.epochs))
             self.results.append(result)
             if on_epoch is not None:
                 on_epoch(result)
         if self.config.adopt_best:
             self.agent.adopt_best()
-        return results_dictionary(self.name, self.description, self.results, self.agent.best.metric, self.config)
+        return results_dictionary(self.name, self.description, self.results, self.agent.best_metric, self.config)
 
     def scored(self, last: int, timing: Timing, own_actions: bool = True) -> dict[str, Any]:
         """An epoch's scores and timing, as columns of its row; a validation that is due is played.
@@ -221,8 +213,8 @@ class TrainerBase(ABC):
             timing: of the epoch; the seconds of a validation are added.
             own_actions: whether the agent chose all actions of the epoch. Random ones say nothing about it.
         """
-        metrics = self.experience.scores.training_metrics() if own_actions else {}
-        columns = self.experience.scores.columns()
+        metrics = self.collector.scores.training_metrics() if own_actions else {}
+        columns = self.collector.scores.columns()
         self.average.follow()
         due = self.judge.due(self.epoch, last, columns["score"])
         with self.average.in_place() if due else contextlib.nullcontext():
@@ -243,7 +235,7 @@ class TrainerBase(ABC):
                 f"warning: {error}; perhaps only one may exist, so the one that trains is closed meanwhile and its "
                 "episode does not count; episodes that score the agent are played one after another"
             )
-            with self.experience.aside(self.epoch):
+            with self.collector.aside(self.epoch):
                 return play()
 
     @property
@@ -255,7 +247,7 @@ class TrainerBase(ABC):
     # -- state --
 
     def _all_parts(self) -> dict[str, Part]:
-        return {"experience": self.experience, "average": self.average, "judge": self.judge, **self.parts()}
+        return {"experience": self.collector, "average": self.average, "judge": self.judge, **self.parts()}
 
     def state(self) -> State:
         """Everything that changes during training, between two epochs: a trainer that loads it continues exactly."""
@@ -276,7 +268,7 @@ class TrainerBase(ABC):
             UserError: the environments do not return the same observations again.
         """
         self.results = from_columns(part_of(state, "results"), self.result_type)
-        self.experience.epochs = max(self.config.epochs, len(self.results))  # `train` may go beyond the config's
+        self.collector.epochs = max(self.config.epochs, len(self.results))  # `train` may go beyond the config's
         self.agent.load_state(part_of(state, "agent"))
         for name, part in self._all_parts().items():
             part.load_state(part_of(state, name))
@@ -287,10 +279,9 @@ class TrainerBase(ABC):
     @property
     def interrupted(self) -> str:
         """Why the run should end after this epoch; empty while nothing is wrong."""
-        return self.experience.interrupted
+        return self.collector.envs.interrupted
 
     def close(self) -> None:
         """End the environments, and the workers that stepped them."""
-        self.experience.close()
-        if self._crew is not None:
-            self._crew.close()
+        self.collector.close()
+        self._close_crew()

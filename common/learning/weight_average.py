@@ -2,23 +2,16 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from common.state import State
 
+if TYPE_CHECKING:  # TensorFlow is imported with an agent
+    from common.learning.agent_base import AgentBase
+
 STATISTICS = "observations/"  # of what is seen: they are a mean already
-
-
-class Agent(Protocol):
-    """What `WeightAverage` needs of an agent."""
-
-    def parameters(self) -> State:
-        """Copies of all that acting needs, by name."""
-
-    def load_parameters(self, state: State) -> None:
-        """Restore what `parameters` returned."""
 
 
 class WeightAverage:
@@ -29,7 +22,7 @@ class WeightAverage:
         decay: weight of the past in the average, 0 to below 1; 0 is no average.
     """
 
-    def __init__(self, agent: Agent, decay: float) -> None:
+    def __init__(self, agent: "AgentBase", decay: float) -> None:
         self._agent, self._decay = agent, decay
         self._mean: State = {}  # float64
 

@@ -14,9 +14,9 @@ def normal_policy(mean: tf.Tensor, std: tf.Tensor) -> tfd.Normal:
 
 
 def categorical_policy(logits: tf.Tensor, choices: tuple[int, ...]) -> tfd.Categorical:
-    """A Categorical for each number of an action, [B, A]; choices that a number lacks have probability 0.
+    """A Categorical for each action dimension, [B, A]; choices that a dimension lacks have probability 0.
 
-    logits: [B, Σ choices], first those of the first number of an action, then those of the second, and so on.
+    logits: [B, Σ choices], first those of the first action dimension, then those of the second, and so on.
     """
     most = max(choices)
     parts = [

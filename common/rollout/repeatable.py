@@ -13,13 +13,13 @@ There are four ways; a probe finds one that works for the environment:
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar, get_args
+from typing import TypeVar, get_args
 
 import numpy as np
 
-from common.envs.groups import Fault, Step, quiet_gymnasium
+from common.envs.groups import Fault, quiet_gymnasium
 from common.envs.gymnasium_group import GymnasiumGroup
-from common.envs.seeded_episodes import AS_IN_FORMAT_1, Past, Way
+from common.envs.seeded_episodes import Past, Way
 from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv
 from common.errors import StartError, UserError
@@ -53,7 +53,7 @@ class Record:
 
     def restart(self, columns: slice) -> None:
         """Some environments are rebuilt, each from a new seed."""
-        self._restarts[columns] = np.maximum(self._restarts[columns], 0) + 1
+        self._restarts[columns] += 1
         self._episodes[columns] = self._steps[columns] = 0
 
     def add(self, actions: np.ndarray, resets: np.ndarray) -> None:
@@ -110,13 +110,6 @@ class Record:
             chunk[longest - len(own) :, n] = own
         self._chunks = [chunk] if longest else []
 
-    def load_format_1(self, actions: list[np.ndarray]) -> None:
-        """Take over every action [T, N, A] since all environments were seeded together."""
-        self.way = "history"
-        self._restarts[:] = AS_IN_FORMAT_1
-        self._chunks = list(actions)
-        self._steps[:] = sum(map(len, actions))
-
 
 def _last(flags: np.ndarray) -> np.ndarray:
     """The last row [N] in which a column of flags [K, N] is set; any number where none is."""
@@ -133,19 +126,6 @@ def way_of(state: Mapping[str, np.ndarray]) -> Way:
     if way not in get_args(Way):
         raise UserError(f"a checkpoint's environments are brought back by {way!r}: update the code")
     return way
-
-
-class Stepped(Protocol):
-    """Groups of environments as `collector.step_through` steps them."""
-
-    columns: list[slice]  # of each group
-    observations: list[np.ndarray]  # the last of each group, [n, *shape]
-
-    def send(self, group: int, actions: np.ndarray) -> None:
-        """Start a step of a group with the policy's actions [n, A]."""
-
-    def receive(self, group: int, t: int) -> Step:
-        """The result of the step that was started last. `t`: which step of the epoch it is, for messages."""
 
 
 class RepeatableEnvs:
@@ -177,30 +157,23 @@ class RepeatableEnvs:
         warn: Callable[[str], None] = print,
         way: Way = "episodes",
     ) -> None:
-        self._envs, self._action_map, self._restarts, self._warn = envs, action_map, restarts, warn
+        self._envs, self.action_map, self._restarts, self._warn = envs, action_map, restarts, warn
         self._record = Record(envs.num_envs, way, action_map.size)
         self._faults = 0  # since training began
         self.num_envs, self.groups = envs.num_envs, envs.groups
         self.columns, self.parts = envs.columns, envs.parts
         self.restart(seed)
 
-    def send(self, group: int, actions: np.ndarray) -> None:
-        """Start a step of a group with the policy's actions [n, A]."""
-        self.groups[group].send(self._action_map(actions))
-
-    def receive(self, group: int, t: int) -> Step:
-        """The result of the step that was started last. `t`: which step of the epoch it is, for messages.
+    def count_faults(self, group: int, t: int) -> None:
+        """Take the failures of a group in step `t` of the epoch from its list.
 
         Raises:
             UserError: environments failed more often than they may.
         """
-        environments = self.groups[group]
-        step = environments.recv()
-        if environments.faults:
-            for fault in environments.faults:
-                self._count_fault(fault, group, t)
-            environments.faults.clear()
-        return step
+        faults = self.groups[group].faults
+        for fault in faults:
+            self._count_fault(fault, group, t)
+        faults.clear()
 
     def _count_fault(self, fault: Fault, group: int, t: int) -> None:
         index, error, details = fault
@@ -295,7 +268,7 @@ class RepeatableEnvs:
         """How to restore some environments of a group, by their index in the group."""
         first = self.columns[group].start
         numbers = range(columns.start, columns.stop)
-        pasts = {n - first: self._record.past(n, self._action_map, bool(self.ended[n])) for n in numbers}
+        pasts = {n - first: self._record.past(n, self.action_map, bool(self.ended[n])) for n in numbers}
         for n in map(int, np.flatnonzero(self._lost)):  # their actions end with a failure, and they begin again anyway
             if n - first in pasts:
                 pasts[n - first] = pasts[n - first]._replace(actions=pasts[n - first].actions[:0])
@@ -330,18 +303,11 @@ class RepeatableEnvs:
             UserError: they did not, so this is not the machine or the version that the run began on.
         """
         self._faults = int(state["faults"])
-        if "way" not in state and not _format_1_continues(state):
-            self.restart(int(np.random.SeedSequence([self._seed, self._faults]).generate_state(1)[0]))
-            return
         self.restart(int(state["seed"]))
         self.ended = state["ended"].copy()
-        self._lost = state.get("lost", np.zeros(self.num_envs, bool)).copy()
+        self._lost = state["lost"].copy()
         self.episode_steps = state["episode_steps"].copy()
-        if "way" in state:
-            self._record.load_state(state)
-        else:
-            actions = [state[name] for name in sorted(state) if name.startswith("history/")]
-            self._record.load_format_1(actions)
+        self._record.load_state(state)
         self._bring_back(list(enumerate(self.columns)))
         for i, columns in enumerate(self.columns):
             known = self._lost[columns] | self.ended[columns]  # [n] that the record does not cover
@@ -358,8 +324,3 @@ class RepeatableEnvs:
     def close(self) -> None:
         """End the environments."""
         self._envs.close()
-
-
-def _format_1_continues(state: Mapping[str, np.ndarray]) -> bool:
-    """Whether an old checkpoint's episodes continue; not after a failure, nor where each epoch begins new ones."""
-    return "seed" in state and all(state[name].size for name in state if name.startswith("history/"))

@@ -124,11 +124,9 @@ class EpisodeScores:
     def load_state(self, state: State) -> None:
         """Restore what `state` returned."""
         self.running_returns = state["running_returns"].copy()
-        recent = np.array(state.get("recent", np.zeros((2, 0))))  # [2, ≤ window]
-        # Older versions stored returns without steps, or neither; the window fills again.
-        self._last = recent if recent.shape[:-1] == (2,) else np.zeros((2, 0))
-        self.last_returns = np.ravel(state.get("recent_shaped", np.zeros(0)))  # [≤ window]
-        self._total_episodes = int(state.get("total", 0))
+        self._last = np.asarray(state["recent"], float).reshape(2, -1)  # [2, ≤ window]
+        self.last_returns = np.asarray(state["recent_shaped"], float).reshape(self._last.shape[1:])  # [≤ window]
+        self._total_episodes = int(state["total"])
         self.begin_epoch()
 
 

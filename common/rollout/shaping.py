@@ -1,8 +1,10 @@
 """The rewards that an agent learns from: a design's, less costs that may grow with the score."""
 
+import math
+
 import numpy as np
 
-from common.config import TrainingConfig
+from common.config import TrainingConfig, costs_by_score
 from common.env_wrappers import RewardDesign, reward_design
 from common.envs.environment import Environment
 from common.envs.spaces import BoxMap, action_map
@@ -22,28 +24,25 @@ class Shaping:
     """
 
     def __init__(self, config: TrainingConfig, environment: Environment, design: RewardDesign | None = None) -> None:
-        if config.action_cost and not isinstance(action_map(environment.action_space), BoxMap):
+        self._fall = _Cost("fall_cost", config.fall_cost)
+        self._action = _Cost("action_cost", config.action_cost)
+        if any(self._action.costs) and not isinstance(action_map(environment.action_space), BoxMap):
             raise UserError(
                 f"action_cost is a cost of an action's size, and the actions of {environment.id} are choices: give "
                 "--action-cost 0"
             )
-        self._config = config
-        self._designs = [
-            reward_design(
-                config.reward_design, config.reward_factor, environment.most_actions, design, fall_cost,
+        self._designs = {
+            cost: reward_design(
+                config.reward_design, config.reward_factor, environment.most_actions, design, cost,
                 environment.action_repeat,
             )
-            for fall_cost in config.fall_costs
-        ]  # fmt: skip
-        self._costs_passed = 0  # of fall_costs
-        self._actions_cost = config.action_cost_score is None
+            for cost in self._fall.costs
+        }  # fmt: skip
 
     def follow(self, score: float) -> None:
-        """Take up the costs that hold from this score on; those that hold already stay."""
-        reached = sum(score >= least for least in self._config.fall_cost_scores)
-        self._costs_passed = max(self._costs_passed, reached)
-        least = self._config.action_cost_score
-        self._actions_cost |= least is not None and score >= least
+        """Use the costs from this score on; those of a higher score that was reached stay."""
+        self._fall.follow(score)
+        self._action.follow(score)
 
     def __call__(self, trajectory: Trajectory, rows: slice = slice(None)) -> np.ndarray:
         """Shaped rewards [K, N] of K rows of a trajectory, with the present costs; 0 where not valid."""
@@ -71,17 +70,15 @@ class Shaping:
             episode_steps: [...], the episode's length so far.
             actions: [..., A] of the policy, before they are mapped to the environment's.
         """
-        shaped = self._designs[self._costs_passed](rewards, terminated, truncated, episode_steps)  # [...]
-        if self._config.action_cost and self._actions_cost:
+        shaped = self._designs[self._fall.now](rewards, terminated, truncated, episode_steps)  # [...]
+        if self._action.now:
             sizes = np.abs(np.clip(actions, -1.0, 1.0)).sum(axis=-1)  # [...]
-            shaped = shaped - self._config.action_cost * sizes
+            shaped = shaped - self._action.now * sizes
         return shaped
 
     def state(self) -> State:
         """What changes while it follows a score."""
-        falls = {"costs_passed": np.array(self._costs_passed)} if len(self._designs) > 1 else {}
-        later = self._config.action_cost_score is not None
-        return falls | ({"actions_cost": np.array(self._actions_cost)} if later else {})
+        return self._fall.state() | self._action.state()
 
     def load_state(self, state: State) -> None:
         """Restore what `state` returned.
@@ -89,7 +86,33 @@ class Shaping:
         Raises:
             ValueError: there is no such cost.
         """
-        self._costs_passed = int(state.get("costs_passed", 0))
-        if not 0 <= self._costs_passed < len(self._designs):
-            raise ValueError(f"fall cost {self._costs_passed + 1} of {len(self._designs)}")
-        self._actions_cost = bool(state.get("actions_cost", self._config.action_cost_score is None))
+        self._fall.load_state(state)
+        self._action.load_state(state)
+
+
+class _Cost:
+    """A cost that may change with the training score; 0 before its first score."""
+
+    def __init__(self, name: str, written: tuple[str, ...]) -> None:
+        pairs = costs_by_score(name, written)
+        if pairs[0][0] > -math.inf:
+            pairs = ((-math.inf, 0.0), *pairs)
+        self._name = name
+        self._scores, self.costs = zip(*pairs)
+        self._passed = 0
+
+    @property
+    def now(self) -> float:
+        return self.costs[self._passed]
+
+    def follow(self, score: float) -> None:
+        reached = sum(score >= least for least in self._scores[1:])
+        self._passed = max(self._passed, reached)
+
+    def state(self) -> State:
+        return {self._name: np.array(self._passed)} if len(self.costs) > 1 else {}
+
+    def load_state(self, state: State) -> None:
+        self._passed = int(state.get(self._name, 0))
+        if not 0 <= self._passed < len(self.costs):
+            raise ValueError(f"{self._name} {self._passed + 1} of {len(self.costs)}")

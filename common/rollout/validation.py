@@ -27,6 +27,7 @@ from common.state import State
 
 SLOW = 5.0  # seconds of a validation after which the next ones use a process for each core
 NONE = np.empty(0)
+CONFIRMING_EPISODES = 100  # of the validation that confirms `stop_score`
 GROUP = 25  # episodes side by side at most, so that few wait for their group's longest
 ENVPOOL_GROUP = 50  # the same with EnvPool, which steps no episodes that are over; 75 are faster in 2 groups than in 3
 
@@ -104,9 +105,9 @@ class Judge:
         """The mean of other episodes less `confirming_margin` standard errors.
 
         First a group of them is played, and then all others if that number has reached `score`. The standard error is
-        always that of all `confirming_episodes`, with the standard deviation of those played so far.
+        always that of all of them, with the standard deviation of those played so far.
         """
-        wanted, margin = self._config.confirming_episodes, self._config.confirming_margin
+        wanted, margin = CONFIRMING_EPISODES, self._config.confirming_margin
         returns, bound = np.empty(0), math.inf
         while len(returns) < wanted and bound >= score:
             episodes = wanted - len(returns) if len(returns) else min(GROUP, wanted)

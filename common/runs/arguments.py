@@ -18,6 +18,40 @@ from common.settings import json_object, texts_of
 T = TypeVar("T")
 WIDTH = 100  # columns of the help
 EXPECTED = {int: "a whole number", float: "a number"}
+_MIRROR = """'{"observation": [1, -2, -3], "action": [-1]}'"""
+REPLACED = {  # settings of before 1.1, and what to type for them; empty where nothing does the same
+    "--fall-costs": "--fall-cost 1 10@0, a cost and one from a score on",
+    "--fall-cost-scores": "--fall-cost 1 10@0, a cost and one from a score on",
+    "--action-cost-score": "--action-cost 0.05@200, a cost from a score on",
+    **{f"--mirror-{part}": f"--mirror {_MIRROR}" for part in ("observation", "action")},
+    "--mirror-offset": """--mirror '{"offset": [0, 0.1]}'""",
+    "--mirror-weight": """--mirror '{"weight": 0.4}'""",
+    "--no-mirror-check": """--mirror '{"check": false}' with your mirror's other parts""",
+    **{f"--{part}": "--convolutions 32x8/4 64x4/2" for part in ("filters", "kernel-sizes", "strides")},
+    "--scale-rewards": "--reward-scaling returns",
+    "--no-scale-rewards": "--reward-scaling none",
+    "--reward-std-of": "--reward-scaling rewards or --reward-scaling returns",
+    "--restart-each-epoch": "--epoch-end restart",
+    "--no-restart-each-epoch": "--epoch-end continue",
+    "--epoch-end-is-terminal": "--epoch-end terminal",
+    "--no-epoch-end-is-terminal": "--epoch-end restart",
+    "--no-stop-target-gradient": "--value-target one_step_gradient",
+    "--stop-target-gradient": "--value-target one_step",
+    "--kl-target": "--desired-kl",
+    "--kl-coefficient": "",
+    "--final-min-std": "",
+    "--std-decay": "",
+    "--std-decay-score": "",
+    "--restart-environments-every": "",
+    "--confirming-episodes": "",
+    "--evaluate-every": "",
+    "--no-target-smoothing": "--target-smoothing 0",
+    "--smoothing-std": "--target-smoothing 0.2",
+    "--smoothing-clip": "",
+    "--target-update": "--hard-update-every 200 for hard updates, 0 for soft ones",
+    "--ou-theta": "--ou-dt",
+    "--temperature-learning-rate": "",
+}
 
 
 class Argument(NamedTuple):
@@ -182,4 +216,6 @@ def _unknown(words: list[str], flags: list[str], more: str) -> str:
     if wrong is None:
         return f"{' '.join(word.strip() for word in words)} is not a setting: expected --setting value{more}"
     near = difflib.get_close_matches(wrong, flags, n=1)
+    if wrong in REPLACED:
+        return f"{wrong} is no longer a setting: " + (f"use {REPLACED[wrong]}" if REPLACED[wrong] else "leave it out")
     return f"{wrong} is not a setting" + (f": did you mean {near[0]}?" if near else more)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from common.errors import StoppedError, UserError
 from common.results import EpochResult
-from common.runs import after_training, trust
+from common.runs import trust
 from common.runs.options import RunOptions
 from common.runs.protocols import Trainer
 from common.runs.recorder import Recorder, Terminal
@@ -41,7 +41,6 @@ class EachEpoch:
         self._callback, self._recorder, self._signals, self._saver = callback, recorder, signals, saver
         signals.still_running = self._end_process
         self._began, self._last_seconds = time.monotonic(), 0.0
-        self._is_evaluating = False
 
     @property
     def _stop(self) -> int:
@@ -54,7 +53,7 @@ class EachEpoch:
         return self._trainer.results[-1].epoch if self._trainer.results else 0
 
     def __call__(self, result: EpochResult) -> None:
-        """Record an epoch, write a checkpoint if one is due, evaluate if that is asked for.
+        """Record an epoch, write a checkpoint if one is due.
 
         Raises:
             StoppedError: a signal has asked the run to stop, and a checkpoint is written.
@@ -69,9 +68,7 @@ class EachEpoch:
             self._saver.save(epoch)
         if self._callback is not None:
             self._callback(result)
-        if options.evaluate_every and epoch % options.evaluate_every == 0:
-            self._evaluate(epoch)
-        stopped = self._stop  # perhaps during the evaluation
+        stopped = self._stop
         if stopped and not saved:
             self._saver.save(epoch)
         if stopped or (trainer.interrupted and not last):
@@ -82,21 +79,13 @@ class EachEpoch:
             raise StoppedError(self._line(), stopped)
         self._last_seconds, self._began = time.monotonic() - self._began, time.monotonic()
 
-    def _evaluate(self, epoch: int) -> None:
-        self._is_evaluating = True
-        with contextlib.suppress(StoppedError):
-            scores = after_training.evaluate(self._trainer, self._options.evaluation_episodes)
-            self._recorder.write_evaluation(epoch, scores)
-        self._is_evaluating = False
-
     def show(self, progress: str) -> None:
         """Show how far the epoch is; see `progress.followed`."""
-        what = "evaluation" if self._is_evaluating else "epoch"
-        self._screen.progress(f"{what} {self._epoch + (not self._is_evaluating)}: {progress}")
+        self._screen.progress(f"epoch {self._epoch + 1}: {progress}")
 
     def between_steps(self) -> None:
         """Raises StoppedError if a signal has asked the run to stop, and the epoch is given up."""
-        if self._stop and (self._is_evaluating or self._gives_up()):
+        if self._stop and self._gives_up():
             raise StoppedError(self._line(), self._stop)
 
     def _gives_up(self) -> bool:

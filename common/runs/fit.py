@@ -6,8 +6,11 @@ theirs would take seven minutes.
 
 import functools
 import math
+import time
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from common.config import TrainingConfig
 from common.envs.environment import Environment, environment_of
@@ -16,14 +19,21 @@ from common.envs.worker_processes import CannotStartError, cores, in_background
 from common.errors import UserError
 from common.progress import duration
 from common.rollout.playing import STEP_BOUND
-from common.rollout.workers.pays import Pace, measured_pace
 from common.runs.options import RunOptions
+from common.user_code import closed
 
 LONGEST_EPOCH = 30.0  # seconds; where the defaults take no longer, nothing is changed
 EPOCH = 20.0  # seconds of an epoch that is chosen
 SHARE = 0.1  # of the training, that validations and the evaluation may take together
 MEASURED = 0.5  # seconds in which it shows that an environment is fast
 MEASURED_SLOW = 4.0  # seconds in which episodes of a slow one may end
+
+
+class Pace(NamedTuple):
+    """How long an environment takes, with random actions."""
+
+    step: float  # seconds, resets included; 0 if it failed
+    episode: float  # steps of the longest episode; NaN where none has ended
 
 
 def fitted(
@@ -110,3 +120,21 @@ def _pace(config: TrainingConfig, environment: Environment, backend: str, second
             return result()
     except (CannotStartError, UserError, RuntimeError, OSError):
         return Pace(0.0, math.nan)
+
+
+def measured_pace(environment: Environment, seconds: float) -> Pace:
+    """The pace of one environment, from a thousand steps or those of so many seconds."""
+    steps, length, longest, over = 0, 0, math.nan, False
+    try:
+        with closed(environment.make()) as env:
+            env.reset(seed=0)
+            began = time.perf_counter()
+            while (spent := time.perf_counter() - began) < seconds and steps < 1000:
+                if over:
+                    longest, length = np.fmax(length, longest), 0
+                    env.reset()
+                _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+                steps, length, over = steps + 1, length + 1, terminated or truncated
+    except Exception:  # the environment is the user's code; training will tell
+        return Pace(0.0, math.nan)
+    return Pace(spent / max(1, steps), float(longest))

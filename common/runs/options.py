@@ -16,11 +16,9 @@ class WorkerOptions(Settings):
 
     GROUP = "worker"
 
-    workers: int | None = setting(None, at_least=0)
+    workers: int = setting(0, at_least=0)
     """Number of worker processes that step the environments; Ray starts them, and replaces one that is lost. The
-    results are the same for any number with the same shards. 0: this process steps the environments. None: one worker
-    per core, but at most one per shard, if Gymnasium steps the environments, they are divided into shards, and a
-    measurement at the start shows that workers save time; else 0."""
+    results are the same for any number with the same shards. 0: this process steps the environments."""
     cluster: str | None = None
     """Address of a running Ray cluster, like 10.0.0.1:6379. None starts one on this machine. Only used with
     workers."""
@@ -42,8 +40,8 @@ class RunOptions(WorkerOptions):
     """Folder that contains the run folders."""
     resume: Path | None = None
     """Run folder of a run to continue from its newest checkpoint. Only --epochs, --stop-score, --confirming-margin,
-    --end-validations-early, --environment-restarts, --environment-time-limit, --mirror-check, --on-not-finite,
-    --device, --workers and --cluster can be changed, besides the recording options other than --name."""
+    --end-validations-early, --environment-restarts, --environment-time-limit, --on-not-finite, --device,
+    --workers and --cluster can be changed, besides the recording options other than --name."""
     checkpoint_every: int = setting(0, at_least=0)
     """Epochs between checkpoints. Lower it to lose less if the machine fails. 0: every ten epochs, or less often if
     saving would take more than 1% of the run time, and after each epoch of more than three seconds, if saving takes
@@ -53,8 +51,6 @@ class RunOptions(WorkerOptions):
     evaluation_episodes: int = setting(100, at_least=0)
     """Number of episodes in each evaluation, played once with deterministic and once with sampled actions. 0: no
     evaluation."""
-    evaluate_every: int = setting(0, at_least=0)
-    """Epochs between evaluations during training; they take extra time and do not affect it. 0: only at the end."""
     video: bool = True
     """Whether to film a deterministic episode at the end."""
     gif: bool = setting(False, used_with=(Needs("video", bool, "--video"),))
@@ -68,8 +64,6 @@ class RunOptions(WorkerOptions):
         super().__post_init__()
         if self.cluster is not None and not self.workers:
             raise UserError("--cluster needs workers: say how many with --workers N")
-        if self.evaluate_every and not self.evaluation_episodes:
-            raise UserError("evaluate_every needs episodes: set --evaluation-episodes to 1 or more")
         if self.resume is not None and self.name is not None:
             raise UserError("--name and --resume exclude each other: a resumed run keeps its folder")
         if self.name is not None and not is_folder_name(self.name, windows=os.name == "nt"):

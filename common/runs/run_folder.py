@@ -224,7 +224,7 @@ def _config_of(content: Any, kinds: Kinds) -> TrainingConfig:
     method = content["method"]
     if method not in kinds:
         raise UserError(f"it is a run of another method ({method!r:.40}): resume it with python -m programs resume")
-    return kinds[method].of_run(content["config"])
+    return kinds[method](**content["config"])
 
 
 def check_same_settings(folder: Path, config: TrainingConfig, saved: Any) -> None:

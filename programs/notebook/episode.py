@@ -53,7 +53,7 @@ def play(agent: Any, config: PPOConfig, environment: Environment, reward_std: fl
     values = np.asarray(agent.values(observations), np.float64)  # [T+1]
     steps = np.arange(1, len(rewards) + 1)  # [T]
     rewards = shaping_of(config, environment, score).shape(rewards, terminated, truncated, steps, actions)  # [T]
-    if config.scale_rewards:
+    if config.reward_scaling != "none":
         rewards = rewards / (reward_std + EPSILON)  # [T]
     if config.truncation_is_terminal:
         terminated, truncated = terminated | truncated, np.zeros_like(truncated)  # [T], [T]

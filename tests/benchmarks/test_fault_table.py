@@ -423,7 +423,7 @@ def test_the_table_of_this_commit_can_be_printed():
 
 def test_what_a_resume_changed_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(resume, "WATCHED", 1)
-    whole, other = ROOT / "tests" / "data" / "run-of-format-2", tmp_path / "run"
+    whole, other = ROOT / "tests" / "data" / "run", tmp_path / "run"
     shutil.copytree(whole, other)
     assert resume.compare(whole, other, 3) == []
     file = other / "checkpoints" / "00000004" / "state.npz"
@@ -439,7 +439,7 @@ def test_what_a_resume_changed_is_found(tmp_path, monkeypatch):
 
 
 def test_a_folder_is_cut_back_to_an_epoch(tmp_path):
-    shutil.copytree(ROOT / "tests" / "data" / "run-of-format-2", tmp_path / "whole")
+    shutil.copytree(ROOT / "tests" / "data" / "run", tmp_path / "whole")
     shutil.copytree(tmp_path / "whole" / "checkpoints" / "00000004", tmp_path / "whole" / "checkpoints" / "00000002")
     resume.cut_back(tmp_path / "whole", 2, tmp_path / "cut")
     assert checkpoint.generations(tmp_path / "cut" / "checkpoints") == [2]

@@ -151,7 +151,7 @@ def test_what_is_remembered_is_what_the_trajectory_says(eager):
     rewards, observations = [], []
     for _ in range(2):
         trainer.train(1)
-        trajectory = trainer.experience.trajectory
+        trajectory = trainer.collector.trajectory
         rewards += trajectory.rewards[trajectory.valid].tolist()
         observations += trajectory.observations[:-1][trajectory.valid].tolist()
     memory, lengths = remembered(trainer), [20, 20, 18]

@@ -4,9 +4,6 @@ import dataclasses
 import functools
 import json
 import pickle
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +11,10 @@ import pytest
 import tensorflow as tf
 from gymnasium.spaces import Box
 from numpy.testing import assert_allclose, assert_array_equal
-from run_program import call
 from same_state import assert_same_state, resumed_and_whole
 from tensorflow_probability import bijectors, distributions
 
+from common.config import MAY_CHANGE
 from common.errors import DivergedError, UserError
 from common.learning import trainer_base
 from common.nets.flat_networks import FlatNetworks
@@ -27,8 +24,7 @@ from common.results import TIMING_COLUMNS
 from common.rollout import evaluation
 from common.rollout.workers.cluster import Workers
 from common.rollout.workers.shard import Here
-from common.runs import checkpoint, run_folder
-from companions import SACAgentTrainer as program
+from common.runs import run_folder
 from companions.config import (
     SACConfig,
     SACSettings,
@@ -135,7 +131,7 @@ def test_log_probabilities_stay_finite_where_tanh_is_1_and_log_std_is_cut():
     assert_allclose(log_probs, [*expected, -0.5 + 20 + LOG_PROB_AT_ZERO], rtol=1e-5)
 
 
-@pytest.mark.parametrize("changes", [{}, {"activation": "tanh"}, TQC, {"hidden_sizes": ()}])
+@pytest.mark.parametrize("changes", [{}, TQC, {"hidden_sizes": ()}])
 def test_the_frozen_copy_acts_as_the_actor_and_refreshes(changes):
     agent = made(**changes)
     policy = pickle.loads(pickle.dumps(agent.acting_policy()))
@@ -230,17 +226,6 @@ def test_the_gradient_of_the_quantile_huber_loss_is_its_slope():
         assert gradient[place] == pytest.approx(5.0 * (up - down) / 2e-2, abs=1e-3)
 
 
-def test_quantiles_that_minimise_the_loss_are_quantiles():
-    """For samples far apart the loss is least at the quantiles of 1/6, 3/6, 5/6."""
-    target = 100.0 * tf.range(1.0, 31.0)[None]  # [1, 30]
-    quantiles = tf.Variable([[[1000.0, 1500.0, 2000.0]]])
-    for _ in range(200):
-        with tf.GradientTape() as tape:
-            loss = quantile_huber_loss(quantiles, target)
-        quantiles.assign_sub(3000.0 * tape.gradient(loss, quantiles))
-    assert_allclose(quantiles[0, 0], [550, 1550, 2550], atol=60)
-
-
 def test_one_quantile_is_plain_sac():
     """The mean squared error of the smallest; and TQC of one critic with one quantile agrees in all but its loss."""
     assert type(made()) is SACAgent and type(made(**TQC)) is TQCAgent
@@ -274,8 +259,7 @@ def test_the_actor_learns_from_critics_that_have_learned_already():
         loss = tf.reduce_mean(0.5 * log_probs - tf.reduce_min(values, axis=0))
     gradients = tape.gradient(loss, actor.trainable_variables)
     before = [variable.numpy() for variable in actor.trainable_variables]
-    [metrics] = agent.update(rows, noise)
-    found = dict(zip(agent.metrics, metrics))
+    found = agent.update(rows, noise)
     assert found["loss_actor"] == pytest.approx(float(loss), rel=1e-4)
     assert found["entropy"] == pytest.approx(-float(tf.reduce_mean(log_probs)), rel=1e-4)
     assert found["temperature"] == pytest.approx(0.5)
@@ -301,10 +285,10 @@ def test_the_temperature_rises_where_entropy_is_too_low(target_entropy, sign):
     assert agent.target_entropy == (-A if target_entropy is None else target_entropy)
     was = agent.temperature
     assert was == pytest.approx(0.5)
-    table = agent.update(*drawn(1))
+    metrics = agent.update(*drawn(1))
     assert np.sign(agent.temperature - was) == sign
     assert np.log(agent.temperature / was) == pytest.approx(sign * 1e-2, rel=1e-2)  # Adam's first step
-    assert table[0, agent.metrics.index("temperature")] == pytest.approx(was)
+    assert metrics["temperature"] == pytest.approx(was)
 
 
 def test_a_temperature_may_be_fixed():
@@ -316,7 +300,7 @@ def test_a_temperature_may_be_fixed():
 # -- the update that DDPG shares --
 
 
-@pytest.mark.parametrize("changes", [{}, TQC, {"policy_delay": 2}, {"target_update": "hard", "hard_update_every": 3}])
+@pytest.mark.parametrize("changes", [{}, TQC, {"policy_delay": 2}, {"hard_update_every": 3}])
 def test_many_updates_in_one_call_are_as_many_calls(changes):
     rows, noise = drawn(7)
     one, other = made(**changes), made(**changes)
@@ -326,7 +310,8 @@ def test_many_updates_in_one_call_are_as_many_calls(changes):
         i += count
     for name, values in one.learned_state().items():
         assert_allclose(values, other.learned_state()[name], atol=2e-5, err_msg=name)
-    assert_allclose(np.concatenate(found), expected, rtol=1e-3, atol=1e-4)
+    for name, values in expected.items():
+        assert_allclose(np.concatenate([metrics[name] for metrics in found]), values, rtol=1e-3, atol=1e-4)
 
 
 @compiled
@@ -356,18 +341,11 @@ def test_actor_temperature_and_targets_wait_for_the_delay():
     agent, (rows, noise) = made(policy_delay=3), drawn(3)
     for i in range(3):
         before = agent.parameters()
-        [metrics] = agent.update(rows[i : i + 1], noise[i : i + 1])
+        metrics = agent.update(rows[i : i + 1], noise[i : i + 1])
         moved = {name: (agent.parameters()[name] != array).any() for name, array in before.items()}
         assert moved.pop("critics")
         assert set(moved.values()) == {i == 2}
-        assert np.isfinite(dict(zip(agent.metrics, metrics))["entropy"]) == (i == 2)
-
-
-def test_an_update_that_diverges_says_so():
-    rows, noise = drawn(2)
-    rows[1, 3, S + A] = np.inf
-    with pytest.raises(DivergedError, match="a loss is NaN or infinite"):
-        made().update(rows, noise)
+        assert np.isfinite(metrics["entropy"]) == (i == 2)
 
 
 def test_values_are_those_of_the_first_critic():
@@ -399,81 +377,6 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(changes):
     assert not any(name.startswith("exploration") for name in state)
 
 
-KILLED = """
-import os, signal, sys
-sys.path[:0] = [".", "tests"]
-import without_xla
-without_xla.install()
-from companions import SACAgentTrainer
-from companions.SACAgent import SACAgent
-
-update, calls = SACAgent.update, []
-
-def dying(*arguments):
-    result = update(*arguments)
-    calls.append(result)
-    if len(calls) == 18:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return result
-
-SACAgent.update = dying
-SACAgentTrainer.main()
-"""
-TYPED = (  # noqa: SIM905  (as it is typed)
-    "sac --env Pendulum-v1 --max-episode-steps 30 --epochs 4 --num-envs 2 --steps-per-epoch 100 --warmup-steps 60 "
-    "--train-every 10 --updates-per-train 2 --batch-size 16 --hidden-sizes 4 --quantiles 3 --dropped-quantiles 1 "
-    "--evaluation-episodes 0 --no-video --no-tensorboard --no-figure"
-).split()
-QUIET = TYPED[TYPED.index("--evaluation-episodes") :]
-
-
-@pytest.fixture(scope="module")
-def whole_run(tmp_path_factory) -> Path:
-    """A run that nobody disturbed, compiled as the killed ones are."""
-    tf.config.run_functions_eagerly(False)
-    folder = tmp_path_factory.mktemp("whole")
-    with pytest.MonkeyPatch.context() as patch:
-        assert call(patch, program, *TYPED, "--runs-folder", folder, "--name", "run") == 0
-    return folder / "run"
-
-
-@compiled
-def test_a_killed_run_that_is_resumed_ends_with_the_same_bytes(whole_run, monkeypatch, tmp_path):
-    """Killed after an update in the middle of the third epoch."""
-    arguments = [*TYPED, "--checkpoint-every", "2", "--runs-folder", tmp_path, "--name", "run"]
-    command = [sys.executable, "-c", KILLED, *map(str, arguments)]
-    assert subprocess.run(command, cwd=ROOT, capture_output=True).returncode == -signal.SIGKILL
-    assert checkpoint.generations(tmp_path / "run" / run_folder.CHECKPOINTS) == [2]
-    assert call(monkeypatch, program, "--resume", tmp_path / "run", *QUIET) == 0
-    states = []
-    for folder in (tmp_path / "run", whole_run):
-        generation, state = checkpoint.load_newest(folder / run_folder.CHECKPOINTS, pytest.fail)
-        assert generation == 4
-        states.append({name: array for name, array in state.items() if name != checkpoint.SETTINGS})
-    assert_same_state(*states)
-    assert states[0]["agent/updates"] > 20
-
-
-def test_updates_that_diverge_are_undone():
-    trainer, said = SACAgentTrainer(TINY.replace(on_not_finite="skip")), []
-    trainer.warn = said.append
-    trainer.train(1)
-    before, sample = trainer.agent.learned_state(), trainer.replay.sample
-
-    def spoiled(*arguments):
-        rows = sample(*arguments)
-        rows[-1, 0] = np.nan
-        return rows
-
-    trainer.replay.sample = spoiled
-    trainer.train(1)
-    assert len(said) == 1 and "the updates of epoch 2 are undone" in said[0]
-    assert np.isnan([trainer.results[-1].loss_critic, trainer.results[-1].temperature]).all()
-    after = trainer.agent.learned_state()
-    assert all(np.array_equal(before[name], after[name]) for name in before)
-    trainer.close()
-
-
 def test_the_table_has_entropy_and_temperature():
     trainer = SACAgentTrainer(TINY.replace(epochs=2))
     trainer.train()
@@ -492,16 +395,15 @@ class Distant(Here):
         return pickle.loads(pickle.dumps(value))
 
 
-@pytest.mark.parametrize("lag", [0, 1])
-def test_workers_step_the_same(lag, monkeypatch):
+def test_workers_step_the_same(monkeypatch):
     """tests/rollout/test_workers.py has real ones, for TD3."""
-    config = TINY.replace(num_envs=4, shards=2, steps_per_epoch=84, policy_lag=lag, train_every=20)
+    config = TINY.replace(num_envs=4, shards=2, steps_per_epoch=84, train_every=20)
     monkeypatch.setattr(trainer_base, "Crew", lambda *_: Distant)
     states = []
     for workers in (2, 0):
         trainer = SACAgentTrainer(config, workers=Workers(workers))
         trainer.train(2)
-        trainer.experience.close()
+        trainer.collector.close()
         states.append(trainer.state())
     assert_same_state(*states)
     assert states[0]["agent/updates"] > 10
@@ -531,7 +433,6 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "policy_delay": (2, {}),
     "learn_temperature": (False, {}),
     "temperature": (0.1, {"learn_temperature": False}),
-    "temperature_learning_rate": (0.1, {}),
     "target_entropy": (0.5, {}),
     "quantiles": (4, {}),
     "dropped_quantiles": (3, {"quantiles": 4}),
@@ -575,8 +476,6 @@ def test_every_setting_changes_what_is_learned(name):
         ({"temperature": 0.0}, "temperature is 0.0: expected above 0"),
         ({"target_entropy": float("inf")}, "target_entropy is inf: expected a finite number"),
         ({"learn_temperature": "no"}, "learn_temperature is 'no': expected True or False"),
-        ({"warmup_steps": 126}, "warmup_steps 126 leaves nothing to learn in 3 epochs of 42 steps"),
-        ({"batch_size": 101}, "batch_size 101 is larger than replay_size 100: use --batch-size 100 or less"),
     ],
 )  # fmt: skip
 def test_wrong_settings_are_refused_in_one_line(changes, line):
@@ -590,19 +489,15 @@ def test_settings_are_allowed_at_their_bounds():
     assert TINY.replace(quantiles=2, dropped_quantiles=1).replace(quantiles=1).dropped_quantiles == 2  # not read
 
 
-def test_discrete_actions_are_refused_in_one_line(monkeypatch, capsys):
-    assert call(monkeypatch, program, "sac", "--env", "CartPole-v1") == 2
-    assert "CartPole-v1 has actions of type Discrete; this method needs Box" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("preset", "run", "others"),
     [("pendulum-sac", "pendulum-sac/SAC-seed0", []), ("lunar-lander-tqc", "lunar-lander-tqc/TQC-seed101", ["seed"])],
 )
 def test_presets_are_what_was_measured(preset, run, others):
     recorded = Path(__file__).parents[2] / "experiments" / "results" / run / "config.json"
-    measured = SACConfig.of_run(json.loads(recorded.read_text(encoding="utf-8"))["config"])
-    assert PRESETS[preset].differences(measured) == others
+    measured = json.loads(recorded.read_text(encoding="utf-8"))["config"]  # as it was, with the names of its time
+    now = json.loads(json.dumps(dataclasses.asdict(PRESETS[preset])))
+    assert [n for n in now.keys() & measured.keys() if now[n] != measured[n] and n not in MAY_CHANGE] == others
 
 
 def test_presets_are_what_is_published():
@@ -637,6 +532,6 @@ def test_an_infinite_temperature_has_diverged():
 
 def test_an_entropy_that_no_policy_has_is_refused():
     config = SACConfig(env="Pendulum-v1", target_entropy=0.7)
-    with pytest.raises(UserError, match=r"target_entropy is 0\.7, .* of 1 numbers from -1 to 1 is at most 0\.69"):
+    with pytest.raises(UserError, match=r"target_entropy is 0\.7, .* of 1 action dimensions .* is at most 0\.69"):
         SACAgentTrainer(config)
     assert make_agent(Box(-1, 1, (3,)), Box(-1, 1, (1,)), config, 0).target_entropy == 0.7  # stored runs are loaded

@@ -106,7 +106,7 @@ def test_a_resumed_run_goes_on_exactly(backend, env, eager):
     )  # fmt: skip
     resumed, whole, _ = resumed_and_whole(lambda: PPOAgentTrainer(config), 1, 2)
     assert_same_state(resumed.state(), whole.state())
-    trajectory = whole.experience.trajectory
+    trajectory = whole.collector.trajectory
     assert trajectory.episode_steps.max() == 17  # 50 steps are 17 actions
 
 
@@ -120,7 +120,7 @@ def test_the_trained_agent_may_hold_its_actions_for_another_time(tmp_path, eager
     trainer.train()
     trainer.close()
     agent, result = trainer.agent, trainer.results[-1]
-    assert trainer.environment.most_actions == 7 == trainer.experience.trajectory.episode_steps.max()
+    assert trainer.environment.most_actions == 7 == trainer.collector.trajectory.episode_steps.max()
     learned = trainer.environment.holding(1)
     assert learned.most_actions == 20 and learned.render_fps == 50
     assert learned.holding(None) is learned
@@ -150,7 +150,7 @@ def test_steps_that_are_counted_are_actions():
     assert design(np.zeros(2), np.ones(2, bool), np.zeros(2, bool), np.array([6, 7])).tolist() == [-1, 1]
 
 
-@pytest.mark.parametrize("name", ["ends_told_apart", "fall_penalty"])
+@pytest.mark.parametrize("name", ["outcome_bonus", "fall_penalty"])
 def test_a_fall_is_known_though_earlier_rewards_are_added(name):
     rewards, ends, none = np.array([-99.4, -40.0]), np.ones(2, bool), np.zeros(2, bool)
     assert reward_design(name, 1.0, None, fall_cost=7.0, action_repeat=3)(rewards, ends, none, ends).tolist() == [

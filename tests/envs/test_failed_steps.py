@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny_envs
-from collecting import batch_of
+from collecting import batch_of, next_trajectory
 from numpy.testing import assert_allclose, assert_array_equal
 
 from common.envs.seeded_episodes import ACTION_REPLACED
 from common.nets import distributions
-from common.records import Batch, Timing
-from common.rollout import experience
+from common.records import Batch
+from common.rollout import collector
 from common.rollout.scores import finished_episodes
 from companions.config import OffPolicyConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
@@ -23,7 +23,7 @@ from PPOAgentTrainer import PPOAgentTrainer
 FAILS = 19  # the step of environment 0 that fails, counted from 0; the next one only restarts it
 CONFIG = PPOConfig(
     env="tests/Raising-v0", backend="gymnasium", num_envs=2, steps_per_epoch=80, minibatch_size=40, hidden_sizes=(4,),
-    reward_design="ends_told_apart", scale_rewards=False, normalize_advantages="none", gae_lambda=0.9,
+    reward_design="outcome_bonus", reward_scaling="none", normalize_advantages="none", gae_lambda=0.9,
 )  # fmt: skip
 
 
@@ -46,7 +46,7 @@ gymnasium.register("tests/Serving-v0", Serving, max_episode_steps=5)
 @pytest.fixture
 def fails_once(tmp_path, monkeypatch):
     """Environment 0 fails in step 19; the probe would meet that before."""
-    monkeypatch.setattr(experience, "find_way", lambda *_: "episodes")
+    monkeypatch.setattr(collector, "find_way", lambda *_: "episodes")
     monkeypatch.setitem(gymnasium.registry["tests/Raising-v0"].kwargs, "marks", tmp_path)
 
 
@@ -55,7 +55,7 @@ def trainer(fails_once, eager):
     """One that has collected an epoch with a failure."""
     trainer = PPOAgentTrainer(CONFIG)
     trainer.warn = lambda line: None
-    trainer.collect(Timing())
+    next_trajectory(trainer)
     yield trainer
     trainer.close()
 
@@ -63,13 +63,13 @@ def trainer(fails_once, eager):
 def columns(trainer: PPOAgentTrainer) -> dict[str, np.ndarray]:
     """The numbers [T, N] of the batch that is learned from."""
     batch = batch_of(trainer)
-    shape = trainer.experience.trajectory.valid.shape
+    shape = trainer.collector.trajectory.valid.shape
     names = ("weights", "actor_weights", "value_targets", "advantages")
     return {name: getattr(batch, name)[: np.prod(shape)].reshape(shape) for name in names}
 
 
 def test_a_failed_step_weighs_nothing_and_ends_nothing(trainer):
-    trajectory = trainer.experience.trajectory
+    trajectory = trainer.collector.trajectory
     assert trajectory.observations[FAILS : FAILS + 3, 0, 0].tolist() == [19, 19, 0]
     assert not trajectory.terminated.any()
     assert np.argwhere(trajectory.truncated).tolist() == [[29, 1]]
@@ -82,7 +82,7 @@ def test_a_failed_step_weighs_nothing_and_ends_nothing(trainer):
 
 
 def test_the_step_before_a_failed_one_bootstraps_from_its_own_next_observation(trainer):
-    trajectory, learned = trainer.experience.trajectory, columns(trainer)
+    trajectory, learned = trainer.collector.trajectory, columns(trainer)
     value, following, restarted = trainer.agent.values(np.array([[18], [19], [0]], np.float32))
     assert trajectory.observations[FAILS, 0].tolist() == [19]
     assert abs(following - restarted) > 1e-4
@@ -92,19 +92,19 @@ def test_the_step_before_a_failed_one_bootstraps_from_its_own_next_observation(t
 
 def test_a_failed_step_is_not_rewarded_as_an_end(trainer):
     """Designs reward an end with +1; here only that of environment 1, which ran out of time, is one."""
-    trajectory = trainer.experience.trajectory
+    trajectory = trainer.collector.trajectory
     everything = trajectory._replace(rewards=0 * trajectory.rewards, valid=np.ones_like(trajectory.valid))
-    assert np.argwhere(trainer.experience.shaped(everything)).tolist() == [[29, 1]]
-    assert trainer.experience.shaped_rewards[FAILS, 0] == 0
-    assert trainer.experience.scores.columns()["total_reward"] == 80 - 3  # 1 a step, and 1 for running out of time
+    assert np.argwhere(trainer.collector.shaped(everything)).tolist() == [[29, 1]]
+    assert trainer.collector.shaped_rewards[FAILS, 0] == 0
+    assert trainer.collector.scores.columns()["total_reward"] == 80 - 3  # 1 a step, and 1 for running out of time
 
 
 def test_an_episode_that_failed_is_not_counted(trainer):
-    first = trainer.experience.scores.columns()
-    trainer.experience.scores.begin_epoch()
+    first = trainer.collector.scores.columns()
+    trainer.collector.scores.begin_epoch()
     assert (first["episodes"], first["avg_steps"], first["avg_reward_orig"]) == (1, 30, 30)
-    trainer.collect(Timing())  # both episodes that were under way end
-    second = trainer.experience.scores.columns()
+    next_trajectory(trainer)  # both episodes that were under way end
+    second = trainer.collector.scores.columns()
     assert (second["episodes"], second["avg_steps"], second["avg_reward_orig"]) == (2, 30, 30)
     assert second["total_episodes"] == 3
 
@@ -143,10 +143,10 @@ def test_a_failed_step_is_not_stored_for_replay(fails_once, eager, train_every):
 
 def test_a_replaced_action_weighs_nothing_for_the_actor_alone(eager):
     trainer = PPOAgentTrainer(CONFIG.replace(env="tests/Serving-v0", reward_design="unchanged"))
-    trainer.collect(Timing())
+    next_trajectory(trainer)
     learned, step = columns(trainer), np.repeat(np.arange(40)[:, None] % 6, 2, axis=1)  # [T, N] of the episode
     trainer.close()
-    assert_array_equal(trainer.experience.trajectory.replaced, step == 0)
+    assert_array_equal(trainer.collector.trajectory.replaced, step == 0)
     assert_array_equal(learned["weights"], step < 5)  # the sixth only restarts
     assert_array_equal(learned["actor_weights"], (step > 0) & (step < 5))
 

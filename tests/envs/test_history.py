@@ -109,7 +109,7 @@ def test_a_resumed_run_has_seen_what_the_whole_one_had(backend, env, eager):
     )  # fmt: skip
     resumed, whole, _ = resumed_and_whole(lambda: PPOAgentTrainer(config), 1, 2)
     assert_same_state(resumed.state(), whole.state())
-    assert whole.experience.trajectory.observations.shape[-1] == 3 * find_environment(env).observation_space.shape[0]
+    assert whole.collector.trajectory.observations.shape[-1] == 3 * find_environment(env).observation_space.shape[0]
     assert np.isfinite([row.metric for row in whole.results[1::2]]).all()
 
 

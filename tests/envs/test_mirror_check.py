@@ -128,12 +128,13 @@ class Failing(Cart):
         return good * np.nan if self.steps % 40 == 39 else good
 
 
-TRUE = {"mirror_observation": (-1, -2, 3, 4), "mirror_action": (-1, 2)}
+TRUE = {"observation": (-1, -2, 3, 4), "action": (-1, 2)}
 
 
-def refusal(changes=None, made=Cart, **arguments) -> str:
+def refusal(changes=None, made=Cart, history=(), **arguments) -> str:
     """What is said of a mirror; empty if it is accepted."""
-    config = PPOConfig(env="function()", symmetry=True, backend="gymnasium", **(TRUE | (changes or {})))
+    mirror = TRUE | (changes or {})
+    config = PPOConfig(env="function()", symmetry=True, mirror=mirror, backend="gymnasium", history=history)
     environment = find_environment("", maker=functools.partial(made, **arguments), history=config.history)
     try:
         check_mirror(config, environment, lambda line: pytest.fail(line))
@@ -144,44 +145,44 @@ def refusal(changes=None, made=Cart, **arguments) -> str:
 
 def test_a_true_mirror_is_accepted():
     assert refusal() == ""
-    assert refusal({"history": (1, 3)}) == ""
+    assert refusal(history=(1, 3)) == ""
     assert refusal(made=Failing) == "" and refusal(made=Rattling) == ""
-    assert refusal({"mirror_action": (3, 2, 1, 4, 5)}, Buttons) == ""
+    assert refusal({"action": (3, 2, 1, 4, 5)}, Buttons) == ""
 
 
 @pytest.mark.parametrize(
     ("changes", "entry"),
     [
-        ({"mirror_observation": (1, -2, 3, 4)}, "mirror_observation: entry 1 is 1"),
-        ({"mirror_observation": (-1, 2, 3, 4)}, "mirror_observation: entry 2 is 2"),
-        ({"mirror_observation": (-1, -2, -3, 4)}, "mirror_observation: entry 3 is -3"),
-        ({"mirror_observation": (-1, -2, 3, -4)}, "mirror_observation: entry 4 is -4"),
-        ({"mirror_observation": (-1, -2, 4, 3)}, "mirror_observation: entry 3 is 4"),
-        ({"mirror_observation": (2, 1, 3, 4)}, "mirror_observation: entry 1 is 2"),
-        ({"mirror_action": (1, 2)}, "mirror_action: entry 1 is 1"),
-        ({"mirror_action": (-1, -2)}, "mirror_action: entry 2 is -2"),
-        ({"mirror_action": (2, 1)}, "mirror_action: entry 1 is 2"),
-        ({"mirror_observation": (-1, 2, 3, 4), "history": (2,)}, "mirror_observation: entry 2 is 2"),
+        ({"observation": (1, -2, 3, 4)}, "mirror observation: entry 1 is 1"),
+        ({"observation": (-1, 2, 3, 4)}, "mirror observation: entry 2 is 2"),
+        ({"observation": (-1, -2, -3, 4)}, "mirror observation: entry 3 is -3"),
+        ({"observation": (-1, -2, 3, -4)}, "mirror observation: entry 4 is -4"),
+        ({"observation": (-1, -2, 4, 3)}, "mirror observation: entry 3 is 4"),
+        ({"observation": (2, 1, 3, 4)}, "mirror observation: entry 1 is 2"),
+        ({"action": (1, 2)}, "mirror action: entry 1 is 1"),
+        ({"action": (-1, -2)}, "mirror action: entry 2 is -2"),
+        ({"action": (2, 1)}, "mirror action: entry 1 is 2"),
+        ({"observation": (-1, 2, 3, 4)}, "mirror observation: entry 2 is 2"),
     ],
 )
 def test_the_wrong_entry_is_named(changes, entry):
     line = refusal(changes)
     assert line.startswith(f"{entry}, which is contradicted by ")
-    assert line.endswith("random steps of Cart(): correct the mirror, or add --no-mirror-check if it is right but "
-                         "episodes start on one side")  # fmt: skip
+    assert line.endswith("random steps of Cart(): correct the mirror, or add \"check\": false to it if it is right "
+                         "but episodes start on one side")  # fmt: skip
     assert "\n" not in line
 
 
 @pytest.mark.parametrize("entries", [(1, 2, 3, 4, 5), (2, 1, 3, 4, 5), (3, 2, 1, 5, 4)])
 def test_wrong_choices_are_named(entries):
-    assert refusal({"mirror_action": entries}, Buttons).startswith("mirror_action: entry ")
+    assert refusal({"action": entries}, Buttons).startswith("mirror action: entry ")
 
 
 def test_a_reward_that_prefers_a_side_is_named():
     assert refusal(prefers=1.0).startswith("the rewards differ in the mirror, which is seen in 4,096 random steps")
 
 
-ONE = {"mirror_observation": (-1,), "mirror_action": (-1,)}
+ONE = {"observation": (-1,), "action": (-1,)}
 
 
 @pytest.mark.parametrize(
@@ -204,7 +205,7 @@ def test_an_action_that_is_changed_is_not_given_again():
 @pytest.mark.parametrize("backend", ["gymnasium", "processes"])
 def test_an_environment_that_fails_is_named(backend):
     lines = []
-    config = PPOConfig(env="function()", symmetry=True, backend=backend, **TRUE)
+    config = PPOConfig(env="function()", symmetry=True, backend=backend, mirror=TRUE)
     check_mirror(config, find_environment("", maker=Loose), lines.append)
     [line] = lines
     assert "was not tested: RuntimeError: a screw is loose" in line
@@ -212,7 +213,7 @@ def test_an_environment_that_fails_is_named(backend):
 
 def test_an_environment_that_hangs_in_its_process_is_not_waited_for():
     lines = []
-    config = PPOConfig(env="function()", symmetry=True, backend="processes", environment_time_limit=3.0, **TRUE)
+    config = PPOConfig(env="function()", symmetry=True, backend="processes", environment_time_limit=3.0, mirror=TRUE)
     check_mirror(config, find_environment("", maker=Slow), lines.append)
     [line] = lines
     assert "was not tested: its process did not answer within 15 s" in line
@@ -220,14 +221,14 @@ def test_an_environment_that_hangs_in_its_process_is_not_waited_for():
 
 def test_a_world_that_favours_a_side_is_refused_unless_the_check_is_off():
     """A wind; or a start on one side, which makes a mirror no less true."""
-    assert refusal(wind=2.0).startswith("mirror_observation: entry ")
-    assert refusal(start=(0.5, 1.0)).startswith("mirror_observation: entry ")
-    assert refusal({"mirror_check": False}, start=(0.5, 1.0)) == ""
+    assert refusal(wind=2.0).startswith("mirror observation: entry ")
+    assert refusal(start=(0.5, 1.0)).startswith("mirror observation: entry ")
+    assert refusal({"check": False}, start=(0.5, 1.0)) == ""
 
 
 def test_episodes_that_are_too_short_tell_nothing():
     lines = []
-    config = PPOConfig(env="function()", symmetry=True, backend="gymnasium", **TRUE | {"mirror_action": (1, 2)})
+    config = PPOConfig(env="function()", symmetry=True, backend="gymnasium", mirror=TRUE | {"action": (1, 2)})
     check_mirror(config, find_environment("", maker=functools.partial(Cart, lasts=4)), lines.append)
     [line] = lines
     assert line.startswith("warning: the mirror of ") and line.endswith("random steps soon end its episodes")
@@ -236,7 +237,7 @@ def test_episodes_that_are_too_short_tell_nothing():
 def test_too_many_numbers_are_not_tested():
     lines = []
     numbers = tuple(range(1, 502))
-    config = PPOConfig(env="function()", symmetry=True, mirror_observation=numbers, mirror_action=(1, 2))
+    config = PPOConfig(env="function()", symmetry=True, mirror={"observation": numbers, "action": (1, 2)})
     check_mirror(config, find_environment("", maker=functools.partial(Cart, numbers=501)), lines.append)
     [line] = lines
     assert line.endswith("was not tested, because it has more than 500 numbers")
@@ -244,30 +245,30 @@ def test_too_many_numbers_are_not_tested():
 
 def test_in_another_process():
     """As the backend asks for, because the environment may crash its process."""
-    config = PPOConfig(env="function()", symmetry=True, backend="processes", **TRUE | {"mirror_action": (1, 2)})
-    with pytest.raises(UserError, match="mirror_action: entry 1 is 1, which is contradicted by"):
+    config = PPOConfig(env="function()", symmetry=True, backend="processes", mirror=TRUE | {"action": (1, 2)})
+    with pytest.raises(UserError, match="mirror action: entry 1 is 1, which is contradicted by"):
         check_mirror(config, find_environment("", maker=Cart), lambda line: pytest.fail(line))
     lines = []
     check_mirror(config, find_environment("", maker=functools.partial(Cart, dies=True)), lines.append)
     [line] = lines
-    assert line.endswith("was not tested: its process ended with exit code 7")
+    assert line.endswith("was not tested: its process died (exit code 7)")
 
 
 def test_training_does_not_begin():
-    config = PPOConfig(env="function()", symmetry=True, backend="gymnasium", **TRUE | {"mirror_action": (1, 2)})
-    with pytest.raises(UserError, match="mirror_action: entry 1 is 1"):
+    config = PPOConfig(env="function()", symmetry=True, backend="gymnasium", mirror=TRUE | {"action": (1, 2)})
+    with pytest.raises(UserError, match="mirror action: entry 1 is 1"):
         PPOAgentTrainer(config, make_env=Cart)
 
 
 def test_arguments_may_break_a_known_mirror(monkeypatch):
     lander = {"env": "LunarLander-v3", "env_kwargs": {"continuous": True}, "symmetry": True, "backend": "gymnasium"}
-    line = "the known mirror of LunarLander-v3 does not fit its --env-kwargs: mirror_action has 4 entries, expected 2"
-    with pytest.raises(UserError, match=f"^{line}; describe it with --mirror-action"):
+    line = "the known mirror of LunarLander-v3 does not fit its --env-kwargs: mirror action has 4 entries, expected 2"
+    with pytest.raises(UserError, match=f"^{line}; describe it with --mirror"):
         PPOAgentTrainer(PPOConfig(**lander))
-    windy = PPOConfig(env="function()", symmetry=True, backend="gymnasium", **TRUE)
+    windy = PPOConfig(env="function()", symmetry=True, backend="gymnasium", mirror=TRUE)
     environment, said = find_environment("", maker=functools.partial(Cart, wind=2.0)), []
     for kwargs in ({}, {"wind": 2.0}):
-        known_one = windy.replace(env="tests/Windy-v0", env_kwargs=kwargs, mirror_observation=(), mirror_action=())
+        known_one = windy.replace(env="tests/Windy-v0", env_kwargs=kwargs, mirror={})
         monkeypatch.setitem(KNOWN, "tests/Windy", Mirror(*(Entries(entries) for entries in TRUE.values())))
         try:
             check_mirror(known_one, environment, said.append)
@@ -275,7 +276,7 @@ def test_arguments_may_break_a_known_mirror(monkeypatch):
             said.append(str(error))
     [line] = said
     assert (
-        line.startswith("mirror_observation: entry ")
+        line.startswith("mirror observation: entry ")
         and "the known mirror does not hold with these --env-kwargs" in line
     )
 
@@ -284,8 +285,8 @@ def test_no_check_without_a_mirror_of_ones_own():
     environment = find_environment("CartPole-v1")
     config = PPOConfig(env="CartPole-v1", symmetry=True, backend="gymnasium")
     check_mirror(config, environment, lambda line: pytest.fail(line))  # known
-    with pytest.raises(UserError, match="mirror_action: entry 1 is 1"):
-        check_mirror(config.replace(mirror_action=(1, 2)), environment, lambda line: pytest.fail(line))
+    with pytest.raises(UserError, match="mirror action: entry 1 is 1"):
+        check_mirror(config.replace(mirror={"action": (1, 2)}), environment, lambda line: pytest.fail(line))
 
 
 # -- how well it tells right from wrong, on mirrors that are known to be true --
@@ -310,10 +311,10 @@ def single_errors(env_id: str):
     discrete = not isinstance(gymnasium.make(env_id).action_space, Box)
     for i, entries in with_one_error(mirror.observation).items():
         if i not in RARE.get(env_id, set()):
-            yield "mirror_observation", i, Mirror(Entries(entries.sources, mirror.observation.offsets), mirror.action)
+            yield "mirror observation", i, Mirror(Entries(entries.sources, mirror.observation.offsets), mirror.action)
     for i, entries in with_one_error(mirror.action).items():
         if not (discrete and min(entries.sources) < 0):  # a choice has no sign
-            yield "mirror_action", i, Mirror(mirror.observation, entries)
+            yield "mirror action", i, Mirror(mirror.observation, entries)
 
 
 def test_nearly_all_single_errors_are_noticed_and_named():
@@ -330,4 +331,4 @@ def test_nearly_all_single_errors_are_noticed_and_named():
 
 def place(env_id: str, what: str, i: int) -> int:
     mirror = known(env_id)
-    return (mirror.observation if what == "mirror_observation" else mirror.action).sources[i]
+    return (mirror.observation if what == "mirror observation" else mirror.action).sources[i]

@@ -278,43 +278,44 @@ def test_a_mirror_adds_what_differs_between_both_sides():
 
 
 SPACES = Box(-1, 1, (3,)), Box(np.array([-1, 0], np.float32), np.array([1, 2], np.float32))
-GIVEN = {"env": "tests/Own-v0", "symmetry": True, "mirror_observation": (1, 3, 2), "mirror_action": (-1, 2)}
+OWN = {"observation": (1, 3, 2), "action": (-1, 2)}
+GIVEN = {"env": "tests/Own-v0", "symmetry": True, "mirror": OWN}
 
 
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"mirror_action": ()}, "no mirror of tests/Own-v0 is known: add --mirror-observation and --mirror-action"),
-        ({"mirror_observation": (1, 2)}, "mirror_observation has 2 entries: expected 3"),
-        ({"mirror_observation": (1, 2, 4)}, "mirror_observation: entry 3 is 4: expected 1 to 3, or -1 to -3"),
-        ({"mirror_observation": (0, 2, 3)}, "mirror_observation: entry 1 is 0: expected 1 to 3"),
-        ({"mirror_observation": (2, 3, 1)}, "mirror_observation: entry 1 is 2, but entry 2 is 3: expected 1 there"),
-        ({"mirror_observation": (-2, 1, 3)}, "mirror_observation: entry 1 is -2, but entry 2 is 1: expected -1 there"),
-        ({"mirror_offset": (0, 1)}, "mirror_offset has 2 entries: expected 3, one for each number of an ob"),
-        ({"mirror_offset": (0, 1, 0)}, "mirror_offset: entry 2 is 1, but entry 3 is 0: expected -1 there"),
+        ({"action": ()}, "no mirror of tests/Own-v0 is known: add --mirror with observation and action"),
+        ({"observation": (1, 2)}, "mirror observation has 2 entries: expected 3"),
+        ({"observation": (1, 2, 4)}, "mirror observation: entry 3 is 4: expected 1 to 3, or -1 to -3"),
+        ({"observation": (0, 2, 3)}, "mirror observation: entry 1 is 0: expected 1 to 3"),
+        ({"observation": (2, 3, 1)}, "mirror observation: entry 1 is 2, but entry 2 is 3: expected 1 there"),
+        ({"observation": (-2, 1, 3)}, "mirror observation: entry 1 is -2, but entry 2 is 1: expected -1 there"),
+        ({"offset": (0, 1)}, "mirror offset has 2 entries: expected 3, one for each number of an ob"),
+        ({"offset": (0, 1, 0)}, "mirror offset: entry 2 is 1, but entry 3 is 0: expected -1 there"),
         (
-            {"mirror_observation": (1, -3, -2), "mirror_offset": (0, 1, 0)},
-            "mirror_offset: entry 2 is 1, but entry 3 is 0: expected 1 there",
+            {"observation": (1, -3, -2), "offset": (0, 1, 0)},
+            "mirror offset: entry 2 is 1, but entry 3 is 0: expected 1 there",
         ),
-        ({"mirror_offset": (0.5, 1, -1)}, "mirror_offset: entry 1 is 0.5, but entry 1 is 0.5: expected 0 there"),
-        ({"mirror_action": (1, -2)}, "mirror_action: entry 2 is -2, whose range becomes -2 to 0 in the mirror: exp"),
-        ({"mirror_action": (2, 1)}, "mirror_action: entry 1 is 2, whose range becomes 0 to 2 in the mirror: expected"),
+        ({"offset": (0.5, 1, -1)}, "mirror offset: entry 1 is 0.5, but entry 1 is 0.5: expected 0 there"),
+        ({"action": (1, -2)}, "mirror action: entry 2 is -2, whose range becomes -2 to 0 in the mirror: exp"),
+        ({"action": (2, 1)}, "mirror action: entry 1 is 2, whose range becomes 0 to 2 in the mirror: expected"),
     ],
 )
 def test_a_wrong_mirror_is_refused_in_a_line_that_names_the_entry(changes, line):
     with pytest.raises(UserError) as error:
-        mirror_of(PPOConfig(**(GIVEN | changes)), *SPACES)
+        mirror_of(PPOConfig(**GIVEN | {"mirror": OWN | changes}), *SPACES)
     assert str(error.value).startswith(line) and "\n" not in str(error.value)
 
 
 def test_offsets_are_added_to_a_mirror_given_or_known():
-    given = mirror_of(PPOConfig(**GIVEN, mirror_offset=(0.0, 0.3, -0.3)), *SPACES)
+    given = mirror_of(PPOConfig(**GIVEN | {"mirror": OWN | {"offset": (0.0, 0.3, -0.3)}}), *SPACES)
     assert given.observation == Entries((1, 3, 2), (0.0, 0.3, -0.3))
     walker = gymnasium.make("BipedalWalker-v3")
     offsets = tuple({4: -0.2, 9: 0.2}.get(i, 0.0) for i in range(24))
-    config = PPOConfig(env="BipedalWalker-v3", symmetry=True, mirror_offset=offsets)
+    config = PPOConfig(env="BipedalWalker-v3", symmetry=True, mirror={"offset": offsets})
     changed = mirror_of(config, walker.observation_space, walker.action_space)
-    known = mirror_of(config.replace(mirror_offset=()), walker.observation_space, walker.action_space)
+    known = mirror_of(config.replace(mirror={}), walker.observation_space, walker.action_space)
     assert changed.observation.offsets == offsets != known.observation.offsets
     assert (changed.observation.sources, changed.action) == (known.observation.sources, known.action)
 
@@ -324,14 +325,14 @@ def test_offsets_are_added_to_a_mirror_given_or_known():
     [
         ((2, 1, 3, 4, 5), ""),
         ((3, 4, 1, 2, 5), ""),
-        ((5, 2, 3, 4, 1), "mirror_action: entries 1 and 2 are choices of one number, but their mirror images 5 and 2"),
-        ((-1, 2, 3, 4, 5), "mirror_action: entry 1 is -1: a choice has no sign"),
-        ((2, 1, 3, 4), "mirror_action has 4 entries: expected 5, one for each number"),
-        ((2, 3, 1, 4, 5), "mirror_action: entry 1 is 2, but entry 2 is 3: expected 1 there"),
+        ((5, 2, 3, 4, 1), "mirror action: entries 1 and 2 are choices of one number, but their mirror images 5 and 2"),
+        ((-1, 2, 3, 4, 5), "mirror action: entry 1 is -1: a choice has no sign"),
+        ((2, 1, 3, 4), "mirror action has 4 entries: expected 5, one for each number"),
+        ((2, 3, 1, 4, 5), "mirror action: entry 1 is 2, but entry 2 is 3: expected 1 there"),
     ],
 )
 def test_choices_of_one_number_stay_together(entries, line):
-    config = PPOConfig(**(GIVEN | {"mirror_action": entries}))
+    config = PPOConfig(**GIVEN | {"mirror": OWN | {"action": entries}})
     if not line:
         assert mirror_of(config, SPACES[0], MultiDiscrete([2, 2, 1])).action.sources == entries
         return
@@ -345,7 +346,20 @@ def test_images_have_no_mirror():
 
 
 def test_a_mirror_without_symmetry_is_refused():
-    with pytest.raises(UserError, match=r"mirror_action \(1,\) has no effect with symmetry False: add --symmetry"):
-        PPOConfig(mirror_action=(1,))
-    with pytest.raises(UserError, match=r"mirror_weight 0\.3 has no effect with symmetry False: add --symmetry"):
-        PPOConfig(mirror_weight=0.3)
+    with pytest.raises(UserError, match=r"mirror .* has no effect with symmetry False: add --symmetry"):
+        PPOConfig(mirror={"action": (1,)})
+
+
+@pytest.mark.parametrize(
+    ("mirror", "line"),
+    [
+        ({"actions": [1]}, "mirror names actions: expected some of observation, action, offset, weight, check"),
+        ({"weight": 2}, "mirror: weight is 2.0: expected 0 to 1"),
+        ({"action": 1}, "mirror: action is 1: expected a tuple"),
+        ("[1]", "mirror is '[1]': expected a JSON object"),
+    ],
+)
+def test_a_part_of_another_kind_is_refused(mirror, line):
+    with pytest.raises(UserError) as error:
+        PPOConfig(symmetry=True, mirror=mirror)
+    assert str(error.value).startswith(line) and "\n" not in str(error.value)

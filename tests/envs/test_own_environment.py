@@ -16,6 +16,7 @@ import gymnasium
 import numpy as np
 import pytest
 import tiny_envs
+from collecting import next_trajectory
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 from run_program import call
 
@@ -27,7 +28,6 @@ from common.envs.process_group import ProcessGroup
 from common.envs.spaces import action_map
 from common.envs.vector_env import resolve_backend
 from common.errors import UserError
-from common.records import Timing
 from common.rollout.evaluation import evaluate
 from common.runs import run_folder, session, trust
 from common.runs.film import Take
@@ -481,7 +481,7 @@ def test_spaces_train_and_evaluate(observations, actions, method, eager, tmp_pat
         with pytest.raises(UserError, match="PPOAgentTrainer"):
             OffPolicyAgentTrainer(TD3, make_env=make)
         return
-    images = {"kernel_sizes": (3,), "strides": (2,), "filters": (2,)}
+    images = {"convolutions": ("2x3/2",)}
     trainer = (
         PPOAgentTrainer(PPO.replace(**images), make_env=make)
         if method == "ppo"
@@ -626,7 +626,7 @@ def test_a_process_that_cannot_reset_names_the_place_and_one_that_hangs_the_time
     with pytest.raises(UserError, match=r"reset failed \(OSError: no display, at .*, line \d+, in reset\)"):
         group.reset(0)
     group = ProcessGroup(find_environment("", maker=Hanging), 1, time_limit=1.0)
-    with pytest.raises(UserError, match="no answer within 1 s, see --environment-time-limit"):
+    with pytest.raises(UserError, match="did not answer within 1 s, see --environment-time-limit"):
         group.reset(0)
 
 
@@ -923,9 +923,9 @@ def test_what_an_own_info_says_changes_nothing(tiny):
             return *super().step(action)[:4], {"life_lost": True, "action_replaced": np.ones(2)}
 
     trainer = PPOAgentTrainer(tiny.replace(env="", max_episode_steps=50), make_env=Telling)
-    trainer.collect(Timing())
+    next_trajectory(trainer)
     trainer.close()
-    assert not trainer.experience.trajectory.terminated.any() and not trainer.experience.trajectory.replaced.any()
+    assert not trainer.collector.trajectory.terminated.any() and not trainer.collector.trajectory.replaced.any()
 
 
 def test_a_tuple_with_a_part_too_many_is_refused():

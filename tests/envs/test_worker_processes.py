@@ -1,5 +1,6 @@
 """Worker processes: same results whatever their number, no TensorFlow, gone with their parent."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -10,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from common.envs import worker_processes
 from common.envs.worker_processes import CannotStartError, in_background, run_in_workers
 from common.errors import UserError
 
@@ -107,7 +107,8 @@ def test_no_process_can_be_started(monkeypatch):
     def refuse(*_):
         raise OSError("Resource temporarily unavailable")
 
-    monkeypatch.setattr(worker_processes.multiprocessing.context.SpawnProcess, "_Popen", staticmethod(refuse))
+    for kind in (multiprocessing.context.SpawnProcess, multiprocessing.context.ForkServerProcess):
+        monkeypatch.setattr(kind, "_Popen", staticmethod(refuse))
     with pytest.raises(CannotStartError, match="Resource temporarily unavailable"):
         run_in_workers(str, range(2), 2)
 

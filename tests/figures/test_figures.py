@@ -15,7 +15,6 @@ from common.figures import curves as curve_figures
 from common.figures import policy_view
 from common.figures.five_panels import five_panels, near_best_epochs
 from common.figures.importances import importances
-from common.figures.style import stacked_panels
 from common.results import columns_of
 from common.runs import run_folder
 from companions.config import OffPolicyConfig
@@ -106,11 +105,6 @@ def test_reward_and_steps_are_two_panels_with_the_longest_episode():
     assert [line.get_label() for line in reward.lines] == ["trained on", "unshaped"]
     assert [line.get_label() for line in steps.lines] == ["mean", "longest episode"]
     assert "no episode finished" in figure.get_suptitle()
-
-
-def test_one_reward_is_one_line():
-    reward, _ = curve_figures.reward_and_steps("run", curves()).axes
-    assert len(reward.lines) == 1
 
 
 def test_the_band_over_seeds():
@@ -286,11 +280,6 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch, capsys):
         error = capsys.readouterr().err
         assert error.startswith("error: ") and error.count("\n") == 1 and str(tmp_path) in error, error
     assert not list(tmp_path.glob("*.tmp"))
-
-
-def test_stacked_panels_are_as_high_as_asked():
-    figure, axes = stacked_panels(3, 2.0)
-    assert figure.get_size_inches().tolist() == [9, 7] and len(axes) == 3
 
 
 def test_the_figure_of_a_search_shows_what_mattered_and_the_best_so_far():

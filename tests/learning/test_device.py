@@ -81,15 +81,14 @@ def test_what_a_process_has_begun_on_it_keeps(machine):
 
 
 def test_agents_choose(monkeypatch):
-    import Agent
-    from companions import DDPGAgent, OffPolicyAgentTrainer
+    from common.learning import agent_base
+    from companions import OffPolicyAgentTrainer
     from PPOAgentTrainer import PPOAgentTrainer
 
     asked = []
-    for module in (Agent, DDPGAgent):
-        monkeypatch.setattr(module, "choose_device", lambda *arguments: asked.append(arguments))
+    monkeypatch.setattr(agent_base, "choose_device", lambda *arguments: asked.append(arguments))
     PPOAgentTrainer(PRESETS["pendulum"].replace(device="cpu", backend="gymnasium")).close()
-    seeing = PRESETS["default"].replace(env="tests/Dot-v0", filters=(4,), kernel_sizes=(3,), strides=(3,))
+    seeing = PRESETS["default"].replace(env="tests/Dot-v0", convolutions=("4x3/3",))
     PPOAgentTrainer(seeing.replace(device="gpu")).close()
     OffPolicyAgentTrainer.OffPolicyAgentTrainer(COMPANIONS["pendulum-td3-fast"]).close()
     assert asked == [("cpu", False), ("gpu", True), ("auto", False)]

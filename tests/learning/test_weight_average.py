@@ -84,9 +84,9 @@ def test_what_is_kept_is_the_average_and_training_goes_on_with_its_own(tiny, eag
     assert_array_equal(weights, own)
     means = [own[0], 0.5 * own[0] + 0.5 * own[1], 0.25 * own[0] + 0.25 * own[1] + 0.5 * own[2]]
     best = int(np.nonzero([row.is_best for row in trainer.results])[0][-1])
-    assert_allclose(trainer.agent.best.parameters["actor/2"], means[best], rtol=1e-6)
-    assert_array_equal(trainer.agent.parameters()["actor/2"], trainer.agent.best.parameters["actor/2"])
-    assert trainer.judge.validate(Timing()) == trainer.agent.best.metric  # what was validated is what plays
+    assert_allclose(trainer.agent.best_parameters["actor/2"], means[best], rtol=1e-6)
+    assert_array_equal(trainer.agent.parameters()["actor/2"], trainer.agent.best_parameters["actor/2"])
+    assert trainer.judge.validate(Timing()) == trainer.agent.best_metric  # what was validated is what plays
     assert [row.metric for row in trainer.results[1:]] != [row.metric for row in plain.results[1:]]
 
 

@@ -34,6 +34,7 @@ def test_the_2021_rule_gives_240_98_40_for_24_observations_and_4_actions():
     assert architecture.torso_sizes((), 3, 1) == (30, 18, 10)
     # 10·4 = 40; √(40 · 10) = 20 exactly; 10·1 = 10
     assert architecture.torso_sizes((), 4, 1) == (40, 20, 10)
+    assert architecture.torso_sizes((64, 32), 24, 4) == (64, 32)  # asked for
 
 
 @pytest.mark.parametrize("shared_torso", [False, True])
@@ -50,10 +51,6 @@ def test_weights_may_begin_as_pytorchs(shared_torso):
         again, other = (agent.actor.get_layer(name).get_weights()[0] for agent in agents[1:])
         assert (again == kernel).all() and (other != kernel).any()
     assert agents[0].critic.get_layer("value").get_weights()[1].any()
-
-
-def test_asked_for_sizes_are_taken():
-    assert architecture.torso_sizes((64, 32), 24, 4) == (64, 32)
 
 
 def test_parameter_counts_are_those_of_the_2021_study():
@@ -104,20 +101,8 @@ def test_the_mean_head_has_a_gain_of_its_own():
     assert_orthogonal(actor.get_layer("std").get_weights()[0], 1.0)
 
 
-@pytest.mark.parametrize("std", ["softplus_head", "state_independent"])
-def test_the_actor_gives_a_mean_and_a_positive_std_per_action(std):
-    mean, spread = small_actor(std)(np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32))
-    assert mean.shape == spread.shape == (7, 2)
-    assert (spread.numpy() > 0).all()
-
-
 def weights(agent: Agent) -> list[np.ndarray]:
     return agent.actor.get_weights() + agent.critic.get_weights()
-
-
-def test_the_same_seed_gives_the_same_weights():
-    for first, second in zip(weights(walker_agent(3)), weights(walker_agent(3))):
-        np.testing.assert_array_equal(first, second)
 
 
 def test_a_seed_gives_the_weights_that_recorded_runs_began_with():

@@ -121,9 +121,7 @@ def test_ppo_rounds_hidden_layers_after_the_first():
 
 
 def test_images_are_rounded_in_all_hidden_layers_and_heads_are_not():
-    config = PPOConfig(
-        shared_torso=True, precision="bfloat16", filters=(8,), kernel_sizes=(4,), strides=(2,), hidden_sizes=(16,)
-    )
+    config = PPOConfig(shared_torso=True, precision="bfloat16", convolutions=("8x4/2",), hidden_sizes=(16,))
     agent = Agent(Box(0, 255, (12, 12, 1), np.uint8), Discrete(3), config, 0)
     kinds = {layer.name: layer.compute_dtype for layer in agent.network.layers}
     assert kinds["convolution_0"] == kinds["hidden_0"] == "bfloat16"

@@ -78,9 +78,9 @@ def test_a_timeout_taken_for_an_end_bootstraps_from_nothing():
 
 
 def test_nothing_may_be_bootstrapped_at_an_epochs_end():
-    config = CONFIG.replace(normalize_advantages="none", restart_each_epoch=True)
+    config = CONFIG.replace(normalize_advantages="none", epoch_end="restart")
     bootstrapped = made(config).batch.advantages.reshape(4, 2)  # [T, N]
-    cut = made(config.replace(epoch_end_is_terminal=True)).batch.advantages.reshape(4, 2)
+    cut = made(config.replace(epoch_end="terminal")).batch.advantages.reshape(4, 2)
     after_end = config.gamma * VALUES[-1] * VALID[-1]  # [N], what the last step no longer has
     assert_allclose(bootstrapped[-1] - cut[-1], after_end, rtol=1e-5)
     assert after_end.any()
@@ -95,11 +95,11 @@ def test_an_epochs_standardisation_leaves_out_steps_that_only_restart():
 def test_running_standardisation_leaves_out_steps_that_only_restart():
     before = RunningStatistics()
     before.update(np.array([10.0, -3.0]))
-    learnable = made(CONFIG.replace(normalize_advantages="running_std"), before)
+    prepared = made(CONFIG.replace(normalize_advantages="running_std"), before)
     known = np.append(by_hand()[VALID], [10.0, -3.0])
-    assert learnable.advantage_statistics.count == 8 and before.count == 2
-    assert learnable.advantage_statistics.std == pytest.approx(known.std())
-    assert_allclose(learnable.batch.advantages, by_hand().ravel() / (known.std() + EPSILON), rtol=1e-5)
+    assert prepared.advantage_statistics.count == 8 and before.count == 2
+    assert prepared.advantage_statistics.std == pytest.approx(known.std())
+    assert_allclose(prepared.batch.advantages, by_hand().ravel() / (known.std() + EPSILON), rtol=1e-5)
 
 
 def test_explained_variance_leaves_out_steps_that_only_restart():
@@ -108,12 +108,12 @@ def test_explained_variance_leaves_out_steps_that_only_restart():
     assert made(CONFIG).explained_variance == pytest.approx(1 - advantages.var() / targets.var())
 
 
-@pytest.mark.parametrize("reward_std_of", ["rewards", "returns"])
-def test_the_rewards_standard_deviation_leaves_out_steps_that_only_restart(reward_std_of):
-    config = CONFIG.replace(scale_rewards=True, reward_std_of=reward_std_of)
+@pytest.mark.parametrize("reward_scaling", ["rewards", "returns"])
+def test_the_rewards_standard_deviation_leaves_out_steps_that_only_restart(reward_scaling):
+    config = CONFIG.replace(reward_scaling=reward_scaling)
     scaled, statistics = scaled_rewards(REWARDS, trajectory(), 0.5, config, RunningStatistics())
     to_go = np.array([[1 + 2 / 2, 4], [2, 0], [0, 7 + 3 / 2], [5, 3]])
-    measured = {"rewards": REWARDS, "returns": to_go}[reward_std_of][VALID]
+    measured = {"rewards": REWARDS, "returns": to_go}[reward_scaling][VALID]
     assert statistics.count == 6
     assert statistics.std == pytest.approx(measured.std())
     assert_allclose(scaled, REWARDS / (measured.std() + EPSILON))

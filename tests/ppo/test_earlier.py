@@ -122,7 +122,7 @@ def updates(config: PPOConfig, epochs: int):
     learn = trainer.agent.update
 
     def watch(batch, actor_rows, critic_rows, hyperparameters):
-        seen.append((batch, actor_rows, critic_rows, trainer.experience.trajectory))
+        seen.append((batch, actor_rows, critic_rows, trainer.collector.trajectory))
         return learn(batch, actor_rows, critic_rows, hyperparameters)
 
     trainer.agent.update = watch
@@ -147,7 +147,7 @@ def test_earlier_steps_are_judged_by_the_present_networks(eager):
     config = TINY.replace(gae_lambda=0.0, normalize_advantages="none", reused_trajectories=1)
     trainer = PPOAgentTrainer(config)
     trainer.train(2)
-    agent, earlier, newest = trainer.agent, next(iter(trainer.earlier)), trainer.experience.trajectory
+    agent, earlier, newest = trainer.agent, next(iter(trainer.earlier)), trainer.collector.trajectory
     seen, values = [], agent.values
     agent.update = lambda batch, *_: seen.append((batch, values(earlier.trajectory.observations.reshape(66, 3)))) or {}
     with pytest.raises(KeyError):  # an update that returns no metrics
@@ -172,7 +172,7 @@ def test_earlier_steps_are_judged_by_the_present_networks(eager):
 
 
 IMAGES = dict(
-    env="tests/Dot-v0", max_episode_steps=None, filters=(2, 3), kernel_sizes=(4, 3), strides=(2, 1), num_envs=1,
+    env="tests/Dot-v0", max_episode_steps=None, convolutions=("2x4/2", "3x3/1"), num_envs=1,
     steps_per_epoch=32, shared_torso=True,
 )  # fmt: skip
 
@@ -190,16 +190,6 @@ def check_resumed(config: PPOConfig) -> None:
     assert any(name.startswith("earlier/") for name in state)
     assert len(list(whole.earlier)) == 2
     assert_same_state(resumed.state(), whole.state())
-
-
-def test_a_run_of_an_older_version_starts_without_any(eager):
-    trainer = PPOAgentTrainer(TINY)
-    trainer.train(2)
-    state = {name: array for name, array in trainer.state().items() if not name.startswith("earlier/")}
-    trainer.load_state(state)
-    assert list(trainer.earlier) == []
-    trainer.train(1)
-    trainer.close()
 
 
 def test_an_update_that_was_undone_keeps_no_trajectory(eager):

@@ -14,9 +14,9 @@ from common.envs.spaces import action_map
 from common.envs.vector_env import make_vector_env
 from common.errors import UserError
 from common.records import Timing
-from common.rollout import experience as experience_module
+from common.rollout import collector as collectors
+from common.rollout.collector import Collector
 from common.rollout.evaluation import evaluate
-from common.rollout.experience import Experience
 from common.rollout.validation import validate
 from common.runs.film import Take
 from companions.config import OffPolicyConfig
@@ -144,12 +144,12 @@ def experience(**changes):
             **changes,
         }
     )
-    return Experience(config, find_environment(config.env), action_map(Discrete(2)), 0)
+    return Collector(config, find_environment(config.env), action_map(Discrete(2)), 0)
 
 
 def test_scores_are_those_of_whole_games_over_all_collections_of_an_epoch():
     one = experience(score_window=5, reward_design="sign")
-    one.collect_whole(Idle(), 0, Timing())  # 14 steps in each environment: two games of 6 steps and their restarts
+    one.collect(Idle(), 0, Timing())  # 14 steps in each environment: two games of 6 steps and their restarts
     first = one.scores.columns()
     one.scores.begin_epoch()
     assert first["episodes"] == first["total_episodes"] == 4
@@ -157,7 +157,7 @@ def test_scores_are_those_of_whole_games_over_all_collections_of_an_epoch():
     assert (first["total_reward"], first["total_reward_orig"]) == (24, 84)
     assert math.isnan(first["score"])  # of fewer than five
     for _ in range(3):
-        one.collect_whole(Idle(), 1, Timing())
+        one.collect(Idle(), 1, Timing())
     second = one.scores.columns()
     assert second["episodes"] == 12
     assert second["total_episodes"] == 16
@@ -170,40 +170,29 @@ def test_scores_are_those_of_whole_games_over_all_collections_of_an_epoch():
 def test_the_score_is_the_mean_of_the_last_episodes_and_survives_a_checkpoint():
     one = experience(score_window=3)
     one.scores.running_returns[1] = 30  # as if the first two games had scored 51
-    one.collect_whole(Idle(), 0, Timing())
+    one.collect(Idle(), 0, Timing())
     assert one.scores.columns()["score"] == pytest.approx((51 + 21 + 21) / 3)
     two = experience(score_window=3)
     two.load_state(one.state())
     for each in (one, two):
         each.scores.begin_epoch()
-        each.collect_whole(Idle(), 1, Timing())
+        each.collect(Idle(), 1, Timing())
     assert one.scores.columns() == two.scores.columns()
-    newer = ("recent", "total", "/ended", "/replaced")
-    old = {name: array for name, array in one.state().items() if not name.endswith(newer)}
-    two.load_state({**old, "collector/ended": one.state()["collector/ended"]})
-    np.testing.assert_array_equal(
-        two.trajectory.ended, one.trajectory.terminated | one.trajectory.truncated
-    )  # as it was before lives were told from episodes
-    two.collect_whole(Idle(), 2, Timing())
-    scores = two.scores.columns()
-    assert (scores["total_episodes"], scores["score"]) == (4, 21)
-    two.load_state(one.state() | {"episodes/recent": np.zeros(3)})  # of returns alone, as it once was
-    two.collect_whole(Idle(), 2, Timing())
-    assert two.scores.columns()["score"] == 21  # of three episodes that ended since, not of the zeros
     one.close()
     two.close()
 
 
 def test_environments_without_a_better_way_restart_a_few_at_a_time(monkeypatch):
-    monkeypatch.setattr(experience_module, "find_way", lambda *_: "history")
-    one, restarted = experience(num_envs=4, steps_per_epoch=56, restart_environments_every=6), []
+    monkeypatch.setattr(collectors, "find_way", lambda *_: "history")
+    monkeypatch.setattr(collectors, "default_restart_interval", lambda *_: 6)
+    one, restarted = experience(num_envs=4, steps_per_epoch=56), []
     restart = one.envs.restart_parts
     one.envs.restart_parts = lambda numbers: restarted.append(list(numbers)) or restart(restarted[-1])
     due = []
     for epoch in range(13):
         restarted.clear()
         for _ in range(3):  # collections of an epoch
-            one.collect_whole(Idle(), epoch, Timing())
+            one.collect(Idle(), epoch, Timing())
         due.append([number for numbers in restarted for number in numbers])
         one.scores.begin_epoch()
     # every sixth epoch, but the first time after 1, 3, 4 and 6
@@ -212,12 +201,13 @@ def test_environments_without_a_better_way_restart_a_few_at_a_time(monkeypatch):
 
 
 def test_an_episode_that_a_restart_cuts_counts_nowhere(monkeypatch):
-    monkeypatch.setattr(experience_module, "find_way", lambda *_: "history")
-    one = experience(steps_per_epoch=8, restart_environments_every=2)
-    one.collect_whole(Idle(), 0, Timing())  # four steps of a game of six
+    monkeypatch.setattr(collectors, "find_way", lambda *_: "history")
+    monkeypatch.setattr(collectors, "default_restart_interval", lambda *_: 2)
+    one = experience(steps_per_epoch=8)
+    one.collect(Idle(), 0, Timing())  # four steps of a game of six
     assert one.scores.running_returns[1].tolist() == [1 + 2 + 3 + 4] * 2
     one.scores.begin_epoch()
-    one.collect_whole(Idle(), 1, Timing())  # the turn of the first environment
+    one.collect(Idle(), 1, Timing())  # the turn of the first environment
     scores = one.scores.columns()
     assert scores["episodes"] == 1  # of the second environment
     assert scores["avg_reward_orig"] == 1 + 2 + 3 + 4 + 5 + 6

@@ -51,7 +51,7 @@ def test_critic_finds_the_true_value(truncation_is_terminal, value):
     # critic's best answer is their mean, 2.629. Four episodes and their resets fill an epoch.
     config = PPOConfig(
         env="tests/Endless-v0", backend="gymnasium", num_envs=1, epochs=30, steps_per_epoch=24, hidden_sizes=(16,),
-        normalize_observations=False, scale_rewards=False, gamma=0.9, gae_lambda=1.0, passes=10, minibatch_size=24,
+        normalize_observations=False, reward_scaling="none", gamma=0.9, gae_lambda=1.0, passes=10, minibatch_size=24,
         learning_rate=3e-2, truncation_is_terminal=truncation_is_terminal, adopt_best=False,
     )  # fmt: skip
     trainer = PPOAgentTrainer(config)
@@ -66,8 +66,8 @@ def test_critic_finds_the_true_value(truncation_is_terminal, value):
 def test_finds_the_dot_in_images(shared_torso, precision):
     config = PPOConfig(
         env="tests/Dot-v0", backend="gymnasium", num_envs=16, epochs=20, steps_per_epoch=576,
-        shared_torso=shared_torso, filters=(8,), kernel_sizes=(4,), strides=(4,), hidden_sizes=(32,),
-        precision=precision, activation="relu", scale_rewards=False, passes=4, minibatch_size=144,
+        shared_torso=shared_torso, convolutions=("8x4/4",), hidden_sizes=(32,),
+        precision=precision, activation="relu", reward_scaling="none", passes=4, minibatch_size=144,
         learning_rate=5e-3, gamma=0.0, value_loss="clipped",
     )  # fmt: skip
     trainer = PPOAgentTrainer(config)

@@ -16,7 +16,7 @@ from gymnasium.spaces import Discrete
 from numpy.testing import assert_allclose, assert_array_equal
 from tiny_envs import Faulty, Lengths, Schedule
 
-from Agent import UPDATE_METRICS, Agent
+from Agent import Agent
 from common import funcs
 from common.env_wrappers import reward_design
 from common.envs import worker_processes
@@ -34,11 +34,10 @@ from common.rollout.validation import validate
 from common.runs import run_folder, session
 from common.runs.options import RunOptions
 from common.runs.recorder import Recorder
-from ppo.batch import minibatch_rows
 from ppo.config import PPOConfig
 from ppo.live_settings import Hyperparameters
 from ppo.presets import PRESETS
-from ppo.results import PPOResult
+from ppo.results import UPDATE_METRICS, PPOResult
 from PPOAgentTrainer import PPOAgentTrainer
 
 SILENT = RunOptions(evaluation_episodes=0, video=False, tensorboard=False, figure=False)
@@ -113,11 +112,11 @@ def update():
 
 
 def learn(agent, batch, actor_rows, critic_rows, learning_rate):
-    """The compiled update's table as columns, each [K]."""
+    """The metrics of the compiled update, each [K]."""
     rates = np.full(2, learning_rate, np.float32)
     numbers = np.array([*rates, 1, 0.2, 0.5, 0.0, 1.0], np.float32)  # passes, clip range, value, entropy, KL
-    table, *_ = agent.compiled_update(batch, actor_rows, critic_rows, numbers, len(actor_rows) // 2)
-    return dict(zip(UPDATE_METRICS, table.numpy().T))
+    metrics, *_ = agent.compiled_update(batch, actor_rows, critic_rows, numbers, len(actor_rows) // 2)
+    return {name: column.numpy() for name, column in metrics.items()}
 
 
 def test_ratio_is_1_in_the_first_minibatch_and_only_there(update):
@@ -183,17 +182,17 @@ def test_timeouts_are_bootstrapped_unless_taken_for_an_end(tiny, eager):
     # never terminates; with its limit at 20 steps the row 19 of each environment tells.
     for terminal in (False, True):
         config = tiny.replace(
-            truncation_is_terminal=terminal, gae_lambda=0.0, gamma=0.9, scale_rewards=False,
+            truncation_is_terminal=terminal, gae_lambda=0.0, gamma=0.9, reward_scaling="none",
             normalize_observations=False,
         )  # fmt: skip
         trainer = PPOAgentTrainer(config)
-        collected, collect = [], trainer.experience.collect_whole
+        collected, collect = [], trainer.collector.collect
 
         def keep(*arguments, collect=collect, collected=collected):
             collected.append(collect(*arguments))
             return collected[-1]
 
-        trainer.experience.collect_whole = keep
+        trainer.collector.collect = keep
         critic = [np.array(w) for w in trainer.agent.critic.get_weights()]
         with watched(trainer) as seen:
             trainer.train(1)
@@ -209,7 +208,7 @@ def test_timeouts_are_bootstrapped_unless_taken_for_an_end(tiny, eager):
 
 
 def test_the_discount_moves_to_its_final_value(tiny, eager, monkeypatch):
-    tiny = tiny.replace(reward_std_of="rewards")  # returns are sums of the same function
+    tiny = tiny.replace(reward_scaling="rewards")  # returns are sums of the same function
     discounts, advantages = [], funcs.generalized_advantages
 
     def watch(rewards, values, terminated, truncated, valid, gamma, gae_lambda):
@@ -227,7 +226,7 @@ def test_the_discount_moves_to_its_final_value(tiny, eager, monkeypatch):
 def test_rewards_are_divided_by_the_std_of_all_of_them_and_not_shifted(tiny, eager):
     # With γ = 0 the value target of a step is its scaled reward. All of Pendulum's rewards are negative.
     plain = tiny.replace(gamma=0.0, normalize_advantages="none", learning_rate=0.0, epochs=3, adopt_best=False)
-    scaled_trainer, raw_trainer = PPOAgentTrainer(plain), PPOAgentTrainer(plain.replace(scale_rewards=False))
+    scaled_trainer, raw_trainer = PPOAgentTrainer(plain), PPOAgentTrainer(plain.replace(reward_scaling="none"))
     with watched(scaled_trainer) as scaled, watched(raw_trainer) as raw:
         scaled_trainer.train(2)
         scaled_trainer.train(1)  # the statistics go on
@@ -250,12 +249,12 @@ def test_the_later_revision_divides_advantages_by_their_std_in_the_critics_targe
     assert revised.replace(**{name: getattr(published, name) for name in switches}) == published
 
     config = tiny.replace(
-        normalize_advantages="running_std", value_target="normalized_advantage", scale_rewards=False, gamma=0.9,
+        normalize_advantages="running_std", value_target="normalized_advantage", reward_scaling="none", gamma=0.9,
         gae_lambda=0.8, normalize_observations=False, learning_rate=0.0, epochs=2, adopt_best=False, passes=1,
     )  # fmt: skip
     trainer = PPOAgentTrainer(config)
-    collected, collect = [], trainer.experience.collect_whole
-    trainer.experience.collect_whole = lambda *arguments: collected.append(collect(*arguments)) or collected[-1]
+    collected, collect = [], trainer.collector.collect
+    trainer.collector.collect = lambda *arguments: collected.append(collect(*arguments)) or collected[-1]
     with watched(trainer) as seen:
         trainer.train()
     so_far = []
@@ -285,7 +284,7 @@ def test_rewards_that_are_all_alike_are_divided_by_the_std_of_what_is_to_come(ea
     config = PPOConfig(
         env="MountainCar-v0", max_episode_steps=40, backend="gymnasium", num_envs=2, steps_per_epoch=256, epochs=2,
         minibatch_size=256, passes=1, hidden_sizes=(8,), gamma=0.9,
-        normalize_observations=False, reward_std_of="returns", best_metric="mean_episode_reward",
+        normalize_observations=False, reward_scaling="returns", best_metric="mean_episode_reward",
     )  # fmt: skip
     trainer = PPOAgentTrainer(config)
     with watched(trainer) as updates:
@@ -488,13 +487,13 @@ def test_the_first_update_sees_observations_normalised_as_all_others_do(tiny, ea
 def test_observation_statistics_rest_while_an_epoch_is_collected(tiny, eager):
     trainer = PPOAgentTrainer(tiny)
     statistics, counts = trainer.agent.observation_statistics, []
-    recv = trainer.experience.envs.groups[0].recv
+    recv = trainer.collector.envs.groups[0].recv
 
     def watch():
         counts.append(statistics.count)
         return recv()
 
-    trainer.experience.envs.groups[0].recv = watch
+    trainer.collector.envs.groups[0].recv = watch
     trainer.train(2)
     assert counts == [0] * 32 + [64] * 32 + [128] * 32 + [192] * 32
 
@@ -512,13 +511,6 @@ def test_same_seed_same_results(tiny, tmp_path, backend, num_envs):
     one = without_timing(run(config, tmp_path, "one"))
     assert one == without_timing(run(config, tmp_path, "two"))
     assert len(one) == 2
-
-
-def test_another_seed_gives_other_results(tiny, tmp_path, eager):
-    one = without_timing(run(tiny.replace(seed=3), tmp_path, "one"))
-    other = without_timing(run(tiny.replace(seed=4), tmp_path, "other"))
-    for name in ("loss_actor", "loss_critic", "total_reward"):
-        assert one[0][name] != other[0][name]
 
 
 def test_compiled_and_step_by_step_agree(update, eager):
@@ -539,34 +531,30 @@ VALIDATED = dict(
     validation_episodes=64, adopt_best=True, score_window=1,
 )  # fmt: skip
 
-SEEN = dict(env="tests/Dot-v0", max_episode_steps=None, filters=(2, 3), kernel_sizes=(4, 3), strides=(2, 1))
-ONE_STEP = {"value_target": "one_step"}
-FALLS = dict(env="tests/Falls-v0", max_episode_steps=None, reward_design="ends_told_apart", scale_rewards=False)
+SEEN = dict(env="tests/Dot-v0", max_episode_steps=None, convolutions=("2x4/2", "3x3/1"))
+FALLS = dict(env="tests/Falls-v0", max_episode_steps=None, reward_design="outcome_bonus", reward_scaling="none")
 
-UNCHECKED = {"symmetry": True, "mirror_check": False}
+DESCRIBED = {
+    "symmetry": True, "mirror": {"observation": [1, 2, -3], "action": [-1], "offset": [0, 0, 0], "check": False}
+}  # fmt: skip
 # For each field another value, and what has to be set for it to matter.
 ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
-    "reward_factor": (5.0, {"reward_design": "scaled", "scale_rewards": False}),
-    "action_cost": (0.5, {}),
-    "action_cost_score": (1e6, {"action_cost": 0.5, "action_cost_score": -1e6}),
-    "fall_costs": ((50.0,), FALLS | {"fall_costs": (2.0,)}),
-    "fall_cost_scores": ((1e6,), FALLS | {"fall_costs": (1.0, 50.0), "fall_cost_scores": (-1e6,)}),
+    "reward_factor": (5.0, {"reward_design": "scaled", "reward_scaling": "none"}),
+    "action_cost": (("0.5@-1e6",), {}),
+    "fall_cost": (("1", "50@-1e6"), FALLS),
     "env_kwargs": ({"g": 3.0}, {}),  # Pendulum's gravity
     "wrappers": (("gymnasium.wrappers:TimeAwareObservation",), {}),
     "updates_per_epoch": (2, {}),
     "shared_torso": (True, {}),
-    "filters": ((4, 3), SEEN),
-    "kernel_sizes": ((4, 2), SEEN),
-    "strides": ((2, 2), SEEN),
+    "convolutions": (("4x4/2", "3x3/1"), SEEN),
     "value_target": ("one_step", {}),
     "recompute_targets": (True, {"passes": 2}),
-    "stop_target_gradient": (False, ONE_STEP),
     "anneal_clip_range": (True, {"clip_range": 0.01}),
     "value_loss": ("smooth_l1", {}),
     "value_coefficient": (0.0, {"shared_torso": True}),
     "env": ("tests/Target-v0", {}),
     "max_episode_steps": (10, {}),
-    "reward_design": ("ends_told_apart", {}),
+    "reward_design": ("outcome_bonus", {}),
     "backend": ("envpool", {}),
     "num_envs": (4, {}),
     "shards": (2, {}),
@@ -574,17 +562,11 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "play_action_repeat": (2, VALIDATED),
     "history": ((1,), {}),
     "symmetry": (True, {}),
-    "mirror_observation": ((1, 2, -3), UNCHECKED | {"mirror_action": (-1,)}),  # Pendulum's own is 1 -2 -3
-    "mirror_action": ((1,), UNCHECKED | {"mirror_observation": (1, -2, -3)}),
-    "mirror_check": (False, {"symmetry": True, "mirror_observation": (1, 2, -3)}),
-    "mirror_offset": ((0.0, 0.5, 0.0), {"symmetry": True, "normalize_observations": False}),
-    "mirror_weight": (0.3, {"symmetry": True}),
+    "mirror": ({"weight": 0.3}, {"symmetry": True}),  # Pendulum's own is 1 -2 -3, and -1
     "epochs": (3, {}),
     "steps_per_epoch": (80, {}),
     "seed": (1, {}),
-    "restart_each_epoch": (True, {}),
-    "epoch_end_is_terminal": (True, {"restart_each_epoch": True}),
-    "restart_environments_every": (1, SCHEDULE),  # it remembers how old it is
+    "epoch_end": ("terminal", {"epoch_end": "restart"}),
     "hidden_sizes": ((), {}),
     "precision": ("bfloat16", {"hidden_sizes": (8, 8)}),
     "activation": ("relu", {}),
@@ -595,12 +577,8 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "std": ("softplus_head", {}),
     "initial_std": (0.5, {}),
     "min_std": (1.5, {}),
-    "final_min_std": (4.0, {}),
-    "std_decay": (0.5, {}),
-    "std_decay_score": (1e6, {"std_decay": 0.5}),
     "normalize_observations": (False, {}),
-    "scale_rewards": (False, {}),
-    "reward_std_of": ("rewards", {}),
+    "reward_scaling": ("rewards", {}),
     "noise_color": (0.0, {}),
     "normalize_advantages": ("running_std", {}),
     "gamma": (0.9, {}),
@@ -617,8 +595,6 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "adam_epsilon": (1e-2, {}),
     "clip_range": (0.01, {}),
     "objective": ("kl_penalty", {}),
-    "kl_coefficient": (1e3, {"objective": "kl_penalty"}),
-    "kl_target": (1e-9, {"objective": "kl_penalty", "kl_coefficient": 10.0, "epochs": 4}),
     "max_kl": (0.0, {"passes": 2}),
     "entropy": ("density_surrogate", {"entropy_coefficient": 0.1}),
     "entropy_coefficient": (0.1, {}),
@@ -633,14 +609,12 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "validate_from": (0.0, VALIDATED),
     "validate_from_score": (1e9, VALIDATED),
     "stop_score": (-1e9, VALIDATED),
-    "confirming_margin": (100.0, VALIDATED | {"stop_score": -6.1, "validation_episodes": 1, "confirming_episodes": 2}),
-    "confirming_episodes": (1, VALIDATED | {"stop_score": -6.1, "validation_episodes": 1}),
+    "confirming_margin": (100.0, VALIDATED | {"stop_score": -6.1, "validation_episodes": 1}),
     "adopt_best": (False, SCHEDULE | {"adopt_best": True}),
 }
 
 
 ENDS = {  # what the default ends training with
-    "mirror_check": "mirror_observation: entry 2 is 2, which is contradicted",
     "environment_restarts": "failed at step",
     "on_not_finite": "NaN or infinity as reward",
 }
@@ -649,9 +623,7 @@ SHAPES = (
     "wrappers",
     "history",
     "shared_torso",
-    "filters",
-    "kernel_sizes",
-    "strides",
+    "convolutions",
     "hidden_sizes",
 )  # they change what there is
 NOT_LEARNED = ("score_window", "device", "environment_time_limit", "end_validations_early")  # tested where they act
@@ -678,6 +650,19 @@ def change(one, other):
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [{"action": [1]}, {"observation": [1, -2, -3]}, {"offset": [0, 0, 0.5]}, {"weight": 0.3}],
+)
+def test_every_part_of_a_mirror_changes_what_is_learned(tiny, eager, changes):
+    config = tiny.replace(
+        **DESCRIBED | {"epochs": 2, "adopt_best": False, "passes": 1, "normalize_observations": False}
+    )
+    changed = config.replace(mirror=config.mirror | changes)
+    one, other = outcome.__wrapped__(config), outcome.__wrapped__(changed)
+    assert max(np.abs(one[k] - other[k]).max() for k in one) > 1e-4
+
+
+@pytest.mark.parametrize(
     "name", [field.name for field in dataclasses.fields(PPOConfig) if field.name not in NOT_LEARNED]
 )
 def test_every_setting_changes_what_is_learned(tiny, eager, monkeypatch, name):
@@ -700,10 +685,6 @@ def test_every_setting_changes_what_is_learned(tiny, eager, monkeypatch, name):
         assert change(outcome(config), trained) > 0.01
 
 
-def test_no_setting_changed_nothing_changed(tiny, eager):
-    assert change(outcome(tiny), outcome.__wrapped__(tiny)) == 0
-
-
 def test_every_name_of_a_setting_does_something_of_its_own(tiny, eager):
     hints = typing.get_type_hints(PPOConfig)
     designs = set(typing.get_args(hints["reward_design"])) - {"function"}  # which a program has to give
@@ -720,7 +701,7 @@ def test_lasting_to_the_limit_counts_whatever_the_limit(tiny, eager, limit):
     # Pendulum's own limit is 200 steps; it never ends before.
     config = tiny.replace(
         reward_design="lasted_to_limit", max_episode_steps=limit, num_envs=1, steps_per_epoch=201,
-        minibatch_size=201, passes=1, epochs=1, scale_rewards=False, gamma=0.0, normalize_advantages="none",
+        minibatch_size=201, passes=1, epochs=1, reward_scaling="none", gamma=0.0, normalize_advantages="none",
         normalize_observations=False,
     )  # fmt: skip
     trainer = PPOAgentTrainer(config)
@@ -732,12 +713,12 @@ def test_lasting_to_the_limit_counts_whatever_the_limit(tiny, eager, limit):
 
 def test_standard_deviations_do_not_fall_below_their_floor(tiny, eager):
     config = tiny.replace(env="tests/Wide-v0", max_episode_steps=None, learning_rate=1e-4, epochs=4, adopt_best=False)
-    trainer = PPOAgentTrainer(config.replace(initial_std=0.1, min_std=0.5, final_min_std=0.3))
+    trainer = PPOAgentTrainer(config.replace(initial_std=0.1, min_std=0.5))
     found = []
     trainer.train(on_epoch=lambda _: found.append(np.exp(trainer.agent.actor.get_layer("std").log_std.numpy())))
     trainer.close()
     np.testing.assert_allclose(found[0], 0.5, rtol=1e-6)  # raised from 0.1
-    assert all(0.5 - 0.2 * i / 4 <= std.min() and std.max() < 0.51 for i, std in enumerate(found))  # a floor, no value
+    assert all(std.min() >= 0.4999 and std.max() < 0.51 for std in found)
     trainer = PPOAgentTrainer(config.replace(initial_std=0.5, min_std=0.4))
     trainer.agent.actor.get_layer("std").log_std.assign(np.log(np.linspace(0.1, 0.7, trainer.agent.action_size)))
     trainer.train(1)
@@ -746,32 +727,8 @@ def test_standard_deviations_do_not_fall_below_their_floor(tiny, eager):
     trainer.close()
 
 
-def test_standard_deviations_decay_once_a_score_is_reached(tiny, eager):
-    """Pendulum's scores lie between −2,000 and 0, and a learning rate of nearly 0 leaves the decay alone to see."""
-    config = tiny.replace(epochs=4, learning_rate=1e-9, initial_std=0.8, std_decay=0.5, min_std=0.15, adopt_best=False)
-
-    def found(config):
-        trainer, stds = PPOAgentTrainer(config), []
-        trainer.train(on_epoch=lambda _: stds.append(float(trainer.agent.actor.get_layer("std").log_std.numpy()[0])))
-        trainer.close()
-        return np.exp(stds)
-
-    np.testing.assert_allclose(found(config), [0.4, 0.2, 0.15, 0.15], rtol=1e-4)
-    np.testing.assert_allclose(found(config.replace(std_decay_score=0.1)), 0.8, rtol=1e-4)  # never reached
-    # An epoch's score is known after its update, so the second one is the first to be followed by a decay.
-    late = found(config.replace(best_metric="total_reward", std_decay_score=-1e6))
-    np.testing.assert_allclose(late, [0.8, 0.4, 0.2, 0.15], rtol=1e-4)
-
-
-def test_a_decay_needs_standard_deviations_that_are_numbers(tiny):
-    with pytest.raises(UserError, match=r"std_decay 0\.9 has no effect with std softplus_head"):
-        tiny.replace(std_decay=0.9, std="softplus_head")
-    with pytest.raises(UserError, match=r"std_decay_score"):
-        tiny.replace(std_decay_score=3.0)
-
-
 def test_a_floor_needs_standard_deviations_that_are_numbers(tiny):
-    with pytest.raises(UserError, match=r"min_std 0\.1 and final_min_std None have no effect with std softplus_head"):
+    with pytest.raises(UserError, match=r"min_std 0\.1 has no effect with std softplus_head"):
         tiny.replace(min_std=0.1, std="softplus_head")
 
 
@@ -807,22 +764,6 @@ STUDY_KEYS = {
     "total_reward_orig_epochs", "avg_steps_epochs", "avg_reward_epochs", "avg_reward_orig_epochs",
     "max_epoch_metrics", "processing_time_total", "processing_time_total_string",
 }  # fmt: skip
-
-
-def test_train_again_goes_on(tiny, eager):
-    config = tiny.replace(adopt_best=False, anneal_learning_rate=False, passes=1, minibatch_size=64)
-    halves, whole, called = PPOAgentTrainer(config), PPOAgentTrainer(config), []
-    halves.train(2, on_epoch=lambda result: called.append(result.epoch))
-    results = halves.train(1, on_epoch=lambda result: called.append(result.epoch))
-    expected = whole.train(3)
-
-    assert called == [1, 2, 3]
-    assert [row.steps for row in halves.results] == [192, 256, 320]  # two trajectories more than epochs
-    for key in STUDY_KEYS - {"processing_time_total", "processing_time_total_string"}:
-        assert results[key] == expected[key], key
-        if key.endswith("_epochs") and key != "max_epoch_metrics":
-            assert len(results[key]) == 3
-    assert same(halves.agent.state(), whole.agent.state())
 
 
 @pytest.mark.parametrize("changes", [{}, {"shared_torso": True}, {"objective": "kl_penalty", "final_gamma": 0.999}])
@@ -960,13 +901,13 @@ def test_a_steered_learning_rate_is_restored(tiny, eager):
 def test_a_training_metric_counts_only_over_enough_episodes(tiny, eager):
     # Episodes of 20 steps and a restart in two environments: 2 or 4 in each epoch of 64 steps.
     trainer = PPOAgentTrainer(tiny.replace(epochs=5, score_window=10, best_metric="mean_episode_reward", passes=1))
-    returns, take = [], trainer.experience.scores.training_metrics
+    returns, take = [], trainer.collector.scores.training_metrics
 
     def watch():
-        returns.extend(trainer.experience.scores.of_epoch[-1].returns)
+        returns.extend(trainer.collector.scores.of_epoch[-1].returns)
         return take()
 
-    trainer.experience.scores.training_metrics = watch
+    trainer.collector.scores.training_metrics = watch
     trainer.train()
     before = trainer.results[0].total_episodes - trainer.results[0].episodes  # of the two trajectories before it
     enough = [row.total_episodes >= 10 for row in trainer.results]
@@ -979,7 +920,7 @@ def test_a_training_metric_counts_only_over_enough_episodes(tiny, eager):
     state = {name: np.array(array) for name, array in trainer.state().items()}
     resumed = PPOAgentTrainer(trainer.config)
     resumed.load_state(state)
-    assert resumed.experience.scores.last_returns.tolist() == pytest.approx(returns[-10:])
+    assert resumed.collector.scores.last_returns.tolist() == pytest.approx(returns[-10:])
     trainer.close(), resumed.close()
 
 
@@ -1025,7 +966,7 @@ def test_ties_take_the_later_epoch_and_nan_never_is_the_best(tiny, eager):
     agent.adopt_best()  # nothing kept: stays
     assert agent.keep_best(-5.0) and agent.keep_best(-5.0)
     assert not agent.keep_best(-5.1) and not agent.keep_best(float("nan"))
-    assert agent.best.metric == -5.0
+    assert agent.best_metric == -5.0
 
 
 # -- weights on disk --
@@ -1083,7 +1024,7 @@ def test_best_parameters_survive_saving(weights, eager):
     loaded = other_agent(trainer)
     loaded.read_weights(path)
     best = policy_of(loaded)
-    assert loaded.best.metric == trainer.agent.best.metric > -np.inf
+    assert loaded.best_metric == trainer.agent.best_metric > -np.inf
     loaded.update(batch, actor_rows, critic_rows, Hyperparameters.of(trainer.config))
     assert not same(policy_of(loaded), best)
     loaded.adopt_best()
@@ -1211,21 +1152,16 @@ def test_an_environment_that_returns_nan_is_named(tiny, eager, monkeypatch):
     assert steps in ({7}, {8})  # the 40th step, with 32 an epoch: counted from 0 or from 1, but always alike
 
 
-def test_nan_is_told_even_if_the_environment_takes_no_nan_actions(tiny, eager):
-    config = tiny.replace(env="tests/FaultyStrict-v0", max_episode_steps=None, passes=1, minibatch_size=64)
-    with pytest.raises(UserError, match=r"environment 0\b.*observation"):
-        PPOAgentTrainer(config).train()
-
-
-def test_nan_in_the_very_first_observation_is_told(tiny, eager):
-    config = tiny.replace(env="tests/FaultyReset-v0", max_episode_steps=None)
+@pytest.mark.parametrize("env", ["tests/FaultyStrict-v0", "tests/FaultyReset-v0"])
+def test_nan_is_told_even_if_the_environment_takes_no_nan_actions_and_in_the_very_first_observation(tiny, eager, env):
+    config = tiny.replace(env=env, max_episode_steps=None, passes=1, minibatch_size=64)
     with pytest.raises(UserError, match=r"environment 0\b.*observation"):
         PPOAgentTrainer(config).train()
 
 
 def test_infinite_rewards_are_told_too(tiny, eager):
     trainer = PPOAgentTrainer(tiny)
-    group = trainer.experience.envs.groups[0]
+    group = trainer.collector.envs.groups[0]
     recv = group.recv
 
     def faulty():
@@ -1240,11 +1176,6 @@ def test_infinite_rewards_are_told_too(tiny, eager):
 def test_environments_need_not_know_of_rendering(tiny, eager):
     trainer = PPOAgentTrainer(tiny.replace(env="tests/Plain-v0", max_episode_steps=None))
     assert trainer.train(1)["avg_steps_epochs"] == [10.0]
-
-
-def test_minibatches_are_never_larger_than_asked_for():
-    rows = minibatch_rows(10, 4, 2, np.random.default_rng(0))
-    assert rows.shape == (6, 4)
 
 
 @pytest.mark.parametrize(
@@ -1263,8 +1194,9 @@ def test_a_training_that_was_interrupted_while_it_collected_learns_from_no_traje
 ):
     trainer = PPOAgentTrainer(tiny.replace(epochs=4, normalize_observations=normalized))
     trainer.train(1)
-    learned = trainer.experience.trajectory.observations.copy()
-    send, calls = trainer.experience.envs.send, []
+    learned = trainer.collector.trajectory.observations.copy()
+    group, calls = trainer.collector.envs.groups[0], []
+    send = group.send
 
     def interrupted(*arguments):
         calls.append(arguments)
@@ -1273,19 +1205,19 @@ def test_a_training_that_was_interrupted_while_it_collected_learns_from_no_traje
         send(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainer.experience.envs, "send", interrupted)
+        patch.setattr(group, "send", interrupted)
         with pytest.raises(KeyboardInterrupt):
             trainer.train(1)
     trainer.prepare()
-    fresh = trainer.experience.trajectory.observations.copy()
-    assert not np.array_equal(learned, fresh) and trainer.experience.trajectory.episode_steps[0].tolist() == [1, 1]
+    fresh = trainer.collector.trajectory.observations.copy()
+    assert not np.array_equal(learned, fresh) and trainer.collector.trajectory.episode_steps[0].tolist() == [1, 1]
     with monkeypatch.context() as patch:
-        patch.setattr(PPOAgentTrainer, "collect", interrupted)  # at once after the update
+        patch.setattr(trainer.collector, "collect", interrupted)  # at once after the update
         with pytest.raises(KeyboardInterrupt):
             calls[:] = calls[:4]
             trainer.train(1)
     trainer.prepare()
-    assert not np.array_equal(trainer.experience.trajectory.observations, fresh)
+    assert not np.array_equal(trainer.collector.trajectory.observations, fresh)
     trainer.train(1)
     trainer.close()
 
@@ -1299,5 +1231,5 @@ def test_a_design_of_a_user_is_never_asked_about_a_step_that_only_begins_an_epis
 
     trainer = PPOAgentTrainer(tiny.replace(max_episode_steps=5), reward_design=design)
     trainer.train(1)
-    assert not trainer.experience.trajectory.valid.all() and min(asked) >= 1
+    assert not trainer.collector.trajectory.valid.all() and min(asked) >= 1
     trainer.close()

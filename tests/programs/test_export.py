@@ -135,7 +135,8 @@ def sac_agent(space, **changes):
     return SACAgent(OBSERVATIONS, space, SAC.replace(**changes), 1)
 
 
-MIRRORED = dict(symmetry=True, mirror_observation=(1, -2, -3), mirror_action=(-1,), mirror_weight=0.3)
+MIRROR = {"observation": [1, -2, -3], "action": [-1], "weight": 0.3}
+MIRRORED = dict(symmetry=True, mirror=MIRROR)
 
 
 @pytest.mark.parametrize("make", [ppo_agent, td3_agent, sac_agent])
@@ -150,7 +151,7 @@ def test_onnx_of_every_method_that_obeys_a_mirror(make, tmp_path):
 
 def test_onnx_of_choices_that_obey_a_mirror(tmp_path):
     file, space = tmp_path / "policy.onnx", MultiDiscrete([3, 2])
-    agent = ppo_agent(space, **MIRRORED | {"mirror_action": (3, 2, 1, 5, 4)})
+    agent = ppo_agent(space, **MIRRORED | {"mirror": MIRROR | {"action": [3, 2, 1, 5, 4]}})
     policy = agent.acting_policy()
     onnx_files.write_onnx(policy, policy_files.acting_network(agent), agent.action_map, (3,), file)
     act, tried = onnx_files.read_onnx(file), 10 * TRIED + np.float32([50, 0, -3])
@@ -220,7 +221,7 @@ def test_nan_and_wrong_shapes_are_infinitely_far():
 # -- images --
 
 IMAGES = Box(0, 255, (20, 26, 3), np.uint8)
-CAMERA = CONFIG.replace(filters=(4, 6), kernel_sizes=(5, 3), strides=(2, 1), activation="relu")
+CAMERA = CONFIG.replace(convolutions=("4x5/2", "6x3/1"), activation="relu")
 
 
 def test_images_whatever_the_actions_and_the_torso(tmp_path):

@@ -122,14 +122,14 @@ def test_costs_are_those_of_the_highest_score(tmp_path, monkeypatch, scores, exp
 
 
 def test_an_episode_is_as_training_sees_it(tiny):
-    config = tiny.replace(reward_design="steps_at_end", scale_rewards=True)
+    config = tiny.replace(reward_design="steps_at_end", reward_scaling="rewards")
     environment = find_environment(config.env, config.max_episode_steps)
     agent = methods.new_agent(config, environment)
     episode = play(agent, config, environment, 2.0, 0.0)
     assert episode.rewards.shape == (20,) and episode.values.shape == (21,)
     assert not episode.terminated.any() and episode.truncated.tolist() == [False] * 19 + [True]
     assert episode.rewards[-1] == pytest.approx(20 * 0.005 / 2.0, rel=1e-3)
-    again = play(agent, config.replace(scale_rewards=False), environment, 2.0, 0.0)
+    again = play(agent, config.replace(reward_scaling="none"), environment, 2.0, 0.0)
     np.testing.assert_allclose(again.rewards, episode.rewards * 2.0001)
     ended = play(agent, config.replace(truncation_is_terminal=True), environment, 2.0, 0.0)
     assert ended.terminated[-1] and not ended.truncated.any()
@@ -152,20 +152,18 @@ def test_an_environment_may_use_the_array_of_its_observation_again(tiny):
 
 
 def test_actions_cost_what_they_cost_in_training(tiny):
-    config = tiny.replace(scale_rewards=False)
+    config = tiny.replace(reward_scaling="none")
     environment = find_environment(config.env, config.max_episode_steps)
     agent = methods.new_agent(config, environment)
     free, before, after = (
         play(agent, config.replace(**costs), environment, 1.0, 5.0).rewards
-        for costs in ({}, *({"action_cost": 0.5, "action_cost_score": score} for score in (6.0, 5.0)))
+        for costs in ({}, *({"action_cost": (f"0.5@{score}",)} for score in (6, 5)))
     )
     assert (before == free).all() and (after < free).all() and (after >= free - 0.5).all()
 
 
 def test_the_cost_of_a_fall_is_that_of_the_score(tiny):
-    config = tiny.replace(
-        reward_design="ends_told_apart", fall_costs=(1.0, 10.0), fall_cost_scores=(0.0,), scale_rewards=False
-    )
+    config = tiny.replace(reward_design="outcome_bonus", fall_cost=("1", "10@0"), reward_scaling="none")
     environment = find_environment(config.env, config.max_episode_steps)
     fell = (np.array([-100.0]), np.array([True]), np.array([False]), np.array([7]), np.zeros((1, 1)))
     assert shaping_of(config, environment, 0.0).shape(*fell).tolist() == [-10.0]

@@ -272,9 +272,7 @@ def test_a_run_that_stopped_at_its_score_is_finished(run, without_exports, monke
 
 
 def test_an_agent_that_sees_images_is_shipped_as_the_weights_of_its_actor(tmp_path):
-    config = PPOConfig(
-        env="tests/Camera-v0", filters=(4,), kernel_sizes=(8,), strides=(8,), hidden_sizes=(8,), shared_torso=True
-    )
+    config = PPOConfig(env="tests/Camera-v0", convolutions=("4x8/8",), hidden_sizes=(8,), shared_torso=True)
     images = Box(0, 255, (48, 64, 3), np.uint8)
     agent, other = (Agent(images, Discrete(3), config, seed) for seed in (1, 2))
     ship.write_policy(tmp_path / "policy.npz", agent)

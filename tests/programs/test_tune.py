@@ -309,11 +309,11 @@ def test_a_file_that_is_no_preset_is_refused(tmp_path, content, words):
 def test_a_preset_file_written_by_hand_has_the_defaults_and_may_not_have_what_does_nothing(tmp_path):
     mine = {"method": "ppo", "config": {"env": "Pendulum-v1"}}
     assert preset_files.read_preset(written(tmp_path / "a.json", mine))[2] == PPOConfig(env="Pendulum-v1")
-    mine["config"]["fall_costs"] = [50.0]
-    with pytest.raises(UserError, match=r"fall_costs .* has no effect"):
+    mine["config"]["fall_cost"] = ["50"]
+    with pytest.raises(UserError, match=r"fall_cost .* has no effect"):
         preset_files.read_preset(written(tmp_path / "a.json", mine))
     older = preset_files.read_preset(written(tmp_path / "a.json", mine | {"versions": {}}))[2]
-    assert (older.noise_color, older.fall_costs) == (0.0, (1.0,))
+    assert (older.noise_color, older.fall_cost) == (0.0, ("1",))
 
 
 def test_a_preset_file_returns_what_was_written(tmp_path):

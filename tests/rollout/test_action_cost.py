@@ -16,8 +16,8 @@ from ppo.config import PPOConfig
 from PPOAgentTrainer import PPOAgentTrainer
 
 ONE = {"env": "tests/Falls-v0", "num_envs": 1, "steps_per_epoch": 24, "score_window": 8}
-COST = {"action_cost": 0.25}
-LATER = COST | {"action_cost_score": 20.0}
+COST = {"action_cost": ("0.25",)}
+LATER = {"action_cost": ("0.25@20",)}
 
 
 def subtracted(one, first, last):
@@ -25,7 +25,7 @@ def subtracted(one, first, last):
     found = []
     for epoch in range(first, last):
         one.scores.begin_epoch()
-        one.collect_whole(policy(2, 1, epoch, scale=0.4), epoch, Timing())
+        one.collect(policy(2, 1, epoch, scale=0.4), epoch, Timing())
         trajectory = one.trajectory
         sizes = np.abs(np.clip(trajectory.actions, -1, 1)).sum(axis=-1) * trajectory.valid  # [T, 1]
         found.append((np.where(trajectory.valid, trajectory.rewards, 0) - one.shaped_rewards, sizes))
@@ -41,7 +41,7 @@ def test_each_action_costs_its_clipped_size():
 def test_every_number_of_an_action_counts_and_designs_are_kept():
     settings = {"env": "tests/Target-v0", "num_envs": 2, "steps_per_epoch": 24, "reward_design": "steps_at_end"}
     one = experience(**settings, **COST)
-    one.collect_whole(policy(2, 2, 0, scale=0.4), 0, Timing())
+    one.collect(policy(2, 2, 0, scale=0.4), 0, Timing())
     trajectory = one.trajectory
     plain = reward_design("steps_at_end", 1.0, None)(
         trajectory.rewards, trajectory.terminated, trajectory.truncated, trajectory.episode_steps
@@ -80,8 +80,8 @@ def test_a_replay_buffer_holds_rewards_less_the_cost():
         env="tests/Target-v0", num_envs=2, steps_per_epoch=24, epochs=2, warmup_steps=47, backend="gymnasium"
     )
     kept = []
-    for cost in (0.0, 0.25):
-        trainer = OffPolicyAgentTrainer(dataclasses.replace(config, action_cost=cost))
+    for cost in ("0", "0.25"):
+        trainer = OffPolicyAgentTrainer(dataclasses.replace(config, action_cost=(cost,)))
         trainer.warn = lambda line: None
         trainer.train()
         kept.append(trainer.replay.unpack(trainer.replay.state()["rows"]))
@@ -104,14 +104,7 @@ def test_choices_have_no_size_and_no_environment_is_left_open():
         def close(self):
             closed.append(self)
 
-    config = PPOConfig(action_cost=0.1, num_envs=2, steps_per_epoch=64, minibatch_size=64)
+    config = PPOConfig(action_cost=("0.1",), num_envs=2, steps_per_epoch=64, minibatch_size=64)
     with pytest.raises(UserError, match=r"the actions of Pole\(\) are choices: give --action-cost 0"):
         PPOAgentTrainer(config, make_env=Pole)
     assert opened and set(opened) == set(closed)
-
-
-def test_a_score_without_a_cost_is_refused():
-    with pytest.raises(
-        UserError, match=r"action_cost_score 3\.0 has no effect with action_cost 0\.0: add --action-cost"
-    ):
-        PPOConfig(action_cost_score=3.0)

@@ -11,11 +11,8 @@ from tiny_envs import Lengths, Unsound
 from common.envs.environment import find_environment
 from common.envs.spaces import action_map
 from common.errors import UserError
-from common.results import TIMING_COLUMNS
 from common.rollout import evaluation, playing, validation
 from common.rollout.evaluation import Evaluation, evaluate, evaluate_both, evaluation_line
-from common.runs import run_folder, session
-from common.runs.options import RunOptions
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from companions.presets import PENDULUM_TD3_FAST
 from ppo.presets import PENDULUM
@@ -41,21 +38,6 @@ def play(agent, episodes, deterministic=True, env="tests/Lengths-v0", limit=None
     return evaluate(
         agent.acting_policy(), agent.action_map, find_environment(env, limit), episodes, deterministic, **options
     )
-
-
-def test_evaluating_never_disturbs_training(tiny, eager, tmp_path, capsys):
-    tables = []
-    for every in (0, 1):
-        options = RunOptions(
-            name=f"every-{every}", runs_folder=str(tmp_path), evaluate_every=every, evaluation_episodes=3,
-            video=False, tensorboard=bool(every), figure=False,
-        )  # fmt: skip
-        folder = session.run(PPOAgentTrainer, "tiny", tiny.replace(epochs=3, passes=1, minibatch_size=64), options)
-        columns = run_folder.read_results(folder)
-        tables.append({k: v.tobytes() for k, v in columns.items() if k not in TIMING_COLUMNS})
-    assert tables[0] == tables[1]
-    assert len(columns["epoch"]) == 3
-    assert capsys.readouterr().out.count("evaluation: deterministic") == 3
 
 
 def test_episodes_are_whole_and_have_seeds_of_their_own(agent):

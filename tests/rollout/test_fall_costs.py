@@ -1,7 +1,5 @@
 """A fall costs more once the score is good enough, and a resumed run knows how far that has gone."""
 
-import math
-
 import numpy as np
 import pytest
 from test_shards import experience, policy
@@ -10,8 +8,8 @@ from common.errors import UserError
 from common.records import Timing
 from ppo.config import PPOConfig
 
-COSTS = {"reward_design": "ends_told_apart", "fall_costs": (1.0, 20.0, 100.0), "fall_cost_scores": (20.0, 150.0)}
-SHAPED = {"reward_design": "ends_told_apart"}
+COSTS = {"reward_design": "outcome_bonus", "fall_cost": ("1", "20@20", "100@150")}
+SHAPED = {"reward_design": "outcome_bonus"}
 ONE = {"env": "tests/Falls-v0", "num_envs": 1, "steps_per_epoch": 24, "score_window": 8}
 
 
@@ -20,7 +18,7 @@ def costs(one, first, last):
     found = []
     for epoch in range(first, last):
         one.scores.begin_epoch()
-        one.collect_whole(policy(2, 1, epoch), epoch, Timing())
+        one.collect(policy(2, 1, epoch), epoch, Timing())
         ends = one.trajectory.terminated & one.trajectory.valid
         (cost,) = set(-one.shaped_rewards[ends])
         assert ends.sum() == 8
@@ -34,7 +32,7 @@ def test_the_cost_rises_after_a_score_that_is_reached_exactly_and_stays():
 
 
 def test_one_cost_holds_all_the_time():
-    assert costs(experience(**ONE, reward_design="fall_penalty", fall_costs=(7.0,)), 0, 4) == [7.0] * 4
+    assert costs(experience(**ONE, reward_design="fall_penalty", fall_cost=("7",)), 0, 4) == [7.0] * 4
 
 
 def test_no_score_reaches_nothing():
@@ -55,8 +53,8 @@ def test_a_resumed_run_goes_on_with_the_cost_it_had():
 def test_a_damaged_cost_is_refused(passed):
     one = experience(**ONE, **COSTS)
     costs(one, 0, 1)
-    with pytest.raises(ValueError, match=f"fall cost {passed + 1} of 3"):
-        one.load_state(one.state() | {"fall/costs_passed": np.array(passed)})
+    with pytest.raises(ValueError, match=f"fall_cost {passed + 1} of 3"):
+        one.load_state(one.state() | {"fall/fall_cost": np.array(passed)})
 
 
 def test_what_is_shaped_by_one_cost_has_no_state_of_its_own():
@@ -66,21 +64,14 @@ def test_what_is_shaped_by_one_cost_has_no_state_of_its_own():
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
-        (SHAPED | {"fall_costs": (1.0, 2.0)}, "expected one cost more than scores"),
-        (SHAPED | {"fall_costs": (1.0, 2.0)}, "give --fall-cost-scores too, with one number"),
-        (SHAPED | {"fall_costs": (1.0, 2.0, 3.0)}, "give --fall-cost-scores too, with 2 numbers"),
-        (SHAPED | {"fall_cost_scores": (1.0,)}, "give --fall-cost-scores too, with no number"),
-        ({"fall_cost_scores": (1.0,)}, "fall_cost_scores .* has no effect with reward_design unchanged"),
-        (
-            SHAPED | {"fall_costs": (1.0, 2.0, 3.0), "fall_cost_scores": (5.0, 5.0)},
-            "expected each above the one before",
-        ),
-        ({"fall_costs": (2.0,)}, "fall_costs .* has no effect with reward_design unchanged: add --reward-design"),
-        ({"fall_costs": (-1.0,)}, r"fall_costs is \(-1\.0,\): expected 0 or more for each number"),
-        (
-            {"fall_costs": (1.0, 2.0), "fall_cost_scores": (math.nan,)},
-            r"fall_cost_scores is \(nan,\): expected -1000000 to 1000000",
-        ),
+        (SHAPED | {"fall_cost": ()}, "fall_cost : expected costs with rising scores, like 1 10@0 40@150"),
+        (SHAPED | {"fall_cost": ("1", "2")}, "fall_cost 1 2: expected costs with rising scores"),
+        (SHAPED | {"fall_cost": ("1", "2@5", "3@5")}, "fall_cost 1 2@5 3@5: expected costs with rising scores"),
+        (SHAPED | {"fall_cost": ("-1",)}, "fall_cost is '-1': expected a cost of 0 or more, or COST@SCORE, like 10@0"),
+        (SHAPED | {"fall_cost": ("1@nan",)}, "fall_cost is '1@nan': expected a cost"),
+        (SHAPED | {"fall_cost": ("1@",)}, "fall_cost is '1@': expected a cost"),
+        ({"action_cost": ("much",)}, "action_cost is 'much': expected a cost"),
+        ({"fall_cost": ("2",)}, "fall_cost .* has no effect with reward_design unchanged: add --reward-design"),
     ],
 )
 def test_wrong_costs_are_refused(settings, line):

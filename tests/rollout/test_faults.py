@@ -26,7 +26,7 @@ from common.envs.process_group import ProcessGroup
 from common.errors import DivergedError, NotFiniteError, UserError
 from common.nets import distributions
 from common.nets.network import MAX_STD
-from common.rollout import experience
+from common.rollout import collector
 from common.runs import run_folder, session
 from common.runs.options import RunOptions
 from common.runs.recorder import Recorder
@@ -43,7 +43,7 @@ CONFIG = PPOConfig(
 @pytest.fixture
 def no_probe(monkeypatch):
     """It would meet the faults before the training does."""
-    monkeypatch.setattr(experience, "find_way", lambda *_: "episodes")
+    monkeypatch.setattr(collector, "find_way", lambda *_: "episodes")
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_one_that_raises_is_replaced_and_the_others_notice_nothing(fails_once):
     [
         ("tests/Raising-v0", "RuntimeError: the floor gave way"),
         ("tests/Dying-v0", "its process died (exit code 7)"),
-        ("tests/Hanging-v0", "its process did not answer within 2 s"),
+        ("tests/Hanging-v0", "its process did not answer within 2 s, see --environment-time-limit"),
     ],
 )
 def test_a_process_that_fails_is_replaced_and_the_others_notice_nothing(fails_once, env_id, error):
@@ -193,7 +193,7 @@ def test_resets_that_fail_at_the_start_and_later_count_as_those_of_steps_do(monk
     trainer, said = PPOAgentTrainer(config, make_env=Flaky), []
     trainer.warn = said.append
     trainer.train(2)
-    trainer.experience.envs.restart()
+    trainer.collector.envs.restart()
     trainer.close()
     assert any("the simulator is busy" in line and "it is started again" in line for line in said)
     assert any("failed at step" in line for line in said) and len(trainer.results) == 2
@@ -454,7 +454,7 @@ def test_processes_load_no_tensorflow():
 
 @pytest.mark.parametrize("way", ["episodes", "history"])
 def test_a_run_resumed_after_a_fault_is_the_run_that_was_not_stopped(tmp_path, monkeypatch, way):
-    monkeypatch.setattr(experience, "find_way", lambda *_: way)
+    monkeypatch.setattr(collector, "find_way", lambda *_: way)
     rows = []
     for stopped in (False, True):
         marks = tmp_path / str(stopped)
@@ -478,7 +478,7 @@ def test_a_run_resumed_after_a_fault_is_the_run_that_was_not_stopped(tmp_path, m
 @pytest.mark.parametrize("shards", [1, 3])
 def test_a_run_whose_environment_always_fails_at_the_same_step_can_be_resumed(monkeypatch, shards):
     """Its history ends with the failure, which repeating it would repeat."""
-    monkeypatch.setattr(experience, "find_way", lambda *_: "history")
+    monkeypatch.setattr(collector, "find_way", lambda *_: "history")
     monkeypatch.setitem(gymnasium.registry["tests/Raising-v0"].kwargs, "marks", None)
     config = CONFIG.replace(adopt_best=False, environment_restarts=1000, shards=shards)
     trainer = PPOAgentTrainer(config)
@@ -530,15 +530,15 @@ def test_an_epoch_with_nan_is_collected_anew_or_ends_the_run():
 
 def spoil(trainer: PPOAgentTrainer, epochs: list[int]) -> None:
     """Lets value targets be infinite in some epochs, so that a loss is."""
-    make = trainer.learnable
+    make = trainer.prepare_batch
 
-    def learnable(trajectory, rewards, gamma):
+    def prepare_batch(trajectory, rewards, gamma):
         made = make(trajectory, rewards, gamma)
         if trainer.epoch + 1 in epochs:
             made.batch.value_targets[17] = np.inf
         return made
 
-    trainer.learnable = learnable
+    trainer.prepare_batch = prepare_batch
 
 
 def weights(trainer: PPOAgentTrainer) -> list[np.ndarray]:
@@ -573,7 +573,7 @@ def test_an_update_that_diverges_is_undone(choice):
 
 def test_an_update_of_convolutions_that_diverges_is_undone():
     """They are computed by the plain graph, whose optimiser changes weights in place."""
-    seeing = CONFIG.replace(env="tests/Dot-v0", filters=(4,), kernel_sizes=(3,), strides=(3,), adopt_best=False)
+    seeing = CONFIG.replace(env="tests/Dot-v0", convolutions=("4x3/3",), adopt_best=False)
     trainer = PPOAgentTrainer(seeing)
     spoil(trainer, [2])
     trainer.train(1)
@@ -700,9 +700,8 @@ def test_an_epoch_is_collected_again_as_often_as_environments_may_restart(monkey
 
     def fail(*_):
         raise NotFiniteError("an observation is NaN", ", or skip it")
-        yield
 
-    monkeypatch.setattr(trainer.experience.collector, "collect", fail)
+    monkeypatch.setattr(trainer.collector, "_fill", fail)
     with pytest.raises(NotFiniteError, match=r"^an observation is NaN; attempts at this epoch that failed: 3$"):
         trainer.train(1)
     assert said == ["warning: an observation is NaN; the epoch is collected again"] * 2

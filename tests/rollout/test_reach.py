@@ -100,8 +100,9 @@ def test_decisions_are_the_same_with_and_without(tiny, monkeypatch):
     monkeypatch.setattr(validation, "validate", lambda *given: (played.append(validate(*given)), played[-1])[1])
     config = tiny.replace(
         env="tests/Lengths-v0", max_episode_steps=None, best_metric="validation", validate_from=0.0, validate_every=1,
-        validation_episodes=5, stop_score=62.0, confirming_episodes=40,
+        validation_episodes=5, stop_score=62.0,
     )  # fmt: skip
+    monkeypatch.setattr(validation, "CONFIRMING_EPISODES", 40)
     metrics, best, steps = {}, {}, {}
     for early in (False, True):
         played.clear()

@@ -9,15 +9,15 @@ import pytest
 
 from common.config import TrainingConfig
 from common.envs.environment import find_environment
+from common.envs.shards import resolve_shards, shards_for_workers
 from common.envs.spaces import action_map
 from common.errors import NotFiniteError, UserError
 from common.nets.network import UNCHANGED, Dense, Network
 from common.records import Timing
-from common.rollout import experience as experiences
-from common.rollout.experience import Collecting, Experience
+from common.rollout import collector as collectors
+from common.rollout.collector import Collecting, Collector
 from common.rollout.policies import DeterministicPolicy, NormalPolicy, WarmUp
 from common.rollout.workers.shard import Here, Host, Recipe, Task
-from common.rollout.workers.stragglers import Stragglers
 from common.state import State
 
 SIZES = {"BipedalWalker-v3": (24, 4), "Pendulum-v1": (3, 1), "LunarLanderContinuous-v3": (8, 2)}
@@ -35,11 +35,8 @@ class Forgetful:
     def share(self, value):
         return value
 
-    def begin(self, tasks: list[Task]) -> list[Task]:
-        return tasks
-
-    def finish(self, begun: list[Task]) -> list:
-        return [self._perform(task) for task in begun]
+    def perform(self, tasks: list[Task]) -> list:
+        return [self._perform(task) for task in tasks]
 
     def _perform(self, task: Task):
         host = Host(self._recipe)
@@ -68,18 +65,18 @@ def one_layer(observation_size: int, weight: float = 1.0) -> Network:
     return Network(UNCHANGED, (), (head,))
 
 
-def experience(make_runner=None, env="Pendulum-v1", warn=print, how=Collecting(), **settings) -> Experience:  # noqa: B008
+def experience(make_runner=None, env="Pendulum-v1", warn=print, how=Collecting(), **settings) -> Collector:  # noqa: B008
     environment = find_environment(env, settings.get("max_episode_steps"))
     config = TrainingConfig(**{"env": env, "num_envs": 4, "steps_per_epoch": 240, "backend": "gymnasium"} | settings)
-    return Experience(config, environment, action_map(environment.action_space), 7, warn, how, None, make_runner)
+    return Collector(config, environment, action_map(environment.action_space), 7, warn, how, None, make_runner)
 
 
-def epochs(one: Experience, first: int, last: int, seen=(3, 1)) -> list[State]:
+def epochs(one: Collector, first: int, last: int, seen=(3, 1)) -> list[State]:
     """The state after each epoch; the policy is another one in each."""
     states = []
     for epoch in range(first, last):
         one.scores.begin_epoch()
-        one.collect_whole(policy(*seen, epoch), epoch, Timing())
+        one.collect(policy(*seen, epoch), epoch, Timing())
         states.append(one.state())
     return states
 
@@ -96,13 +93,14 @@ def assert_equal(one: State, other: State) -> None:
         ("BipedalWalker-v3", {"backend": "gymnasium", "shards": 4, "max_episode_steps": 50}),
         ("BipedalWalker-v3", {"backend": "envpool", "shards": 3, "max_episode_steps": 50}),
         ("Pendulum-v1", {"backend": "gymnasium", "shards": None, "max_episode_steps": 25}),
-        ("LunarLanderContinuous-v3", {"backend": "envpool", "shards": 2, "restart_environments_every": 1}),
+        ("LunarLanderContinuous-v3", {"backend": "envpool", "shards": 2}),
         ("Pendulum-v1", {"backend": "processes", "shards": 2, "max_episode_steps": 25}),
     ],
 )
 @pytest.mark.parametrize("make_runner", [Here, Forgetful])
-def test_shards_that_are_restored_anywhere_collect_what_one_process_collects(env, settings, make_runner):
+def test_shards_that_are_restored_anywhere_collect_what_one_process_collects(env, settings, make_runner, monkeypatch):
     """`Forgetful` restores every shard before every collection; the states are those of checkpoints."""
+    monkeypatch.setattr(collectors, "default_restart_interval", lambda *_: 1)
     if settings["backend"] == "processes" and make_runner is Here:
         settings = settings | {"num_envs": 2}
     whole = experience(None, env, **settings)
@@ -118,37 +116,11 @@ def test_shards_that_are_restored_anywhere_collect_what_one_process_collects(env
         one.close()
 
 
-def test_a_worker_that_is_slow_for_three_epochs_is_named_once():
-    said: list[str] = []
-    stragglers, lines = Stragglers(said.append), []
-    for _ in range(5):
-        for shard, worker in enumerate(("worker 1", "worker 1", "worker 2", "worker 3", "worker 3")):
-            for _ in range(2):  # times that it was given rows
-                stragglers.note(worker, shard, 4.5 if worker == "worker 2" else 1.0)
-        stragglers.end_epoch()
-        lines.append(len(said))
-    assert lines == [0, 0, 1, 1, 1]
-    assert said[0].startswith("warning: worker 2 is slow: 9.0 s for a shard's epoch, where 2.0 s are usual")
-
-
-def test_a_worker_is_not_slow_by_less_than_three_times_nor_now_and_then():
-    said: list[str] = []
-    stragglers = Stragglers(said.append)
-    for epoch in range(8):
-        for shard in range(3):
-            stragglers.note(f"worker {shard}", shard, 2.0)
-        stragglers.note("worker 3", 3, 20.0 if epoch % 3 else 2.0)
-        stragglers.note("worker 4", 4, 5.9)
-        stragglers.end_epoch()
-    assert not said
-
-
 @pytest.mark.parametrize("how", [Collecting(), LEARNING])
 def test_seconds_of_workers_are_divided_between_environments_and_policy(how):
     one, timing = experience(Here, how=how, shards=2, steps_per_epoch=2400), Timing()
     began = time.perf_counter()
-    for _ in one.collect(policy(3, 1), 0, timing):
-        pass
+    one.collect(policy(3, 1), 0, timing)
     whole = time.perf_counter() - began
     assert 0.1 * whole < timing.policy < timing.environment + timing.policy < whole
 
@@ -225,10 +197,10 @@ def test_what_happened_before_an_error_is_said_before_it(make_runner, monkeypatc
     environment = find_environment("", 20, maker=Brittle)
     config = TrainingConfig(num_envs=2, steps_per_epoch=40, backend="gymnasium", shards=2, environment_restarts=2)
     mapped = action_map(environment.action_space)
-    one = Experience(config, environment, mapped, 7, said.append, make_runner=make_runner)
+    one = Collector(config, environment, mapped, 7, said.append, make_runner=make_runner)
     Brittle.last = Brittle.seeds[-2]
     with pytest.raises(UserError, match="nothing is built any more"):
-        one.collect_whole(policy(1, 1), 0, Timing())
+        one.collect(policy(1, 1), 0, Timing())
     assert [line.split(" of the epoch")[0] for line in said[:2]] == [
         "warning: environment 1 failed at step 1", "warning: environment 0 failed at step 2"
     ]  # fmt: skip
@@ -238,25 +210,27 @@ def test_what_happened_before_an_error_is_said_before_it(make_runner, monkeypatc
 def test_a_policy_that_diverged_is_named(make_runner):
     one, broken = experience(make_runner, shards=2), policy(3, 1, scale=np.nan)
     with pytest.raises(NotFiniteError, match="the policy returned NaN or infinity at step 0 of the epoch"):
-        one.collect_whole(broken, 0, Timing())
+        one.collect(broken, 0, Timing())
+
+
+def test_workers_get_up_to_sixteen_shards_and_auto_that_stands_for_gymnasium_four():
+    config, environment = TrainingConfig(num_envs=32, steps_per_epoch=3200), find_environment("Pendulum-v1")
+    assert shards_for_workers(config) == 16 and resolve_shards(config, "gymnasium", environment) == 4
+    assert shards_for_workers(config.replace(num_envs=4)) == 4
+    few = config.replace(num_envs=2)
+    assert resolve_shards(few, "gymnasium", environment) == 2
+    assert shards_for_workers(config.replace(shards=3)) == resolve_shards(
+        config.replace(shards=3), "gymnasium", environment
+    )
+    assert resolve_shards(config.replace(backend="gymnasium"), "gymnasium", environment) is None
+    assert resolve_shards(config, "envpool", environment) is None
+    assert resolve_shards(config, "gymnasium", find_environment("tests/Dot-v0")) is None
 
 
 # -- rows that are learned from before the epoch is over --
 
 
-class Late(DeterministicPolicy):
-    """Acts with the actor before the newest: what `policy_lag` 1 is in one process."""
-
-    @property
-    def heads(self):
-        return self.given[max(0, len(self.given) - 2)]
-
-    @heads.setter
-    def heads(self, network):
-        self.given = [*getattr(self, "given", []), network]
-
-
-def learning(one: Experience, kind=DeterministicPolicy, at_random: int = 0, size: int = 7) -> list[State]:
+def learning(one: Collector, at_random: int = 0, size: int = 7) -> list[State]:
     """States after some epochs whose policy changes whenever rows come; until a number of times it acts at random."""
     rng, states, came = np.random.default_rng(5), [], []
 
@@ -265,14 +239,17 @@ def learning(one: Experience, kind=DeterministicPolicy, at_random: int = 0, size
         return Network(UNCHANGED, (Dense(*arrays[:2], "tanh"),), (Dense(*arrays[2:], "tanh"),))
 
     for epoch in range(3):
-        acting = kind(actor(), 0.3)
+        acting = DeterministicPolicy(actor(), 0.3)
         policy = WarmUp(acting, lambda n: rng.uniform(-1, 1, (n, 1)).astype(np.float32))
         policy.random = len(came) < at_random
-        one.scores.begin_epoch()
-        for rows in one.collect(policy, epoch, Timing()):
+
+        def learn(rows: slice, policy=policy, acting=acting) -> None:
             came.append((rows.start, rows.stop))
             policy.random = len(came) < at_random
             acting.heads = actor()
+
+        one.scores.begin_epoch()
+        one.collect(policy, epoch, Timing(), learn)
         states.append(one.state())
     assert came == [(first, min(first + size, 60)) for first in range(0, 60, size)] * 3
     return states
@@ -291,22 +268,16 @@ def test_rows_that_are_learned_from_as_they_come_are_the_same(make_runner, shard
             assert_equal(state, same)
 
 
-@pytest.mark.parametrize("make_runner", [None, Forgetful])
-def test_a_policy_lags_by_the_updates_of_one_call(make_runner):
-    settings = {"shards": 2, "max_episode_steps": 25}
-    late = experience(None, how=LEARNING, **settings)
-    lagging = experience(make_runner, how=LEARNING._replace(policy_lag=1), **settings)
-    for state, same in zip(learning(lagging), learning(late, Late), strict=True):
-        assert_equal(state, same)
-
-
 @pytest.mark.parametrize("make_runner", [None, Here, Forgetful])
 def test_a_policy_that_diverges_between_two_rows_is_named(make_runner):
     one, acting = experience(make_runner, how=LEARNING, shards=2), DeterministicPolicy(one_layer(3), 0.3)
+
+    def learn(rows: slice) -> None:
+        if rows.stop == 14:
+            acting.heads = one_layer(3, np.nan)
+
     with pytest.raises(NotFiniteError, match="the policy returned NaN or infinity at step 15 of the epoch"):
-        for rows in one.collect(acting, 0, Timing()):
-            if rows.stop == 14:
-                acting.heads = one_layer(3, np.nan)
+        one.collect(acting, 0, Timing(), learn)
 
 
 @pytest.mark.parametrize("make_runner", [Here, Forgetful])
@@ -318,8 +289,7 @@ def test_failures_among_such_rows_are_counted_as_in_one_process(make_runner):
         acting = DeterministicPolicy(one_layer(2), 0.3)
         for epoch in range(2):
             one.scores.begin_epoch()
-            for _ in one.collect(acting, epoch, Timing()):
-                pass
+            one.collect(acting, epoch, Timing())
         return said, one.state()
 
     (said, end), (same_lines, same_end) = lines(None), lines(make_runner)
@@ -329,23 +299,23 @@ def test_failures_among_such_rows_are_counted_as_in_one_process(make_runner):
 
 def test_a_failure_that_cannot_be_repeated_is_told_where_a_worker_must_repeat_it(monkeypatch):
     """By "history" an environment is brought back by all its actions, and one of them had failed."""
-    monkeypatch.setattr(experiences, "find_way", lambda *_: "history")
+    monkeypatch.setattr(collectors, "find_way", lambda *_: "history")
     settings = {"shards": 3, "environment_restarts": 30, "on_not_finite": "skip", "steps_per_epoch": 24}
     one = experience(Forgetful, "tests/Unsound-v0", lambda _: None, Collecting(rows_per_yield=2), **settings)
     acting = DeterministicPolicy(one_layer(2), 0.3)
     with pytest.raises(UserError, match="which cannot be repeated: continue from the last checkpoint with --resume"):
         for epoch in range(4):
-            for _ in one.collect(acting, epoch, Timing()):
-                pass
+            one.collect(acting, epoch, Timing())
 
 
 def test_environments_whose_turn_it_is_are_built_again_once_an_epoch(monkeypatch):
-    monkeypatch.setattr(experiences, "find_way", lambda *_: "history")
-    one, restarts = experience(how=Collecting(per_epoch=2), restart_environments_every=2), []
+    monkeypatch.setattr(collectors, "find_way", lambda *_: "history")
+    monkeypatch.setattr(collectors, "default_restart_interval", lambda *_: 2)
+    one, restarts = experience(how=Collecting(per_epoch=2)), []
     for epoch in range(5):
         one.scores.begin_epoch()
         for _ in range(2):
-            one.collect_whole(policy(3, 1), epoch, Timing())
+            one.collect(policy(3, 1), epoch, Timing())
         restarts.append(one.state()["collector/restarts"].tolist())
     assert restarts == [[0, 0, 0, 0], [0, 1, 1, 0], [1, 1, 1, 1], [1, 2, 2, 1], [2, 2, 2, 2]]
 

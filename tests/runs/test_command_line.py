@@ -82,8 +82,8 @@ MISTAKES = {
         ["pendulum", "--minibatch-size", "5000"], ["minibatch_size 5000", "--minibatch-size 4096"],
     ),
     "restarts within an epoch": (
-        ["pendulum", "--updates-per-epoch", "2", "--restart-each-epoch"],
-        ["updates_per_epoch 2", "restart_each_epoch", "--updates-per-epoch 1"],
+        ["pendulum", "--updates-per-epoch", "2", "--epoch-end", "restart"],
+        ["updates_per_epoch 2", "epoch_end restart", "--updates-per-epoch 1"],
     ),
     "trajectory not divisible": (
         ["pendulum", "--num-envs", "3"], ["4096", "not divisible", "num_envs 3", "--steps-per-epoch 4095"],
@@ -116,7 +116,7 @@ MISTAKES = {
     "one word too many": (["pendulum", "walker"], ["walker is not a setting: expected --setting value"]),
     "unlike any setting": (["pendulum", "--xyzzy", "1"], ["--xyzzy is not a setting; --help-all shows every setting"]),
     "images and workers": (
-        ["--env", "tests/Dot-v0", "--workers", "2", "--filters", "4", "--kernel-sizes", "3", "--strides", "2"],
+        ["--env", "tests/Dot-v0", "--workers", "2", "--convolutions", "4x3/2"],
         ["shows images", "leave --workers out"],
     ),
     "negative evaluation": (["pendulum", "--evaluation-episodes", "-1"], ["evaluation_episodes is -1"]),
@@ -248,13 +248,6 @@ def test_an_environment_that_cannot_be_filmed_is_trained_all_the_same(program, t
     assert "not filmed: tests/Target-v0 draws no pictures" in out.splitlines()[-1]
 
 
-def test_evaluating_now_and_then_needs_episodes(program, tmp_path):
-    arguments = ["pendulum", *SMALL, *QUIET, "--evaluate-every", "1", "--runs-folder", tmp_path]
-    code, _, error = program("PPOAgentTrainer", *arguments)
-    assert "set --evaluation-episodes to 1 or more" in one_error_line(code, error)
-    assert not list(tmp_path.iterdir())
-
-
 def test_an_environment_alone_starts_from_the_defaults_of_python(program, tmp_path):
     for env in (["--env", "Pendulum-v1"], ["--env=Pendulum-v1"]):
         preset, config, _ = parse(env, "program", PRESETS, "bipedal-walker", preset_for)
@@ -361,7 +354,7 @@ def walker(tmp_path_factory):
     runs = tmp_path_factory.mktemp("runs")
     ended = typed(
         "PPOAgentTrainer.py", *SMALL, "--max-episode-steps", "30", "--evaluation-episodes", "2",
-        "--evaluate-every", "2", "--runs-folder", str(runs),
+        "--runs-folder", str(runs),
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr == ""

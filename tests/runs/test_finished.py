@@ -272,17 +272,6 @@ def test_a_config_that_is_not_the_checkpoints_is_told(monkeypatch, run, capsys):
     assert program(monkeypatch, "--resume", run, *TAIL, "--epochs", 3) == 0
 
 
-def test_a_setting_without_effect_that_older_versions_accepted_does_not_prevent_a_resume(run):
-    """config.json loads without it, and checkpoints of such a run still hold it."""
-    saved = json.loads((run / run_folder.CONFIG).read_text())
-    saved["config"] |= {"best_metric": "total_reward", "average_weights": 0.5}
-    config = PPOConfig.of_run(saved["config"])
-    assert config.average_weights == 0.0
-    run_folder.check_same_settings(run, config, saved)
-    with pytest.raises(UserError, match=r"says gamma 0\.3"):
-        run_folder.check_same_settings(run, config.replace(gamma=0.3), saved)
-
-
 def test_a_film_that_broke_off_does_not_stand_beside_the_run(monkeypatch, tmp_path):
     def killed(path, **_):
         Path(path).write_bytes(b"half a film")

@@ -30,7 +30,7 @@ from programs import methods
 ROOT = Path(PPOAgentTrainer.__file__).parent
 SETTINGS = (  # noqa: SIM905  (as it is typed)
     "pendulum --backend gymnasium --epochs 6 --num-envs 2 --steps-per-epoch 128 --minibatch-size 64 --passes 1 "
-    "--hidden-sizes 4 --restart-environments-every 4"
+    "--hidden-sizes 4"
 ).split()
 QUIET = ["--evaluation-episodes", "0", "--no-video", "--no-tensorboard", "--no-figure", "--checkpoint-every", "2"]
 
@@ -213,27 +213,9 @@ def test_cut_off_while_it_was_evaluated_it_is_evaluated_when_resumed(monkeypatch
     assert same(learned(run), whole)
 
 
-STORED = Path(__file__).parents[1] / "data" / "run-of-format-2"
-
-
-def test_a_checkpoint_of_format_2_loads_for_ever(monkeypatch, tmp_path, capsys):
-    """Its README says how it was made; it is never written anew."""
-    shutil.copytree(STORED, tmp_path / "run")
-    generation, state = checkpoint.load_newest(tmp_path / "run" / session.CHECKPOINTS, pytest.fail)
-    assert generation == 4
-    assert len([name for name in state if name.startswith("agent/actor/")]) == 5
-    arguments = ["--epochs", 6, "--evaluation-episodes", 2, "--no-video", "--no-tensorboard", "--no-figure"]
-    assert program(monkeypatch, "--resume", tmp_path / "run", *arguments) == 0
-    assert "continuing after epoch 4" in capsys.readouterr().out
-    written, again = (run_folder.read_results(folder) for folder in (STORED, tmp_path / "run"))
-    assert again["epoch"].tolist() == [1, 2, 3, 4, 5, 6]
-    assert np.array_equal(written["loss_critic"], again["loss_critic"][:4])
-    assert np.isfinite(again["loss_actor"]).all()
-
-
 TD3 = (  # noqa: SIM905  (as it is typed)
     "td3 --env Pendulum-v1 --epochs 6 --num-envs 2 --steps-per-epoch 100 --warmup-steps 100 --train-every 10 "
-    "--updates-per-train 2 --batch-size 16 --hidden-sizes 4 --restart-environments-every 4"
+    "--updates-per-train 2 --batch-size 16 --hidden-sizes 4"
 ).split()
 
 
@@ -305,23 +287,6 @@ def test_a_terminal_that_closes_does_not_stop_a_run_under_nohup():
             assert stop.received == signal.SIGHUP
     finally:
         signal.signal(signal.SIGHUP, before)
-
-
-def test_a_signal_during_an_evaluation_stops_the_run_after_it(monkeypatch, tmp_path, capfd, whole):
-    def signalled(trainer, episodes):
-        if trainer.epoch == 3:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return {}
-
-    with monkeypatch.context() as patch:
-        patch.setattr(session.after_training, "evaluate", signalled)
-        patch.setattr(Recorder, "write_evaluation", lambda *_: None)
-        quiet = [*QUIET[2:], "--evaluation-episodes", "1", "--evaluate-every", "1"]
-        assert program(patch, *SETTINGS, *quiet, "--runs-folder", tmp_path, "--name", "run") == 128 + signal.SIGTERM
-    assert "stopped after epoch 3 of 6" in capfd.readouterr().err
-    assert checkpoint.generations(tmp_path / "run" / session.CHECKPOINTS)[0] == 3
-    assert program(monkeypatch, "--resume", tmp_path / "run", *QUIET) == 0
-    assert same(learned(tmp_path / "run"), whole)
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,19 @@ import pytest
 from test_session import QUIET, SETTINGS, learned, program, same
 
 from common.records import Timing
+from common.rollout import validation
 from common.runs import finished, run_folder, session
 from PPOAgentTrainer import PPOAgentTrainer
 
 STOPS = [
     *["--stop-score", "-2000", "--best-metric", "validation", "--validate-from", "0.4", "--validate-every", "1"],
-    *["--validation-episodes", "2", "--confirming-episodes", "3", "--end-validations-early"],
+    *["--validation-episodes", "2", "--end-validations-early"],
 ]
 
 
 @pytest.fixture
 def stopped(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(validation, "CONFIRMING_EPISODES", 3)
     assert program(monkeypatch, *SETTINGS, *STOPS, *QUIET, "--runs-folder", tmp_path, "--name", "run") == 0
     return tmp_path / "run"
 
@@ -79,8 +81,9 @@ def test_a_score_that_other_episodes_do_not_confirm_does_not_count(tiny, monkeyp
     scores, asked = iter([310.0, 299.5, 310.0, 309.0, 294.6, 299.0, 320.0, 300.0, 300.0]), []
     config = tiny.replace(
         epochs=6, best_metric="validation", validate_from=0.0, validate_every=1, stop_score=300.0,
-        validation_episodes=20, confirming_episodes=90,
+        validation_episodes=20,
     )  # fmt: skip
+    monkeypatch.setattr(validation, "CONFIRMING_EPISODES", 90)
     trainer = PPOAgentTrainer(config)
 
     def returns(timing: Timing, episodes=None, seed=None, reach=None) -> np.ndarray:
@@ -90,7 +93,7 @@ def test_a_score_that_other_episodes_do_not_confirm_does_not_count(tiny, monkeyp
     monkeypatch.setattr(trainer.judge, "returns", returns)
     trainer.train()
     assert [row.metric for row in trainer.results] == pytest.approx([299.5, 298.6, 299.0, 300.0])
-    assert trainer.solved and trainer.agent.best.metric == trainer.results[-1].metric
+    assert trainer.solved and trainer.agent.best_metric == trainer.results[-1].metric
     assert [episodes for episodes, _ in asked] == [None, 25, None, 25, 65, None, None, 25, 65]
     assert len({seed for _, seed in asked}) == 6  # None, and other episodes each time
     trainer.train(2)  # it stays solved
@@ -106,7 +109,7 @@ def test_the_margin_is_counted_in_standard_errors(tiny, monkeypatch, margin, gro
     """Of 100 episodes with a mean of 305 and a standard deviation of 20, which is 2 standard errors."""
     config = tiny.replace(
         epochs=1, best_metric="validation", validate_from=0.0, validate_every=1, stop_score=300.0,
-        confirming_episodes=100, confirming_margin=margin,
+        confirming_margin=margin,
     )  # fmt: skip
     trainer, played = PPOAgentTrainer(config), []
 

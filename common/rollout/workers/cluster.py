@@ -34,11 +34,11 @@ QUIET = {
 class Workers(NamedTuple):
     """Who steps a run's environments."""
 
-    number: int | None = 0  # at most; 0: this process; None: as many as save time on this machine
+    number: int = 0  # at most; 0: this process
     cluster: str | None = None  # address of a running cluster; None starts one on this machine
 
 
-HERE = Workers()
+NO_WORKERS = Workers()
 
 
 class Cluster:

@@ -1,10 +1,9 @@
 """Environments on workers, as the training process sees them."""
 
-import copy
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from common.errors import UserError
 from common.records import Timing, Trajectory
 from common.rollout.policies import Policy, WarmUp
 from common.rollout.repeatable import RepeatableEnvs
-from common.rollout.workers.shard import STEPPED, Columns, Event, Recipe, Rows, Runner, Snapshot, Task
+from common.rollout.workers.shard import STEPPED, Columns, Recipe, Rows, Runner, Snapshot, Task
 
 
 class EnvsOnWorkers(RepeatableEnvs):
@@ -33,17 +32,21 @@ class EnvsOnWorkers(RepeatableEnvs):
     ) -> None:
         self._runner, self._numbers = runner, itertools.count()
         envs = recipe.build()  # for its columns and parts; it is never reset
-        self._stamps: list[int | None] = [None] * len(envs.groups)
+        self._stamps: list[int | None] = [None] * len(envs.groups)  # of the states that the shards are in
         super().__init__(envs, recipe.action_map, seed, restarts, warn, recipe.way)
 
     def _reset(self, seed: int | None) -> list[np.ndarray]:
         if seed is None:  # restoring may be repeated, beginning the next episode may not
-            return self._perform("bring_back", [(self._pasts(k, columns),) for k, columns in enumerate(self.columns)])
+            return self._repeat(list(range(len(self.groups))), [self._pasts(k, c) for k, c in enumerate(self.columns)])
         self._stamps = [None] * len(self.groups)
-        return self._perform("reset", [(s,) for s in group_seeds(seed, len(self.groups))])
+        return self._observed("reset", [(s,) for s in group_seeds(seed, len(self.groups))], range(len(self.groups)))
 
     def _repeat(self, groups: list[int], pasts: list[dict[int, Past]]) -> list[np.ndarray]:
-        return self._perform("bring_back", [(past,) for past in pasts], groups)
+        return self._observed("bring_back", [(past,) for past in pasts], groups)
+
+    def _observed(self, method: str, arguments: list[tuple[Any, ...]], shards: Sequence[int]) -> list[np.ndarray]:
+        """Copies of the observations that a method returns, since what Ray returns cannot be written to."""
+        return [np.array(value) for value in self._perform(method, arguments, shards)]
 
     def fill(
         self,
@@ -53,66 +56,58 @@ class EnvsOnWorkers(RepeatableEnvs):
         failed: np.ndarray,
         timing: Timing,
         rows_per_yield: int | None = None,
-        lag: int = 0,
     ) -> Iterator[int]:
-        """See `collector.step_through`; workers step all rows of a yield at once.
-
-        Args:
-            lag: 1 lets workers step the next rows before these are yielded, with the policy as it is then.
+        """See `stepping.step_through`; workers step all rows of a yield at once.
 
         Raises:
             NotFiniteError: the policy returned NaN or infinity.
             UserError: environments failed more often than they may, or did not repeat on another worker.
         """
         steps = len(noise)
-        rows = rows_per_yield or steps
-        going = self._begin(policy, noise, 0, min(rows, steps))
-        for last in itertools.chain(range(rows, steps, rows), [steps]):
-            began = time.perf_counter()
-            columns = self._finish(going)
-            ahead = self._take(going, columns, trajectory, failed)
-            if lag and last < steps:
-                going = self._begin(policy, noise, last, min(last + rows, steps), ahead)
-            _share_out(time.perf_counter() - began, [part.timing for part in columns], timing)
-            yield last
-            if not lag and last < steps:
-                began = time.perf_counter()
-                going = self._begin(policy, noise, last, min(last + rows, steps), ahead)
-                timing.environment += time.perf_counter() - began
+        size = rows_per_yield or steps
+        ahead = None  # actions of the next row by shard, [n, A] each
+        for first in range(0, steps, size):
+            rows, began = slice(first, min(first + size, steps)), time.perf_counter()
+            collected: list[Columns] = self._perform(
+                "collect", self._arguments(policy, noise, rows, ahead), range(len(self.groups))
+            )
+            self._report(collected)
+            self._store(rows, collected, trajectory, failed)
+            ahead = [part.ahead for part in collected if part.ahead is not None]
+            _share_out(time.perf_counter() - began, [part.timing for part in collected], timing)
+            yield rows.stop
 
-    def _begin(
-        self, policy: Policy, noise: np.ndarray, first: int, last: int, ahead: list[np.ndarray] | None = None
-    ) -> "_Going":
-        """Let workers step rows `first` to `last`, and choose the actions of row `last` if there is one.
+    def _arguments(
+        self, policy: Policy, noise: np.ndarray, rows: slice, ahead: list[np.ndarray] | None
+    ) -> list[tuple[Any, ...]]:
+        """Of `Host.collect`, by shard: step these rows, and choose the actions of the row after them if there is one.
 
         Args:
-            ahead: [n, A] actions of row `first`, by shard; None where it is the epoch's first.
+            ahead: [n, A] actions of the first row, by shard; None where it is the epoch's first.
         """
-        is_last = last == len(noise)
-        chosen = None
+        is_last, chosen = rows.stop == len(noise), None
         if isinstance(policy, WarmUp):
-            policy, chosen = policy.plain(last - first + (not is_last) - (ahead is not None), self.num_envs)
-        shared, arguments = self._runner.share(copy.copy(policy)), []  # it may change before they are done
+            count = rows.stop - rows.start + (not is_last) - (ahead is not None)
+            policy, chosen = policy.plain(count, self.num_envs)
+        shared, arguments = self._runner.share(policy), []
         for k, (seen, columns) in enumerate(zip(self.observations, self.columns)):
             given = [] if ahead is None else [ahead[k][None]]  # [1, n, A]
             given += [] if chosen is None else [chosen[:, columns]]  # [K, n, A]
-            part = noise[first : last + 1, columns]  # [K + 1, n, X], or [K, n, X] at the end
-            rows = Rows(first, part, not is_last, np.concatenate(given) if given else None)
-            arguments.append((shared, seen, rows))
-        tasks = self._tasks("collect", arguments, range(len(self.groups)))
-        return _Going(tasks, self._runner.begin(tasks), slice(first, last))
+            part = noise[rows.start : rows.stop + 1, columns]  # [K + 1, n, X], or [K, n, X] at the end
+            todo = Rows(rows.start, part, not is_last, np.concatenate(given) if given else None)
+            arguments.append((shared, seen, todo))
+        return arguments
 
-    def _finish(self, going: "_Going") -> list[Columns]:
-        """What workers collected, after counting the failures among it."""
-        collected: list[Columns] = self._values(going.begun)
-        self._report([event for columns in collected for event in columns.events])
-        return collected
+    def _report(self, collected: list[Columns]) -> None:
+        """Count and raise failures in the order in which they happen in one process."""
+        events = [event for columns in collected for event in columns.events]
+        for event in sorted(events, key=lambda event: (event.turn, event.shard)):
+            if isinstance(event.failure, UserError):
+                raise event.failure
+            self._count_fault(event.failure, event.shard, event.turn - 1)
 
-    def _take(
-        self, going: "_Going", collected: list[Columns], trajectory: Trajectory, failed: np.ndarray
-    ) -> list[np.ndarray]:
-        """Put collected rows into the trajectory and record them: actions [n, A] of the row after them, by shard."""
-        rows = going.rows
+    def _store(self, rows: slice, collected: list[Columns], trajectory: Trajectory, failed: np.ndarray) -> None:
+        """Put collected rows into the trajectory and record them."""
         for columns, part in zip(self.columns, collected):
             for name in STEPPED:
                 array = part.stepped[name]  # [K, n, ...], of observations [K + 1, n, *shape]
@@ -122,35 +117,29 @@ class EnvsOnWorkers(RepeatableEnvs):
         self._record_steps(trajectory.actions[rows], resets, failed[rows])
         self.observations = [trajectory.observations[rows.stop, columns].copy() for columns in self.columns]
         self.ended = trajectory.ended[rows.stop - 1].copy()
-        self._stamps = [task.after for task in going.tasks]
-        return [part.ahead for part in collected if part.ahead is not None]
 
     def remember(self, trajectory: Trajectory, resets: np.ndarray, failed: np.ndarray) -> None:
         """See `RepeatableEnvs.remember`; the steps are recorded as they come."""
         self.episode_steps = trajectory.episode_steps[-1].copy()
 
-    def _report(self, events: list[Event]) -> None:
-        """Count and raise failures in the order in which they happen in one process."""
-        for event in sorted(events, key=lambda event: (event.turn, event.shard)):
-            if isinstance(event.failure, UserError):
-                raise event.failure
-            self._count_fault(event.failure, event.shard, event.turn - 1)
+    def _perform(self, method: str, arguments: list[tuple[Any, ...]], shards: Sequence[int]) -> list[Any]:
+        """What a method of `Host` returns for some shards.
 
-    def _perform(
-        self, method: str, arguments: Sequence[tuple[Any, ...]], shards: Sequence[int] | None = None
-    ) -> list[np.ndarray]:
-        """What a method returns for some shards, all of them by default."""
-        tasks = self._tasks(method, arguments, range(len(self.groups)) if shards is None else shards)
-        values = self._values(self._runner.begin(tasks))
-        for task in tasks:
-            self._stamps[task.shard] = task.after
-        return [np.array(value) for value in values]  # copies, since what Ray returns cannot be written to
-
-    def _tasks(self, method: str, arguments: Sequence[tuple[Any, ...]], shards: Sequence[int]) -> list[Task]:
-        return [
+        Raises:
+            UserError: it raised one.
+        """
+        tasks = [
             Task(k, method, given, self._stamps[k], next(self._numbers), self._snapshot_maker(k, method == "collect"))
             for k, given in zip(shards, arguments)
         ]
+        values = self._runner.perform(tasks)
+        self.interrupted = self._runner.interrupted
+        for value in values:
+            if isinstance(value, UserError):
+                raise value
+        for task in tasks:
+            self._stamps[task.shard] = task.after
+        return values
 
     def _snapshot_maker(self, shard: int, settled: bool) -> Callable[[], Snapshot]:
         """Makes the snapshot of a shard; `settled`: its observations are the present ones."""
@@ -168,30 +157,9 @@ class EnvsOnWorkers(RepeatableEnvs):
 
         return make
 
-    def _values(self, begun: Any) -> list[Any]:
-        """What tasks that were begun return.
-
-        Raises:
-            UserError: one of them raised it.
-        """
-        values = self._runner.finish(begun)
-        self.interrupted = self._runner.interrupted
-        for value in values:
-            if isinstance(value, UserError):
-                raise value
-        return values
-
     def close(self) -> None:
         """End the environments, not the workers."""
         self._runner.close()
-
-
-class _Going(NamedTuple):
-    """Rows that workers step."""
-
-    tasks: list[Task]
-    begun: Any  # what the runner returned
-    rows: slice
 
 
 def _share_out(seconds: float, timings: list[Timing], total: Timing) -> None:

@@ -6,15 +6,15 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from common.envs.environment import Environment
-from common.envs.groups import Fault, Group, Step, quiet_gymnasium
+from common.envs.groups import Fault, Group, quiet_gymnasium
 from common.envs.seeded_episodes import Past, Way
 from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv, copied_observations, make_vector_env
 from common.errors import NotFiniteError, UserError
 from common.records import Timing, empty_trajectory
-from common.rollout.collector import step_through
 from common.rollout.not_finite import not_finite_action
 from common.rollout.policies import Policy
+from common.rollout.stepping import step_through
 
 STEPPED = ("observations", "actions", "rewards", "terminated", "truncated", "ended", "replaced")  # of a trajectory
 
@@ -129,12 +129,11 @@ class Host:
             policy: without TensorFlow.
             observations: [n, *shape], the last ones.
         """
-        columns, count = self._envs.columns[shard], len(observations)
-        steps = len(rows.noise) - rows.ahead  # K
-        envs = _OneGroup(shard, self._envs.groups[shard], self._action_map, observations, rows.first)
+        steps, count = len(rows.noise) - rows.ahead, len(observations)  # K, n
+        envs = _SteppedShard(shard, self._envs.groups[shard], self._action_map, observations, rows.first)
         trajectory = empty_trajectory(steps, count, observations, self._action_map.size)
         failed, timing = np.zeros((steps, count), bool), Timing()  # [K, n]
-        acting, ahead = policy if rows.given is None else _Given(rows.given, policy), None
+        acting, ahead = _CountedPolicy(policy, rows.given), None
         try:
             for _ in step_through(envs, acting, rows.noise[:steps], trajectory, failed, timing):
                 pass
@@ -143,11 +142,11 @@ class Host:
                 if not np.isfinite(ahead.sum()):
                     raise NotFiniteError
         except NotFiniteError:
-            t = envs.received
-            fault = not_finite_action(trajectory.observations[t - rows.first], columns.start, t)
-            envs.events.append(Event(t, shard, fault))
+            t = acting.turns - 1
+            fault = not_finite_action(trajectory.observations[t], self._envs.columns[shard].start, rows.first + t)
+            envs.events.append(Event(rows.first + t, shard, fault))
         except UserError as error:
-            envs.events.append(Event(envs.received + 1, shard, error))
+            envs.events.append(Event(rows.first + acting.turns, shard, error))
         return Columns({name: getattr(trajectory, name) for name in STEPPED}, failed, ahead, envs.events, timing)
 
     def leave(self, shard: int) -> None:
@@ -155,35 +154,32 @@ class Host:
         self._envs.groups[shard].close()
 
 
-class _Given:
-    """Acts with given actions [G, n, A], one row after the other, then by a policy."""
+class _CountedPolicy:
+    """Acts with given actions [G, n, A], one row after the other, then by a policy; counts the turns."""
 
-    def __init__(self, actions: np.ndarray, policy: Policy) -> None:
-        self._rows, self._policy = iter(actions), policy
+    def __init__(self, policy: Policy, given: np.ndarray | None) -> None:
+        self._policy, self._given, self.turns = policy, () if given is None else given, 0
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
-        chosen = next(self._rows, None)
-        return self._policy.act(observations, noise) if chosen is None else chosen
+        self.turns += 1
+        if self.turns <= len(self._given):
+            return self._given[self.turns - 1]
+        return self._policy.act(observations, noise)
 
 
-class _OneGroup:
-    """A shard as `step_through` steps it, from row `first` of the epoch on; see `repeatable.Stepped`."""
+class _SteppedShard:
+    """A shard as `step_through` steps it, from row `first` of the epoch on."""
 
     def __init__(self, shard: int, group: Group, action_map: ActionMap, observations: np.ndarray, first: int) -> None:
-        self.columns, self.observations = [slice(0, len(observations))], [observations]
-        self._shard, self._group, self._action_map = shard, group, action_map
+        self.groups, self.columns, self.observations = [group], [slice(0, len(observations))], [observations]
+        self.action_map, self._shard, self._first = action_map, shard, first
         self.events: list[Event] = []
-        self.received = self._first = first  # steps of the epoch
 
-    def send(self, group: int, actions: np.ndarray) -> None:
-        self._group.send(self._action_map(actions))
-
-    def receive(self, group: int, t: int) -> Step:
-        step = self._group.recv()
-        self.received = self._first + t + 1
-        self.events += [Event(self.received, self._shard, fault) for fault in self._group.faults]
-        self._group.faults.clear()
-        return step
+    def count_faults(self, group: int, t: int) -> None:
+        """Keep them for the training process."""
+        faults = self.groups[group].faults
+        self.events += [Event(self._first + t + 1, self._shard, fault) for fault in faults]
+        faults.clear()
 
 
 class Runner(Protocol):
@@ -198,34 +194,27 @@ class Runner(Protocol):
     def share(self, value: Any) -> Any:
         """What stands for a value among the arguments of several tasks."""
 
-    def begin(self, tasks: list[Task]) -> Any:
-        """Begin to perform tasks of different shards; what `finish` takes."""
-
-    def finish(self, begun: Any) -> list[Any]:
-        """What each task returned, or its UserError. There may be at most one that has begun."""
+    def perform(self, tasks: list[Task]) -> list[Any]:
+        """What each of several tasks of different shards returned, or its UserError."""
 
     def close(self) -> None:
         """End all environments."""
 
 
 class Here:
-    """Performs tasks in this process, one after the other."""
+    """Performs tasks in this process, one after the other; see `Runner`."""
 
     def __init__(self, recipe: Recipe) -> None:
         self._host, self.interrupted = Host(recipe), ""
         self._stamps: dict[int, int] = {}  # of the states that the shards are in
 
     def share(self, value: Any) -> Any:
-        """See `Runner`."""
+        """The value itself."""
         return value
 
-    def begin(self, tasks: list[Task]) -> list[Task]:
-        """Nothing is performed yet; see `Runner`."""
-        return tasks
-
-    def finish(self, begun: list[Task]) -> list[Any]:
+    def perform(self, tasks: list[Task]) -> list[Any]:
         """See `Runner`."""
-        return [self._perform(task) for task in begun]
+        return [self._perform(task) for task in tasks]
 
     def _perform(self, task: Task) -> Any:
         held = self._stamps.pop(task.shard, None)
@@ -236,7 +225,7 @@ class Here:
         return value
 
     def close(self) -> None:
-        """See `Runner`."""
+        """End all environments."""
         for shard in self._stamps:
             self._host.leave(shard)
         self._stamps.clear()

@@ -21,7 +21,6 @@ from common import progress
 from common.errors import UserError
 from common.rollout.workers.cluster import Cluster, Workers
 from common.rollout.workers.shard import Columns, Here, Host, Recipe, Task
-from common.rollout.workers.stragglers import Stragglers
 from common.user_code import describe
 
 LOSSES = 5  # of workers while they performed the same task, after which the run ends
@@ -89,7 +88,6 @@ class Begun:
 
     tasks: list[Task]
     values: dict[int, Any] = dataclasses.field(default_factory=dict)  # task → what it returned
-    performed: dict[int, Worker] = dataclasses.field(default_factory=dict)  # task → who performed it
     losses: Counter[int] = dataclasses.field(default_factory=Counter)  # of workers, by task
     waiting: dict[Any, tuple[Worker, int]] = dataclasses.field(default_factory=dict)  # reference → who, which task
     repeated: dict[int, int] = dataclasses.field(default_factory=dict)  # task → steps that a restore makes before it
@@ -107,18 +105,15 @@ class _VanishedError(Exception):
 
 
 class Team:
-    """Workers that perform tasks; lost ones are replaced, and their tasks are performed again.
+    """Workers that perform tasks; lost ones are replaced, and their tasks are performed again. See `Runner`.
 
     Args:
         recipe: of the environments.
         cluster: where the workers run.
         number: how many there are at most; never more than shards.
-        warn: called with a line about each worker that is lost or slow.
-        asked_for: whether a user wants workers; if not, this process performs the tasks where none can start.
+        warn: called with a line about each worker that is lost.
 
     Attributes:
-        interrupted: why the run should end; empty while nothing is wrong.
-        sent, received: bytes of arrays, since the team began.
         workers: those that have started, or were asked for.
         homes: shard → who performs its tasks.
 
@@ -126,18 +121,10 @@ class Team:
         UserError: the environment cannot be sent to workers.
     """
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        cluster: Cluster,
-        number: int,
-        warn: Callable[[str], None] = print,
-        asked_for: bool = True,
-    ) -> None:
+    def __init__(self, recipe: Recipe, cluster: Cluster, number: int, warn: Callable[[str], None] = print) -> None:
         import ray
 
         self._ray, self._cluster, self._recipe, self._warn = ray, cluster, recipe, warn
-        self._asked_for, self._without = asked_for, "leave --workers out" if asked_for else "use --workers 0"
         shards = len(recipe.build().groups)
         if number > shards:
             warn(f"{number} workers were asked for, and {shards} started: a run of {_count(shards, 'shard')} has no "
@@ -146,12 +133,11 @@ class Team:
         self._content = ray.put(_pickled(recipe))
         self._class = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(Remote)
         self._computing = computing()
-        self.interrupted, self.sent, self.received = "", 0, 0
-        self._here: Here | None = None  # performs the tasks once the cluster is gone, or if no worker can start
+        self.interrupted = ""
+        self._here: Here | None = None  # performs the tasks once the cluster is gone
         self.workers: list[Worker] = []
         self.homes: dict[int, Worker] = {}
         self._held: dict[int, tuple[Worker, int]] = {}  # shard → who holds it, and the stamp of its state
-        self._stragglers = Stragglers(warn)
         self._durations: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=256))  # method → seconds
         self._step_seconds: deque[float] = deque(maxlen=256)  # of collected steps
         self._has_begun = False
@@ -171,59 +157,30 @@ class Team:
         if self._here is not None:
             return value
         try:
-            reference = self._ray.put(value)
-        except Exception:  # `begin` finds out whether the cluster is gone
+            return Shared(value, self._ray.put(value))
+        except Exception:  # `perform` finds out whether the cluster is gone
             return value
-        self.sent += len(self.workers) * len(cloudpickle.dumps(value))
-        return Shared(value, reference)
 
-    def begin(self, tasks: list[Task]) -> Begun:
-        """See `Runner`."""
-        begun = Begun(tasks)
-        if self._here is None:
-            try:
-                self._check_cluster()  # workers answer without it, but after a minute Ray ends this process
-                try:
-                    self._admit()
-                except UserError as error:
-                    if self._asked_for or self._has_begun:
-                        raise
-                    self._do_without(str(error))
-                    return begun
-                self._balance()
-                for i in range(len(tasks)):
-                    self._give(i, begun)
-            except _VanishedError:
-                self._take_over()
-        return begun
-
-    def finish(self, begun: Begun) -> list[Any]:
+    def perform(self, tasks: list[Task]) -> list[Any]:
         """See `Runner`. Once the cluster is gone this process performs the tasks."""
         if self._here is None:
             try:
-                return self._finish(begun)
+                self._check_cluster()  # workers answer without it, but after a minute Ray ends this process
+                self._admit()
+                self._balance()
+                begun = Begun(tasks)
+                for i in range(len(tasks)):
+                    self._give(i, begun)
+                return self._answers(begun)
             except _VanishedError:
-                self._take_over()
-        assert self._here is not None, "it takes over from the workers"
-        tasks = [task._replace(arguments=tuple(map(_value, task.arguments))) for task in begun.tasks]
-        return self._here.finish(self._here.begin(tasks))
+                self.interrupted = f"the Ray cluster at {self._cluster.address} is gone"
+                self.workers.clear()
+                self._cluster.close()
+                self._here = Here(self._recipe)
+        return self._here.perform([task._replace(arguments=tuple(map(_value, task.arguments))) for task in tasks])
 
-    def _take_over(self) -> None:
-        """From now on this process performs the tasks."""
-        self.interrupted = f"the Ray cluster at {self._cluster.address} is gone"
-        self.workers.clear()
-        self._cluster.close()
-        self._here = Here(self._recipe)
-
-    def _do_without(self, why: str) -> None:
-        """This process performs the tasks, since no worker can start."""
-        self._warn(f"this process steps the environments: {why}")
-        for worker in list(self.workers):
-            self._drop(worker)
-        self._cluster.close()  # if it vanished later, it would end this process
-        self._here = Here(self._recipe)
-
-    def _finish(self, begun: Begun) -> list[Any]:
+    def _answers(self, begun: Begun) -> list[Any]:
+        """Wait for all tasks; those of a lost worker are given to another one."""
         tasks, waiting = begun.tasks, begun.waiting
         while waiting:
             progress.tell("shards", len(tasks) - len(waiting), len(tasks))
@@ -239,19 +196,12 @@ class Team:
                     self._replace(worker, _cause(error), begun)
                     continue
                 del waiting[reference]
-                begun.performed[i] = worker
                 self._note(worker, tasks[i], begun.values[i])
             for worker in {worker for worker, _ in waiting.values()}:
                 its = [i for one, i in waiting.values() if one is worker]
                 limit = self._limit(tasks[its[0]].method, sum(begun.repeated.get(i, 0) for i in its))
                 if time.monotonic() - worker.since > limit:
                     self._replace(worker, f"it did not answer within {limit:.0f} s", begun)
-        for i, value in begun.values.items():
-            if isinstance(value, Columns):
-                seconds = value.timing.environment + value.timing.policy
-                self._stragglers.note(str(begun.performed[i]), tasks[i].shard, seconds)
-        if any(isinstance(value, Columns) and value.ahead is None for value in begun.values.values()):
-            self._stragglers.end_epoch()  # these were its last rows
         return [begun.values[i] for i in range(len(tasks))]
 
     def _give(self, i: int, begun: Begun) -> None:
@@ -272,9 +222,6 @@ class Team:
         begun.waiting[reference] = worker, i
         if snapshot is not None:
             begun.repeated[i] = sum(len(past.actions) for past in snapshot.pasts.values())
-        self.sent += _bytes(arguments) + (
-            0 if snapshot is None else _bytes(past.actions for past in snapshot.pasts.values())
-        )
 
     def _answered(self, references: list[Any]) -> list[Any]:
         """Those of some references whose answers are there; none after a second.
@@ -300,7 +247,6 @@ class Team:
         worker.since = now
         if isinstance(value, Columns):
             self._step_seconds.append((value.timing.environment + value.timing.policy) / max(1, value.failed.size))
-            self.received += _bytes([*value.stepped.values(), value.failed])
         if not isinstance(value, UserError):
             self._held[task.shard] = worker, task.after
 
@@ -343,7 +289,7 @@ class Team:
             if waited > START:
                 raise UserError(
                     f"no worker started within {START:.0f} s: see with 'ray status' that the cluster has free "
-                    f"processors, or {self._without}"
+                    "processors, or leave --workers out"
                 )
             self._answered([worker.hello for worker in self.workers if not worker.is_ready])
         self._has_begun = True
@@ -360,7 +306,7 @@ class Team:
             self._check_cluster(error)
             self._broken += 1
             if self._broken > LOSSES:
-                self._leave_out(worker, f"workers end while they start ({_cause(error)})", self._without)
+                self._leave_out(worker, f"workers end while they start ({_cause(error)})", "leave --workers out")
                 return
             self._drop(worker)
             self._start()
@@ -456,17 +402,15 @@ class Team:
 
 
 class Crew:
-    """Makes the teams of a run, all on one cluster, which starts at once in the background.
+    """Makes the workers of a run, all on one cluster, which starts at once in the background.
 
     Args:
         workers: how many, and where.
         warn: see `Team`.
-        asked_for: whether a user wants them, so that it is an error if there can be none.
     """
 
-    def __init__(self, workers: Workers, warn: Callable[[str], None], asked_for: bool = True) -> None:
-        self._address, self._number = workers.cluster, workers.number or 0
-        self._warn, self._asked_for = warn, asked_for
+    def __init__(self, workers: Workers, warn: Callable[[str], None]) -> None:
+        self._workers, self._warn = workers, warn
         self._cluster: Future[Cluster] = Future()
         self._closed = threading.Event()
         threading.Thread(target=self._keep, daemon=True).start()
@@ -475,27 +419,18 @@ class Crew:
     def _keep(self) -> None:
         """Start the cluster and stay: Linux kills its processes with the thread that started them."""
         try:
-            self._cluster.set_result(Cluster(self._address, self._number))
+            self._cluster.set_result(Cluster(self._workers.cluster, self._workers.number))
         except BaseException as error:
             self._cluster.set_exception(error)
         self._closed.wait()
 
-    def __call__(self, recipe: Recipe) -> Team | Here:
-        """A team for these environments; without one that was asked for, this process where there can be none.
+    def __call__(self, recipe: Recipe) -> Team:
+        """Workers for these environments.
 
         Raises:
             UserError: Ray does not start, or the environment cannot be sent to workers.
         """
-        try:
-            cluster = self._cluster.result()
-            if cluster.is_closed and not self._asked_for:  # an earlier team has found that it can start no worker
-                return Here(recipe)
-            return Team(recipe, cluster, self._number, self._warn, self._asked_for)
-        except UserError as error:
-            if self._asked_for:
-                raise
-            self._warn(f"this process steps the environments: {error}")
-            return Here(recipe)
+        return Team(recipe, self._cluster.result(), self._workers.number, self._warn)
 
     def close(self) -> None:
         """End the cluster, or leave it."""
@@ -518,10 +453,6 @@ def _pickled(recipe: Recipe) -> bytes:
 
 def _value(argument: Any) -> Any:
     return argument.value if isinstance(argument, Shared) else argument
-
-
-def _bytes(arrays: Any) -> int:
-    return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
 
 def _cause(error: Exception) -> str:
