@@ -213,6 +213,16 @@ def test_cut_off_while_it_was_evaluated_it_is_evaluated_when_resumed(monkeypatch
     assert same(learned(run), whole)
 
 
+def test_a_stored_run_is_continued(monkeypatch, tmp_path):
+    """From version 1.1 on, formats are kept: tests/data/run loads in every later version."""
+    stored = Path(__file__).parents[1] / "data" / "run"
+    shutil.copytree(stored, tmp_path / "run")
+    assert program(monkeypatch, "--resume", tmp_path / "run", "--epochs", 6, *QUIET) == 0
+    written, again = (run_folder.read_results(folder) for folder in (stored, tmp_path / "run"))
+    assert again["epoch"].tolist() == [1, 2, 3, 4, 5, 6]
+    assert np.array_equal(written["loss_critic"], again["loss_critic"][:4])
+
+
 TD3 = (  # noqa: SIM905  (as it is typed)
     "td3 --env Pendulum-v1 --epochs 6 --num-envs 2 --steps-per-epoch 100 --warmup-steps 100 --train-every 10 "
     "--updates-per-train 2 --batch-size 16 --hidden-sizes 4"
