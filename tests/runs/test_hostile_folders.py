@@ -426,7 +426,11 @@ def test_a_module_of_a_stored_environment_is_imported_only_if_it_is_named_again(
 )
 def test_what_is_wrong_with_the_settings_is_said(tmp_path, content, said):
     if content is not None:
-        settings = {"preset": "pendulum", "config": vars(CONFIG) | content} if isinstance(content, dict) else None
+        settings = (
+            {"preset": "pendulum", "method": "ppo", "config": vars(CONFIG) | content}
+            if isinstance(content, dict)
+            else None
+        )
         (tmp_path / run_folder.CONFIG).write_text(content if settings is None else json.dumps(settings))
     found = run_folder.damage_of_config(tmp_path, {"ppo": PPOConfig})
     assert said in found and bool(said) == bool(found)
