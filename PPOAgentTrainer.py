@@ -79,13 +79,8 @@ class PPOAgentTrainer(TrainerBase):
         shape_noise = None  # white
         if config.noise_color and isinstance(action_map(self.environment.action_space), BoxMap):
             shape_noise = functools.partial(colored_noise, exponent=config.noise_color)
-        return Collecting(
-            config.updates_per_epoch,
-            None,
-            shape_noise,
-            config.epoch_end != "continue",
-            output_size=self.agent.output_size,
-        )
+        restarts = config.epoch_end != "continue"
+        return Collecting(config.updates_per_epoch, None, shape_noise, restarts, output_size=self.agent.output_size)
 
     def prepare(self) -> None:
         """Collect the trajectory that the first update learns from.

@@ -137,7 +137,7 @@ class SACAgent(DDPGAgent):
         with np.errstate(over="ignore"):
             temperature = self.temperature
         if not np.isfinite(temperature):
-            raise DivergedError("training diverged, the temperature is infinite: lower --temperature-learning-rate")
+            raise DivergedError("training diverged, the temperature is infinite: lower --learning-rate")
 
     # -- state --
 

@@ -85,13 +85,11 @@ def flat_batch(
     )  # [T, N]
     normalized, advantage_statistics = _normalized(advantages, valid, config, advantage_statistics)  # [T, N]
     discounts = gamma * ~terminated  # [T, N]
-    one_step = rewards + discounts * values[1:]  # [T, N]
     targets = {
         "advantage": advantages + values[:-1],
         "normalized_advantage": normalized + values[:-1],
-        "one_step": one_step,
-        "one_step_gradient": one_step,
-    }[config.value_target]  # [T, N]
+        "one_step": rewards + discounts * values[1:],
+    }[config.value_target.removesuffix("_gradient")]  # [T, N]
     explained_variance = funcs.explained_variance(values[:-1][valid], targets[valid])
     following = observations[1:].reshape(steps, num_envs, -1)[:, :, :0]  # [T, N, 0]
     if config.value_target == "one_step_gradient":  # the update adds the next state's value itself
