@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -29,6 +29,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import cloudpickle
 import gymnasium
 import numpy as np
 from fault_table import record
@@ -46,6 +47,7 @@ from common.records import Timing
 from common.rollout.collector import Collector
 from common.rollout.policies import NormalPolicy
 from common.rollout.workers.cluster import QUIET, Cluster, Workers
+from common.rollout.workers.shard import Columns, Task
 from common.rollout.workers.team import Team
 from common.runs.command_line import one_line_errors, parse_settings
 from common.runs.run_folder import read_results
@@ -355,6 +357,28 @@ class Sleeping(gymnasium.Env):
         return self.np_random.uniform(-1, 1, 24).astype(np.float32), 1.0, False, False, {}
 
 
+class Counting(Team):
+    """Counts the bytes of arrays that go to the workers, a policy once for each, and come back."""
+
+    sent = received = 0
+
+    def share(self, value: Any) -> Any:
+        self.sent += len(self.workers) * len(cloudpickle.dumps(value))
+        return super().share(value)
+
+    def perform(self, tasks: list[Task]) -> list[Any]:
+        self.sent += _bytes(argument for task in tasks for argument in task.arguments)
+        values = super().perform(tasks)
+        for value in values:
+            if isinstance(value, Columns):
+                self.received += _bytes([*value.stepped.values(), value.failed])
+        return values
+
+
+def _bytes(arrays: Iterable[Any]) -> int:
+    return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+
+
 def scaling(arguments: Arguments) -> Iterator[dict[str, Any]]:
     """Seconds and bytes of an epoch, by the number of workers; each steps one environment as long."""
     rng = np.random.default_rng(0)
@@ -376,7 +400,7 @@ def scaling(arguments: Arguments) -> Iterator[dict[str, Any]]:
         cluster, teams = Cluster(None, number), []
 
         def make_team(recipe: Any, cluster: Cluster = cluster, number: int = number, teams: list = teams) -> Team:
-            teams.append(Team(recipe, cluster, number))
+            teams.append(Counting(recipe, cluster, number))
             return teams[-1]
 
         experience = Collector(config, environment, action_map(environment.action_space), 0, make_runner=make_team)
