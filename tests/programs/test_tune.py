@@ -312,8 +312,6 @@ def test_a_preset_file_written_by_hand_has_the_defaults_and_may_not_have_what_do
     mine["config"]["fall_cost"] = ["50"]
     with pytest.raises(UserError, match=r"fall_cost .* has no effect"):
         preset_files.read_preset(written(tmp_path / "a.json", mine))
-    older = preset_files.read_preset(written(tmp_path / "a.json", mine | {"versions": {}}))[2]
-    assert (older.noise_color, older.fall_cost) == (0.0, ("1",))
 
 
 def test_a_preset_file_returns_what_was_written(tmp_path):
