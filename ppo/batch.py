@@ -94,7 +94,6 @@ def flat_batch(
     following = observations[1:].reshape(steps, num_envs, -1)[:, :, :0]  # [T, N, 0]
     if config.value_target == "one_step_gradient":  # the update adds the next state's value itself
         targets, following = rewards, observations[1:]  # [T, N], [T, N, S]
-
     columns = Batch(
         observations=observations[:-1],
         actions=trajectory.actions,

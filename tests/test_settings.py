@@ -11,7 +11,7 @@ import pytest
 
 from common.config import TrainingConfig
 from common.errors import UserError
-from common.runs import wrong_arguments
+from common.runs.arguments import REPLACED
 from common.runs.command_line import parse
 from common.runs.options import RunOptions
 from common.settings import SMALLEST, Settings, described, json_object, needs_of, ranges_of, setting
@@ -286,4 +286,4 @@ def test_a_setting_that_was_renamed_or_removed_is_told(words, line):
 
 def test_no_setting_that_was_replaced_is_still_there():
     flags = {f"--{s.name.replace('_', '-')}" for kind in WHOLE for s in described(kind)}
-    assert not flags & wrong_arguments.REPLACED.keys()
+    assert not flags & REPLACED.keys()
