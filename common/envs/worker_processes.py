@@ -212,6 +212,7 @@ class Worker:
             with contextlib.closing(theirs), without_program(), signals_held_back():
                 self.process = context.Process(target=_work, args=(theirs,), name="worker")  # type: ignore[attr-defined]
                 self.process.start()
+            self.connection.send(dict(os.environ))  # a fork server has those of its own start
             self.connection.send_bytes(self._content)
         except (OSError, ValueError, AssertionError) as error:  # the last in a worker of multiprocessing.Pool
             raise CannotStartError(f"{type(error).__name__}: {error}") from error
@@ -309,6 +310,9 @@ def _work(connection: Connection) -> None:
     """Load the function, then compute one item after another, until the parent is gone."""
     depend_on_parent()
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
+        variables = connection.recv()
+        os.environ.clear()
+        os.environ.update(variables)
         try:
             function = pickle.loads(connection.recv_bytes())
         except EOFError:

@@ -78,7 +78,9 @@ class Collector:
         self._config, self._environment, self._action_map, self._seed = config, environment, action_map, seed
         self._warn, self._how, self._make_runner = warn, how, make_runner
         if make_runner is not None and is_image(environment.observation_space):
-            raise UserError(f"{environment.id} shows images, which are unsupported with --workers: leave it out")
+            raise UserError(
+                f"{environment.id} shows images, which are unsupported with --workers: leave --workers out"
+            )
         self.epochs = config.epochs
         steps = config.steps_per_epoch // config.num_envs  # of an epoch in each environment
         self._steps = steps // how.per_epoch  # T

@@ -129,6 +129,7 @@ def test_images_are_rounded_in_all_hidden_layers_and_heads_are_not():
     assert {weights.dtype for weights in agent.network.weights} == {"float32"}
 
 
+@pytest.mark.xla
 def test_one_hidden_layer_has_nothing_to_round():
     with pytest.raises(UserError, match=r"precision bfloat16 has no effect with hidden_sizes .*: add --hidden-sizes"):
         Agent(Box(-1.0, 1.0, (3,)), Discrete(2), PPOConfig(hidden_sizes=(64,), precision="bfloat16"), 0)

@@ -198,14 +198,14 @@ def test_a_change_from_python_is_told_and_dated_by_the_first_epoch_that_used_it(
     trainer = PPOAgentTrainer(tiny.replace(epochs=3))
     lines = []
     trainer.warn = lines.append
-    collect = trainer.collect
+    collect = trainer.collector.collect
 
-    def collect_and_ask(timing):
-        collect(timing)
+    def collect_and_ask(*arguments):
+        collect(*arguments)
         if trainer.epoch == 1:  # after the second epoch's update, before its row
             trainer.live["clip_range"] = 0.05
 
-    trainer.collect = collect_and_ask
+    trainer.collector.collect = collect_and_ask
     trainer.train(3)
     trainer.close()
     assert [row.hp_clip_range for row in trainer.results] == [0.2, 0.2, 0.05]

@@ -609,7 +609,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "validate_from": (0.0, VALIDATED),
     "validate_from_score": (1e9, VALIDATED),
     "stop_score": (-1e9, VALIDATED),
-    "confirming_margin": (100.0, VALIDATED | {"stop_score": -6.1, "validation_episodes": 1}),
+    "confirming_margin": (100.0, VALIDATED | {"stop_score": -10.0}),
     "adopt_best": (False, SCHEDULE | {"adopt_best": True}),
 }
 
@@ -688,8 +688,10 @@ def test_every_setting_changes_what_is_learned(tiny, eager, monkeypatch, name):
 def test_every_name_of_a_setting_does_something_of_its_own(tiny, eager):
     hints = typing.get_type_hints(PPOConfig)
     designs = set(typing.get_args(hints["reward_design"])) - {"function"}  # which a program has to give
-    kinds = {type(reward_design(name, 0.1, find_environment(tiny.env).max_episode_steps)) for name in designs}
-    assert len(kinds) == len(designs) == 8
+    ends = np.array([[1, 0, 1, 0, 0], [0, 0, 0, 1, 0]], bool)  # terminated, truncated
+    steps = np.array([-100.0, 0.5, 2.0, -100.0, 3.0]), *ends, np.arange(5)
+    limit = find_environment(tiny.env).max_episode_steps
+    assert len({tuple(reward_design(name, 0.1, limit)(*steps)) for name in designs}) == len(designs) == 8
     kinds = typing.get_args(hints["normalize_advantages"])
     ends = [outcome(tiny.replace(normalize_advantages=kind)) for kind in kinds]
     for i, one in enumerate(ends):

@@ -254,8 +254,7 @@ def test_the_help_of_a_preset_is_one_screen(preset, monkeypatch, capsys):
 
 
 def test_the_help_of_a_run_shows_what_may_be_changed(monkeypatch, capsys):
-    run = ROOT / "experiments" / "results" / "pendulum" / "pendulum-ddpg-corrected-seed0"
-    assert typed(monkeypatch, "resume", str(run), "--help") == 0
+    assert typed(monkeypatch, "resume", str(ROOT / "tests" / "data" / "run"), "--help") == 0
     out = capsys.readouterr().out
     shown = {line.split()[0][2:].replace("-", "_") for line in out.splitlines() if line.startswith("  --")}
     assert shown == set(MAY_CHANGE) and "PRESET" not in out

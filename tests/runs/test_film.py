@@ -351,7 +351,7 @@ def test_what_kills_the_process_that_films_does_not_kill_this_one(tmp_path, two_
             os._exit(3)
 
     with film.filming(tmp_path, Deadly(), PENDULUM_ACTIONS, find_environment("Pendulum-v1", 9), beside=200) as filmed:
-        assert filmed() == ("not filmed: its process ended with exit code 3", None)
+        assert filmed() == ("not filmed: its process died (exit code 3)", None)
     assert not list(tmp_path.iterdir())
 
 
