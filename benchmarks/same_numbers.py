@@ -3,7 +3,7 @@
 Eight short runs are trained twice, by this work tree and by a checkout of the commit: PPO on Gymnasium, on EnvPool,
 with discrete actions, with one network for actor and critic, and on images; DDPG; TD3; and a PPO run that is extended
 by resuming it. Tables, weights, checkpoints, settings, scores and films must be equal to the byte. Times are left out,
-and settings that the commit does not have, whose defaults must mean what was done before.
+and settings that only one of the two has: their defaults must mean what was done before.
 Nothing is written; a difference is exit code 1. Two cores need about five minutes.
 """
 
@@ -141,8 +141,8 @@ def compare(name: str, other_code: Path, work: Path, kept: Path) -> list[str]:
         train(name, other_code, kept)
         whole.touch()
     here, there = content(train(name, ROOT, work / "here")), content(kept / _folder_name(name))
-    added = [key for key in here if key.startswith("config.json/") and key not in there]  # settings the other lacks
-    return differences({key: array for key, array in here.items() if key not in added}, there)
+    lone = {key for key in here.keys() ^ there.keys() if key.startswith("config.json/")}  # settings of one alone
+    return differences(*({key: array for key, array in one.items() if key not in lone} for one in (here, there)))
 
 
 def main() -> None:
