@@ -71,7 +71,6 @@ def test_what_both_say_in_numbers_is_the_same():
         (r"median\] of (\d+) seeds \((\d+) to (\d+) s\)", r"シード (\d+) 個の\[中央値で \d+ 秒\]（(\d+)～(\d+) 秒）"),
         (r"(\d+) of the (?:\d+) agents score", r"エージェントのうち (\d+) 個のスコア"),
         (r"\[(\d+ MB)\]", r"\[(\d+ MB)\]"),
-        (r"about ([\d,]+) lines", r"約 ([\d,]+) 行"),
         (r"took (\d) to (\d) hours", r"(\d)～(\d) 時間"),
         (
             r"(\d+) kills, ([\d,]+) simulated power cuts, (\d+) full disks and ([\d,]+) damaged",
