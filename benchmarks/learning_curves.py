@@ -48,6 +48,10 @@ def train(task: str, contestant: str, seed: int, steps: int | None, clone: Path 
 
         assert clone is not None, "--cleanrl names the clone"
         act = cleanrl.train(wanted, chosen, seed, steps, curve, clone)
+    elif chosen.library == "ours":
+        from peers import ours
+
+        act = ours.train(wanted, chosen, seed, steps, curve)
     else:
         from peers import stable_baselines
 
@@ -66,6 +70,7 @@ def train(task: str, contestant: str, seed: int, steps: int | None, clone: Path 
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "seconds_with_scoring": round(time.perf_counter() - began),
         "steps": curve.steps,
+        "validation_steps": curve.validation_steps,
         "deterministic": curve.deterministic,
         "sampled": curve.sampled,
         "final": curve.final(act),

@@ -122,12 +122,14 @@ class Timing:
         policy: choosing actions.
         update: values, advantages and gradients.
         validation: scoring the parameters; not part of training.
+        validation_steps: environment steps of that, a number of them.
     """
 
     environment: float = 0.0
     policy: float = 0.0
     update: float = 0.0
     validation: float = 0.0
+    validation_steps: int = 0
 
     def columns(self, steps: int) -> dict[str, float]:
         """The timing columns of `common.results.EpochResult` for an epoch of `steps` environment steps."""
@@ -138,6 +140,7 @@ class Timing:
             "seconds_policy": self.policy,
             "seconds_update": self.update,
             "seconds_validation": self.validation,
+            "validation_steps": self.validation_steps,
             "steps_per_second": steps / training,
         }
 

@@ -39,6 +39,7 @@ class EpochResult:
     score: float = column("reward")  # mean unshaped reward of the last `score_window` episodes; NaN before so many
     score_steps: float = column("episodes")  # mean steps of the same episodes
     total_episodes: int = column("episodes")  # finished since training began
+    validation_steps: int = column("episodes")  # environment steps of this epoch's validation, not among `steps`
     is_best: bool
     seconds: float = column("time", timing=True)  # of all below
     seconds_environment: float = column("time", timing=True)

@@ -362,7 +362,7 @@ def test_seconds_of_an_epoch_by_stage_and_its_speed():
     columns = Timing(environment=1.0, policy=2.0, update=5.0, validation=4.0).columns(160)
     assert columns == {
         "seconds": 12.0, "seconds_environment": 1.0, "seconds_policy": 2.0, "seconds_update": 5.0,
-        "seconds_validation": 4.0, "steps_per_second": 20.0,
+        "seconds_validation": 4.0, "validation_steps": 0, "steps_per_second": 20.0,
     }  # fmt: skip
 
 

@@ -42,6 +42,7 @@ class Curve:
         self.steps: list[int] = []
         self.deterministic: list[list[float]] = []
         self.sampled: list[list[float]] = []
+        self.validation_steps = 0  # of the episodes that the training played for itself
 
     def follow(self, steps: int, act: Act) -> None:
         """Score the policy if another part of the steps is done; steps that scoring takes are not counted."""

@@ -1,7 +1,8 @@
 """What `learning_curves.py` compares: tasks, and the settings of every contestant on each of them.
 
 rl-zoo3's settings are those of its files `hyperparameters/*.yml` at commit 22e3ff2 (23 April 2026). "defaults" are
-what the library itself uses if nothing is said.
+what the library itself uses if nothing is said. "ours-zoo" are our methods with rl-zoo3's settings; "ours" are our
+presets without mirrors, "ours-mirror" those with them, and "ours-unshaped" those without shaped rewards.
 """
 
 from collections.abc import Callable
@@ -51,6 +52,17 @@ _SDE = {
     "tau": 0.02, "train_freq": 64, "gradient_steps": 64, "learning_starts": 10_000, "use_sde": True,
     "policy_kwargs": {"log_std_init": -3, **_NET_400},
 }  # fmt: skip
+# Ours with other libraries' settings: none of what only our presets have, and the last weights.
+_PLAIN = {"backend": "gymnasium", "best_metric": "mean_episode_reward", "adopt_best": False}
+_PLAIN_PPO = {
+    **_PLAIN, "normalize_observations": False, "reward_scaling": "none", "noise_color": 0.0, "adam_epsilon": 1e-5,
+    "anneal_learning_rate": False,
+}  # fmt: skip
+_ZOO_TD3 = {
+    **_PLAIN, "hidden_sizes": (400, 300), "gamma": 0.98, "replay_size": 200_000, "warmup_steps": 10_000,
+    "learning_rate": 1e-3,
+}  # fmt: skip
+_UNSHAPED = {"reward_design": "unchanged", "fall_cost": ("1",), "action_cost": ("0",)}
 _LANDER_TQC = {
     "batch_size": 256, "learning_rate": Linear(7.3e-4), "buffer_size": 1_000_000, "ent_coef": "auto", "gamma": 0.99,
     "tau": 0.01, "train_freq": 1, "gradient_steps": 1, "learning_starts": 10_000, "policy_kwargs": _NET_400,
@@ -72,6 +84,17 @@ TASKS = {
             ),
             "sb3-defaults": Contestant("stable_baselines3", "PPO"),
             "cleanrl-defaults": Contestant("cleanrl", "ppo"),
+            "ours-zoo": Contestant(
+                "ours",
+                "default",
+                {
+                    **_PLAIN_PPO, "num_envs": 8, "steps_per_epoch": 256, "minibatch_size": 256, "gae_lambda": 0.8,
+                    "gamma": 0.98, "passes": 20, "learning_rate": 1e-3, "anneal_learning_rate": True,
+                    "anneal_clip_range": True,
+                },
+            ),
+            "ours": Contestant("ours", "cartpole-fast", {"max_episode_steps": None}),
+            "ours-mirror": Contestant("ours", "cartpole-fewest-steps"),
         },
     ),
     "pendulum-td3": Task(
@@ -80,6 +103,9 @@ TASKS = {
         {
             "sbx-zoo": Contestant("sbx", "TD3", _TD3_ZOO, action_noise=0.1),
             "sbx-defaults": Contestant("sbx", "TD3"),
+            "ours-zoo": Contestant("ours", "td3", {**_ZOO_TD3, "steps_per_epoch": 200}),
+            "ours": Contestant("ours", "pendulum-td3-fast"),
+            "ours-mirror": Contestant("ours", "pendulum-td3-seconds"),
         },
     ),
     "pendulum-sac": Task(
@@ -88,6 +114,10 @@ TASKS = {
         {
             "sbx-zoo": Contestant("sbx", "SAC", {"learning_rate": 1e-3}),
             "sbx-defaults": Contestant("sbx", "SAC"),
+            "ours-zoo": Contestant(
+                "ours", "sac", {**_PLAIN, "steps_per_epoch": 200, "warmup_steps": 100, "learning_rate": 1e-3}
+            ),
+            "ours": Contestant("ours", "pendulum-sac"),
         },
     ),
     "lander-ppo": Task(
@@ -105,6 +135,16 @@ TASKS = {
             ),
             "sb3-defaults": Contestant("stable_baselines3", "PPO"),
             "cleanrl-defaults": Contestant("cleanrl", "ppo_continuous_action", env="LunarLanderContinuous-v2"),
+            "ours-zoo": Contestant(
+                "ours",
+                "default",
+                {
+                    **_PLAIN_PPO, "num_envs": 16, "steps_per_epoch": 16_384, "minibatch_size": 64, "gae_lambda": 0.98,
+                    "gamma": 0.999, "passes": 4, "entropy_coefficient": 0.01,
+                },
+            ),
+            "ours": Contestant("ours", "lunar-lander-continuous"),
+            "ours-mirror": Contestant("ours", "lunar-lander-continuous", {"symmetry": True}),
         },
     ),
     "lander-td3": Task(
@@ -113,6 +153,8 @@ TASKS = {
         {
             "sbx-zoo": Contestant("sbx", "TD3", _TD3_ZOO, action_noise=0.1),
             "sbx-defaults": Contestant("sbx", "TD3"),
+            "ours-zoo": Contestant("ours", "td3", {**_ZOO_TD3, "steps_per_epoch": 3000}),
+            "ours": Contestant("ours", "lunar-lander-td3"),
         },
     ),
     "lander-tqc": Task(
@@ -121,6 +163,16 @@ TASKS = {
         {
             "sbx-zoo": Contestant("sbx", "TQC", _LANDER_TQC),
             "sbx-defaults": Contestant("sbx", "TQC"),
+            "ours-zoo": Contestant(
+                "ours",
+                "tqc",
+                {
+                    **_PLAIN, "hidden_sizes": (400, 300), "steps_per_epoch": 3000, "warmup_steps": 10_000,
+                    "learning_rate": 7.3e-4, "anneal_learning_rate": True, "tau": 0.01,
+                },
+            ),
+            "ours": Contestant("ours", "lunar-lander-tqc", {"symmetry": False}),
+            "ours-mirror": Contestant("ours", "lunar-lander-tqc"),
         },
     ),
     "walker-ppo": Task(
@@ -139,6 +191,18 @@ TASKS = {
             ),
             "sb3-defaults": Contestant("stable_baselines3", "PPO"),
             "cleanrl-defaults": Contestant("cleanrl", "ppo_continuous_action"),
+            "ours-zoo": Contestant(
+                "ours",
+                "default",
+                {
+                    **_PLAIN_PPO, "normalize_observations": True, "reward_scaling": "returns", "num_envs": 32,
+                    "steps_per_epoch": 65_536, "minibatch_size": 64, "gae_lambda": 0.95, "gamma": 0.999,
+                    "clip_range": 0.18,
+                },
+            ),
+            "ours-unshaped": Contestant("ours", "bipedal-walker-fast-continued", _UNSHAPED),
+            "ours": Contestant("ours", "bipedal-walker-fast-continued"),
+            "ours-mirror": Contestant("ours", "bipedal-walker-long"),
         },
     ),
     "walker-tqc": Task(
@@ -147,6 +211,17 @@ TASKS = {
         {
             "sb3-contrib-zoo": Contestant("sb3_contrib", "TQC", _SDE),
             "sbx-defaults": Contestant("sbx", "TQC"),
+            "ours-zoo": Contestant(
+                "ours",
+                "tqc",
+                {
+                    **_PLAIN, "hidden_sizes": (400, 300), "steps_per_epoch": 5000, "warmup_steps": 10_000,
+                    "learning_rate": 7.3e-4, "gamma": 0.98, "tau": 0.02, "replay_size": 300_000, "train_every": 64,
+                    "updates_per_train": 64,
+                },
+            ),
+            "ours-unshaped": Contestant("ours", "bipedal-walker-tqc", {**_UNSHAPED, "symmetry": False}),
+            "ours-mirror": Contestant("ours", "bipedal-walker-tqc"),
         },
     ),
 }  # fmt: skip

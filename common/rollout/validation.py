@@ -173,6 +173,7 @@ class Validator:
         finally:
             seconds = time.perf_counter() - began
             timing.validation += seconds
+        timing.validation_steps += int(validation.lengths.sum())
         if not spreads:
             self._seconds = seconds
         for remark in validation.remarks(f"{episodes} validation episodes"):

@@ -459,7 +459,9 @@ def test_validation_judges_the_second_half_and_disturbs_nothing(tiny, eager):
     assert [row.is_best for row in judged.results] == [False] * 5 + [True, False, scores[8] >= scores[6]]
     assert same(policy_of(judged.agent), policies[max(scores, key=scores.get) - 1])
     assert all(row.seconds_validation > 0 for row in judged.results if row.epoch in scores)
-    differ = {"metric", "is_best", *TIMING_COLUMNS}
+    played = 64 * 3  # validation episodes, of three steps each
+    assert [row.validation_steps for row in judged.results] == [played * (epoch in scores) for epoch in range(1, 9)]
+    differ = {"metric", "is_best", "validation_steps", *TIMING_COLUMNS}
     for one, other in zip(judged.results, plain.results, strict=True):
         one, other = dataclasses.asdict(one), dataclasses.asdict(other)
         assert {k: v for k, v in one.items() if k not in differ} == {k: v for k, v in other.items() if k not in differ}

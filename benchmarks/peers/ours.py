@@ -1,0 +1,49 @@
+"""Trains a contestant of this project, and scores it on the way."""
+
+import math
+from typing import Any
+
+import numpy as np
+from peers.scoring import Act, Curve
+from peers.tasks import Contestant, Task
+from programs.methods import METHODS
+
+
+def acting(agent: Any) -> Act:
+    """How an agent acts on the environment's own observations."""
+    policy, action_map, noise = agent.acting_policy(), agent.action_map, np.random.default_rng(0)
+
+    def act(observations: np.ndarray, deterministic: bool) -> np.ndarray:
+        drawn = None
+        if not deterministic:
+            drawn = noise.standard_normal((len(observations), action_map.noise_size), np.float32)
+        return action_map(policy.act(observations.astype(np.float32), drawn))
+
+    return act
+
+
+def train(task: Task, contestant: Contestant, seed: int, steps: int, curve: Curve) -> Act:
+    """Train, scoring into `curve`, which also notes the steps of the validations that the training plays for itself.
+
+    Args:
+        task, contestant: what is trained; the number of epochs follows from the steps.
+        seed: of everything random.
+        steps: of the environment.
+        curve: filled on the way.
+
+    Returns:
+        How the trained agent acts.
+    """
+    method = next(method for method in METHODS.values() if contestant.method in method.presets)
+    config = method.presets[contestant.method].replace(env=task.env, seed=seed, **contestant.settings)
+    trainer = method.trainer(config.replace(epochs=math.ceil(steps / config.steps_per_epoch)))
+
+    def follow(row: Any) -> None:
+        curve.validation_steps += row.validation_steps
+        curve.follow(row.steps, acting(trainer.agent))
+
+    try:
+        trainer.train(on_epoch=follow)
+        return acting(trainer.agent)
+    finally:
+        trainer.close()
