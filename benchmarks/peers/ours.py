@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from peers.scoring import Act, Curve
 from peers.tasks import Contestant, Task
+
 from programs.methods import METHODS
 
 
