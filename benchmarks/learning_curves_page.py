@@ -1,0 +1,142 @@
+"""Writes docs/learning-curves.md and its figures from the raw results of `learning_curves.py`.
+
+Run `python benchmarks/learning_curves_page.py`; tests compare the page with the raw results.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import bootstrap, trim_mean
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from peers.tasks import TASKS
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = Path(__file__).resolve().parent / "results" / "learning_curves"
+PAGE, FIGURES = ROOT / "docs" / "learning-curves.md", ROOT / "docs" / "learning-curves"
+Runs = dict[str, list[dict[str, Any]]]  # contestant → its seeds
+HEAD = """# Learning curves compared with other libraries
+
+Other libraries and this project train the same tasks with the same number of steps. One script plays and scores all
+of them. It uses the environment's own rewards. Every fiftieth of the steps it plays 20 deterministic and 20 sampled
+episodes, and 100 of each at the end.
+
+Contestants whose names end in `zoo` have the settings that rl-zoo3 publishes, at its commit 22e3ff2. `defaults` are
+those of the library. `ours-zoo` is this project with rl-zoo3's settings, and `ours` is its own preset. Names with
+`mirror` use the mirror symmetry of the task. `ours-unshaped` learns from the environment's own rewards where the
+preset shapes them. The file `benchmarks/peers/tasks.py` lists all settings.
+
+The tables show interquartile means over seeds, with 95% bootstrap intervals over seeds in brackets. A row with one
+seed has no interval. Steps are in thousands. Some methods play episodes to validate the agent while they train, and
+the column *validation* counts the steps of these. The last column estimates how likely a run of the row scores higher
+than a run of the first row, without noise in the actions. Runs shared the machine, so their seconds are not compared
+here; [Speed](speed.md) does so.
+"""
+
+
+def iqm(scores: np.ndarray, axis: int = -1) -> np.ndarray:
+    """Interquartile mean: the lowest and the highest quarter are left out (Agarwal et al. 2021)."""
+    return trim_mean(scores, 0.25, axis=axis)
+
+
+def interval(scores: Sequence[np.ndarray], statistic: Callable[..., Any]) -> tuple[float, float] | None:
+    """95% percentile bootstrap interval; None with one seed, or where all seeds are equal."""
+    if min(map(len, scores)) < 2 or all(np.ptp(one) == 0 for one in scores):
+        return None
+    found = bootstrap(
+        tuple(scores), statistic, n_resamples=2000, method="percentile", rng=np.random.default_rng(0)
+    ).confidence_interval
+    return float(found.low), float(found.high)
+
+
+def improvement(ours: np.ndarray, theirs: np.ndarray, axis: int = -1) -> np.ndarray:
+    """Share of all pairs of runs in which `ours` scores higher; a draw counts half."""
+    first, second = np.moveaxis(ours, axis, -1)[..., :, None], np.moveaxis(theirs, axis, -1)[..., None, :]
+    return ((first > second) + 0.5 * (first == second)).mean(axis=(-1, -2))
+
+
+def with_interval(value: float, bounds: tuple[float, float] | None, form: str) -> str:
+    """A number for a table, such as 270.1 [266.0, 272.9]."""
+    return f"{value:{form}}" + (f" [{bounds[0]:{form}}, {bounds[1]:{form}}]" if bounds else "")
+
+
+def found() -> dict[str, Runs]:
+    """The raw results of each task, contestants in the order of `TASKS`."""
+    tasks: dict[str, Runs] = {}
+    for task, known in TASKS.items():
+        for contestant in known.contestants:
+            if seeds := sorted((RESULTS / task / contestant).glob("*.json")):
+                runs = [json.loads(path.read_text(encoding="utf-8")) for path in seeds]
+                tasks.setdefault(task, {})[contestant] = runs
+    return tasks
+
+
+def final(runs: list[dict[str, Any]], kind: str) -> np.ndarray:
+    """The score [seeds] after training, of `deterministic` or `sampled` actions."""
+    return np.array([np.mean(run["final"][kind]) for run in runs])
+
+
+def page(tasks: dict[str, Runs]) -> str:
+    """The page."""
+    lines = [HEAD]
+    for task, contestants in tasks.items():
+        reference = final(next(iter(contestants.values())), "deterministic")
+        env, steps = TASKS[task].env, TASKS[task].steps
+        lines += [
+            f"## {task}: {env}, {steps:,} steps\n",
+            f"![Scores while training, {task}](learning-curves/{task}.png)\n",
+            "| contestant | seeds | deterministic | sampled | steps | validation | higher than the first row |",
+            "|---|---:|---:|---:|---:|---:|---:|",
+        ]
+        for number, (name, runs) in enumerate(contestants.items()):
+            played, sampled = final(runs, "deterministic"), final(runs, "sampled")
+            validated = np.mean([run.get("validation_steps", 0) for run in runs]) / 1000
+            trained = np.mean([run["steps"][-1] for run in runs]) / 1000
+            better = "–"
+            if number:
+                pair = (played, reference)
+                better = with_interval(float(improvement(*pair)), interval(pair, improvement), ".2f")
+            lines.append(
+                f"| {name} | {len(runs)} | {with_interval(float(iqm(played)), interval([played], iqm), '.1f')} | "
+                f"{with_interval(float(iqm(sampled)), interval([sampled], iqm), '.1f')} | {trained:,.0f} | "
+                f"{validated:,.0f} | {better} |"
+            )
+        lines.append("")
+    return "\n".join(lines)
+
+
+def figure(task: str, contestants: Runs) -> Any:
+    """Interquartile mean and interval of the deterministic score, over the steps."""
+    from common.figures.style import colour_of, stacked_panels, style_axis, thousands
+
+    drawn, [axis] = stacked_panels(1, 3.5)
+    for number, (name, runs) in enumerate(contestants.items()):
+        length = min(len(run["steps"]) for run in runs)
+        steps = np.mean([run["steps"][:length] for run in runs], axis=0)  # [K]
+        scores = np.array([[np.mean(part) for part in run["deterministic"][:length]] for run in runs])  # [seeds, K]
+        axis.plot(steps, iqm(scores, axis=0), color=colour_of(number), label=f"{name} ({len(runs)})")
+        bounds = [interval([column], iqm) or (column[0], column[0]) for column in scores.T]
+        axis.fill_between(steps, *np.array(bounds).T, color=colour_of(number), alpha=0.2, linewidth=0)
+    style_axis(axis, "deterministic score")
+    axis.xaxis.set_major_formatter(thousands)
+    axis.set_xlabel("environment steps, without those of validations")
+    axis.legend(fontsize="small")
+    return drawn
+
+
+def main() -> None:
+    """Write the page and the figures."""
+    from common.figures.style import save_figure
+
+    tasks = found()
+    PAGE.write_text(page(tasks), encoding="utf-8")
+    for task, contestants in tasks.items():
+        save_figure(figure(task, contestants), FIGURES / f"{task}.png")
+
+
+if __name__ == "__main__":
+    main()

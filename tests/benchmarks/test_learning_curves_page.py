@@ -1,0 +1,33 @@
+"""The page of learning curves says what the raw results say."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import learning_curves_page as curves  # noqa: E402
+
+
+def test_the_page_is_made_of_the_raw_results():
+    tasks = curves.found()
+    assert tasks and curves.PAGE.read_text(encoding="utf-8") == curves.page(tasks)
+    assert {path.stem for path in curves.FIGURES.glob("*.png")} == set(tasks)
+
+
+def test_of_all_pairs_of_runs_a_draw_counts_half():
+    assert curves.improvement(np.array([3.0, 1.0]), np.array([1.0, 2.0])) == (1 + 1 + 0.5 + 0) / 4
+
+
+def test_an_interval_needs_seeds_that_differ():
+    assert curves.interval([np.array([5.0])], curves.iqm) is None
+    assert curves.interval([np.array([5.0, 5.0])], curves.iqm) is None
+    low, high = curves.interval([np.arange(10.0)], curves.iqm)
+    assert curves.iqm(np.arange(10.0)) == 4.5 and low < 4.5 < high
+
+
+def test_a_row_counts_the_steps_of_validations():
+    run = {"steps": [1000], "validation_steps": 5000, "final": {"deterministic": [1.0], "sampled": [0.0]}}
+    assert "| ours | 1 | 1.0 | 0.0 | 1 | 5 | – |" in curves.page({"pendulum-sac": {"ours": [run]}})
