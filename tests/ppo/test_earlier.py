@@ -10,9 +10,8 @@ from test_batch import made, trajectory
 from common.env_wrappers import reward_design
 from common.errors import UserError
 from ppo import losses
-from ppo.batch import EPSILON
+from ppo.batch import EPSILON, LARGEST_WEIGHT, EarlierTrajectories, weighted
 from ppo.config import PPOConfig
-from ppo.earlier import LARGEST_WEIGHT, EarlierTrajectories, weighted
 from PPOAgentTrainer import PPOAgentTrainer
 
 CONFIG = PPOConfig(gamma=0.5, gae_lambda=0.5, minibatch_size=4)

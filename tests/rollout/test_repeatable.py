@@ -156,7 +156,7 @@ def test_environments_that_fail_are_built_for_every_episode():
 def test_an_environment_whose_seed_decides_nothing_is_told_before_training(tiny, monkeypatch, capsys, env_id, said):
     Clock(monkeypatch)
     trainer = PPOAgentTrainer(tiny.replace(env=env_id, max_episode_steps=150))
-    assert trainer.collector.way == "history"
+    assert trainer.collector.envs.record.way == "history"
     trainer.close()
     lines = capsys.readouterr().out.splitlines()
     assert [line.startswith(f"warning: {env_id} does not do the same twice") for line in lines] == [True] * said
