@@ -64,6 +64,8 @@ class PPOAgentTrainer(TrainerBase):
 
     def __init__(self, config: PPOConfig, *arguments: Any, **named: Any) -> None:
         super().__init__(config, *arguments, **named)
+        self._new_steps = self.config.steps_per_update  # steps that are collected for an update
+        self._samples = self.config.samples_per_update  # those and the earlier ones that it learns from
         self.reward_statistics = funcs.RunningStatistics()
         self.advantage_statistics = funcs.RunningStatistics()
         self.live = LiveHyperparameters(self.config)
@@ -94,7 +96,7 @@ class PPOAgentTrainer(TrainerBase):
             return
         for only_observed in (True, False) if self.agent.lacks_statistics else (False,):
             self.collector.collect(self.agent.collecting_policy(), self.epoch, Timing())
-            self.steps += self.config.steps_per_update
+            self.steps += self._new_steps
             if only_observed:
                 self._observe_trajectory()
 
@@ -105,7 +107,7 @@ class PPOAgentTrainer(TrainerBase):
             self.collector.is_fresh = False
             metrics.append(self._checked_update((self.epoch + i / updates) / last, timing))
             self.collector.collect(self.agent.collecting_policy(), self.epoch, timing)
-            self.steps += self.config.steps_per_update
+            self.steps += self._new_steps
         self.epoch += 1
         return PPOResult(
             steps=self.steps,
@@ -149,7 +151,12 @@ class PPOAgentTrainer(TrainerBase):
         rewards = self._scaled_rewards(gamma)  # [T, N]
         newest = self.prepare_batch(self.collector.trajectory, rewards, gamma)
         self.advantage_statistics = newest.advantage_statistics
-        batch = self.earlier.joined(newest.batch, lambda earlier: self._prepare_earlier(earlier, gamma), self.config)
+        batch = self.earlier.joined(
+            newest.batch,
+            lambda earlier: self._prepare_earlier(earlier, gamma),
+            self._new_steps,
+            self.config.minibatch_size,
+        )
         if self.config.recompute_targets:
             metrics = self._passes_recomputing_targets(batch, rewards, gamma, hyperparameters)
         else:
@@ -158,7 +165,7 @@ class PPOAgentTrainer(TrainerBase):
         metrics["learning_rate"] = hyperparameters.learning_rate
         metrics["kl_coefficient"] = self.agent.kl_coefficient if self.config.objective != "clip" else math.nan
         self._adapt(batch, metrics["approximate_kl"])
-        self.earlier.add(self.collector.trajectory, newest.batch.log_probs[: self.config.steps_per_update])
+        self.earlier.add(self.collector.trajectory, newest.batch.log_probs[: self._new_steps])
         self._observe_trajectory()  # last: collecting and learning see the same normalisation
         timing.update += time.perf_counter() - began
         return metrics
@@ -201,11 +208,11 @@ class PPOAgentTrainer(TrainerBase):
     def _observe_trajectory(self) -> None:
         """Merge the observations of the trajectory at hand into the statistics that normalise them."""
         observations = self.collector.trajectory.observations[:-1]  # [T, N, ...]
-        self.agent.observe(observations.reshape(self.config.steps_per_update, *observations.shape[2:]))
+        self.agent.observe(observations.reshape(self._new_steps, *observations.shape[2:]))
 
     def _passes(self, batch: Batch, hyperparameters: Hyperparameters) -> dict[str, float]:
         """All passes over a batch, in shuffled minibatches."""
-        shape = (self.config.samples_per_update, self.config.minibatch_size, hyperparameters.passes)
+        shape = (self._samples, self.config.minibatch_size, hyperparameters.passes)
         actor_rows = minibatch_rows(*shape, self.generator)  # [K, B]
         critic_rows = minibatch_rows(*shape, self.generator)  # [K, B]
         return self.agent.update(batch, actor_rows, critic_rows, hyperparameters)

@@ -362,11 +362,11 @@ class Counting(Team):
 
     sent = received = 0
 
-    def perform(self, tasks: list[Task], policy: Policy | None = None) -> list[Any]:
+    def perform(self, tasks: list[Task], snapshot: Any, policy: Policy | None = None) -> list[Any]:
         if policy is not None:
             self.sent += len(self.workers) * len(cloudpickle.dumps(policy))
         self.sent += _bytes(argument for task in tasks for argument in task.arguments)
-        values = super().perform(tasks, policy)
+        values = super().perform(tasks, snapshot, policy)
         for value in values:
             if isinstance(value, Columns):
                 self.received += _bytes([*value.stepped.values(), value.failed])

@@ -187,8 +187,8 @@ class EarlierTrajectories:
         """Keep one more, with its actions' log-probabilities [M], and forget the oldest if there are too many."""
         self._kept.appendleft(Acted(trajectory.without_outputs, log_probs))
 
-    def joined(self, newest: Batch, prepare: Callable[[Trajectory], Batch], config: PPOConfig) -> Batch:
-        """One batch of 1 + `most` trajectories. In the first updates the newest one fills the missing places.
+    def joined(self, newest: Batch, prepare: Callable[[Trajectory], Batch], steps: int, minibatch_size: int) -> Batch:
+        """One batch of 1 + `most` trajectories of M = `steps` each. At first the newest one fills the missing places.
 
         `prepare` makes a flat batch of an earlier one, with values and log-probabilities of the present networks.
         """
@@ -196,7 +196,7 @@ class EarlierTrajectories:
             return newest
         batches = [newest, *(weighted(prepare(trajectory), log_probs) for trajectory, log_probs in self._kept)]
         batches += [newest] * (1 + self._most - len(batches))
-        steps, padding = config.steps_per_update, padded_rows(config.samples_per_update, config.minibatch_size)
+        padding = padded_rows(len(batches) * steps, minibatch_size)
         return Batch(*(_together(columns, steps, padding) for columns in zip(*batches)))
 
     # -- state --

@@ -22,9 +22,7 @@ class EpochScoring:
     """Scores epochs, and lets the agent keep its parameters if they are the best so far.
 
     Args:
-        agent: whose parameters are scored.
-        collector: of the training episodes.
-        validator: plays other episodes where the config wants them.
+        validator: plays other episodes than those of training, where the config wants them.
         warn: called with a line if the environment of training has to be closed for them.
     """
 

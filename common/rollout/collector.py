@@ -180,7 +180,6 @@ class Collector:
         self, policy: Policy, noise: np.ndarray, trajectory: Trajectory, failed: np.ndarray, timing: Timing,
         rows_per_yield: int | None,
     ) -> Iterator[int]:  # fmt: skip
-        """See `step_through`."""
         envs = self.envs
         if isinstance(envs, EnvsOnWorkers):
             return envs.fill(policy, noise, trajectory, failed, timing, rows_per_yield)
@@ -188,11 +187,9 @@ class Collector:
         return step_through(stepped, policy, noise, trajectory, failed, timing, rows_per_yield)
 
     def _complete(self, rows: slice, failed: np.ndarray, ended: np.ndarray, steps: np.ndarray) -> None:
-        """Fill in what follows from ends of episodes and from failures; check for NaN and infinity.
+        """Fill in what follows from ends of episodes and from failures in K rows; check for NaN and infinity.
 
         Args:
-            rows: of the trajectory; K of them.
-            failed: [T, N] bool, steps in which an environment failed.
             ended, steps: [N], of the row before the trajectory: whether episodes were over, and how long they were.
         """
         trajectory, first = self.trajectory, rows.start
@@ -207,7 +204,6 @@ class Collector:
             raise not_finite_step(seen, rewards, first)
 
     def _use(self, trajectory: Trajectory) -> None:
-        """Let the method learn from a whole trajectory."""
         self.trajectory, self.shaped_rewards = trajectory, self.shaped(trajectory)
         self._collected = self.is_fresh = True
 

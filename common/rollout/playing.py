@@ -72,12 +72,7 @@ class Reach:
     played: int = 0
 
     def optimistic_returns(self, returns: np.ndarray, running: np.ndarray) -> np.ndarray:
-        """The rewards [n] of these episodes, if those that are running end as well as can be hoped for.
-
-        Args:
-            returns: [n] rewards so far.
-            running: [n] bool, which episodes are not over.
-        """
+        """The rewards [n], so far `returns` [n], if episodes that are `running` [n] end as well as can be hoped."""
         return np.where(running, np.maximum(returns, self._highest(returns, running)), returns)  # [n]
 
     def missed(self, returns: np.ndarray, running: np.ndarray) -> bool:
@@ -98,26 +93,6 @@ class _Batch(NamedTuple):
     seeds: range
 
 
-@dataclass(frozen=True)
-class _Player:
-    """The function that a worker process runs: called with a batch, it plays the batch's episodes."""
-
-    policy: Policy
-    action_map: ActionMap
-    jobs: Sequence[Job]
-    restarts: int
-    rows: int | None  # see `play_all`
-    reach: Reach | None
-
-    def __call__(self, batch: _Batch, tell: Callable[[int], None] = lambda ended: None) -> list[Episode]:
-        job = self.jobs[batch.job]
-        rows = self.rows or len(batch.seeds) if getattr(self.policy, "is_plain", False) else None
-        return play(
-            self.policy, self.action_map, job.environment, batch.seeds, job.deterministic, self.restarts, rows,
-            self.reach, tell,
-        )  # fmt: skip
-
-
 def play_all(
     policy: Policy,
     action_map: ActionMap,
@@ -133,9 +108,6 @@ def play_all(
     the same size, because matrix products of other sizes are rounded differently.
 
     Args:
-        policy: chooses the actions.
-        action_map: from policy actions to the environment's.
-        jobs: what to play.
         restarts: how often an episode in which the environment fails is played again.
         workers: number of processes; None means one for each core, or this process alone for few episodes.
         rows: observations that a plain policy sees at a time; None plays all of a job's episodes side by side.
@@ -158,7 +130,8 @@ def play_all(
         for seeds in _cuts(range(job.seed, job.seed + job.episodes), rows, workers)
     ]
     batches.sort(key=lambda batch: -len(batch.seeds))  # small ones last, so that workers end together
-    played = _play_batches(_Player(policy, action_map, jobs, restarts, rows, reach), batches, workers)
+    player = functools.partial(_play_batch, policy, action_map, jobs, restarts, rows, reach)
+    played = _play_batches(player, batches, workers, restarts)
     episodes: list[list[Episode]] = [[] for _ in jobs]
     for batch, those in sorted(zip(batches, played), key=lambda pair: pair[0].seeds.start):
         episodes[batch.job] += those
@@ -180,7 +153,18 @@ def takes_workers(policy: Policy, episodes: int) -> bool:
     return getattr(policy, "is_plain", False) and batches >= WORTHWHILE and worker_processes.cores() > 1
 
 
-def _play_batches(player: _Player, batches: list[_Batch], workers: int) -> list[list[Episode]]:
+def _play_batch(
+    policy: Policy, action_map: ActionMap, jobs: Sequence[Job], restarts: int, rows: int | None, reach: Reach | None,
+    batch: _Batch, tell: Callable[[int], None] = lambda ended: None,
+) -> list[Episode]:  # fmt: skip
+    job, size = jobs[batch.job], len(batch.seeds)
+    rows = rows or size if getattr(policy, "is_plain", False) else None
+    return play(policy, action_map, job.environment, batch.seeds, job.deterministic, restarts, rows, reach, tell)
+
+
+def _play_batches(
+    player: Callable[..., list[Episode]], batches: list[_Batch], workers: int, restarts: int
+) -> list[list[Episode]]:
     sizes = [len(batch.seeds) for batch in batches]
 
     def tell(ended: int) -> None:
@@ -189,7 +173,7 @@ def _play_batches(player: _Player, batches: list[_Batch], workers: int) -> list[
     if workers > 1:
         with contextlib.suppress(worker_processes.CannotStartError, StartError):  # perhaps only one may exist
             return worker_processes.run_in_workers(
-                player, batches, workers, player.restarts, lambda done: tell(sum(sizes[i] for i in done))
+                player, batches, workers, restarts, lambda done: tell(sum(sizes[i] for i in done))
             )
     played: list[list[Episode]] = []
     for batch in batches:
@@ -203,9 +187,6 @@ def forewarning(
     """How long episodes are expected to take, such as "about 5.0 minutes"; empty for less than half a minute.
 
     Args:
-        config: of the training.
-        environment: where they are played.
-        episodes: how many.
         steps: of a training episode; NaN where none has ended.
         seconds: that an epoch of the training took to step the environments.
         workers: number of processes that play.
@@ -218,7 +199,6 @@ def forewarning(
 
 
 def _empty_observations(environment: Environment, rows: int) -> np.ndarray:
-    """[rows, *shape] zeros: images stay uint8, all other numbers become float32."""
     space = environment.observation_space
     return np.zeros((rows, *space.shape), np.uint8 if is_image(space) else np.float32)
 
@@ -228,11 +208,7 @@ class _NotFiniteNumberError(Exception):
 
 
 class _Running:
-    """An episode that is being played.
-
-    Args:
-        observations: [R, *shape]; row i is always the episode's newest observation.
-    """
+    """An episode that is being played; row i of `observations` [R, *shape] is always its newest observation."""
 
     def __init__(self, environment: Environment, seed: int, restarts: int, observations: np.ndarray, i: int) -> None:
         self._environment, self._seed, self._restarts = environment, seed, restarts
@@ -242,11 +218,7 @@ class _Running:
         self.outcome: Episode | None = None
 
     def begin(self) -> None:
-        """Begin the episode in a new environment, because some depend on what they did before a reset.
-
-        Raises:
-            UserError: it cannot be started.
-        """
+        """Begin the episode in a new environment, because some depend on what they did before a reset."""
         self.score, self._steps = 0.0, 0
         self._generator = np.random.default_rng([self._seed, 1])
         while True:
@@ -292,7 +264,6 @@ class _Running:
             self._end(cut=True)
 
     def end_early(self, score: float) -> None:
-        """End the episode with the score that was hoped for."""
         self.score = score
         self._end(unfinished=True)
 
@@ -306,7 +277,6 @@ class _Running:
         self.close()
 
     def close(self) -> None:
-        """Close the environment if it is open."""
         if self._env is not None:
             with contextlib.suppress(Exception):
                 self._env.close()
@@ -337,10 +307,6 @@ def play(
     """Play one episode from each seed, side by side in this process; the episodes are in the order of the seeds.
 
     Args:
-        policy: chooses the actions.
-        action_map: from policy actions to the environment's.
-        environment: where to play.
-        seeds: of the episodes.
         deterministic: take the policy's deterministic action instead of a sample.
         restarts: how often an episode in which the environment fails, or returns NaN, is played again.
         rows: observations in each batch for the policy, with those of ended episodes; None leaves ended ones out.
@@ -408,10 +374,8 @@ def one_episode(
     """Play a deterministic episode step by step, for films and windows; its score is that of an evaluation.
 
     Args:
-        policy, action_map: of the agent.
         environment: what is known of `env`.
         env: the environment that is played, with whatever it draws.
-        seed: of the episode, 0 or more.
 
     Yields:
         The progress after the reset and after every step.

@@ -31,11 +31,9 @@ class RepeatableEnvs:
 
     Args:
         envs: not yet reset.
-        action_map: from the policy's actions to the environments'.
-        seed: of the environments.
         restarts: how many failing environments may be replaced by new ones.
         warn: called with one line for each failure, and its traceback.
-        way: how they are restored.
+        way: how they are restored; see above.
 
     Attributes:
         record: where they are, and their actions.
@@ -115,7 +113,6 @@ class RepeatableEnvs:
                 first = False
 
     def _reset(self, seed: int | None) -> list[np.ndarray]:
-        """See `VectorEnv.reset`."""
         return self._envs.reset(seed)
 
     def restart_parts(self, numbers: Iterable[int]) -> np.ndarray:

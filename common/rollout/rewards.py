@@ -65,10 +65,9 @@ class Shaping:
         episode_steps: np.ndarray,
         actions: np.ndarray,
     ) -> np.ndarray:
-        """Shaped rewards [...] with the present costs.
+        """Shaped rewards [...] of steps [...], with the present costs.
 
         Args:
-            rewards, terminated, truncated: [...] of each step.
             episode_steps: [...], the episode's length so far.
             actions: [..., A] of the policy, before they are mapped to the environment's.
         """
@@ -83,11 +82,7 @@ class Shaping:
         return self._fall.state() | self._action.state()
 
     def load_state(self, state: State) -> None:
-        """Restore what `state` returned.
-
-        Raises:
-            ValueError: there is no such cost.
-        """
+        """Restore what `state` returned; raises ValueError if there is no such cost."""
         self._fall.load_state(state)
         self._action.load_state(state)
 
@@ -124,7 +119,6 @@ class EpisodeScores:
     """Counts the episodes that ended, an epoch at a time, and the last of them across epochs.
 
     Args:
-        num_envs: N.
         window: episodes that the moving mean is taken over.
 
     Attributes:
@@ -145,10 +139,9 @@ class EpisodeScores:
         self._total_reward = self._total_reward_orig = 0.0
 
     def add(self, trajectory: Trajectory, shaped_rewards: np.ndarray, cut_counts: bool = False) -> None:
-        """Count a trajectory's episodes.
+        """Count a trajectory's episodes; `shaped_rewards` [T, N] are 0 where not valid.
 
         Args:
-            shaped_rewards: [T, N]; 0 where not valid.
             cut_counts: an episode that the trajectory's end cuts counts as a whole one, a quirk of 2021.
         """
         ended = trajectory.ended.copy()  # [T, N]

@@ -106,7 +106,7 @@ class Record:
         self.clear()
 
     def clear(self) -> None:
-        """All environments were begun from a seed."""
+        """Say that all environments were begun from a seed."""
         self._restarts, self._episodes, self._steps = np.zeros((3, self._num_envs), int)  # [N] each
         self._chunks: list[np.ndarray] = []  # [K, N, A] each; the last `_steps` rows of a column are its own
         self.ended, self.lost = np.zeros((2, self._num_envs), bool)  # [N] each

@@ -8,7 +8,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -32,20 +32,11 @@ GROUP = 25  # episodes side by side at most, so that few wait for their group's 
 ENVPOOL_GROUP = 50  # the same with EnvPool, which steps no episodes that are over; 75 are faster in 2 groups than in 3
 
 
-class Agent(Protocol):
-    """What `Validator` needs of an agent."""
-
-    action_map: ActionMap
-    best_metric: float  # of the best parameters so far; −∞ before there are any
-
-    def acting_policy(self) -> Policy:
-        """A frozen copy of the policy."""
-
-
 class Validator:
     """Scores parameters by playing episodes.
 
     Args:
+        agent: whose policy plays, and whose best metric is to be reached.
         seed: of the validations, which play the same episodes each time, but for those that confirm `stop_score`.
         warn: called with a line about episodes that were cut.
     """
@@ -54,7 +45,7 @@ class Validator:
         self,
         config: TrainingConfig,
         environment: Environment,
-        agent: Agent,
+        agent: Any,
         seed: int,
         warn: Callable[[str], None] = print,
     ) -> None:
@@ -79,7 +70,6 @@ class Validator:
         return metric
 
     def _forewarn(self, steps: float, seconds: float) -> None:
-        """Say how long a validation takes if that is long; see `forewarning`."""
         episodes = self._config.validation_episodes
         if expected := forewarning(self._config, self._environment, episodes, steps, seconds):
             plural, endless = "s" if episodes > 1 else "", self._environment.max_episode_steps is None
@@ -107,10 +97,6 @@ class Validator:
         """What a validation has to reach not to end early: the best score so far, or `stop_score` if that is less.
 
         An episode that is not over is hoped to reach `stop_score`, or as much as the best episode of all validations.
-
-        Args:
-            episodes: how many are played now.
-            before: [k] rewards of other episodes that count in the score.
         """
         if not self._config.end_validations_early or self._config.stop_score is None:
             return None
@@ -128,7 +114,6 @@ class Validator:
         """Unshaped rewards [E] of whole episodes, in separate environments; their seconds are added to `timing`.
 
         Args:
-            timing: is changed.
             episodes, seed: None takes those of all validations.
             before: [k] rewards of other episodes that count in the same score.
         """

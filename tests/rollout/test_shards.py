@@ -1,12 +1,12 @@
 """Collecting by shards, as workers do it: the numbers are those of one process, and any shard can be done again."""
 
-import contextlib
 import time
 from typing import ClassVar
 
 import gymnasium
 import numpy as np
 import pytest
+from collecting import Forgetful, Reliable
 
 from common.config import TrainingConfig
 from common.envs.environment import find_environment
@@ -18,35 +18,10 @@ from common.records import Timing
 from common.rollout import collector as collectors
 from common.rollout.collector import Collecting, Collector
 from common.rollout.policies import DeterministicPolicy, NormalPolicy, WarmUp
-from common.rollout.workers.shard import Host, Recipe, Task
 from common.state import State
 
 SIZES = {"BipedalWalker-v3": (24, 4), "Pendulum-v1": (3, 1), "LunarLanderContinuous-v3": (8, 2)}
 LEARNING = Collecting(rows_per_yield=7)  # rows that are learned from as they come
-
-
-class Reliable:
-    """Stands for workers that are never lost: performs all tasks in the same environments."""
-
-    def __init__(self, recipe: Recipe) -> None:
-        self._recipe, self._host = recipe, Host(recipe)
-
-    def perform(self, tasks: list[Task], policy=None) -> list:
-        return [self._host.perform(task, None, policy) for task in tasks]
-
-    def close(self):
-        self._host.close()
-
-
-class Forgetful(Reliable):
-    """Performs every task in environments that are built for it, so each shard is restored from its snapshot."""
-
-    def perform(self, tasks: list[Task], policy=None) -> list:
-        return [self._perform(task, policy) for task in tasks]
-
-    def _perform(self, task: Task, policy):
-        with contextlib.closing(Host(self._recipe)) as host:
-            return host.perform(task, None if task.before is None else task.snapshot(), policy)
 
 
 def policy(observation_size: int, action_size: int, seed: int = 0, scale: float = 0.25) -> NormalPolicy:

@@ -190,12 +190,12 @@ def test_a_method_that_learns_while_it_steps_learns_the_same_on_workers(cluster,
     sent, said = [], []
 
     class Losing(Team):
-        def perform(self, tasks, policy=None):
+        def perform(self, tasks, snapshot, policy=None):
             if policy is not None:
                 sent.append(policy)
                 if len(sent) % 5 == 0:
                     os.kill(self.ready[0].process, signal.SIGKILL)
-            return super().perform(tasks, policy)
+            return super().perform(tasks, snapshot, policy)
 
     class WorkerPoolFactory:
         def __init__(self, *_):

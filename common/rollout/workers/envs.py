@@ -1,7 +1,5 @@
 """Environments on workers, as the training process sees them."""
 
-import functools
-import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -23,24 +21,19 @@ class EnvsOnWorkers(RepeatableEnvs):
     This process keeps the record of their actions, so it can say at any time how to restore a shard.
 
     Args:
-        recipe: how workers build the environments.
         team: a `Team`, which performs tasks.
-        seed, restarts, warn: see `RepeatableEnvs`.
     """
 
     def __init__(
         self, recipe: Recipe, team: Any, seed: int, restarts: int = 0, warn: Callable[[str], None] = print
     ) -> None:
-        self._team, self._numbers = team, itertools.count()
-        envs = recipe.build()  # for its columns and parts; it is never reset
-        self._stamps: list[int | None] = [None] * len(envs.groups)  # of the states that the shards are in
-        super().__init__(envs, recipe.action_map, seed, restarts, warn, recipe.way)
+        self._team = team
+        super().__init__(recipe.build(), recipe.action_map, seed, restarts, warn, recipe.way)  # it is never reset
 
     def _reset(self, seed: int | None) -> list[np.ndarray]:
         shards = range(len(self.groups))
         if seed is None:  # restoring may be repeated, beginning the next episode may not
             return self._repeat(shards, self._points(self.columns))
-        self._stamps = [None] * len(shards)
         return self._observed("reset", shards, group_seeds(seed, len(shards)))
 
     def _repeat(self, groups: Sequence[int], points: Sequence[dict[int, RestorePoint]]) -> list[np.ndarray]:
@@ -81,13 +74,10 @@ class EnvsOnWorkers(RepeatableEnvs):
     def _tasks(
         self, policy: Policy, noise: np.ndarray, rows: slice, ahead: list[Any] | None
     ) -> tuple[Policy, list[tuple[Any, ...]]]:
-        """What workers are given to step these rows and choose the actions of the row after them, if there is one.
+        """The policy with which workers step these rows, and the other arguments of `Host.collect` by shard.
 
         Args:
             ahead: [n, A] actions of the first row, by shard; None where it is the epoch's first.
-
-        Returns:
-            A policy, and the other arguments of `Host.collect` by shard.
         """
         is_last, chosen = rows.stop == len(noise), None
         if isinstance(policy, WarmUp):
@@ -127,22 +117,18 @@ class EnvsOnWorkers(RepeatableEnvs):
         Raises:
             UserError: it raised one.
         """
-        tasks = [
-            Task(k, method, given, self._stamps[k], next(self._numbers), functools.partial(self._snapshot, k, method))
-            for k, given in zip(shards, arguments)
-        ]
-        values = self._team.perform(tasks, policy)
+        tasks = [Task(k, method, given) for k, given in zip(shards, arguments)]
+        values = self._team.perform(tasks, self._snapshot, policy)
         for value in values:
             if isinstance(value, UserError):
                 raise value
-        for task in tasks:
-            self._stamps[task.shard] = task.after
         return values
 
-    def _snapshot(self, shard: int, method: str) -> Snapshot:
-        """How to restore a shard before this method; `collect` continues from the present observations."""
-        columns, seen, record = self.columns[shard], None, self.record
-        if method == "collect":
+    def _snapshot(self, task: Task) -> Snapshot:
+        """How to restore a shard before a task; one that collects continues from the present observations."""
+        shard, seen, record = task.shard, None, self.record
+        columns = self.columns[shard]
+        if task.method == "collect":
             seen = record.observations[shard]
             if record.lost[columns].any():  # only within an epoch of which some rows are learned from
                 raise UserError(

@@ -55,21 +55,13 @@ class Task(NamedTuple):
     """Something to do with a shard. It may be done again, by another worker that restores the shard first."""
 
     shard: int
-    method: str  # of `Host`
+    method: str  # of `Host`: "reset", "restore" or "collect"
     arguments: tuple[Any, ...]  # of the method, without shard and policy
-    before: int | None  # stamp of the state that the shard must be in; None: any
-    after: int  # stamp of the state that it is in then
-    snapshot: Any  # a function that makes the snapshot, called only if a worker must restore the shard
 
     @property
     def steps(self) -> int:
         """How many it makes in all environments."""
         return int(np.prod(self.arguments[1].noise.shape[:2])) if self.method == "collect" else 0
-
-    @property
-    def as_sent(self) -> "Task":
-        """The task without what only the training process can call."""
-        return self._replace(snapshot=None)
 
 
 class Event(NamedTuple):
@@ -97,6 +89,11 @@ class Columns(NamedTuple):
     ahead: np.ndarray | None  # [n, A] actions of the row after them
     events: list[Event]
     timing: Timing
+
+    @property
+    def seconds_a_step(self) -> float:
+        """Of one environment, that of the policy included."""
+        return (self.timing.environment + self.timing.policy) / max(1, self.failed.size)
 
 
 class Host:

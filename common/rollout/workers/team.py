@@ -30,15 +30,11 @@ SLOWEST = 10.0  # times what steps take by the median, that a call may take
 START = 60.0  # seconds for the first worker to start
 TOGETHER = 10.0  # seconds for the others, after which the first epoch begins without them
 TICK = 1.0  # seconds between looks at the clock
+MakeSnapshot = Callable[[Task], Snapshot]
 
 
 class WorkerProcess:
-    """What a worker process runs: a `Host` made from a pickled recipe.
-
-    Args:
-        path: folders in which the training process finds modules.
-        recipe: by cloudpickle.
-    """
+    """What a worker process runs: a `Host`. `path`: where the training process finds modules; `recipe`: pickled."""
 
     def __init__(self, path: list[str], recipe: bytes) -> None:
         sys.path += [folder for folder in path if folder not in sys.path]
@@ -62,8 +58,8 @@ class WorkerProcess:
 
     def leave(self, shard: int) -> None:
         """See `Host.leave`."""
-        assert self._host is not None, "a worker with a problem has no shards"
-        self._host.leave(shard)
+        if self._host is not None:
+            self._host.leave(shard)
 
 
 def computing() -> dict[str, Any]:
@@ -101,9 +97,7 @@ class Team:
     """Workers that perform tasks; lost ones are replaced, and their tasks are performed again.
 
     Args:
-        recipe: of the environments.
-        cluster: where the workers run.
-        number: how many there are at most; never more than shards.
+        number: of workers at most; never more than shards.
         warn: called with a line about each worker that is lost.
 
     Attributes:
@@ -130,7 +124,7 @@ class Team:
         self._computing = computing()
         self.workers: list[Worker] = []
         self.homes: dict[int, Worker] = {}
-        self._held: dict[int, tuple[Worker, int]] = {}  # shard → who holds it, and the stamp of its state
+        self._held: dict[int, Worker] = {}  # shard → who holds it in the state that its next task begins with
         self._step_seconds: deque[float] = deque(maxlen=256)  # of collected steps
         self._has_begun = False
         self._started = self._broken = 0  # workers; those that died before their first answer
@@ -144,10 +138,11 @@ class Team:
 
     # -- tasks --
 
-    def perform(self, tasks: list[Task], policy: Policy | None = None) -> list[Any]:
+    def perform(self, tasks: list[Task], snapshot: MakeSnapshot, policy: Policy | None = None) -> list[Any]:
         """What each of several tasks of different shards returned, or its UserError.
 
         Args:
+            snapshot: how a worker that does not hold a task's shard restores it.
             policy: for those that collect.
 
         Raises:
@@ -158,8 +153,9 @@ class Team:
         with self._cluster_checked():
             shared = None if policy is None else self._ray.put(policy)
         values: dict[int, Any] = {}  # shard → what its task returned
+        holders: dict[int, Worker] = {}  # shard → who performed it
         losses: Counter[int] = Counter()  # of workers, by shard
-        waiting = self._give(tasks, shared, {})
+        waiting = self._give(tasks, snapshot, shared, {})
         while waiting:
             progress.tell("shards", len(values), len(tasks))
             lost: dict[Worker, str] = {}  # and why
@@ -170,12 +166,12 @@ class Team:
                 except self._ray.exceptions.RayTaskError:  # a mistake in this code, not in the user's
                     raise
                 except self._ray.exceptions.RayError as error:
-                    lost[call.worker] = _cause(error)
+                    lost[call.worker] = type(error).__name__  # since Ray's messages are long
                 else:
                     del waiting[reference]
-                    for task, value in zip(call.tasks, answers):
-                        values[task.shard] = value
-                        self._note(call.worker, task, value)
+                    values |= {task.shard: value for task, value in zip(call.tasks, answers)}
+                    holders |= {task.shard: call.worker for task in call.tasks}
+                    self._step_seconds.extend(v.seconds_a_step for v in answers if isinstance(v, Columns))
             for call in waiting.values():
                 if time.monotonic() - call.began > (limit := self._limit(call.steps)):
                     lost.setdefault(call.worker, f"it did not answer within {limit:.0f} s")
@@ -183,34 +179,27 @@ class Team:
                 calls = [reference for reference, call in waiting.items() if call.worker is worker]
                 left = [task for reference in calls for task in waiting.pop(reference).tasks]
                 self._replace(worker, cause, [task.shard for task in left], losses)
-                waiting |= self._give(left, shared, waiting)
+                waiting |= self._give(left, snapshot, shared, waiting)
+        if not any(isinstance(value, UserError) for value in values.values()):  # else shards are restored
+            self._held |= holders
         return [values[task.shard] for task in tasks]
 
-    def _note(self, worker: Worker, task: Task, value: Any) -> None:
-        """A task was performed."""
-        if isinstance(value, Columns):
-            self._step_seconds.append((value.timing.environment + value.timing.policy) / max(1, value.failed.size))
-        if not isinstance(value, UserError):
-            self._held[task.shard] = worker, task.after
-
-    def _give(self, tasks: list[Task], policy: Any, waiting: dict[Any, Call]) -> dict[Any, Call]:
+    def _give(
+        self, tasks: list[Task], snapshot: MakeSnapshot, policy: Any, waiting: dict[Any, Call]
+    ) -> dict[Any, Call]:
         """Let workers perform tasks: a reference to the answer of each, and the call."""
         self._assign([task.shard for task in tasks])
         calls = {}
         for worker in {self.homes[task.shard]: None for task in tasks}:
             its = [task for task in tasks if self.homes[task.shard] is worker]
-            given = [(task.as_sent, self._snapshot(worker, task)) for task in its]
-            steps = sum(task.steps + (snapshot.steps if snapshot else 0) for task, snapshot in given)
+            held = [self._held.pop(task.shard, None) is worker or task.method == "reset" for task in its]
+            given = [(task, None if is_held else snapshot(task)) for task, is_held in zip(its, held)]
+            steps = sum(task.steps + (one.steps if one is not None else 0) for task, one in given)
             steps += sum(call.steps for call in waiting.values() if call.worker is worker)
             with self._cluster_checked():
                 reference = worker.actor.perform.remote(policy, given)
             calls[reference] = Call(worker, its, steps, time.monotonic())
         return calls
-
-    def _snapshot(self, worker: Worker, task: Task) -> Snapshot | None:
-        """What restores the task's shard, unless the worker has it in the state that it begins with."""
-        held = self._held.pop(task.shard, None)
-        return None if task.before is None or held == (worker, task.before) else task.snapshot()
 
     def _answered(self, references: list[Any]) -> list[Any]:
         """Those of some references whose answers are there; none after a second."""
@@ -237,11 +226,7 @@ class Team:
         self.workers.append(Worker(self._started, actor, actor.hello.remote()))
 
     def _admit(self) -> None:
-        """Use the workers that have started; before the first tasks, wait for them.
-
-        Raises:
-            UserError: none starts, or it cannot work.
-        """
+        """Use the workers that have started; before the first tasks, wait for them."""
         began, first = time.monotonic(), not self._has_begun
         while True:
             for worker in [worker for worker in self.workers if not worker.is_ready]:
@@ -263,11 +248,7 @@ class Team:
             )
 
     def _greet(self, worker: Worker) -> None:
-        """Use a worker that has started, or do without it if it cannot work.
-
-        Raises:
-            UserError: no tasks were performed yet, or there is no other worker.
-        """
+        """Use a worker that has started. If it cannot work, do without it, or end the run if it is the only one."""
         try:
             problem, (worker.node, worker.process), its = self._ray.get(worker.hello)
         except self._ray.exceptions.RayError as error:
@@ -277,7 +258,7 @@ class Team:
                 self._drop(worker)
                 self._start()
                 return
-            fault, advice = f"workers end while they start ({_cause(error)})", "leave --workers out"
+            fault, advice = f"workers end while they start ({type(error).__name__})", "leave --workers out"
         else:
             fault = f"{worker} cannot build {self._recipe.environment.id} ({problem})" if problem else ""
             advice = "install the same packages and put the same modules on every machine"
@@ -313,11 +294,7 @@ class Team:
                 most.actor.leave.remote(shard)
 
     def _replace(self, worker: Worker, cause: str, shards: list[int], losses: Counter[int]) -> None:
-        """Start another worker in the place of one that was lost while it stepped these shards.
-
-        Raises:
-            UserError: as many workers as may be were lost while they stepped the same shard.
-        """
+        """Start another worker in the place of one that was lost while it stepped these shards."""
         self._drop(worker)
         self._check_cluster()
         losses.update(shards)
@@ -360,12 +337,7 @@ class Team:
 
 
 class WorkerPoolFactory:
-    """Makes the workers of a run, all on one cluster, which starts at once in the background.
-
-    Args:
-        workers: how many, and where.
-        warn: see `Team`.
-    """
+    """Makes the workers of a run, all on one cluster, which starts at once in the background."""
 
     def __init__(self, workers: Workers, warn: Callable[[str], None]) -> None:
         self._workers, self._warn = workers, warn
@@ -399,7 +371,6 @@ class WorkerPoolFactory:
 
 
 def _pickled(recipe: Recipe) -> bytes:
-    """Raises UserError if it cannot be pickled."""
     try:
         return cloudpickle.dumps(recipe)
     except Exception as error:  # pickling runs code of the user's objects
@@ -407,11 +378,6 @@ def _pickled(recipe: Recipe) -> bytes:
             f"{recipe.environment.id} cannot be sent to workers ({describe(error)}): keep open files, locks and "
             "connections out of the function that builds it, or leave --workers out"
         ) from error
-
-
-def _cause(error: Exception) -> str:
-    """The error's name, since Ray's messages are long: 'ActorDiedError'."""
-    return type(error).__name__
 
 
 def _count(number: int, what: str) -> str:
