@@ -36,7 +36,7 @@ class Part(Protocol):
     """What changes while a trainer runs, and can be stored."""
 
     def state(self) -> State:
-        """Named arrays that bring it back."""
+        """Named arrays that restore it."""
 
     def load_state(self, state: State) -> None:
         """Restore what `state` returned."""

@@ -1,4 +1,4 @@
-"""The probe that finds how environments are brought back, and what it answers where it finds nothing."""
+"""The probe that finds how environments are restored, and what it answers where it finds nothing."""
 
 import itertools
 import types
@@ -121,7 +121,7 @@ def test_what_the_probe_finds_of_compiled_environments_depends_on_no_clock(monke
 
 @pytest.mark.parametrize("env_id", ["tests/Counted-v0", "tests/CountedSchedule-v0"])
 def test_slow_environments_are_built_for_every_episode(counted, env_id):
-    """Also what cannot be brought back by its running episode is right then; few steps are taken to find out."""
+    """Also what cannot be restored by its running episode is right then; few steps are taken to find out."""
     counted.seconds["step"] = 0.1
     assert found(env_id) == "rebuilt"
     assert counted.counts["step"] <= probe.PATIENCE / 0.1 + 2 * PROBED

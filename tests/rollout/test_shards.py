@@ -21,7 +21,7 @@ from common.rollout.policies import DeterministicPolicy, NormalPolicy, WarmUp
 from common.state import State
 
 SIZES = {"BipedalWalker-v3": (24, 4), "Pendulum-v1": (3, 1), "LunarLanderContinuous-v3": (8, 2)}
-LEARNING = Collecting(rows_per_yield=7)  # rows that are learned from as they come
+LEARNING, TWO_ROWS = Collecting(rows_per_yield=7), Collecting(rows_per_yield=2)  # which are learned from at once
 
 
 def policy(observation_size: int, action_size: int, seed: int = 0, scale: float = 0.25) -> NormalPolicy:
@@ -71,7 +71,7 @@ def assert_equal(one: State, other: State) -> None:
         ("Pendulum-v1", {"backend": "processes", "shards": 2, "max_episode_steps": 25}),
     ],
 )
-@pytest.mark.parametrize("make_team", [Forgetful])
+@pytest.mark.parametrize("make_team", [Reliable, Forgetful])
 def test_shards_that_are_restored_anywhere_collect_what_one_process_collects(env, settings, make_team, monkeypatch):
     """`Forgetful` restores every shard before every collection; the states are those of checkpoints."""
     monkeypatch.setattr(collectors, "default_restart_interval", lambda *_: 1)
@@ -106,7 +106,7 @@ def test_the_division_decides_the_numbers():
         experience(shards=5)
 
 
-@pytest.mark.parametrize("make_team", [Forgetful])
+@pytest.mark.parametrize("make_team", [Reliable, Forgetful])
 def test_episodes_that_are_cut_at_each_epoch_are_the_same(make_team):
     how = Collecting(restart_each_epoch=True)
     one, other = (experience(runner, how=how, shards=2) for runner in (None, make_team))
@@ -115,16 +115,16 @@ def test_episodes_that_are_cut_at_each_epoch_are_the_same(make_team):
         assert (state["collector/episode_steps"] == 60).all()  # of 200 that an episode has
 
 
-@pytest.mark.parametrize("make_team", [Forgetful])
-@pytest.mark.parametrize("restarts", [3, 30])
-def test_failing_environments_are_counted_as_in_one_process(make_team, restarts):
+@pytest.mark.parametrize("make_team", [Reliable, Forgetful])
+@pytest.mark.parametrize(("how", "restarts"), [(Collecting(), 3), (Collecting(), 30), (TWO_ROWS, 30)])
+def test_failing_environments_are_counted_as_in_one_process(make_team, how, restarts):
     """Those of tests/Unsound-v0 raise or return NaN, by the seed of the episode."""
 
     def lines(runner) -> tuple[list[str], State | str]:
         said: list[str] = []
         one = experience(
-            runner, "tests/Unsound-v0", said.append, shards=3, environment_restarts=restarts, on_not_finite="skip",
-            steps_per_epoch=24,
+            runner, "tests/Unsound-v0", said.append, how, shards=3, environment_restarts=restarts,
+            on_not_finite="skip", steps_per_epoch=24,
         )  # fmt: skip
         try:
             return said, epochs(one, 0, 2, (2, 1))[-1]
@@ -180,7 +180,7 @@ def test_what_happened_before_an_error_is_said_before_it(make_team, monkeypatch)
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("make_team", [None, Forgetful])
+@pytest.mark.parametrize("make_team", [None, Reliable, Forgetful])
 def test_a_policy_that_diverged_is_named(make_team):
     one, broken = experience(make_team, shards=2), policy(3, 1, scale=np.nan)
     with pytest.raises(NotFiniteError, match="the policy returned NaN or infinity at step 0 of the epoch"):
@@ -229,7 +229,7 @@ def learning(one: Collector, at_random: int = 0, size: int = 7) -> list[State]:
     return states
 
 
-@pytest.mark.parametrize("make_team", [Forgetful])
+@pytest.mark.parametrize("make_team", [Reliable, Forgetful])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_rows_that_are_learned_from_as_they_come_are_the_same(make_team, shards):
     for size, at_random in ((7, 12), (1, 70)):  # the random actions end within the second epoch
@@ -240,7 +240,7 @@ def test_rows_that_are_learned_from_as_they_come_are_the_same(make_team, shards)
             assert_equal(state, same)
 
 
-@pytest.mark.parametrize("make_team", [None, Forgetful])
+@pytest.mark.parametrize("make_team", [None, Reliable, Forgetful])
 def test_a_policy_that_diverges_between_two_rows_is_named(make_team):
     one, acting = experience(make_team, how=LEARNING, shards=2), DeterministicPolicy(one_layer(3), 0.3)
 
@@ -252,28 +252,11 @@ def test_a_policy_that_diverges_between_two_rows_is_named(make_team):
         one.collect(acting, 0, Timing(), learn)
 
 
-@pytest.mark.parametrize("make_team", [Forgetful])
-def test_failures_among_such_rows_are_counted_as_in_one_process(make_team):
-    def lines(runner) -> tuple[list[str], State]:
-        said: list[str] = []
-        settings = {"shards": 3, "environment_restarts": 30, "on_not_finite": "skip", "steps_per_epoch": 24}
-        one = experience(runner, "tests/Unsound-v0", said.append, Collecting(rows_per_yield=2), **settings)
-        acting = DeterministicPolicy(one_layer(2), 0.3)
-        for epoch in range(2):
-            one.scores.begin_epoch()
-            one.collect(acting, epoch, Timing())
-        return said, one.state()
-
-    (said, end), (same_lines, same_end) = lines(None), lines(make_team)
-    assert said == same_lines and said
-    assert_equal(end, same_end)
-
-
 def test_a_failure_that_cannot_be_repeated_is_told_where_a_worker_must_repeat_it(monkeypatch):
-    """By "history" an environment is brought back by all its actions, and one of them had failed."""
+    """By "history" an environment is restored by all its actions, and one of them had failed."""
     monkeypatch.setattr(collectors, "find_restore_method", lambda *_: "history")
     settings = {"shards": 3, "environment_restarts": 30, "on_not_finite": "skip", "steps_per_epoch": 24}
-    one = experience(Forgetful, "tests/Unsound-v0", lambda _: None, Collecting(rows_per_yield=2), **settings)
+    one = experience(Forgetful, "tests/Unsound-v0", lambda _: None, TWO_ROWS, **settings)
     acting = DeterministicPolicy(one_layer(2), 0.3)
     with pytest.raises(UserError, match="which cannot be repeated: continue from the last checkpoint with --resume"):
         for epoch in range(4):

@@ -49,14 +49,12 @@ class Cluster:
 
     Attributes:
         address: of its control process.
-        is_closed: whether it was left.
 
     Raises:
         UserError: Ray is not installed, does not start, or there is no cluster.
     """
 
     def __init__(self, address: str | None, workers: int) -> None:
-        self.is_closed = False
         os.environ.update(QUIET)
         if address is None:  # no network reaches it, and it asks for a token
             os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # its servers listen on 127.0.0.1 alone
@@ -91,11 +89,15 @@ class Cluster:
                 return
             self._folder = tempfile.mkdtemp(prefix="ray-", dir=_short_folder())
             found = [str(PACKAGE.parent), *(folder or os.getcwd() for folder in sys.path)]
+            before = os.environ.get("PYTHONPATH", "")
             os.environ["PYTHONPATH"] = os.pathsep.join(found)  # its processes find the modules that this one finds
-            self._ray.init(
-                "local", num_cpus=workers, include_dashboard=False, object_store_memory=STORE,
-                _node_ip_address="127.0.0.1", _temp_dir=self._folder, **common,
-            )  # fmt: skip
+            try:
+                self._ray.init(
+                    "local", num_cpus=workers, include_dashboard=False, object_store_memory=STORE,
+                    _node_ip_address="127.0.0.1", _temp_dir=self._folder, **common,
+                )  # fmt: skip
+            finally:
+                os.environ["PYTHONPATH"] = before
 
     def answers(self) -> bool:
         """Whether its control process still accepts connections."""
@@ -111,7 +113,6 @@ class Cluster:
 
     def close(self) -> None:
         """Disconnect, and end the cluster if this process started it."""
-        self.is_closed = True
         if self._is_ours:
             processes = [] if self._folder is None else _processes(self._folder)
             _kill(processes, spared=NEEDED)  # they hold SIGTERM back, and Ray would wait a second for each
