@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from common import progress
 from common.config import TrainingConfig
@@ -21,6 +20,7 @@ from common.envs.environment_check import start_error
 from common.envs.spaces import ActionMap, is_image
 from common.errors import StartError, UserError
 from common.rollout.policies import Policy
+from common.rollout.stepping import one_blas_thread
 from common.user_code import explain
 
 STEP_BOUND = 10_000  # steps after which an episode is cut if the environment has no limit
@@ -283,16 +283,6 @@ class _Running:
             self._env = None
 
 
-@functools.cache
-def _threads() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def _one_blas_thread() -> contextlib.AbstractContextManager:
-    """A context with one thread for matrix products, which are small; the other cores step environments."""
-    return _threads().limit(limits=1, user_api="blas")
-
-
 def play(
     policy: Policy,
     action_map: ActionMap,
@@ -331,7 +321,7 @@ def play(
             stack.close()  # perhaps only one may exist, so they are played one after another
             alone = [play(policy, action_map, environment, [seed], deterministic, restarts, rows) for seed in seeds]
             return [episode for [episode] in alone]
-        stack.enter_context(_one_blas_thread())
+        stack.enter_context(one_blas_thread())
         while running := [i for i, episode in enumerate(episodes) if episode.outcome is None]:
             tell(len(seeds) - len(running))
             if noise is not None:
@@ -386,7 +376,7 @@ def one_episode(
     now = Progress()
     yield now
     while not (now.over or now.was_cut):
-        with _one_blas_thread():
+        with one_blas_thread():
             action = action_map(policy.act(observations)[:1])[0]
         observations[0], reward, terminated, truncated, _ = env.step(action)
         score, steps, over = now.score + float(np.asarray(reward).item()), now.steps + 1, terminated or truncated

@@ -1,5 +1,6 @@
 """The loop that steps groups of environments with a policy, and the record of what it did."""
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, get_args
@@ -18,6 +19,11 @@ from common.rollout.policies import ActorCriticPolicy, Policy
 from common.state import State, pack_json, unpack_json
 
 _THREADS = ThreadpoolController()
+
+
+def one_blas_thread() -> contextlib.AbstractContextManager:
+    """A context with one thread for matrix products, which are small; the other cores step environments."""
+    return _THREADS.limit(limits=1, user_api="blas")
 
 
 class Stepped(NamedTuple):
@@ -49,7 +55,7 @@ def step_through(
     groups = list(zip(range(len(envs.columns)), envs.groups, envs.columns))
     for columns, first in zip(envs.columns, envs.observations):
         observations[0, columns] = first
-    with _THREADS.limit(limits=1, user_api="blas"):  # small matrices; environments use the other cores
+    with one_blas_thread():
         for t in range(steps + 1):
             for number, group, columns in groups:
                 began = clock()

@@ -10,7 +10,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -115,7 +115,7 @@ class Cluster:
         """Disconnect, and end the cluster if this process started it."""
         if self._is_ours:
             processes = [] if self._folder is None else _processes(self._folder)
-            _kill(processes, spared=NEEDED)  # they hold SIGTERM back, and Ray would wait a second for each
+            _kill(processes, lambda process: process.ppid() == os.getpid() and process.name() not in NEEDED)
             for _ in range(2):  # the first call may end half-way
                 with _signals_kept(), contextlib.suppress(Exception):  # it may have vanished
                     self._ray.shutdown()
@@ -154,11 +154,11 @@ def _processes(folder: str) -> list[Any]:
     return found
 
 
-def _kill(processes: list[Any], spared: tuple[str, ...] = ()) -> None:
-    """Kill those that still run; `spared`: names of processes."""
+def _kill(processes: list[Any], chosen: Callable[[Any], bool] = lambda process: True) -> None:
+    """Kill those of some processes that still run; all hold SIGTERM back, so Ray would wait a second for each."""
     for process in processes:
         with contextlib.suppress(Exception):  # it ended meanwhile
-            if process.name() not in spared:
+            if chosen(process):
                 process.kill()
 
 

@@ -33,15 +33,14 @@ TICK = 1.0  # seconds between looks at the clock
 MakeSnapshot = Callable[[Task], Snapshot]
 
 
-class WorkerProcess:
-    """What a worker process runs: a `Host`. `path`: where the training process finds modules; `recipe`: pickled."""
+class WorkerProcess(Host):
+    """What a worker process runs. `path`: where the training process finds modules; `recipe`: pickled."""
 
     def __init__(self, path: list[str], recipe: bytes) -> None:
         sys.path += [folder for folder in path if folder not in sys.path]
-        self._host: Host | None = None
         self._problem = ""
         try:
-            self._host = Host(cloudpickle.loads(recipe))
+            super().__init__(cloudpickle.loads(recipe))
         except Exception as error:  # such as a module that this process does not find
             self._problem = describe(error)
 
@@ -51,15 +50,9 @@ class WorkerProcess:
 
         return self._problem, (ray.util.get_node_ip_address(), os.getpid()), computing()
 
-    def perform(self, policy: Policy | None, tasks: list[tuple[Task, Snapshot | None]]) -> list[Any]:
+    def perform_all(self, policy: Policy | None, tasks: list[tuple[Task, Snapshot | None]]) -> list[Any]:
         """See `Host.perform`."""
-        assert self._host is not None, "a worker with a problem gets no tasks"
-        return [self._host.perform(task, snapshot, policy) for task, snapshot in tasks]
-
-    def leave(self, shard: int) -> None:
-        """See `Host.leave`."""
-        if self._host is not None:
-            self._host.leave(shard)
+        return [self.perform(task, snapshot, policy) for task, snapshot in tasks]
 
 
 def computing() -> dict[str, Any]:
@@ -197,7 +190,7 @@ class Team:
             steps = sum(task.steps + (one.steps if one is not None else 0) for task, one in given)
             steps += sum(call.steps for call in waiting.values() if call.worker is worker)
             with self._cluster_checked():
-                reference = worker.actor.perform.remote(policy, given)
+                reference = worker.actor.perform_all.remote(policy, given)
             calls[reference] = Call(worker, its, steps, time.monotonic())
         return calls
 
