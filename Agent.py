@@ -15,7 +15,7 @@ from common import funcs
 from common.envs.spaces import choices
 from common.errors import DivergedError
 from common.learning.agent_base import AgentBase
-from common.learning.image_heads import ImageHeads
+from common.learning.compiled import ImageHeads
 from common.nets import distributions, keras_models
 from common.nets.from_keras import describe
 from common.nets.keras_layers import StateIndependentStd

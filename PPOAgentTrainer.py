@@ -29,18 +29,21 @@ from common.errors import DivergedError
 from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
 from common.records import Batch, Timing, Trajectory
 from common.rollout.collector import Collecting
-from common.running_statistics import RunningStatistics
 from common.runs import session
 from common.runs.command_line import names_of_flags, one_line_errors, parse
 from common.state import State
-from ppo.batch import PreparedBatch, divided_rewards, flat_batch, minibatch_rows, scaled_rewards
+from ppo.batch import (
+    EarlierTrajectories,
+    PreparedBatch,
+    divided_rewards,
+    flat_batch,
+    minibatch_rows,
+    scaled_rewards,
+)
 from ppo.config import PPOConfig
-from ppo.earlier import EarlierTrajectories
-from ppo.exploration import colored_noise
-from ppo.learning_rate import RateByDivergence
-from ppo.live_settings import Hyperparameters, LiveHyperparameters
+from ppo.live_settings import Hyperparameters, LiveHyperparameters, RateByDivergence
 from ppo.presets import DEFAULT, FOR_ANY, PRESETS, preset_for
-from ppo.results import AVERAGED_METRICS, RUNAWAY, UPDATE_METRICS, PPOResult, mean_metrics
+from ppo.results import AVERAGED_METRICS, RUNAWAY, UPDATE_METRICS, PPOResult
 
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
     from Agent import Agent
@@ -61,8 +64,10 @@ class PPOAgentTrainer(TrainerBase):
 
     def __init__(self, config: PPOConfig, *arguments: Any, **named: Any) -> None:
         super().__init__(config, *arguments, **named)
-        self.reward_statistics = RunningStatistics()
-        self.advantage_statistics = RunningStatistics()
+        self._new_steps = self.config.steps_per_update  # steps that are collected for an update
+        self._samples = self.config.samples_per_update  # those and the earlier ones that it learns from
+        self.reward_statistics = funcs.RunningStatistics()
+        self.advantage_statistics = funcs.RunningStatistics()
         self.live = LiveHyperparameters(self.config)
         self.rate = RateByDivergence(self.config.desired_kl if self.config.objective == "clip" else None)
         self.earlier = EarlierTrajectories(self.config.reused_trajectories, self.collector.check_trajectory)
@@ -78,7 +83,7 @@ class PPOAgentTrainer(TrainerBase):
         """How PPO collects: whole trajectories, with exploration noise of the colour `noise_color`."""
         shape_noise = None  # white
         if config.noise_color and isinstance(action_map(self.environment.action_space), BoxMap):
-            shape_noise = functools.partial(colored_noise, exponent=config.noise_color)
+            shape_noise = functools.partial(funcs.colored_noise, exponent=config.noise_color)
         restarts = config.epoch_end != "continue"
         return Collecting(config.updates_per_epoch, None, shape_noise, restarts, output_size=self.agent.output_size)
 
@@ -91,7 +96,7 @@ class PPOAgentTrainer(TrainerBase):
             return
         for only_observed in (True, False) if self.agent.lacks_statistics else (False,):
             self.collector.collect(self.agent.collecting_policy(), self.epoch, Timing())
-            self.steps += self.config.steps_per_update
+            self.steps += self._new_steps
             if only_observed:
                 self._observe_trajectory()
 
@@ -102,12 +107,12 @@ class PPOAgentTrainer(TrainerBase):
             self.collector.is_fresh = False
             metrics.append(self._checked_update((self.epoch + i / updates) / last, timing))
             self.collector.collect(self.agent.collecting_policy(), self.epoch, timing)
-            self.steps += self.config.steps_per_update
+            self.steps += self._new_steps
         self.epoch += 1
         return PPOResult(
             steps=self.steps,
             reward_std=float(self.reward_statistics.std) if self.config.reward_scaling != "none" else 1.0,
-            **self.scored(last, timing),
+            **self.scoring(self.epoch, last, timing),
             **mean_metrics(metrics),
             **self.live.columns(),
         )
@@ -146,7 +151,12 @@ class PPOAgentTrainer(TrainerBase):
         rewards = self._scaled_rewards(gamma)  # [T, N]
         newest = self.prepare_batch(self.collector.trajectory, rewards, gamma)
         self.advantage_statistics = newest.advantage_statistics
-        batch = self.earlier.joined(newest.batch, lambda earlier: self._prepare_earlier(earlier, gamma), self.config)
+        batch = self.earlier.joined(
+            newest.batch,
+            lambda earlier: self._prepare_earlier(earlier, gamma),
+            self._new_steps,
+            self.config.minibatch_size,
+        )
         if self.config.recompute_targets:
             metrics = self._passes_recomputing_targets(batch, rewards, gamma, hyperparameters)
         else:
@@ -155,7 +165,7 @@ class PPOAgentTrainer(TrainerBase):
         metrics["learning_rate"] = hyperparameters.learning_rate
         metrics["kl_coefficient"] = self.agent.kl_coefficient if self.config.objective != "clip" else math.nan
         self._adapt(batch, metrics["approximate_kl"])
-        self.earlier.add(self.collector.trajectory, newest.batch.log_probs[: self.config.steps_per_update])
+        self.earlier.add(self.collector.trajectory, newest.batch.log_probs[: self._new_steps])
         self._observe_trajectory()  # last: collecting and learning see the same normalisation
         timing.update += time.perf_counter() - began
         return metrics
@@ -198,11 +208,11 @@ class PPOAgentTrainer(TrainerBase):
     def _observe_trajectory(self) -> None:
         """Merge the observations of the trajectory at hand into the statistics that normalise them."""
         observations = self.collector.trajectory.observations[:-1]  # [T, N, ...]
-        self.agent.observe(observations.reshape(self.config.steps_per_update, *observations.shape[2:]))
+        self.agent.observe(observations.reshape(self._new_steps, *observations.shape[2:]))
 
     def _passes(self, batch: Batch, hyperparameters: Hyperparameters) -> dict[str, float]:
         """All passes over a batch, in shuffled minibatches."""
-        shape = (self.config.samples_per_update, self.config.minibatch_size, hyperparameters.passes)
+        shape = (self._samples, self.config.minibatch_size, hyperparameters.passes)
         actor_rows = minibatch_rows(*shape, self.generator)  # [K, B]
         critic_rows = minibatch_rows(*shape, self.generator)  # [K, B]
         return self.agent.update(batch, actor_rows, critic_rows, hyperparameters)
@@ -238,6 +248,17 @@ class PPOAgentTrainer(TrainerBase):
         super().load_state(state)
         if self.results:
             self._last = vars(self.results[-1])
+
+
+def mean_metrics(rows: list[dict[str, float]]) -> dict[str, Any]:
+    """The mean of each metric over updates, those that were undone left out; NaN without any."""
+    if len(rows) == 1:
+        return rows[0]
+    means = {}
+    for name in rows[0]:
+        known = [row[name] for row in rows if not math.isnan(row[name])]
+        means[name] = sum(known) / len(known) if known else math.nan
+    return means
 
 
 def main() -> None:

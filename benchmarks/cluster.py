@@ -45,7 +45,7 @@ from common.figures.style import GREY, colour_of, entitle, save_light_and_dark, 
 from common.nets.network import UNCHANGED, Constant, Dense, Network
 from common.records import Timing
 from common.rollout.collector import Collector
-from common.rollout.policies import NormalPolicy
+from common.rollout.policies import NormalPolicy, Policy
 from common.rollout.workers.cluster import QUIET, Cluster, Workers
 from common.rollout.workers.shard import Columns, Task
 from common.rollout.workers.team import Team
@@ -362,13 +362,11 @@ class Counting(Team):
 
     sent = received = 0
 
-    def share(self, value: Any) -> Any:
-        self.sent += len(self.workers) * len(cloudpickle.dumps(value))
-        return super().share(value)
-
-    def perform(self, tasks: list[Task]) -> list[Any]:
+    def perform(self, tasks: list[Task], snapshot: Any, policy: Policy | None = None) -> list[Any]:
+        if policy is not None:
+            self.sent += len(self.workers) * len(cloudpickle.dumps(policy))
         self.sent += _bytes(argument for task in tasks for argument in task.arguments)
-        values = super().perform(tasks)
+        values = super().perform(tasks, snapshot, policy)
         for value in values:
             if isinstance(value, Columns):
                 self.received += _bytes([*value.stepped.values(), value.failed])
@@ -403,11 +401,11 @@ def scaling(arguments: Arguments) -> Iterator[dict[str, Any]]:
             teams.append(Counting(recipe, cluster, number))
             return teams[-1]
 
-        experience = Collector(config, environment, action_map(environment.action_space), 0, make_runner=make_team)
+        experience = Collector(config, environment, action_map(environment.action_space), 0, make_team=make_team)
         [team], epochs, rows = teams, 0, []
-        while team.ready < number or len(rows) < 4:
+        while len(team.ready) < number or len(rows) < 4:
             before, began = (team.sent, team.received), time.perf_counter()
-            complete = team.ready == number
+            complete = len(team.ready) == number
             experience.scores.begin_epoch()
             experience.collect(policy, epochs, Timing())
             epochs += 1

@@ -1,5 +1,9 @@
 """The mathematics in plain NumPy: no TensorFlow, no environments, no files."""
 
+import copy
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 
@@ -102,3 +106,80 @@ def standardize(samples: np.ndarray, valid: np.ndarray) -> np.ndarray:
     """Samples shifted and scaled so that the valid ones have mean 0 and standard deviation 1; arrays of one shape."""
     counted = samples[valid]
     return (samples - counted.mean()) / (counted.std() + 1e-8) if len(counted) else samples
+
+
+def colored_noise(white: np.ndarray, exponent: float) -> np.ndarray:
+    """Noise with the power spectrum 1/f^β over the steps of an epoch (Timmer & König 1995), β = `exponent`.
+
+    Every number stays standard normal by itself, as Hollenstein et al. 2024 (arXiv:2312.11091) need it for a policy
+    whose log-probabilities must hold; what changes is the correlation between neighbouring steps. The mean over
+    the epoch has the power of the lowest frequency.
+
+    Args:
+        white: [T, ...] independent standard normal numbers.
+
+    Returns:
+        [T, ...] in the same dtype.
+    """
+    steps = len(white)
+    frequencies = np.fft.rfftfreq(steps)  # [F]
+    frequencies[0] = 1.0 / steps
+    amplitudes = frequencies ** (-exponent / 2)  # [F]
+    twice = np.full(len(frequencies), 2.0)  # [F] how many of the T frequencies, ± f, each stands for
+    twice[0] = 1.0
+    if steps % 2 == 0:
+        twice[-1] = 1.0
+    amplitudes /= np.sqrt((twice * np.square(amplitudes)).sum() / steps)  # so that the variance stays 1
+    spectrum = np.fft.rfft(white, axis=0) * amplitudes.reshape(-1, *(1,) * (white.ndim - 1))  # [F, ...]
+    return np.fft.irfft(spectrum, n=steps, axis=0).astype(white.dtype)
+
+
+class RunningStatistics:
+    """Mean and variance of all samples seen, updated batch by batch (Chan, Golub & LeVeque 1979).
+
+    (count, mean, M2) of two sets give those of their union, so the result does not depend on how the samples are split
+    into batches. M2 is the sum of squared deviations from the mean.
+
+    Args:
+        shape: of a sample.
+    """
+
+    def __init__(self, shape: tuple[int, ...] = ()) -> None:
+        self.count = 0.0
+        self.mean = np.zeros(shape)  # [*shape]
+        self.m2 = np.zeros(shape)  # [*shape] sum of squared deviations
+
+    def update(self, samples: np.ndarray) -> None:
+        """Merge samples [K, *shape]; K may be 0."""
+        samples = np.asarray(samples, dtype=np.float64)
+        added = len(samples)
+        if added == 0:
+            return
+        mean = samples.mean(axis=0)
+        m2 = np.square(samples - mean).sum(axis=0)
+        total = self.count + added
+        shift = mean - self.mean
+        self.mean = self.mean + shift * (added / total)
+        self.m2 = self.m2 + m2 + np.square(shift) * (self.count * added / total)
+        self.count = total
+
+    def merged(self, samples: np.ndarray) -> "RunningStatistics":
+        """A copy with samples [K, *shape] merged into it."""
+        merged = copy.copy(self)  # `update` writes into no array
+        merged.update(samples)
+        return merged
+
+    @property
+    def std(self) -> np.ndarray:
+        """Population standard deviation [*shape]; 1 before the first sample."""
+        return np.sqrt(self.m2 / self.count) if self.count > 0 else np.ones_like(self.m2)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Count [], mean and M2 (each [*shape]), for `load_state`."""
+        return {"count": np.array(self.count, np.float64), "mean": self.mean.copy(), "m2": self.m2.copy()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        self.count = float(state["count"])
+        self.mean = np.array(state["mean"], dtype=np.float64)
+        self.m2 = np.array(state["m2"], dtype=np.float64)

@@ -36,9 +36,8 @@ from companions.config import OffPolicyConfig, OffPolicySettings
 from companions.exploration import OrnsteinUhlenbeck
 from companions.n_step import NStepReturns
 from companions.presets import PRESETS, preset_for
-from companions.replay import ReplayBuffer
+from companions.replay import ReplayBuffer, WaitingMinibatches
 from companions.results import OffPolicyResult
-from companions.waiting import WaitingMinibatches
 
 LARGE = 1000.0  # mean absolute value of observations or rewards; those of well-made environments are near 1
 OU_THETA = 0.15  # rate, per unit of time, at which Ornstein-Uhlenbeck noise drifts back to 0
@@ -142,7 +141,7 @@ class OffPolicyAgentTrainer(TrainerBase):
             updates=self.agent.updates,
             replay_filled=self.replay.size,
             **exploring,
-            **self.scored(last, timing, own_actions=not began_at_random),
+            **self.scoring(self.epoch, last, timing, own_actions=not began_at_random),
             **_means(self.agent.metrics, [] if self._diverged else self._updates),
         )
 

@@ -1,5 +1,6 @@
 """The few settings that can be changed during a run, from Python or by editing hyperparameters.json in its folder."""
 
+import math
 import os
 import threading
 from collections.abc import Mapping
@@ -13,6 +14,9 @@ from common.errors import UserError
 from ppo.config import PPOConfig
 
 FILE = "hyperparameters.json"
+STEP = 1.15  # factor by which the rate changes
+TOLERANCE = 1.3  # factor by which the divergence may miss the desired one before the rate changes
+MAX_RATE_FACTOR = 20.0  # factor by which the rate may leave the one of its schedule
 
 
 class Hyperparameters(NamedTuple):
@@ -225,3 +229,41 @@ def _written_at(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size
+
+
+class RateByDivergence:
+    """A factor of the learning rates, which keeps the KL divergence of updates near a desired one.
+
+    Rudin et al. (2022, arXiv:2109.11978) adapt the learning rate of PPO in this way, between minibatches; here it
+    changes between updates.
+
+    Args:
+        desired_kl: the wanted mean KL divergence of an update, in nats; None keeps the factor at 1.
+    """
+
+    def __init__(self, desired_kl: float | None) -> None:
+        self._desired = desired_kl
+        self.factor = 1.0  # of the learning rates of the next update
+
+    def follow(self, divergence: float) -> None:
+        """Lower the factor after an update that moved the policy too far, raise it after one that did too little.
+
+        The divergence of an update is in nats; NaN, for an update that was undone, changes nothing.
+        """
+        if self._desired is None or math.isnan(divergence):
+            return
+        if divergence > TOLERANCE * self._desired:
+            self.factor = max(self.factor / STEP, 1 / MAX_RATE_FACTOR)
+        elif divergence < self._desired / TOLERANCE:
+            self.factor = min(self.factor * STEP, MAX_RATE_FACTOR)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The factor; nothing where it stays 1."""
+        return {} if self._desired is None else {"factor": np.array(self.factor, np.float64)}
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Restore what `state` returned; raises ValueError for a factor that is out of its range."""
+        factor = float(state.get("factor", 1.0))
+        if not 1 / MAX_RATE_FACTOR <= factor <= MAX_RATE_FACTOR:
+            raise ValueError(f"the learning rate's factor is {factor}")
+        self.factor = factor

@@ -1,8 +1,6 @@
 """The columns of PPO's table."""
 
-import math
 from dataclasses import dataclass
-from typing import Any
 
 from common.nets.network import MAX_STD
 from common.results import EpochResult, column
@@ -67,14 +65,3 @@ METRICS_OF = {
     "network": UPDATE_METRICS,
 }
 """Which of them come from which network; "network" has the shared layers of actor and critic."""
-
-
-def mean_metrics(rows: list[dict[str, float]]) -> dict[str, Any]:
-    """The mean of each metric over updates, those that were undone left out; NaN without any."""
-    if len(rows) == 1:
-        return rows[0]
-    means = {}
-    for name in rows[0]:
-        known = [row[name] for row in rows if not math.isnan(row[name])]
-        means[name] = sum(known) / len(known) if known else math.nan
-    return means

@@ -1,5 +1,6 @@
 """What tests collect and learn from, built as trainers build it."""
 
+import contextlib
 from typing import Any
 
 from common.config import TrainingConfig
@@ -10,6 +11,7 @@ from common.records import Batch, Timing, Trajectory
 from common.rollout import collector
 from common.rollout.collector import Collecting, Collector, ShapeNoise
 from common.rollout.policies import Policy
+from common.rollout.workers.shard import Host, Recipe, Task
 from common.state import State, join_parts, part_of
 from ppo.batch import flat_batch, scaled_rewards
 
@@ -67,3 +69,27 @@ def batch_of(trainer) -> Batch:
         trained.trajectory, rewards, agent.normalize, agent.assess, config.gamma, config,
         trainer.advantage_statistics,
     ).batch  # fmt: skip
+
+
+class Reliable:
+    """Stands for workers that are never lost: performs all tasks in the same environments."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe, self._host = recipe, Host(recipe)
+
+    def perform(self, tasks: list[Task], snapshot, policy=None) -> list:
+        return [self._host.perform(task, None, policy) for task in tasks]
+
+    def close(self):
+        self._host.close()
+
+
+class Forgetful(Reliable):
+    """Performs every task in environments that are built for it, so each shard is restored from its snapshot."""
+
+    def perform(self, tasks: list[Task], snapshot, policy=None) -> list:
+        values = []
+        for task in tasks:
+            with contextlib.closing(Host(self._recipe)) as host:
+                values.append(host.perform(task, None if task.method == "reset" else snapshot(task), policy))
+        return values

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from common import funcs
+from common.funcs import RunningStatistics, colored_noise
 from common.records import Episodes, Timing, Trajectory
 from common.results import EpochResult, format_seconds, from_columns
-from common.rollout.scores import EpisodeScores, finished_episodes
-from common.running_statistics import RunningStatistics
-from ppo.exploration import colored_noise
+from common.rollout.rewards import EpisodeScores, finished_episodes
 
 fast = settings(max_examples=150, deadline=None, derandomize=True, database=None)
 

@@ -13,7 +13,6 @@ LEVELS = (  # from the bottom up; a module imports from its own level and from t
     (
         "common.envs",
         "common.funcs",
-        "common.running_statistics",
         "common.files",
         "common.arrays_file",
         "common.settings",

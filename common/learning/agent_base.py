@@ -14,10 +14,10 @@ from common import arrays_file
 from common.envs.mirror_settings import mirror_of
 from common.envs.mirrors import Mirror
 from common.envs.spaces import action_map, is_image
+from common.funcs import RunningStatistics
 from common.learning.device import choose_device
 from common.nets.network import UNCHANGED, Normalizer
 from common.nets.rounded_products import check_precision
-from common.running_statistics import RunningStatistics
 from common.state import State, part_of
 
 

@@ -13,9 +13,7 @@ from common.envs.make_env import MakeEnv
 from common.envs.mirror_check import check_mirror
 from common.envs.shards import resolve_shards
 from common.envs.vector_env import resolve_backend
-from common.errors import StartError
-from common.learning.weight_average import WeightAverage
-from common.records import Timing
+from common.learning.scoring import EpochScoring
 from common.results import EpochResult, from_columns, results_dictionary, to_columns
 from common.rollout.collector import Collecting, Collector
 from common.rollout.validation import Validator
@@ -28,7 +26,7 @@ EpochCallback = Callable[[Any], None]
 SKIPS_IN_A_ROW = 10  # updates that are undone before training stops anyway
 
 
-def may_adopt_what_falls(config: Any) -> bool:
+def may_keep_falling_policy(config: Any) -> bool:
     """Whether a symmetric policy can be kept that nobody has seen without noise (see docs/own-environment.md)."""
     exact = config.symmetry and config.mirror_description.weight == 0.5
     return exact and config.adopt_best and config.best_metric != "validation"
@@ -38,7 +36,7 @@ class Part(Protocol):
     """What changes while a trainer runs, and can be stored."""
 
     def state(self) -> State:
-        """Named arrays that bring it back."""
+        """Named arrays that restore it."""
 
     def load_state(self, state: State) -> None:
         """Restore what `state` returned."""
@@ -124,10 +122,10 @@ class TrainerBase(ABC):
             self.collecting(config), reward_design, self._worker_pools,
         )  # fmt: skip
         self.generator = np.random.default_rng(generator_seed)  # of all that training draws
-        self.average = WeightAverage(self.agent, config.average_weights)
         self.validator = Validator(
             config, self.played_environment, self.agent, validation_seed, lambda line: self.warn(line)
         )
+        self.scoring = EpochScoring(config, self.agent, self.collector, self.validator, lambda line: self.warn(line))
 
     def _close_workers(self) -> None:
         if self._worker_pools is not None:
@@ -191,7 +189,7 @@ class TrainerBase(ABC):
         """
         last = self.epoch + (self.config.epochs if epochs is None else epochs)
         self.agent.leave_best()
-        if self.epoch == 0 and may_adopt_what_falls(self.config):
+        if self.epoch == 0 and may_keep_falling_policy(self.config):
             self.warn(
                 f"warning: best_metric {self.config.best_metric} scores actions with noise, and a symmetric policy "
                 "can do well with noise and badly without: use --best-metric validation"
@@ -207,38 +205,9 @@ class TrainerBase(ABC):
             self.agent.adopt_best()
         return results_dictionary(self.name, self.description, self.results, self.agent.best_metric, self.config)
 
-    def scored(self, last: int, timing: Timing, own_actions: bool = True) -> dict[str, Any]:
-        """An epoch's scores and timing, as columns of its row; a validation that is due is played.
-
-        Args:
-            last: number of the final epoch.
-            timing: of the epoch; the seconds of a validation are added.
-            own_actions: whether the agent chose all actions of the epoch. Random ones say nothing about it.
-        """
-        metrics = self.collector.scores.training_metrics() if own_actions else {}
-        columns = self.collector.scores.columns()
-        self.average.follow()
-        due = self.validator.due(self.epoch, last, columns["score"])
-        with self.average.in_place() if due else contextlib.nullcontext():
-            return self.beside_training(lambda: self.validator(metrics, columns, self.epoch, last, timing))
-
     def beside_training(self, play: Callable[[], T]) -> T:
-        """What `play` returns. If it cannot start an environment beside the only one of training, that one is closed.
-
-        Raises:
-            UserError: an environment cannot be started.
-        """
-        try:
-            return play()
-        except StartError as error:
-            if self.config.num_envs > 1:
-                raise
-            self.warn(
-                f"warning: {error}; perhaps only one may exist, so the one that trains is closed meanwhile and its "
-                "episode does not count; episodes that score the agent are played one after another"
-            )
-            with self.collector.aside(self.epoch):
-                return play()
+        """See `EpochScoring.beside_training`."""
+        return self.scoring.beside_training(play, self.epoch)
 
     @property
     def solved(self) -> bool:
@@ -249,7 +218,7 @@ class TrainerBase(ABC):
     # -- state --
 
     def _all_parts(self) -> dict[str, Part]:
-        return {"experience": self.collector, "average": self.average, "judge": self.validator, **self.parts()}
+        return {"experience": self.collector, "average": self.scoring.average, "judge": self.validator, **self.parts()}
 
     def state(self) -> State:
         """Everything that changes during training, between two epochs: a trainer that loads it continues exactly."""
@@ -277,11 +246,6 @@ class TrainerBase(ABC):
         trainer = part_of(state, "trainer")
         self.load_counters(trainer)
         load_generator(self.generator, trainer[self.generator_name])
-
-    @property
-    def interrupted(self) -> str:
-        """Why the run should end after this epoch; empty while nothing is wrong."""
-        return self.collector.envs.interrupted
 
     def close(self) -> None:
         """End the environments, and the workers that stepped them."""

@@ -1,7 +1,7 @@
 """The description of a Keras model: its layers, one after the other, as a `Network`.
 
 A model with another layer cannot be described. It can still be trained and called through Keras, as an actor that
-sees images acts (`common.learning.image_heads`).
+sees images acts (`common.learning.compiled.ImageHeads`).
 """
 
 from typing import Any, NoReturn

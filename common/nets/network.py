@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from common.envs.mirrors import Entries, Sides
-from common.running_statistics import RunningStatistics
+from common.funcs import RunningStatistics
 
 OBSERVATION_CLIP = 10.0  # standard deviations; larger observations would make the networks diverge
 MIN_STD = 1e-6  # keeps log-probabilities finite should softplus or exp underflow

@@ -1,10 +1,9 @@
 """The environments of a run, an epoch at a time: trajectories, their shaped rewards, and the episodes that ended."""
 
 import contextlib
-import functools
 import itertools
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,16 +15,15 @@ from common.envs.seeded_episodes import RestoreMethod
 from common.envs.spaces import ActionMap, is_image
 from common.errors import NotFiniteError, UserError
 from common.records import Timing, Trajectory, empty_trajectory
-from common.rollout.not_finite import check_finite
+from common.rollout.not_finite import not_finite_step
 from common.rollout.policies import Policy
 from common.rollout.probe import find_restore_method
-from common.rollout.repeatable import RepeatableEnvs, restore_method_of
-from common.rollout.scores import EpisodeScores
-from common.rollout.shaping import Shaping
-from common.rollout.stepping import step_through
+from common.rollout.repeatable import RepeatableEnvs
+from common.rollout.rewards import EpisodeScores, Shaping
+from common.rollout.stepping import Stepped, restore_method_of, step_through
 from common.rollout.workers.envs import EnvsOnWorkers
-from common.rollout.workers.shard import Recipe, Runner
-from common.state import State, check_array, join_parts, load_generator, pack_generator, part_of
+from common.rollout.workers.shard import Recipe
+from common.state import State, join_parts, load_generator, pack_generator, part_of
 
 ShapeNoise = Callable[[np.ndarray], np.ndarray]
 
@@ -49,7 +47,7 @@ class Collector:
         warn: called with a line about each environment that failed, and if their seeds decide nothing.
         how: how the method collects.
         design: what is rewarded, where the config leaves that to a function.
-        make_runner: makes those who step the environments; None steps them in this process.
+        make_team: makes the workers that step the environments; None steps them in this process.
 
     Attributes:
         epochs: that a state may be of.
@@ -62,7 +60,6 @@ class Collector:
 
     trajectory: Trajectory
     shaped_rewards: np.ndarray
-    _fill: Callable[..., Iterator[int]]
 
     def __init__(
         self,
@@ -73,11 +70,11 @@ class Collector:
         warn: Callable[[str], None] = print,
         how: Collecting = Collecting(),  # noqa: B008  (it is immutable)
         design: RewardDesign | None = None,
-        make_runner: Callable[[Recipe], Runner] | None = None,
+        make_team: Callable[[Recipe], Any] | None = None,
     ) -> None:
         self._config, self._environment, self._action_map, self._seed = config, environment, action_map, seed
-        self._warn, self._how, self._make_runner = warn, how, make_runner
-        if make_runner is not None and is_image(environment.observation_space):
+        self._warn, self._how, self._make_team = warn, how, make_team
+        if make_team is not None and is_image(environment.observation_space):
             raise UserError(
                 f"{environment.id} shows images, which are unsupported with --workers: leave --workers out"
             )
@@ -103,16 +100,12 @@ class Collector:
             self._action_map,
         )  # fmt: skip
         seed, noise_seed = (int(s) for s in np.random.SeedSequence(self._seed).generate_state(2))
-        self.way, self.noise = way, np.random.default_rng(noise_seed)
-        if self._make_runner is None:
-            self.envs = RepeatableEnvs(
-                recipe.build(), self._action_map, seed, config.environment_restarts, self._warn, way
-            )
-            self._fill = functools.partial(step_through, self.envs)
-        else:
-            runner = self._make_runner(recipe)
-            self.envs = on_workers = EnvsOnWorkers(recipe, runner, seed, config.environment_restarts, self._warn)
-            self._fill = on_workers.fill
+        self.noise, counted = np.random.default_rng(noise_seed), (seed, config.environment_restarts, self._warn)
+        self.envs: RepeatableEnvs = (
+            RepeatableEnvs(recipe.build(), self._action_map, *counted, way)
+            if self._make_team is None
+            else EnvsOnWorkers(recipe, self._make_team(recipe), *counted)
+        )
 
     def collect(
         self, policy: Policy, epoch: int, timing: Timing, on_rows: Callable[[slice], None] = lambda rows: None
@@ -132,14 +125,13 @@ class Collector:
         """
         self._prepare(epoch)
         for attempt in itertools.count(1):
-            noise, resets, failed = self._begin(policy)
-            trajectory, done = self.trajectory, 0
+            noise, failed = self._begin(policy)
+            record, done = self.envs.record, 0
+            before = record.ended, record.episode_steps
             try:
-                for t in self._fill(policy, noise, trajectory, failed, timing, self._how.rows_per_yield):
+                for t in self._fill(policy, noise, self.trajectory, failed, timing, self._how.rows_per_yield):
                     rows = slice(done, t)
-                    self._complete(rows, resets, failed)
-                    if t == self._steps:
-                        self.envs.remember(trajectory, resets, failed)
+                    self._complete(rows, failed, *before)
                     on_rows(rows)
                     done = t
                 break
@@ -150,10 +142,13 @@ class Collector:
                     raise NotFiniteError(f"{error.fault}; attempts at this epoch that failed: {attempt}") from None
                 self._warn(f"warning: {error.fault}; the epoch is collected again")
                 self._restart(epoch, attempt)
+        if not isinstance(self.envs, EnvsOnWorkers):  # which record rows as they come
+            record.add(self.trajectory, slice(0, self._steps), failed)
+        record.episode_steps = self.trajectory.episode_steps[-1].copy()
         self._underway = False
-        self._use(trajectory)
-        self.scores.add(trajectory, self.shaped_rewards, self._how.restart_each_epoch)
-        return trajectory
+        self._use(self.trajectory)
+        self.scores.add(self.trajectory, self.shaped_rewards, self._how.restart_each_epoch)
+        return self.trajectory
 
     def _prepare(self, epoch: int) -> None:
         """Begin the episodes that do not continue, and let costs follow the score."""
@@ -164,34 +159,51 @@ class Collector:
         elif self._how.restart_each_epoch and (epoch > 0 or self._collected):
             self.envs.restart()
             self.scores.running_returns[:] = 0.0
-        elif self.way == "history":
+        elif self.envs.record.way == "history":
             self._restart_some(epoch)
 
-    def _begin(self, policy: Policy) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """An empty trajectory; its noise [T, N, X], and which steps begin an episode or fail, [T, N] bool each."""
+    def _begin(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
+        """An empty trajectory; its noise [T, N, X], and [T, N] bool for steps in which an environment fails."""
         steps, count = self._steps, self._config.num_envs
         noise = self.noise.standard_normal((steps, count, self._action_map.noise_size), np.float32)  # [T, N, X]
         if self._how.shape_noise is not None:
             noise = self._how.shape_noise(noise)  # [T, N, X]
-        self.trajectory = empty_trajectory(
-            steps, count, self.envs.observations[0], self._action_map.size, getattr(policy, "output_size", 0)
-        )
-        resets, failed = np.zeros((2, steps, count), bool)  # [T, N] each
-        resets[0], self._underway = self.envs.ended, True
-        return noise, resets, failed
+        self.trajectory = self._empty_trajectory(getattr(policy, "output_size", 0))
+        self._underway = True
+        return noise, np.zeros((steps, count), bool)
 
-    def _complete(self, rows: slice, resets: np.ndarray, failed: np.ndarray) -> None:
-        """Fill in what follows from ends of episodes and failures, [T, N] each; check for NaN and infinity."""
-        trajectory = self.trajectory
-        before = self.envs.episode_steps if rows.start == 0 else trajectory.episode_steps[rows.start - 1]  # [N]
-        resets[rows.start + 1 : rows.stop + 1] = trajectory.ended[rows][: len(resets) - rows.start - 1]
-        trajectory.valid[rows] = ~(resets[rows] | failed[rows])  # [K, N]
-        trajectory.episode_steps[rows] = funcs.episode_steps(trajectory.valid[rows], before)  # [K, N]
-        check_finite(trajectory.observations[rows.start : rows.stop + 1], "observation", first=rows.start - 1)
-        check_finite(trajectory.rewards[rows, :, None], "reward", first=rows.start)
+    def _empty_trajectory(self, output_size: int) -> Trajectory:
+        seen = self.envs.record.observations[0]
+        return empty_trajectory(self._steps, self._config.num_envs, seen, self._action_map.size, output_size)
+
+    def _fill(
+        self, policy: Policy, noise: np.ndarray, trajectory: Trajectory, failed: np.ndarray, timing: Timing,
+        rows_per_yield: int | None,
+    ) -> Iterator[int]:  # fmt: skip
+        envs = self.envs
+        if isinstance(envs, EnvsOnWorkers):
+            return envs.fill(policy, noise, trajectory, failed, timing, rows_per_yield)
+        stepped = Stepped(envs.groups, envs.columns, envs.record.observations, self._action_map, envs.count_faults)
+        return step_through(stepped, policy, noise, trajectory, failed, timing, rows_per_yield)
+
+    def _complete(self, rows: slice, failed: np.ndarray, ended: np.ndarray, steps: np.ndarray) -> None:
+        """Fill in what follows from ends of episodes and from failures in K rows; check for NaN and infinity.
+
+        Args:
+            ended, steps: [N], of the row before the trajectory: whether episodes were over, and how long they were.
+        """
+        trajectory, first = self.trajectory, rows.start
+        if first > 0:
+            ended, steps = trajectory.ended[first - 1], trajectory.episode_steps[first - 1]  # [N], [N]
+        resets = np.concatenate([ended[None], trajectory.ended[rows][:-1]])  # [K, N]
+        trajectory.valid[rows] = ~(resets | failed[rows])  # [K, N]
+        trajectory.episode_steps[rows] = funcs.episode_steps(trajectory.valid[rows], steps)  # [K, N]
+        seen, rewards = trajectory.observations[first : rows.stop + 1], trajectory.rewards[rows]  # [K + 1, N, ...]
+        whole = np.issubdtype(seen.dtype, np.integer)  # as those of images, which are finite
+        if not (whole or np.isfinite(seen).all()) or not np.isfinite(rewards).all():
+            raise not_finite_step(seen, rewards, first)
 
     def _use(self, trajectory: Trajectory) -> None:
-        """Let the method learn from a whole trajectory."""
         self.trajectory, self.shaped_rewards = trajectory, self.shaped(trajectory)
         self._collected = self.is_fresh = True
 
@@ -246,7 +258,7 @@ class Collector:
         most = (self.epochs + 1) * self._config.steps_per_epoch  # a forged number would be counted up to
         if np.max(collector["episodes"]) > most:
             raise ValueError(f"{self._environment.id} cannot have begun more than {most:,} episodes")
-        if (way := restore_method_of(collector)) != self.way:
+        if (way := restore_method_of(collector)) != self.envs.record.way:
             self.close()
             self._build(way)
         self._underway = False
@@ -255,26 +267,17 @@ class Collector:
         self.shaped.load_state(part_of(state, "fall"))
         if trajectory:
             self.check_trajectory(trajectory)
-            none = np.empty((*trajectory["observations"].shape[:2], 0), np.float32)  # [T+1, N, 0]
-            self._use(Trajectory(**{"outputs": none} | trajectory))
+            self._use(Trajectory(**{"outputs": self._empty_trajectory(0).outputs} | trajectory))
         self.scores.load_state(part_of(state, "episodes"))
 
     def check_trajectory(self, trajectory: State) -> None:
-        """Raises ValueError unless its arrays are what `collect` would make."""
-        shape, observation = (self._steps, self._config.num_envs), self._environment.observation_space
-        dtype = np.uint8 if is_image(observation) else np.float32
-        shapes = {
-            "observations": ((self._steps + 1, shape[1], *observation.shape), dtype),
-            "actions": ((*shape, self._action_map.size), np.float32),
-            "rewards": (shape, np.float64),
-            "episode_steps": (shape, np.int64),
-        } | {name: (shape, np.bool_) for name in ("terminated", "truncated", "ended", "valid", "replaced")}
-        if "outputs" in trajectory:
-            if self._how.output_size == 0:
-                raise ValueError("outputs are there, but this network returns none when it acts")
-            shapes["outputs"] = ((self._steps + 1, shape[1], self._how.output_size), np.float32)
-        for name, (expected, kind) in shapes.items():
-            check_array(name, trajectory[name], expected, np.dtype(kind))
+        """Raises ValueError unless its arrays are what `collect` would make; `outputs` may be missing."""
+        for name, expected in self._empty_trajectory(self._how.output_size)._asdict().items():
+            if name == "outputs" and name not in trajectory:
+                continue
+            array = trajectory[name]
+            if (array.shape, array.dtype) != (expected.shape, expected.dtype):
+                raise ValueError(f"{name} is {array.dtype} {array.shape}, expected {expected.dtype} {expected.shape}")
 
     def close(self) -> None:
         """End the environments."""
@@ -284,7 +287,7 @@ class Collector:
 def default_restart_interval(environment: Environment, steps: int) -> int:
     """Epochs that hold ten episodes of full length in each environment, and ten epochs at least.
 
-    Only for environments that are brought back by all actions since they were built: the interval bounds how many
+    Only for environments that are restored by all actions since they were built: the interval bounds how many
     these are; ten episodes keep the share that is cut small.
     """
     limit = environment.most_actions or 1000

@@ -80,10 +80,6 @@ class Evaluation:
             incidents |= {"failed_episodes": len(self.faults), "fault": self.faults[0]}
         return incidents
 
-    def remarks(self, episodes: str) -> list[str]:
-        """`incidents` as sentences; `episodes` names the episodes, such as "100 episodes"."""
-        return _remarks(episodes, self.incidents())
-
 
 def evaluate(
     policy: Policy,
@@ -113,37 +109,28 @@ def evaluate(
     Raises:
         UserError: the environment cannot be started or failed in every episode, or the policy returned NaN.
     """
-    [evaluation] = _evaluations(
-        policy, action_map, [Job(environment, deterministic, episodes, seed)], restarts, workers
-    )
+    job = Job(environment, deterministic, episodes, seed)
+    [evaluation] = _evaluations(policy, action_map, [job], restarts, workers)
     return evaluation
 
 
 def _evaluations(
     policy: Policy, action_map: ActionMap, jobs: Sequence[Job], restarts: int, workers: int | None
 ) -> list[Evaluation]:
-    evaluations = []
-    for job, episodes in zip(jobs, play_all(policy, action_map, jobs, restarts, workers)):
-        evaluation = Evaluation.of(episodes)
-        if len(evaluation.faults) == len(episodes):
+    evaluations = [Evaluation.of(episodes) for episodes in play_all(policy, action_map, jobs, restarts, workers)]
+    for job, evaluation in zip(jobs, evaluations):
+        if len(evaluation.faults) == job.episodes:
             raise UserError(
                 f"{job.environment.id} failed in every episode ({evaluation.faults[0]}): fix the environment"
             )
-        evaluations.append(evaluation)
     return evaluations
 
 
 def evaluate_both(
-    policy: SamplingPolicy,
-    action_map: ActionMap,
-    environment: Environment,
-    episodes: int,
-    seed: int = EVALUATION_SEED,
-    restarts: int = 0,
-    workers: int | None = None,
+    policy: SamplingPolicy, action_map: ActionMap, environment: Environment, episodes: int, **options: Any
 ) -> Summaries:
-    """Summaries of a deterministic and a sampled evaluation; see `evaluate`."""
-    [summaries] = evaluate_limits(policy, action_map, [environment], episodes, seed, restarts, workers)
+    """Summaries of a deterministic and a sampled evaluation; for seed, restarts and workers see `evaluate`."""
+    [summaries] = evaluate_limits(policy, action_map, [environment], episodes, **options)
     return summaries
 
 
@@ -160,17 +147,12 @@ def evaluate_limits(
     jobs = [
         Job(environment, kind == "deterministic", episodes, seed) for environment in environments for kind in KINDS
     ]
-    evaluations = iter(_evaluations(policy, action_map, jobs, restarts, workers))
-    return [
-        {kind: next(evaluations).summary() | _conditions(policy, environment, kind, seed) for kind in KINDS}
-        for environment in environments
-    ]
-
-
-def _conditions(policy: SamplingPolicy, environment: Environment, kind: str, seed: int) -> dict[str, object]:
-    """What one must know to repeat an evaluation."""
-    conditions: dict[str, object] = {"seed": seed, "max_episode_steps": environment.max_episode_steps}
-    return conditions if kind == "deterministic" else conditions | {"noise": policy.noise}
+    found: list[Summaries] = [{} for _ in environments]
+    for i, (job, evaluation) in enumerate(zip(jobs, _evaluations(policy, action_map, jobs, restarts, workers))):
+        conditions = {"seed": seed, "max_episode_steps": job.environment.max_episode_steps}
+        noise = {} if job.deterministic else {"noise": policy.noise}
+        found[i // len(KINDS)][KINDS[i % len(KINDS)]] = evaluation.summary() | conditions | noise
+    return found
 
 
 def evaluation_line(summaries: Summaries) -> str:
@@ -186,14 +168,12 @@ def mean_text(summary: Mapping[str, Any]) -> str:
 
 def remarks(summaries: Summaries) -> list[str]:
     """Sentences about episodes that were cut, failed, or were played again."""
-    return [
-        sentence
-        for kind, summary in summaries.items()
-        for sentence in _remarks(f"{summary['episodes']} {kind} episodes", summary)
-    ]
+    episodes = [(f"{summary['episodes']} {kind} episodes", summary) for kind, summary in summaries.items()]
+    return [sentence for of, summary in episodes for sentence in remarks_on(of, summary)]
 
 
-def _remarks(episodes: str, summary: dict[str, object]) -> list[str]:
+def remarks_on(episodes: str, summary: Mapping[str, object]) -> list[str]:
+    """The incidents of a summary as sentences; `episodes` names the episodes, such as "100 episodes"."""
     sentences = []
     if cut := summary.get("cut_episodes"):
         sentences.append(

@@ -1,4 +1,4 @@
-"""Checks for NaN and infinity in what environments and policies return."""
+"""Errors for NaN and infinity in what environments and policies return."""
 
 import numpy as np
 
@@ -15,19 +15,20 @@ def not_finite_action(observations: np.ndarray, first_env: int, t: int) -> NotFi
     )
 
 
-def check_finite(arrays: np.ndarray, what: str, first: int) -> None:
-    """Raises NotFiniteError for NaN and infinity.
+def not_finite_step(observations: np.ndarray, rewards: np.ndarray, first: int) -> NotFiniteError:
+    """The error for rows of which one is not finite.
 
     Args:
-        arrays: [rows, N, X], or images.
-        first: step of the first row, -1 for what a reset returned.
+        observations: [K + 1, N, S]; the first is that before the rows.
+        rewards: [K, N].
+        first: step of the first row.
     """
-    if np.issubdtype(arrays.dtype, np.integer):
-        return  # whole numbers are finite
-    finite = np.isfinite(arrays)
-    if not finite.all():
-        row, n = np.argwhere(~finite.all(axis=-1))[0]
-        raise _environment_fault(n, what, first + row)
+    for arrays, what, step in ((observations, "observation", first - 1), (rewards[..., None], "reward", first)):
+        faulty = ~np.isfinite(arrays).all(axis=-1)  # [K + 1, N], or [K, N]
+        if faulty.any():
+            row, n = np.argwhere(faulty)[0]
+            return _environment_fault(n, what, step + row)
+    raise AssertionError("all of them are finite")
 
 
 def _environment_fault(n: int, what: str, step: int) -> NotFiniteError:

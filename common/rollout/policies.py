@@ -53,22 +53,13 @@ class NormalPolicy:
         return mean, std if std.ndim == 1 else np.clip(std, MIN_STD, MAX_STD)
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
-        """Actions [n, A] for observations [n, S]: mean + std·noise, or the mean without noise.
-
-        Args:
-            noise: [n, A], standard normal.
-        """
+        """Actions [n, A] for observations [n, S]: mean + std·noise [n, A], or the mean without noise."""
         mean, std = self.mean_and_std(observations)
         return mean if noise is None else mean + std * noise
 
 
 class CategoricalPolicy:
-    """Acts as a Categorical policy with one head, logits [n, Σ choices].
-
-    Args:
-        heads: gives the logits.
-        choices: how many values each of the A numbers of an action can take.
-    """
+    """Acts as a Categorical policy with one head, logits [n, Σ choices]: `choices` values for each of A dimensions."""
 
     noise = "drawn from the policy's Categorical distribution"
 
@@ -132,7 +123,6 @@ class DeterministicPolicy:
     """Acts as an actor whose only head is an action in [−1, 1], with or without noise.
 
     Args:
-        heads: the actor; it can be replaced.
         std: standard deviation of the noise, in units of half the action range.
     """
 
@@ -147,11 +137,7 @@ class DeterministicPolicy:
         return f"independent Gaussian noise with a standard deviation of {self.std:g} of half the action range"
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
-        """Actions [n, A] in [−1, 1] for observations [n, S]: μ + std·noise, clipped, or μ without noise.
-
-        Args:
-            noise: [n, A], standard normal.
-        """
+        """Actions [n, A] in [−1, 1] for observations [n, S]: μ + std·noise [n, A], clipped, or μ without noise."""
         [actions] = self.heads(observations)  # [n, A]
         if noise is None:
             return actions
@@ -160,11 +146,7 @@ class DeterministicPolicy:
 
 
 class SquashedPolicy:
-    """Acts as tanh of a Normal (arXiv:1801.01290), whose μ and log σ are the only head of an actor, side by side.
-
-    Args:
-        heads: the actor; it can be replaced.
-    """
+    """Acts as tanh of a Normal (arXiv:1801.01290), whose μ and log σ are the only head of an actor, side by side."""
 
     is_plain = True
     noise = "drawn from the policy's Normal distribution, before tanh"
@@ -173,11 +155,7 @@ class SquashedPolicy:
         self.heads = heads
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
-        """Actions [n, A] in [−1, 1] for observations [n, S]: tanh(μ + σ·noise), or tanh(μ) without noise.
-
-        Args:
-            noise: [n, A], standard normal.
-        """
+        """Actions [n, A] in [−1, 1] for observations [n, S]: tanh(μ + σ·noise [n, A]), or tanh(μ) without noise."""
         [both] = self.heads(observations)  # [n, 2A]
         mean, log_std = np.split(both, 2, axis=1)  # [n, A], [n, A]
         if noise is not None:
@@ -186,12 +164,7 @@ class SquashedPolicy:
 
 
 class WarmUp:
-    """Acts by a policy, or at random while `random` is set.
-
-    Args:
-        policy: acts while `random` is False.
-        random_actions: a function of the number of actions n that returns actions [n, A].
-    """
+    """Acts by a policy, or at random while `random` is set; `random_actions`: number of actions n → actions [n, A]."""
 
     def __init__(self, policy: Policy, random_actions: Callable[[int], np.ndarray]) -> None:
         self._policy, self._random_actions = policy, random_actions

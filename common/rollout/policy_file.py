@@ -7,6 +7,8 @@ kind of policy it is and what the arrays are.
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from common import arrays_file
 from common.envs.mirrors import Entries, Sides
 from common.errors import UserError
@@ -24,7 +26,6 @@ KINDS: dict[str, type[PlainPolicy]] = {
     "deterministic": DeterministicPolicy,
     "squashed": SquashedPolicy,
 }
-_FAULTS = (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError)
 
 
 def kind_of(policy: PlainPolicy) -> str:
@@ -34,17 +35,17 @@ def kind_of(policy: PlainPolicy) -> str:
 
 def to_arrays(policy: PlainPolicy) -> State:
     """The arrays of a policy whose heads are dense; `of_arrays` makes the same policy of them."""
-    heads = policy.heads
-    assert isinstance(heads, Network), "a policy that sees images has no plain arrays"
-    hidden: tuple[Any, ...] = heads.hidden  # all dense; another layer has no kernel, so it is not lost in silence
+    network = policy.heads
+    assert isinstance(network, Network), "a policy that sees images has no plain arrays"
+    hidden: tuple[Any, ...] = network.hidden  # all dense; another layer has no kernel, so it is not lost in silence
     layout = {
         "format": FORMAT,
         "kind": kind_of(policy),
         "hidden": [layer.activation for layer in hidden],
-        "heads": [head.activation if isinstance(head, Dense) else None for head in heads.heads],
+        "heads": [head.activation if isinstance(head, Dense) else None for head in network.heads],
         "sides": [
             {"inputs": _entries(side.inputs), "outputs": _entries(side.outputs), "weight": side.weight}
-            for side in heads.sides
+            for side in network.sides
         ],
     }
     if isinstance(policy, CategoricalPolicy):
@@ -52,11 +53,14 @@ def to_arrays(policy: PlainPolicy) -> State:
     if isinstance(policy, DeterministicPolicy):
         layout["std"] = float(policy.std)
     arrays = {LAYOUT: pack_json(layout)}
-    if heads.normalize.shift is not None and heads.normalize.scale is not None:
-        arrays |= {"shift": heads.normalize.shift, "scale": heads.normalize.scale}
-    for name, layers in (("hidden", hidden), ("head", heads.heads)):
+    if network.normalize.shift is not None and network.normalize.scale is not None:
+        arrays |= {"shift": network.normalize.shift, "scale": network.normalize.scale}
+    for name, layers in (("hidden", hidden), ("head", network.heads)):
         for i, layer in enumerate(layers):
-            arrays |= _arrays_of(f"{name}/{i}", layer)
+            if isinstance(layer, Constant):
+                arrays[f"{name}/{i}/values"] = layer.values
+            else:
+                arrays |= {f"{name}/{i}/kernel": layer.kernel, f"{name}/{i}/bias": layer.bias}
     return arrays
 
 
@@ -64,17 +68,11 @@ def _entries(entries: Entries) -> dict[str, list[float]]:
     return {"sources": [int(source) for source in entries.sources], "offsets": list(map(float, entries.offsets))}
 
 
-def _arrays_of(name: str, layer: Dense | Constant) -> State:
-    if isinstance(layer, Constant):
-        return {f"{name}/values": layer.values}
-    return {f"{name}/kernel": layer.kernel, f"{name}/bias": layer.bias}
-
-
 def layout_of(arrays: State) -> dict[str, Any]:
     """What the arrays of a file are.
 
     Raises:
-        ValueError: it is no policy, or a newer version wrote it.
+        ValueError: it is not a policy, or a newer version wrote it.
     """
     if LAYOUT not in arrays:
         raise ValueError("it holds no policy")
@@ -93,31 +91,37 @@ def of_arrays(arrays: State) -> PlainPolicy:
         ValueError: the arrays are not those of a policy, or their shapes do not fit together.
     """
     try:
-        return _policy(layout_of(arrays), arrays)
-    except _FAULTS as error:
-        if isinstance(error, ValueError):
-            raise
+        policy, first = _policy(layout_of(arrays), arrays)
+    except (KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__} in what it says of its arrays") from None
+    try:
+        policy.act(np.zeros((1, len(first.kernel)), np.float32))
+    except (ValueError, IndexError):
+        raise ValueError("its layers do not fit together") from None
+    return policy
 
 
-def _policy(layout: dict[str, Any], arrays: State) -> PlainPolicy:
+def _policy(layout: dict[str, Any], arrays: State) -> tuple[PlainPolicy, Dense]:
+    """The policy, and its first dense layer."""
     normalize = Normalizer(arrays["shift"], arrays["scale"]) if "shift" in arrays else UNCHANGED
     hidden = tuple(_dense(arrays, f"hidden/{i}", name) for i, name in enumerate(layout["hidden"]))
     heads = tuple(
         Constant(arrays[f"head/{i}/values"]) if name is None else _dense(arrays, f"head/{i}", name)
         for i, name in enumerate(layout["heads"])
     )
+    if not heads:
+        raise ValueError("it has no outputs")
     sides = tuple(
         Sides(_entries_of(side["inputs"]), _entries_of(side["outputs"]), float(side["weight"]))
         for side in layout["sides"]
     )
-    _check_shapes(normalize, hidden, heads)
     kind, network = KINDS[layout["kind"]], Network(normalize, hidden, heads, sides)
+    [first, *_] = [layer for layer in (*hidden, *heads) if isinstance(layer, Dense)]
     if kind is CategoricalPolicy:
-        return CategoricalPolicy(network, tuple(layout["choices"]))
+        return CategoricalPolicy(network, tuple(layout["choices"])), first
     if kind is DeterministicPolicy:
-        return DeterministicPolicy(network, float(layout["std"]))
-    return NormalPolicy(network) if kind is NormalPolicy else SquashedPolicy(network)
+        return DeterministicPolicy(network, float(layout["std"])), first
+    return (NormalPolicy(network) if kind is NormalPolicy else SquashedPolicy(network)), first
 
 
 def _dense(arrays: State, name: str, activation: str) -> Dense:
@@ -130,26 +134,8 @@ def _entries_of(entries: dict[str, Any]) -> Entries:
     return Entries(tuple(map(int, entries["sources"])), tuple(map(float, entries["offsets"])))
 
 
-def _check_shapes(normalize: Normalizer, hidden: tuple[Dense, ...], heads: tuple[Dense | Constant, ...]) -> None:
-    """Raises ValueError unless each layer takes what the one before gives."""
-    size = None if normalize.shift is None else len(normalize.shift)
-    for layer in hidden:
-        size = _size_after(layer, size)
-    for head in heads:
-        if isinstance(head, Dense):
-            _size_after(head, size)
-    if not heads:
-        raise ValueError("it has no outputs")
-
-
-def _size_after(layer: Dense, size: int | None) -> int:
-    if layer.kernel.ndim != 2 or layer.bias.shape != layer.kernel.shape[1:] or size not in (None, len(layer.kernel)):
-        raise ValueError("its layers do not fit together")
-    return layer.kernel.shape[1]
-
-
 def write(path: Path, policy: PlainPolicy) -> None:
-    """Write a policy, whole or not at all."""
+    """Write a policy atomically."""
     arrays_file.write_weights(path, to_arrays(policy))
 
 
@@ -157,7 +143,7 @@ def read_arrays(path: Path) -> State:
     """The arrays of a file.
 
     Raises:
-        UserError: the file is missing, damaged, or no file of plain arrays.
+        UserError: the file is missing, damaged, or not a file of plain arrays.
     """
     return arrays_file.read_as("a policy", path, LARGEST_FILE, "python -m programs ship")
 

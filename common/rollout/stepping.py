@@ -1,32 +1,39 @@
-"""The loop that steps groups of environments with a policy and fills a trajectory."""
+"""The loop that steps groups of environments with a policy, and the record of what it did."""
 
+import contextlib
 import time
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, get_args
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from common import progress
 from common.envs.groups import Group
+from common.envs.seeded_episodes import RestoreMethod, RestorePoint
 from common.envs.spaces import ActionMap
+from common.errors import UserError
 from common.records import Timing, Trajectory
 from common.rollout.not_finite import not_finite_action
 from common.rollout.policies import ActorCriticPolicy, Policy
+from common.state import State, pack_json, unpack_json
 
 _THREADS = ThreadpoolController()
 
 
-class Stepped(Protocol):
+def one_blas_thread() -> contextlib.AbstractContextManager:
+    """A context with one thread for matrix products, which are small; the other cores step environments."""
+    return _THREADS.limit(limits=1, user_api="blas")
+
+
+class Stepped(NamedTuple):
     """Groups of environments as `step_through` steps them."""
 
     groups: list[Group]
     columns: list[slice]  # of each group
     observations: list[np.ndarray]  # the last of each group, [n, *shape]
     action_map: ActionMap
-
-    def count_faults(self, group: int, t: int) -> None:
-        """Take the failures of a group in step `t` of the epoch from its list."""
+    count_faults: Callable[[int, int], None]  # takes the failures of a group in a step of the epoch from its list
 
 
 def step_through(
@@ -48,7 +55,7 @@ def step_through(
     groups = list(zip(range(len(envs.columns)), envs.groups, envs.columns))
     for columns, first in zip(envs.columns, envs.observations):
         observations[0, columns] = first
-    with _THREADS.limit(limits=1, user_api="blas"):  # small matrices; environments use the other cores
+    with one_blas_thread():
         for t in range(steps + 1):
             for number, group, columns in groups:
                 began = clock()
@@ -81,3 +88,129 @@ def step_through(
                 timing.policy += clock() - arrived
             if t == steps or (t > 0 and t % every == 0):
                 yield t
+
+
+class Record:
+    """Where each of N environments is, and what restores it there: how it began, and the actions since.
+
+    Args:
+        columns: of each group of environments.
+        way: how they are restored; see `common.rollout.repeatable`.
+        action_size: A, action dimensions.
+
+    Attributes:
+        observations: the last of each group, [n, *shape].
+        ended: [N] bool, whether the episode has ended; the next step begins a new one.
+        lost: [N] bool, whether the actions since the start hold a failure, which cannot be repeated.
+        episode_steps: [N] int64, steps of the running episodes.
+    """
+
+    observations: list[np.ndarray]
+
+    def __init__(self, columns: list[slice], way: RestoreMethod, action_size: int) -> None:
+        self.columns, self.way, self._action_size, self._num_envs = columns, way, action_size, columns[-1].stop
+        self.clear()
+
+    def clear(self) -> None:
+        """Say that all environments were begun from a seed."""
+        self._restarts, self._episodes, self._steps = np.zeros((3, self._num_envs), int)  # [N] each
+        self._chunks: list[np.ndarray] = []  # [K, N, A] each; the last `_steps` rows of a column are its own
+        self.ended, self.lost = np.zeros((2, self._num_envs), bool)  # [N] each
+        self.episode_steps = np.zeros(self._num_envs, np.int64)  # [N]
+
+    def begin_episodes(self) -> None:
+        """Every environment begins its next episode."""
+        self._episodes += 1
+        self._begin(slice(None))
+
+    def restart(self, columns: slice) -> None:
+        """Some environments are rebuilt, each from a new seed."""
+        self._restarts[columns] += 1
+        self._episodes[columns] = 0
+        self._begin(columns)
+
+    def _begin(self, columns: slice) -> None:
+        self._steps[columns] = self.episode_steps[columns] = 0
+        self.ended[columns] = self.lost[columns] = False
+
+    def add(self, trajectory: Trajectory, rows: slice, failed: np.ndarray) -> None:
+        """Add the next K rows of a trajectory; `failed` [T, N]: steps in which environments failed."""
+        resets = np.concatenate([self.ended[None], trajectory.ended[rows][:-1]])  # [K, N]
+        self.observations = [trajectory.observations[rows.stop, columns].copy() for columns in self.columns]
+        self.ended = trajectory.ended[rows.stop - 1].copy()
+        self.lost = self.lost | (failed[rows].any(axis=0) & (self.way == "history"))
+        self.add_actions(trajectory.actions[rows], resets)
+
+    def add_actions(self, actions: np.ndarray, resets: np.ndarray) -> None:
+        """Add actions [K, N, A]; in the steps `resets` [K, N] an episode began in place of an action."""
+        self._chunks.append(actions)
+        self._steps = self._steps + len(actions)
+        if self.way != "history":
+            self._episodes = self._episodes + resets.sum(axis=0)
+            since = resets[::-1].argmax(axis=0)  # [N]; 0 also where no episode began
+            self._steps = np.where(resets.any(axis=0), since, self._steps)
+        longest, kept = self._steps.max(), sum(map(len, self._chunks))
+        while self._chunks and kept - len(self._chunks[0]) >= longest:
+            kept -= len(self._chunks.pop(0))
+
+    def restore_point(self, n: int, action_map: ActionMap) -> RestorePoint:
+        """What is needed to restore an environment.
+
+        Where an episode has ended, its actions do not matter to the next one, and the last may have failed.
+        """
+        ended = bool(self.ended[n])
+        actions = action_map(self._actions(n))  # [L, *action]
+        if self.lost[n] or (ended and self.way in ("episodes", "rebuilt")):
+            actions = actions[:0]
+        return RestorePoint(int(self._restarts[n]), int(self._episodes[n]), actions, ended and self.way != "history")
+
+    def _actions(self, n: int) -> np.ndarray:
+        """Of one environment, [L, A]."""
+        if not self._chunks:
+            return np.zeros((0, self._action_size), np.float32)
+        column = np.concatenate([chunk[:, n] for chunk in self._chunks])  # [K, A]
+        return column[len(column) - self._steps[n] :]
+
+    def state(self) -> State:
+        """Everything."""
+        return {
+            "way": pack_json(self.way),
+            "restarts": self._restarts.copy(),
+            "episodes": self._episodes.copy(),
+            "steps": self._steps.copy(),
+            "actions": np.concatenate([self._actions(n) for n in range(self._num_envs)]),  # [ΣL, A]
+            "ended": self.ended.copy(),
+            "lost": self.lost.copy(),
+            "episode_steps": self.episode_steps.copy(),
+        } | {f"observations/{i}": seen.copy() for i, seen in enumerate(self.observations)}
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Restore what `state` returned, but the observations, which the environments have to return again.
+
+        Raises:
+            ValueError: its numbers do not fit each other.
+        """
+        if min(state["episodes"].min(), state["steps"].min()) < 0 or state["steps"].sum() != len(state["actions"]):
+            raise ValueError("the steps of environments do not fit their actions")
+        self.way = restore_method_of(state)
+        self._restarts, self._episodes, self._steps = (
+            np.array(state[name], int) for name in ("restarts", "episodes", "steps")
+        )
+        self.ended, self.lost, self.episode_steps = (state[name].copy() for name in ("ended", "lost", "episode_steps"))
+        actions, longest = state["actions"], int(self._steps.max())  # [ΣL, A]
+        chunk = np.zeros((longest, self._num_envs, self._action_size), np.float32)  # [K, N, A]
+        for n, own in enumerate(np.split(actions, np.cumsum(self._steps)[:-1])):
+            chunk[longest - len(own) :, n] = own
+        self._chunks = [chunk] if longest else []
+
+
+def restore_method_of(state: Mapping[str, np.ndarray]) -> RestoreMethod:
+    """The way that a record's state was written for.
+
+    Raises:
+        UserError: there is no such way.
+    """
+    way = unpack_json(state["way"])
+    if way not in get_args(RestoreMethod):
+        raise UserError(f"a checkpoint's environments are restored by {way!r}: update the code")
+    return way

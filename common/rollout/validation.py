@@ -4,10 +4,11 @@ Unlike `common.rollout.evaluation` it uses the backend that trains, so that it c
 decides something; a final score must come from other episodes than these.
 """
 
+import contextlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +20,9 @@ from common.envs.envpool_group import EnvPoolGroup
 from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv, group_seeds, make_vector_env
 from common.records import Timing
-from common.rollout.evaluation import Evaluation
-from common.rollout.playing import STEP_BOUND, Episode, Job, forewarning, play_side_by_side
+from common.rollout.evaluation import Evaluation, remarks_on
+from common.rollout.playing import STEP_BOUND, Job, Reach, forewarning, play_all
 from common.rollout.policies import Policy
-from common.rollout.reach import Reach
 from common.state import State
 
 SLOW = 5.0  # seconds of a validation after which the next ones use a process for each core
@@ -32,26 +32,11 @@ GROUP = 25  # episodes side by side at most, so that few wait for their group's 
 ENVPOOL_GROUP = 50  # the same with EnvPool, which steps no episodes that are over; 75 are faster in 2 groups than in 3
 
 
-class Agent(Protocol):
-    """What `Validator` needs of an agent."""
-
-    action_map: ActionMap
-
-    def acting_policy(self) -> Policy:
-        """A frozen copy of the policy."""
-
-    @property
-    def best_metric(self) -> float:
-        """The metric of the best parameters so far; −∞ before there are any."""
-
-    def keep_best(self, metric: float) -> bool:
-        """Keep the present parameters if the metric is at least the best so far; whether they were kept."""
-
-
 class Validator:
-    """Scores an epoch, and lets the agent keep its parameters if they are the best so far.
+    """Scores parameters by playing episodes.
 
     Args:
+        agent: whose policy plays, and whose best metric is to be reached.
         seed: of the validations, which play the same episodes each time, but for those that confirm `stop_score`.
         warn: called with a line about episodes that were cut.
     """
@@ -60,7 +45,7 @@ class Validator:
         self,
         config: TrainingConfig,
         environment: Environment,
-        agent: Agent,
+        agent: Any,
         seed: int,
         warn: Callable[[str], None] = print,
     ) -> None:
@@ -69,30 +54,22 @@ class Validator:
         self._seconds = 0.0  # of the last validation in this process
         self._highest = -math.inf  # reward of the best episode of all validations
 
-    def __call__(
-        self, metrics: dict[str, float], scores: dict[str, float], epoch: int, last: int, timing: Timing
-    ) -> dict[str, float]:
-        """The metric and whether it is the best, joined with the columns of `scores` and `timing`.
+    def __call__(self, epoch: int, steps: float, timing: Timing) -> float:
+        """The mean of `returns`; less if it reaches `stop_score` and other episodes do not confirm that.
 
         Args:
-            metrics: see `EpisodeScores.training_metrics`.
-            scores: see `EpisodeScores.columns`.
-            epoch, last: the epoch just trained, and the final one.
-            timing: a validation's seconds are added to it.
+            epoch: the one just trained.
+            steps: of a training episode; NaN where none has ended.
+            timing: of the epoch; a validation's seconds are added to it.
         """
-        metric = metrics.get(self._config.best_metric, float("nan"))
-        if self.due(epoch, last, scores["score"]):
-            self._forewarn(scores["avg_steps"], timing.environment + timing.policy)
-            metric = self.validate(timing)
-            if self._config.stop_score is not None and metric >= self._config.stop_score:
-                metric = self._confirmed(self._config.stop_score, epoch, timing)
-        columns = {"epoch": epoch, "metric": metric, "is_best": self._agent.keep_best(metric)}
-        return columns | scores | timing.columns(self._config.steps_per_epoch)
+        if not self._seconds:
+            self._forewarn(steps, timing.environment + timing.policy)
+        metric, stop_score = self.validate(timing), self._config.stop_score
+        if stop_score is not None and metric >= stop_score:
+            return self._confirmed(stop_score, epoch, timing)
+        return metric
 
     def _forewarn(self, steps: float, seconds: float) -> None:
-        """Say how long the first validation takes if that is long; see `forewarning`."""
-        if self._seconds:
-            return
         episodes = self._config.validation_episodes
         if expected := forewarning(self._config, self._environment, episodes, steps, seconds):
             plural, endless = "s" if episodes > 1 else "", self._environment.max_episode_steps is None
@@ -116,27 +93,10 @@ class Validator:
             bound = float(returns.mean() - margin * returns.std() / math.sqrt(wanted))
         return bound
 
-    def due(self, epoch: int, last: int, score: float) -> bool:
-        """Whether parameters are validated: every few epochs from `validate_from` on, and at the end.
-
-        Args:
-            score: of the last training episodes; not before it has reached `validate_from_score`.
-        """
-        config = self._config
-        if config.best_metric != "validation":
-            return False
-        good_enough = config.validate_from_score is None or score >= config.validate_from_score
-        begun = epoch > config.validate_from * last and good_enough
-        return epoch == last or (begun and epoch % config.validate_every == 0)
-
     def _reach(self, episodes: int, before: np.ndarray) -> Reach | None:
         """What a validation has to reach not to end early: the best score so far, or `stop_score` if that is less.
 
         An episode that is not over is hoped to reach `stop_score`, or as much as the best episode of all validations.
-
-        Args:
-            episodes: how many are played now.
-            before: [k] rewards of other episodes that count in the score.
         """
         if not self._config.end_validations_early or self._config.stop_score is None:
             return None
@@ -154,7 +114,6 @@ class Validator:
         """Unshaped rewards [E] of whole episodes, in separate environments; their seconds are added to `timing`.
 
         Args:
-            timing: is changed.
             episodes, seed: None takes those of all validations.
             before: [k] rewards of other episodes that count in the same score.
         """
@@ -176,7 +135,7 @@ class Validator:
         timing.validation_steps += int(validation.lengths.sum())
         if not spreads:
             self._seconds = seconds
-        for remark in validation.remarks(f"{episodes} validation episodes"):
+        for remark in remarks_on(f"{episodes} validation episodes", validation.incidents()):
             self._warn(f"warning: {remark}")
         if validation.faults:  # a policy must not gain by making the environment fail
             self._warn("warning: validation episodes failed, so these parameters cannot be the best")
@@ -223,25 +182,17 @@ def validate(
         UserError: an environment cannot be started.
     """
     groups = -(-episodes // (ENVPOOL_GROUP if backend == "envpool" else GROUP))
-    if backend in ("gymnasium", "processes"):  # not a process an episode
-        sizes = [len(part) for part in np.array_split(np.arange(episodes), groups)]
-        jobs = [Job(environment, True, size, first) for first, size in zip(group_seeds(seed, groups), sizes)]
-        played = play_side_by_side(policy, action_map, jobs, restarts, workers, reach)
-        if reach is not None and _ended_too_soon(played, reach):
-            played = play_side_by_side(policy, action_map, jobs, restarts, workers)
-        return Evaluation.of(played)
-    envs = make_vector_env(environment, episodes, backend, groups)
-    try:
-        return _validate_in_groups(policy, action_map, environment, envs, seed, reach)
-    finally:
-        envs.close()
-
-
-def _ended_too_soon(played: Sequence[Episode], reach: Reach) -> bool:
-    """Whether a group ended early that hoped for less than another one then had."""
-    scores = np.array([episode.score for episode in played])  # [E]
-    unfinished = np.array([episode.unfinished for episode in played])  # [E]
-    return bool(unfinished.any()) and not reach.missed(scores, unfinished)
+    if backend not in ("gymnasium", "processes"):
+        envs = make_vector_env(environment, episodes, backend, groups)
+        with contextlib.closing(envs):
+            return _validate_in_groups(policy, action_map, environment, envs, seed, reach)
+    sizes = [len(part) for part in np.array_split(np.arange(episodes), groups)]  # not a process an episode
+    jobs = [Job(environment, True, size, first) for size, first in zip(sizes, group_seeds(seed, groups))]
+    played = [e for job in play_all(policy, action_map, jobs, restarts, workers, None, reach) for e in job]
+    scores, unfinished = (np.array(column) for column in zip(*((e.score, e.unfinished) for e in played)))  # [E], [E]
+    if reach is not None and unfinished.any() and not reach.missed(scores, unfinished):  # it hoped for too little
+        return validate(policy, action_map, environment, backend, episodes, seed, restarts, workers)
+    return Evaluation.of(played)
 
 
 def _validate_in_groups(

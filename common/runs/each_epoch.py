@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from common.errors import StoppedError, UserError
+from common.errors import StoppedError
 from common.results import EpochResult
 from common.runs import trust
 from common.runs.options import RunOptions
@@ -57,13 +57,12 @@ class EachEpoch:
 
         Raises:
             StoppedError: a signal has asked the run to stop, and a checkpoint is written.
-            UserError: the trainer cannot go on, and a checkpoint is written.
         """
         trainer, options, epoch = self._trainer, self._options, result.epoch
         self._saver.check_lock()
         self._recorder(result)
         last = epoch == trainer.config.epochs or trainer.solved
-        saved = bool(self._saver.due(epoch) or last or self._stop or trainer.interrupted)
+        saved = bool(self._saver.due(epoch) or last or self._stop)
         if saved:
             self._saver.save(epoch)
         if self._callback is not None:
@@ -71,11 +70,9 @@ class EachEpoch:
         stopped = self._stop
         if stopped and not saved:
             self._saver.save(epoch)
-        if stopped or (trainer.interrupted and not last):
+        if stopped:
             if options.figure:
                 self._recorder.draw(last=True)
-            if not stopped:
-                raise UserError(f"{trainer.interrupted}: {self._line()}")
             raise StoppedError(self._line(), stopped)
         self._last_seconds, self._began = time.monotonic() - self._began, time.monotonic()
 

@@ -20,8 +20,7 @@ from common.errors import UserError
 from common.files import remove_unfinished, replacing
 from common.results import score_text
 from common.rollout.evaluation import EVALUATION_SEED
-from common.rollout.one_episode import one_episode
-from common.rollout.playing import takes_workers
+from common.rollout.playing import one_episode, takes_workers
 from common.rollout.policies import NormalPolicy
 from common.runs import run_folder, window
 from common.user_code import closed, explain
@@ -45,7 +44,7 @@ class Take:
     Attributes:
         frame_rate: frames per second at which the film runs at the environment's own speed.
         score, steps: of the episode, after its end.
-        was_cut: whether it was cut after STEP_BOUND steps, because the environment has no limit.
+        was_cut: whether it was cut after FILM_BOUND steps, because the environment has no limit.
 
     Raises:
         UserError: the environment draws no pictures; while iterating: the environment failed.

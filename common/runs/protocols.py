@@ -53,10 +53,6 @@ class Trainer(Protocol):
     live: Any  # a Live; None where nothing may be changed while training
 
     @property
-    def interrupted(self) -> str:
-        """Why the run should end after this epoch; empty while nothing is wrong."""
-
-    @property
     def has_workers(self) -> bool:
         """Whether it was given workers."""
 

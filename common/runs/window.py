@@ -7,7 +7,7 @@ from common.envs.environment import Environment
 from common.envs.spaces import ActionMap
 from common.errors import UserError
 from common.results import score_text
-from common.rollout.one_episode import one_episode
+from common.rollout.playing import one_episode
 from common.rollout.policies import Policy
 from common.user_code import closed, explain
 

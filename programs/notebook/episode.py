@@ -8,8 +8,8 @@ import numpy as np
 
 from common.envs.environment import Environment
 from common.rollout.evaluation import EVALUATION_SEED
-from common.rollout.one_episode import STEP_BOUND
-from common.rollout.shaping import Shaping
+from common.rollout.playing import FILM_BOUND
+from common.rollout.rewards import Shaping
 from common.runs import run_folder
 from common.user_code import closed
 from ppo.batch import EPSILON
@@ -66,7 +66,7 @@ def _steps(agent: Any, environment: Environment) -> tuple[np.ndarray, ...]:
     rows: list[tuple[np.ndarray, float, bool, bool]] = []
     with closed(environment.make()) as env:
         observations, over = [np.array(env.reset(seed=EVALUATION_SEED)[0])], False
-        while not over and len(rows) < STEP_BOUND:
+        while not over and len(rows) < FILM_BOUND:
             noise = rng.standard_normal((1, agent.action_map.noise_size), np.float32)  # [1, X]
             chosen = policy.act(np.asarray(observations[-1])[None], noise)  # [1, A]
             observation, reward, terminated, truncated, _ = env.step(agent.action_map(chosen)[0])

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from collecting import Reliable
 from gymnasium.spaces import Box
 from numpy.testing import assert_allclose, assert_array_equal
 from same_state import assert_same_state, resumed_and_whole
@@ -23,7 +24,6 @@ from common.records import Transitions
 from common.results import TIMING_COLUMNS
 from common.rollout import evaluation
 from common.rollout.workers.cluster import Workers
-from common.rollout.workers.shard import InProcessRunner
 from common.runs import run_folder
 from companions.config import (
     SACConfig,
@@ -376,11 +376,11 @@ def test_the_table_has_entropy_and_temperature():
     assert "exploration_std" not in row
 
 
-class Distant(InProcessRunner):
+class Distant(Reliable):
     """Gives its tasks a policy that was pickled, as workers get it."""
 
-    def share(self, value):
-        return pickle.loads(pickle.dumps(value))
+    def perform(self, tasks, snapshot, policy=None):
+        return super().perform(tasks, snapshot, pickle.loads(pickle.dumps(policy)))
 
 
 def test_workers_step_the_same(monkeypatch):

@@ -12,7 +12,7 @@ from common.envs.seeded_episodes import ACTION_REPLACED
 from common.nets import distributions
 from common.records import Batch
 from common.rollout import collector
-from common.rollout.scores import finished_episodes
+from common.rollout.rewards import finished_episodes
 from companions.config import OffPolicyConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from ppo import losses

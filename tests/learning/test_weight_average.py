@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from common.errors import UserError
-from common.learning.weight_average import WeightAverage
+from common.learning.scoring import WeightAverage
 from common.records import Timing
 from PPOAgentTrainer import PPOAgentTrainer
 

@@ -1,12 +1,16 @@
 """From a trajectory to a flat batch: what does not count is left out of every mean and standard deviation."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from common.funcs import RunningStatistics
 from common.records import Trajectory
-from common.running_statistics import RunningStatistics
-from ppo.batch import EPSILON, flat_batch, minibatch_rows, scaled_rewards
+from ppo.batch import EPSILON, flat_batch, minibatch_rows, padded_rows, scaled_rewards
 from ppo.config import PPOConfig
 
 REWARDS = np.array([[1.0, 4.0], [2.0, 0.0], [0.0, 7.0], [5.0, 3.0]])  # [T, N]
@@ -138,9 +142,23 @@ def test_an_action_that_was_replaced_teaches_the_critic_alone():
     assert_array_equal(batch.actor_weights, (VALID & ~replaced).ravel())
 
 
-def test_minibatches_cover_every_sample_once_a_pass_and_fill_up_with_the_row_of_weight_0():
-    rows = minibatch_rows(10, 4, 3, np.random.default_rng(0))
-    assert rows.shape == (9, 4) and rows.dtype == np.int32
-    for one_pass in rows.reshape(3, 12):
-        assert sorted(one_pass) == [*range(10), 10, 10]
-    assert minibatch_rows(8, 4, 1, np.random.default_rng(0)).shape == (2, 4)
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 4), st.integers(0, 1000))
+def test_each_pass_visits_each_sample_once(samples, minibatch_size, passes, seed):
+    rows = minibatch_rows(samples, minibatch_size, passes, np.random.default_rng(seed))
+    per_pass = int(np.ceil(samples / minibatch_size))
+    assert rows.shape == (passes * per_pass, minibatch_size)
+    assert rows.dtype == np.int32
+    filled_up = per_pass * minibatch_size - samples
+    for one_pass in rows.reshape(passes, -1):
+        assert sorted(one_pass) == [*range(samples), *[samples] * filled_up]
+        assert (one_pass[samples:] == samples).all()  # whole minibatches first
+    assert padded_rows(samples, minibatch_size) == (filled_up > 0)
+
+
+def test_every_pass_has_an_order_of_its_own_which_the_generator_fixes():
+    rng, again = np.random.default_rng(0), np.random.default_rng(0)
+    orders = [*minibatch_rows(100, 100, 3, rng), *minibatch_rows(100, 100, 1, rng), np.arange(100)]
+    for first, second in pairwise(orders):
+        assert (first != second).any()
+    assert_array_equal(minibatch_rows(100, 100, 3, again), orders[:3])

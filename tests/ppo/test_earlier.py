@@ -10,9 +10,8 @@ from test_batch import made, trajectory
 from common.env_wrappers import reward_design
 from common.errors import UserError
 from ppo import losses
-from ppo.batch import EPSILON
+from ppo.batch import EPSILON, LARGEST_WEIGHT, EarlierTrajectories, weighted
 from ppo.config import PPOConfig
-from ppo.earlier import LARGEST_WEIGHT, EarlierTrajectories, weighted
 from PPOAgentTrainer import PPOAgentTrainer
 
 CONFIG = PPOConfig(gamma=0.5, gae_lambda=0.5, minibatch_size=4)
@@ -68,7 +67,7 @@ def test_the_surrogate_of_weighted_advantages_clips_around_the_present_policy(ad
 def test_the_newest_trajectory_comes_first_and_fills_the_missing_places():
     earlier = kept(3, -np.log(2), 0.0)  # the last one added is the newest of them
     numbers = iter([10.0, 20.0])
-    joined = earlier.joined(numbered(1.0), lambda _: numbered(next(numbers)), STEPS.replace(reused_trajectories=3))
+    joined = earlier.joined(numbered(1.0), lambda _: numbered(next(numbers)), 8, STEPS.minibatch_size)
     places = np.repeat([1, 10, 20, 1], 8)
     assert_array_equal(joined.observations[:, 0], [*places, 0])  # with a row of padding, once
     assert_allclose(joined.advantages[:32], np.repeat([1, 10, 20 * LARGEST_WEIGHT, 1], 8))
@@ -76,8 +75,7 @@ def test_the_newest_trajectory_comes_first_and_fills_the_missing_places():
 
 
 def test_without_padding_there_is_no_row_more():
-    config = STEPS.replace(reused_trajectories=1, minibatch_size=4)
-    assert len(kept(1, 0.0).joined(numbered(1.0, 8), lambda _: numbered(2.0, 8), config).weights) == 16
+    assert len(kept(1, 0.0).joined(numbered(1.0, 8), lambda _: numbered(2.0, 8), 8, 4).weights) == 16
 
 
 def test_the_oldest_is_forgotten():

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ppo.learning_rate import RateByDivergence
+from ppo.live_settings import RateByDivergence
 
 
 @pytest.mark.parametrize(

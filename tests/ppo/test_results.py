@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from ppo.results import mean_metrics
+from PPOAgentTrainer import mean_metrics
 
 NAN = math.nan
 

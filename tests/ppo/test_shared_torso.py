@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from Agent import Agent
 from common import funcs
 from common.errors import UserError
-from common.learning.image_heads import ImageHeads
+from common.learning.compiled import ImageHeads
 from ppo.config import PPOConfig
 from ppo.live_settings import Hyperparameters
 from ppo.presets import PRESETS

@@ -924,7 +924,7 @@ def test_a_training_metric_counts_only_over_enough_episodes(tiny, eager):
     state = {name: np.array(array) for name, array in trainer.state().items()}
     resumed = PPOAgentTrainer(trainer.config)
     resumed.load_state(state)
-    assert resumed.collector.scores.last_returns.tolist() == pytest.approx(returns[-10:])
+    assert resumed.collector.scores.state()["recent_shaped"].tolist() == pytest.approx(returns[-10:])
     trainer.close(), resumed.close()
 
 

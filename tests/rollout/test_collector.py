@@ -1,9 +1,8 @@
-"""Collecting on a scripted environment whose every step is known, and cutting an epoch into minibatches."""
+"""Collecting on a scripted environment whose every step is known."""
 
 import functools
 import pickle
 import warnings
-from itertools import pairwise
 
 import gymnasium
 import numpy as np
@@ -11,8 +10,6 @@ import pytest
 from collecting import WholeEpochs
 from gymnasium.spaces import Box
 from gymnasium.vector import SyncVectorEnv
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from common.envs.environment import find_environment
 from common.envs.envpool_group import EnvPoolGroup
@@ -25,9 +22,6 @@ from common.envs.vector_env import VectorEnv, copied_observations, make_vector_e
 from common.errors import UserError
 from common.records import Timing, Trajectory
 from common.rollout.not_finite import not_finite_action
-from ppo.batch import minibatch_rows, padded_rows
-
-fast = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 
 ENDS = [(3, True, False), (2, False, True), (1, True, True), (4, True, False)]  # steps, terminated, truncated
 ACTIONS = Box(np.array([0, -2], np.float32), np.array([10, 2], np.float32))
@@ -185,14 +179,6 @@ def test_records_have_the_documented_shapes_and_types():
 # -- groups --
 
 
-def test_groups_keep_their_columns():
-    # from episode 0, 1 and 2: each column is a later part of the same record
-    trajectory = collect(FROM_0, FROM_1, FROM_2, steps=6)
-    assert_rows(trajectory, BY_HAND[0:6], [1, 2], n=0)
-    assert_rows(trajectory, BY_HAND[4:10], [3, 1], n=1)
-    assert_rows(trajectory, BY_HAND[7:13], [3, 4], n=2)
-
-
 class LoggingGroup:
     """Writes down what is asked of it; its environments see the group's number, their own, and the time."""
 
@@ -327,57 +313,26 @@ def test_a_collector_goes_on_from_the_state_of_another(steps, restart_after):
     second.envs.close()
 
 
-def test_environments_that_do_not_repeat_are_refused():
-    one = mixed_collector(3)
-    one.collect(RandomPolicy(), Timing())
-    state = one.state()
-    state["observations/1"] = state["observations/1"] + 1
-    with pytest.raises(UserError, match="environments did not repeat"):
-        one.load_state(state)
-    one.envs.close()
-
-
 # -- NaN --
 
 
 @pytest.mark.parametrize(
-    ("what", "episode", "t", "step"),
+    ("what", "episode", "t", "steps", "where"),
     [
-        ("reward", 0, 1, 0),  # the step that leads to (0, 1) is the epoch's first
-        ("observation", 0, 3, 2),  # an episode's true final observation
-        ("observation", 1, 0, 3),  # returned by the restart
-        ("reward", 1, 2, 5),
+        ("reward", 0, 1, 8, "at step 0 "),  # the step that leads to (0, 1) is the epoch's first
+        ("observation", 0, 3, 8, "at step 2 "),  # an episode's true final observation
+        ("observation", 1, 0, 8, "at step 3 "),  # returned by the restart
+        ("reward", 1, 2, 8, "at step 5 "),
+        ("reward", 0, 3, 3, "at step 2 "),  # the last step of the epoch
+        ("observation", 0, 3, 3, "at step 2 "),
+        ("observation", 0, 0, 8, "at a reset"),
     ],
 )
-def test_nan_is_refused_naming_environment_and_step(what, episode, t, step):
+def test_nan_is_refused_naming_environment_and_step(what, episode, t, steps, where):
     broken = register(f"Nan{what}{episode}{t}", bad=(episode, t, what))
-    with pytest.raises(UserError, match=f"environment 1 returned NaN or infinity as {what} at step {step} ") as error:
-        collect(FROM_0, broken, steps=8)
+    with pytest.raises(UserError, match=f"environment 1 returned NaN or infinity as {what} {where}") as error:
+        collect(FROM_0, broken, steps=steps)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("what", ["reward", "observation"])
-def test_nan_from_the_last_step_of_an_epoch_is_refused_at_once(what):
-    broken = register(f"NanAtTheEnd{what}", bad=(0, 3, what))
-    with pytest.raises(UserError, match=f"environment 1 returned NaN or infinity as {what}"):
-        collect(FROM_0, broken, steps=3)
-
-
-def test_nan_in_the_very_first_observation_is_refused():
-    broken = register("NanAtTheStart", bad=(0, 0, "observation"))
-    with pytest.raises(UserError, match=r"environment 1 returned NaN or infinity as .*observation"):
-        collect(FROM_0, broken, steps=8)
-
-
-def test_nan_in_the_observation_after_a_restart_is_refused():
-    broken = register("NanAfterRestart", bad=(1, 0, "observation"))
-    envs = VectorEnv([GymnasiumGroup(find_environment(broken), 1)])
-    one = collector(envs, 2)
-    one.collect(RandomPolicy(), Timing())
-    with pytest.raises(UserError, match=r"environment 0 returned NaN or infinity as .*observation"):
-        one.restart()
-        one.collect(RandomPolicy(), Timing())
-    envs.close()
 
 
 # -- real environments --
@@ -448,51 +403,6 @@ def test_envpools_native_interface_steps_as_its_public_one(env_id):
             np.testing.assert_array_equal(ours, theirs)
             assert ours.dtype == theirs.dtype
     group.close()
-
-
-def test_an_environment_that_cannot_be_rendered_can_be_stepped():
-    class Unrenderable(ScriptedEnv):
-        def __init__(self) -> None:
-            super().__init__()
-
-    gymnasium.register("RolloutTestUnrenderable-v0", Unrenderable)
-    assert_rows(collect("RolloutTestUnrenderable-v0", steps=3), BY_HAND[:3], [0, 3])
-
-
-# -- minibatches --
-
-
-@fast
-@given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 4), st.integers(0, 1000))
-def test_each_pass_visits_each_sample_once(samples, minibatch_size, passes, seed):
-    rows = minibatch_rows(samples, minibatch_size, passes, np.random.default_rng(seed))
-    per_pass = int(np.ceil(samples / minibatch_size))
-    assert rows.shape == (passes * per_pass, minibatch_size)
-    assert rows.dtype == np.int32
-    filled_up = per_pass * minibatch_size - samples
-    for one_pass in rows.reshape(passes, -1):
-        assert sorted(one_pass) == [*range(samples), *[samples] * filled_up]
-        assert (one_pass[samples:] == samples).all()  # whole minibatches first
-    assert padded_rows(samples, minibatch_size) == (filled_up > 0)
-
-
-def test_minibatches_of_10_samples_by_4_worked_by_hand():
-    # 3 minibatches a pass, the last with 2 samples and 2 fillers; 2 passes
-    rows = minibatch_rows(10, 4, 2, np.random.default_rng(0))
-    assert rows.shape == (6, 4)
-    assert (rows == 10).sum(axis=1).tolist() == [0, 0, 2, 0, 0, 2]
-
-
-def test_every_pass_has_an_order_of_its_own():
-    rng = np.random.default_rng(0)
-    orders = [*minibatch_rows(100, 100, 3, rng), *minibatch_rows(100, 100, 1, rng), np.arange(100)]
-    for first, second in pairwise(orders):
-        assert (first != second).any()
-
-
-def test_the_generator_fixes_the_order():
-    first, second = (minibatch_rows(50, 20, 2, np.random.default_rng(7)) for _ in range(2))
-    np.testing.assert_array_equal(first, second)
 
 
 def test_gymnasiums_own_errors_are_kept_back_and_its_level_comes_back():

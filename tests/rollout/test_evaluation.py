@@ -12,7 +12,7 @@ from common.envs.environment import find_environment
 from common.envs.spaces import action_map
 from common.errors import UserError
 from common.rollout import evaluation, playing, validation
-from common.rollout.evaluation import Evaluation, evaluate, evaluate_both, evaluation_line
+from common.rollout.evaluation import Evaluation, evaluate, evaluate_both, evaluation_line, remarks_on
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from companions.presets import PENDULUM_TD3_FAST
 from ppo.presets import PENDULUM
@@ -95,16 +95,6 @@ def test_rewards_are_the_environments_own(tiny):
     plain = PPOAgentTrainer(tiny)
     scores = [play(t.agent, 2, env="Pendulum-v1", limit=20).returns for t in (trainer, plain)]
     np.testing.assert_array_equal(*scores)
-
-
-def test_an_acting_policy_is_a_frozen_copy(tiny, eager):
-    trainer = PPOAgentTrainer(tiny.replace(adopt_best=False))
-    trainer.train(1)
-    policy, observations = trainer.agent.acting_policy(), np.random.default_rng(0).normal(size=(5, 3))
-    before = policy.act(observations)
-    trainer.train(1)
-    np.testing.assert_array_equal(policy.act(observations), before)
-    assert (trainer.agent.acting_policy().act(observations) != before).any()
 
 
 def test_summary():
@@ -213,7 +203,7 @@ def test_an_environment_that_fails_is_survived(agent, workers):
         "it returned NaN or infinity as reward in step 3",
         "it returned NaN or infinity as observation in step 3",
     ]
-    assert played.remarks("40 episodes") == [
+    assert remarks_on("40 episodes", played.incidents()) == [
         f"30 of 40 episodes ended early because the environment failed ({raised})"
     ]
 
@@ -222,7 +212,9 @@ def test_an_episode_in_which_the_environment_failed_is_played_again(agent):
     Unsound.played.clear()
     played = play(agent, 8, env="tests/UnsoundOnce-v0", seed=100, restarts=1)
     assert (played.returns.tolist(), played.repeated, played.faults) == ([5.0] * 8, 6, ())
-    assert played.remarks("8 episodes") == ["6 of 8 episodes were played again after the environment failed"]
+    assert remarks_on("8 episodes", played.incidents()) == [
+        "6 of 8 episodes were played again after the environment failed"
+    ]
 
 
 def test_an_environment_that_always_fails_is_one_line():

@@ -12,8 +12,7 @@ from common.envs.spaces import action_map
 from common.envs.vector_env import group_seeds
 from common.records import Timing
 from common.rollout import validation
-from common.rollout.playing import Job, play_side_by_side
-from common.rollout.reach import Reach
+from common.rollout.playing import Job, Reach, play_all
 from common.rollout.validation import validate
 from PPOAgentTrainer import PPOAgentTrainer
 
@@ -60,7 +59,7 @@ def test_episodes_end_when_it_is_missed_and_count_as_hoped():
     assert sorted(early.lengths) == [1, 2, 3, 3, 3, 3, 3]
     assert sorted(early.returns) == [1.0, 3.0, 6.0, 28.0, 28.0, 28.0, 28.0]
     assert (early.returns >= whole.returns).all() and early.returns.mean() < 20.0
-    assert early.cut == 0 and not early.remarks("7 validation episodes")
+    assert early.cut == 0 and not early.incidents()
 
 
 def test_envpool_ends_early_with_the_same_rule():
@@ -89,7 +88,8 @@ def test_a_group_that_hoped_for_too_little_is_played_again(workers, target, hope
     jobs = [Job(LENGTHS, True, 3, first) for first in group_seeds(3, 2)]
     assert any(
         episode.unfinished
-        for episode in play_side_by_side(Idle(), action_map(LENGTHS.action_space), jobs, 0, 1, reach)
+        for part in play_all(Idle(), action_map(LENGTHS.action_space), jobs, 0, 1, None, reach)
+        for episode in part
     )
     assert idle(6, reach, workers=workers).returns.tolist() == whole.returns.tolist()
 
@@ -110,9 +110,9 @@ def test_decisions_are_the_same_with_and_without(tiny, monkeypatch):
             rows = []
             for epoch in range(1, 41):  # most episodes have 10 or 11 steps and pay 55 or 66
                 monkeypatch.setattr(Lengths, "length", staticmethod(lambda seed, epoch=epoch: _length(seed, epoch)))
-                rows.append(trainer.validator({}, {"score": 0.0, "avg_steps": 10.0}, epoch, 99, Timing(1.0)))
-        metrics[early] = np.array([row["metric"] for row in rows])
-        best[early] = [row["is_best"] for row in rows]
+                metric = trainer.validator(epoch, 10.0, Timing(1.0))
+                rows.append((metric, trainer.agent.keep_best(metric)))
+        metrics[early], best[early] = np.array([row[0] for row in rows]), [row[1] for row in rows]
         steps[early] = sum(evaluation.lengths.sum() for evaluation in played)
     assert best[True] == best[False] and 3 <= sum(best[True]) < 20
     assert ((metrics[True] >= 62.0) == (metrics[False] >= 62.0)).all() and 0 < (metrics[True] >= 62.0).sum() < 20

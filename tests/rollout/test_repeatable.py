@@ -1,4 +1,4 @@
-"""The probe that finds how environments are brought back, and what it answers where it finds nothing."""
+"""The probe that finds how environments are restored, and what it answers where it finds nothing."""
 
 import itertools
 import types
@@ -121,7 +121,7 @@ def test_what_the_probe_finds_of_compiled_environments_depends_on_no_clock(monke
 
 @pytest.mark.parametrize("env_id", ["tests/Counted-v0", "tests/CountedSchedule-v0"])
 def test_slow_environments_are_built_for_every_episode(counted, env_id):
-    """Also what cannot be brought back by its running episode is right then; few steps are taken to find out."""
+    """Also what cannot be restored by its running episode is right then; few steps are taken to find out."""
     counted.seconds["step"] = 0.1
     assert found(env_id) == "rebuilt"
     assert counted.counts["step"] <= probe.PATIENCE / 0.1 + 2 * PROBED
@@ -156,7 +156,7 @@ def test_environments_that_fail_are_built_for_every_episode():
 def test_an_environment_whose_seed_decides_nothing_is_told_before_training(tiny, monkeypatch, capsys, env_id, said):
     Clock(monkeypatch)
     trainer = PPOAgentTrainer(tiny.replace(env=env_id, max_episode_steps=150))
-    assert trainer.collector.way == "history"
+    assert trainer.collector.envs.record.way == "history"
     trainer.close()
     lines = capsys.readouterr().out.splitlines()
     assert [line.startswith(f"warning: {env_id} does not do the same twice") for line in lines] == [True] * said

@@ -6,6 +6,7 @@ from typing import ClassVar
 import gymnasium
 import numpy as np
 import pytest
+from collecting import Forgetful, Reliable
 
 from common.config import TrainingConfig
 from common.envs.environment import find_environment
@@ -17,37 +18,10 @@ from common.records import Timing
 from common.rollout import collector as collectors
 from common.rollout.collector import Collecting, Collector
 from common.rollout.policies import DeterministicPolicy, NormalPolicy, WarmUp
-from common.rollout.workers.shard import Host, InProcessRunner, Recipe, Task
 from common.state import State
 
 SIZES = {"BipedalWalker-v3": (24, 4), "Pendulum-v1": (3, 1), "LunarLanderContinuous-v3": (8, 2)}
-LEARNING = Collecting(rows_per_yield=7)  # rows that are learned from as they come
-
-
-class Forgetful:
-    """Performs every task in environments that are built for it, so each shard is restored from its snapshot."""
-
-    interrupted = ""
-
-    def __init__(self, recipe: Recipe) -> None:
-        self._recipe = recipe
-
-    def share(self, value):
-        return value
-
-    def perform(self, tasks: list[Task]) -> list:
-        return [self._perform(task) for task in tasks]
-
-    def _perform(self, task: Task):
-        host = Host(self._recipe)
-        snapshot = None if task.before is None else task.snapshot()
-        try:
-            return host.perform(task.shard, task.method, snapshot, *task.arguments)
-        finally:
-            host.leave(task.shard)
-
-    def close(self):
-        pass
+LEARNING, TWO_ROWS = Collecting(rows_per_yield=7), Collecting(rows_per_yield=2)  # which are learned from at once
 
 
 def policy(observation_size: int, action_size: int, seed: int = 0, scale: float = 0.25) -> NormalPolicy:
@@ -65,10 +39,10 @@ def one_layer(observation_size: int, weight: float = 1.0) -> Network:
     return Network(UNCHANGED, (), (head,))
 
 
-def experience(make_runner=None, env="Pendulum-v1", warn=print, how=Collecting(), **settings) -> Collector:  # noqa: B008
+def experience(make_team=None, env="Pendulum-v1", warn=print, how=Collecting(), **settings) -> Collector:  # noqa: B008
     environment = find_environment(env, settings.get("max_episode_steps"))
     config = TrainingConfig(**{"env": env, "num_envs": 4, "steps_per_epoch": 240, "backend": "gymnasium"} | settings)
-    return Collector(config, environment, action_map(environment.action_space), 7, warn, how, None, make_runner)
+    return Collector(config, environment, action_map(environment.action_space), 7, warn, how, None, make_team)
 
 
 def epochs(one: Collector, first: int, last: int, seen=(3, 1)) -> list[State]:
@@ -97,18 +71,18 @@ def assert_equal(one: State, other: State) -> None:
         ("Pendulum-v1", {"backend": "processes", "shards": 2, "max_episode_steps": 25}),
     ],
 )
-@pytest.mark.parametrize("make_runner", [InProcessRunner, Forgetful])
-def test_shards_that_are_restored_anywhere_collect_what_one_process_collects(env, settings, make_runner, monkeypatch):
+@pytest.mark.parametrize("make_team", [Reliable, Forgetful])
+def test_shards_that_are_restored_anywhere_collect_what_one_process_collects(env, settings, make_team, monkeypatch):
     """`Forgetful` restores every shard before every collection; the states are those of checkpoints."""
     monkeypatch.setattr(collectors, "default_restart_interval", lambda *_: 1)
-    if settings["backend"] == "processes" and make_runner is InProcessRunner:
+    if settings["backend"] == "processes" and make_team is Reliable:
         settings = settings | {"num_envs": 2}
     whole = experience(None, env, **settings)
     expected = epochs(whole, 0, 4, SIZES[env])
-    shards = experience(make_runner, env, **settings)
+    shards = experience(make_team, env, **settings)
     for state, same in zip(epochs(shards, 0, 2, SIZES[env]), expected):
         assert_equal(state, same)
-    resumed = experience(make_runner, env, **settings)
+    resumed = experience(make_team, env, **settings)
     resumed.load_state(expected[1])
     for state, same in zip(epochs(resumed, 2, 4, SIZES[env]), expected[2:]):
         assert_equal(state, same)
@@ -118,7 +92,7 @@ def test_shards_that_are_restored_anywhere_collect_what_one_process_collects(env
 
 @pytest.mark.parametrize("how", [Collecting(), LEARNING])
 def test_seconds_of_workers_are_divided_between_environments_and_policy(how):
-    one, timing = experience(InProcessRunner, how=how, shards=2, steps_per_epoch=2400), Timing()
+    one, timing = experience(how=how, shards=2, steps_per_epoch=2400), Timing()
     began = time.perf_counter()
     one.collect(policy(3, 1), 0, timing)
     whole = time.perf_counter() - began
@@ -132,32 +106,32 @@ def test_the_division_decides_the_numbers():
         experience(shards=5)
 
 
-@pytest.mark.parametrize("make_runner", [InProcessRunner, Forgetful])
-def test_episodes_that_are_cut_at_each_epoch_are_the_same(make_runner):
+@pytest.mark.parametrize("make_team", [Reliable, Forgetful])
+def test_episodes_that_are_cut_at_each_epoch_are_the_same(make_team):
     how = Collecting(restart_each_epoch=True)
-    one, other = (experience(runner, how=how, shards=2) for runner in (None, make_runner))
+    one, other = (experience(runner, how=how, shards=2) for runner in (None, make_team))
     for state, same in zip(epochs(one, 0, 3), epochs(other, 0, 3)):
         assert_equal(state, same)
         assert (state["collector/episode_steps"] == 60).all()  # of 200 that an episode has
 
 
-@pytest.mark.parametrize("make_runner", [InProcessRunner, Forgetful])
-@pytest.mark.parametrize("restarts", [3, 30])
-def test_failing_environments_are_counted_as_in_one_process(make_runner, restarts):
+@pytest.mark.parametrize("make_team", [Reliable, Forgetful])
+@pytest.mark.parametrize(("how", "restarts"), [(Collecting(), 3), (Collecting(), 30), (TWO_ROWS, 30)])
+def test_failing_environments_are_counted_as_in_one_process(make_team, how, restarts):
     """Those of tests/Unsound-v0 raise or return NaN, by the seed of the episode."""
 
     def lines(runner) -> tuple[list[str], State | str]:
         said: list[str] = []
         one = experience(
-            runner, "tests/Unsound-v0", said.append, shards=3, environment_restarts=restarts, on_not_finite="skip",
-            steps_per_epoch=24,
+            runner, "tests/Unsound-v0", said.append, how, shards=3, environment_restarts=restarts,
+            on_not_finite="skip", steps_per_epoch=24,
         )  # fmt: skip
         try:
             return said, epochs(one, 0, 2, (2, 1))[-1]
         except UserError as error:
             return said, str(error)
 
-    (said, end), (same_lines, same_end) = lines(None), lines(make_runner)
+    (said, end), (same_lines, same_end) = lines(None), lines(make_team)
     assert said == same_lines and said
     assert end == same_end if isinstance(end, str) else assert_equal(end, same_end) is None
 
@@ -188,8 +162,8 @@ class Brittle(gymnasium.Env):
         return np.zeros(1, np.float32), 0.0, False, False, {}
 
 
-@pytest.mark.parametrize("make_runner", [None, InProcessRunner])
-def test_what_happened_before_an_error_is_said_before_it(make_runner, monkeypatch):
+@pytest.mark.parametrize("make_team", [None, Reliable])
+def test_what_happened_before_an_error_is_said_before_it(make_team, monkeypatch):
     """The first shard ends the run in its third step, and the second one has a failure in its second."""
     said: list[str] = []
     for name in ("last", "is_over"):
@@ -197,7 +171,7 @@ def test_what_happened_before_an_error_is_said_before_it(make_runner, monkeypatc
     environment = find_environment("", 20, maker=Brittle)
     config = TrainingConfig(num_envs=2, steps_per_epoch=40, backend="gymnasium", shards=2, environment_restarts=2)
     mapped = action_map(environment.action_space)
-    one = Collector(config, environment, mapped, 7, said.append, make_runner=make_runner)
+    one = Collector(config, environment, mapped, 7, said.append, make_team=make_team)
     Brittle.last = Brittle.seeds[-2]
     with pytest.raises(UserError, match="nothing is built any more"):
         one.collect(policy(1, 1), 0, Timing())
@@ -206,9 +180,9 @@ def test_what_happened_before_an_error_is_said_before_it(make_runner, monkeypatc
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("make_runner", [None, InProcessRunner, Forgetful])
-def test_a_policy_that_diverged_is_named(make_runner):
-    one, broken = experience(make_runner, shards=2), policy(3, 1, scale=np.nan)
+@pytest.mark.parametrize("make_team", [None, Reliable, Forgetful])
+def test_a_policy_that_diverged_is_named(make_team):
+    one, broken = experience(make_team, shards=2), policy(3, 1, scale=np.nan)
     with pytest.raises(NotFiniteError, match="the policy returned NaN or infinity at step 0 of the epoch"):
         one.collect(broken, 0, Timing())
 
@@ -255,22 +229,20 @@ def learning(one: Collector, at_random: int = 0, size: int = 7) -> list[State]:
     return states
 
 
-@pytest.mark.parametrize("make_runner", [InProcessRunner, Forgetful])
+@pytest.mark.parametrize("make_team", [Reliable, Forgetful])
 @pytest.mark.parametrize("shards", [1, 3])
-def test_rows_that_are_learned_from_as_they_come_are_the_same(make_runner, shards):
+def test_rows_that_are_learned_from_as_they_come_are_the_same(make_team, shards):
     for size, at_random in ((7, 12), (1, 70)):  # the random actions end within the second epoch
         how = Collecting(rows_per_yield=size)
-        one, other = (
-            experience(runner, how=how, shards=shards, max_episode_steps=25) for runner in (None, make_runner)
-        )
+        one, other = (experience(runner, how=how, shards=shards, max_episode_steps=25) for runner in (None, make_team))
         states = learning(one, at_random=at_random, size=size), learning(other, at_random=at_random, size=size)
         for state, same in zip(*states, strict=True):
             assert_equal(state, same)
 
 
-@pytest.mark.parametrize("make_runner", [None, InProcessRunner, Forgetful])
-def test_a_policy_that_diverges_between_two_rows_is_named(make_runner):
-    one, acting = experience(make_runner, how=LEARNING, shards=2), DeterministicPolicy(one_layer(3), 0.3)
+@pytest.mark.parametrize("make_team", [None, Reliable, Forgetful])
+def test_a_policy_that_diverges_between_two_rows_is_named(make_team):
+    one, acting = experience(make_team, how=LEARNING, shards=2), DeterministicPolicy(one_layer(3), 0.3)
 
     def learn(rows: slice) -> None:
         if rows.stop == 14:
@@ -280,28 +252,11 @@ def test_a_policy_that_diverges_between_two_rows_is_named(make_runner):
         one.collect(acting, 0, Timing(), learn)
 
 
-@pytest.mark.parametrize("make_runner", [InProcessRunner, Forgetful])
-def test_failures_among_such_rows_are_counted_as_in_one_process(make_runner):
-    def lines(runner) -> tuple[list[str], State]:
-        said: list[str] = []
-        settings = {"shards": 3, "environment_restarts": 30, "on_not_finite": "skip", "steps_per_epoch": 24}
-        one = experience(runner, "tests/Unsound-v0", said.append, Collecting(rows_per_yield=2), **settings)
-        acting = DeterministicPolicy(one_layer(2), 0.3)
-        for epoch in range(2):
-            one.scores.begin_epoch()
-            one.collect(acting, epoch, Timing())
-        return said, one.state()
-
-    (said, end), (same_lines, same_end) = lines(None), lines(make_runner)
-    assert said == same_lines and said
-    assert_equal(end, same_end)
-
-
 def test_a_failure_that_cannot_be_repeated_is_told_where_a_worker_must_repeat_it(monkeypatch):
-    """By "history" an environment is brought back by all its actions, and one of them had failed."""
+    """By "history" an environment is restored by all its actions, and one of them had failed."""
     monkeypatch.setattr(collectors, "find_restore_method", lambda *_: "history")
     settings = {"shards": 3, "environment_restarts": 30, "on_not_finite": "skip", "steps_per_epoch": 24}
-    one = experience(Forgetful, "tests/Unsound-v0", lambda _: None, Collecting(rows_per_yield=2), **settings)
+    one = experience(Forgetful, "tests/Unsound-v0", lambda _: None, TWO_ROWS, **settings)
     acting = DeterministicPolicy(one_layer(2), 0.3)
     with pytest.raises(UserError, match="which cannot be repeated: continue from the last checkpoint with --resume"):
         for epoch in range(4):

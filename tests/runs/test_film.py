@@ -18,7 +18,7 @@ from gymnasium.spaces import Box
 from common.envs.environment import find_environment
 from common.envs.spaces import action_map
 from common.errors import UserError
-from common.rollout import one_episode
+from common.rollout import playing
 from common.rollout.evaluation import evaluate
 from common.runs import film, run_folder
 from common.runs.film import Opening, Take, film_into, save_video
@@ -133,7 +133,7 @@ def test_pictures_that_make_no_film_are_one_line(size, why, tmp_path, monkeypatc
 
 
 def test_a_film_of_an_environment_without_a_limit_is_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr(one_episode, "STEP_BOUND", 7)
+    monkeypatch.setattr(playing, "FILM_BOUND", 7)
     line, opening = film_into(tmp_path, Still(), ACTIONS, find_environment("tests/Strolling-v0"))
     assert line == f"filmed an episode of 7.0, cut after 7 steps: {tmp_path / run_folder.VIDEO}"
     assert len(opening.frames) == 5  # every second one, and the last

@@ -96,7 +96,7 @@ def whole(case: str) -> Whole:
     trainer, states = PPOAgentTrainer(CASES[case]), {}
     trainer.train(on_epoch=lambda row: states.update({row.epoch: copied(trainer)}))
     trainer.close()
-    return Whole(trainer.collector.way, rows(trainer), copied(trainer), states)
+    return Whole(trainer.collector.envs.record.way, rows(trainer), copied(trainer), states)
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, marks=pytest.mark.xla) if c in COMPILED else c for c in CASES])

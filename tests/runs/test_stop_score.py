@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from test_session import QUIET, SETTINGS, learned, program, same
 
+from common.learning.scoring import validation_is_due
 from common.records import Timing
 from common.rollout import validation
 from common.runs import finished, run_folder, session
@@ -137,12 +138,8 @@ def test_validations_wait_for_the_share_of_training_the_score_and_their_turn(tin
     config = tiny.replace(
         epochs=10, best_metric="validation", validate_from=0.3, validate_every=2, validate_from_score=-30.0
     )
-    trainer = PPOAgentTrainer(config)
-    due = trainer.validator.due
-    assert [epoch for epoch in range(1, 11) if due(epoch, 10, -30.0)] == [4, 6, 8, 10]
-    assert [epoch for epoch in range(1, 11) if due(epoch, 10, -30.1)] == [10]
-    assert [epoch for epoch in range(1, 11) if due(epoch, 10, float("nan"))] == [10]  # too few episodes so far
-    trainer.close()
+    for score, due in ((-30.0, [4, 6, 8, 10]), (-30.1, [10]), (float("nan"), [10])):  # NaN: too few episodes so far
+        assert [epoch for epoch in range(1, 11) if validation_is_due(config, epoch, 10, score)] == due
 
 
 def test_nothing_is_validated_before_the_score_is_reached(tiny, monkeypatch):

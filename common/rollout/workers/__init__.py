@@ -2,6 +2,5 @@
 
 The environments are divided into shards, which the settings fix and the workers do not. Collecting a shard is a pure
 function of the policy, the exploration noise and a snapshot of the shard, so any worker may compute it, and again if
-the first one is lost. `shard` is what a worker does, `envs` what the training process keeps, `team` who does what,
-`cluster` starts and ends Ray.
+the first one is lost.
 """

@@ -10,7 +10,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,6 @@ from common.errors import UserError
 PACKAGE = Path(__file__).resolve().parents[2]  # common/, which other machines are sent
 STORE = 256 * 2**20  # bytes of shared memory for policies, noise and trajectories on their way
 ELSEWHERE = "compare --cluster with what 'ray status' says there, and RAY_AUTH_TOKEN with the cluster's"
-PATIENCE = 5.0  # seconds for its processes to end
 NEEDED = ("gcs_server", "raylet")  # by this process until it has disconnected
 TRIES = 3  # connections to a busy cluster that fail before it counts as gone
 LONGEST_FOLDER = 26  # bytes of the path of the temporary folder
@@ -50,15 +49,16 @@ class Cluster:
 
     Attributes:
         address: of its control process.
-        is_closed: whether it was left.
 
     Raises:
         UserError: Ray is not installed, does not start, or there is no cluster.
     """
 
     def __init__(self, address: str | None, workers: int) -> None:
-        self.is_closed = False
-        os.environ.update(QUIET | (_alone() if address is None else {}))
+        os.environ.update(QUIET)
+        if address is None:  # no network reaches it, and it asks for a token
+            os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # its servers listen on 127.0.0.1 alone
+            os.environ["RAY_AUTH_TOKEN"] = os.environ.get("RAY_AUTH_TOKEN") or secrets.token_hex(32)
         try:
             import ray
         except ImportError:
@@ -66,65 +66,62 @@ class Cluster:
                 "Ray is not installed: run 'pip install -r requirements/cluster.txt' or leave --workers out"
             ) from None
         logging.getLogger("ray").setLevel(logging.ERROR)
-        self._ray, self._folder = ray, None
-        self._is_ours = not ray.is_initialized()
-        if not self._is_ours:  # a notebook's, or a test's
-            self.address = ray.get_runtime_context().gcs_address
-            return
+        self._ray: Any = ray
+        self._folder: str | None = None
+        self._is_ours = not ray.is_initialized()  # else it is a notebook's, or a test's
+        if self._is_ours:
+            try:
+                self._connect(address, workers)
+            except Exception as error:
+                self.close()
+                where = "on this machine" if address is None else f"at {address}"
+                first = next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]
+                advice = "leave --workers out" if address is None else ELSEWHERE
+                raise UserError(f"no Ray cluster {where} ({first}): {advice}") from error
+        self.address = ray.get_runtime_context().gcs_address
+
+    def _connect(self, address: str | None, workers: int) -> None:
         common: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
-        try:
+        with _signals_kept(), signals_held_back():
             if address is not None:
                 _check_listens(address)
-            with contextlib.ExitStack() as stack:
-                stack.enter_context(_signals_kept())
-                stack.enter_context(signals_held_back())
-                if address is None:
-                    self._folder = tempfile.mkdtemp(prefix="ray-", dir=_short_folder())
-                    stack.enter_context(_modules_found())
-                    ray.init(
-                        "local", num_cpus=workers, include_dashboard=False, object_store_memory=STORE,
-                        _node_ip_address="127.0.0.1", _temp_dir=self._folder, **common,
-                    )  # fmt: skip
-                else:
-                    ray.init(address, runtime_env={"py_modules": [str(PACKAGE)]}, **common)
-        except Exception as error:
-            self.close()
-            where = "on this machine" if address is None else f"at {address}"
-            first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise UserError(
-                f"no Ray cluster {where} ({first[:200]}): " + ("leave --workers out" if address is None else ELSEWHERE)
-            ) from error
-        self.address = ray.get_runtime_context().gcs_address
+                self._ray.init(address, runtime_env={"py_modules": [str(PACKAGE)]}, **common)
+                return
+            self._folder = tempfile.mkdtemp(prefix="ray-", dir=_short_folder())
+            found = [str(PACKAGE.parent), *(folder or os.getcwd() for folder in sys.path)]
+            before = os.environ.get("PYTHONPATH", "")
+            os.environ["PYTHONPATH"] = os.pathsep.join(found)  # its processes find the modules that this one finds
+            try:
+                self._ray.init(
+                    "local", num_cpus=workers, include_dashboard=False, object_store_memory=STORE,
+                    _node_ip_address="127.0.0.1", _temp_dir=self._folder, **common,
+                )  # fmt: skip
+            finally:
+                os.environ["PYTHONPATH"] = before
 
     def answers(self) -> bool:
         """Whether its control process still accepts connections."""
         for tries_left in reversed(range(TRIES)):
             try:
                 _check_listens(self.address)
+                return True
             except ConnectionRefusedError:
                 return False
             except OSError:  # it is busy, or this process has too many open files
                 time.sleep(1.0 if tries_left else 0.0)
-            else:
-                return True
         return False
 
     def close(self) -> None:
         """Disconnect, and end the cluster if this process started it."""
-        self.is_closed = True
         if self._is_ours:
             processes = [] if self._folder is None else _processes(self._folder)
-            _kill_helpers(processes)
-            self._disconnect()  # it may have vanished
-            _end(processes)
-            if self._ray.is_initialized():  # the call before ended half-way
-                self._disconnect()
+            _kill(processes, lambda process: process.ppid() == os.getpid() and process.name() not in NEEDED)
+            for _ in range(2):  # the first call may end half-way
+                with _signals_kept(), contextlib.suppress(Exception):  # it may have vanished
+                    self._ray.shutdown()
+            _kill(processes)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _disconnect(self) -> None:
-        with _signals_kept(), contextlib.suppress(Exception):
-            self._ray.shutdown()
 
 
 def _short_folder() -> str | None:
@@ -157,31 +154,12 @@ def _processes(folder: str) -> list[Any]:
     return found
 
 
-def _kill_helpers(processes: list[Any]) -> None:
-    """Kill monitors and the like, since Ray would wait a second for each: SIGTERM is held back in all of them."""
-    import psutil
-
+def _kill(processes: list[Any], chosen: Callable[[Any], bool] = lambda process: True) -> None:
+    """Kill those of some processes that still run; all hold SIGTERM back, so Ray would wait a second for each."""
     for process in processes:
-        with contextlib.suppress(psutil.Error):
-            if process.ppid() == os.getpid() and process.name() not in NEEDED:
+        with contextlib.suppress(Exception):  # it ended meanwhile
+            if chosen(process):
                 process.kill()
-
-
-def _end(processes: list[Any]) -> None:
-    """Wait for processes that were asked to end, and kill those that do not."""
-    import psutil
-
-    for process in psutil.wait_procs(processes, timeout=PATIENCE)[1]:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-
-
-def _alone() -> dict[str, str]:
-    """Variables that keep others out of a cluster on this machine: no network reaches it, and it asks for a token."""
-    return {
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # its servers listen on 127.0.0.1 alone
-        "RAY_AUTH_TOKEN": os.environ.get("RAY_AUTH_TOKEN") or secrets.token_hex(32),
-    }
 
 
 @contextlib.contextmanager
@@ -193,17 +171,3 @@ def _signals_kept() -> Iterator[None]:
     finally:
         with contextlib.suppress(ValueError):  # not the main thread, where Ray replaces none
             signal.signal(signal.SIGTERM, before)
-
-
-@contextlib.contextmanager
-def _modules_found() -> Iterator[None]:
-    """Processes started within this context find the modules that this one finds."""
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), *(folder or os.getcwd() for folder in sys.path)])
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before

@@ -1,6 +1,5 @@
 """Environments on workers, as the training process sees them."""
 
-import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from common.errors import UserError
 from common.records import Timing, Trajectory
 from common.rollout.policies import Policy, WarmUp
 from common.rollout.repeatable import RepeatableEnvs
-from common.rollout.workers.shard import STEPPED, Columns, Recipe, Rows, Runner, Snapshot, Task
+from common.rollout.workers.shard import STEPPED, Columns, Recipe, Rows, Snapshot, Task
 
 
 class EnvsOnWorkers(RepeatableEnvs):
@@ -22,33 +21,27 @@ class EnvsOnWorkers(RepeatableEnvs):
     This process keeps the record of their actions, so it can say at any time how to restore a shard.
 
     Args:
-        recipe: how workers build the environments.
-        runner: gives the workers their tasks.
-        seed, restarts, warn: see `RepeatableEnvs`.
+        team: a `Team`, which performs tasks.
     """
 
     def __init__(
-        self, recipe: Recipe, runner: Runner, seed: int, restarts: int = 0, warn: Callable[[str], None] = print
+        self, recipe: Recipe, team: Any, seed: int, restarts: int = 0, warn: Callable[[str], None] = print
     ) -> None:
-        self._runner, self._numbers = runner, itertools.count()
-        envs = recipe.build()  # for its columns and parts; it is never reset
-        self._stamps: list[int | None] = [None] * len(envs.groups)  # of the states that the shards are in
-        super().__init__(envs, recipe.action_map, seed, restarts, warn, recipe.way)
+        self._team = team
+        super().__init__(recipe.build(), recipe.action_map, seed, restarts, warn, recipe.way)  # it is never reset
 
     def _reset(self, seed: int | None) -> list[np.ndarray]:
+        shards = range(len(self.groups))
         if seed is None:  # restoring may be repeated, beginning the next episode may not
-            return self._repeat(
-                list(range(len(self.groups))), [self._points(k, c) for k, c in enumerate(self.columns)]
-            )
-        self._stamps = [None] * len(self.groups)
-        return self._observed("reset", [(s,) for s in group_seeds(seed, len(self.groups))], range(len(self.groups)))
+            return self._repeat(shards, self._points(self.columns))
+        return self._observed("reset", shards, group_seeds(seed, len(shards)))
 
-    def _repeat(self, groups: list[int], points: list[dict[int, RestorePoint]]) -> list[np.ndarray]:
-        return self._observed("restore", [(point,) for point in points], groups)
+    def _repeat(self, groups: Sequence[int], points: Sequence[dict[int, RestorePoint]]) -> list[np.ndarray]:
+        return self._observed("restore", groups, points)
 
-    def _observed(self, method: str, arguments: list[tuple[Any, ...]], shards: Sequence[int]) -> list[np.ndarray]:
+    def _observed(self, method: str, shards: Sequence[int], arguments: Sequence[Any]) -> list[np.ndarray]:
         """Copies of the observations that a method returns, since what Ray returns cannot be written to."""
-        return [np.array(value) for value in self._perform(method, arguments, shards)]
+        return [np.array(value) for value in self._perform(method, shards, [(each,) for each in arguments])]
 
     def fill(
         self,
@@ -65,24 +58,23 @@ class EnvsOnWorkers(RepeatableEnvs):
             NotFiniteError: the policy returned NaN or infinity.
             UserError: environments failed more often than they may, or did not repeat on another worker.
         """
-        steps = len(noise)
+        steps, shards = len(noise), range(len(self.groups))
         size = rows_per_yield or steps
         ahead = None  # actions of the next row by shard, [n, A] each
         for first in range(0, steps, size):
             rows, began = slice(first, min(first + size, steps)), time.perf_counter()
-            collected: list[Columns] = self._perform(
-                "collect", self._arguments(policy, noise, rows, ahead), range(len(self.groups))
-            )
+            acting, tasks = self._tasks(policy, noise, rows, ahead)
+            collected: list[Columns] = self._perform("collect", shards, tasks, acting)
             self._report(collected)
             self._store(rows, collected, trajectory, failed)
-            ahead = [part.ahead for part in collected if part.ahead is not None]
+            ahead = None if rows.stop == steps else [part.ahead for part in collected]
             _share_out(time.perf_counter() - began, [part.timing for part in collected], timing)
             yield rows.stop
 
-    def _arguments(
-        self, policy: Policy, noise: np.ndarray, rows: slice, ahead: list[np.ndarray] | None
-    ) -> list[tuple[Any, ...]]:
-        """Of `Host.collect`, by shard: step these rows, and choose the actions of the row after them if there is one.
+    def _tasks(
+        self, policy: Policy, noise: np.ndarray, rows: slice, ahead: list[Any] | None
+    ) -> tuple[Policy, list[tuple[Any, ...]]]:
+        """The policy with which workers step these rows, and the other arguments of `Host.collect` by shard.
 
         Args:
             ahead: [n, A] actions of the first row, by shard; None where it is the epoch's first.
@@ -91,14 +83,14 @@ class EnvsOnWorkers(RepeatableEnvs):
         if isinstance(policy, WarmUp):
             count = rows.stop - rows.start + (not is_last) - (ahead is not None)
             policy, chosen = policy.plain(count, self.num_envs)
-        shared, arguments = self._runner.share(policy), []
-        for k, (seen, columns) in enumerate(zip(self.observations, self.columns)):
+        arguments = []
+        for k, (seen, columns) in enumerate(zip(self.record.observations, self.columns)):
             given = [] if ahead is None else [ahead[k][None]]  # [1, n, A]
             given += [] if chosen is None else [chosen[:, columns]]  # [K, n, A]
             part = noise[rows.start : rows.stop + 1, columns]  # [K + 1, n, X], or [K, n, X] at the end
             todo = Rows(rows.start, part, not is_last, np.concatenate(given) if given else None)
-            arguments.append((shared, seen, todo))
-        return arguments
+            arguments.append((seen, todo))
+        return policy, arguments
 
     def _report(self, collected: list[Columns]) -> None:
         """Count and raise failures in the order in which they happen in one process."""
@@ -115,53 +107,41 @@ class EnvsOnWorkers(RepeatableEnvs):
                 array = part.stepped[name]  # [K, n, ...], of observations [K + 1, n, *shape]
                 getattr(trajectory, name)[rows.start : rows.start + len(array), columns] = array
             failed[rows, columns] = part.failed
-        resets = np.concatenate([self.ended[None], trajectory.ended[rows][:-1]])  # [K, N]
-        self._record_steps(trajectory.actions[rows], resets, failed[rows])
-        self.observations = [trajectory.observations[rows.stop, columns].copy() for columns in self.columns]
-        self.ended = trajectory.ended[rows.stop - 1].copy()
+        self.record.add(trajectory, rows, failed)
 
-    def remember(self, trajectory: Trajectory, resets: np.ndarray, failed: np.ndarray) -> None:
-        """See `RepeatableEnvs.remember`; the steps are recorded as they come."""
-        self.episode_steps = trajectory.episode_steps[-1].copy()
-
-    def _perform(self, method: str, arguments: list[tuple[Any, ...]], shards: Sequence[int]) -> list[Any]:
-        """What a method of `Host` returns for some shards.
+    def _perform(
+        self, method: str, shards: Sequence[int], arguments: Sequence[tuple[Any, ...]], policy: Policy | None = None
+    ) -> list[Any]:
+        """What a method of `Host` returns for some shards; `policy`: its first argument, if it takes one.
 
         Raises:
             UserError: it raised one.
         """
-        tasks = [
-            Task(k, method, given, self._stamps[k], next(self._numbers), self._snapshot_maker(k, method == "collect"))
-            for k, given in zip(shards, arguments)
-        ]
-        values = self._runner.perform(tasks)
-        self.interrupted = self._runner.interrupted
+        tasks = [Task(k, method, given) for k, given in zip(shards, arguments)]
+        values = self._team.perform(tasks, self._snapshot, policy)
         for value in values:
             if isinstance(value, UserError):
                 raise value
-        for task in tasks:
-            self._stamps[task.shard] = task.after
         return values
 
-    def _snapshot_maker(self, shard: int, settled: bool) -> Callable[[], Snapshot]:
-        """Makes the snapshot of a shard; `settled`: its observations are the present ones."""
-        columns, seen = self.columns[shard], self.observations[shard] if settled else None
-
-        def make() -> Snapshot:
-            if settled and self._lost[columns].any():  # only within an epoch of which some rows are learned from
+    def _snapshot(self, task: Task) -> Snapshot:
+        """How to restore a shard before a task; one that collects continues from the present observations."""
+        shard, seen, record = task.shard, None, self.record
+        columns = self.columns[shard]
+        if task.method == "collect":
+            seen = record.observations[shard]
+            if record.lost[columns].any():  # only within an epoch of which some rows are learned from
                 raise UserError(
                     "a worker was lost after an environment had failed in the same epoch, which cannot be repeated: "
                     "continue from the last checkpoint with --resume, or start again if there is none"
                 )
-            known = ~(self._lost[columns] | self.ended[columns])  # [n]; of the others the record says nothing
-            seed = group_seeds(self._seed, len(self.groups))[shard]
-            return Snapshot(seed, self._points(shard, columns), seen, known)
-
-        return make
+        known = ~(record.lost[columns] | record.ended[columns])  # [n]; of the others the record says nothing
+        [points] = self._points([columns])
+        return Snapshot(group_seeds(self._seed, len(self.groups))[shard], points, seen, known)
 
     def close(self) -> None:
         """End the environments, not the workers."""
-        self._runner.close()
+        self._team.close()
 
 
 def _share_out(seconds: float, timings: list[Timing], total: Timing) -> None:

@@ -1,12 +1,12 @@
 """What a worker does with its shards: plain functions of what the training process sends, without Ray."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from common.envs.environment import Environment
-from common.envs.groups import Fault, Group, quiet_gymnasium
+from common.envs.groups import Fault, quiet_gymnasium
 from common.envs.seeded_episodes import RestoreMethod, RestorePoint
 from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv, copied_observations, make_vector_env
@@ -14,7 +14,7 @@ from common.errors import NotFiniteError, UserError
 from common.records import Timing, empty_trajectory
 from common.rollout.not_finite import not_finite_action
 from common.rollout.policies import Policy
-from common.rollout.stepping import step_through
+from common.rollout.stepping import Stepped, step_through
 
 STEPPED = ("observations", "actions", "rewards", "terminated", "truncated", "ended", "replaced")  # of a trajectory
 
@@ -42,19 +42,26 @@ class Snapshot(NamedTuple):
 
     seed: int  # of its group
     points: Mapping[int, RestorePoint]  # of every environment, by its index in the group
-    observations: np.ndarray | None = None  # [n, *shape] that it must return; None if they are not known
-    known: np.ndarray | None = None  # [n] bool: of these environments
+    observations: np.ndarray | None  # [n, *shape] that it must return; None if they are not known
+    known: np.ndarray  # [n] bool: of these environments
+
+    @property
+    def steps(self) -> int:
+        """How many a restore makes."""
+        return sum(len(point.actions) for point in self.points.values())
 
 
 class Task(NamedTuple):
     """Something to do with a shard. It may be done again, by another worker that restores the shard first."""
 
     shard: int
-    method: str  # of `Host`
-    arguments: tuple[Any, ...]
-    before: int | None  # stamp of the state that the shard must be in; None: any
-    after: int  # stamp of the state that it is in then
-    snapshot: Callable[[], Snapshot]  # only called if a worker must restore the shard
+    method: str  # of `Host`: "reset", "restore" or "collect"
+    arguments: tuple[Any, ...]  # of the method, without shard and policy
+
+    @property
+    def steps(self) -> int:
+        """How many it makes in all environments."""
+        return int(np.prod(self.arguments[1].noise.shape[:2])) if self.method == "collect" else 0
 
 
 class Event(NamedTuple):
@@ -83,6 +90,11 @@ class Columns(NamedTuple):
     events: list[Event]
     timing: Timing
 
+    @property
+    def seconds_a_step(self) -> float:
+        """Of one environment, that of the policy included."""
+        return (self.timing.environment + self.timing.policy) / max(1, self.failed.size)
+
 
 class Host:
     """Holds shards and steps them."""
@@ -90,25 +102,21 @@ class Host:
     def __init__(self, recipe: Recipe) -> None:
         self._envs, self._action_map = recipe.build(threads=1), recipe.action_map
 
-    def perform(self, shard: int, method: str, snapshot: Snapshot | None, *arguments: Any) -> Any:
-        """Call a method of this class by its name, after a restore if there is a snapshot.
-
-        Returns:
-            What the method returns, or the UserError that it raised.
-        """
+    def perform(self, task: Task, snapshot: Snapshot | None, policy: Policy | None) -> Any:
+        """What the task's method returns, or the UserError that it raised; a snapshot is restored before."""
+        given = () if policy is None else (policy,)
         try:
             with quiet_gymnasium():
                 if snapshot is not None:
-                    self._restore_snapshot(shard, snapshot)
-                return getattr(self, method)(shard, *arguments)
+                    self._restore_snapshot(task.shard, snapshot)
+                return getattr(self, task.method)(task.shard, *given, *task.arguments)
         except UserError as error:
             return error
 
     def _restore_snapshot(self, shard: int, snapshot: Snapshot) -> None:
         self.reset(shard, snapshot.seed)
-        seen = self.restore(shard, snapshot.points)  # [n, *shape]
-        expected, known = snapshot.observations, snapshot.known
-        if expected is not None and not np.array_equal(seen[known], expected[known]):
+        seen, known = self.restore(shard, snapshot.points), snapshot.known  # [n, *shape], [n]
+        if snapshot.observations is not None and not np.array_equal(seen[known], snapshot.observations[known]):
             raise UserError(
                 "the environments did not repeat on another worker what they did before: use the same kind of "
                 "machine and the same versions for all workers"
@@ -129,11 +137,17 @@ class Host:
             policy: without TensorFlow.
             observations: [n, *shape], the last ones.
         """
-        steps, count = len(rows.noise) - rows.ahead, len(observations)  # K, n
-        envs = _SteppedShard(shard, self._envs.groups[shard], self._action_map, observations, rows.first)
+        steps, count, group = len(rows.noise) - rows.ahead, len(observations), self._envs.groups[shard]  # K, n
         trajectory = empty_trajectory(steps, count, observations, self._action_map.size)
         failed, timing = np.zeros((steps, count), bool), Timing()  # [K, n]
         acting, ahead = _CountedPolicy(policy, rows.given), None
+        events: list[Event] = []
+
+        def keep_faults(_: int, t: int) -> None:
+            events.extend(Event(rows.first + t + 1, shard, fault) for fault in group.faults)
+            group.faults.clear()
+
+        envs = Stepped([group], [slice(0, count)], [observations], self._action_map, keep_faults)
         try:
             for _ in step_through(envs, acting, rows.noise[:steps], trajectory, failed, timing):
                 pass
@@ -144,14 +158,18 @@ class Host:
         except NotFiniteError:
             t = acting.turns - 1
             fault = not_finite_action(trajectory.observations[t], self._envs.columns[shard].start, rows.first + t)
-            envs.events.append(Event(rows.first + t, shard, fault))
+            events.append(Event(rows.first + t, shard, fault))
         except UserError as error:
-            envs.events.append(Event(rows.first + acting.turns, shard, error))
-        return Columns({name: getattr(trajectory, name) for name in STEPPED}, failed, ahead, envs.events, timing)
+            events.append(Event(rows.first + acting.turns, shard, error))
+        return Columns({name: getattr(trajectory, name) for name in STEPPED}, failed, ahead, events, timing)
 
     def leave(self, shard: int) -> None:
         """End a shard's environments."""
         self._envs.groups[shard].close()
+
+    def close(self) -> None:
+        """End all environments."""
+        self._envs.close()
 
 
 class _CountedPolicy:
@@ -165,67 +183,3 @@ class _CountedPolicy:
         if self.turns <= len(self._given):
             return self._given[self.turns - 1]
         return self._policy.act(observations, noise)
-
-
-class _SteppedShard:
-    """A shard as `step_through` steps it, from row `first` of the epoch on."""
-
-    def __init__(self, shard: int, group: Group, action_map: ActionMap, observations: np.ndarray, first: int) -> None:
-        self.groups, self.columns, self.observations = [group], [slice(0, len(observations))], [observations]
-        self.action_map, self._shard, self._first = action_map, shard, first
-        self.events: list[Event] = []
-
-    def count_faults(self, group: int, t: int) -> None:
-        """Keep them for the training process."""
-        faults = self.groups[group].faults
-        self.events += [Event(self._first + t + 1, self._shard, fault) for fault in faults]
-        faults.clear()
-
-
-class Runner(Protocol):
-    """Who performs tasks.
-
-    Attributes:
-        interrupted: why the run should end; empty while nothing is wrong.
-    """
-
-    interrupted: str
-
-    def share(self, value: Any) -> Any:
-        """What stands for a value among the arguments of several tasks."""
-
-    def perform(self, tasks: list[Task]) -> list[Any]:
-        """What each of several tasks of different shards returned, or its UserError."""
-
-    def close(self) -> None:
-        """End all environments."""
-
-
-class InProcessRunner:
-    """Performs tasks in this process, one after the other; see `Runner`."""
-
-    def __init__(self, recipe: Recipe) -> None:
-        self._host, self.interrupted = Host(recipe), ""
-        self._stamps: dict[int, int] = {}  # of the states that the shards are in
-
-    def share(self, value: Any) -> Any:
-        """The value itself."""
-        return value
-
-    def perform(self, tasks: list[Task]) -> list[Any]:
-        """See `Runner`."""
-        return [self._perform(task) for task in tasks]
-
-    def _perform(self, task: Task) -> Any:
-        held = self._stamps.pop(task.shard, None)
-        snapshot = task.snapshot() if task.before is not None and held != task.before else None
-        value = self._host.perform(task.shard, task.method, snapshot, *task.arguments)
-        if not isinstance(value, UserError):
-            self._stamps[task.shard] = task.after
-        return value
-
-    def close(self) -> None:
-        """End all environments."""
-        for shard in self._stamps:
-            self._host.leave(shard)
-        self._stamps.clear()

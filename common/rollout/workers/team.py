@@ -8,10 +8,10 @@ import statistics
 import sys
 import threading
 import time
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any
 
 import cloudpickle
 import numpy as np
@@ -19,32 +19,28 @@ from threadpoolctl import threadpool_info
 
 from common import progress
 from common.errors import UserError
+from common.rollout.policies import Policy
 from common.rollout.workers.cluster import Cluster, Workers
-from common.rollout.workers.shard import Columns, Host, InProcessRunner, Recipe, Task
+from common.rollout.workers.shard import Columns, Host, Recipe, Snapshot, Task
 from common.user_code import describe
 
 LOSSES = 5  # of workers while they performed the same task, after which the run ends
-PATIENCE = 60.0  # seconds that a task may take at least
-SLOWEST = 10.0  # times what tasks take by the median, that one may take
+PATIENCE = 60.0  # seconds that a call may take at least
+SLOWEST = 10.0  # times what steps take by the median, that a call may take
 START = 60.0  # seconds for the first worker to start
 TOGETHER = 10.0  # seconds for the others, after which the first epoch begins without them
 TICK = 1.0  # seconds between looks at the clock
+MakeSnapshot = Callable[[Task], Snapshot]
 
 
-class WorkerProcess:
-    """What a worker process runs: a `Host` made from a pickled recipe.
-
-    Args:
-        path: folders in which the training process finds modules.
-        recipe: by cloudpickle.
-    """
+class WorkerProcess(Host):
+    """What a worker process runs. `path`: where the training process finds modules; `recipe`: pickled."""
 
     def __init__(self, path: list[str], recipe: bytes) -> None:
         sys.path += [folder for folder in path if folder not in sys.path]
-        self._host: Host | None = None
         self._problem = ""
         try:
-            self._host = Host(cloudpickle.loads(recipe))
+            super().__init__(cloudpickle.loads(recipe))
         except Exception as error:  # such as a module that this process does not find
             self._problem = describe(error)
 
@@ -54,16 +50,15 @@ class WorkerProcess:
 
         return self._problem, (ray.util.get_node_ip_address(), os.getpid()), computing()
 
-    def perform(self, *task: Any) -> Any:
+    def perform_all(self, policy: Policy | None, tasks: list[tuple[Task, Snapshot | None]]) -> list[Any]:
         """See `Host.perform`."""
-        assert self._host is not None, "a worker with a problem gets no tasks"
-        return self._host.perform(*task)
+        return [self.perform(task, snapshot, policy) for task, snapshot in tasks]
 
 
 def computing() -> dict[str, Any]:
-    """What decides how this process rounds: NumPy's version and the kernels of its BLAS; and which modules it has."""
+    """What decides how this process rounds: NumPy's version and the kernels of its BLAS."""
     kernels = {str(pool.get("architecture")) for pool in threadpool_info() if pool["user_api"] == "blas"}
-    return {"numpy": np.__version__, "kernels": kernels, "modules": {name.split(".")[0] for name in sys.modules}}
+    return {"numpy": np.__version__, "kernels": kernels}
 
 
 @dataclasses.dataclass(eq=False)
@@ -76,41 +71,26 @@ class Worker:
     is_ready: bool = False
     node: str = ""  # address of its machine
     process: int = 0
-    since: float = 0.0  # when it began the task that it performs now
 
     def __str__(self) -> str:
         return f"worker {self.number}" + ("" if self.node in ("", "127.0.0.1") else f" on {self.node}")
 
 
 @dataclasses.dataclass(eq=False)
-class PendingTasks:
-    """Tasks that workers perform."""
+class Call:
+    """Tasks that a worker performs one after the other."""
 
+    worker: Worker
     tasks: list[Task]
-    values: dict[int, Any] = dataclasses.field(default_factory=dict)  # task → what it returned
-    losses: Counter[int] = dataclasses.field(default_factory=Counter)  # of workers, by task
-    waiting: dict[Any, tuple[Worker, int]] = dataclasses.field(default_factory=dict)  # reference → who, which task
-    repeated: dict[int, int] = dataclasses.field(default_factory=dict)  # task → steps that a restore makes before it
-
-
-class Shared(NamedTuple):
-    """A value in Ray's object store."""
-
-    value: Any
-    reference: Any
-
-
-class _VanishedError(Exception):
-    """The cluster is gone."""
+    steps: int  # that are made for them, and for what the worker was given before
+    began: float  # by `time.monotonic`
 
 
 class Team:
-    """Workers that perform tasks; lost ones are replaced, and their tasks are performed again. See `Runner`.
+    """Workers that perform tasks; lost ones are replaced, and their tasks are performed again.
 
     Args:
-        recipe: of the environments.
-        cluster: where the workers run.
-        number: how many there are at most; never more than shards.
+        number: of workers at most; never more than shards.
         warn: called with a line about each worker that is lost.
 
     Attributes:
@@ -127,18 +107,17 @@ class Team:
         self._ray, self._cluster, self._recipe, self._warn = ray, cluster, recipe, warn
         shards = len(recipe.build().groups)
         if number > shards:
-            warn(f"{number} workers were asked for, and {shards} started: a run of {_count(shards, 'shard')} has no "
-                 "work for more")  # fmt: skip
+            warn(
+                f"{number} workers were asked for, and {shards} started: a run of {_count(shards, 'shard')} has no "
+                "work for more"
+            )
         self._number = min(number, shards)
         self._content = ray.put(_pickled(recipe))
         self._class = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(WorkerProcess)
         self._computing = computing()
-        self.interrupted = ""
-        self._in_process: InProcessRunner | None = None  # performs the tasks once the cluster is gone
         self.workers: list[Worker] = []
         self.homes: dict[int, Worker] = {}
-        self._held: dict[int, tuple[Worker, int]] = {}  # shard → who holds it, and the stamp of its state
-        self._durations: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=256))  # method → seconds
+        self._held: dict[int, Worker] = {}  # shard → who holds it in the state that its next task begins with
         self._step_seconds: deque[float] = deque(maxlen=256)  # of collected steps
         self._has_begun = False
         self._started = self._broken = 0  # workers; those that died before their first answer
@@ -146,124 +125,90 @@ class Team:
             self._start()
 
     @property
-    def ready(self) -> int:
-        """How many workers have started."""
-        return sum(worker.is_ready for worker in self.workers)
+    def ready(self) -> list[Worker]:
+        """The workers that have started."""
+        return [worker for worker in self.workers if worker.is_ready]
 
     # -- tasks --
 
-    def share(self, value: Any) -> Any:
-        """See `Runner`."""
-        if self._in_process is not None:
-            return value
-        try:
-            return Shared(value, self._ray.put(value))
-        except Exception:  # `perform` finds out whether the cluster is gone
-            return value
+    def perform(self, tasks: list[Task], snapshot: MakeSnapshot, policy: Policy | None = None) -> list[Any]:
+        """What each of several tasks of different shards returned, or its UserError.
 
-    def perform(self, tasks: list[Task]) -> list[Any]:
-        """See `Runner`. Once the cluster is gone this process performs the tasks."""
-        if self._in_process is None:
-            try:
-                self._check_cluster()  # workers answer without it, but after a minute Ray ends this process
-                self._admit()
-                self._balance()
-                pending = PendingTasks(tasks)
-                for i in range(len(tasks)):
-                    self._give(i, pending)
-                return self._answers(pending)
-            except _VanishedError:
-                self.interrupted = f"the Ray cluster at {self._cluster.address} is gone"
-                self.workers.clear()
-                self._cluster.close()
-                self._in_process = InProcessRunner(self._recipe)
-        return self._in_process.perform(
-            [task._replace(arguments=tuple(map(_value, task.arguments))) for task in tasks]
-        )
+        Args:
+            snapshot: how a worker that does not hold a task's shard restores it.
+            policy: for those that collect.
 
-    def _answers(self, pending: PendingTasks) -> list[Any]:
-        """Wait for all tasks; those of a lost worker are given to another one."""
-        tasks, waiting = pending.tasks, pending.waiting
+        Raises:
+            UserError: as many workers as may be were lost with the same shard, or the cluster is gone.
+        """
+        self._check_cluster()  # workers answer without it, but after a minute Ray ends this process
+        self._admit()
+        with self._cluster_checked():
+            shared = None if policy is None else self._ray.put(policy)
+        values: dict[int, Any] = {}  # shard → what its task returned
+        holders: dict[int, Worker] = {}  # shard → who performed it
+        losses: Counter[int] = Counter()  # of workers, by shard
+        waiting = self._give(tasks, snapshot, shared, {})
         while waiting:
-            progress.tell("shards", len(tasks) - len(waiting), len(tasks))
+            progress.tell("shards", len(values), len(tasks))
+            lost: dict[Worker, str] = {}  # and why
             for reference in self._answered(list(waiting)):
-                if reference not in waiting:  # its worker was lost in this turn
-                    continue
-                worker, i = waiting[reference]
+                call = waiting[reference]
                 try:
-                    pending.values[i] = self._ray.get(reference)
+                    answers = self._ray.get(reference)
                 except self._ray.exceptions.RayTaskError:  # a mistake in this code, not in the user's
                     raise
                 except self._ray.exceptions.RayError as error:
-                    self._replace(worker, _cause(error), pending)
-                    continue
-                del waiting[reference]
-                self._note(worker, tasks[i], pending.values[i])
-            for worker in {worker for worker, _ in waiting.values()}:
-                its = [i for one, i in waiting.values() if one is worker]
-                limit = self._limit(tasks[its[0]].method, sum(pending.repeated.get(i, 0) for i in its))
-                if time.monotonic() - worker.since > limit:
-                    self._replace(worker, f"it did not answer within {limit:.0f} s", pending)
-        return [pending.values[i] for i in range(len(tasks))]
+                    lost[call.worker] = type(error).__name__  # since Ray's messages are long
+                else:
+                    del waiting[reference]
+                    values |= {task.shard: value for task, value in zip(call.tasks, answers)}
+                    holders |= {task.shard: call.worker for task in call.tasks}
+                    self._step_seconds.extend(v.seconds_a_step for v in answers if isinstance(v, Columns))
+            for call in waiting.values():
+                if time.monotonic() - call.began > (limit := self._limit(call.steps)):
+                    lost.setdefault(call.worker, f"it did not answer within {limit:.0f} s")
+            for worker, cause in lost.items():
+                calls = [reference for reference, call in waiting.items() if call.worker is worker]
+                left = [task for reference in calls for task in waiting.pop(reference).tasks]
+                self._replace(worker, cause, [task.shard for task in left], losses)
+                waiting |= self._give(left, snapshot, shared, waiting)
+        if not any(isinstance(value, UserError) for value in values.values()):  # else shards are restored
+            self._held |= holders
+        return [values[task.shard] for task in tasks]
 
-    def _give(self, i: int, pending: PendingTasks) -> None:
-        """Let a worker perform the task of this number."""
-        task = pending.tasks[i]
-        worker = self._home(task.shard)
-        needs = task.before is not None and self._held.get(task.shard) != (worker, task.before)
-        snapshot = task.snapshot() if needs else None
-        self._held.pop(task.shard, None)
-        arguments = [value.reference if isinstance(value, Shared) else value for value in task.arguments]
-        if all(worker is not one for one, _ in pending.waiting.values()):
-            worker.since = time.monotonic()
-        try:
-            reference = worker.actor.perform.remote(task.shard, task.method, snapshot, *arguments)
-        except Exception as error:
-            self._check_cluster(error)
-            raise
-        pending.waiting[reference] = worker, i
-        if snapshot is not None:
-            pending.repeated[i] = sum(len(point.actions) for point in snapshot.points.values())
+    def _give(
+        self, tasks: list[Task], snapshot: MakeSnapshot, policy: Any, waiting: dict[Any, Call]
+    ) -> dict[Any, Call]:
+        """Let workers perform tasks: a reference to the answer of each, and the call."""
+        self._assign([task.shard for task in tasks])
+        calls = {}
+        for worker in {self.homes[task.shard]: None for task in tasks}:
+            its = [task for task in tasks if self.homes[task.shard] is worker]
+            held = [self._held.pop(task.shard, None) is worker or task.method == "reset" for task in its]
+            given = [(task, None if is_held else snapshot(task)) for task, is_held in zip(its, held)]
+            steps = sum(task.steps + (one.steps if one is not None else 0) for task, one in given)
+            steps += sum(call.steps for call in waiting.values() if call.worker is worker)
+            with self._cluster_checked():
+                reference = worker.actor.perform_all.remote(policy, given)
+            calls[reference] = Call(worker, its, steps, time.monotonic())
+        return calls
 
     def _answered(self, references: list[Any]) -> list[Any]:
-        """Those of some references whose answers are there; none after a second.
-
-        Raises:
-            _VanishedError: the cluster is gone.
-        """
-        try:
+        """Those of some references whose answers are there; none after a second."""
+        with self._cluster_checked():
             answered, _ = self._ray.wait(references, timeout=TICK)
             if answered and len(references) > 1:  # all that are there, lest one that is only unread seems late
                 answered, _ = self._ray.wait(references, num_returns=len(references), timeout=0)
-        except Exception as error:
-            self._check_cluster(error)
-            raise
         if not answered:
             self._check_cluster()
         return answered
 
-    def _note(self, worker: Worker, task: Task, value: Any) -> None:
-        """A task was performed."""
-        now = time.monotonic()
-        self._durations[task.method].append(now - worker.since)
-        worker.since = now
-        if isinstance(value, Columns):
-            self._step_seconds.append((value.timing.environment + value.timing.policy) / max(1, value.failed.size))
-        if not isinstance(value, UserError):
-            self._held[task.shard] = worker, task.after
-
-    def _limit(self, method: str, repeated: int) -> float:
-        """Seconds that a task may take; without an end before the first one of its kind was performed.
-
-        Args:
-            method: of `Host`.
-            repeated: steps that are made before it, to restore shards.
-        """
-        known, step = self._durations[method], self._step_seconds
-        if not known or (repeated and not step):
+    def _limit(self, steps: int) -> float:
+        """Seconds that a call of so many steps may take; without an end until steps were collected."""
+        if not self._step_seconds:
             return float("inf")
-        restoring = repeated * statistics.median(step) if repeated else 0.0
-        return max(PATIENCE, SLOWEST * (statistics.median(known) + restoring))
+        return max(PATIENCE, SLOWEST * steps * statistics.median(self._step_seconds))
 
     # -- workers --
 
@@ -274,48 +219,47 @@ class Team:
         self.workers.append(Worker(self._started, actor, actor.hello.remote()))
 
     def _admit(self) -> None:
-        """Take up the workers that have started; before the first tasks, wait for them.
-
-        Raises:
-            UserError: none starts, or it cannot work.
-            _VanishedError: the cluster is gone.
-        """
+        """Use the workers that have started; before the first tasks, wait for them."""
         began, first = time.monotonic(), not self._has_begun
         while True:
             for worker in [worker for worker in self.workers if not worker.is_ready]:
-                self._greet(worker)
-            ready = self.ready
-            waited = time.monotonic() - began
-            if ready == len(self.workers) or (ready and (not first or waited > TOGETHER)):
+                if self._ray.wait([worker.hello], timeout=0)[0]:
+                    self._greet(worker)
+            waited, missing = time.monotonic() - began, [one for one in self.workers if not one.is_ready]
+            if not missing or (self.ready and (not first or waited > TOGETHER)):
                 break
             if waited > START:
                 raise UserError(
                     f"no worker started within {START:.0f} s: see with 'ray status' that the cluster has free "
                     "processors, or leave --workers out"
                 )
-            self._answered([worker.hello for worker in self.workers if not worker.is_ready])
+            self._answered([worker.hello for worker in missing])
         self._has_begun = True
-        if first and ready < self._number:
-            self._warn(f"{ready} of {self._number} workers have started; the others join when the cluster has room")
+        if first and missing:
+            self._warn(
+                f"{len(self.ready)} of {self._number} workers have started; the others join when the cluster has room"
+            )
 
     def _greet(self, worker: Worker) -> None:
-        """Take up a worker if it has started."""
-        if not self._ray.wait([worker.hello], timeout=0)[0]:
-            return
+        """Use a worker that has started. If it cannot work, do without it, or end the run if it is the only one."""
         try:
             problem, (worker.node, worker.process), its = self._ray.get(worker.hello)
         except self._ray.exceptions.RayError as error:
-            self._check_cluster(error)
+            self._check_cluster()
             self._broken += 1
-            if self._broken > LOSSES:
-                self._leave_out(worker, f"workers end while they start ({_cause(error)})", "leave --workers out")
+            if self._broken <= LOSSES:
+                self._drop(worker)
+                self._start()
                 return
+            fault, advice = f"workers end while they start ({type(error).__name__})", "leave --workers out"
+        else:
+            fault = f"{worker} cannot build {self._recipe.environment.id} ({problem})" if problem else ""
+            advice = "install the same packages and put the same modules on every machine"
+        if fault:
             self._drop(worker)
-            self._start()
-            return
-        if problem:
-            fault = f"{worker} cannot build {self._recipe.environment.id} ({problem})"
-            self._leave_out(worker, fault, "install the same packages and put the same modules on every machine")
+            if not self._has_begun or not self.workers:
+                raise UserError(f"{fault}: {advice}")
+            self._warn(f"warning: {fault}, so the run continues without it: {advice}")
             return
         if its["numpy"] != self._computing["numpy"] or not its["kernels"] <= self._computing["kernels"]:
             self._warn(
@@ -324,63 +268,36 @@ class Team:
             )
         worker.is_ready, self._broken = True, 0
 
-    def _leave_out(self, worker: Worker, fault: str, advice: str) -> None:
-        """Drop a worker that cannot work; before the first tasks, or if there is no other one, the run ends.
-
-        Raises:
-            UserError: the run ends.
-        """
-        self._drop(worker)
-        if not self._has_begun or not self.workers:
-            raise UserError(f"{fault}: {advice}")
-        self._warn(f"warning: {fault}, so the run continues without it: {advice}")
-
-    def _home(self, shard: int) -> Worker:
-        """Who performs a shard's tasks; where that worker was lost, the one with the fewest shards."""
-        if shard not in self.homes:
-            if not any(worker.is_ready for worker in self.workers):
-                self._admit()
-            load = Counter(self.homes.values())
-            self.homes[shard] = min((w for w in self.workers if w.is_ready), key=lambda worker: load[worker])
-        return self.homes[shard]
-
-    def _balance(self) -> None:
-        """Hand shards from the worker with the most to the one with the fewest, until these differ by one at most."""
-        ready = [worker for worker in self.workers if worker.is_ready]
-        while self.homes:
-            load = Counter({worker: 0 for worker in ready})
+    def _assign(self, shards: Iterable[int]) -> None:
+        """Give shards without a worker to those with the fewest, and even out until these differ by one at most."""
+        if not self.ready:
+            self._admit()
+        homeless = [shard for shard in shards if shard not in self.homes]
+        while True:
+            load = Counter(dict.fromkeys(self.ready, 0))
             load.update(self.homes.values())
             (most, many), (fewest, few) = load.most_common(1)[0], load.most_common()[-1]
-            if many - few < 2:
+            if homeless:
+                self.homes[homeless.pop(0)] = fewest
+            elif many - few < 2:
                 return
-            shard = next(shard for shard, worker in self.homes.items() if worker is most)
-            self.homes[shard] = fewest
-            most.actor.perform.remote(shard, "leave", None)
+            else:
+                shard = next(shard for shard, worker in self.homes.items() if worker is most)
+                self.homes[shard] = fewest
+                most.actor.leave.remote(shard)
 
-    def _replace(self, worker: Worker, cause: str, pending: PendingTasks) -> None:
-        """Another worker takes the place of a lost one; its tasks are performed by those that there are.
-
-        Raises:
-            UserError: as many workers as may be were lost while they performed the same task.
-            _VanishedError: the cluster is gone.
-        """
+    def _replace(self, worker: Worker, cause: str, shards: list[int], losses: Counter[int]) -> None:
+        """Start another worker in the place of one that was lost while it stepped these shards."""
         self._drop(worker)
-        left = {reference: i for reference, (one, i) in pending.waiting.items() if one is worker}
-        for reference in left:
-            del pending.waiting[reference]
         self._check_cluster()
-        performed = next(iter(left.values()))
-        pending.losses[performed] += 1
-        if pending.losses[performed] == LOSSES:
-            shard = pending.tasks[performed].shard
+        losses.update(shards)
+        if losses[shards[0]] == LOSSES:
             raise UserError(
-                f"{LOSSES} workers were lost one after the other with shard {shard} ({cause}): fix "
+                f"{LOSSES} workers were lost one after the other with shard {shards[0]} ({cause}): fix "
                 "the environment if it crashes or hangs, which --backend processes shows"
             )
-        self._warn(f"warning: {worker} was lost ({cause}); another one steps its {_count(len(left), 'shard')} again")
+        self._warn(f"warning: {worker} was lost ({cause}); another one steps its {_count(len(shards), 'shard')} again")
         self._start()
-        for i in left.values():
-            self._give(i, pending)
 
     def _drop(self, worker: Worker) -> None:
         """End a worker and forget what it held."""
@@ -388,28 +305,32 @@ class Team:
             self._ray.kill(worker.actor, no_restart=True)
         self.workers.remove(worker)
         self.homes = {shard: one for shard, one in self.homes.items() if one is not worker}
-        self._held = {shard: held for shard, held in self._held.items() if held[0] is not worker}
 
-    def _check_cluster(self, error: Exception | None = None) -> None:
-        """Raises _VanishedError if the cluster is gone."""
+    def _check_cluster(self) -> None:
+        """Raises UserError if the cluster is gone."""
         if not self._cluster.answers():
-            raise _VanishedError from error
+            raise UserError(
+                f"the Ray cluster at {self._cluster.address} is gone: continue from the last checkpoint with "
+                "--resume, or start again if there is none"
+            )
+
+    @contextlib.contextmanager
+    def _cluster_checked(self) -> Iterator[None]:
+        """Within this context an error means that the cluster is gone, if it is."""
+        try:
+            yield
+        except Exception:
+            self._check_cluster()
+            raise
 
     def close(self) -> None:
         """End the workers."""
-        if self._in_process is not None:
-            self._in_process.close()
         for worker in list(self.workers):
             self._drop(worker)
 
 
 class WorkerPoolFactory:
-    """Makes the workers of a run, all on one cluster, which starts at once in the background.
-
-    Args:
-        workers: how many, and where.
-        warn: see `Team`.
-    """
+    """Makes the workers of a run, all on one cluster, which starts at once in the background."""
 
     def __init__(self, workers: Workers, warn: Callable[[str], None]) -> None:
         self._workers, self._warn = workers, warn
@@ -443,7 +364,6 @@ class WorkerPoolFactory:
 
 
 def _pickled(recipe: Recipe) -> bytes:
-    """Raises UserError if it cannot be pickled."""
     try:
         return cloudpickle.dumps(recipe)
     except Exception as error:  # pickling runs code of the user's objects
@@ -451,15 +371,6 @@ def _pickled(recipe: Recipe) -> bytes:
             f"{recipe.environment.id} cannot be sent to workers ({describe(error)}): keep open files, locks and "
             "connections out of the function that builds it, or leave --workers out"
         ) from error
-
-
-def _value(argument: Any) -> Any:
-    return argument.value if isinstance(argument, Shared) else argument
-
-
-def _cause(error: Exception) -> str:
-    """The error's name, since Ray's messages are long: 'ActorDiedError'."""
-    return type(error).__name__
 
 
 def _count(number: int, what: str) -> str:
