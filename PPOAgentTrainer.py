@@ -30,8 +30,8 @@ from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
 from common.records import Batch, Timing, Trajectory
 from common.rollout.collector import Collecting
 from common.running_statistics import RunningStatistics
-from common.runs import session
-from common.runs.command_line import names_of_flags, one_line_errors, parse
+from common.runs.as_typed import train_as_typed
+from common.runs.command_line import one_line_errors
 from common.state import State
 from ppo.batch import PreparedBatch, divided_rewards, flat_batch, minibatch_rows, scaled_rewards
 from ppo.config import PPOConfig
@@ -243,10 +243,9 @@ class PPOAgentTrainer(TrainerBase):
 def main() -> None:
     """Train as the command line says."""
     with one_line_errors():
-        preset, config, options = parse(sys.argv[1:], "python PPOAgentTrainer.py", PRESETS, DEFAULT, preset_for)
-        make_trainer = functools.partial(PPOAgentTrainer, description=f"preset {preset}", workers=options.placement)
-        typed = names_of_flags(sys.argv[1:]) if preset == FOR_ANY else None
-        session.run(make_trainer, preset, config, options, typed=typed)
+        train_as_typed(
+            PPOAgentTrainer, sys.argv[1:], "python PPOAgentTrainer.py", PRESETS, DEFAULT, preset_for, FOR_ANY
+        )
 
 
 if __name__ == "__main__":

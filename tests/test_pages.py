@@ -18,12 +18,11 @@ import pytest
 from common.runs import run_folder
 from common.runs.command_line import parse
 from companions import presets as companions
-from companions import sac_presets
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from experiments import differences
 from ppo import presets
 from PPOAgentTrainer import PPOAgentTrainer
-from programs import methods, study, train
+from programs import methods, preset_files, study, train
 
 ROOT = Path(__file__).resolve().parent.parent
 LOG = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "experiments" / "log").glob("*.md")))
@@ -157,10 +156,11 @@ def test_recorded_runs_have_the_settings_that_their_study_asks_for():
     """A preset that changes after its runs were recorded leaves scores behind that nothing in the project has."""
     checked = 0
     for name, what in study.STUDIES.items():
-        method = {study.PPO: presets, study.OFF_POLICY: companions, study.SAC: sac_presets}[what.module]
         for arm, arguments in what.arms.items():
-            parsed = parse([*arguments], "study", method.PRESETS, next(iter(method.PRESETS)), method.preset_for)
-            for seed in what.seeds:
+            words = shlex.split(arguments)
+            method = methods.METHODS["ppo"] if words[0].startswith("-") else preset_files.find_preset(words[0])[1]
+            parsed = parse(words, "study", method.presets, method.default_preset, method.preset_for)
+            for seed in what.all_seeds:
                 folder, asked = study.folder_of(name, arm, seed), parsed[1].replace(seed=seed)
                 if (folder / run_folder.CONFIG).exists():
                     recorded = json.loads((folder / run_folder.CONFIG).read_text(encoding="utf-8"))["config"]

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -36,23 +37,31 @@ def put(bundle: dict[str, str]) -> DisplayHandle:
     return handle
 
 
-class Quiet(Terminal):
-    """Keeps the lines and the newest row of a run, and shows nothing.
+class Screen(Terminal):
+    """Keeps the lines and the newest row of a run; from `open` on they are shown, each update in the same place.
+
+    Args:
+        stop_after: the epoch after which the run is asked to stop, as by the stop button; None never.
 
     Attributes:
         lines: all lines that were printed.
-        row_now: the newest row.
         epochs, done: of the whole run, and trained so far.
     """
 
     def __init__(self, stop_after: int | None = None) -> None:
-        """`stop_after`: the epoch after which the run is asked to stop, as by the stop button; None never."""
         self.lines: list[str] = []
-        self.row_now: EpochResult | None = None
         self.epochs = self.done = 0
+        self._row: EpochResult | None = None  # the newest
         self._over, self._within = False, ""
         self._stop_after = stop_after
         self._began, self._done_before = time.monotonic(), 0
+        self._text: DisplayHandle | None = None
+        self._picture: DisplayHandle | None = None
+        self._thread = 0  # that shows the run; a run in the background changes it in another one
+
+    def open(self) -> None:
+        """Show the run below the executing cell from now on."""
+        self._text, self._picture, self._thread = put({"text/plain": ""}), None, threading.get_ident()
 
     def begin(self, epochs: int, done: int) -> None:
         """Start: `epochs` in all, of which `done` are trained already."""
@@ -73,7 +82,7 @@ class Quiet(Terminal):
 
     def row(self, result: EpochResult) -> None:
         """Keep the row of an epoch, and stop after the epoch that was named."""
-        self.row_now, self.done, self._within = result, result.epoch, ""
+        self._row, self.done, self._within = result, result.epoch, ""
         if result.epoch == self._stop_after:
             self.stop = STOP
         self.refresh()
@@ -84,7 +93,17 @@ class Quiet(Terminal):
         self.refresh()
 
     def refresh(self, text: str | None = None) -> None:
-        """Called after each change; None stands for `text()`."""
+        """Replace the shown text, by default with `text()`."""
+        if self._text is not None and self._thread == threading.get_ident():
+            self._text.update({"text/plain": self.text() if text is None else text}, raw=True)
+
+    def figure(self, figure: Figure) -> None:
+        """Show the figure, or replace the one before."""
+        bundle = picture(figure)
+        if self._picture is None:
+            self._picture = put(bundle)
+        else:
+            self._picture.update(bundle, raw=True)
 
     def text(self) -> str:
         """The first line, the bar, and the newest other lines."""
@@ -94,33 +113,12 @@ class Quiet(Terminal):
             left = f"   {int(seconds) // 60}:{int(seconds) % 60:02d} left" if seconds else ""
         full = round(_BAR * self.done / max(1, self.epochs))
         bar = f"epoch {self.done}/{self.epochs}  {'█' * full}{'░' * (_BAR - full)}"
-        if self.row_now is not None:
-            row = self.row_now
+        if self._row is not None:
+            row = self._row
             reward = "no episode finished" if row.episodes == 0 else f"{score_text(row.avg_reward_orig)} per episode"
             bar += f"   {row.steps:,} steps   {reward}   {row.steps_per_second:,.0f} steps/s"
         bar += left if not self._within else f"{left}   {self._within}"
         return "\n".join([*self.lines[:1], bar, *self.lines[1:][-_LINES:]])
-
-
-class Shown(Quiet):
-    """Shows a run in the cell that made this object: text, then the figure, each updated in place."""
-
-    def __init__(self, stop_after: int | None = None) -> None:
-        super().__init__(stop_after)
-        self._text = put({"text/plain": ""})
-        self._picture: DisplayHandle | None = None
-
-    def refresh(self, text: str | None = None) -> None:
-        """Replace the shown text."""
-        self._text.update({"text/plain": self.text() if text is None else text}, raw=True)
-
-    def figure(self, figure: Figure) -> None:
-        """Show the figure, or replace the one before."""
-        bundle = picture(figure)
-        if self._picture is None:
-            self._picture = put(bundle)
-        else:
-            self._picture.update(bundle, raw=True)
 
 
 def picture(figure: Figure) -> dict[str, str]:

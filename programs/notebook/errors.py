@@ -11,11 +11,7 @@ from common.runs.command_line import file_fault
 
 @contextlib.contextmanager
 def one_line(stopped: str = "stopped: run this cell again") -> Iterator[None]:
-    """Let the stop button and errors of the disk end a cell with one line.
-
-    Args:
-        stopped: what the stop button's line says.
-    """
+    """Let the stop button, whose line is `stopped`, and errors of the disk end a cell with one line."""
     try:
         yield
     except OSError as error:
@@ -28,11 +24,7 @@ def one_line(stopped: str = "stopped: run this cell again") -> Iterator[None]:
 
 
 def trained(runs: tuple[Path | None, ...]) -> list[Path]:
-    """The runs.
-
-    Raises:
-        UserError: one is None, which means chosen but not trained to its end.
-    """
+    """The runs; raises UserError if one is None, which means chosen but not trained to its end."""
     if None in runs:
         raise UserError(
             "this run is not trained to its end yet: run its cell above, which continues where it was stopped"

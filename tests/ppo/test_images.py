@@ -134,16 +134,8 @@ def test_validation_counts_whole_games():
 
 
 def experience(**changes):
-    config = PPOConfig(
-        **{
-            "env": "tests/Lives-v0",
-            "backend": "gymnasium",
-            "num_envs": 2,
-            "steps_per_epoch": 28,
-            "minibatch_size": 8,
-            **changes,
-        }
-    )
+    small = {"backend": "gymnasium", "num_envs": 2, "steps_per_epoch": 28, "minibatch_size": 8}
+    config = PPOConfig(env="tests/Lives-v0", **small | changes)
     return Collector(config, find_environment(config.env), action_map(Discrete(2)), 0)
 
 
