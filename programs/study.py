@@ -10,7 +10,8 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
@@ -57,18 +58,6 @@ class Milestone:
 
     def __str__(self) -> str:
         return f"{self.counted_in} at {self.column} {self.value:g}"
-
-
-class Summary(NamedTuple):
-    """What the seeds of one setting scored; a study's finding names these."""
-
-    median: float  # of the deterministic scores, like the next two
-    lowest: float
-    highest: float
-    sampled: float  # the median with sampled actions
-    reached: str  # the milestone
-    reached_by: int  # so many seeds
-    seeds: int
 
 
 @dataclass(frozen=True)
@@ -188,17 +177,22 @@ def figure_of(study: Study, arms: dict[str, Arm]) -> Figure:
     title = ""
     if len(arms) == len(study.arms):
         title = study.finding.format(*(summary_of(arm, study.milestone) for arm in arms.values()))
-    panels = [(column, PANELS[column]) for column in study.panels]
+    panels = [(column, PANELS.get(column, column)) for column in study.panels]
     milestone = study.milestone.name if study.milestone is not None else ""
     return compare(title, arms, panels, study.levels, study.lowest, study.lowest_score, milestone)
 
 
-def summary_of(arm: Arm, milestone: Milestone | None) -> Summary:
-    """Summarise a setting's seeds."""
-    scores, sampled = arm.deterministic, float(np.median(arm.sampled))
-    reached = milestone.reached(arm.curves) if milestone is not None else ""
-    reached_by = sum(row is not None for row in arm.reached)
-    return Summary(float(np.median(scores)), min(scores), max(scores), sampled, reached, reached_by, len(scores))
+def summary_of(arm: Arm, milestone: Milestone | None) -> SimpleNamespace:
+    """What a study's finding may name of a setting: its scores, and the seeds that reach the milestone."""
+    return SimpleNamespace(
+        median=float(np.median(arm.deterministic)),
+        lowest=min(arm.deterministic),
+        highest=max(arm.deterministic),
+        sampled=float(np.median(arm.sampled)),
+        reached="" if milestone is None else milestone.reached(arm.curves),
+        reached_by=sum(row is not None for row in arm.reached),
+        seeds=len(arm.curves),
+    )
 
 
 def _figure_of_tasks(finding: str, arms: dict[str, Arm]) -> Figure:

@@ -15,14 +15,14 @@ from statistics import median
 
 import pytest
 
-from common.runs import run_folder
+from common.runs import as_typed, run_folder
 from common.runs.command_line import parse
 from companions import presets as companions
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from experiments import differences
 from ppo import presets
 from PPOAgentTrainer import PPOAgentTrainer
-from programs import methods, preset_files, study, train
+from programs import methods, preset_files, study
 
 ROOT = Path(__file__).resolve().parent.parent
 LOG = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "experiments" / "log").glob("*.md")))
@@ -250,7 +250,7 @@ def test_a_command_is_understood(page, words, monkeypatch, capsys):
     arguments = [str(A_RUN) if word.startswith("runs/") else word for word in arguments]
     monkeypatch.setattr(sys, "argv", [words[0], *arguments])
     for read in ("parse", "parse_settings"):
-        for place in (module, train):  # where `resume` hands its arguments to
+        for place in (module, as_typed):  # where every trainer hands its arguments to
             if hasattr(place, read):
                 monkeypatch.setattr(place, read, stop_after(getattr(place, read)))
     if not arguments and words[0] == "-m":  # the program's name in a sentence

@@ -36,6 +36,7 @@ from programs.methods import load_agent, new_agent
 from programs.notebook import display, films
 from programs.notebook.display import Screen, put, show
 from programs.notebook.errors import one_line, trained
+from programs.preset_files import find_preset
 
 PRESETS: dict[str, TrainingConfig] = {
     name: config for method in methods.METHODS.values() for name, config in method.presets.items()
@@ -60,10 +61,9 @@ def choose(preset: str, environment: str = "", epochs: int = 0, **settings: obje
     """
     if environment:
         preset, settings = presets.preset_for(environment), settings | {"env": environment}
-    if preset not in PRESETS:
-        raise UserError(f"unknown preset {preset!r}: expected one of {', '.join(PRESETS)}")
+    preset, _, config = find_preset(preset)
     try:
-        config = PRESETS[preset].replace(**settings, **({"epochs": epochs} if epochs else {}))
+        config = config.replace(**settings, **({"epochs": epochs} if epochs else {}))
     except TypeError as error:
         raise UserError(f"{preset}: {error}") from None
     environment = environment_of(config).id  # with its version
@@ -291,7 +291,7 @@ def _as_saved(config: TrainingConfig, saved: TrainingConfig) -> TrainingConfig:
 
 
 def _name(preset: str, config: TrainingConfig, label: str) -> str:
-    made_for_it = PRESETS[preset].env == config.env
+    made_for_it = preset not in PRESETS or PRESETS[preset].env == config.env
     return f"{preset if made_for_it else re.sub('[/:]', '-', config.env)}-seed{config.seed}" + (label and f"-{label}")
 
 

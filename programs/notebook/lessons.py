@@ -5,7 +5,6 @@ The reader's functions take plain arrays; both are printed in `training.ipynb`.
 
 import contextlib
 import io
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from common import funcs
 from common.config import TrainingConfig
 from common.errors import UserError
 from common.runs import run_folder
-from common.user_code import describe
 from ppo.config import PPOConfig
 from programs.methods import load_agent
 from programs.notebook import figures
@@ -46,7 +44,7 @@ def show_advantages(
         gamma, gae_lambda: the reader's; −1 takes the run's own.
 
     Raises:
-        UserError: the function failed or returned something else, or a number is out of its range.
+        UserError: the function returned something else, or a number is out of its range.
     """
     (folder,) = trained((run,))
     print(check_advantages(function))
@@ -72,7 +70,7 @@ def show_surrogate(function: Surrogate, clip_range: float = PRESETS_OWN, config:
         config: the preset's settings; those of another method than PPO, or None, stand for PPO's defaults.
 
     Raises:
-        UserError: the function failed or returned something else, or the number is out of its range.
+        UserError: the function returned something else, or the number is out of its range.
     """
     print(check_surrogate(function))
     own = (config if isinstance(config, PPOConfig) else PPOConfig()).clip_range
@@ -149,27 +147,15 @@ def _called(function: Callable, shape: tuple[int, ...], *arguments: Any) -> np.n
     """What a function returns for copies of its arguments.
 
     Raises:
-        UserError: it failed, or returned another shape, NaN or infinity.
+        UserError: it returned another shape, NaN or infinity; what it raises itself is shown as Python shows it.
     """
-    name = getattr(function, "__name__", "your function")
-    try:
-        copies = (one.copy() if isinstance(one, np.ndarray) else one for one in arguments)
-        found = np.asarray(function(*copies), np.float64)
-    except Exception as error:
-        what = f"{describe(error)}{_line_of(error, function)}"
-        raise UserError(f"{name} failed ({what}): fix it in this cell, or undo the change") from None
+    copies = (one.copy() if isinstance(one, np.ndarray) else one for one in arguments)
+    found = np.asarray(function(*copies), np.float64)
     if found.shape != shape or not np.isfinite(found).all():
         what = "NaN or infinity" if found.shape == shape else f"an array of shape {found.shape}"
         expected = f"an array of {shape[0]} finite numbers" if shape else "one finite number"
-        raise UserError(f"{name} returned {what}: expected {expected}")
+        raise UserError(f"{getattr(function, '__name__', 'your function')} returned {what}: expected {expected}")
     return found
-
-
-def _line_of(error: Exception, function: Callable) -> str:
-    """Where a function failed, such as ", in line 7 of the cell"; empty if that is not known."""
-    code = getattr(function, "__code__", None)
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if code and frame.filename == code.co_filename]
-    return f", in line {own[-1].lineno} of the cell" if own else ""
 
 
 def _number(name: str, value: float, own: float) -> float:

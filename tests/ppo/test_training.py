@@ -25,7 +25,7 @@ from common.errors import UserError
 from common.nets import distributions, from_keras
 from common.records import Timing
 from common.results import TIMING_COLUMNS
-from common.rollout import evaluation, playing, policies, validation
+from common.rollout import evaluation, playing, policies
 from common.rollout.policies import NormalPolicy
 from common.rollout.validation import validate
 from common.runs import run_folder, session
@@ -303,22 +303,6 @@ def test_a_validation_says_how_many_episodes_it_cut(tiny, monkeypatch):
     assert said == ["warning: 2 of 2 validation episodes were cut after 12 steps"]
 
 
-@pytest.mark.parametrize("backend", ["gymnasium", "envpool"])
-def test_validation_ends_without_a_step_limit(monkeypatch, backend):
-    for module in (playing, evaluation, validation):
-        monkeypatch.setattr(module, "STEP_BOUND", 6)
-    if backend == "envpool":
-        pytest.importorskip("envpool")
-    endless = dataclasses.replace(find_environment("CartPole-v1"), max_episode_steps=None)
-
-    class Idle:
-        def act(self, observations, noise=None):
-            return np.zeros((len(observations), 1), np.float32)
-
-    played = validate(Idle(), action_map(Discrete(2)), endless, backend, 3, 0)
-    assert played.lengths.tolist() == [6, 6, 6] and played.cut == 3
-
-
 def test_validation_judges_the_second_half_and_disturbs_nothing(tiny, eager):
     judged = PPOAgentTrainer(tiny.replace(**VALIDATED | {"validate_every": 3}))
     plain = PPOAgentTrainer(tiny.replace(**VALIDATED | {"best_metric": "total_reward"}))
@@ -391,9 +375,6 @@ VALIDATED = dict(
 SEEN = dict(env="tests/Dot-v0", max_episode_steps=None, convolutions=("2x4/2", "3x3/1"))
 FALLS = dict(env="tests/Falls-v0", max_episode_steps=None, reward_design="outcome_bonus", reward_scaling="none")
 
-DESCRIBED = {
-    "symmetry": True, "mirror": {"observation": [1, 2, -3], "action": [-1], "offset": [0, 0, 0], "check": False}
-}  # fmt: skip
 # For each field another value, and what has to be set for it to matter.
 ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "reward_factor": (5.0, {"reward_design": "scaled", "reward_scaling": "none"}),
@@ -507,19 +488,6 @@ def change(one, other):
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"action": [1]}, {"observation": [1, -2, -3]}, {"offset": [0, 0, 0.5]}, {"weight": 0.3}],
-)
-def test_every_part_of_a_mirror_changes_what_is_learned(tiny, eager, changes):
-    config = tiny.replace(
-        **DESCRIBED | {"epochs": 2, "adopt_best": False, "passes": 1, "normalize_observations": False}
-    )
-    changed = config.replace(mirror=config.mirror | changes)
-    one, other = outcome.__wrapped__(config), outcome.__wrapped__(changed)
-    assert max(np.abs(one[k] - other[k]).max() for k in one) > 1e-4
-
-
-@pytest.mark.parametrize(
     "name", [field.name for field in dataclasses.fields(PPOConfig) if field.name not in NOT_LEARNED]
 )
 def test_every_setting_changes_what_is_learned(tiny, eager, monkeypatch, name):
@@ -553,21 +521,6 @@ def test_every_name_of_a_setting_does_something_of_its_own(tiny, eager):
     ends = [outcome(tiny.replace(normalize_advantages=kind)) for kind in kinds]
     for i, one in enumerate(ends):
         assert all(change(one, other) > 1e-3 for other in ends[:i])
-
-
-@pytest.mark.parametrize("limit", [None, 20])
-def test_lasting_to_the_limit_counts_whatever_the_limit(tiny, eager, limit):
-    # Pendulum's own limit is 200 steps; it never ends before.
-    config = tiny.replace(
-        reward_design="lasted_to_limit", max_episode_steps=limit, num_envs=1, steps_per_epoch=201,
-        minibatch_size=201, passes=1, epochs=1, reward_scaling="none", gamma=0.0, normalize_advantages="none",
-        normalize_observations=False,
-    )  # fmt: skip
-    trainer = PPOAgentTrainer(config)
-    with watched(trainer) as seen:
-        trainer.train()
-    last_reward = seen[0][0].value_targets[(limit or 200) - 1]  # γ = 0: the target is the reward
-    assert last_reward == pytest.approx(1.0)
 
 
 def test_standard_deviations_do_not_fall_below_their_floor(tiny, eager):

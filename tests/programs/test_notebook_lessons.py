@@ -78,7 +78,6 @@ def test_the_line_says_by_how_much_they_differ():
 
 def test_what_a_function_does_wrong_is_one_line():
     for wrong, line in (
-        (lambda *_: 1 / 0, r"failed \(ZeroDivisionError: division by zero, in line \d+ of the cell\)"),
         (lambda rewards, *_: rewards[:-1], r"an array of shape \(499,\): expected an array of 500 finite numbers"),
         (lambda rewards, *_: rewards * np.nan, "NaN or infinity: expected an array of 500 finite numbers"),
         (lambda *_: None, r"NaN or infinity|shape \(\)"),

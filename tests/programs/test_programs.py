@@ -91,12 +91,15 @@ def test_train_finds_the_method_by_its_preset(run):
     assert list(run_folder.read_results(run)["epoch"]) == list(range(1, EPOCHS[run.name] + 1))
 
 
-@pytest.mark.parametrize("form", ["resume RUN", "train --resume RUN"])
-def test_a_resumed_run_equals_one_that_was_longer_from_the_start(run, form, monkeypatch, tmp_path, eager):
-    more = EPOCHS[run.name] + 1
-    settings = [*TRAIN[run.name], "--epochs", more, *QUIET, "--runs-folder", tmp_path]
+@pytest.mark.parametrize(
+    ("method", "form"),
+    [("ppo", "resume RUN"), ("td3", "resume RUN"), ("sac", "resume RUN"), ("td3", "train --resume RUN")],
+)
+def test_a_resumed_run_equals_one_that_was_longer_from_the_start(method, form, monkeypatch, tmp_path, eager):
+    more = EPOCHS[method] + 1
+    settings = [*TRAIN[method], "--epochs", more, *QUIET, "--runs-folder", tmp_path]
     assert typed(monkeypatch, "train", *settings, "--name", "whole") == 0
-    shorter = [*TRAIN[run.name], *QUIET, "--runs-folder", tmp_path, "--name", "cut"]
+    shorter = [*TRAIN[method], *QUIET, "--runs-folder", tmp_path, "--name", "cut"]
     assert typed(monkeypatch, "train", *shorter) == 0
     command, *flag = form.replace("RUN", str(tmp_path / "cut")).split()
     assert typed(monkeypatch, command, *flag, "--epochs", more, *QUIET) == 0

@@ -20,7 +20,7 @@ from filelock import FileLock
 from common.errors import StoppedError, UserError
 from common.results import TIMING_COLUMNS
 from common.runs import checkpoint, one_process, run_folder
-from programs import study_runs
+from programs import study_runs, worker_pool
 from programs.study_runs import StudyRun, train_all, train_run
 from programs.worker_pool import result_of
 
@@ -105,6 +105,28 @@ def test_a_lost_process_is_one_line_and_other_errors_stay_what_they_are():
         result_of(lost)
     with pytest.raises(ZeroDivisionError):
         result_of(wrong)
+
+
+def test_a_call_on_a_cluster_returns_what_its_function_does_and_the_connection_is_closed(monkeypatch):
+    """`benchmarks/cluster.py` does the same with Ray itself."""
+    asked, closed = [], []
+
+    class Remote:
+        def __init__(self, function):
+            self.function = function
+
+        def remote(self, *arguments):
+            future = Future()
+            future.set_result(self.function(*arguments))
+            return SimpleNamespace(future=lambda: future)
+
+    ray = SimpleNamespace(remote=lambda **options: asked.append(options) or Remote, is_initialized=lambda: False)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    cluster = lambda *given: asked.append(given) or SimpleNamespace(close=lambda: closed.append(True))  # noqa: E731
+    monkeypatch.setattr(worker_pool, "Cluster", cluster)
+    with worker_pool.worker_pool(2, "10.0.0.1:6379", calls=3) as submit:
+        assert result_of(submit(max, 4, 7)) == 7 and not closed
+    assert asked == [("10.0.0.1:6379", 2), {"num_cpus": 1, "max_retries": 5, "max_calls": 3}] and closed == [True]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is an extra")
