@@ -137,14 +137,6 @@ def test_optuna_writes_no_lines_of_its_own(tmp_path):
     assert optuna.logging.get_verbosity() == optuna.logging.ERROR
 
 
-def test_a_search_finds_better_settings_than_chance(tmp_path):
-    searched = search_in(tmp_path)
-    run_all(searched, 40, workers=4)
-    values = [trial.value for trial in searched.finished() if trial.value is not None]
-    assert max(values) == searched.study.best_value > -0.5
-    assert sum(values[-10:]) > sum(values[:10])
-
-
 def test_the_preset_file_keeps_what_trials_leave_out(tmp_path):
     preset = PPOConfig(
         epochs=50, best_metric="validation", average_weights=0.5, stop_score=300.0, confirming_margin=0.5
