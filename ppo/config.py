@@ -10,7 +10,6 @@ from common.errors import UserError
 from common.settings import SMALLEST, Needs, Settings, setting
 
 STATE_INDEPENDENT = Needs("std", lambda kind: kind == "state_independent", "--std state_independent")
-TWO_NETWORKS = Needs("shared_torso", lambda shared: not shared, "--no-shared-torso")
 ORTHOGONAL = Needs("initial_weights", lambda kind: kind == "orthogonal", "--initial-weights orthogonal")
 
 
@@ -81,7 +80,7 @@ class ExplorationSettings(Settings):
     """Exponent beta of the exploration noise's power spectrum 1/f^beta: 0 is white noise (every step independent), 1
     is pink, 2 is red. Raise it if exploring needs the same push for many steps; use 0 for the usual PPO. Each single
     step's noise stays standard normal (Hollenstein et al. 2024). Only used with continuous actions."""
-    min_std: float = setting(0.0, at_least=0, at_most=10, needs=STATE_INDEPENDENT)
+    min_std: float = setting(0.0, at_least=0, at_most=10)
     """Smallest standard deviation of the policy, in units of half the action range; after each update smaller ones are
     raised to it. Raise it (to 0.25) if the standard deviation shrinks and the score stops rising long before the task
     is learned. Only used with std state_independent and continuous actions."""
@@ -145,7 +144,7 @@ class UpdateSettings(Settings):
     learning_rate: float = setting(3e-4, at_least=0, main=True)
     """Adam's step size, for actor and critic unless critic_learning_rate is set. Lower it if the score collapses or
     the KL divergence is high; raise it if learning is slow but steady."""
-    critic_learning_rate: float | None = setting(None, at_least=0, needs=TWO_NETWORKS)
+    critic_learning_rate: float | None = setting(None, at_least=0)
     """Adam's step size for the critic, annealed like the actor's. None uses learning_rate. It cannot be set with
     shared_torso, which has only one Adam."""
     anneal_learning_rate: bool = True
@@ -226,8 +225,11 @@ class PPOConfig(UpdateSettings, ExplorationSettings, NetworkSettings, TrainingCo
             )
         if self.minibatch_size > self.steps_per_update:
             raise UserError(
-                f"minibatch_size {self.minibatch_size} is larger than the {self.steps_per_update} steps of an update: "
+                f"minibatch_size {self.minibatch_size} is larger than steps_per_epoch {self.steps_per_update}: "
                 f"use --minibatch-size {self.steps_per_update} or less"
+                if self.updates_per_epoch == 1
+                else f"minibatch_size {self.minibatch_size} is larger than the {self.steps_per_update} steps of an "
+                f"update: use --minibatch-size {self.steps_per_update} or less"
             )
         if self.epoch_end != "continue" and self.updates_per_epoch > 1:
             raise UserError(
@@ -238,6 +240,16 @@ class PPOConfig(UpdateSettings, ExplorationSettings, NetworkSettings, TrainingCo
             raise UserError(
                 f"reused_trajectories {self.reused_trajectories} does not go with recompute_targets: leave "
                 "--reused-trajectories out, or use --no-recompute-targets"
+            )
+        if self.min_std and self.std != "state_independent":
+            raise UserError(
+                f"min_std {self.min_std} has no effect with std {self.std}: leave --min-std out, or use "
+                "--std state_independent"
+            )
+        if self.shared_torso and self.critic_learning_rate is not None:
+            raise UserError(
+                f"critic_learning_rate {self.critic_learning_rate} has no effect with shared_torso, whose one Adam "
+                "takes learning_rate: leave --critic-learning-rate out, or use --no-shared-torso"
             )
 
     @property

@@ -252,7 +252,9 @@ def test_breakouts_network_is_the_published_one():
         ({"convolutions": ("32x8/0",)}, "convolutions is '32x8/0': expected"),
         ({"updates_per_epoch": 3}, "multiple of 6"),
         ({"updates_per_epoch": 4, "minibatch_size": 64}, "use --minibatch-size 32 or less"),
+        ({"critic_learning_rate": 0.1}, r"critic_learning_rate 0\.1 has no effect with shared_torso"),
         ({"reused_trajectories": 2, "recompute_targets": True}, "does not go with recompute_targets"),
+        ({"min_std": 0.1, "std": "softplus_head"}, r"min_std 0\.1 has no effect with std softplus_head"),
         ({"value_target": "normalized_advantage"}, "they are none: add --normalize-advantages running_std"),
         (
             {"value_target": "normalized_advantage", "normalize_advantages": "minibatch"},
