@@ -204,7 +204,6 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "programs/notebook/__init__.py": (NOTEBOOK, LESSONS),
     "programs/notebook/display.py": (LESSONS, NOTEBOOK),
     "programs/notebook/episode.py": (LESSONS,),
-    "programs/notebook/errors.py": (NOTEBOOK,),
     "programs/notebook/figures.py": (LESSONS,),
     "programs/notebook/films.py": (LESSONS, NOTEBOOK),
     "programs/notebook/lessons.py": (LESSONS,),

@@ -34,8 +34,7 @@ from ppo.live_settings import LiveHyperparameters
 from programs import methods, plot
 from programs.methods import load_agent, new_agent
 from programs.notebook import display, films
-from programs.notebook.display import Screen, put, show
-from programs.notebook.errors import one_line, trained
+from programs.notebook.display import Screen, one_line, put, show, trained
 from programs.preset_files import find_preset
 
 PRESETS: dict[str, TrainingConfig] = {

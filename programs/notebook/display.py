@@ -1,10 +1,13 @@
-"""Shows a run in a notebook: one line of progress and one figure, both updated in place; tables."""
+"""What a notebook shows of a run: a line of progress and a figure, updated in place; tables; errors in one line."""
 
 import base64
+import contextlib
 import io
+import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +15,13 @@ from IPython.display import DisplayHandle
 from matplotlib.figure import Figure
 from PIL import Image
 
+from common.errors import StoppedError, UserError
 from common.figures.style import COLOURS, Curves, label_epochs, stacked_panels, style_axis
 from common.results import EpochResult, score_text
 from common.rollout.evaluation import mean_text
+from common.runs.command_line import file_fault
 from common.runs.recorder import Terminal
 
-STOP = 2  # the signal of Ctrl-C, and of a notebook's stop button
 _BAR = 24  # characters
 _LINES = 12  # newest lines kept below the bar
 _DPI, _COLOURS = 80, 64
@@ -84,7 +88,7 @@ class Screen(Terminal):
         """Keep the row of an epoch, and stop after the epoch that was named."""
         self._row, self.done, self._within = result, result.epoch, ""
         if result.epoch == self._stop_after:
-            self.stop = STOP
+            self.stop = signal.SIGINT  # as the stop button
         self.refresh()
 
     def progress(self, text: str) -> None:
@@ -176,3 +180,26 @@ def after_changes(name: str, curves: Curves, changed: str, panels: Mapping[str, 
     figure.suptitle(f"{name}; dashed: the value was changed", fontsize="medium")
     figure.align_ylabels()
     return figure
+
+
+@contextlib.contextmanager
+def one_line(stopped: str = "stopped: run this cell again") -> Iterator[None]:
+    """Let the stop button, whose line is `stopped`, and errors of the disk end a cell with one line."""
+    try:
+        yield
+    except OSError as error:
+        line = file_fault(error)
+        if line is None:
+            raise
+        raise UserError(line) from None
+    except KeyboardInterrupt:
+        raise StoppedError(stopped, signal.SIGINT) from None
+
+
+def trained(runs: tuple[Path | None, ...]) -> list[Path]:
+    """The runs; raises UserError if one is None, which means chosen but not trained to its end."""
+    if None in runs:
+        raise UserError(
+            "this run is not trained to its end yet: run its cell above, which continues where it was stopped"
+        )
+    return [run for run in runs if run is not None]

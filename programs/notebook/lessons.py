@@ -18,9 +18,8 @@ from common.runs import run_folder
 from ppo.config import PPOConfig
 from programs.methods import load_agent
 from programs.notebook import figures
-from programs.notebook.display import show
+from programs.notebook.display import one_line, show, trained
 from programs.notebook.episode import Episode, play
-from programs.notebook.errors import one_line, trained
 
 Advantages = Callable[..., np.ndarray]
 """(rewards [T], values [T+1], terminated [T], truncated [T], gamma, gae_lambda) → advantages [T]."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from common.config import TrainingConfig
 from common.errors import UserError
-from programs.tuning.journal import Journal, open_study, optuna, sampler
+from programs.tuning.journal import STARTUP_TRIALS, Journal, open_study, optuna
 from programs.tuning.space import Space
 from programs.tuning.trial import Outcome, run_trial
 from programs.worker_pool import Submit, result_of
@@ -89,7 +89,11 @@ class Search:
             return self._objective(trial, submit)
 
         def next_sampler(*_: object) -> None:
-            self.study.sampler = sampler(self._seed + len(self.finished()), workers > 1)
+            self.study.sampler = optuna().samplers.TPESampler(
+                seed=self._seed + len(self.finished()),
+                n_startup_trials=STARTUP_TRIALS,
+                constant_liar=workers > 1,  # it takes account of trials that run at the same time
+            )
 
         next_sampler()
         left = trials - len(self.finished())
