@@ -29,8 +29,8 @@ from common.errors import DivergedError
 from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
 from common.records import Batch, Timing, Trajectory
 from common.rollout.collector import Collecting
-from common.runs import session
-from common.runs.command_line import names_of_flags, one_line_errors, parse
+from common.runs.as_typed import train_as_typed
+from common.runs.command_line import one_line_errors
 from common.state import State
 from ppo.batch import (
     EarlierTrajectories,
@@ -264,10 +264,9 @@ def mean_metrics(rows: list[dict[str, float]]) -> dict[str, Any]:
 def main() -> None:
     """Train as the command line says."""
     with one_line_errors():
-        preset, config, options = parse(sys.argv[1:], "python PPOAgentTrainer.py", PRESETS, DEFAULT, preset_for)
-        make_trainer = functools.partial(PPOAgentTrainer, description=f"preset {preset}", workers=options.placement)
-        typed = names_of_flags(sys.argv[1:]) if preset == FOR_ANY else None
-        session.run(make_trainer, preset, config, options, typed=typed)
+        train_as_typed(
+            PPOAgentTrainer, sys.argv[1:], "python PPOAgentTrainer.py", PRESETS, DEFAULT, preset_for, FOR_ANY
+        )
 
 
 if __name__ == "__main__":

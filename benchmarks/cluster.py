@@ -259,7 +259,6 @@ def studies(arguments: Arguments) -> Iterator[dict[str, Any]]:
         return [
             StudyRun(
                 f"{units} units, seed {seed}",
-                "PPOAgentTrainer",
                 (*small.split(), "--hidden-sizes", units, "--seed", str(seed)),
                 str(folder / f"{units}-seed{seed}"),
             )
@@ -283,7 +282,8 @@ def studies(arguments: Arguments) -> Iterator[dict[str, Any]]:
 
         thread = threading.Thread(target=kill)
         thread.start()
-        train_all(spread, 2, None)
+        with contextlib.closing(Cluster(None, 2)) as local:
+            train_all(spread, 2, local.address)
         done.set()
         thread.join()
         for one, other in zip(alone, spread):

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -308,7 +308,7 @@ def _plain(name: str, hint: Any, value: Any) -> object:
     Raises:
         UserError: it is of another kind.
     """
-    if get_origin(hint) is UnionType:  # kind | None
+    if get_origin(hint) in (UnionType, Union):  # kind | None
         return None if value is None else _plain(name, get_args(hint)[0], value)
     if get_origin(hint) is Literal:
         if value not in get_args(hint):
@@ -331,7 +331,7 @@ def _plain(name: str, hint: Any, value: Any) -> object:
 def _check_range(name: str, value: object, allowed: Range) -> None:
     """Raises UserError where a number, or one of a tuple, is out of its range; other values have none."""
     if isinstance(value, tuple):
-        if any(number not in allowed for number in value if not isinstance(number, str)):
+        if any(number not in allowed for number in value if isinstance(number, int | float)):
             raise UserError(f"{name} is {value}: expected {allowed} for each number")
     elif isinstance(value, int | float) and value not in allowed:
         expected = str(allowed)

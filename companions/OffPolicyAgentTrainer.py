@@ -14,7 +14,6 @@ if __name__ == "__main__":  # before the imports below, which take a second
 
 import sys
 import time
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
@@ -29,8 +28,8 @@ from common.records import Timing, Trajectory, Transitions
 from common.results import EpochResult
 from common.rollout.collector import Collecting, ShapeNoise
 from common.rollout.policies import DeterministicPolicy, SquashedPolicy, WarmUp
-from common.runs import session
-from common.runs.command_line import one_line_errors, parse
+from common.runs.as_typed import train_as_typed
+from common.runs.command_line import one_line_errors
 from common.state import State
 from companions.config import OffPolicyConfig, OffPolicySettings
 from companions.exploration import OrnsteinUhlenbeck
@@ -282,28 +281,11 @@ def _means(names: tuple[str, ...], updates: list[dict[str, np.ndarray]]) -> dict
     return means
 
 
-def run_program(
-    trainer: type[OffPolicyAgentTrainer],
-    program: str,
-    presets: Mapping[str, OffPolicySettings],
-    default: str,
-    preset_for: Callable[[str], str],
-) -> None:
-    """Train as the command line says; see `common.runs.command_line.parse` for the arguments."""
-    with one_line_errors():
-        preset, config, options = parse(sys.argv[1:], program, presets, default, preset_for)
-        session.run(
-            lambda config: trainer(config, description=f"preset {preset}", workers=options.placement),
-            preset,
-            config,
-            options,
-        )
-
-
 def main() -> None:
     """Train as the command line says."""
-    program = "python -m companions.OffPolicyAgentTrainer"
-    run_program(OffPolicyAgentTrainer, program, PRESETS, "pendulum-td3-fast", preset_for)
+    with one_line_errors():
+        program = "python -m companions.OffPolicyAgentTrainer"
+        train_as_typed(OffPolicyAgentTrainer, sys.argv[1:], program, PRESETS, "pendulum-td3-fast", preset_for)
 
 
 if __name__ == "__main__":

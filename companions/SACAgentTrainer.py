@@ -13,6 +13,7 @@ if __name__ == "__main__":  # before the imports below, which take a second
     signals.end_on_ctrl_c()
 
 import math
+import sys
 from typing import TYPE_CHECKING
 
 import gymnasium
@@ -21,8 +22,10 @@ from common.envs.environment import Environment
 from common.envs.spaces import action_map
 from common.errors import UserError
 from common.rollout.collector import ShapeNoise
+from common.runs.as_typed import train_as_typed
+from common.runs.command_line import one_line_errors
 from companions.config import SACConfig
-from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer, run_program
+from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from companions.results import SACResult
 from companions.sac_presets import PRESETS, preset_for
 
@@ -73,7 +76,9 @@ class SACAgentTrainer(OffPolicyAgentTrainer):
 
 def main() -> None:
     """Train as the command line says."""
-    run_program(SACAgentTrainer, "python -m companions.SACAgentTrainer", PRESETS, "pendulum-sac", preset_for)
+    with one_line_errors():
+        program = "python -m companions.SACAgentTrainer"
+        train_as_typed(SACAgentTrainer, sys.argv[1:], program, PRESETS, "pendulum-sac", preset_for)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from common.runs.command_line import one_line_errors, parse_settings  # noqa: E4
 from common.runs.film import Take  # noqa: E402
 from common.runs.side_by_side import GAP, Heading, opening, side_by_side, small_gif, with_minus  # noqa: E402
 from programs import shipped  # noqa: E402
-from programs.finished_run import training_of  # noqa: E402
+from programs.ship import training_of  # noqa: E402
 
 FOLDER, PAGE = ROOT / "docs" / "gallery", ROOT / "docs" / "gallery.md"
 WIDTH = 640  # pixels

@@ -211,15 +211,12 @@ class LiveHyperparameters:
             ValueError: a value is out of its range.
         """
         for values, prefix in ((self.values, ""), (self._asked, "asked/")):
-            for name in self.values:
+            for name, (low, high) in self.ranges.items():
                 if f"{prefix}{name}" in state:
-                    values[name] = self._stored(name, float(state[f"{prefix}{name}"]))
-
-    def _stored(self, name: str, value: float) -> float | int:
-        low, high = self.ranges[name]
-        if not low <= value <= high:
-            raise ValueError(f"{name} is {value}")
-        return int(value) if name == "passes" else value
+                    value = float(state[f"{prefix}{name}"])
+                    if not low <= value <= high:
+                        raise ValueError(f"{name} is {value}")
+                    values[name] = int(value) if name == "passes" else value
 
 
 def _written_at(path: Path) -> tuple[int, int] | None:

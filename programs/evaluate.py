@@ -12,8 +12,9 @@ from common.rollout import evaluation
 from common.runs import film, finished, run_folder
 from common.runs.command_line import one_line_errors, parse_settings
 from common.runs.recorder import Terminal
+from common.settings import Needs, setting
 from programs import shipped
-from programs.run_arguments import RunArguments, check_at_least
+from programs.run_arguments import RunArguments
 
 
 @dataclass(frozen=True)
@@ -23,47 +24,30 @@ class Arguments(RunArguments):
     For an agent that comes with the project, the scores are only printed, or written to --output; there is no film.
     """
 
-    episodes: int = 100
+    episodes: int = setting(100, at_least=0)
     """How many episodes are played with deterministic actions, and as many again with sampled ones; 0 only films a
     run."""
-    seed: int = evaluation.EVALUATION_SEED
+    seed: int = setting(evaluation.EVALUATION_SEED, at_least=0)
     """Seed of the first episode; each further episode has the next one. The default is far from training's seeds."""
-    max_episode_steps: tuple[int, ...] = ()
+    max_episode_steps: tuple[int, ...] = setting((), at_least=1)
     """Step limits of an episode, in environment steps. With several, such as 1600 2000, the episodes are played again
     for each limit, and evaluation.json lists the scores of all limits under step_limits. By default the run's own
     limit."""
-    environment_restarts: int | None = None
+    environment_restarts: int | None = setting(None, at_least=0)
     """How often an episode is played again if the environment fails. By default the run's own number."""
     video: bool = True
     """Film the first deterministic episode, at the first of the step limits."""
-    gif: bool = False
+    gif: bool = setting(False, needs=Needs("video", bool, "--video"))
     """Write a GIF of 30 frames a second instead of an MP4."""
-    output: Path | None = None
+    output: Path | None = setting(None, needs=Needs("episodes", bool, "--episodes 100"))  # noqa: RUF009  it is immutable
     """JSON file for the scores. By default evaluation.json in the run folder, which is replaced."""
 
     def __post_init__(self) -> None:
-        check_at_least("episodes", self.episodes, 0)
-        check_at_least("seed", self.seed, 0)
-        check_at_least("environment_restarts", self.environment_restarts, 0)
-        for limit in self.max_episode_steps:
-            check_at_least("max_episode_steps", limit, 1)
+        super().__post_init__()
+        if not self.episodes and not self.films:
+            raise UserError("0 episodes leave nothing to do but a film: give --episodes 1 or more")
         if self.gif and not self.films:
-            why = "without a film" if not self.video else "for an agent that comes with its film"
-            raise UserError(f"--gif has no effect {why}: leave it out")
-        if not self.episodes:
-            self._check_that_something_is_left()
-
-    def _check_that_something_is_left(self) -> None:
-        """Raises UserError unless an episode is filmed, and no scores are asked for."""
-        what = "0 episodes leave nothing to do: give --episodes 1 or more"
-        if shipped.is_shipped(self.folder_of_run):
-            raise UserError(f"{self.run} comes with its film, so {what}")
-        if not self.video:
-            raise UserError(f"without a film, {what}, or leave out --no-video")
-        if len(self.max_episode_steps) > 1:
-            raise UserError("0 episodes are filmed at one step limit: give --max-episode-steps one number")
-        if self.output is not None:
-            raise UserError("0 episodes have no scores to write: give --episodes 1 or more, or leave out --output")
+            raise UserError("--gif has no effect for an agent that comes with its film: leave it out")
 
     @property
     def films(self) -> bool:

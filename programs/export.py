@@ -5,9 +5,8 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from types import SimpleNamespace
+from typing import Any
 
 from common import arrays_file
 from common.config import TrainingConfig
@@ -15,22 +14,11 @@ from common.envs.environment import Environment
 from common.errors import UserError
 from common.rollout.evaluation import EVALUATION_SEED, evaluate, evaluation_line
 from common.runs.command_line import one_line_errors, parse_settings
+from common.settings import Needs, setting
 from programs import shipped
-from programs.run_arguments import RunArguments, check_at_least
+from programs.run_arguments import RunArguments
 
-if TYPE_CHECKING:
-    from programs.policy_files import Policy
-
-
-class _Exported:
-    """An exported policy that acts like an acting policy; its actions are the environment's own."""
-
-    def __init__(self, policy: "Policy") -> None:
-        self._policy = policy
-
-    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
-        """Observations [n, ...] → environment actions [n, *space.shape]; `noise` is not used."""
-        return self._policy(observations)
+SCORED = Needs("episodes", bool, "--episodes 100")
 
 
 def score(path: Path, environment: Environment, episodes: int, seed: int, restarts: int) -> str:
@@ -42,9 +30,9 @@ def score(path: Path, environment: Environment, episodes: int, seed: int, restar
     """
     from programs.policy_files import READ  # imports TensorFlow
 
-    exported: Any = _Exported(READ[path.name](path))
-    as_they_are: Any = lambda actions: actions  # noqa: E731
-    played = evaluate(exported, as_they_are, environment, episodes, True, seed, restarts)
+    policy, as_they_are = READ[path.name](path), lambda actions: actions
+    exported: Any = SimpleNamespace(act=lambda observations, noise=None: policy(observations))
+    played = evaluate(exported, as_they_are, environment, episodes, True, seed, restarts)  # type: ignore[arg-type]
     return evaluation_line({"deterministic": played.summary()})
 
 
@@ -72,30 +60,16 @@ class Arguments(RunArguments):
     copies their files.
     """
 
-    run: Path = field(metadata={"example": "runs/NAME"})
-    """Run folder, like runs/NAME."""
     onnx: bool = False
     """Write policy.onnx, too. This needs packages of its own: pip install -r requirements/export.txt."""
-
-    episodes: int = 0
+    episodes: int = setting(0, at_least=0)
     """How many episodes each exported policy plays to be scored; the default, 0, plays none."""
-    seed: int = EVALUATION_SEED
+    seed: int = setting(EVALUATION_SEED, at_least=0, needs=SCORED)
     """Seed of the first episode; each further episode has the next one. The default is that of `evaluate`."""
-    max_episode_steps: int | None = None
+    max_episode_steps: int | None = setting(None, at_least=1, needs=SCORED)
     """Step limit of an episode, in environment steps. By default the run's own limit."""
     out: Path | None = field(default=None, metadata={"alias": "--output"})
     """Folder for the files; the default is export in the run folder. An earlier export there is replaced."""
-
-    def __post_init__(self) -> None:
-        check_at_least("episodes", self.episodes, 0)
-        check_at_least("seed", self.seed, 0)
-        check_at_least("max_episode_steps", self.max_episode_steps, 1)
-        for name, changed in (
-            ("seed", self.seed != EVALUATION_SEED),
-            ("max-episode-steps", self.max_episode_steps is not None),
-        ):
-            if changed and not self.episodes:
-                raise UserError(f"--{name} has no effect without episodes: add --episodes 100, or leave it out")
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """The one table of methods: settings, presets, trainer and agent of each; agents are loaded from run folders here."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -53,45 +53,33 @@ def _new_ppo_agent(*arguments: Any) -> "Agent":
 
 
 METHODS = {
-    method.config.METHOD: method
-    for method in (
-        Method(
-            PPOConfig,
-            ppo_presets.PRESETS,
-            ppo_presets.preset_for,
-            ppo_presets.DEFAULT,
-            PPOAgentTrainer,
-            _new_ppo_agent,
-        ),
-        Method(
-            OffPolicyConfig,
-            companions_presets.PRESETS,
-            companions_presets.preset_for,
-            "pendulum-td3-fast",
-            OffPolicyAgentTrainer,
-            make_agent,
-        ),
-        Method(
-            SACConfig,
-            sac_presets.PRESETS,
-            sac_presets.preset_for,
-            "pendulum-sac",
-            SACAgentTrainer,
-            make_sac_agent,
-        ),
-    )
-}
+    PPOConfig.METHOD: Method(
+        PPOConfig, ppo_presets.PRESETS, ppo_presets.preset_for, ppo_presets.DEFAULT, PPOAgentTrainer, _new_ppo_agent
+    ),
+    OffPolicyConfig.METHOD: Method(
+        OffPolicyConfig, companions_presets.PRESETS, companions_presets.preset_for, "pendulum-td3-fast",
+        OffPolicyAgentTrainer, make_agent,
+    ),
+    SACConfig.METHOD: Method(
+        SACConfig, sac_presets.PRESETS, sac_presets.preset_for, "pendulum-sac", SACAgentTrainer, make_sac_agent
+    ),
+}  # fmt: skip
 
 
-def read_config(
-    folder: Path,
-    env: str | None = None,
-    env_kwargs: str | Mapping[str, object] | None = None,
-    wrappers: Sequence[str] | None = None,
-) -> tuple[str, TrainingConfig]:
-    """The preset's name and the config of a run of any method; arguments and errors: see `run_folder.read_config`."""
-    kinds = {name: method.config for name, method in METHODS.items()}
-    return run_folder.read_config(folder, kinds, env, env_kwargs, wrappers)
+def read_config(folder: Path, **typed: Any) -> tuple[str, TrainingConfig]:
+    """The preset's name and the config of a run of any method; see `run_folder.read_config`.
+
+    Args:
+        typed: `env`, `env_kwargs` and `wrappers` as they were typed, where they were.
+    """
+    return run_folder.read_config(folder, {name: method.config for name, method in METHODS.items()}, **typed)
+
+
+def config_to_play(folder: Path, **typed: Any) -> TrainingConfig:
+    """The config of a run or of a shipped agent, whose environment is played and may not be another one."""
+    _, config = read_config(folder, **typed)
+    trust.check_no_other_environment(folder, config, *map(typed.get, ("env", "env_kwargs", "wrappers")))
+    return config
 
 
 def new_agent(config: TrainingConfig, environment: Environment) -> "Agent | DDPGAgent":
@@ -106,25 +94,22 @@ def load_agent(
     weights: WhichWeights = "best",
     make_env: MakeEnv | None = None,
     *,
-    env: str | None = None,
-    env_kwargs: str | Mapping[str, object] | None = None,
-    wrappers: Sequence[str] | None = None,
     device: str | None = None,
+    **typed: Any,
 ) -> tuple["Agent | DDPGAgent", TrainingConfig, Environment]:
     """The agent of a run, the run's settings and its environment as the agent plays it.
 
     Args:
         weights: "best" loads the agent the run ended with, "last" that of its last checkpoint.
         make_env: builds the environment, where the run was trained with such a function.
-        env, env_kwargs, wrappers: what was typed as the run's environment; see `run_folder.read_config`.
         device: what TensorFlow computes on, "auto", "cpu" or "gpu"; None takes the run's own setting.
+        typed: `env`, `env_kwargs` and `wrappers` of the run, typed again; see `run_folder.read_config`.
 
     Raises:
         UserError: there is no run, its environment cannot be made or must be typed again, or its weights are missing
             or damaged.
     """
-    _, config = read_config(run, env, env_kwargs, wrappers)
-    trust.check_no_other_environment(run, config, env, env_kwargs, wrappers)
+    config = config_to_play(run, **typed)
     path = run / (run_folder.BEST_AGENT if weights == "best" else run_folder.WEIGHTS)
     if not path.exists() and (run / run_folder.WEIGHTS).exists():
         raise UserError(

@@ -115,6 +115,28 @@ class _Graph:
         shares = np.float32(1.0 - weight), np.float32(weight)
         return self("Add", *(self("Mul", x, self.constant(share)) for x, share in zip((one, other), shares)))
 
+    # -- the operations of `environment_actions` --
+
+    def tanh(self, outputs: str) -> str:
+        return self("Tanh", outputs)
+
+    def columns(self, outputs: str, start: int, end: int) -> str:
+        limits = (self.constant(np.array([number], np.int64)) for number in (start, end, 1))  # the last is the axis
+        return self("Slice", outputs, *limits)
+
+    def likeliest(self, parts: list[str], start: np.ndarray) -> str:
+        values = [self("ArgMax", part, axis=1, keepdims=1) for part in parts]  # [B, 1] int64 each
+        return self("Add", self("Concat", *values, axis=1), self.constant(start))
+
+    def mapped(self, actions: str, action_map: BoxMap, low: np.ndarray, high: np.ndarray) -> str:
+        mapped = self.scaled(actions, action_map.scale, action_map.centre)  # [B, A]
+        rounded = self("Round", mapped) if is_whole(action_map) else mapped
+        return self("Min", self("Max", rounded, self.constant(low)), self.constant(high))
+
+    def shaped(self, actions: str, shape: tuple[int, ...], dtype: np.dtype) -> str:
+        reshaped = self("Reshape", actions, self.constant(np.array((-1, *shape), np.int64)))
+        return self("Cast", reshaped, to=self._onnx.helper.np_dtype_to_tensor_dtype(dtype))
+
     def model(self, result: str, observed: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype) -> Any:
         """The whole model.
 
@@ -163,32 +185,35 @@ def write_onnx(
     graph = _Graph()
     numbers = INPUT if len(observed) == 1 else graph("Cast", INPUT, to=imported("onnx").TensorProto.FLOAT)
     [first] = forward(graph, network, numbers)  # [B, A], [B, 2A] or [B, Σ choices]
+    result = environment_actions(graph, first, policy, action_map)
     some_action = action_map(np.zeros((1, action_map.size), np.float32))  # [1, *space.shape]
-    if isinstance(policy, CategoricalPolicy):
-        result = _likeliest(graph, first, policy.choices, some_action)
-    else:
-        if isinstance(policy, SquashedPolicy):
-            first = graph("Tanh", _columns(graph, first, 0, action_map.size))  # μ stands before log σ
-        assert isinstance(action_map, BoxMap)
-        result = _mapped(graph, first, action_map)
     model = graph.model(result, observed, some_action.shape[1:], some_action.dtype)
     file.write_bytes(model.SerializeToString())
 
 
-def _columns(graph: _Graph, name: str, start: int, end: int) -> str:
-    """[B, X] → [B, end − start]."""
-    limits = (graph.constant(np.array([number], np.int64)) for number in (start, end, 1))  # the last is the axis
-    return graph("Slice", name, *limits)
+def environment_actions(operations: Any, outputs: Any, policy: SamplingPolicy, action_map: ActionMap) -> Any:
+    """What an actor's first head says to do, [B, X] → [B, *space.shape] in the space's type; a copy of the action map.
+
+    Args:
+        operations: of ONNX or TensorFlow.
+        policy: says what the outputs mean.
+    """
+    start = action_map(np.zeros((1, action_map.size), np.float32))  # [1, *space.shape], where counting begins
+    if isinstance(policy, CategoricalPolicy):
+        ends = np.cumsum(policy.choices)
+        parts = [operations.columns(outputs, int(end - n), int(end)) for end, n in zip(ends, policy.choices)]
+        actions = operations.likeliest(parts, start.astype(np.int64).reshape(1, -1))  # [B, A]
+    else:
+        assert isinstance(action_map, BoxMap)
+        if isinstance(policy, SquashedPolicy):
+            outputs = operations.tanh(operations.columns(outputs, 0, action_map.size))  # μ stands before log σ
+        actions = operations.mapped(outputs, action_map, *float32_bounds(action_map.low, action_map.high))  # [B, A]
+    return operations.shaped(actions, start.shape[1:], start.dtype)
 
 
-def _mapped(graph: _Graph, name: str, action_map: BoxMap) -> str:
-    """`BoxMap` as ONNX, [B, A] → [B, *space.shape]."""
-    mapped = graph.scaled(name, action_map.scale, action_map.centre)
-    if np.dtype(action_map.dtype).kind in "iub":
-        mapped = graph("Round", mapped)
-    low, high = float32_bounds(action_map.low, action_map.high)  # [A], [A]
-    cut = graph("Min", graph("Max", mapped, graph.constant(low)), graph.constant(high))
-    return _shaped(graph, cut, action_map.shape, np.dtype(action_map.dtype))
+def is_whole(action_map: BoxMap) -> bool:
+    """Whether actions are whole numbers, to which they are rounded."""
+    return np.dtype(action_map.dtype).kind in "iub"
 
 
 def float32_bounds(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -198,23 +223,6 @@ def float32_bounds(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.nd
     down, up = low.astype(np.float32), high.astype(np.float32)  # [A], [A]
     inf = np.float32(np.inf)
     return np.where(down < low, np.nextafter(down, inf), down), np.where(up > high, np.nextafter(up, -inf), up)
-
-
-def _likeliest(graph: _Graph, logits: str, choices: tuple[int, ...], some_action: np.ndarray) -> str:
-    """Logits [B, Σ choices] → [B, *space.shape]; `some_action` [1, *space.shape] is where counting begins."""
-    ends = np.cumsum(choices)
-    values = [
-        graph("ArgMax", _columns(graph, logits, int(end) - count, int(end)), axis=1, keepdims=1)
-        for end, count in zip(ends, choices)
-    ]  # [B, 1] int64 each
-    joined = graph("Concat", *values, axis=1)  # [B, A]
-    counted = graph("Add", joined, graph.constant(some_action.astype(np.int64).reshape(1, -1)))
-    return _shaped(graph, counted, some_action.shape[1:], some_action.dtype)
-
-
-def _shaped(graph: _Graph, name: str, shape: tuple[int, ...], dtype: np.dtype) -> str:
-    reshaped = graph("Reshape", name, graph.constant(np.array((-1, *shape), np.int64)))
-    return graph("Cast", reshaped, to=imported("onnx").helper.np_dtype_to_tensor_dtype(dtype))
 
 
 def read_onnx(file: Path) -> Callable[[np.ndarray], np.ndarray]:

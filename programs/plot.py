@@ -3,20 +3,29 @@
 The figures themselves are in `common.figures`.
 """
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from common.errors import UserError
 from common.figures.kinds import Band, Kind
+from common.runs import run_folder
 from common.runs.command_line import one_line_errors, parse_settings
+from common.settings import Needs, setting
+from programs.run_arguments import TypedEnvironment
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from common.figures.style import Curves
+
+SEEDS = Needs("kind", lambda kind: kind == "seeds", "--kind seeds")
+POLICY = Needs("kind", lambda kind: kind == "policy", "--kind policy")
+
 
 @dataclass(frozen=True)
-class Arguments:
+class Arguments(TypedEnvironment):
     """Draw one run, or several overlaid."""
 
     runs: tuple[Path, ...] = field(default=(), metadata={"example": "[runs/NAME ...]"})
@@ -29,34 +38,76 @@ class Arguments:
     the entropy and its weight. time: seconds per epoch by stage, of one run. seeds: median and band over runs
     whose names differ only in the seed. policy: action and value of one run over its observations, for Pendulum and
     for environments whose observation has one or two numbers."""
-    columns: tuple[str, ...] = ("avg_reward_orig", "avg_steps")
+    columns: tuple[str, ...] = setting(("avg_reward_orig", "avg_steps"), needs=SEEDS)
     """With --kind seeds: columns of results.csv to draw, one panel each."""
-    band: Band = "range"
+    band: Band = setting("range", needs=SEEDS)  # noqa: RUF009  it is immutable
     """With --kind seeds: range shades the area from the lowest to the highest run, interquartile the middle half of
     the runs."""
-    title: str = ""
+    title: str = setting("", needs=SEEDS)
     """With --kind seeds: what the figure shows, written above it. With a title, a second file NAME-dark is drawn for
     dark pages."""
-    env: str | None = None
-    """With --kind policy, the run's environment, typed again. Only needed if a module of your own registers it
-    (MODULE:ID), or together with --env-kwargs."""
-    env_kwargs: str | None = None
-    """The environment's arguments as JSON, typed again together with --env; only needed if some of them are
-    strings."""
-    wrappers: tuple[str, ...] | None = None
-    """The environment's wrappers (MODULE:CLASS ...), typed again; only needed if it has some."""
+    env: str | None = setting(None, needs=POLICY)
+    env_kwargs: str | None = setting(None, needs=POLICY)
+    wrappers: tuple[str, ...] | None = setting(None, needs=POLICY)
 
 
-TYPED = ("env", "env_kwargs", "wrappers")
-_ONLY_WITH = dict.fromkeys(("columns", "band", "title"), "seeds") | dict.fromkeys(TYPED, "policy")
+def draw(
+    kind: Kind,
+    runs: list[Path],
+    columns: tuple[str, ...],
+    band: Band,
+    title: str = "",
+    **typed: Any,
+) -> "Figure":
+    """Draw a figure.
+
+    Args:
+        kind: see `python -m programs plot --help`.
+        typed: what was typed as the run's environment, for kind policy; see `run_folder.read_config`.
+
+    Raises:
+        UserError: no run or too many for this kind, or a run has not got what the figure shows.
+    """
+    from common.figures import curves, five_panels  # matplotlib takes a while to import
+
+    if not runs:
+        raise UserError("no run is named: type python -m programs plot runs/NAME [runs/OTHER ...]")
+    if kind in ("reward", "time", "policy") and len(runs) > 1:
+        raise UserError(f"{len(runs)} runs given: --kind {kind} draws one, --kind five overlays several")
+    if kind == "policy":
+        from common.figures import policy_view  # imports TensorFlow, which the other kinds do not need
+        from programs import methods
+
+        agent: Any
+        agent, config, _ = methods.load_agent(runs[0], "best", **typed)
+        return policy_view.policy_view(agent, policy_view.grid_for(config.env, agent))
+    if kind == "seeds" and not columns:
+        raise UserError("no columns given: --kind seeds draws a panel for each of --columns avg_reward_orig ...")
+    tables = {name: run_folder.read_results(run) for name, run in _named(runs).items()}
+    if kind == "reward":
+        return curves.reward_and_steps(*next(iter(tables.items())))
+    if kind == "time":
+        return curves.time_per_stage(*next(iter(tables.items())))
+    if kind == "diagnostics":
+        return curves.diagnostics(tables)
+    if kind == "seeds":
+        panels = tuple((column, curves.LABELS.get(column, column)) for column in columns)
+        return curves.over_seeds(_arms(tables), panels, band, title)
+    return five_panels.five_panels(tables)
 
 
-def check_used(arguments: Arguments) -> None:
-    """Raises UserError for an argument that the kind of figure does not use."""
-    for name, kind in _ONLY_WITH.items():
-        if arguments.kind != kind and getattr(arguments, name) != getattr(Arguments(), name):
-            flag = "--" + name.replace("_", "-")
-            raise UserError(f"{flag} has no effect with kind {arguments.kind}: add --kind {kind}, or leave it out")
+def _named(runs: list[Path]) -> dict[str, Path]:
+    """Folder name → run; where two names are the same, path → run."""
+    names = [run.name for run in runs]
+    return {run.name if names.count(run.name) == 1 else str(run): run for run in runs}
+
+
+def _arms(tables: dict[str, "Curves"]) -> dict[str, list["Curves"]]:
+    """Tables grouped by the run's name without its seed."""
+    arms: dict[str, list[Curves]] = {}
+    for name, run in tables.items():
+        arms.setdefault(re.sub(r"-?seed\d+", "", name) or name, []).append(run)
+    return arms
 
 
 def main() -> None:
@@ -65,14 +116,11 @@ def main() -> None:
         arguments = parse_settings(Arguments, prog="python -m programs plot")
         if arguments.output.suffix not in (".png", ".svg", ".pdf"):
             raise UserError(f"output {arguments.output} is not a picture's name: end it in .png, .svg or .pdf")
-        check_used(arguments)
-        typed = {name: getattr(arguments, name) for name in TYPED}
         from common.figures.style import save_figure, save_light_and_dark
-        from programs.draw_figure import draw
 
         def drawn() -> "Figure":
             runs = list(arguments.runs)
-            return draw(arguments.kind, runs, arguments.columns, arguments.band, arguments.title, **typed)
+            return draw(arguments.kind, runs, arguments.columns, arguments.band, arguments.title, **arguments.typed)
 
         if arguments.title:
             save_light_and_dark(drawn, arguments.output)

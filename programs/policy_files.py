@@ -10,9 +10,8 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -20,17 +19,16 @@ import tensorflow as tf
 from Agent import Agent
 from common.envs.spaces import BoxMap
 from common.errors import UserError
-from common.files import flush_file, flush_folder
 from common.nets.from_keras import describe
 from common.nets.network import Network, forward
 from common.nets.tensorflow_operations import TENSORFLOW
-from common.rollout.policies import SquashedPolicy
 from common.user_code import held_back_errors
 from companions.DDPGAgent import DDPGAgent
 from programs import onnx_files
+from programs.onnx_files import environment_actions, is_whole
 
 SAVED_MODEL, LITERT, ONNX = "saved_model", "policy.tflite", "policy.onnx"
-UNFINISHED = ".unfinished-export-"  # how a folder of files that are not yet checked begins
+UNFINISHED = ".unfinished-"  # how the name of a copy begins that is not complete
 CHECKED_OBSERVATIONS = 500
 TOLERANCE = 1e-5
 CHECKED_IMAGES = 64
@@ -47,15 +45,40 @@ class ExportedPolicy(tf.Module):
 
     def __init__(self, agent: Any) -> None:
         super().__init__()
-        network, squashed = acting_network(agent), isinstance(agent.acting_policy(), SquashedPolicy)
-        to_environment = _discrete_actions(agent, agent.choices) if agent.choices else _box_actions(agent.action_map)
+        policy, network = agent.acting_policy(), acting_network(agent)
 
         def act(observations: tf.Tensor) -> dict[str, tf.Tensor]:
             [first] = forward(TENSORFLOW, network, observations)
-            return {"actions": to_environment(tf.tanh(first[:, : agent.action_size]) if squashed else first)}
+            return {"actions": environment_actions(_TensorFlowActions, first, policy, agent.action_map)}
 
         signature = [tf.TensorSpec((None, *observation_shape(agent)), tf.uint8 if agent.sees_images else tf.float32)]
         self.act = tf.function(act, input_signature=signature, autograph=False)
+
+
+class _TensorFlowActions:
+    """The operations of `environment_actions` in TensorFlow."""
+
+    tanh = tf.tanh
+
+    @staticmethod
+    def columns(outputs: tf.Tensor, start: int, end: int) -> tf.Tensor:
+        return outputs[:, start:end]
+
+    @staticmethod
+    def likeliest(parts: list[tf.Tensor], start: np.ndarray) -> tf.Tensor:
+        return tf.stack([tf.argmax(part, axis=1) for part in parts], axis=1) + start
+
+    @staticmethod
+    def mapped(actions: tf.Tensor, action_map: BoxMap, low: np.ndarray, high: np.ndarray) -> tf.Tensor:
+        mapped = np.float32(action_map.centre) + np.float32(action_map.scale) * actions  # [B, A]
+        return tf.clip_by_value(tf.round(mapped) if is_whole(action_map) else mapped, low, high)
+
+    @staticmethod
+    def shaped(actions: tf.Tensor, shape: tuple[int, ...], dtype: np.dtype) -> tf.Tensor:
+        shaped = tf.reshape(actions, (-1, *shape))
+        if dtype == np.uint64:  # to which LiteRT casts nothing
+            return tf.bitcast(tf.cast(shaped, tf.int64), tf.uint64)
+        return tf.cast(shaped, dtype)
 
 
 def observation_shape(agent: Any) -> tuple[int, ...]:
@@ -67,37 +90,6 @@ def acting_network(agent: Any) -> Network:
     """The actor that acts as it is now, without the spread of a Normal policy; its arrays become constants."""
     heads = agent.acting_policy().heads
     return (describe(agent.actor) if agent.sees_images else heads).first_head()
-
-
-def _box_actions(action_map: BoxMap) -> Callable[[tf.Tensor], tf.Tensor]:
-    """`BoxMap` in TensorFlow, [B, A] → [B, *space.shape]."""
-    centre, scale = action_map.centre.astype(np.float32), action_map.scale.astype(np.float32)  # [A], [A]
-    low, high = onnx_files.float32_bounds(action_map.low, action_map.high)  # [A], [A]
-    rounds = np.dtype(action_map.dtype).kind in "iub"
-
-    def to_environment(actions: tf.Tensor) -> tf.Tensor:
-        mapped = centre + scale * actions  # [B, A]
-        cut = tf.clip_by_value(tf.round(mapped) if rounds else mapped, low, high)  # [B, A]
-        return _cast(tf.reshape(cut, (-1, *action_map.shape)), action_map.dtype)
-
-    return to_environment
-
-
-def _cast(actions: tf.Tensor, dtype: np.dtype) -> tf.Tensor:
-    """Actions that a type of the environment's can hold, in this type; LiteRT casts nothing to uint64."""
-    return tf.bitcast(tf.cast(actions, tf.int64), tf.uint64) if dtype == np.uint64 else tf.cast(actions, dtype)
-
-
-def _discrete_actions(agent: Agent, choices: tuple[int, ...]) -> Callable[[tf.Tensor], tf.Tensor]:
-    """The likeliest value of each action dimension, logits [B, Σ choices] → [B, *space.shape]."""
-    start = agent.action_map(np.zeros((1, agent.action_size), np.float32))  # [1, *space.shape], where counting begins
-
-    def to_environment(logits: tf.Tensor) -> tf.Tensor:
-        parts = tf.split(logits, choices, axis=1)
-        values = tf.stack([tf.argmax(part, axis=1) for part in parts], axis=1)  # [B, A] int64
-        return _cast(tf.reshape(values, (-1, *start.shape[1:])) + start.astype(np.int64), start.dtype)
-
-    return to_environment
 
 
 def write_saved_model(policy: ExportedPolicy, folder: Path) -> None:
@@ -185,19 +177,12 @@ def largest_difference(policy: Policy, agent: Any, observations: np.ndarray) -> 
     return float(max(differences))
 
 
-@dataclass(frozen=True)
-class Written:
-    """A file or folder that an export wrote.
-
-    Attributes:
-        path: where it is.
-        size: in bytes; of a folder, of all its files.
-        difference: from the agent's actions; see `largest_difference`.
-    """
+class Written(NamedTuple):
+    """A file or folder that an export wrote."""
 
     path: Path
-    size: int
-    difference: float
+    size: int  # bytes; of a folder, of all its files
+    difference: float  # from the agent's actions; see `largest_difference`
 
 
 READ: dict[str, Callable[[Path], Policy]] = {
@@ -218,84 +203,59 @@ def export(agent: Agent | DDPGAgent, folder: Path, onnx: bool = False) -> list[W
         One record for each file, in the order SavedModel, LiteRT and, if wanted, ONNX.
 
     Raises:
-        UserError: something that is not an export is in the way, the folder cannot be made, a package is missing, or a
-            file acts differently from the agent.
+        UserError: something that is not an export is in the way, a package is missing, or a file acts differently from
+            the agent.
     """
-    observations = random_observations(agent, np.random.default_rng(0))
-    return _placed(agent, observations, folder, lambda plain: _write(agent, plain, onnx))
+    _check_free(folder)
+    with tempfile.TemporaryDirectory() as temporary:  # TensorFlow takes `[x]` in a path for a pattern
+        plain = Path(temporary)
+        if onnx:  # first, since its package may be missing
+            policy, network = agent.acting_policy(), acting_network(agent)
+            onnx_files.write_onnx(policy, network, agent.action_map, observation_shape(agent), plain / ONNX)
+        write_saved_model(ExportedPolicy(agent), plain / SAVED_MODEL)
+        write_litert(plain / SAVED_MODEL, plain / LITERT)
+        return copy(agent, random_observations(agent, np.random.default_rng(0)), plain, folder, onnx)
 
 
 def copy(agent: Any, observations: np.ndarray, source: Path, folder: Path, onnx: bool = False) -> list[Written]:
-    """Copy an export of this agent as `export` would write it, and check it with these observations."""
-    left_out = None if onnx else shutil.ignore_patterns(ONNX)
-    write = lambda plain: shutil.copytree(source, plain, ignore=left_out, dirs_exist_ok=True)  # noqa: E731
-    return _placed(agent, observations, folder, write)
-
-
-def _placed(agent: Any, observations: np.ndarray, folder: Path, write: Callable[[Path], object]) -> list[Written]:
+    """Check the files of an export of this agent with these observations, and copy them; see `export`."""
     _check_free(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for left_over in folder.glob(f"{UNFINISHED}*"):  # of an export that was killed
-            shutil.rmtree(left_over, ignore_errors=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=folder))
-    except OSError as error:
-        raise UserError(f"cannot make {folder} ({error.strerror}): choose another --out") from None
-    try:
-        with tempfile.TemporaryDirectory() as plain:  # TensorFlow takes `[x]` in a path for a pattern
-            write(Path(plain))
-            names = [name for name in READ if (Path(plain) / name).exists()]
-            written = [_checked(agent, observations, folder / name, Path(plain) / name) for name in names]
-            for name in names:
-                shutil.move(Path(plain) / name, unfinished / name)
-        for path in unfinished.rglob("*"):
-            if path.is_file():
-                flush_file(path)
-        if (folder / SAVED_MODEL).exists():
-            (folder / SAVED_MODEL).replace(unfinished / "before")
-        (folder / ONNX).unlink(missing_ok=True)  # of an earlier export, perhaps of another policy
-        for name in names:
-            (unfinished / name).replace(folder / name)
-        flush_folder(folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-    return written
+    names = [name for name in READ if (source / name).exists() and (onnx or name != ONNX)]
+    differences = {name: largest_difference(READ[name](source / name), agent, observations) for name in names}
+    for name, difference in differences.items():
+        if difference > TOLERANCE:
+            raise UserError(
+                f"{name} acts differently from the agent, by {difference:.3g} where {TOLERANCE:g} is allowed: "
+                "nothing was exported; score the agent itself with python -m programs evaluate"
+            )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ONNX).unlink(missing_ok=True)  # of an earlier export, perhaps of another policy
+    for name in names:
+        _replace(folder / name, source / name)
+    return [Written(folder / name, _size(folder / name), difference) for name, difference in differences.items()]
 
 
-def _write(agent: Agent | DDPGAgent, folder: Path, onnx: bool) -> None:
-    if onnx:  # first, since its package may be missing
-        policy, network = agent.acting_policy(), acting_network(agent)
-        onnx_files.write_onnx(policy, network, agent.action_map, observation_shape(agent), folder / ONNX)
-    write_saved_model(ExportedPolicy(agent), folder / SAVED_MODEL)
-    write_litert(folder / SAVED_MODEL, folder / LITERT)
-
-
-def _checked(agent: Any, observations: np.ndarray, path: Path, unfinished: Path) -> Written:
-    """What is to be said of a file that will be called `path`.
-
-    Raises:
-        UserError: it acts differently from the agent.
-    """
-    difference = largest_difference(READ[path.name](unfinished), agent, observations)
-    if difference > TOLERANCE:
-        raise UserError(
-            f"{path.name} acts differently from the agent, by {difference:.3g} where {TOLERANCE:g} is allowed: "
-            "nothing was exported; score the agent itself with python -m programs evaluate"
-        )
-    return Written(path, _size(unfinished), difference)
+def _replace(path: Path, source: Path) -> None:
+    """Copy a file or a folder; what was there before is removed when the copy is complete."""
+    unfinished = path.with_name(UNFINISHED + path.name)
+    if source.is_file():
+        shutil.copyfile(source, unfinished)
+    else:
+        shutil.rmtree(unfinished, ignore_errors=True)  # of an export that was killed
+        shutil.copytree(source, unfinished)
+        shutil.rmtree(path, ignore_errors=True)
+    unfinished.replace(path)
 
 
 def _check_free(folder: Path) -> None:
     """Raises UserError if an export would replace something that is not an export."""
+    foreign = [path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()]
+    foreign += [path for path in (folder / LITERT, folder / ONNX) if path.is_dir()]
     model = folder / SAVED_MODEL
-    foreign = next((path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()), None)
-    if foreign is None and model.exists() and not (model / "saved_model.pb").exists():
-        foreign = model
-    for file in (folder / LITERT, folder / ONNX):
-        if foreign is None and file.is_dir():
-            foreign = file
-    if foreign is not None:
-        raise UserError(f"{foreign} is in the way and is not an export: remove it or choose another --out")
+    if foreign or (model.exists() and not (model / "saved_model.pb").exists()):
+        raise UserError(
+            f"{[*foreign, model][0]} is in the way and is not an export: remove it or choose another --out"
+        )
 
 
 def _size(path: Path) -> int:

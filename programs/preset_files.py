@@ -1,7 +1,9 @@
 """A preset in a file: what `tune` writes and `train FILE.json` starts from; config.json of a run is one, too."""
 
+import difflib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from common import files
 from common.config import TrainingConfig
@@ -10,9 +12,23 @@ from common.runs import foreign_modules, trust
 from programs.methods import METHODS, Method
 
 
-def is_preset_file(name: str) -> bool:
-    """Whether what was typed as a preset is a file's name."""
-    return name.endswith(".json")
+def find_preset(name: str, **typed: Any) -> tuple[str, Method, TrainingConfig]:
+    """The name, the method and the settings of what was typed as a preset: a name, or a file's.
+
+    Args:
+        typed: see `read_preset`.
+
+    Raises:
+        UserError: there is no such preset, or see `read_preset`.
+    """
+    if name.endswith(".json"):
+        return read_preset(Path(name), **typed)
+    for method in METHODS.values():
+        if name in method.presets:
+            return name, method, method.presets[name]
+    near = difflib.get_close_matches(name, [one for method in METHODS.values() for one in method.presets], n=2)
+    hint = f"did you mean {' or '.join(near)}?" if near else "python -m programs train --help lists all presets"
+    raise UserError(f"unknown preset {name!r}: {hint}")
 
 
 def read_preset(
@@ -30,19 +46,17 @@ def read_preset(
         UserError: it is no such file, a value is wrong, or its environment must be typed again.
         OSError: it cannot be read.
     """
-    expected = 'expected an object with "method" and "config", as tune writes it'
     try:
-        content = files.read_json(path)
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON ({error}): {expected}") from None
-    if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
-        raise UserError(f"{path} is not a preset: {expected}")
-    method = METHODS.get(str(content.get("method")))
-    if method is None:
-        raise UserError(f"{path} names the method {content.get('method')!r:.40}: expected one of {', '.join(METHODS)}")
+        content: Any = files.read_json(path)
+        method, settings = METHODS[content["method"]], dict(content["config"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f'{path} is not a preset ({type(error).__name__}: {error}): expected an object with "config", and '
+            f'"method" as one of {", ".join(METHODS)}, as tune writes it'
+        ) from None
     foreign_modules.refuse_runs(path.parent)
     try:
-        config = method.config(**content["config"])
+        config = method.config(**settings)
     except TypeError as error:
         raise UserError(f"{path} has a setting that is not known ({error}): remove it, or update the code") from None
     except UserError as error:

@@ -5,6 +5,7 @@ agents/NAME then holds all that shows the agent and says where it is from; `pyth
 
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,28 +13,30 @@ from typing import Any
 import numpy as np
 
 from common import arrays_file
+from common.config import TrainingConfig
+from common.envs.environment import Environment
 from common.errors import UserError
 from common.files import read_json, write_json
 from common.results import score_text
 from common.rollout import evaluation, policy_file
-from common.runs import finished, run_folder
+from common.runs import checkpoint, finished, run_folder, trust
 from common.runs.command_line import one_line_errors, parse_settings
 from common.runs.options import is_folder_name
-from common.state import pack_json
+from common.settings import Settings, setting
+from common.state import pack_json, part_of
 from programs import onnx_files, shipped
-from programs.finished_run import UNKNOWN, Training, commands_of, commit_of, live_changes, training_of
-from programs.methods import load_agent
-from programs.run_arguments import check_at_least
+from programs.methods import load_agent, new_agent, read_config
 
 EPISODES = 100  # that every stage's score is the mean of
 TRIED_EPISODES = 10  # of each checkpoint, to choose the half-way one
 OBSERVATIONS, IMAGES = 64, 16  # how many are recorded with their actions
 LARGEST_POLICY, LARGEST_IMAGE_POLICY = 2**20, 8 * 2**20  # bytes
 LICENCE = "MIT, as the project's LICENSE"
+UNKNOWN = "unknown"  # the commit of a run trained without git, say from an unpacked ZIP
 
 
 @dataclass(frozen=True)
-class Arguments:
+class Arguments(Settings):
     """Put the agent of a finished run into the project, with its settings, scores and exported policies."""
 
     run: Path = field(metadata={"example": "runs/NAME"})
@@ -43,14 +46,74 @@ class Arguments:
     """Name of the agent, by which watch shows it. An agent of this name is replaced."""
     commit: str | None = None
     """Commit of the project that the run was trained with; only for runs whose config.json does not name it."""
-    episodes: int = EPISODES
+    episodes: int = setting(EPISODES, at_least=1)
     """How many episodes the untrained and the half-way policy are scored with; fewer for slow environments. The
     trained policy is always scored with 100."""
     agents: Path | None = None
     """Folder of all agents; the default is the project's own, where watch finds them by name."""
 
-    def __post_init__(self) -> None:
-        check_at_least("episodes", self.episodes, 1)
+
+@dataclass(frozen=True)
+class Training:
+    """A finished run; its agent plays in `environment`."""
+
+    folder: Path
+    preset: str
+    config: TrainingConfig
+    environment: Environment
+    table: dict[str, np.ndarray]  # of its results
+
+    def steps_of(self, epoch: int) -> int:
+        """Environment steps until the end of an epoch, where the table counts actions."""
+        return int(self.table["steps"][list(self.table["epoch"]).index(epoch)]) * self.config.action_repeat
+
+    @property
+    def last_epoch(self) -> int:
+        """The last one that was trained: earlier than planned where `stop_score` was reached."""
+        return int(self.table["epoch"][-1])
+
+    @property
+    def best_epoch(self) -> int:
+        """The epoch whose parameters the run ended with."""
+        best = self.table["epoch"][self.table["is_best"] == 1] if self.config.adopt_best else []
+        return int(best[-1]) if len(best) else self.last_epoch
+
+    def agent_at(self, epoch: int) -> Any:
+        """The agent of an epoch: of 0 the one that the run began with, of others that of their checkpoint.
+
+        Raises:
+            UserError: the run keeps no checkpoint of this epoch, or it is damaged.
+        """
+        agent: Any = new_agent(self.config, self.environment)
+        if epoch:
+            agent.load_state(part_of(checkpoint.load(self.folder / run_folder.CHECKPOINTS, epoch), "agent"))
+        return agent
+
+    def checkpoints(self) -> Iterator[tuple[int, Any]]:
+        """The agents of all checkpoints before the best epoch, by their epochs."""
+        for epoch in reversed(checkpoint.generations(self.folder / run_folder.CHECKPOINTS)):
+            if epoch < self.best_epoch:
+                yield epoch, self.agent_at(epoch)
+
+    def score(self, agent: Any, episodes: int) -> evaluation.Evaluation:
+        """Deterministic episodes, the first ones that `python -m programs evaluate` plays."""
+        restarts = self.config.environment_restarts
+        return evaluation.evaluate(
+            agent.acting_policy(), agent.action_map, self.environment, episodes, True, restarts=restarts
+        )
+
+
+def training_of(run: Path) -> Training:
+    """What is known of a finished run.
+
+    Raises:
+        UserError: it is not a finished run.
+    """
+    preset, config = read_config(run)
+    _, _, environment = load_agent(run)
+    if not finished.is_done(run, finished.ADOPT, config.epochs):
+        raise UserError(f"{run} is not finished: continue it with {trust.command('resume', run, config)}")
+    return Training(run, preset, config, environment, run_folder.read_results(run))
 
 
 def half_way(training: Training, untrained: float, trained: float, episodes: int) -> tuple[int, Any] | None:
@@ -59,12 +122,12 @@ def half_way(training: Training, untrained: float, trained: float, episodes: int
     Returns:
         Its epoch and its agent; None if the run kept no checkpoint from before its best epoch.
     """
-    middle, nearest, found = (untrained + trained) / 2, np.inf, None
-    for epoch, agent in training.checkpoints():
-        away = abs(float(training.score(agent, episodes).returns.mean()) - middle)
-        if away < nearest:
-            nearest, found = away, (epoch, agent)
-    return found
+    middle = (untrained + trained) / 2
+    return min(
+        training.checkpoints(),
+        key=lambda saved: abs(float(training.score(saved[1], episodes).returns.mean()) - middle),
+        default=None,
+    )
 
 
 def write_policy(path: Path, agent: Any) -> None:
@@ -124,7 +187,6 @@ def ship(run: Path, name: str, agents: Path, commit: str | None = None, episodes
     if (agents / name).exists() and not shipped.is_shipped(agents / name):
         raise UserError(f"{agents / name} is there already, and is not a shipped agent: choose another name")
     training = training_of(run)
-    commit = commit or commit_of(run)
     agents.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=agents))
     try:
@@ -150,7 +212,7 @@ def _replace(folder: Path, new: Path) -> None:
     shutil.rmtree(before, ignore_errors=True)
 
 
-def write_all(folder: Path, training: Training, name: str, commit: str, episodes: int) -> None:
+def write_all(folder: Path, training: Training, name: str, commit: str | None, episodes: int) -> None:
     """Every file of an agent.
 
     Args:
@@ -159,25 +221,30 @@ def write_all(folder: Path, training: Training, name: str, commit: str, episodes
     from programs.policy_files import export  # imports TensorFlow
 
     agent, config, environment = load_agent(training.folder)
-    untrained = training.agent_at(0)
     # What may be refused goes before the evaluations, which take minutes.
     write_policy(folder / shipped.STAGES["trained"], agent)
     export(agent, folder / shipped.EXPORT, onnx=onnx_files.can_write())
     scores: Any = evaluation_of(training, agent)
     write_json(folder / run_folder.EVALUATION, scores)
     shutil.copyfile(training.folder / run_folder.CONFIG, folder / run_folder.CONFIG)
-    first = training.score(untrained, episodes).summary()
-    stages = {"untrained": stage(training, 0, first)}
-    if not agent.sees_images:  # whose policies take megabytes each
-        write_policy(folder / shipped.STAGES["untrained"], untrained)
+    arrays_file.write_weights(folder / shipped.RECORDED, recorded(training, agent))
+    stages = {}
+
+    def earlier(name: str, epoch: int, agent: Any) -> None:
+        stages[name] = stage(training, epoch, training.score(agent, episodes).summary())
+        if not agent.sees_images:  # whose policies take megabytes each
+            write_policy(folder / shipped.STAGES[name], agent)
+
+    earlier("untrained", 0, training.agent_at(0))
     means = float(stages["untrained"]["mean"]), float(scores["deterministic"]["mean"])
     middle = half_way(training, *means, min(episodes, TRIED_EPISODES))
     if middle is not None:
-        stages["half-way"] = stage(training, middle[0], training.score(middle[1], episodes).summary())
-        if not agent.sees_images:
-            write_policy(folder / shipped.STAGES["half-way"], middle[1])
+        earlier("half-way", *middle)
     stages["trained"] = stage(training, training.best_epoch, scores["deterministic"])
-    arrays_file.write_weights(folder / shipped.RECORDED, recorded(training, agent))
+    content: Any = read_json(training.folder / run_folder.CONFIG)
+    changing = [resume for resume in content.get("resumed", []) if resume["changed"]]
+    table = training.table
+    live = [column for column in table if column.startswith("hp_") and len(np.unique(table[column])) > 1]
     write_json(
         folder / shipped.CARD,
         {
@@ -189,9 +256,9 @@ def write_all(folder: Path, training: Training, name: str, commit: str, episodes
             "seed": config.seed,
             "run_epochs": training.last_epoch,
             "run_steps": training.steps_of(training.last_epoch),
-            "commit": commit,
-            "trained_by": commands_of(training.folder),
-            "not_repeated": live_changes(training.folder),
+            "commit": commit or content.get("versions", {}).get("commit", UNKNOWN),
+            "trained_by": " && ".join(part.get("command", UNKNOWN) for part in (content, *changing)),
+            "not_repeated": [f"Its setting {column[3:]} was changed during training." for column in live],
             "shipped_by": f"python -m programs ship runs/{name} {name}",
             "licence": LICENCE,
             "stages": stages,

@@ -14,9 +14,8 @@ from common.envs.spaces import ActionMap, action_map
 from common.errors import UserError
 from common.rollout import policy_file
 from common.rollout.policies import SamplingPolicy
-from common.runs import trust
 from common.state import State
-from programs.methods import new_agent, read_config
+from programs.methods import config_to_play, new_agent
 
 AGENTS = Path(__file__).resolve().parents[1] / "agents"
 CARD, RECORDED, EXPORT = "agent.json", "recorded.npz", "export"
@@ -88,8 +87,7 @@ def load(folder: Path, stage: str = "trained", **typed: Any) -> tuple[ShippedAge
     Raises:
         UserError: a file is missing or damaged, or the environment cannot be made.
     """
-    _, config = read_config(folder, **typed)
-    trust.check_no_other_environment(folder, config, *map(typed.get, ("env", "env_kwargs", "wrappers")))
+    config = config_to_play(folder, **typed)
     path = folder / STAGES[stage]
     if not path.exists():
         raise UserError(f"{folder} holds no {path.name}: this agent was shipped without its {stage} policy")
@@ -97,16 +95,13 @@ def load(folder: Path, stage: str = "trained", **typed: Any) -> tuple[ShippedAge
     arrays = policy_file.read_arrays(path)
     try:
         sees_images = policy_file.layout_of(arrays).get("kind") == ACTOR
-        policy = _image_policy(config, environment, arrays) if sees_images else policy_file.of_arrays(arrays)
+        if sees_images:
+            agent: Any = new_agent(config, environment)
+            set_actor(agent, arrays)
+        policy = agent.acting_policy() if sees_images else policy_file.of_arrays(arrays)
     except ValueError as error:
         raise UserError(f"{path} cannot be read as a policy ({error}): use another copy") from None
     return ShippedAgent(policy, action_map(environment.action_space), sees_images), config, environment
-
-
-def _image_policy(config: TrainingConfig, environment: Environment, arrays: State) -> SamplingPolicy:
-    agent: Any = new_agent(config, environment)
-    set_actor(agent, arrays)
-    return agent.acting_policy()
 
 
 def set_actor(agent: Any, arrays: State) -> None:

@@ -16,10 +16,12 @@ from common.errors import UserError
 from common.rollout.evaluation import EVALUATION_SEED
 from common.runs import film, window
 from common.runs.command_line import one_line_errors, parse_settings
+from common.settings import Needs, setting
 from programs import shipped
-from programs.run_arguments import RunArguments, check_at_least
+from programs.run_arguments import RunArguments
 
 T = TypeVar("T")
+NO_WINDOW = Needs("window", lambda window: not window, "--no-window")
 
 
 @dataclass(frozen=True)
@@ -30,38 +32,23 @@ class Arguments(RunArguments):
     """Which policy of an agent that comes with the project: before training, half-way, or trained."""
     window: bool = False
     """Show the episode in a window. Without --window and --film, a window is used if there is a screen."""
-    film: bool = False
+    film: bool = setting(False, needs=NO_WINDOW)
     """Write a film although there is a screen. --gif and --folder do so, too."""
-    seed: int = EVALUATION_SEED
+    seed: int = setting(EVALUATION_SEED, at_least=0)
     """Seed of the episode, 0 or more; another seed shows another episode. The default shows the first episode that
     `evaluate` plays."""
-    max_episode_steps: int | None = None
+    max_episode_steps: int | None = setting(None, at_least=1)
     """Step limit of the episode, in environment steps. By default the run's own limit."""
-    gif: bool = False
+    gif: bool = setting(False, needs=NO_WINDOW)
     """Write a GIF of 30 frames a second instead of an MP4."""
-    folder: Path | None = None
+    folder: Path | None = setting(None, needs=NO_WINDOW)  # noqa: RUF009  it is immutable
     """Folder for the film, by default the current one. The film of an agent that comes with the project has the
     agent's name; the film of a run is named video. A film of that name there is replaced."""
-
-    def __post_init__(self) -> None:
-        check_at_least("seed", self.seed, 0)
-        check_at_least("max_episode_steps", self.max_episode_steps, 1)
-        if self.window and self.wants_film:
-            raise UserError("--window shows no film: leave out --film, --gif and --folder, or --window")
 
     @property
     def wants_film(self) -> bool:
         """Whether a film is asked for."""
         return self.film or self.gif or self.folder is not None
-
-    def load(self) -> tuple[Any, Any, Environment]:
-        """The agent, the settings it was trained with, and its environment."""
-        folder = self.folder_of_run
-        if shipped.is_shipped(folder):
-            return self.load_shipped(folder, self.stage)
-        if self.stage != "trained":
-            raise UserError(f"{folder} is a run: --stage is for agents that come with the project, such as walker")
-        return super().load()
 
 
 def _drawn(draw: Callable[[], T], policy: Any, _: Any, environment: Environment) -> T:
@@ -80,7 +67,7 @@ def main() -> None:
         folder = arguments.folder or Path(".")
         if not folder.is_dir():
             raise UserError(f"{folder} is not a folder: make it first, or choose another --folder")
-        agent, config, environment = arguments.load()
+        agent, config, environment = arguments.load(arguments.stage)
         environment = environment.limited_to(arguments.max_episode_steps)
         acting = agent.acting_policy(), agent.action_map, environment
         if arguments.window or (window.has_screen() and not arguments.wants_film):

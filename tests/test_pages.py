@@ -15,15 +15,14 @@ from statistics import median
 
 import pytest
 
-from common.runs import run_folder
+from common.runs import as_typed, run_folder
 from common.runs.command_line import parse
 from companions import presets as companions
-from companions import sac_presets
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from experiments import differences
 from ppo import presets
 from PPOAgentTrainer import PPOAgentTrainer
-from programs import methods, study, train
+from programs import methods, preset_files, study
 
 ROOT = Path(__file__).resolve().parent.parent
 LOG = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "experiments" / "log").glob("*.md")))
@@ -157,10 +156,11 @@ def test_recorded_runs_have_the_settings_that_their_study_asks_for():
     """A preset that changes after its runs were recorded leaves scores behind that nothing in the project has."""
     checked = 0
     for name, what in study.STUDIES.items():
-        method = {study.PPO: presets, study.OFF_POLICY: companions, study.SAC: sac_presets}[what.module]
         for arm, arguments in what.arms.items():
-            parsed = parse([*arguments], "study", method.PRESETS, next(iter(method.PRESETS)), method.preset_for)
-            for seed in what.seeds:
+            words = shlex.split(arguments)
+            method = methods.METHODS["ppo"] if words[0].startswith("-") else preset_files.find_preset(words[0])[1]
+            parsed = parse(words, "study", method.presets, method.default_preset, method.preset_for)
+            for seed in what.all_seeds:
                 folder, asked = study.folder_of(name, arm, seed), parsed[1].replace(seed=seed)
                 if (folder / run_folder.CONFIG).exists():
                     recorded = json.loads((folder / run_folder.CONFIG).read_text(encoding="utf-8"))["config"]
@@ -250,7 +250,7 @@ def test_a_command_is_understood(page, words, monkeypatch, capsys):
     arguments = [str(A_RUN) if word.startswith("runs/") else word for word in arguments]
     monkeypatch.setattr(sys, "argv", [words[0], *arguments])
     for read in ("parse", "parse_settings"):
-        for place in (module, train):  # where `resume` hands its arguments to
+        for place in (module, as_typed):  # where every trainer hands its arguments to
             if hasattr(place, read):
                 monkeypatch.setattr(place, read, stop_after(getattr(place, read)))
     if not arguments and words[0] == "-m":  # the program's name in a sentence

@@ -77,7 +77,13 @@ def arguments_of(kind: type) -> list[Argument]:
     for part in reversed(kind.__mro__):
         texts |= texts_of(part) if dataclasses.is_dataclass(part) else {}
     hints, fields = get_type_hints(kind), dataclasses.fields(kind)
-    return [Argument(f.name, hints[f.name], f.default, texts.get(f.name, ""), **f.metadata) for f in fields]
+    return [
+        Argument(
+            f.name, hints[f.name], f.default, texts.get(f.name, ""),
+            example=f.metadata.get("example", ""), alias=f.metadata.get("alias", ""),
+        )
+        for f in fields
+    ]  # fmt: skip
 
 
 def read(

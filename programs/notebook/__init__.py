@@ -4,12 +4,13 @@ Training is `common.runs.session.run`, as from the command line: the same folder
 TensorFlow is imported with the first agent that learns, so that an agent can be watched before.
 """
 
+import functools
 import itertools
 import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,24 +18,31 @@ from IPython import get_ipython
 
 from common import progress
 from common.config import TrainingConfig
-from common.envs.environment import Environment, environment_of, played_environment_of
+from common.envs.environment import Environment as Environment
+from common.envs.environment import environment_of
+from common.envs.environment import played_environment_of as played_environment_of
+from common.envs.vector_env import resolve_backend
 from common.errors import StoppedError, UserError
 from common.rollout import evaluation
 from common.runs import finished, run_folder, session
+from common.runs.film import Take
 from common.runs.options import RunOptions
-from common.runs.protocols import Agent, Trainer
+from common.runs.protocols import Trainer
 from ppo import presets
 from ppo.config import PPOConfig
 from ppo.live_settings import LiveHyperparameters
-from programs import draw_figure, methods
+from programs import methods, plot
 from programs.methods import load_agent, new_agent
-from programs.notebook import display, films, plan
-from programs.notebook.display import Quiet, Shown, put, show
-from programs.notebook.errors import one_line, trained
+from programs.notebook import display, films
+from programs.notebook.display import Screen, one_line, put, show, trained
+from programs.preset_files import find_preset
 
 PRESETS: dict[str, TrainingConfig] = {
     name: config for method in methods.METHODS.values() for name, config in method.presets.items()
 }
+LONG = 10  # minutes from which a warning is given
+STEPS_PER_SECOND = {"envpool": 6_000, "other": 2_000, "off-policy": 500}
+"""Environment steps a second on two cores, updates included; the walker's runs in the log are the measure."""
 
 
 @one_line()
@@ -52,14 +60,37 @@ def choose(preset: str, environment: str = "", epochs: int = 0, **settings: obje
     """
     if environment:
         preset, settings = presets.preset_for(environment), settings | {"env": environment}
-    if preset not in PRESETS:
-        raise UserError(f"unknown preset {preset!r}: expected one of {', '.join(PRESETS)}")
+    preset, _, config = find_preset(preset)
     try:
-        config = PRESETS[preset].replace(**settings, **({"epochs": epochs} if epochs else {}))
+        config = config.replace(**settings, **({"epochs": epochs} if epochs else {}))
     except TypeError as error:
         raise UserError(f"{preset}: {error}") from None
     environment = environment_of(config).id  # with its version
     return preset, config.replace(env=environment)
+
+
+@one_line()
+def announce(preset: str, config: TrainingConfig) -> None:
+    """Print what will be trained and, where that takes more than about ten minutes, how long and what to do.
+
+    Raises:
+        UserError: the backend that was chosen is not installed, or does not have the environment.
+    """
+    steps, stop = config.epochs * config.steps_per_epoch, config.stop_score
+    total = f"{steps:,} steps in all" if stop is None else f"at most {steps:,} steps, until it scores {stop:g}"
+    print(f"{preset}: {config.env}, {config.epochs:,} epochs of {config.steps_per_epoch:,} steps, {total}")
+    kind = "off-policy"
+    if isinstance(config, PPOConfig):
+        kind = "envpool" if resolve_backend(config.backend, environment_of(config)) == "envpool" else "other"
+    rate = STEPS_PER_SECOND[kind]
+    minutes = steps / rate / 60
+    if minutes > LONG:
+        duration = f"about {minutes:.0f} minutes" if minutes < 90 else f"about {minutes / 60:.0f} hours"
+        fewer = max(1, int(LONG * 60 * rate / config.steps_per_epoch))
+        print(
+            f"this is long: it may take {duration} on two cores. "
+            f"Set epochs to {fewer:,} for about ten minutes, or choose another preset"
+        )
 
 
 @one_line("stopped at once: run this cell again to continue from the last checkpoint")
@@ -69,7 +100,6 @@ def train(
     """Train a run to its end; a run with these settings that was interrupted is continued.
 
     Args:
-        preset: its name, for the folder's.
         config: the settings. A run with other settings is left alone, and its folder is not reused.
         label: appended to the folder's name.
         stop_after: stop after this epoch, with a checkpoint; None trains to the end.
@@ -85,11 +115,12 @@ def train(
     if saved is not None and saved.epochs < config.epochs:
         stretched = f"its schedules stretch to the new total of {config.epochs}"
         print(f"{folder} was started with {saved.epochs} epochs: {stretched}")
-    screen = Shown(stop_after)
+    screen = Screen(stop_after)
+    screen.open()
     ended = saved is not None and finished.is_done(folder, finished.ADOPT, config.epochs)
     if ended and not session.goes_on(folder, config):
         screen.refresh(f"{folder} has all its epochs")
-        screen.figure(draw_figure.draw("five", [folder], (), "range"))
+        screen.figure(plot.draw("five", [folder], (), "range"))
         return folder
     try:
         return _run(preset, config, folder, saved, screen)
@@ -101,7 +132,7 @@ def train(
         return folder
 
 
-_started: list["BackgroundRun"] = []
+_background: "BackgroundRun | None" = None  # the last one that was started
 
 
 @one_line()
@@ -110,11 +141,12 @@ def start(preset: str, config: PPOConfig, runs_folder: str, label: str = "") -> 
 
     Only one run trains at a time: a run that an earlier call started is stopped first, with a checkpoint.
     """
-    for run in _started:
-        run.stop()
-    _started.clear()
-    _started.append(BackgroundRun(preset, config, Path(runs_folder), _name(preset, config, label)))
-    return _started[-1]
+    global _background
+    if _background is not None:
+        _background.stop()
+    folders = _folders(runs_folder, _name(preset, config, label))
+    _background = BackgroundRun(preset, config, next(folder for folder in folders if not folder.exists()))
+    return _background
 
 
 class BackgroundRun:
@@ -122,18 +154,13 @@ class BackgroundRun:
 
     Args:
         preset, config: see `train`.
-        runs_folder, name: of the run folder; a number is appended if the name is taken.
-
-    Attributes:
-        folder: of the run.
+        folder: of the run, which is made.
     """
 
-    def __init__(self, preset: str, config: TrainingConfig, runs_folder: Path, name: str) -> None:
-        names = itertools.chain([name], (f"{name}-{i}" for i in itertools.count(2)))
-        self.folder = next(runs_folder / name for name in names if not (runs_folder / name).exists())
-        self._screen = Quiet()
-        self._shown: Shown | None = None  # shows the run in the cell of `wait`
-        self._cell: int | None = None  # number of that cell's execution
+    def __init__(self, preset: str, config: TrainingConfig, folder: Path) -> None:
+        self.folder = folder
+        self._screen = Screen()
+        self._cell: int | None = -1  # number of the execution of the cell that shows the run
         self._live: LiveHyperparameters | None = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, args=(preset, config), daemon=True)
@@ -166,8 +193,9 @@ class BackgroundRun:
             The run folder.
         """
         cell = getattr(get_ipython(), "execution_count", None)
-        if self._shown is None or cell != self._cell:
-            self._shown, self._cell = Shown(), cell
+        if cell != self._cell:
+            self._cell = cell
+            self._screen.open()
         self._wait(lambda: epoch is not None and self._screen.done >= epoch)
         return self.folder
 
@@ -175,26 +203,22 @@ class BackgroundRun:
         """End the run after its current epoch, and wait for that."""
         self._screen.stop = signal.SIGINT
         while self._thread.is_alive():
-            self._refresh()
+            self._screen.refresh()
             self._thread.join(0.1)
 
     def _wait(self, enough: Callable[[], bool]) -> None:
         try:
             while self._thread.is_alive() and not enough():
-                self._refresh()
+                self._screen.refresh()
                 time.sleep(0.1)
         except KeyboardInterrupt:
             self.stop()
-        self._refresh()
+        self._screen.refresh()
         if isinstance(self._error, StoppedError):
             line = f"stopped after epoch {self._screen.done} of {self._screen.epochs}; this cell begins a new run"
             raise StoppedError(line, signal.SIGINT)
         if self._error is not None:
             raise self._error
-
-    def _refresh(self) -> None:
-        if self._shown is not None:
-            self._shown.refresh(self._screen.text())
 
     def _work(self, preset: str, config: TrainingConfig) -> None:
         def hold(trainer: Trainer) -> None:
@@ -211,7 +235,7 @@ def _run(
     config: TrainingConfig,
     folder: Path,
     saved: TrainingConfig | None,
-    screen: Quiet,
+    screen: Screen,
     figure: bool = True,
     made: Callable[[Trainer], None] = lambda trainer: None,
 ) -> Path:
@@ -236,22 +260,26 @@ def _run(
 def place(runs_folder: str | Path, name: str, config: TrainingConfig) -> tuple[Path, TrainingConfig | None]:
     """The folder of the run with these settings and its saved settings; or a free folder and None.
 
-    The saved run may have fewer epochs. Folders are NAME, NAME-2, NAME-3, …
+    The saved run may have fewer epochs.
     """
-    attempt = 0
-    while True:
-        attempt += 1
-        folder = Path(runs_folder) / (name if attempt == 1 else f"{name}-{attempt}")
+    for folder in _folders(runs_folder, name):
         if not folder.exists():
-            return folder, None
+            break
         try:
-            _, saved = methods.read_config(folder, config.env, config.env_kwargs, config.wrappers)
+            typed = {"env": config.env, "env_kwargs": config.env_kwargs, "wrappers": config.wrappers}
+            _, saved = methods.read_config(folder, **typed)
         except UserError as error:
             if (folder / run_folder.CONFIG).exists():  # else it was killed before it wrote its settings
                 print(f"left alone: {error}")
             continue
         if saved.epochs <= config.epochs and not saved.differences(_as_saved(config, saved)):
             return folder, saved
+    return folder, None
+
+
+def _folders(runs_folder: str | Path, name: str) -> Iterator[Path]:
+    """NAME, NAME-2, NAME-3, …"""
+    return (Path(runs_folder) / (name if i == 1 else f"{name}-{i}") for i in itertools.count(1))
 
 
 def _as_saved(config: TrainingConfig, saved: TrainingConfig) -> TrainingConfig:
@@ -262,7 +290,7 @@ def _as_saved(config: TrainingConfig, saved: TrainingConfig) -> TrainingConfig:
 
 
 def _name(preset: str, config: TrainingConfig, label: str) -> str:
-    made_for_it = PRESETS[preset].env == config.env
+    made_for_it = preset not in PRESETS or PRESETS[preset].env == config.env
     return f"{preset if made_for_it else re.sub('[/:]', '-', config.env)}-seed{config.seed}" + (label and f"-{label}")
 
 
@@ -276,7 +304,7 @@ def compare(*runs: Path | None, kind: Literal["five", "diagnostics"] = "five") -
     Raises:
         UserError: a run is not trained to its end.
     """
-    show(draw_figure.draw(kind, trained(runs), (), "range"))
+    show(plot.draw(kind, trained(runs), (), "range"))
 
 
 @one_line()
@@ -287,70 +315,57 @@ def show_changes(run: Path, changed: str) -> None:
 
 
 @one_line()
-def score(
-    *runs: Path | None,
-    episodes: int = 100,
-    environment: str | None = None,
-    env_kwargs: Mapping[str, object] | None = None,
-    wrappers: Sequence[str] | None = None,
-) -> None:
+def score(*runs: Path | None, episodes: int = 100, **typed: Any) -> None:
     """Show a table of unshaped scores: of the untrained agent, then of each run's best agent.
 
     Each run's scores are also written to its evaluation.json.
 
     Args:
         episodes: played with deterministic actions, and as many again with sampled ones.
-        environment: the runs' environment, named again; only needed where a module of your own is imported for it.
-        env_kwargs: its arguments, named again; only needed where some of them are strings.
-        wrappers: its wrappers, named again; only needed if it has some.
+        typed: `env`, `env_kwargs` and `wrappers` of the runs, see `methods.read_config`; only needed again where they
+            import a module of your own or hold texts.
     """
     folders = trained(runs)
-    shown = put({"text/plain": f"untrained: playing {episodes} episodes twice ..."})
-    _, config = methods.read_config(folders[0], environment, env_kwargs, wrappers)
-    found = played_environment_of(config)
-    rows = {"untrained": _evaluate(new_agent(config, found), config, found, episodes, "untrained", shown)}
-    for run in dict.fromkeys(folders):
-        shown.update({"text/plain": f"{run.name}: playing {episodes} episodes twice ..."}, raw=True)
-        agent, config, found = load_agent(run, "best", env=environment, env_kwargs=env_kwargs, wrappers=wrappers)
-        rows[run.name] = _evaluate(agent, config, found, episodes, run.name, shown)
-        finished.note_evaluation(run, config.epochs, rows[run.name])
+    shown, rows = put({"text/plain": "playing ..."}), {}
+    for run in (None, *dict.fromkeys(folders)):
+        best, config, found = load_agent(run or folders[0], "best", **typed)
+        agent: Any = best if run is not None else new_agent(config, found)
+        name = "untrained" if run is None else run.name
+        with progress.followed(functools.partial(_show_progress, shown, name)):
+            rows[name] = evaluation.evaluate_both(
+                agent.acting_policy(), agent.action_map, found, episodes, restarts=config.environment_restarts
+            )
+        if run is not None:
+            finished.note_evaluation(run, config.epochs, rows[name])
     shown.update(display.table(rows), raw=True)
     for name, summaries in rows.items():
         for remark in evaluation.remarks(summaries):
             print(f"{name}: {remark}")
 
 
-def _evaluate(
-    agent: Agent, config: TrainingConfig, environment: Environment, episodes: int, name: str, shown: Any
-) -> evaluation.Summaries:
-    """Play the episodes and show how far they are."""
-    with progress.followed(lambda text: shown.update({"text/plain": f"{name}: {text}"}, raw=True)):
-        return evaluation.evaluate_both(
-            agent.acting_policy(), agent.action_map, environment, episodes, restarts=config.environment_restarts
-        )
+def _show_progress(shown: Any, name: str, text: str) -> None:
+    shown.update({"text/plain": f"{name}: {text}"}, raw=True)
 
 
 @one_line()
-def watch(
-    run: Path | None,
-    environment: str | None = None,
-    env_kwargs: Mapping[str, object] | None = None,
-    wrappers: Sequence[str] | None = None,
-) -> None:
+def watch(run: Path | None, **typed: Any) -> None:
     """Show the same episode played by the untrained agent and by a run's best agent, side by side.
 
     An environment that draws no pictures gets a line instead.
 
     Args:
-        environment: the run's environment, named again; only needed where a module of your own is imported for it.
-        env_kwargs: its arguments, named again; only needed where some of them are strings.
-        wrappers: its wrappers, named again; only needed if it has some.
+        typed: see `score`.
     """
     (folder,) = trained((run,))
-    best, config, found = load_agent(folder, "best", env=environment, env_kwargs=env_kwargs, wrappers=wrappers)
+    best, config, found = load_agent(folder, "best", **typed)
     agents: dict[str, Any] = {"untrained": new_agent(config, found), "trained": best}
     try:
-        films.show_films(films.takes_of_agents(agents, found))
+        films.show_films(
+            {
+                stage: Take(agent.acting_policy(), agent.action_map, found, most_frames=films.FRAMES_PER_SECOND)
+                for stage, agent in agents.items()
+            }
+        )
     except UserError as error:
         print(f"not filmed: {error}")
 
@@ -366,9 +381,3 @@ def watch_agent(name: str) -> None:
         UserError: there is no such agent.
     """
     films.show_films(films.takes_of_shipped(name))
-
-
-@one_line()
-def announce(preset: str, config: TrainingConfig) -> None:
-    """Print what will be trained, and a warning where that takes long; see `plan.plan`."""
-    print("\n".join(plan.plan(preset, config)))

@@ -1,9 +1,13 @@
-"""Shows a run in a notebook: one line of progress and one figure, both updated in place; tables."""
+"""What a notebook shows of a run: a line of progress and a figure, updated in place; tables; errors in one line."""
 
 import base64
+import contextlib
 import io
+import signal
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +15,13 @@ from IPython.display import DisplayHandle
 from matplotlib.figure import Figure
 from PIL import Image
 
+from common.errors import StoppedError, UserError
 from common.figures.style import COLOURS, Curves, label_epochs, stacked_panels, style_axis
 from common.results import EpochResult, score_text
 from common.rollout.evaluation import mean_text
+from common.runs.command_line import file_fault
 from common.runs.recorder import Terminal
 
-STOP = 2  # the signal of Ctrl-C, and of a notebook's stop button
 _BAR = 24  # characters
 _LINES = 12  # newest lines kept below the bar
 _DPI, _COLOURS = 80, 64
@@ -36,23 +41,31 @@ def put(bundle: dict[str, str]) -> DisplayHandle:
     return handle
 
 
-class Quiet(Terminal):
-    """Keeps the lines and the newest row of a run, and shows nothing.
+class Screen(Terminal):
+    """Keeps the lines and the newest row of a run; from `open` on they are shown, each update in the same place.
+
+    Args:
+        stop_after: the epoch after which the run is asked to stop, as by the stop button; None never.
 
     Attributes:
         lines: all lines that were printed.
-        row_now: the newest row.
         epochs, done: of the whole run, and trained so far.
     """
 
     def __init__(self, stop_after: int | None = None) -> None:
-        """`stop_after`: the epoch after which the run is asked to stop, as by the stop button; None never."""
         self.lines: list[str] = []
-        self.row_now: EpochResult | None = None
         self.epochs = self.done = 0
+        self._row: EpochResult | None = None  # the newest
         self._over, self._within = False, ""
         self._stop_after = stop_after
         self._began, self._done_before = time.monotonic(), 0
+        self._text: DisplayHandle | None = None
+        self._picture: DisplayHandle | None = None
+        self._thread = 0  # that shows the run; a run in the background changes it in another one
+
+    def open(self) -> None:
+        """Show the run below the executing cell from now on."""
+        self._text, self._picture, self._thread = put({"text/plain": ""}), None, threading.get_ident()
 
     def begin(self, epochs: int, done: int) -> None:
         """Start: `epochs` in all, of which `done` are trained already."""
@@ -73,9 +86,9 @@ class Quiet(Terminal):
 
     def row(self, result: EpochResult) -> None:
         """Keep the row of an epoch, and stop after the epoch that was named."""
-        self.row_now, self.done, self._within = result, result.epoch, ""
+        self._row, self.done, self._within = result, result.epoch, ""
         if result.epoch == self._stop_after:
-            self.stop = STOP
+            self.stop = signal.SIGINT  # as the stop button
         self.refresh()
 
     def progress(self, text: str) -> None:
@@ -84,7 +97,17 @@ class Quiet(Terminal):
         self.refresh()
 
     def refresh(self, text: str | None = None) -> None:
-        """Called after each change; None stands for `text()`."""
+        """Replace the shown text, by default with `text()`."""
+        if self._text is not None and self._thread == threading.get_ident():
+            self._text.update({"text/plain": self.text() if text is None else text}, raw=True)
+
+    def figure(self, figure: Figure) -> None:
+        """Show the figure, or replace the one before."""
+        bundle = picture(figure)
+        if self._picture is None:
+            self._picture = put(bundle)
+        else:
+            self._picture.update(bundle, raw=True)
 
     def text(self) -> str:
         """The first line, the bar, and the newest other lines."""
@@ -94,33 +117,12 @@ class Quiet(Terminal):
             left = f"   {int(seconds) // 60}:{int(seconds) % 60:02d} left" if seconds else ""
         full = round(_BAR * self.done / max(1, self.epochs))
         bar = f"epoch {self.done}/{self.epochs}  {'█' * full}{'░' * (_BAR - full)}"
-        if self.row_now is not None:
-            row = self.row_now
+        if self._row is not None:
+            row = self._row
             reward = "no episode finished" if row.episodes == 0 else f"{score_text(row.avg_reward_orig)} per episode"
             bar += f"   {row.steps:,} steps   {reward}   {row.steps_per_second:,.0f} steps/s"
         bar += left if not self._within else f"{left}   {self._within}"
         return "\n".join([*self.lines[:1], bar, *self.lines[1:][-_LINES:]])
-
-
-class Shown(Quiet):
-    """Shows a run in the cell that made this object: text, then the figure, each updated in place."""
-
-    def __init__(self, stop_after: int | None = None) -> None:
-        super().__init__(stop_after)
-        self._text = put({"text/plain": ""})
-        self._picture: DisplayHandle | None = None
-
-    def refresh(self, text: str | None = None) -> None:
-        """Replace the shown text."""
-        self._text.update({"text/plain": self.text() if text is None else text}, raw=True)
-
-    def figure(self, figure: Figure) -> None:
-        """Show the figure, or replace the one before."""
-        bundle = picture(figure)
-        if self._picture is None:
-            self._picture = put(bundle)
-        else:
-            self._picture.update(bundle, raw=True)
 
 
 def picture(figure: Figure) -> dict[str, str]:
@@ -178,3 +180,26 @@ def after_changes(name: str, curves: Curves, changed: str, panels: Mapping[str, 
     figure.suptitle(f"{name}; dashed: the value was changed", fontsize="medium")
     figure.align_ylabels()
     return figure
+
+
+@contextlib.contextmanager
+def one_line(stopped: str = "stopped: run this cell again") -> Iterator[None]:
+    """Let the stop button, whose line is `stopped`, and errors of the disk end a cell with one line."""
+    try:
+        yield
+    except OSError as error:
+        line = file_fault(error)
+        if line is None:
+            raise
+        raise UserError(line) from None
+    except KeyboardInterrupt:
+        raise StoppedError(stopped, signal.SIGINT) from None
+
+
+def trained(runs: tuple[Path | None, ...]) -> list[Path]:
+    """The runs; raises UserError if one is None, which means chosen but not trained to its end."""
+    if None in runs:
+        raise UserError(
+            "this run is not trained to its end yet: run its cell above, which continues where it was stopped"
+        )
+    return [run for run in runs if run is not None]

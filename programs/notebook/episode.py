@@ -1,7 +1,7 @@
 """One episode of a run as training sees it: shaped and scaled rewards, the critic's values, how it ended."""
 
 import math
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,6 @@ from common.envs.environment import Environment
 from common.rollout.evaluation import EVALUATION_SEED
 from common.rollout.playing import FILM_BOUND
 from common.rollout.rewards import Shaping
-from common.runs import run_folder
 from common.user_code import closed
 from ppo.batch import EPSILON
 from ppo.config import PPOConfig
@@ -25,36 +24,27 @@ class Episode(NamedTuple):
     truncated: np.ndarray  # [T] bool
 
 
-def last_reward_std(run: Path) -> float:
-    """The standard deviation that a run's rewards were divided by at its end; 1 where they are not scaled."""
-    columns = run_folder.read_results(run)
-    return float(columns["reward_std"][-1]) if "reward_std" in columns else 1.0
-
-
-def highest_score(run: Path) -> float:
-    """The highest score of a run's training episodes, on which its costs of falls and actions depend; −∞ if none."""
-    scores = run_folder.read_results(run)["score"]  # [epochs], NaN before the first
-    return float(np.nanmax(scores, initial=-math.inf))
-
-
-def play(agent: Any, config: PPOConfig, environment: Environment, reward_std: float, score: float) -> Episode:
+def play(agent: Any, config: PPOConfig, environment: Environment, results: Mapping[str, np.ndarray]) -> Episode:
     """One episode with sampled actions; it is cut after 2,000 steps where the environment has no limit.
 
     Where a function of the user's computes the rewards, the environment's own are taken.
 
     Args:
-        reward_std: what rewards are divided by, where the settings scale them.
-        score: with the costs that hold from this score of training on.
+        results: the run's table. Its last `reward_std` is what rewards are divided by, where the settings scale them,
+            and falls and actions cost what they cost at its highest `score`.
 
     Raises:
         UserError: the environment cannot be made.
     """
     observations, actions, rewards, terminated, truncated = _steps(agent, environment)  # [T+1, S], [T, A], 3 × [T]
     values = np.asarray(agent.values(observations), np.float64)  # [T+1]
-    steps = np.arange(1, len(rewards) + 1)  # [T]
-    rewards = shaping_of(config, environment, score).shape(rewards, terminated, truncated, steps, actions)  # [T]
+    if config.reward_design == "function":
+        config = config.replace(reward_design="unchanged")
+    shaping = Shaping(config, environment)
+    shaping.follow(float(np.nanmax(results["score"], initial=-math.inf)))  # NaN before the first score
+    rewards = shaping.shape(rewards, terminated, truncated, np.arange(1, len(rewards) + 1), actions)  # [T]
     if config.reward_scaling != "none":
-        rewards = rewards / (reward_std + EPSILON)  # [T]
+        rewards = rewards / (results["reward_std"][-1] + EPSILON)  # [T]
     if config.truncation_is_terminal:
         terminated, truncated = terminated | truncated, np.zeros_like(truncated)  # [T], [T]
     return Episode(rewards, values, terminated, truncated)
@@ -72,14 +62,5 @@ def _steps(agent: Any, environment: Environment) -> tuple[np.ndarray, ...]:
             observation, reward, terminated, truncated, _ = env.step(agent.action_map(chosen)[0])
             observations.append(np.array(observation))  # an environment may use one array again
             rows.append((chosen[0], float(np.asarray(reward).item()), bool(terminated), bool(truncated)))
-            over = rows[-1][2] or rows[-1][3]
+            over = terminated or truncated
     return np.stack(observations), *(np.array(column) for column in zip(*rows))
-
-
-def shaping_of(config: PPOConfig, environment: Environment, score: float) -> Shaping:
-    """What a run was rewarded by; the environment's own rewards where a function of the user's did it."""
-    shaping = Shaping(
-        config.replace(reward_design="unchanged") if config.reward_design == "function" else config, environment
-    )
-    shaping.follow(score)
-    return shaping

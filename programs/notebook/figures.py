@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from common.figures.style import COLOURS, stacked_panels, style_axis
@@ -76,7 +75,8 @@ def surrogate_figure(
             axis.axvspan(first, last, color="0.5", alpha=0.18, linewidth=0)
         axis.plot(ratios, project, color=COLOURS[1], alpha=PALE, linewidth=5, label=f"project's: ε = {own:g}")
         axis.plot(ratios, reader, color=COLOURS[0], linewidth=1.5, label=f"yours: ε = {asked:g}")
-        _mark_clip_range(axis, asked)
+        for at in (1.0 - asked, 1.0, 1.0 + asked):
+            axis.axvline(at, color="0.4", linestyle="-" if at == 1.0 else ":", linewidth=0.8)
         style_axis(axis, "objective of one sample")
         axis.set_title(f"Â {'>' if advantage > 0 else '<'} 0", fontsize="medium")
         axis.set_xlabel("probability ratio ρ = π(a|s) / π_old(a|s)")
@@ -84,11 +84,6 @@ def surrogate_figure(
         axis.legend(loc="lower right" if advantage > 0 else "lower left", fontsize="small")
     figure.suptitle("grey: the gradient of your function is zero", fontsize="medium")
     return figure
-
-
-def _mark_clip_range(axis: Axes, clip_range: float) -> None:
-    for at in (1.0 - clip_range, 1.0, 1.0 + clip_range):
-        axis.axvline(at, color="0.4", linestyle="-" if at == 1.0 else ":", linewidth=0.8)
 
 
 def flat_parts(ratios: np.ndarray, curve: np.ndarray) -> list[tuple[float, float]]:

@@ -1,12 +1,12 @@
 """Films in the notebook: episodes side by side in one GIF that is stored in the page itself."""
 
 import base64
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from common import files
 from common.errors import UserError
 from common.runs.film import Take
 from common.runs.side_by_side import opening, side_by_side, small_gif, with_minus
@@ -16,7 +16,6 @@ from programs.notebook.display import put
 FRAMES_PER_SECOND = 10.0  # at most
 WIDTH, SECONDS, REST = 260, 8.0, 1.5  # pixels of an episode; seconds of it; seconds that the last frame is shown
 LARGEST = 180_000  # bytes of a film; the page holds it as text, which takes a third more
-STAGES = ("untrained", "trained")
 
 
 def takes_of_shipped(name: str) -> dict[str, Take]:
@@ -30,10 +29,10 @@ def takes_of_shipped(name: str) -> dict[str, Take]:
     folder = shipped.folder_of(Path(name))
     if not shipped.is_shipped(folder):
         raise UserError(f"{name} is not an agent that comes with the project: expected one of {shipped.names()}")
-    card = json.loads((folder / shipped.CARD).read_text(encoding="utf-8"))
+    card: Any = files.read_json(folder / shipped.CARD)
     takes = {}
     agent: Any
-    for stage in STAGES:
+    for stage in ("untrained", "trained"):
         agent, _, environment = shipped.load(folder, stage)
         seed = card["stages"][stage]["median_seed"]
         takes[stage] = Take(agent.acting_policy(), agent.action_map, environment, seed, FRAMES_PER_SECOND)
@@ -57,21 +56,5 @@ def show_films(takes: Mapping[str, Take]) -> None:
     frames = list(side_by_side(headings, episodes, 0 if cut else math.ceil(REST * frame_rate)))
     film = base64.b64encode(small_gif(frames, frame_rate, LARGEST)).decode()
     text = ", ".join(f"{stage}: {line}" for stage, line in headings)
-    width = frames[0].size[0]
-    html = f'<img width="{width}" alt="{text}" src="data:image/gif;base64,{film}">'
+    html = f'<img width="{frames[0].size[0]}" alt="{text}" src="data:image/gif;base64,{film}">'
     shown.update({"text/html": html, "text/plain": text}, raw=True)
-
-
-def takes_of_agents(agents: Mapping[str, Any], environment: Any) -> dict[str, Take]:
-    """The same episode for several agents.
-
-    Args:
-        agents: stage → an agent with `acting_policy` and `action_map`.
-
-    Raises:
-        UserError: the environment draws no pictures.
-    """
-    return {
-        stage: Take(agent.acting_policy(), agent.action_map, environment, most_frames=FRAMES_PER_SECOND)
-        for stage, agent in agents.items()
-    }

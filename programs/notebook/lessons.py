@@ -5,7 +5,6 @@ The reader's functions take plain arrays; both are printed in `training.ipynb`.
 
 import contextlib
 import io
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,12 @@ import numpy as np
 from common import funcs
 from common.config import TrainingConfig
 from common.errors import UserError
-from common.user_code import describe
+from common.runs import run_folder
 from ppo.config import PPOConfig
 from programs.methods import load_agent
 from programs.notebook import figures
-from programs.notebook.display import show
-from programs.notebook.episode import Episode, highest_score, last_reward_std, play
-from programs.notebook.errors import one_line, trained
+from programs.notebook.display import one_line, show, trained
+from programs.notebook.episode import Episode, play
 
 Advantages = Callable[..., np.ndarray]
 """(rewards [T], values [T+1], terminated [T], truncated [T], gamma, gae_lambda) → advantages [T]."""
@@ -45,7 +43,7 @@ def show_advantages(
         gamma, gae_lambda: the reader's; −1 takes the run's own.
 
     Raises:
-        UserError: the function failed or returned something else, or a number is out of its range.
+        UserError: the function returned something else, or a number is out of its range.
     """
     (folder,) = trained((run,))
     print(check_advantages(function))
@@ -54,9 +52,9 @@ def show_advantages(
         print(f"{folder.name} has no critic V of states ({config.METHOD} learns Q of actions): choose a preset of PPO")
         return
     own = (config.gamma if config.final_gamma is None else config.final_gamma, config.gae_lambda)
-    asked = [_number(n, v, o, 0, 1) for n, v, o in zip(("gamma", "gae_lambda"), (gamma, gae_lambda), own)]
-    episode = play(agent, config, environment, last_reward_std(folder), highest_score(folder))
-    before, after = (advantages_of(funcs_advantages, episode, *own), advantages_of(function, episode, *asked))  # [T]
+    asked = _number("gamma", gamma, own[0]), _number("gae_lambda", gae_lambda, own[1])
+    episode = play(agent, config, environment, run_folder.read_results(folder))
+    before, after = advantages_of(project_advantages, episode, *own), advantages_of(function, episode, *asked)  # [T]
     print(figures.horizons(own, asked))
     show(figures.advantages_figure(episode, before, after, own, asked))
 
@@ -71,11 +69,11 @@ def show_surrogate(function: Surrogate, clip_range: float = PRESETS_OWN, config:
         config: the preset's settings; those of another method than PPO, or None, stand for PPO's defaults.
 
     Raises:
-        UserError: the function failed or returned something else, or the number is out of its range.
+        UserError: the function returned something else, or the number is out of its range.
     """
     print(check_surrogate(function))
     own = (config if isinstance(config, PPOConfig) else PPOConfig()).clip_range
-    asked = _number("clip_range", clip_range, own, 0, 1)
+    asked = _number("clip_range", clip_range, own)
     ratios = np.linspace(0.0, LARGEST_RATIO, RATIOS)[1:]  # [K]
     curves = {
         sign: (objective(project_surrogate, ratios, sign, own), objective(function, ratios, sign, asked))
@@ -84,56 +82,38 @@ def show_surrogate(function: Surrogate, clip_range: float = PRESETS_OWN, config:
     show(figures.surrogate_figure(ratios, curves, own, asked))
 
 
-# -- whether the functions are the project's --
-
-
 def check_advantages(function: Advantages) -> str:
     """A line that says whether a function equals `common.funcs.generalized_advantages`, and by how much it differs."""
-    rng, steps = np.random.default_rng(0), RANDOM_STEPS
-    ends = rng.random(steps)  # [T]
-    episode = Episode(
-        rng.normal(size=steps), rng.normal(size=steps + 1), ends < 0.02, (ends >= 0.02) & (ends < 0.04)
-    )  # several episodes, of both ends
-    expected = advantages_of(funcs_advantages, episode, 0.99, 0.95)  # [T]
-    difference = float(np.abs(advantages_of(function, episode, 0.99, 0.95) - expected).max())
-    return _verdict(
-        "common/funcs.generalized_advantages", difference, f"{steps:,} random steps", np.abs(expected).max()
-    )
+    rng = np.random.default_rng(0)
+    ends = rng.random(RANDOM_STEPS)  # [T]; several episodes, of both ends
+    terminated, truncated = ends < 0.02, (ends >= 0.02) & (ends < 0.04)  # [T], [T]
+    episode = Episode(rng.normal(size=RANDOM_STEPS), rng.normal(size=RANDOM_STEPS + 1), terminated, truncated)
+    found, expected = (advantages_of(f, episode, 0.99, 0.95) for f in (function, project_advantages))  # [T], [T]
+    where = f"common/funcs.generalized_advantages on {RANDOM_STEPS:,} random steps"
+    return _verdict(where, np.abs(found - expected).max(), np.abs(expected).max())
 
 
 def check_surrogate(function: Surrogate) -> str:
     """A line that says whether a function equals `ppo.losses.clipped_surrogate`, and by how much it differs."""
-    rng, worst = np.random.default_rng(0), 0.0
-    log_probs, old_log_probs = rng.normal(0, 0.4, (2, RANDOM_SAMPLES))  # [B], [B]
-    advantages = rng.normal(size=RANDOM_SAMPLES)  # [B]
-    for clip_range in (0.05, 0.2, 0.5):
-        mine, expected = (
-            loss_of(f, log_probs, old_log_probs, advantages, clip_range) for f in (function, project_surrogate)
-        )
-        worst = max(worst, abs(mine - expected))
-    return _verdict("ppo/losses.clipped_surrogate", worst, f"{RANDOM_SAMPLES:,} random samples", 1.0)
+    rng = np.random.default_rng(0)
+    columns = *rng.normal(0, 0.4, (2, RANDOM_SAMPLES)), rng.normal(size=RANDOM_SAMPLES)  # [B] each
+    losses = [[_called(f, (), *columns, e) for e in (0.05, 0.2, 0.5)] for f in (function, project_surrogate)]
+    difference = float(np.abs(np.diff(losses, axis=0)).max())
+    return _verdict(f"ppo/losses.clipped_surrogate on {RANDOM_SAMPLES:,} random samples", difference, 1.0)
 
 
-def _verdict(name: str, difference: float, where: str, size: float) -> str:
+def _verdict(what: str, difference: float, size: float) -> str:
     if difference <= ROUNDING * max(1.0, size):
-        return f"your function equals {name} on {where} (the largest difference is {difference:.1g})"
-    return f"your function differs from {name} on {where}, by up to {difference:.3g}"
+        return f"your function equals {what} (the largest difference is {difference:.1g})"
+    return f"your function differs from {what}, by up to {difference:.3g}"
 
 
-def funcs_advantages(
-    rewards: np.ndarray,
-    values: np.ndarray,
-    terminated: np.ndarray,
-    truncated: np.ndarray,
-    gamma: float,
-    gae_lambda: float,
+def project_advantages(
+    rewards: np.ndarray, values: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, gamma: float, lam: float
 ) -> np.ndarray:
     """The project's advantages with the reader's arguments; see `Advantages`."""
-    valid = np.ones((len(rewards), 1), bool)  # [T, 1]
-    advantages = funcs.generalized_advantages(
-        rewards[:, None], values[:, None], terminated[:, None], truncated[:, None], valid, gamma, gae_lambda
-    )  # [T, 1]
-    return advantages[:, 0]  # [T]
+    ends, valid = (terminated[:, None], truncated[:, None]), np.ones((len(rewards), 1), bool)  # [T, 1] each
+    return funcs.generalized_advantages(rewards[:, None], values[:, None], *ends, valid, gamma, lam)[:, 0]  # [T]
 
 
 def project_surrogate(
@@ -142,29 +122,8 @@ def project_surrogate(
     """The project's loss with the reader's arguments; see `Surrogate`."""
     from ppo.losses import clipped_surrogate  # imports TensorFlow
 
-    columns = (log_probs, old_log_probs, advantages, np.ones(len(log_probs)))  # [B]
-    return float(clipped_surrogate(*columns, clip_range))
-
-
-# -- calling the reader's functions --
-
-
-def advantages_of(function: Advantages, episode: Episode, gamma: float, gae_lambda: float) -> np.ndarray:
-    """What a function returns for an episode, [T].
-
-    Raises:
-        UserError: it failed, or returned another shape, NaN or infinity.
-    """
-    shape = episode.rewards.shape
-    return _called(function, shape, *(array.copy() for array in episode), gamma, gae_lambda)
-
-
-def loss_of(
-    function: Surrogate, log_probs: np.ndarray, old_log_probs: np.ndarray, advantages: np.ndarray, clip_range: float
-) -> float:
-    """The loss that a function returns for samples [B]; errors as for `advantages_of`."""
-    columns = (array.copy() for array in (log_probs, old_log_probs, advantages))  # [B]
-    return float(_called(function, (), *columns, clip_range))
+    weights = np.ones(len(log_probs))  # [B]
+    return float(clipped_surrogate(log_probs, old_log_probs, advantages, weights, clip_range))
 
 
 def objective(function: Surrogate, ratios: np.ndarray, advantage: float, clip_range: float) -> np.ndarray:
@@ -175,33 +134,32 @@ def objective(function: Surrogate, ratios: np.ndarray, advantage: float, clip_ra
     """
     one = np.array([advantage])  # [1]
     with contextlib.redirect_stdout(io.StringIO()):  # a `print` in the function would come hundreds of times
-        return np.array([-loss_of(function, np.log([ratio]), np.zeros(1), one, clip_range) for ratio in ratios])
+        return np.array([-_called(function, (), np.log([ratio]), np.zeros(1), one, clip_range) for ratio in ratios])
+
+
+def advantages_of(function: Advantages, episode: Episode, gamma: float, gae_lambda: float) -> np.ndarray:
+    """What a function returns for an episode, [T]; for errors see `_called`."""
+    return _called(function, episode.rewards.shape, *episode, gamma, gae_lambda)
 
 
 def _called(function: Callable, shape: tuple[int, ...], *arguments: Any) -> np.ndarray:
-    name = getattr(function, "__name__", "your function")
-    try:
-        found = np.asarray(function(*arguments), np.float64)
-    except Exception as error:
-        what = f"{describe(error)}{_line_of(error, function)}"
-        raise UserError(f"{name} failed ({what}): fix it in this cell, or undo the change") from None
+    """What a function returns for copies of its arguments.
+
+    Raises:
+        UserError: it returned another shape, NaN or infinity; what it raises itself is shown as Python shows it.
+    """
+    copies = (one.copy() if isinstance(one, np.ndarray) else one for one in arguments)
+    found = np.asarray(function(*copies), np.float64)
     if found.shape != shape or not np.isfinite(found).all():
         what = "NaN or infinity" if found.shape == shape else f"an array of shape {found.shape}"
         expected = f"an array of {shape[0]} finite numbers" if shape else "one finite number"
-        raise UserError(f"{name} returned {what}: expected {expected}")
+        raise UserError(f"{getattr(function, '__name__', 'your function')} returned {what}: expected {expected}")
     return found
 
 
-def _line_of(error: Exception, function: Callable) -> str:
-    """Where a function failed, such as ", in line 7 of the cell"; empty if that is not known."""
-    code = getattr(function, "__code__", None)
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if code and frame.filename == code.co_filename]
-    return f", in line {own[-1].lineno} of the cell" if own else ""
-
-
-def _number(name: str, value: float, own: float, least: float, most: float) -> float:
+def _number(name: str, value: float, own: float) -> float:
     if value == PRESETS_OWN:
         return own
-    if not least <= value <= most:
-        raise UserError(f"{name} is {value:g}: expected {least:g} to {most:g}, or {PRESETS_OWN} for the preset's own")
+    if not 0 <= value <= 1:
+        raise UserError(f"{name} is {value:g}: expected 0 to 1, or {PRESETS_OWN} for the preset's own")
     return value

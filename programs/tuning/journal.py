@@ -30,11 +30,6 @@ def optuna() -> Any:
     return optuna
 
 
-def sampler(seed: int, parallel: bool) -> Any:
-    """TPE; `parallel`: it takes account of trials that run at the same time."""
-    return optuna().samplers.TPESampler(seed=seed, n_startup_trials=STARTUP_TRIALS, constant_liar=parallel)
-
-
 def open_study(journal: Journal) -> Any:
     """The Optuna study in a journal, a new one if there is none.
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from common.config import TrainingConfig
 from common.errors import UserError
-from programs.places import Submit, result_of
-from programs.tuning.journal import Journal, open_study, optuna, sampler
+from programs.tuning.journal import STARTUP_TRIALS, Journal, open_study, optuna
 from programs.tuning.space import Space
-from programs.tuning.trial import Outcome
+from programs.tuning.trial import Outcome, run_trial
+from programs.worker_pool import Submit, result_of
 
 
 class _FailedError(Exception):
@@ -20,6 +20,7 @@ class Search:
     """Trials of settings in a space, stored in a journal; a search that was stopped continues.
 
     Args:
+        base: what the settings of a trial are changed in.
         metric: column of the results that is the score.
 
     Raises:
@@ -29,36 +30,25 @@ class Search:
     def __init__(
         self, journal: Journal, base: TrainingConfig, space: Space, seeds: tuple[int, ...], metric: str, seed: int
     ) -> None:
-        self._journal, self._base, self._space, self._seeds = journal, base, space, seeds
-        self._metric, self._seed = metric, seed
+        self.base, self.space, self.metric = base, space, metric
+        self._journal, self._seeds, self._seed = journal, seeds, seed
         self.study = open_study(journal)
         for trial in self.study.get_trials(deepcopy=False, states=(optuna().trial.TrialState.RUNNING,)):
             self.study.tell(trial.number, state=optuna().trial.TrialState.FAIL)  # of a search that was killed
-        self._check_same({"seeds": list(seeds), "metric": metric, "epochs": base.epochs, "space": repr(space)})
-        self._check_same_base()
-
-    def _check_same(self, wanted: dict[str, object]) -> None:
-        known = self.study.user_attrs
-        for name, value in wanted.items():
-            if name in known and known[name] != value:
-                raise UserError(
-                    f"{self._journal.path} holds a search with {name} {known[name]!r:.80}: use these, "
-                    "or begin another one with --into"
-                )
+        wanted = {"seeds": list(seeds), "metric": metric, "epochs": base.epochs, "space": repr(space)}
+        self._check_same(wanted, self.study.user_attrs)
+        settings = json.loads(json.dumps(vars(base)))
+        self._check_same(settings, self.study.user_attrs.get("base", {}))
+        for name, value in (wanted | {"base": settings}).items():
             self.study.set_user_attr(name, value)
 
-    def _check_same_base(self) -> None:
-        """Raise UserError if trials of the journal's search changed other settings."""
-        wanted = json.loads(json.dumps(vars(self._base)))
-        known = self.study.user_attrs.get("base", {})
-        for name in sorted(known.keys() & wanted.keys()):
+    def _check_same(self, wanted: dict[str, Any], known: dict[str, Any]) -> None:
+        for name in sorted(wanted.keys() & known.keys()):
             if known[name] != wanted[name]:
                 raise UserError(
-                    f"{self._journal.path} holds a search of a preset whose {name} is {known[name]!r:.80}, and not "
+                    f"{self._journal.path} holds a search with {name} {known[name]!r:.80}, and not "
                     f"{wanted[name]!r:.80}: begin another one with --into"
                 )
-        if not known:
-            self.study.set_user_attr("base", wanted)
 
     def finished(self) -> list[Any]:
         """All trials that were completed or pruned, or whose training failed, in their order."""
@@ -66,15 +56,25 @@ class Search:
         done = self.study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED, states.FAIL))
         return [trial for trial in done if trial.state != states.FAIL or "error" in trial.user_attrs]
 
+    def completed(self) -> list[Any]:
+        """Those of them that have a score."""
+        return [trial for trial in self.finished() if trial.state == optuna().trial.TrialState.COMPLETE]
+
     def config_of(self, trial: Any, base: TrainingConfig | None = None) -> TrainingConfig:
         """A base with a trial's settings; None takes the base of the search.
 
         Raises:
             UserError: they do not go together.
         """
-        changes = {name: values.suggest(trial, name) for name, values in self._space.items()}
-        base = self._base if base is None else base
+        changes = {name: values.suggest(trial, name) for name, values in self.space.items()}
+        base = self.base if base is None else base
         return base.replace(**{k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()})
+
+    def best(self, base: TrainingConfig | None = None) -> TrainingConfig | None:
+        """`config_of` the best trial; None before one was completed."""
+        if not self.completed():
+            return None
+        return self.config_of(optuna().trial.FixedTrial(self.study.best_params), base)
 
     def run(self, trials: int, workers: int, submit: Submit, callback: Callable[[Any, Any], None]) -> None:
         """Run trials until there are so many in all, `workers` of them at once.
@@ -89,7 +89,11 @@ class Search:
             return self._objective(trial, submit)
 
         def next_sampler(*_: object) -> None:
-            self.study.sampler = sampler(self._seed + len(self.finished()), workers > 1)
+            self.study.sampler = optuna().samplers.TPESampler(
+                seed=self._seed + len(self.finished()),
+                n_startup_trials=STARTUP_TRIALS,
+                constant_liar=workers > 1,  # it takes account of trials that run at the same time
+            )
 
         next_sampler()
         left = trials - len(self.finished())
@@ -105,7 +109,7 @@ class Search:
             outcome = Outcome(None, (), str(error))
         else:
             trial_id = trial._trial_id  # noqa: SLF001  Optuna has no public way to hand a trial to another process
-            outcome = result_of(submit(self._journal, trial_id, config, self._seeds, self._metric))
+            outcome = result_of(submit(run_trial, self._journal, trial_id, config, self._seeds, self.metric))
         trial.set_user_attr("scores", list(outcome.scores))
         if outcome.error:
             trial.set_user_attr("error", outcome.error)

@@ -54,13 +54,16 @@ def read_space(path: Path, base: TrainingConfig) -> Space:
     return {name: _checked(path, name, entry, base) for name, entry in content.items()}
 
 
-def _checked(path: Path, name: str, entry: object, base: TrainingConfig) -> Values:
+def _checked(path: Path, name: str, entry: Any, base: TrainingConfig) -> Values:
     where = f"{path}: {name!r:.60}"
-    if not hasattr(base, name) or name not in vars(base):
+    if name not in vars(base):
         raise UserError(f"{where} is not a setting of {base.METHOD}: --help-all of train lists them all")
-    if not isinstance(entry, dict) or not entry.keys() <= KEYS:
-        raise UserError(f'{where} is {entry!r:.80}: expected {{"from": 1, "to": 9}} or {{"choices": [1, 9]}}')
-    values = _values(where, entry)
+    values = _values(entry) if isinstance(entry, dict) and entry.keys() <= KEYS else None
+    if values is None:
+        raise UserError(
+            f'{where} is {entry!r:.80}: expected {{"from": 1, "to": 9}} with the lower one first, above 0 with '
+            '"log": true, or two or more {"choices": [1, 9]}'
+        )
     for value in values.extremes():
         try:
             base.replace(**{name: tuple(value) if isinstance(value, list) else value})
@@ -69,18 +72,13 @@ def _checked(path: Path, name: str, entry: object, base: TrainingConfig) -> Valu
     return values
 
 
-def _values(where: str, entry: dict[str, Any]) -> Values:
-    if "choices" in entry:
-        choices = entry["choices"]
-        if not isinstance(choices, list) or len(choices) < 2:
-            raise UserError(f"{where} has choices {choices!r:.60}: expected a list of two or more")
-        return Values(choices=tuple(json.dumps(choice) for choice in choices))
+def _values(entry: dict[str, Any]) -> Values | None:
+    """The range or the choices that an entry describes; None if it does not."""
     low: Any = entry.get("from")
     high: Any = entry.get("to")
-    log = entry.get("log", False)
-    for number in (low, high):
-        if isinstance(number, bool) or not isinstance(number, int | float):
-            raise UserError(f"{where} goes from {low!r:.40} to {high!r:.40}: expected two numbers")
-    if not low < high or (log and low <= 0):
-        raise UserError(f"{where} goes from {low} to {high}: expected the lower one first, and above 0 with log")
-    return Values(low, high, bool(log))
+    choices, log = entry.get("choices"), entry.get("log", False)
+    if isinstance(choices, list) and len(choices) > 1:
+        return Values(choices=tuple(json.dumps(choice) for choice in choices))
+    if any(isinstance(number, bool) or not isinstance(number, int | float) for number in (low, high)):
+        return None
+    return Values(low, high, bool(log)) if low < high and (low > 0 or not log) else None

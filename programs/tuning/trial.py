@@ -57,7 +57,9 @@ def score_of(config: TrainingConfig, metric: str, on_epoch: Callable[[int, float
     return score
 
 
-def run_seeds(config: TrainingConfig, seeds: tuple[int, ...], metric: str, report: Report) -> Outcome:
+def run_seeds(
+    config: TrainingConfig, seeds: tuple[int, ...], metric: str, report: Report = lambda step, value: False
+) -> Outcome:
     """Train with one seed after the other.
 
     Args:
@@ -78,18 +80,13 @@ def run_seeds(config: TrainingConfig, seeds: tuple[int, ...], metric: str, repor
         return Outcome(None, tuple(scores), str(error))
     value = float(np.median(scores))
     if math.isnan(value):
-        return Outcome(
-            None, tuple(scores), f"{metric} never had a value: train for more epochs, or choose another --metric"
-        )
+        why = f"{metric} never had a value: train for more epochs, or choose another --metric"
+        return Outcome(None, tuple(scores), why)
     return Outcome(value, tuple(scores))
 
 
-def run_trial(
-    journal: Journal, trial_id: int | None, config: TrainingConfig, seeds: tuple[int, ...], metric: str
-) -> Outcome:
-    """`run_seeds`, reporting to an Optuna trial, which may be pruned; None reports to nobody."""
-    if trial_id is None:
-        return run_seeds(config, seeds, metric, lambda step, value: False)
+def run_trial(journal: Journal, trial_id: int, config: TrainingConfig, seeds: tuple[int, ...], metric: str) -> Outcome:
+    """`run_seeds`, reporting to an Optuna trial, which may be pruned."""
     trial = optuna().trial.Trial(open_study(journal), trial_id)
 
     def report(step: int, value: float) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from common.envs.environment import find_environment
 from common.errors import UserError
 from common.runs.command_line import parse
-from programs.train import method_of
+from programs.preset_files import find_preset
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -25,6 +25,15 @@ import speed  # noqa: E402
 @pytest.fixture(autouse=True)
 def committed(monkeypatch):
     monkeypatch.setattr(records.record, "commit", lambda: "0123456789")
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """The folder of records whose seeds are not trained."""
+    monkeypatch.setattr(records, "FOLDER", tmp_path)
+    monkeypatch.setattr(records, "stepping_alone", lambda: 1.0)
+    monkeypatch.setattr(records, "measure", lambda _, seed, runs, core, go_on: {"seed": seed, "core": core})
+    return tmp_path
 
 
 # The last seeds of records that were ended before all their seeds were trained, with other settings: see the log.
@@ -61,7 +70,7 @@ def test_every_record_counts_all_of_its_seeds_and_none_that_was_tuned_on():
 def test_a_record_trains_a_preset_on_the_environment_of_its_task(name):
     record = record_tables.RECORDS[name]
     program, *arguments = record.command.replace("-m ", "").split()
-    _, config, _ = parse(arguments, program, method_of(arguments[0]).presets, arguments[0], lambda _: "")
+    _, config, _ = parse(arguments, program, find_preset(arguments[0])[1].presets, arguments[0], lambda _: "")
     assert record.task.metric.startswith(f"{config.env}: ")
     assert bool(record.knowledge) == config.symmetry
     environment = find_environment(config.env, config.max_episode_steps, config.env_kwargs)
@@ -157,13 +166,10 @@ def test_a_seed_is_trained_then_scored_over_the_task_s_episodes_at_its_limits(tm
     assert f"--episodes 7 --no-video --max-episode-steps {' '.join(limits)}" in commands[1]
 
 
-def test_seeds_are_measured_side_by_side_each_on_a_core_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "FOLDER", tmp_path)
-    monkeypatch.setattr(records, "stepping_alone", lambda: 1.0)
-    monkeypatch.setattr(records, "measure", lambda _, seed, runs, core, go_on: {"seed": seed, "core": core})
+def test_seeds_are_measured_side_by_side_each_on_a_core_of_its_own(results, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     records.take(records.Arguments("best-walker", seeds=(102, 100, 101), at_once=2))
-    [path] = tmp_path.iterdir()
+    [path] = results.iterdir()
     taken = json.loads(path.read_text(encoding="utf-8"))
     assert taken["at_once"] == 2
     assert taken["seeds"] == [{"seed": 100, "core": 1}, {"seed": 101, "core": 0}, {"seed": 102, "core": 0}]
@@ -176,31 +182,25 @@ def test_seeds_are_measured_side_by_side_each_on_a_core_of_its_own(tmp_path, mon
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
-def test_a_seed_alone_and_more_seeds_than_cores_have_all_cores(tmp_path, monkeypatch, at_once):
-    monkeypatch.setattr(records, "FOLDER", tmp_path)
-    monkeypatch.setattr(records, "stepping_alone", lambda: 1.0)
-    monkeypatch.setattr(records, "measure", lambda _, seed, runs, core, go_on: {"seed": seed, "core": core})
+def test_a_seed_alone_and_more_seeds_than_cores_have_all_cores(results, monkeypatch, at_once):
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     records.take(records.Arguments("best-walker", seeds=(100, 101, 102), at_once=at_once))
-    [path] = tmp_path.iterdir()
+    [path] = results.iterdir()
     taken = json.loads(path.read_text(encoding="utf-8"))
     assert (taken["at_once"], [one["core"] for one in taken["seeds"]]) == (at_once, [None] * 3)
     alone = [{"stepping_alone": 1} if at_once == 1 else {}] * 3  # measured before each seed, while nothing else runs
     assert [{key: one[key] for key in one if key == "stepping_alone"} for one in taken["seeds"]] == alone
 
 
-def test_seeds_can_be_bound_to_one_core_beside_other_programs(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "FOLDER", tmp_path)
-    monkeypatch.setattr(records, "stepping_alone", lambda: 1.0)
-    monkeypatch.setattr(records, "measure", lambda _, seed, runs, core, go_on: {"seed": seed, "core": core})
+def test_seeds_can_be_bound_to_one_core_beside_other_programs(results, monkeypatch):
     with pytest.raises(UserError, match="--core 1 measures one seed after another: use it with --at-once 1"):
         records.take(records.Arguments("best-walker", seeds=(100, 101), core=1, at_once=2))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     with pytest.raises(UserError, match="there is no core 2: expected a number from 0 to 1"):
         records.take(records.Arguments("best-walker", seeds=(100, 101), core=2))
-    assert not list(tmp_path.iterdir())
+    assert not list(results.iterdir())
     records.take(records.Arguments("best-walker", seeds=(100, 101), core=1))
-    [path] = tmp_path.iterdir()
+    [path] = results.iterdir()
     taken = json.loads(path.read_text(encoding="utf-8"))
     assert taken["core"] == 1 and [one["core"] for one in taken["seeds"]] == [1, 1]
     with pytest.raises(UserError, match="were measured with core 1: use the same --core"):
@@ -266,12 +266,9 @@ def test_a_first_seed_that_was_cut_off_can_be_gone_on_with(tmp_path, monkeypatch
     assert went_on == [False, True] and len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_record_takes_as_many_seeds_as_its_table_asks_for_and_goes_on_at_the_same_commit(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "FOLDER", tmp_path)
-    monkeypatch.setattr(records, "stepping_alone", lambda: 1.0)
-    monkeypatch.setattr(records, "measure", lambda _, seed, runs, core, go_on: {"seed": seed})
+def test_a_record_takes_as_many_seeds_as_its_table_asks_for_and_goes_on_at_the_same_commit(results, monkeypatch):
     records.take(records.Arguments("best-walker"))
-    [path] = tmp_path.iterdir()
+    [path] = results.iterdir()
     assert [one["seed"] for one in json.loads(path.read_text(encoding="utf-8"))["seeds"]] == list(range(100, 110))
     monkeypatch.setattr(records.record, "commit", lambda: "another")
     with pytest.raises(UserError, match=r"were measured at commit .*: check it out first"):

@@ -21,7 +21,7 @@ from companions.config import OffPolicyConfig
 from companions.TD3Agent import TD3Agent
 from ppo.config import PPOConfig
 from ppo.results import PPOResult
-from programs import draw_figure, plot
+from programs import plot
 
 CONFIG = PPOConfig(env="Pendulum-v1", hidden_sizes=(8,))
 WALKER = Path(__file__).resolve().parents[2] / "experiments" / "results" / "walker"
@@ -241,7 +241,7 @@ def test_every_kind_is_written(kind, tmp_path, monkeypatch, capsys):
 def test_real_seeds_are_grouped_by_name(tmp_path, monkeypatch):
     seen = []
     over_seeds = curve_figures.over_seeds
-    monkeypatch.setattr(draw_figure, "over_seeds", lambda *a: seen.append(a) or over_seeds(*a))
+    monkeypatch.setattr(curve_figures, "over_seeds", lambda *a: seen.append(a) or over_seeds(*a))
     runs = sorted(WALKER.glob("*-seed?"))
     columns = ["--columns", "avg_steps", "mean_std"]
     assert call(monkeypatch, plot, *runs, "--kind", "seeds", *columns, "--out", tmp_path / "seeds.png") == 0
@@ -330,7 +330,7 @@ def test_a_title_takes_the_legends_place_and_makes_a_dark_version(tmp_path, monk
     figure = curve_figures.over_seeds(run, (("avg_steps", "Steps"),), "range", "b is better")
     assert figure.get_suptitle() == "b is better" and not figure.legends and figure.axes[0].get_legend() is not None
     assert call(monkeypatch, plot, tmp_path / "a-seed0", "--title", "no", "--output", tmp_path / "v.png") == 2
-    assert "title has no effect with kind five" in capsys.readouterr().err
+    assert "title no has no effect with kind five" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", [r"x$\z$y", "a$b_c$", "_hidden", "plain"])

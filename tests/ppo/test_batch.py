@@ -103,7 +103,10 @@ def test_running_standardisation_leaves_out_steps_that_only_restart():
     known = np.append(by_hand()[VALID], [10.0, -3.0])
     assert prepared.advantage_statistics.count == 8 and before.count == 2
     assert prepared.advantage_statistics.std == pytest.approx(known.std())
-    assert_allclose(prepared.batch.advantages, by_hand().ravel() / (known.std() + EPSILON), rtol=1e-5)
+    divided = by_hand() / (known.std() + EPSILON)  # [T, N], the mean stays
+    assert_allclose(prepared.batch.advantages, divided.ravel(), rtol=1e-5)
+    config = CONFIG.replace(normalize_advantages="running_std", value_target="normalized_advantage")
+    assert_allclose(made(config, before).batch.value_targets, (divided + VALUES[:-1]).ravel(), rtol=1e-5)
 
 
 def test_explained_variance_leaves_out_steps_that_only_restart():

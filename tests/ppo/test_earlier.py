@@ -8,7 +8,6 @@ from same_state import assert_same_state, resumed_and_whole
 from test_batch import made, trajectory
 
 from common.env_wrappers import reward_design
-from common.errors import UserError
 from ppo import losses
 from ppo.batch import EPSILON, LARGEST_WEIGHT, EarlierTrajectories, weighted
 from ppo.config import PPOConfig
@@ -104,11 +103,6 @@ def test_a_damaged_state_is_refused():
 
     with pytest.raises(ValueError, match="no trajectory"):
         EarlierTrajectories(1, refuse).load_state(state)
-
-
-def test_with_recomputed_targets_it_is_refused():
-    with pytest.raises(UserError, match="reused_trajectories 2 does not go with recompute_targets"):
-        TINY.replace(recompute_targets=True)
 
 
 # -- in the trainer --

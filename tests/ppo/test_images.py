@@ -9,18 +9,14 @@ from gymnasium.spaces import Box, Discrete
 
 from common.envs.environment import find_environment
 from common.envs.make_env import make_env
-from common.envs.process_group import ProcessGroup
 from common.envs.spaces import action_map
 from common.envs.vector_env import make_vector_env
-from common.errors import UserError
 from common.records import Timing
 from common.rollout import collector as collectors
 from common.rollout.collector import Collector
 from common.rollout.evaluation import evaluate
 from common.rollout.validation import validate
 from common.runs.film import Take
-from companions.config import OffPolicyConfig
-from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from ppo.config import PPOConfig
 
 
@@ -61,12 +57,6 @@ def test_images_are_not_flattened_and_keep_their_dtype():
     one.envs.close()
 
 
-def test_numbers_of_a_byte_become_float32():
-    envs = make_vector_env(find_environment("CartPole-v1"), 2, "gymnasium")
-    envs.groups[0].reset = lambda seed: np.zeros((2, 128), np.uint8)
-    assert envs.reset(0)[0].dtype == np.float32
-
-
 @pytest.mark.parametrize("env_id", ["tests/Dot-v0", "tests/Lives-v0"])
 def test_a_collector_of_images_goes_on_from_the_state_of_another(env_id):
     first, second = collector(env_id), collector(env_id)
@@ -93,12 +83,6 @@ def test_images_are_evaluated_and_filmed():
     assert (take.score, take.frame_rate, len(frames), frames[0].shape) == (8.0, 4, 9, (48, 48, 3))
 
 
-def test_off_policy_methods_refuse_images_in_one_line():
-    with pytest.raises(UserError, match=r"tests/Dot-v0 has image observations .*PPOAgentTrainer") as refusal:
-        OffPolicyAgentTrainer(OffPolicyConfig(env="tests/Dot-v0"))
-    assert "\n" not in str(refusal.value)
-
-
 # -- lives --
 
 
@@ -117,33 +101,14 @@ def test_a_lost_life_terminates_but_the_game_goes_on(env_id, length, backend):
     np.testing.assert_array_equal(trajectory.observations[:-1, :, 0, 0, 0], step)
 
 
-def test_a_process_that_fails_ends_the_episode():
-    group = ProcessGroup(find_environment("tests/Dying-v0"), 1)
-    group.reset(0)
-    steps = []
-    for _ in range(22):
-        group.send(np.zeros((1, 1), np.float32))
-        steps.append(group.recv())
-    assert [step.ended[0] for step in steps] == [False] * 19 + [True, False, False]
-    group.close()
-
-
 def test_validation_counts_whole_games():
     validation = validate(Idle(), action_map(Discrete(2)), find_environment("tests/Lives-v0"), "gymnasium", 4, 0)
     assert validation.returns.tolist() == [1 + 2 + 3 + 4 + 5 + 6] * 4
 
 
 def experience(**changes):
-    config = PPOConfig(
-        **{
-            "env": "tests/Lives-v0",
-            "backend": "gymnasium",
-            "num_envs": 2,
-            "steps_per_epoch": 28,
-            "minibatch_size": 8,
-            **changes,
-        }
-    )
+    small = {"backend": "gymnasium", "num_envs": 2, "steps_per_epoch": 28, "minibatch_size": 8}
+    config = PPOConfig(env="tests/Lives-v0", **small | changes)
     return Collector(config, find_environment(config.env), action_map(Discrete(2)), 0)
 
 

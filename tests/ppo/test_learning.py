@@ -60,9 +60,7 @@ def test_critic_finds_the_true_value(truncation_is_terminal, value):
     trainer.close()
 
 
-@pytest.mark.parametrize(
-    ("shared_torso", "precision"), [(True, "float32"), (False, "float32"), (True, "bfloat16"), (False, "bfloat16")]
-)
+@pytest.mark.parametrize(("shared_torso", "precision"), [(True, "float32"), (False, "float32"), (True, "bfloat16")])
 def test_finds_the_dot_in_images(shared_torso, precision):
     config = PPOConfig(
         env="tests/Dot-v0", backend="gymnasium", num_envs=16, epochs=20, steps_per_epoch=576,

@@ -226,14 +226,6 @@ def test_entropy_and_value_coefficients_reach_the_update(tiny, eager):
         assert any(not np.array_equal(a, b) for a, b in zip(plain, weights(**changes))), changes
 
 
-def test_a_run_has_the_file_in_its_folder(monkeypatch, tmp_path, eager):
-    settings = "pendulum --epochs 1 --num-envs 2 --steps-per-epoch 64 --minibatch-size 32 --evaluation-episodes 0"
-    assert call(monkeypatch, program, *settings.split(), "--no-video", "--runs-folder", tmp_path) == 0
-    folder = tmp_path / "pendulum-seed0"
-    assert set(json.loads((folder / FILE).read_text())["values"]) == set(LiveHyperparameters(CONFIG).values)
-    assert run_folder.read_results(folder)["hp_passes"].tolist() == [10]
-
-
 def test_a_resumed_run_watches_the_file_in_its_folder(monkeypatch, tmp_path, eager):
     settings = "--evaluation-episodes 0 --no-video --no-tensorboard --no-figure --checkpoint-every 1"
     new = f"pendulum --epochs 2 --num-envs 2 --steps-per-epoch 64 --minibatch-size 32 --passes 2 {settings}"

@@ -59,18 +59,6 @@ def test_clipped_surrogate_uses_the_ratio_of_new_to_old():
     assert float(loss) == pytest.approx(-2.4, abs=1e-6)
 
 
-@pytest.mark.parametrize("advantage", [-2.0, 2.0])
-@pytest.mark.parametrize("ratio", [0.01, 0.5, 0.79, 0.81, 1.0, 1.19, 1.21, 2.0, 50.0])
-def test_a_sample_gives_no_gradient_only_where_clipping_binds(ratio, advantage):
-    silent = (advantage > 0 and ratio > 1 + EPSILON) or (advantage < 0 and ratio < 1 - EPSILON)
-    gradient = surrogate_gradients([ratio], [advantage])[0]
-    # elsewhere d(−r·Â) / d log π = −r·Â
-    if silent:
-        assert gradient == 0
-    else:
-        assert gradient == pytest.approx(-ratio * advantage, rel=1e-5)
-
-
 def test_the_clip_rule_holds_under_xla():
     ratios, advantages = [0.5, 0.79, 0.81, 1.0, 1.19, 1.21, 2.0] * 2, [3.0] * 7 + [-3.0] * 7
     compiled = tf.function(lambda: surrogate_gradients_tensor(ratios, advantages, EPSILON), jit_compile=True)
@@ -179,21 +167,6 @@ def test_approximate_kl_is_never_negative(differences):
     for one in log_prob:
         assert float(losses.approximate_kl(one[None], tf.zeros(1), tf.ones(1))) >= 0
     assert float(losses.approximate_kl(log_prob, tf.zeros_like(log_prob), tf.ones_like(log_prob))) >= 0
-
-
-def test_approximate_kl_is_near_the_true_kl_of_close_gaussians():
-    old_mean, old_std, mean, std = 0.0, 1.0, 0.1, 1.2
-    samples = np.random.default_rng(0).normal(old_mean, old_std, 200_000)
-
-    def log_density(x, m, s):
-        return tf.constant(-0.5 * ((x - m) / s) ** 2 - np.log(s * np.sqrt(2 * np.pi)), tf.float32)
-
-    # KL(old ‖ new) = ln(1.2 / 1) + (1 + .1²) / (2 · 1.44) − .5 = .182322 + .350694 − .5 = .033016
-    # the other way round it would be −.182322 + (1.44 + .01) / 2 − .5 = .042678
-    found = losses.approximate_kl(
-        log_density(samples, mean, std), log_density(samples, old_mean, old_std), tf.ones(len(samples))
-    )
-    assert float(found) == pytest.approx(0.033016, rel=0.02)
 
 
 def test_clip_fraction_worked_by_hand():

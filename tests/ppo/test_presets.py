@@ -200,3 +200,10 @@ def test_a_published_programs_preset_has_its_numbers(name):
     for setting, value, line in PUBLISHED[name]:
         found = getattr(preset, setting)
         assert found == (pytest.approx(value, rel=1e-12) if isinstance(value, float) else value), (setting, line)
+
+
+def test_the_studys_later_revision_differs_in_three_settings():
+    revised, published = PRESETS["bipedal-walker-2021-revised"], PRESETS["bipedal-walker-2021"]
+    switches = ("reward_design", "normalize_advantages", "value_target")
+    assert [getattr(revised, name) for name in switches] == ["fall_penalty", "running_std", "normalized_advantage"]
+    assert revised.replace(**{name: getattr(published, name) for name in switches}) == published

@@ -9,7 +9,6 @@ from gymnasium.spaces import Box, Discrete
 from numpy.testing import assert_allclose, assert_array_equal
 
 from Agent import Agent
-from common import funcs
 from common.errors import UserError
 from common.learning.compiled import ImageHeads
 from ppo.config import PPOConfig
@@ -71,17 +70,6 @@ def test_one_gradient_step_is_adam_on_the_sum_of_the_losses(eager):
     trainer.close()
 
 
-def test_one_step_targets_and_their_discounts(eager):
-    config = SMALL.replace(value_target="one_step", gamma=0.9)
-    trainer, batch = batch_of(config)
-    trajectory = trainer.collector.trajectory
-    values = trainer.agent.critic(trajectory.observations.reshape(-1, 4)).numpy().reshape(65, 2)
-    expected = trajectory.rewards + 0.9 * np.where(trajectory.terminated, 0, values[1:])
-    assert trajectory.terminated.any()
-    assert_allclose(batch.value_targets.reshape(64, 2), expected, rtol=1e-5)
-    trainer.close()
-
-
 def test_without_the_stopped_gradient_the_target_learns_too(eager):
     """The same loss, another gradient: d/dθ of (V − r − γV')² has a part through V'."""
     config = SMALL.replace(gamma=0.9, value_coefficient=1.0)
@@ -99,13 +87,7 @@ def test_without_the_stopped_gradient_the_target_learns_too(eager):
 def test_each_pass_has_targets_of_its_own_and_the_policy_that_acted(eager):
     config = SMALL.replace(value_target="one_step", recompute_targets=True, passes=3, minibatch_size=128)
     trainer = PPOAgentTrainer(config)
-    seen, update = [], trainer.agent.update
-
-    def watch(batch, *arguments):
-        seen.append(batch)
-        return update(batch, *arguments)
-
-    trainer.agent.update = watch
+    seen = watched_batches(trainer)
     trainer.train(1)
     assert len(seen) == 3
     first, second, third = seen
@@ -134,37 +116,6 @@ def test_an_epoch_of_several_updates_collects_its_steps_in_parts(eager):
     assert 0 < lengths <= 416
     assert results["total_reward_epochs"][0] == pytest.approx(128, abs=12)  # 1 a step, but for resets
     trainer.close()
-
-
-def test_a_resumed_run_of_several_updates_is_the_same(eager):
-    config = SMALL.replace(updates_per_epoch=4, minibatch_size=32, recompute_targets=True, epochs=4)
-    whole = PPOAgentTrainer(config)
-    states = {}
-    whole.train(4, lambda row: states.update({row.epoch: whole.state()}))
-    other = PPOAgentTrainer(config)
-    other.load_state(states[2])
-    other.train(2)
-    for ours, theirs in zip(weights_of(whole.agent), weights_of(other.agent)):
-        assert_array_equal(ours, theirs)
-    assert [r.total_reward for r in whole.results] == [r.total_reward for r in other.results]
-    whole.close(), other.close()
-
-
-def test_a_resumed_run_that_sees_images_is_the_same():
-    config = PPOConfig(
-        env="tests/Dot-v0", backend="gymnasium", num_envs=4, epochs=4, steps_per_epoch=144, minibatch_size=36,
-        passes=2, shared_torso=True, hidden_sizes=(16,), value_loss="clipped", anneal_clip_range=True,
-        **SMALL_CONVOLUTIONS,
-    )  # fmt: skip
-    whole, states = PPOAgentTrainer(config), {}
-    whole.train(4, lambda row: states.update({row.epoch: whole.state()}))
-    other = PPOAgentTrainer(config)
-    other.load_state(states[2])
-    other.train(2)
-    assert whole.state().keys() == other.state().keys()
-    for ours, theirs in zip(weights_of(whole.agent), weights_of(other.agent)):
-        assert_array_equal(ours, theirs)
-    whole.close(), other.close()
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -301,6 +252,14 @@ def test_breakouts_network_is_the_published_one():
         ({"convolutions": ("32x8/0",)}, "convolutions is '32x8/0': expected"),
         ({"updates_per_epoch": 3}, "multiple of 6"),
         ({"updates_per_epoch": 4, "minibatch_size": 64}, "use --minibatch-size 32 or less"),
+        ({"critic_learning_rate": 0.1}, r"critic_learning_rate 0\.1 has no effect with shared_torso"),
+        ({"reused_trajectories": 2, "recompute_targets": True}, "does not go with recompute_targets"),
+        ({"min_std": 0.1, "std": "softplus_head"}, r"min_std 0\.1 has no effect with std softplus_head"),
+        ({"value_target": "normalized_advantage"}, "they are none: add --normalize-advantages running_std"),
+        (
+            {"value_target": "normalized_advantage", "normalize_advantages": "minibatch"},
+            "they are minibatch: add --normalize-advantages running_std",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(changes, what):
@@ -315,15 +274,3 @@ def test_convolutions_that_leave_nothing_are_refused_and_those_named_instead_fit
         Agent(space, Discrete(2), PPOConfig(), 0)
     named = str(refusal.value).partition("use --convolutions ")[2]
     Agent(space, Discrete(2), PPOConfig(convolutions=tuple(named.split())), 0)
-
-
-def test_reward_to_go_across_a_cut_tail():
-    """λ = 1 is the return minus the value, bootstrapped where the epoch cuts an episode."""
-    rewards = np.array([[1.0], [1.0], [0.0], [1.0], [1.0]])
-    terminated = np.array([[False], [True], [False], [False], [False]])
-    valid = np.array([[True], [True], [False], [True], [True]])
-    values = np.array([[0.5], [0.25], [9.0], [2.0], [3.0], [4.0]])
-    none = np.zeros_like(terminated)
-    advantages = funcs.generalized_advantages(rewards, values, terminated, none, valid, 0.5, 1.0)
-    # last episode: 1 + .5·4 = 3 to go from step 4, 1 + .5·3 = 2.5 from step 3; the first ends after 1, 1 + .5
-    assert_allclose(advantages[:, 0], [1.5 - 0.5, 1.0 - 0.25, 0.0, 2.5 - 2.0, 3.0 - 3.0])

@@ -4,8 +4,6 @@ import contextlib
 import csv
 import dataclasses
 import functools
-import itertools
-import re
 import typing
 import warnings
 
@@ -14,12 +12,11 @@ import pytest
 import tensorflow as tf
 from gymnasium.spaces import Discrete
 from numpy.testing import assert_allclose, assert_array_equal
-from tiny_envs import Faulty, Lengths, Schedule
+from tiny_envs import Lengths, Schedule
 
 from Agent import Agent
 from common import funcs
 from common.env_wrappers import reward_design
-from common.envs import worker_processes
 from common.envs.environment import find_environment
 from common.envs.envpool_group import EnvPoolGroup
 from common.envs.spaces import action_map
@@ -28,7 +25,7 @@ from common.errors import UserError
 from common.nets import distributions, from_keras
 from common.records import Timing
 from common.results import TIMING_COLUMNS
-from common.rollout import evaluation, playing, policies, validation
+from common.rollout import evaluation, playing, policies
 from common.rollout.policies import NormalPolicy
 from common.rollout.validation import validate
 from common.runs import run_folder, session
@@ -36,7 +33,6 @@ from common.runs.options import RunOptions
 from common.runs.recorder import Recorder
 from ppo.config import PPOConfig
 from ppo.live_settings import Hyperparameters
-from ppo.presets import PRESETS
 from ppo.results import UPDATE_METRICS, PPOResult
 from PPOAgentTrainer import PPOAgentTrainer
 
@@ -150,61 +146,7 @@ def test_each_network_learns_from_its_own_rows(update):
     assert np.ptp(loss_actor) > 1e-3 and np.ptp(loss_critic) > 1e-3
 
 
-@pytest.mark.parametrize("minibatch_size", [16, 24])
-def test_both_networks_see_every_sample_once_a_pass(tiny, eager, minibatch_size):
-    config = tiny.replace(passes=3, minibatch_size=minibatch_size)
-    trainer = PPOAgentTrainer(config)
-    with watched(trainer) as seen:
-        trainer.train(1)
-    [(batch, actor_rows, critic_rows)] = seen
-    orders = []
-    for rows in (actor_rows, critic_rows):
-        assert rows.shape[1] == minibatch_size
-        for one_pass in np.split(rows, config.passes):
-            flat = one_pass.ravel()
-            assert_array_equal(np.sort(flat)[:64], np.arange(64))
-            assert (batch.weights[np.sort(flat)[64:]] == 0).all()  # what fills up does not count
-            orders.append(tuple(flat))
-    assert len(set(orders)) == 6  # an order of its own for every pass of either network
-
-
-def test_one_adam_has_no_second_learning_rate(tiny):
-    with pytest.raises(UserError, match=r"critic_learning_rate 0\.1 has no effect with shared_torso") as caught:
-        tiny.replace(shared_torso=True, critic_learning_rate=0.1)
-    assert "\n" not in str(caught.value)
-
-
 # -- from the environment to the batch --
-
-
-def test_timeouts_are_bootstrapped_unless_taken_for_an_end(tiny, eager):
-    # With λ = 0 the value target of a step is r + γ·V(next), or r alone where nothing follows. Pendulum
-    # never terminates; with its limit at 20 steps the row 19 of each environment tells.
-    for terminal in (False, True):
-        config = tiny.replace(
-            truncation_is_terminal=terminal, gae_lambda=0.0, gamma=0.9, reward_scaling="none",
-            normalize_observations=False,
-        )  # fmt: skip
-        trainer = PPOAgentTrainer(config)
-        collected, collect = [], trainer.collector.collect
-
-        def keep(*arguments, collect=collect, collected=collected):
-            collected.append(collect(*arguments))
-            return collected[-1]
-
-        trainer.collector.collect = keep
-        critic = [np.array(w) for w in trainer.agent.critic.get_weights()]
-        with watched(trainer) as seen:
-            trainer.train(1)
-        trajectory, targets = collected[0], seen[0][0].value_targets[:64].reshape(32, 2)
-        trainer.agent.critic.set_weights(critic)  # as it was when the targets were made
-        values = np.array(trainer.agent.critic(trajectory.observations.reshape(66, 3))).reshape(33, 2)
-
-        assert trajectory.truncated[19].all() and not trajectory.terminated.any()
-        following = np.where(trajectory.truncated & terminal, 0.0, values[1:])
-        expected = trajectory.rewards + 0.9 * following
-        assert_allclose(targets[trajectory.valid], expected[trajectory.valid], rtol=1e-4, atol=1e-4)
-        assert np.abs(values[20]).min() > 1e-3  # so that the two cases differ
 
 
 def test_the_discount_moves_to_its_final_value(tiny, eager, monkeypatch):
@@ -240,63 +182,6 @@ def test_rewards_are_divided_by_the_std_of_all_of_them_and_not_shifted(tiny, eag
         assert result.reward_std == pytest.approx(so_far.std(), rel=1e-3)
         assert (batch.value_targets[counts] < 0).all()
     assert len(so_far) > 100
-
-
-def test_the_later_revision_divides_advantages_by_their_std_in_the_critics_targets_too(tiny, eager):
-    revised, published = PRESETS["bipedal-walker-2021-revised"], PRESETS["bipedal-walker-2021"]
-    switches = ("reward_design", "normalize_advantages", "value_target")
-    assert [getattr(revised, name) for name in switches] == ["fall_penalty", "running_std", "normalized_advantage"]
-    assert revised.replace(**{name: getattr(published, name) for name in switches}) == published
-
-    config = tiny.replace(
-        normalize_advantages="running_std", value_target="normalized_advantage", reward_scaling="none", gamma=0.9,
-        gae_lambda=0.8, normalize_observations=False, learning_rate=0.0, epochs=2, adopt_best=False, passes=1,
-    )  # fmt: skip
-    trainer = PPOAgentTrainer(config)
-    collected, collect = [], trainer.collector.collect
-    trainer.collector.collect = lambda *arguments: collected.append(collect(*arguments)) or collected[-1]
-    with watched(trainer) as seen:
-        trainer.train()
-    so_far = []
-    for trajectory, (batch, *_) in zip(collected, seen):
-        values = np.array(trainer.agent.critic(trajectory.observations.reshape(66, 3))).reshape(33, 2)
-        advantages = np.zeros((33, 2))  # by hand, from the last step to the first
-        for t, n in itertools.product(reversed(range(32)), range(2)):
-            delta = trajectory.rewards[t, n] + 0.9 * values[t + 1, n] - values[t, n]  # Pendulum never terminates
-            follows = 0.0 if trajectory.truncated[t, n] or not trajectory.valid[t, n] else 0.9 * 0.8
-            advantages[t, n] = delta + follows * advantages[t + 1, n]
-        counts = trajectory.valid
-        so_far.extend(advantages[:32][counts])
-        divided = advantages[:32] / (np.std(so_far) + 1e-4)  # [T, N], the mean stays
-        found = (column[:64].reshape(32, 2) for column in (batch.advantages, batch.value_targets))
-        for column, expected in zip(found, (divided, divided + values[:32])):
-            assert_allclose(column[counts], expected[counts], rtol=1e-3, atol=1e-4)
-    assert np.std(so_far) > 2  # so that a critic of undivided targets would differ
-
-
-def test_targets_of_normalized_advantages_need_some_that_are(tiny):
-    for kind in ("none", "minibatch"):
-        with pytest.raises(UserError, match=f"they are {kind}: add --normalize-advantages running_std"):
-            tiny.replace(value_target="normalized_advantage", normalize_advantages=kind)
-
-
-def test_rewards_that_are_all_alike_are_divided_by_the_std_of_what_is_to_come(eager):
-    config = PPOConfig(
-        env="MountainCar-v0", max_episode_steps=40, backend="gymnasium", num_envs=2, steps_per_epoch=256, epochs=2,
-        minibatch_size=256, passes=1, hidden_sizes=(8,), gamma=0.9,
-        normalize_observations=False, reward_scaling="returns", best_metric="mean_episode_reward",
-    )  # fmt: skip
-    trainer = PPOAgentTrainer(config)
-    with watched(trainer) as updates:
-        trainer.train()
-    trainer.close()
-    # -1 a step; 128 steps hold three episodes of 40 with a restart behind each, and 5 more.
-    ends = [*range(1, 41)] * 3 + [*range(1, 6)]
-    to_go = [-(1 - 0.9**steps) / (1 - 0.9) for steps in ends]
-    assert trainer.results[0].reward_std == pytest.approx(np.std(to_go), rel=1e-9)
-    batch = updates[0][0]
-    targets = batch.value_targets[batch.weights > 0]
-    assert -15 < targets.min() < targets.max() < 0  # by the std of the rewards, 1e-4, they would be -1e5
 
 
 @contextlib.contextmanager
@@ -371,20 +256,6 @@ def test_validation_scores_whole_deterministic_episodes(tiny, monkeypatch, backe
     trainer.close()
 
 
-def test_a_validation_that_takes_long_uses_all_cores_with_the_same_score(tiny, monkeypatch):
-    used = []
-    run = worker_processes.run_in_workers
-    monkeypatch.setattr(worker_processes, "cores", lambda: 2)
-    monkeypatch.setattr(worker_processes, "run_in_workers", lambda *given: used.append(len(given[1])) or run(*given))
-    config = tiny.replace(best_metric="validation", validation_episodes=30)  # two groups
-    with contextlib.closing(PPOAgentTrainer(config)) as trainer:
-        quick = trainer.validator.validate(Timing())
-        assert not used
-        monkeypatch.setattr(validation, "SLOW", 0.0)
-        assert trainer.validator.validate(Timing()) == quick
-    assert used == [2]
-
-
 def test_validation_counts_each_environments_first_episode_whole(tiny):
     agent = PPOAgentTrainer(tiny.replace(env="tests/Lengths-v0", max_episode_steps=None)).agent
     Lengths.seeds.clear()
@@ -432,22 +303,6 @@ def test_a_validation_says_how_many_episodes_it_cut(tiny, monkeypatch):
     assert said == ["warning: 2 of 2 validation episodes were cut after 12 steps"]
 
 
-@pytest.mark.parametrize("backend", ["gymnasium", "envpool"])
-def test_validation_ends_without_a_step_limit(monkeypatch, backend):
-    for module in (playing, evaluation, validation):
-        monkeypatch.setattr(module, "STEP_BOUND", 6)
-    if backend == "envpool":
-        pytest.importorskip("envpool")
-    endless = dataclasses.replace(find_environment("CartPole-v1"), max_episode_steps=None)
-
-    class Idle:
-        def act(self, observations, noise=None):
-            return np.zeros((len(observations), 1), np.float32)
-
-    played = validate(Idle(), action_map(Discrete(2)), endless, backend, 3, 0)
-    assert played.lengths.tolist() == [6, 6, 6] and played.cut == 3
-
-
 def test_validation_judges_the_second_half_and_disturbs_nothing(tiny, eager):
     judged = PPOAgentTrainer(tiny.replace(**VALIDATED | {"validate_every": 3}))
     plain = PPOAgentTrainer(tiny.replace(**VALIDATED | {"best_metric": "total_reward"}))
@@ -486,20 +341,6 @@ def test_the_first_update_sees_observations_normalised_as_all_others_do(tiny, ea
     trainer.close()
 
 
-def test_observation_statistics_rest_while_an_epoch_is_collected(tiny, eager):
-    trainer = PPOAgentTrainer(tiny)
-    statistics, counts = trainer.agent.observation_statistics, []
-    recv = trainer.collector.envs.groups[0].recv
-
-    def watch():
-        counts.append(statistics.count)
-        return recv()
-
-    trainer.collector.envs.groups[0].recv = watch
-    trainer.train(2)
-    assert counts == [0] * 32 + [64] * 32 + [128] * 32 + [192] * 32
-
-
 # -- repeatability --
 
 
@@ -536,9 +377,6 @@ VALIDATED = dict(
 SEEN = dict(env="tests/Dot-v0", max_episode_steps=None, convolutions=("2x4/2", "3x3/1"))
 FALLS = dict(env="tests/Falls-v0", max_episode_steps=None, reward_design="outcome_bonus", reward_scaling="none")
 
-DESCRIBED = {
-    "symmetry": True, "mirror": {"observation": [1, 2, -3], "action": [-1], "offset": [0, 0, 0], "check": False}
-}  # fmt: skip
 # For each field another value, and what has to be set for it to matter.
 ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "reward_factor": (5.0, {"reward_design": "scaled", "reward_scaling": "none"}),
@@ -652,19 +490,6 @@ def change(one, other):
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"action": [1]}, {"observation": [1, -2, -3]}, {"offset": [0, 0, 0.5]}, {"weight": 0.3}],
-)
-def test_every_part_of_a_mirror_changes_what_is_learned(tiny, eager, changes):
-    config = tiny.replace(
-        **DESCRIBED | {"epochs": 2, "adopt_best": False, "passes": 1, "normalize_observations": False}
-    )
-    changed = config.replace(mirror=config.mirror | changes)
-    one, other = outcome.__wrapped__(config), outcome.__wrapped__(changed)
-    assert max(np.abs(one[k] - other[k]).max() for k in one) > 1e-4
-
-
-@pytest.mark.parametrize(
     "name", [field.name for field in dataclasses.fields(PPOConfig) if field.name not in NOT_LEARNED]
 )
 def test_every_setting_changes_what_is_learned(tiny, eager, monkeypatch, name):
@@ -700,21 +525,6 @@ def test_every_name_of_a_setting_does_something_of_its_own(tiny, eager):
         assert all(change(one, other) > 1e-3 for other in ends[:i])
 
 
-@pytest.mark.parametrize("limit", [None, 20])
-def test_lasting_to_the_limit_counts_whatever_the_limit(tiny, eager, limit):
-    # Pendulum's own limit is 200 steps; it never ends before.
-    config = tiny.replace(
-        reward_design="lasted_to_limit", max_episode_steps=limit, num_envs=1, steps_per_epoch=201,
-        minibatch_size=201, passes=1, epochs=1, reward_scaling="none", gamma=0.0, normalize_advantages="none",
-        normalize_observations=False,
-    )  # fmt: skip
-    trainer = PPOAgentTrainer(config)
-    with watched(trainer) as seen:
-        trainer.train()
-    last_reward = seen[0][0].value_targets[(limit or 200) - 1]  # γ = 0: the target is the reward
-    assert last_reward == pytest.approx(1.0)
-
-
 def test_standard_deviations_do_not_fall_below_their_floor(tiny, eager):
     config = tiny.replace(env="tests/Wide-v0", max_episode_steps=None, learning_rate=1e-4, epochs=4, adopt_best=False)
     trainer = PPOAgentTrainer(config.replace(initial_std=0.1, min_std=0.5))
@@ -729,11 +539,6 @@ def test_standard_deviations_do_not_fall_below_their_floor(tiny, eager):
     raised = np.exp(trainer.agent.actor.get_layer("std").log_std.numpy())
     np.testing.assert_allclose(raised, np.maximum(np.linspace(0.1, 0.7, len(raised)), 0.4), rtol=1e-2)
     trainer.close()
-
-
-def test_a_floor_needs_standard_deviations_that_are_numbers(tiny):
-    with pytest.raises(UserError, match=r"min_std 0\.1 has no effect with std softplus_head"):
-        tiny.replace(min_std=0.1, std="softplus_head")
 
 
 # -- time and memory --
@@ -770,7 +575,14 @@ STUDY_KEYS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("changes", [{}, {"shared_torso": True}, {"objective": "kl_penalty", "final_gamma": 0.999}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"desired_kl": 1e-9},
+        {"shared_torso": True, "updates_per_epoch": 2},
+        {"objective": "kl_penalty", "final_gamma": 0.999},
+    ],
+)
 def test_training_in_parts_is_training_in_one_go(tiny, eager, changes):
     config = tiny.replace(epochs=6, best_metric="validation", validate_every=2, validation_episodes=2, **changes)
     config = config.replace(anneal_learning_rate=True, anneal_clip_range=True, adopt_best=True)
@@ -888,17 +700,6 @@ def test_a_state_of_more_epochs_than_the_config_has_is_restored(tiny, eager):
     assert repr(other.train(1)["loss_critic_epochs"]) == repr(trainer.train(1)["loss_critic_epochs"])
 
 
-def test_a_steered_learning_rate_is_restored(tiny, eager):
-    config = tiny.replace(epochs=4, desired_kl=1e-9)
-    whole, first, second = (PPOAgentTrainer(config) for _ in range(3))
-    whole.train()
-    first.train(2)
-    second.load_state(first.state())
-    second.train(2)
-    assert second.rate.factor == whole.rate.factor == pytest.approx(1.15**-4)
-    assert change(policy_of(second.agent), policy_of(whole.agent)) == 0
-
-
 # -- best parameters --
 
 
@@ -926,18 +727,6 @@ def test_a_training_metric_counts_only_over_enough_episodes(tiny, eager):
     resumed.load_state(state)
     assert resumed.collector.scores.state()["recent_shaped"].tolist() == pytest.approx(returns[-10:])
     trainer.close(), resumed.close()
-
-
-def test_validation_by_default_costs_few_steps():
-    config = PPOConfig()
-    assert config.best_metric == "validation" and config.adopt_best
-    validations = sum(
-        epoch == config.epochs or (2 * epoch > config.epochs and epoch % config.validate_every == 0)
-        for epoch in range(1, config.epochs + 1)
-    )
-    steps = validations * config.validation_episodes * 1000  # of the longest episodes that most environments have
-    assert validations >= 4
-    assert steps <= 0.15 * config.epochs * config.steps_per_epoch
 
 
 @pytest.mark.parametrize("metric", Schedule.BEST_EPOCH)
@@ -1087,60 +876,6 @@ def test_an_epoch_without_a_finished_episode_says_so(tiny, eager, tmp_path, caps
     assert "nan" not in rows[0]
     assert [row["episodes"] for row in without_timing(tmp_path)] == ["0", "0"]
     assert (tmp_path / run_folder.FIGURE).read_bytes().startswith(b"\x89PNG")
-
-
-def test_episodes_run_on_from_epoch_to_epoch(tiny, eager):
-    # 20 steps and an autoreset step: with 32 steps an epoch, episode ends fall on steps 19, 40, 61, 82.
-    config = tiny.replace(epochs=2, num_envs=1, steps_per_epoch=32, minibatch_size=32, passes=1)
-    trainer = PPOAgentTrainer(config.replace(normalize_observations=False))
-    trainer.train()
-    assert [row.episodes for row in trainer.results] == [2, 1]  # epochs 32–63 and 64–95
-    assert [row.avg_steps for row in trainer.results] == [20.0, 20.0]
-
-
-def test_an_environment_that_returns_nan_is_named(tiny, eager, monkeypatch):
-    built, build = [], Faulty.__init__
-    monkeypatch.setattr(
-        Faulty, "__init__", lambda self, *args, **named: (built.append(self), build(self, *args, **named))[1]
-    )
-    steps = set()
-    for env, what in (("tests/Faulty-v0", "observation"), ("tests/FaultyReward-v0", "reward")):
-        config = tiny.replace(env=env, max_episode_steps=None, epochs=3, passes=1, minibatch_size=64)
-        trainer = PPOAgentTrainer(config)
-        built[-2].fault_at = -1  # only the second of the trainer's two is faulty
-        with pytest.raises(UserError) as caught:
-            trainer.train()
-        told = re.fullmatch(rf"environment 1\b.*\b{what}\b.*\bstep (\d+)\b.*", str(caught.value))
-        assert told, caught.value
-        steps.add(int(told[1]))
-        assert not trainer.results  # the second trajectory would have scored the first epoch
-    assert steps in ({7}, {8})  # the 40th step, with 32 an epoch: counted from 0 or from 1, but always alike
-
-
-@pytest.mark.parametrize("env", ["tests/FaultyStrict-v0", "tests/FaultyReset-v0"])
-def test_nan_is_told_even_if_the_environment_takes_no_nan_actions_and_in_the_very_first_observation(tiny, eager, env):
-    config = tiny.replace(env=env, max_episode_steps=None, passes=1, minibatch_size=64)
-    with pytest.raises(UserError, match=r"environment 0\b.*observation"):
-        PPOAgentTrainer(config).train()
-
-
-def test_infinite_rewards_are_told_too(tiny, eager):
-    trainer = PPOAgentTrainer(tiny)
-    group = trainer.collector.envs.groups[0]
-    recv = group.recv
-
-    def faulty():
-        step = recv()
-        return step._replace(rewards=np.where(np.arange(2) == 1, np.inf, step.rewards))
-
-    group.recv = faulty
-    with pytest.raises(UserError, match=r"environment 1\b.*reward.*step 0\b"):
-        trainer.train()
-
-
-def test_environments_need_not_know_of_rendering(tiny, eager):
-    trainer = PPOAgentTrainer(tiny.replace(env="tests/Plain-v0", max_episode_steps=None))
-    assert trainer.train(1)["avg_steps_epochs"] == [10.0]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,6 @@ from common.records import Batch
 from ppo.config import PPOConfig
 from ppo.live_settings import Hyperparameters
 
-pytestmark = pytest.mark.xla  # the update as programs run it
-
 SPACE = gymnasium.spaces.Box(-1.0, 1.0, (3,))
 ACTIONS = gymnasium.spaces.Box(-1.0, 1.0, (1,))
 CONFIG = PPOConfig(hidden_sizes=(8,), passes=3, minibatch_size=16, learning_rate=2e-3, normalize_advantages="none")

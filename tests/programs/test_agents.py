@@ -135,7 +135,7 @@ def test_watch_shows_a_window_where_there_is_a_screen(screen, monkeypatch, tmp_p
 @pytest.mark.parametrize("other", ["--film", "--gif"])
 def test_a_window_and_a_film_exclude_each_other(other, monkeypatch, capsys):
     assert call(monkeypatch, watch, "cartpole", "--window", other) == 2
-    assert "--window shows no film" in capsys.readouterr().err
+    assert "has no effect with window True: add --no-window, or leave" in capsys.readouterr().err
 
 
 def test_evaluate_prints_the_scores_of_an_agent_and_leaves_it_alone(monkeypatch, capsys):

@@ -31,7 +31,7 @@ from common.results import TIMING_COLUMNS
 from common.runs import recorder, run_folder, session, side_by_side
 from ppo import presets
 from ppo.config import PPOConfig
-from programs import draw_figure, methods, notebook
+from programs import methods, notebook
 from programs.notebook import display, films, lessons
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -332,10 +332,9 @@ def test_a_preset_or_an_environment_is_chosen():
 def test_stopped_and_called_again_it_is_the_run_that_was_not(settings, tmp_path, monkeypatch, shown, eager):
     whole = notebook.train("pendulum", settings, tmp_path, "whole")
     drawn = []
-    for module in (draw_figure, figure):
-        monkeypatch.setattr(
-            module, "five_panels", lambda runs: drawn.append(len(runs["pendulum-seed0"]["epoch"])) or five_panels(runs)
-        )
+    monkeypatch.setattr(
+        figure, "five_panels", lambda runs: drawn.append(len(runs["pendulum-seed0"]["epoch"])) or five_panels(runs)
+    )
     stopped = notebook.train("pendulum", settings, tmp_path, stop_after=2)
     assert drawn == [2, 2]  # when it was due, and again for what the stop leaves behind
     assert learned(stopped)["epoch"] == ["1.0", "2.0"]
@@ -367,8 +366,8 @@ def test_the_stop_button_ends_the_run_with_one_line(settings, tmp_path, monkeypa
         if result.epoch == 1:
             os.kill(os.getpid(), signal.SIGINT)
 
-    row = display.Shown.row
-    monkeypatch.setattr(display.Shown, "row", pressed)
+    row = display.Screen.row
+    monkeypatch.setattr(display.Screen, "row", pressed)
     with pytest.raises(StoppedError) as stop:
         notebook.train("pendulum", settings, tmp_path)
     [line] = stop.value._render_traceback_()
@@ -461,14 +460,14 @@ def test_a_change_is_drawn_above_what_it_did():
 
 def test_hyperparameters_change_while_it_runs(settings, tmp_path, monkeypatch, shown):
     run = notebook.start("pendulum", settings.replace(epochs=200), tmp_path)
-    places = []
-    monkeypatch.setattr(notebook, "Shown", lambda: places.append(display.Shown()) or places[-1])
+    opened, display_open = [], display.Screen.open
+    monkeypatch.setattr(display.Screen, "open", lambda screen: opened.append(screen) or display_open(screen))
     run.wait(epoch=2)
     with pytest.raises(UserError, match="clip_range is 7"):
         run.live["clip_range"] = 7
     run.live["clip_range"] = 0.05
     folder = run.wait()
-    assert len(places) == 1
+    assert len(opened) == 1
     notebook.show_changes(folder, "clip_range")
     values = run_folder.read_results(folder)["hp_clip_range"]
     assert values[0] == 0.2 and values[-1] == 0.05 and len(values) == 200
@@ -480,13 +479,13 @@ def test_hyperparameters_change_while_it_runs(settings, tmp_path, monkeypatch, s
 def test_stopping_a_run_in_the_background_saves_it(settings, tmp_path, monkeypatch, shown):
     run = notebook.start("pendulum", settings.replace(epochs=100_000), tmp_path)
     run.wait(epoch=1)
-    refresh = display.Shown.refresh
+    refresh = display.Screen.refresh
 
     def interrupted(self, text=None):
-        monkeypatch.setattr(display.Shown, "refresh", refresh)
+        monkeypatch.setattr(display.Screen, "refresh", refresh)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(display.Shown, "refresh", interrupted)
+    monkeypatch.setattr(display.Screen, "refresh", interrupted)
     with pytest.raises(StoppedError, match="this cell begins a new run"):
         run.wait()
     assert learned(run.folder)["epoch"]
@@ -528,27 +527,3 @@ def test_an_agent_of_the_project_is_shown_with_its_median_episodes(shown):
     )
     with pytest.raises(UserError, match="did you mean walker"):
         notebook.watch_agent("walkr")
-
-
-def test_an_episode_that_goes_on_is_not_shown_as_over(shown):
-    class Take:
-        frame_rate, score, steps = 10.0, 1.0, 1
-
-        def __init__(self, frames):
-            self.frames = frames
-
-        def __iter__(self):
-            return iter([np.full((10, 20, 3), i, np.uint8) for i in range(self.frames)])
-
-    lengths = []
-    for frames in (30, 200):
-        films.show_films({"untrained": Take(5), "trained": Take(frames)})
-        content = base64.b64decode(shown[-1]["text/html"].split("base64,")[1].rstrip('">'))
-        with Image.open(io.BytesIO(content)) as film:
-            durations = []
-            for number in range(film.n_frames):
-                film.seek(number)
-                durations.append(film.info["duration"])
-        lengths.append(sum(durations))
-    rest = 1000 * films.REST
-    assert lengths == [30 * 100 + rest, 1000 * films.SECONDS + 100]

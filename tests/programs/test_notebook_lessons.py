@@ -14,11 +14,10 @@ from PIL import Image
 from common.envs.environment import environment_of, find_environment
 from common.errors import UserError
 from common.funcs import generalized_advantages
-from common.runs import run_folder
 from ppo.presets import PRESETS
 from programs import methods, notebook
-from programs.notebook import display, figures, films, lessons, plan
-from programs.notebook.episode import Episode, highest_score, last_reward_std, play, shaping_of
+from programs.notebook import display, figures, films, lessons
+from programs.notebook.episode import Episode, play
 
 
 def advantages(rewards, values, terminated, truncated, gamma, gae_lambda):
@@ -52,13 +51,6 @@ def shown(monkeypatch):
 # -- whether a function is the project's --
 
 
-def test_equal_functions_are_said_to_be_equal():
-    line = "your function equals common/funcs.generalized_advantages on 500 random steps (the largest difference is "
-    assert lessons.check_advantages(advantages).startswith(line)
-    line = "your function equals ppo/losses.clipped_surrogate on 1,000 random samples (the largest difference is "
-    assert lessons.check_surrogate(surrogate).startswith(line)
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -86,7 +78,6 @@ def test_the_line_says_by_how_much_they_differ():
 
 def test_what_a_function_does_wrong_is_one_line():
     for wrong, line in (
-        (lambda *_: 1 / 0, r"failed \(ZeroDivisionError: division by zero, in line \d+ of the cell\)"),
         (lambda rewards, *_: rewards[:-1], r"an array of shape \(499,\): expected an array of 500 finite numbers"),
         (lambda rewards, *_: rewards * np.nan, "NaN or infinity: expected an array of 500 finite numbers"),
         (lambda *_: None, r"NaN or infinity|shape \(\)"),
@@ -109,32 +100,25 @@ def test_a_function_that_writes_into_its_arguments_changes_nothing():
 # -- advantages of an episode --
 
 
-@pytest.mark.parametrize(("table", "expected"), [({"reward_std": np.array([2.5, 3.5])}, 3.5), ({}, 1.0)])
-def test_rewards_were_divided_by_the_last_standard_deviation_or_not_at_all(tmp_path, monkeypatch, table, expected):
-    monkeypatch.setattr(run_folder, "read_results", lambda _: table)
-    assert last_reward_std(tmp_path) == expected
-
-
-@pytest.mark.parametrize(("scores", "expected"), [([np.nan, 3.0, 2.0], 3.0), ([np.nan, np.nan], -np.inf)])
-def test_costs_are_those_of_the_highest_score(tmp_path, monkeypatch, scores, expected):
-    monkeypatch.setattr(run_folder, "read_results", lambda _: {"score": np.array(scores)})
-    assert highest_score(tmp_path) == expected
+def results(score=0.0, reward_std=1.0):
+    """What an episode needs of a run's table."""
+    return {"score": np.array([np.nan, score, score - 1.0]), "reward_std": np.array([7.0, reward_std])}
 
 
 def test_an_episode_is_as_training_sees_it(tiny):
     config = tiny.replace(reward_design="steps_at_end", reward_scaling="rewards")
     environment = find_environment(config.env, config.max_episode_steps)
     agent = methods.new_agent(config, environment)
-    episode = play(agent, config, environment, 2.0, 0.0)
+    episode = play(agent, config, environment, results(reward_std=2.0))
     assert episode.rewards.shape == (20,) and episode.values.shape == (21,)
     assert not episode.terminated.any() and episode.truncated.tolist() == [False] * 19 + [True]
     assert episode.rewards[-1] == pytest.approx(20 * 0.005 / 2.0, rel=1e-3)
-    again = play(agent, config.replace(reward_scaling="none"), environment, 2.0, 0.0)
+    again = play(agent, config.replace(reward_scaling="none"), environment, results())
     np.testing.assert_allclose(again.rewards, episode.rewards * 2.0001)
-    ended = play(agent, config.replace(truncation_is_terminal=True), environment, 2.0, 0.0)
+    ended = play(agent, config.replace(truncation_is_terminal=True), environment, results())
     assert ended.terminated[-1] and not ended.truncated.any()
     design = config.replace(reward_design="function")
-    assert play(agent, design, environment, 2.0, 0.0).rewards[-1] < 0  # Pendulum's own
+    assert play(agent, design, environment, results()).rewards[-1] < 0  # Pendulum's own
 
 
 def test_an_environment_may_use_the_array_of_its_observation_again(tiny):
@@ -148,32 +132,30 @@ def test_an_environment_may_use_the_array_of_its_observation_again(tiny):
     config = tiny.replace(env="Pendulum-v1")
     environment = environment_of(config, lambda **named: Reusing(gymnasium.make("Pendulum-v1", **named)))
     agent = methods.new_agent(config, environment)
-    assert len(np.unique(play(agent, config, environment, 1.0, 0.0).values)) > 1
+    assert len(np.unique(play(agent, config, environment, results()).values)) > 1
 
 
-def test_actions_cost_what_they_cost_in_training(tiny):
+def test_actions_cost_what_they_cost_in_training_at_the_highest_score(tiny):
     config = tiny.replace(reward_scaling="none")
     environment = find_environment(config.env, config.max_episode_steps)
     agent = methods.new_agent(config, environment)
-    free, before, after = (
-        play(agent, config.replace(**costs), environment, 1.0, 5.0).rewards
-        for costs in ({}, *({"action_cost": (f"0.5@{score}",)} for score in (6, 5)))
+    free, before, after, never = (
+        play(agent, config.replace(**costs), environment, results(score)).rewards
+        for costs, score in (
+            ({}, 5.0),
+            ({"action_cost": ("0.5@6",)}, 5.0),
+            ({"action_cost": ("0.5@5",)}, 5.0),
+            ({"action_cost": ("0.5@5",)}, np.nan),
+        )
     )
-    assert (before == free).all() and (after < free).all() and (after >= free - 0.5).all()
-
-
-def test_the_cost_of_a_fall_is_that_of_the_score(tiny):
-    config = tiny.replace(reward_design="outcome_bonus", fall_cost=("1", "10@0"), reward_scaling="none")
-    environment = find_environment(config.env, config.max_episode_steps)
-    fell = (np.array([-100.0]), np.array([True]), np.array([False]), np.array([7]), np.zeros((1, 1)))
-    assert shaping_of(config, environment, 0.0).shape(*fell).tolist() == [-10.0]
-    assert shaping_of(config, environment, -1.0).shape(*fell).tolist() == [-1.0]
+    assert (before == free).all() and (never == free).all()
+    assert (after < free).all() and (after >= free - 0.5).all()
 
 
 def test_the_figure_has_the_projects_line_and_the_readers():
     rng, ends = np.random.default_rng(0), np.arange(30) == 29
     episode = Episode(rng.normal(size=30), rng.normal(size=31), ends, ends & False)
-    before = lessons.funcs_advantages(*episode, 0.99, 0.95)
+    before = lessons.project_advantages(*episode, 0.99, 0.95)
     column = [array[:, None] for array in episode]
     expected = generalized_advantages(*column, np.ones((30, 1), bool), 0.99, 0.95)[:, 0]
     np.testing.assert_array_equal(before, expected)
@@ -237,11 +219,6 @@ def test_every_flat_part_is_found():
     assert figures.flat_parts(np.arange(10.0), curve) == [(1.0, 3.0), (6.0, 9.0)]
 
 
-def test_without_a_flat_part_nothing_is_grey():
-    ratios = np.linspace(0.1, 2.0, 50)
-    assert figures.flat_parts(ratios, ratios) == []
-
-
 def test_the_surrogate_is_drawn_for_both_signs(monkeypatch, shown, capsys):
     drawn = []
     draw = figures.surrogate_figure
@@ -260,41 +237,31 @@ def test_the_surrogate_is_drawn_for_both_signs(monkeypatch, shown, capsys):
 # -- what a training will take --
 
 
-def test_a_plan_says_all_steps_and_warns_of_a_long_training(monkeypatch):
-    backend = []
-    monkeypatch.setattr(plan, "resolve_backend", lambda *_: backend[-1])
-    backend.append("envpool")
-    [line] = plan.plan("bipedal-walker-fast", PRESETS["bipedal-walker-fast"])
-    assert line.startswith(
-        "bipedal-walker-fast: BipedalWalker-v3, 553 epochs of 3,072 steps, at most 1,698,816 steps,"
-    )
-    assert line.endswith(" until it scores 303")
-    hardcore = PRESETS["bipedal-walker-hardcore"].replace(epochs=1200)
-    first, second = plan.plan("bipedal-walker-hardcore", hardcore)
-    assert first.endswith("1,200 epochs of 16,384 steps, 19,660,800 steps in all")
-    assert second == (
-        "this is long: it may take about 55 minutes on two cores. Set epochs to 219 for about ten minutes, "
-        "or choose another preset"
-    )
-    backend.append("gymnasium")
-    assert len(plan.plan("bipedal-walker", PRESETS["bipedal-walker"])) == 2
-    assert "about 3 hours" in plan.plan("bipedal-walker-hardcore", hardcore)[1]
-    hour_and_a_half = hardcore.replace(epochs=660)  # 90.1 minutes
-    assert "about 2 hours" in plan.plan("bipedal-walker-hardcore", hour_and_a_half)[1]
-    assert len(plan.plan("cartpole", PRESETS["cartpole"])) == 1
-    assert len(plan.plan("bipedal-walker-td3", notebook.PRESETS["bipedal-walker-td3"])) == 2
-    assert len(plan.plan("pendulum-td3-fast", notebook.PRESETS["pendulum-td3-fast"])) == 1
+@pytest.mark.parametrize(
+    ("preset", "changes", "backend", "said"),
+    [
+        ("bipedal-walker-fast", {}, "envpool", "553 epochs of 3,072 steps, at most 1,698,816 steps, until it"),
+        ("bipedal-walker-hardcore", {}, "envpool", "55 minutes on two cores. Set epochs to 219 for about ten min"),
+        ("bipedal-walker-hardcore", {}, "gymnasium", "1,200 epochs of 16,384 steps, 19,660,800 steps in all\n"),
+        ("bipedal-walker-hardcore", {"epochs": 660}, "gymnasium", "about 2 hours on two cores"),  # 90.1 minutes
+        ("bipedal-walker-td3", {}, "gymnasium", "this is long"),
+    ],
+)
+def test_what_will_be_trained_is_announced_with_a_warning_where_it_is_long(
+    preset, changes, backend, said, monkeypatch, capsys
+):
+    monkeypatch.setattr(notebook, "resolve_backend", lambda *_: backend)
+    notebook.announce(preset, notebook.PRESETS[preset].replace(**changes))
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("preset", ["cartpole", "pendulum-td3-fast"])
+def test_a_short_training_is_announced_without_a_warning(preset, capsys):
+    notebook.announce(preset, notebook.PRESETS[preset])
+    assert capsys.readouterr().out.count("\n") == 1
 
 
 # -- what is shown --
-
-
-def test_a_part_of_a_run_begins_without_the_lines_of_the_part_before():
-    quiet = display.Quiet()
-    quiet.say("the first part")
-    quiet.begin(4, 2)
-    quiet.say("the second part")
-    assert quiet.lines == ["the second part"]
 
 
 def test_a_figure_is_shown_as_a_picture_of_few_colours():

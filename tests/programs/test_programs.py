@@ -91,12 +91,15 @@ def test_train_finds_the_method_by_its_preset(run):
     assert list(run_folder.read_results(run)["epoch"]) == list(range(1, EPOCHS[run.name] + 1))
 
 
-@pytest.mark.parametrize("form", ["resume RUN", "train --resume RUN"])
-def test_a_resumed_run_equals_one_that_was_longer_from_the_start(run, form, monkeypatch, tmp_path, eager):
-    more = EPOCHS[run.name] + 1
-    settings = [*TRAIN[run.name], "--epochs", more, *QUIET, "--runs-folder", tmp_path]
+@pytest.mark.parametrize(
+    ("method", "form"),
+    [("ppo", "resume RUN"), ("td3", "resume RUN"), ("sac", "resume RUN"), ("td3", "train --resume RUN")],
+)
+def test_a_resumed_run_equals_one_that_was_longer_from_the_start(method, form, monkeypatch, tmp_path, eager):
+    more = EPOCHS[method] + 1
+    settings = [*TRAIN[method], "--epochs", more, *QUIET, "--runs-folder", tmp_path]
     assert typed(monkeypatch, "train", *settings, "--name", "whole") == 0
-    shorter = [*TRAIN[run.name], *QUIET, "--runs-folder", tmp_path, "--name", "cut"]
+    shorter = [*TRAIN[method], *QUIET, "--runs-folder", tmp_path, "--name", "cut"]
     assert typed(monkeypatch, "train", *shorter) == 0
     command, *flag = form.replace("RUN", str(tmp_path / "cut")).split()
     assert typed(monkeypatch, command, *flag, "--epochs", more, *QUIET) == 0
@@ -151,8 +154,8 @@ def test_export_writes_both_files(run, monkeypatch, tmp_path, capsys):
 
 
 def test_study_trains_what_is_missing_and_summarises_it(monkeypatch, tmp_path, capsys, processes_without_xla):
-    arms = {"short": (*TRAIN["ppo"], "--evaluation-episodes", "2")}
-    small = study.Study(study.PPO, range(1), arms, (study.REWARD,), low=0)
+    arms = {"short": shlex.join((*TRAIN["ppo"], "--evaluation-episodes", "2"))}
+    small = study.Study(1, arms, ["avg_reward_orig"], low=0)
     monkeypatch.setitem(study.STUDIES, "pendulum", small)
     assert typed(monkeypatch, "study", "pendulum", "--into", tmp_path) == 0
     assert "pendulum: short, seed 0" in capsys.readouterr().out
@@ -163,14 +166,14 @@ def test_study_trains_what_is_missing_and_summarises_it(monkeypatch, tmp_path, c
 
 def test_a_studys_title_says_its_finding_once_every_setting_has_a_run(trained, monkeypatch, tmp_path):
     levels = (Level(5.0, "solved"),)
-    arms = {"one": (), "other": ()}
-    finding = "{0.median:.1f} {0.lowest:.0f} {0.highest:.0f} {0.sampled:.0f} {1.sampled_lowest:.0f}"
-    small = study.Study(study.PPO, range(3), arms, (study.REWARD,), low=0, finding=finding, levels=levels)
+    arms = {"one": "", "other": ""}
+    finding = "{0.median:.1f} {0.lowest:.0f} {0.highest:.0f} {0.sampled:.0f} {1.seeds}"
+    small = study.Study(3, arms, ["avg_reward_orig"], low=0, finding=finding, levels=levels)
     monkeypatch.setitem(study.STUDIES, "pendulum", small)
     titles, scored, tables = [], [], []
     monkeypatch.setattr(study, "compare", lambda *given: titles.append(given[0]) or compare(*given))
     for arm in arms:
-        for seed in small.seeds:
+        for seed in small.all_seeds:
             folder = study.folder_of("pendulum", arm, seed, tmp_path)
             folder.mkdir(parents=True)
             (folder / run_folder.RESULTS).write_bytes((trained / "ppo" / run_folder.RESULTS).read_bytes())
@@ -183,7 +186,7 @@ def test_a_studys_title_says_its_finding_once_every_setting_has_a_run(trained, m
         _, runs, training = (tmp_path / "pendulum" / "summary.md").read_text("utf-8").split("\n\n")
         scored.append(runs)
         tables.append(training)
-    assert titles == ["", "", "2.5 2 4 -8 -9", "2.5 2 4 -8 -9"]  # a light and a dark figure each
+    assert titles == ["", "", "2.5 2 4 -8 3", "2.5 2 4 -8 3"]  # a light and a dark figure each
     curves = run_folder.read_results(trained / "ppo")
     minutes = f"{sum(curves['seconds']) / 60:.1f}"
     assert [line.split(" | ")[-1].rstrip(" |") for line in scored[1].splitlines()[2:]] == [minutes] * 6
@@ -203,7 +206,7 @@ def test_a_finding_counts_the_seeds_that_reach_the_milestone(trained):
     late = study.Milestone("steps", 2 * steps[-1], "epoch")
     assert (milestone.row(curve), late.row(curve)) == (len(steps) - 1, None)
     arm = study.Arm([curve] * 3, [1.0] * 3, [0.0] * 3, reached=[0, None, 2])
-    assert "{0.reached_by} of {0.seeds}".format(study.Summary.of(arm, milestone)) == "2 of 3"
+    assert "{0.reached_by} of {0.seeds}".format(study.summary_of(arm, milestone)) == "2 of 3"
 
 
 def test_a_study_of_tasks_counts_the_seeds_that_solve_theirs(trained):
@@ -212,7 +215,7 @@ def test_a_study_of_tasks_counts_the_seeds_that_solve_theirs(trained):
         "CartPole-v1": study.Arm([curve] * 2, [475.0, 474.9], [0.0, 0.0]),  # solved at 475
         "Pendulum-v1": study.Arm([curve], [-150.0], [0.0]),  # no score counts as solved
     }
-    one = study.Study(study.PPO, range(2), dict.fromkeys(arms, ()), (), low=0, finding="{tasks} {reached} {scored}")
+    one = study.Study(2, dict.fromkeys(arms, ""), [], low=0, finding="{tasks} {reached} {scored}")
     assert study.figure_of(one, arms).get_suptitle() == "2 1 2"
 
 
@@ -283,14 +286,8 @@ def test_no_two_methods_have_a_preset_of_one_name():
         ("resume runs/none --resume runs/other", "--resume is not needed here"),
         ("evaluate", "type python -m programs evaluate runs/NAME"),
         ("evaluate runs/none", "holds no run"),
-        (
-            "evaluate walker --episodes 0",
-            "walker comes with its film, so 0 episodes leave nothing to do: give --episodes 1",
-        ),
-        (
-            "evaluate walker --episodes 0 --output scores.json",
-            "walker comes with its film, so 0 episodes leave nothing to do: give --episodes 1",
-        ),
+        ("evaluate walker --episodes 0", "0 episodes leave nothing to do but a film: give --episodes 1"),
+        ("evaluate walker --gif", "--gif has no effect for an agent that comes with its film"),
         ("watch", "type python -m programs watch runs/NAME"),
         ("watch runs/none --folder nowhere", "nowhere is not a folder"),
         ("plot", "type python -m programs plot runs/NAME"),
@@ -313,14 +310,10 @@ def test_a_mistake_is_one_line_with_advice(line, advice, monkeypatch, tmp_path, 
     ("line", "complaint"),
     [
         ("evaluate RUN --episodes -1", "episodes is -1: expected 0 or more"),
-        ("evaluate RUN --episodes 0 --no-video", "or leave out --no-video"),
-        ("evaluate RUN --episodes 0 --no-video --output scores.json", "or leave out --no-video"),
-        (
-            "evaluate RUN --episodes 0 --output scores.json",
-            "no scores to write: give --episodes 1 or more, or leave out",
-        ),
+        ("evaluate RUN --episodes 0 --no-video", "0 episodes leave nothing to do but a film"),
+        ("evaluate RUN --episodes 0 --output scores.json", "output scores.json has no effect with episodes 0"),
         ("watch RUN --max-episode-steps 0", "max_episode_steps is 0: expected 1 or more"),
-        ("evaluate RUN --max-episode-steps 5 0", "max_episode_steps is 0: expected 1 or more"),
+        ("evaluate RUN --max-episode-steps 5 0", "max_episode_steps is (5, 0): expected 1 or more"),
         ("watch RUN --seed -1", "seed is -1: expected 0 or more"),
         ("export RUN --max-episode-steps 0", "max_episode_steps is 0: expected 1 or more"),
         ("export RUN --seed -1", "seed is -1: expected 0 or more"),
@@ -330,16 +323,18 @@ def test_a_mistake_is_one_line_with_advice(line, advice, monkeypatch, tmp_path, 
         ("resume RUN --gamma 0.5", "gamma 0.5 would make RUN a different run"),
         ("plot RUN RUN --kind time", "--kind time draws one"),
         ("plot RUN --kind seeds --columns", "no columns given"),
-        ("plot RUN --columns score", "--columns has no effect with kind five: add --kind seeds, or leave it out"),
-        ("plot RUN --kind time --band interquartile", "--band has no effect with kind time: add --kind seeds"),
-        ("plot RUN --env Pendulum-v1", "--env has no effect with kind five: add --kind policy, or leave it out"),
-        ("evaluate RUN --gif --no-video", "--gif has no effect without a film: leave it out"),
+        ("plot RUN --columns score", "has no effect with kind five: add --kind seeds, or leave --columns out"),
         (
-            "evaluate RUN --episodes 0 --max-episode-steps 5 6",
-            "filmed at one step limit: give --max-episode-steps one",
+            "plot RUN --kind time --band interquartile",
+            "has no effect with kind time: add --kind seeds, or",
         ),
-        ("export RUN --seed 5", "--seed has no effect without episodes: add --episodes 100, or leave it out"),
-        ("export RUN --max-episode-steps 5", "--max-episode-steps has no effect without episodes"),
+        (
+            "plot RUN --env Pendulum-v1",
+            "has no effect with kind five: add --kind policy, or leave --env out",
+        ),
+        ("evaluate RUN --gif --no-video", "gif True has no effect with video False: add --video, or leave --gif out"),
+        ("export RUN --seed 5", "seed 5 has no effect with episodes 0: add --episodes 100, or leave --seed out"),
+        ("export RUN --max-episode-steps 5", "max_episode_steps 5 has no effect with episodes 0"),
         ("evaluate RUN --env CartPole-v1", "RUN was trained on Pendulum-v1, and plays on it alone: leave out --env"),
         ('watch RUN --env-kwargs {"g":1}', "the environment of RUN has the arguments {}: leave --env-kwargs out"),
     ],

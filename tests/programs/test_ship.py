@@ -27,7 +27,7 @@ from common.runs.command_line import parse
 from ppo.config import PPOConfig
 from ppo.presets import PRESETS
 from programs import __main__ as programs
-from programs import finished_run, methods, onnx_files, policy_files, ship, shipped
+from programs import methods, onnx_files, policy_files, ship, shipped
 
 TRAIN = (
     "pendulum", "--backend", "gymnasium", "--num-envs", "2", "--epochs", "3", "--steps-per-epoch", "64",
@@ -118,31 +118,24 @@ def test_what_is_recorded_is_what_the_agent_does(swinger):
         np.testing.assert_allclose(found, actions, rtol=1e-4, atol=1e-5)
 
 
-def test_no_more_is_recorded_than_is_kept(trained, monkeypatch):
-    monkeypatch.setattr(ship, "OBSERVATIONS", 8)
-    recorded = ship.recorded(finished_run.training_of(trained), methods.load_agent(trained)[0])
-    assert recorded["observations"].shape == (8, 3) and len(recorded["actions"]) == 8
-
-
-def test_the_best_epoch_is_the_one_whose_parameters_were_adopted(trained, monkeypatch):
-    training = finished_run.training_of(trained)
+def test_the_best_epoch_is_the_one_whose_parameters_were_adopted(trained):
+    training = ship.training_of(trained)
     table = {"epoch": np.array([1, 2, 3]), "is_best": np.array([1, 1, 0])}
-    monkeypatch.setattr(finished_run.run_folder, "read_results", lambda folder: table)
-    adopting = dataclasses.replace(training, config=training.config.replace(adopt_best=True))
+    adopting = dataclasses.replace(training, table=table, config=training.config.replace(adopt_best=True))
     assert (adopting.best_epoch, training.best_epoch) == (2, 3)  # the run was trained with --no-adopt-best
 
 
 def test_a_card_counts_environment_steps_where_the_run_counted_actions(trained):
-    training = finished_run.training_of(trained)
+    training = ship.training_of(trained)
     holding = dataclasses.replace(training, config=training.config.replace(action_repeat=3))
     assert (training.steps_of(3), holding.steps_of(3)) == (320, 960)
 
 
 def test_the_stages_are_the_policies_of_their_epochs(run, without_exports, monkeypatch):
     scores = {0: -900.0, 1: -700.0, 2: -490.0, 3: -100.0}  # of the agents of these epochs; the middle is −500
-    training = finished_run.training_of(run)
+    training = ship.training_of(run)
     kernels = {float(agent.actor.get_weights()[0].sum()): epoch for epoch, agent in training.checkpoints()}
-    kernels[float(training.new_agent().actor.get_weights()[0].sum())] = 0
+    kernels[float(training.agent_at(0).actor.get_weights()[0].sum())] = 0
     kernels[float(methods.load_agent(run)[0].actor.get_weights()[0].sum())] = 3
     assert sorted(kernels.values()) == [0, 1, 2, 3]
 
@@ -151,7 +144,7 @@ def test_the_stages_are_the_policies_of_their_epochs(run, without_exports, monke
             np.full(episodes, scores[kernels[float(agent.actor.get_weights()[0].sum())]]), np.ones(episodes, np.int64)
         )
 
-    monkeypatch.setattr(finished_run.Training, "score", score)
+    monkeypatch.setattr(ship.Training, "score", score)
     path = run / "evaluation.json"
     found = json.loads(path.read_text())
     found["deterministic"]["mean"] = scores[3]
@@ -192,38 +185,22 @@ def test_a_run_without_earlier_checkpoints_has_no_half_way_policy(run, without_e
     assert [*card["stages"]] == ["untrained", "trained"] and not (agents / "swinger" / "half-way.npz").exists()
 
 
-def test_scores_of_fewer_episodes_are_not_taken_over(run, without_exports, monkeypatch):
-    monkeypatch.setattr(ship, "EPISODES", 3)  # the run's own evaluation has two
-    _, agents = ships(monkeypatch, run)
-    stages = json.loads((agents / "swinger" / shipped.CARD).read_text())["stages"]
-    assert [stage["episodes"] for stage in stages.values()] == [2, 2, 3]
-    scores = json.loads((agents / "swinger" / "evaluation.json").read_text())
-    assert {kind: len(what["returns"]) for kind, what in scores.items()} == {"deterministic": 3, "sampled": 3}
-
-
-def test_the_commit_is_that_of_the_run_where_it_is_known(run):
-    config = json.loads((run / run_folder.CONFIG).read_text())
-    config["versions"]["commit"] = "abcdef1234"
-    (run / run_folder.CONFIG).write_text(json.dumps(config))
-    assert finished_run.commit_of(run) == "abcdef1234"
-    config["versions"]["commit"] = "unknown"
-    (run / run_folder.CONFIG).write_text(json.dumps(config))
-    assert finished_run.commit_of(run) == finished_run.UNKNOWN
-
-
 @pytest.mark.parametrize(
-    ("more", "commit", "noted"), [((), "unknown", True), (("--commit", "1a2b3c4d"), "1a2b3c4d", False)]
+    ("stored", "commit"),
+    [
+        ({}, "unknown"),
+        ({"commit": "abcdef12"}, "abcdef12"),
+    ],
 )
-def test_an_agent_trained_without_git_is_shipped_and_its_card_says_so(
-    run, without_exports, monkeypatch, capsys, more, commit, noted
-):
+def test_the_card_names_the_commit_where_it_is_known(run, without_exports, monkeypatch, capsys, stored, commit):
     config = json.loads((run / run_folder.CONFIG).read_text())
     config["versions"].pop("commit", None)
+    config["versions"] |= stored
     (run / run_folder.CONFIG).write_text(json.dumps(config))
     agents = run.parent / "agents"
-    assert call(monkeypatch, ship, run, "swinger", "--agents", agents, "--episodes", 2, *more) == 0
+    assert call(monkeypatch, ship, run, "swinger", "--agents", agents, "--episodes", 2) == 0
     assert json.loads((agents / "swinger" / shipped.CARD).read_text())["commit"] == commit
-    assert ("is unknown; add --commit" in capsys.readouterr().out) == noted
+    assert ("is unknown; add --commit" in capsys.readouterr().out) == (commit == "unknown")
 
 
 def test_the_commit_of_a_copy_within_another_repository_is_unknown(monkeypatch, tmp_path):
@@ -251,12 +228,6 @@ def test_mistakes_are_one_line_and_leave_nothing(run, monkeypatch, capsys):
     for line, words in zip(errors, ("is not a folder name", "holds no run", "episodes is 0", "at most 100 are kept")):
         assert line.startswith("error: ") and words in line
     assert len(errors) == 4 and not list((run.parent / "agents").iterdir())
-
-
-def test_a_run_that_is_not_finished_is_refused(run):
-    (run / "finished.json").unlink()
-    with pytest.raises(UserError, match="is not finished: continue it with python -m programs resume"):
-        finished_run.training_of(run)
 
 
 def test_a_run_that_stopped_at_its_score_is_finished(run, without_exports, monkeypatch):
@@ -332,13 +303,6 @@ def test_what_is_refused_is_refused_before_episodes_are_played(run, monkeypatch,
     assert capsys.readouterr().err.startswith("error: ")
 
 
-def test_onnx_can_be_written_where_both_packages_are_installed(monkeypatch):
-    for missing in ({"onnx"}, {"onnxruntime"}, set()):
-        found = lambda name, missing=missing: None if name in missing else object()  # noqa: E731
-        monkeypatch.setattr(onnx_files.importlib.util, "find_spec", found)
-        assert onnx_files.can_write() == (not missing)
-
-
 def test_a_folder_that_is_no_agent_is_not_replaced(run, monkeypatch, capsys):
     assert call(monkeypatch, ship, run, run.name, "--agents", run.parent) == 2
     assert "is there already, and is not a shipped agent: choose another name" in capsys.readouterr().err
@@ -361,18 +325,15 @@ def test_an_agent_that_cannot_be_replaced_stays(run, without_exports, monkeypatc
     assert [path.name for path in agents.iterdir()] == ["swinger"]
 
 
-@pytest.mark.parametrize("how", ["of other weights", "with other seeds", "with another limit"])
-def test_scores_of_other_episodes_are_not_taken_over(run, without_exports, monkeypatch, how):
+@pytest.mark.parametrize("other", [{}, {"seed": 5}, {"max_episode_steps": 10}, {"episodes": 3}], ids=str)
+def test_scores_of_other_episodes_and_of_other_weights_are_not_taken_over(run, other):
     own = json.loads((run / run_folder.EVALUATION).read_text())["deterministic"]
-    wrong = own | {"mean": 12345.0}
-    if how == "of other weights":
+    if not other:
         finished.forget(run, finished.EVALUATE)
-    else:
-        wrong |= {"seed": 5} if how == "with other seeds" else {"max_episode_steps": 10}
-    (run / run_folder.EVALUATION).write_text(json.dumps({"deterministic": wrong, "sampled": own}))
-    _, agents = ships(monkeypatch, run)
-    card = json.loads((agents / "swinger" / shipped.CARD).read_text())
-    assert card["stages"]["trained"]["mean"] == own["mean"]
+    stored = own | {"mean": 12345.0} | other
+    (run / run_folder.EVALUATION).write_text(json.dumps({"deterministic": stored, "sampled": own}))
+    scores = ship.evaluation_of(ship.training_of(run), methods.load_agent(run)[0])
+    assert scores["deterministic"]["mean"] == own["mean"]
 
 
 def test_the_card_has_the_stored_commands_and_what_they_do_not_repeat(run, without_exports, monkeypatch, capsys):

@@ -4,6 +4,8 @@ import contextlib
 import importlib.util
 import io
 import itertools
+import os
+import signal
 import sys
 import threading
 import time
@@ -18,19 +20,19 @@ from filelock import FileLock
 from common.errors import StoppedError, UserError
 from common.results import TIMING_COLUMNS
 from common.runs import checkpoint, one_process, run_folder
-from programs import study_runs
-from programs.places import result_of
+from programs import study_runs, worker_pool
 from programs.study_runs import StudyRun, train_all, train_run
+from programs.worker_pool import result_of
 
 SMALL = (
-    "pendulum", "--backend", "gymnasium", "--num-envs", "2", "--epochs", "30", "--steps-per-epoch", "64",
+    "pendulum", "--backend", "gymnasium", "--num-envs", "2", "--epochs", "12", "--steps-per-epoch", "64",
     "--passes", "1", "--minibatch-size", "64", "--max-episode-steps", "20", "--hidden-sizes", "4",
-    "--checkpoint-every", "5", "--evaluation-episodes", "2", "--no-video", "--no-tensorboard", "--no-figure",
+    "--checkpoint-every", "2", "--evaluation-episodes", "2", "--no-video", "--no-tensorboard", "--no-figure",
 )  # fmt: skip
 
 
 def run_in(folder):
-    return StudyRun("small, seed 0", "PPOAgentTrainer", (*SMALL, "--seed", "0"), str(folder / "seed0"))
+    return StudyRun("small, seed 0", (*SMALL, "--seed", "0"), str(folder / "seed0"))
 
 
 def learned(run):
@@ -41,7 +43,7 @@ def learned(run):
 
 
 def test_a_run_that_fails_ends_the_study_in_one_line(tmp_path, processes_without_xla):
-    wrong = StudyRun("wrong, seed 0", "PPOAgentTrainer", ("pendulum", "--gamma", "2"), str(tmp_path / "wrong"))
+    wrong = StudyRun("wrong, seed 0", ("pendulum", "--gamma", "2"), str(tmp_path / "wrong"))
     with pytest.raises(UserError, match=r"wrong, seed 0 ended with exit code 2 \(error: gamma is 2.0") as refusal:
         train_all([wrong], 0, None)
     assert "\n" not in str(refusal.value)
@@ -60,19 +62,19 @@ def test_a_run_that_another_process_trains_is_left_alone(tmp_path, monkeypatch):
 
 
 def at_once(code):
-    """Places in which every run has ended with this exit code before it begins."""
+    """A pool in which every run has ended with this exit code before it begins."""
 
     @contextlib.contextmanager
-    def places(*_):
+    def pool(*_):
         done = Future()
         done.set_result((code, ""))
-        yield lambda _: done
+        yield lambda *_: done
 
-    return places
+    return pool
 
 
 def test_a_run_that_a_signal_stopped_stops_the_study_which_can_be_started_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(study_runs, "places", at_once(130))
+    monkeypatch.setattr(study_runs, "worker_pool", at_once(130))
     with pytest.raises(StoppedError, match="was stopped, and saved a checkpoint: start the study again") as stopped:
         train_all([run_in(tmp_path)], 0, None)
     assert stopped.value.exit_code == 130
@@ -87,7 +89,7 @@ def test_a_line_is_in_a_studys_log_as_soon_as_it_is_said(tmp_path, monkeypatch):
         def flush(self):
             self.seen = self.getvalue()
 
-    monkeypatch.setattr(study_runs, "places", at_once(0))
+    monkeypatch.setattr(study_runs, "worker_pool", at_once(0))
     monkeypatch.setattr(sys, "stdout", log := Log())
     clock = itertools.count(0, 3660).__next__
     monkeypatch.setattr(study_runs, "time", SimpleNamespace(monotonic=clock))
@@ -105,6 +107,28 @@ def test_a_lost_process_is_one_line_and_other_errors_stay_what_they_are():
         result_of(wrong)
 
 
+def test_a_call_on_a_cluster_returns_what_its_function_does_and_the_connection_is_closed(monkeypatch):
+    """`benchmarks/cluster.py` does the same with Ray itself."""
+    asked, closed = [], []
+
+    class Remote:
+        def __init__(self, function):
+            self.function = function
+
+        def remote(self, *arguments):
+            future = Future()
+            future.set_result(self.function(*arguments))
+            return SimpleNamespace(future=lambda: future)
+
+    ray = SimpleNamespace(remote=lambda **options: asked.append(options) or Remote, is_initialized=lambda: False)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    cluster = lambda *given: asked.append(given) or SimpleNamespace(close=lambda: closed.append(True))  # noqa: E731
+    monkeypatch.setattr(worker_pool, "Cluster", cluster)
+    with worker_pool.worker_pool(2, "10.0.0.1:6379", calls=3) as submit:
+        assert result_of(submit(max, 4, 7)) == 7 and not closed
+    assert asked == [("10.0.0.1:6379", 2), {"num_cpus": 1, "max_retries": 5, "max_calls": 3}] and closed == [True]
+
+
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is an extra")
 def test_a_worker_of_a_cluster_that_is_lost_is_the_same_line():
     from ray.exceptions import WorkerCrashedError
@@ -115,32 +139,19 @@ def test_a_worker_of_a_cluster_that_is_lost_is_the_same_line():
         result_of(lost)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is an extra")
-@pytest.mark.xla  # as in the workers
-def test_a_run_whose_worker_is_killed_continues_on_another_with_the_same_results(tmp_path, monkeypatch, capsys):
-    import psutil
-    import ray
-
-    alone, spread = run_in(tmp_path / "one"), run_in(tmp_path / "two")
+def test_a_run_that_was_cut_off_continues_with_the_same_results(tmp_path, monkeypatch, eager):
+    alone, cut = run_in(tmp_path / "one"), run_in(tmp_path / "two")
     monkeypatch.setattr(sys, "argv", ["study"])  # which `train_run` sets
     assert train_run(alone) == (0, "")
-    killed = []
 
-    def kill():
-        folder = Path(spread.folder) / run_folder.CHECKPOINTS
+    def end():
+        folder = Path(cut.folder) / run_folder.CHECKPOINTS
         while not checkpoint.generations(folder):
             time.sleep(0.005)
-        for process in psutil.Process().children(recursive=True):
-            with contextlib.suppress(psutil.Error):  # it ended meanwhile
-                if "ray::train_run" in " ".join(process.cmdline()):
-                    process.kill()
-                    killed.append(process.pid)
+        os.kill(os.getpid(), signal.SIGTERM)
 
-    killer = threading.Thread(target=kill, daemon=True)
-    killer.start()
-    train_all([spread], 2, None)
-    assert killed and not killer.is_alive()
-    assert not ray.is_initialized()  # its processes are gone
-    assert learned(spread) == learned(alone)
-    assert "small, seed 0: done" in capsys.readouterr().out
-    assert train_run(spread) == (0, "")  # nothing is left to do
+    threading.Thread(target=end, daemon=True).start()
+    assert train_run(cut)[0] == 128 + signal.SIGTERM
+    assert not cut.is_done and train_run(cut) == (0, "")
+    assert learned(cut) == learned(alone)
+    assert train_run(cut) == (0, "")  # nothing is left to do

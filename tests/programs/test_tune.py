@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 
@@ -54,13 +55,14 @@ def test_every_method_has_a_space_that_fits_all_its_presets(name):
         ("{", "is not JSON"),
         ({}, "names no settings"),
         ({"learning_rat": {"from": 1, "to": 2}}, "'learning_rat' is not a setting of ppo"),
-        ({"passes": 3}, "expected {"),
+        ({"passes": 3}, "'passes' is 3: expected {"),
         ({"passes": {"low": 3}}, "expected {"),
-        ({"passes": {"from": 3}}, "goes from 3 to None: expected two numbers"),
-        ({"passes": {"from": 9, "to": 3}}, "goes from 9 to 3: expected the lower one first"),
+        ({"passes": {"from": 3}}, "expected {"),
+        ({"passes": {"from": True, "to": 3}}, "expected {"),
+        ({"passes": {"from": 9, "to": 3}}, "the lower one first"),
         ({"passes": {"from": 0, "to": 3}}, "may become 0, which is refused"),
-        ({"learning_rate": {"from": 0.0, "to": 1.0, "log": True}}, "above 0 with log"),
-        ({"std": {"choices": ["softplus_head"]}}, "expected a list of two or more"),
+        ({"learning_rate": {"from": 0.0, "to": 1.0, "log": True}}, "above 0 with"),
+        ({"std": {"choices": ["softplus_head"]}}, "or two or more"),
         ({"std": {"choices": ["softplus_head", "wide"]}}, "may become 'wide', which is refused"),
     ],
 )
@@ -84,7 +86,7 @@ def search_in(folder, base=PPOConfig(), **changes):  # noqa: B008  (it is immuta
 def run_all(searched, trials, workers=1, stop_after=math.inf):
     """Settings and states of the trials; the one after `stop_after` is begun and killed."""
 
-    def submit(journal, trial_id, config, seeds, metric):
+    def submit(function, journal, trial_id, config, seeds, metric):
         future = Future()
         if len(searched.finished()) >= stop_after:
             raise KeyboardInterrupt
@@ -135,14 +137,6 @@ def test_optuna_writes_no_lines_of_its_own(tmp_path):
     assert optuna.logging.get_verbosity() == optuna.logging.ERROR
 
 
-def test_a_search_finds_better_settings_than_chance(tmp_path):
-    searched = search_in(tmp_path)
-    run_all(searched, 40, workers=4)
-    values = [trial.value for trial in searched.finished() if trial.value is not None]
-    assert max(values) == searched.study.best_value > -0.5
-    assert sum(values[-10:]) > sum(values[:10])
-
-
 def test_the_preset_file_keeps_what_trials_leave_out(tmp_path):
     preset = PPOConfig(
         epochs=50, best_metric="validation", average_weights=0.5, stop_score=300.0, confirming_margin=0.5
@@ -151,20 +145,18 @@ def test_the_preset_file_keeps_what_trials_leave_out(tmp_path):
     assert (base.epochs, base.best_metric, base.stop_score) == (3, "mean_episode_reward", None)
     assert tune.base_of(preset, tune.Arguments("pendulum", metric="metric")) == preset
     searched = search_in(tmp_path, base)
-    report = tune.Report(tmp_path, searched, preset, base, read_space(tmp_path / "space.json", base), "score")
+    report = tune.Report(tmp_path, searched, preset)
     done = Future()
     done.set_result(Outcome(1.0, (1.0,)))
     searched.run(1, 1, lambda *_: done, report)
-    found = {name: getattr(report.best(base), name) for name in SPACE}
-    assert report.best(base) == base.replace(**found) != base
+    found = {name: getattr(searched.best(), name) for name in SPACE}
+    assert searched.best() == base.replace(**found) != base
     assert preset_files.read_preset(tmp_path / tune.TUNED)[2] == preset.replace(**found)
 
 
 def test_every_trial_is_told_with_its_scores_its_settings_or_what_went_wrong(tmp_path, capsys):
     searched = search_in(tmp_path)
-    report = tune.Report(
-        tmp_path, searched, PPOConfig(), PPOConfig(), read_space(tmp_path / "space.json", PPOConfig()), "score"
-    )
+    report = tune.Report(tmp_path, searched, PPOConfig())
     outcomes = [Outcome(1.5, (1.5, 2.0)), Outcome(None, (0.5,)), Outcome(None, (), "it diverged")]
 
     def submit(*_):
@@ -208,9 +200,7 @@ def test_another_search_in_the_same_folder_is_refused(tmp_path):
 
 def test_the_search_of_another_preset_in_the_same_folder_is_refused(tmp_path):
     run_all(search_in(tmp_path), 1)
-    with pytest.raises(
-        UserError, match=r"a preset whose gamma is 0\.995, and not 0\.5: begin another one with --into"
-    ):
+    with pytest.raises(UserError, match=r"a search with gamma 0\.995, and not 0\.5: begin another one with --into"):
         search_in(tmp_path, PPOConfig(gamma=0.5))
     with pytest.raises(UserError, match="holds a search of tiny: choose another folder with --into"):
         open_study(Journal(str(tmp_path / "journal.log"), "small"))
@@ -278,7 +268,7 @@ def test_tuned_settings_are_written_compared_and_trained(tmp_path, monkeypatch, 
         (["pendulum", "--trials", "0"], "trials is 0: expected 1 or more"),
         (["pendulum", "--metric", "scores"], "metric is 'scores': expected a column"),
         (["pendulum", "--seeds", "1", "2", "--held-out-seeds", "2"], "seed 2 is used to tune"),
-        (["pendulum", "--cluster", "10.0.0.1:6379"], "--cluster needs workers"),
+        (["pendulum", "--cluster", "10.0.0.1:6379"], "has no effect with workers 0: add --workers 2"),
         (["none.json"], "none.json"),
         ([], "no preset is named"),
     ],
@@ -294,15 +284,16 @@ def test_a_wrong_argument_is_one_line(monkeypatch, tmp_path, capsys, arguments, 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("[", "is not JSON"),
+        ("[", "is not a preset"),
         ([], "is not a preset"),
-        ({"method": "sarsa", "config": {}}, "names the method 'sarsa'"),
+        ({"method": "sarsa", "config": {}}, "is not a preset (KeyError: 'sarsa'): expected an object"),
+        ({"method": "ppo", "config": 3}, "is not a preset"),
         ({"method": "ppo", "config": {"gama": 0.9}}, "has a setting that is not known"),
         ({"method": "off-policy", "config": {"tau": 2.0}}, "tau is 2.0"),
     ],
 )
 def test_a_file_that_is_no_preset_is_refused(tmp_path, content, words):
-    with pytest.raises(UserError, match=words.replace("[", r"\[")):
+    with pytest.raises(UserError, match=re.escape(words)):
         preset_files.read_preset(written(tmp_path / "preset.json", content))
 
 

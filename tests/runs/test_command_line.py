@@ -522,14 +522,13 @@ def test_plots_in_a_process_of_their_own(walker, tmp_path):
 
 def test_runs_of_one_name_in_two_places_are_both_drawn(walker, program, tmp_path, monkeypatch):
     from common.figures import five_panels
-    from programs import draw_figure
 
     folder, _ = walker
     twin = tmp_path / folder.name
     twin.mkdir()
     (twin / "results.csv").write_bytes((folder / "results.csv").read_bytes())
     drawn, draw = [], five_panels.five_panels
-    monkeypatch.setattr(draw_figure, "five_panels", lambda runs: drawn.append(len(runs)) or draw(runs))
+    monkeypatch.setattr(five_panels, "five_panels", lambda runs: drawn.append(len(runs)) or draw(runs))
     code, _, _ = program("programs.plot", folder, twin, "--output", tmp_path / "figure.png")
     assert (code, drawn) == (0, [2])
 

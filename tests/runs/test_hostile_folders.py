@@ -29,7 +29,7 @@ from common.runs import checkpoint, finished, foreign_modules, one_process, run_
 from ppo.config import PPOConfig
 from ppo.live_settings import FILE as HYPERPARAMETERS
 from ppo.live_settings import LiveHyperparameters
-from programs import draw_figure, evaluate, export, methods, plot, train, tune
+from programs import evaluate, export, methods, plot, train, tune
 from programs.preset_files import read_preset
 
 CONFIG = PPOConfig(env="Pendulum-v1", backend="gymnasium", num_envs=1, steps_per_epoch=8, minibatch_size=8, epochs=2)
@@ -356,7 +356,7 @@ TINY = "epoch,steps,total_reward,avg_reward,avg_steps\n"
 )
 def test_tables_are_drawn_or_refused(tmp_path, table):
     (tmp_path / run_folder.RESULTS).write_bytes(table)
-    in_one_line(lambda: draw_figure.draw("five", [tmp_path], (), "range").canvas.draw())
+    in_one_line(lambda: plot.draw("five", [tmp_path], (), "range").canvas.draw())
 
 
 # -- modules --

@@ -1,4 +1,4 @@
-"""Where a program's trainings run: in processes of this machine, or on workers of a Ray cluster."""
+"""A pool for trainings: processes of this machine, or workers of a Ray cluster."""
 
 import contextlib
 import multiprocessing
@@ -8,42 +8,42 @@ from typing import Any
 
 from common.errors import UserError
 from common.rollout.workers.cluster import Cluster
+from common.settings import Needs
 
-ATTEMPTS = 6  # of a call whose worker is lost
+WORKERS = Needs("workers", bool, "--workers 2")  # what a cluster is used with
+RETRIES = 5  # of a call whose worker of a cluster is lost
 Submit = Callable[..., "Future[Any]"]
 
 
 @contextlib.contextmanager
-def places(function: Callable[..., Any], workers: int, cluster: str | None, calls: int = 1) -> Iterator[Submit]:
-    """A function that starts `function` with its arguments elsewhere, and returns a future.
+def worker_pool(workers: int, cluster: str | None, calls: int = 1) -> Iterator[Submit]:
+    """A function that starts a function with its arguments in another process, and returns a future.
 
     Args:
-        workers: how many calls run at once; 0 runs one at a time, in a process of this machine, without Ray.
-        cluster: address of a running Ray cluster; None starts one on this machine.
+        workers: how many calls run at once, at least one.
+        cluster: address of a running Ray cluster; None runs them in processes of this machine.
         calls: that a process makes before another takes its place, since TensorFlow keeps the memory of its graphs.
 
     Raises:
         UserError: Ray is wanted and not installed, or the cluster cannot be reached.
     """
-    if workers == 0:
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=calls) as pool:
-            yield lambda *arguments: pool.submit(function, *arguments)
+    if cluster is None:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(max(1, workers), context, max_tasks_per_child=calls) as pool:
+            yield pool.submit
         return
-    connection = Cluster(cluster, workers)
-    try:
+    with contextlib.closing(Cluster(cluster, workers)):
         import ray
 
-        remote = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1, max_calls=calls)(function)
-        yield lambda *arguments: remote.remote(*arguments).future()
-    finally:
-        connection.close()
+        remote = ray.remote(num_cpus=1, max_retries=RETRIES, max_calls=calls)
+        yield lambda function, *arguments: remote(function).remote(*arguments).future()
 
 
 def result_of(future: "Future[Any]") -> Any:
     """What a call returned.
 
     Raises:
-        UserError: the process that made it was lost, on Ray ATTEMPTS times.
+        UserError: the process that made it was lost, on a cluster more often than RETRIES.
     """
     try:
         return future.result()
