@@ -25,12 +25,17 @@ A_WRAPPER = "gymnasium.wrappers:FlattenObservation"
 
 
 def make_registered(
-    env_id: str, max_episode_steps: int | None, render_mode: str | None, env_kwargs: Mapping[str, Any]
+    env_id: str,
+    spec: gymnasium.envs.registration.EnvSpec | None,
+    max_episode_steps: int | None,
+    render_mode: str | None,
+    env_kwargs: Mapping[str, Any],
 ) -> gymnasium.Env:
     """As `gymnasium.make`, with errors in one line.
 
     Args:
         env_id: a registered id, or `module:id`: the module, which may be in the current folder, registers the id.
+        spec: the entry of the id, if it is known; the registry is not asked then.
         max_episode_steps: truncate after this many steps; None keeps the environment's own limit.
         render_mode: "rgb_array" to film it.
         env_kwargs: arguments for its constructor.
@@ -49,7 +54,7 @@ def make_registered(
         with warnings.catch_warnings(), quiet:
             warnings.simplefilter("ignore")
             return gymnasium.make(
-                name, max_episode_steps=max_episode_steps, disable_env_checker=True, **rendering, **env_kwargs
+                spec or name, max_episode_steps=max_episode_steps, disable_env_checker=True, **rendering, **env_kwargs
             )
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"{env_id} needs a package that is missing: {error}") from error

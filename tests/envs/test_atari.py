@@ -13,7 +13,6 @@ from common.envs import atari
 from common.envs.ale_group import AleGroup
 from common.envs.environment import find_environment
 from common.envs.gymnasium_group import GymnasiumGroup
-from common.envs.make_env import make_env
 from common.envs.spaces import action_map
 from common.envs.vector_env import make_vector_env, resolve_backend
 from common.errors import UserError
@@ -77,7 +76,7 @@ def test_others_are_no_games(name):
 @pytest.mark.parametrize("name", ["ALE/Brekout-v5", "BrekoutNoFrameskip-v4"])
 def test_a_game_that_there_is_not_is_refused_with_near_names(name):
     with pytest.raises(UserError, match=r"unknown environment .*did you mean .*Breakout"):
-        make_env(name)
+        find_environment(name).make()
 
 
 @pytest.mark.parametrize("package", ["ale_py", "cv2"])
@@ -85,16 +84,16 @@ def test_a_missing_package_is_named_in_one_line(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)  # importing it raises ImportError
     assert not atari.has_vector_environment()
     with pytest.raises(UserError, match=r"ALE/Breakout-v5: .*requirements/atari.txt") as refusal:
-        make_env(BREAKOUT)
+        find_environment(BREAKOUT).make()
     assert "\n" not in str(refusal.value)
 
 
 def test_a_name_that_may_be_a_games_tells_where_games_come_from(monkeypatch):
     with pytest.raises(UserError, match="see gymnasium"):
-        make_env("Zzzz")
+        find_environment("Zzzz").make()
     monkeypatch.setitem(sys.modules, "ale_py", None)
     with pytest.raises(UserError, match=r"'Zzzz': if it is an Atari game, run .*requirements/atari.txt"):
-        make_env("Zzzz")
+        find_environment("Zzzz").make()
 
 
 def test_backends(monkeypatch):
@@ -118,7 +117,7 @@ def test_backends(monkeypatch):
 
 
 def test_a_single_game_is_prepared():
-    env = make_env("Breakout", max_episode_steps=6)
+    env = find_environment("Breakout", max_episode_steps=6).make()
     assert env.observation_space == Box(0, 255, (84, 84, 4), np.uint8)
     assert env.action_space == Discrete(4)
     observation, info = env.reset(seed=0)
@@ -323,7 +322,7 @@ def test_games_are_brought_back_whichever_of_them_was_seeded(monkeypatch):
 
 
 def test_a_game_without_fire_and_without_lives_is_stepped():
-    names = [action.name for action in make_env("ALE/Freeway-v5").unwrapped.ale.getMinimalActionSet()]
+    names = [action.name for action in find_environment("ALE/Freeway-v5").make().unwrapped.ale.getMinimalActionSet()]
     assert "FIRE" not in names
     group = AleGroup(find_environment("ALE/Freeway-v5", 3), 1, 1)
     group.reset(0)
@@ -342,5 +341,5 @@ def test_games_start_from_breakouts_settings_and_greet_nobody(capfd):
         "breakout",
         "default",
     ]
-    make_env("ALE/Breakout-v5").close()
+    find_environment("ALE/Breakout-v5").make().close()
     assert capfd.readouterr() == ("", "")

@@ -12,7 +12,6 @@ from scipy.stats import chisquare
 
 from Agent import Agent
 from common.envs.environment import find_environment
-from common.envs.make_env import make_env
 from common.errors import UserError
 from common.nets import distributions
 from common.records import Timing
@@ -106,7 +105,7 @@ def test_actions_are_the_spaces(kind):
 
 
 def test_dict_observations_are_flattened_and_numbers_become_one_among_zeros():
-    env = make_env("tests/Matching-v0")
+    env = find_environment("tests/Matching-v0").make()
     observation, _ = env.reset(seed=0)
     assert env.observation_space.shape == observation.shape == (5,)
     assert sorted(observation[:3]) == [0, 0, 1]

@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from run_program import call
 
 from Agent import Agent
-from common.envs.make_env import make_env
+from common.envs.environment import find_environment
 from common.errors import UserError
 from common.nets import tensorflow_operations
 from common.rollout import evaluation
@@ -401,7 +401,7 @@ def test_an_exported_policy_scores_what_the_agent_scores(run, monkeypatch, capfd
     score = evaluation.evaluate(agent.acting_policy(), agent.action_map, environment.limited_to(50), 1, True).returns[
         0
     ]
-    env = make_env(config.env, 50)
+    env = find_environment(config.env, 50).make()
     observation, _ = env.reset(seed=evaluation.EVALUATION_SEED)
     total, over = 0.0, False
     while not over:

@@ -259,7 +259,8 @@ def test_a_process_that_dies_between_two_steps_is_said_to_have_died():
 @pytest.mark.parametrize("where", ["InReset", "WhenBuilt"])
 @pytest.mark.parametrize("how", ["Dying", "Hanging", "Raising"])
 def test_a_process_that_does_not_start_is_one_line_within_the_time_limit(how, where):
-    environment = dataclasses.replace(find_environment("tests/Raising-v0"), id=f"tests/{how}{where}-v0")
+    entry = gymnasium.spec(f"tests/{how}{where}-v0")
+    environment = dataclasses.replace(find_environment("tests/Raising-v0"), spec=entry)
     began = time.monotonic()
     with pytest.raises(UserError, match=r"cannot be (started, its reset failed|built)") as line:
         ProcessGroup(environment, 2, time_limit=2.0).reset(0)
