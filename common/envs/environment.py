@@ -15,7 +15,7 @@ from common.config import TrainingConfig
 from common.envs import atari
 from common.envs.action_repeat import RepeatedActions
 from common.envs.environment_check import CheckedSteps, check_environment
-from common.envs.history import WithHistory, with_history
+from common.envs.history import with_history
 from common.envs.make_env import EnvironmentSource, MakeEnv, step_limit, takes_render_mode
 from common.envs.registered import gymnasiums_own
 from common.envs.spaces import as_numbers_or_image, is_image
@@ -80,7 +80,7 @@ class Environment(EnvironmentSource):
         env = as_numbers_or_image(CheckedSteps(env) if self._is_users else env)
         if self.action_repeat > 1:
             env = RepeatedActions(env, self.action_repeat)
-        return WithHistory(env, self.history) if self.history else env
+        return with_history(env, self.history) if self.history else env
 
     def limited_to(self, max_episode_steps: int | None) -> "Environment":
         """The same environment with another step limit; None keeps the one in force."""
@@ -159,22 +159,24 @@ def find_environment(
         if maker is not None:
             _check_new(source, env)
         flat = as_numbers_or_image(env)
-        assert isinstance(flat.observation_space, gymnasium.spaces.Box), "`as_numbers_or_image` makes it one"
         if history and is_image(flat.observation_space):
             raise UserError(f"history is for observations that are numbers, {env_id} shows images: leave it out")
         if action_repeat > 1 and atari_game is not None:
             raise _holds_already(env_id, "action_repeat")
         spec = env.unwrapped.spec if maker is None and atari_game is None else None
         spec = None if spec is None else gymnasium.spec(spec.id)
+        if history:
+            flat = with_history(flat, history)
         changed = dataclasses.replace(
             source,
             id=env_id if spec is None else _full_id(env_id, spec),
             max_episode_steps=step_limit(env),
             spec=None if spec is None or ":" in env_id else _sendable(spec),
         )
+        assert isinstance(flat.observation_space, gymnasium.spaces.Box), "`as_numbers_or_image` makes it one"
         return Environment(
             **vars(changed),
-            observation_space=with_history(flat.observation_space, history) if history else flat.observation_space,
+            observation_space=flat.observation_space,
             action_space=flat.action_space,
             native_observation_space=env.observation_space,
             render_modes=_render_modes(env, maker),

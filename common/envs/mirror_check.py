@@ -14,14 +14,16 @@ import numpy as np
 from common.config import TrainingConfig
 from common.envs import worker_processes
 from common.envs.environment import Environment
+from common.envs.environment_check import start_error
 from common.envs.mirror_settings import mirror_of
 from common.envs.mirrors import Entries, Mirror, unmoved
+from common.envs.seeded_episodes import RestorePoint, SeededEpisodes
 from common.envs.spaces import action_map, choices
-from common.envs.vector_env import group_seeds, make_vector_env
 from common.errors import UserError
+from common.user_code import describe
 
 SEED = 0
-ENVIRONMENTS, ROUNDS = 8, 8  # each of 64 parts begins with a reset, so that they are independent
+PARTS = 64  # each begins with a reset, so that they are independent
 ACTIONS, HELD = 16, 4  # random actions in a part, and for how many steps each is held, so that it has an effect
 FEWEST_PARTS, FEWEST_ACTIONS = 32, 4  # that tell something, and in each of them
 LARGEST_ERROR = 6.0  # standard errors; a true mirror's largest difference was 4.14 in 156 tries
@@ -90,36 +92,41 @@ def random_steps(environment: Environment, size: int) -> tuple[list[np.ndarray],
     Raises:
         UserError: the environment cannot be started.
     """
-    envs = make_vector_env(environment, ENVIRONMENTS, "gymnasium", 1)
-    generator, parts, fault = np.random.default_rng(SEED), [], ""
+    env, generator = SeededEpisodes(environment, SEED, 0), np.random.default_rng(SEED)
+    parts, fault = [], ""
     try:
-        for seed in group_seeds(SEED, ROUNDS):
-            [before] = envs.reset(seed)  # [n, history · S]
-            rows: list[list[np.ndarray]] = [[] for _ in range(ENVIRONMENTS)]
-            ended = np.zeros(ENVIRONMENTS, bool)  # [n]; the next step is a reset
+        env.restore(RestorePoint())
+    except Exception as error:
+        raise start_error(environment.id, error) from error
+    for _ in range(PARTS):
+        rows: list[np.ndarray] = []
+        try:
+            before = env.next_episode()[:size]
             for _ in range(ACTIONS):
-                numbers, actions = _random_actions(environment.action_space, generator)  # [n, A], [n, *action]
-                rewards, running, begun = np.zeros(ENVIRONMENTS), ~ended, ~ended  # [n] each
-                for _ in range(HELD):
-                    envs.groups[0].send(actions.copy())  # it may be changed in place
-                    step = envs.groups[0].recv()
-                    fault = fault or next((found.error for found in envs.groups[0].faults), "")
-                    if step.failed is not None:
-                        begun &= ~step.failed
-                    rewards += np.where(running, step.rewards, 0.0)
-                    ended = step.ended.copy()
-                    running &= ~ended
-                after = np.array(step.observations, np.float64)  # [n, history · S]
-                changes = np.where(running[:, np.newaxis], after[:, :size] - before[:, :size], 0.0)  # [n, S]
-                ends = np.stack([rewards, ~running], axis=1)  # [n, 2]
-                together = np.concatenate([before[:, :size], numbers, changes, ends], axis=1)
-                for i in np.flatnonzero(begun & np.isfinite(together).all(axis=1)):
-                    rows[i].append(together[i])
-                before = after
-            parts += [np.array(part) for part in rows if sum(row[-1] == 0 for row in part) >= FEWEST_ACTIONS]
-    finally:
-        envs.close()
+                numbers, action = _random_action(environment.action_space, generator)  # [A], [*action]
+                after, rest = _held(env, action, size)
+                row = np.concatenate([before, numbers, np.where(rest[-1], 0.0, after - before), rest])
+                if np.isfinite(row).all():
+                    rows.append(row)
+                before = env.next_episode()[:size] if rest[-1] else after
+        except Exception as error:
+            fault = fault or describe(error)
+            env.give_up()
+        if sum(row[-1] == 0 for row in rows) >= FEWEST_ACTIONS:
+            parts.append(np.array(rows))
+    env.close()
     return parts, fault
+
+
+def _held(env: SeededEpisodes, action: np.ndarray, size: int) -> tuple[np.ndarray, list[float]]:
+    """The observation [S] after an action that is held, the sum of its rewards, and 1 if the episode ended, else 0."""
+    reward, ended = 0.0, False
+    for _ in range(HELD):
+        answer = env.step(action.copy())  # it may be changed in place
+        reward, ended = reward + answer.reward, bool(answer.terminated or answer.truncated)
+        if ended:
+            break
+    return answer.observation[:size].astype(np.float64), [reward, float(ended)]
 
 
 def _steps_apart(environment: Environment, size: int, time_limit: float) -> tuple[list[np.ndarray], str]:
@@ -131,15 +138,15 @@ def _steps_apart(environment: Environment, size: int, time_limit: float) -> tupl
         return [], str(error)
 
 
-def _random_actions(space: gymnasium.Space, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Actions as a mirror takes them, [n, A], and as the environment does, [n, *action]."""
+def _random_action(space: gymnasium.Space, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """An action as a mirror takes it, [A], and as the environment does, [*action]."""
     to_environment = action_map(space)
     if isinstance(space, gymnasium.spaces.Box):
-        numbers = generator.uniform(-1, 1, (ENVIRONMENTS, to_environment.size)).astype(np.float32)  # [n, A]
-        return numbers, to_environment(numbers)
-    chosen = [generator.integers(0, count, ENVIRONMENTS) for count in choices(space)]  # [n] for each number
-    ones = [np.eye(count)[values] for count, values in zip(choices(space), chosen)]
-    return np.concatenate(ones, axis=1), to_environment(np.stack(chosen, axis=1).astype(np.float32))
+        numbers = generator.uniform(-1, 1, to_environment.size).astype(np.float32)  # [A]
+        return numbers, np.asarray(to_environment(numbers[None])[0])
+    chosen = generator.integers(0, choices(space))  # one for each number
+    ones = [np.eye(count)[value] for count, value in zip(choices(space), chosen)]
+    return np.concatenate(ones), np.asarray(to_environment(chosen[None].astype(np.float32))[0])
 
 
 # -- comparison --

@@ -142,7 +142,7 @@ def make_vector_env(
             because a second call of the network takes longer than their frames.
         way: how the environments will be restored; None if they never are.
         time_limit: seconds that a process may take to answer.
-        threads: of each group of EnvPool or ale-py; None divides the cores of this machine among the groups.
+        threads: of each group of EnvPool; None divides the cores of this machine among the groups.
     """
     if groups is None:
         groups = 1 if backend in ("gymnasium", "ale") else 2
@@ -151,9 +151,8 @@ def make_vector_env(
         return VectorEnv([GymnasiumGroup(environment, size, way == "rebuilt") for size in sizes])
     if backend == "processes":
         return VectorEnv([ProcessGroup(environment, size, way == "rebuilt", time_limit) for size in sizes])
-    threads = threads or max(1, (os.cpu_count() or 1) // len(sizes))
     if backend == "ale":
-        alone = way is not None
-        return VectorEnv([AleGroup(environment, size, min(threads, size), alone) for size in sizes])
+        return VectorEnv([AleGroup(environment, size) for size in sizes])
+    threads = threads or max(1, (os.cpu_count() or 1) // len(sizes))
     parts = -(-PARTS // len(sizes)) if way == "history" else 1
     return VectorEnv([EnvPoolGroup(environment, size, min(threads, size), parts) for size in sizes])

@@ -178,7 +178,7 @@ def test_an_episode_may_be_a_single_life_of_a_new_game():
 
 def test_both_ways_of_stepping_show_the_same(monkeypatch):
     monkeypatch.setattr(atari, "IDLE_FRAMES", 0)  # else each draws its own number of them
-    ale, ours = AleGroup(find_environment(BREAKOUT), 2, num_threads=2), GymnasiumGroup(find_environment(BREAKOUT), 2)
+    ale, ours = AleGroup(find_environment(BREAKOUT), 2), GymnasiumGroup(find_environment(BREAKOUT), 2)
     np.testing.assert_array_equal(ale.reset(0), ours.reset(0))
     rng, ends, lost, replaced = np.random.default_rng(0), 0, 0, 0
     for _ in range(250):
@@ -232,7 +232,7 @@ def test_a_time_limit_truncates_and_the_next_step_only_restarts():
 
 
 def test_a_life_lost_as_time_runs_out_is_still_told():
-    free = AleGroup(find_environment(BREAKOUT), 1, 1)
+    free = AleGroup(find_environment(BREAKOUT), 1)
     free.reset(0)
     step = 0
     while True:
@@ -241,7 +241,7 @@ def test_a_life_lost_as_time_runs_out_is_still_told():
         if free.recv().terminated[0]:
             break
     free.close()
-    limited = AleGroup(find_environment(BREAKOUT, step), 1, 1)
+    limited = AleGroup(find_environment(BREAKOUT, step), 1)
     limited.reset(0)
     for _ in range(step):
         limited.send(np.zeros(1, np.int64))
@@ -271,7 +271,7 @@ def test_a_seed_gives_the_same_games_whatever_was_before(backend):
 
 
 def test_another_seed_gives_other_games():
-    group, seen = AleGroup(find_environment("ALE/Pong-v5"), 2, 1), []
+    group, seen = AleGroup(find_environment("ALE/Pong-v5"), 2), []
     for seed in (5, 6, 5):
         group.reset(seed)
         for _ in range(10):
@@ -284,7 +284,7 @@ def test_another_seed_gives_other_games():
 
 @pytest.mark.parametrize("seed", [2**31 - 1, 2**31 - 2])
 def test_any_seed_will_do(seed):
-    group = AleGroup(find_environment(BREAKOUT), 2, 1)
+    group = AleGroup(find_environment(BREAKOUT), 2)
     group.reset(seed)
     group.close()
 
@@ -324,7 +324,7 @@ def test_games_are_brought_back_whichever_of_them_was_seeded(monkeypatch):
 def test_a_game_without_fire_and_without_lives_is_stepped():
     names = [action.name for action in find_environment("ALE/Freeway-v5").make().unwrapped.ale.getMinimalActionSet()]
     assert "FIRE" not in names
-    group = AleGroup(find_environment("ALE/Freeway-v5", 3), 1, 1)
+    group = AleGroup(find_environment("ALE/Freeway-v5", 3), 1)
     group.reset(0)
     for ended in (False, False, True, False):
         group.send(np.ones(1, np.int64))
