@@ -50,12 +50,10 @@ if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong se
 def make_agent(
     observation_space: gymnasium.Space, action_space: gymnasium.Space, config: OffPolicyConfig, seed: int
 ) -> "DDPGAgent":
-    """DDPG's agent, or TD3's where one of its changes of the target is wanted."""
+    """The agent of DDPG and TD3."""
     from companions.DDPGAgent import DDPGAgent
-    from companions.TD3Agent import TD3Agent
 
-    kind = TD3Agent if config.twin_critics or config.target_smoothing else DDPGAgent
-    return kind(observation_space, action_space, config, seed)
+    return DDPGAgent(observation_space, action_space, config, seed)
 
 
 class OffPolicyAgentTrainer(TrainerBase):
@@ -84,7 +82,7 @@ class OffPolicyAgentTrainer(TrainerBase):
         check_continuous(environment.id, environment.observation_space, environment.action_space)
 
     def make_agent(self, environment: Environment, config: Any, seed: int) -> "DDPGAgent":
-        """DDPG's agent, or TD3's with `twin_critics` or `target_smoothing`."""
+        """See `make_agent`."""
         return make_agent(environment.observation_space, environment.action_space, config, seed)
 
     def collecting(self, config: OffPolicySettings) -> Collecting:

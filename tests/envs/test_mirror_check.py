@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, MultiDiscrete
 
 from common.envs.environment import find_environment
 from common.envs.known_mirrors import KNOWN
-from common.envs.mirror_check import Moments, check_mirror, contradicted, random_steps
+from common.envs.mirror_check import check_mirror, contradicted, random_steps
 from common.envs.mirrors import Entries, Mirror
 from common.errors import UserError
 from ppo.config import PPOConfig
@@ -292,16 +292,16 @@ def test_no_check_without_a_mirror_of_ones_own():
 
 
 @functools.cache
-def moments(env_id: str) -> Moments:
+def steps_of(env_id: str) -> list[np.ndarray]:
     parts, fault = random_steps(find_environment(env_id), len(known(env_id).observation.sources))
     assert not fault
-    return Moments.of(parts)
+    return parts
 
 
 def test_of_all_known_mirrors_none_is_refused():
     assert {name(env_id) for env_id in IDS} == set(KNOWN)
     for env_id in IDS:
-        assert contradicted(moments(env_id), known(env_id)) is None, env_id
+        assert contradicted(steps_of(env_id), known(env_id)) is None, env_id
 
 
 def single_errors(env_id: str):
@@ -318,7 +318,7 @@ def single_errors(env_id: str):
 
 def test_nearly_all_single_errors_are_noticed_and_named():
     errors = [(env_id, *error) for env_id in IDS for error in single_errors(env_id)]
-    lines = [contradicted(moments(env_id), wrong) for env_id, _, _, wrong in errors]
+    lines = [contradicted(steps_of(env_id), wrong) for env_id, _, _, wrong in errors]
     named = [
         line is not None and any(f"{what} entry {k + 1} (" in line for k in {i, abs(place(env_id, what, i)) - 1})
         for line, (env_id, what, i, _) in zip(lines, errors)

@@ -17,8 +17,8 @@ from common.nets import tensorflow_operations
 from common.rollout import evaluation
 from common.runs import run_folder
 from companions.config import OffPolicyConfig, SACConfig
+from companions.DDPGAgent import DDPGAgent
 from companions.SACAgent import SACAgent
-from companions.TD3Agent import TD3Agent
 from ppo.config import PPOConfig
 from programs import export, methods, onnx_files, policy_files
 
@@ -128,7 +128,7 @@ def test_every_kind_of_normal_actor(tmp_path, changes):
 
 
 def td3_agent(space, **changes):
-    return TD3Agent(OBSERVATIONS, space, TD3.replace(**changes), seed=1)
+    return DDPGAgent(OBSERVATIONS, space, TD3.replace(**changes), seed=1)
 
 
 def sac_agent(space, **changes):
@@ -333,7 +333,7 @@ def test_it_says_for_how_long_the_trained_agent_holds_its_actions(tmp_path, monk
 
 
 def test_a_td3_run(tmp_path, monkeypatch, capfd):
-    folder = run_of(tmp_path / "run", TD3, TD3Agent(OBSERVATIONS, Box(-2.0, 2.0, (1,)), TD3, seed=0))
+    folder = run_of(tmp_path / "run", TD3, DDPGAgent(OBSERVATIONS, Box(-2.0, 2.0, (1,)), TD3, seed=0))
     assert call(monkeypatch, export, folder) == 0
 
 
