@@ -97,7 +97,7 @@ class Environment(EnvironmentSource):
         if action_repeat is None:
             return self
         if action_repeat > 1 and self.atari_game is not None:
-            raise _holds_already(self.id, "play_action_repeat")
+            raise UserError(f"actions cannot be held for {self.id}: Atari games hold each one for four frames already")
         render_fps = self.render_fps * self.action_repeat / action_repeat
         return dataclasses.replace(self, action_repeat=action_repeat, render_fps=render_fps)
 
@@ -161,15 +161,15 @@ def find_environment(
         flat = as_numbers_or_image(env)
         if history and is_image(flat.observation_space):
             raise UserError(f"history is for observations that are numbers, {env_id} shows images: leave it out")
-        if action_repeat > 1 and atari_game is not None:
-            raise _holds_already(env_id, "action_repeat")
         spec = env.unwrapped.spec if maker is None and atari_game is None else None
         spec = None if spec is None else gymnasium.spec(spec.id)
         if history:
             flat = with_history(flat, history)
+        module, colon, _ = env_id.rpartition(":")
+        is_gymnasiums = spec is not None and spec == gymnasiums_own().get(spec.id) and not (wrappers or kwargs)
         changed = dataclasses.replace(
             source,
-            id=env_id if spec is None else _full_id(env_id, spec),
+            id=env_id if spec is None else module + colon + spec.id,  # with the version that Gymnasium chose
             max_episode_steps=step_limit(env),
             spec=None if spec is None or ":" in env_id else _sendable(spec),
         )
@@ -180,14 +180,13 @@ def find_environment(
             action_space=flat.action_space,
             native_observation_space=env.observation_space,
             render_modes=_render_modes(env, maker),
-            render_fps=_render_fps(env) / action_repeat,
-            gymnasium_id=None if spec is None or wrappers or kwargs or not _is_gymnasiums_own(spec) else spec.id,
+            render_fps=_render_fps(env),
+            gymnasium_id=spec.id if spec is not None and is_gymnasiums else None,
             atari_game=atari_game,
             history=history,
-            action_repeat=action_repeat,
             draws_with_mujoco=hasattr(env.unwrapped, "mujoco_renderer"),
             remarks=tuple(_remarks(env)),
-        )
+        ).holding(action_repeat)
 
 
 def _remarks(env: gymnasium.Env) -> Iterator[str]:
@@ -206,10 +205,6 @@ def _render_fps(env: gymnasium.Env) -> int:
     """Pictures per second, 30 if the metadata do not tell."""
     fps = (env.metadata or {}).get("render_fps")
     return max(1, round(float(fps))) if isinstance(fps, Real) and math.isfinite(fps) and fps else 30
-
-
-def _holds_already(env_id: str, setting: str) -> UserError:
-    return UserError(f"{setting} is not for {env_id}: Atari games hold each action for four frames already")
 
 
 def environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:
@@ -258,17 +253,7 @@ def _sendable(spec: gymnasium.envs.registration.EnvSpec) -> gymnasium.envs.regis
     return spec
 
 
-def _full_id(env_id: str, spec: gymnasium.envs.registration.EnvSpec) -> str:
-    """The id with the version that Gymnasium chose if none was typed, so that a run folder stays unambiguous."""
-    module, colon, _ = env_id.rpartition(":")
-    return module + colon + spec.id
-
-
 def _render_modes(env: gymnasium.Env, maker: MakeEnv | None) -> tuple[str, ...]:
     if maker is not None and not takes_render_mode(maker):
         return () if env.render_mode is None else (env.render_mode,)
     return tuple((env.metadata or {}).get("render_modes") or ())
-
-
-def _is_gymnasiums_own(spec: gymnasium.envs.registration.EnvSpec) -> bool:
-    return gymnasium.registry.get(spec.id) == gymnasiums_own().get(spec.id)
