@@ -36,12 +36,11 @@ from companions.config import OffPolicyConfig, OffPolicySettings
 from companions.exploration import OrnsteinUhlenbeck
 from companions.n_step import NStepReturns
 from companions.presets import PRESETS, preset_for
-from companions.replay import ReplayBuffer
+from companions.replay import ReplayBuffer, WaitingMinibatches
 from companions.results import OffPolicyResult
-from companions.waiting import WaitingMinibatches
 
 LARGE = 1000.0  # mean absolute value of observations or rewards; those of well-made environments are near 1
-OU_THETA = 0.15  # rate, per unit of time, at which Ornstein-Uhlenbeck noise drifts back to 0
+OU_THETA = 0.15  # rate, per unit of time, at which Ornstein-Uhlenbeck noise drifts back to 0; that of the DDPG paper
 
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
     from companions.DDPGAgent import DDPGAgent
@@ -244,7 +243,7 @@ class OffPolicyAgentTrainer(TrainerBase):
 
     def _undo(self, error: DivergedError) -> None:
         """Restore the agent of before the epoch; raises the error again if the run has to end."""
-        self._waiting.clear()
+        self._waiting.take(len(self._waiting))
         self.agent.load_learned_state(self._before)
         if self.config.on_not_finite == "stop" or self.skipped >= SKIPS_IN_A_ROW:
             raise error
