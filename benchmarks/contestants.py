@@ -138,7 +138,7 @@ def stable_baselines3(job: Job, seed: int, lap: Lap, subprocesses: bool = False,
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
-    from common.envs.make_env import make_env
+    from common.envs.environment import find_environment
 
     class Laps(BaseCallback):
         """An epoch ends with its rollout, as ours does."""
@@ -157,7 +157,7 @@ def stable_baselines3(job: Job, seed: int, lap: Lap, subprocesses: bool = False,
         envs = EnvPoolVecEnv(ENV_ID, job.num_envs, MAX_EPISODE_STEPS, os.cpu_count(), seed)
     else:
         vector_env = SubprocVecEnv if subprocesses else DummyVecEnv
-        envs = vector_env([lambda: make_env(ENV_ID, MAX_EPISODE_STEPS) for _ in range(job.num_envs)])
+        envs = vector_env([lambda: find_environment(ENV_ID, MAX_EPISODE_STEPS).make() for _ in range(job.num_envs)])
     model = PPO(
         "MlpPolicy",
         envs,
@@ -202,10 +202,10 @@ def alone(job: Job, seed: int) -> "VectorEnv":
         )
         envs.reset()
     else:
-        from common.envs.make_env import make_env
+        from common.envs.environment import find_environment
 
         envs = gymnasium.vector.SyncVectorEnv(
-            [lambda: make_env(ENV_ID, MAX_EPISODE_STEPS) for _ in range(job.num_envs)], copy=False
+            [lambda: find_environment(ENV_ID, MAX_EPISODE_STEPS).make() for _ in range(job.num_envs)], copy=False
         )
         envs.reset(seed=seed)
     return envs

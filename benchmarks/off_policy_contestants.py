@@ -80,13 +80,13 @@ def ours_updates(job: Job, seed: int, lap: Lap) -> None:
     """Updates alone, in calls of `train_every`, on a buffer full of noise; sampling included."""
     import numpy as np
 
-    from common.envs.make_env import make_env
+    from common.envs.environment import find_environment
     from common.records import Transitions
     from companions.config import OffPolicyConfig
     from companions.OffPolicyAgentTrainer import make_agent
     from companions.replay import ReplayBuffer
 
-    env = make_env(job.env)
+    env = find_environment(job.env).make()
     config = OffPolicyConfig(env=job.env, hidden_sizes=tuple(job.units), batch_size=job.batch_size)
     agent = make_agent(env.observation_space, env.action_space, config, seed)
     rng = np.random.default_rng(seed)
@@ -105,9 +105,9 @@ def ours_updates(job: Job, seed: int, lap: Lap) -> None:
 
 def products(job: Job, _: int, lap: Lap) -> None:
     """The matrix products of as many TD3 updates and nothing else, by the fastest of TensorFlow, XLA and NumPy."""
-    from common.envs.make_env import make_env
+    from common.envs.environment import find_environment
 
-    env = make_env(job.env)
+    env = find_environment(job.env).make()
     observations, actions = env.observation_space.shape[0], env.action_space.shape[0]
     shapes = [
         shape
@@ -158,7 +158,7 @@ def jax_edition(job: Job, seed: int, lap: Lap) -> None:
 def _train_peer(algorithm: Callable, options: dict, job: Job, seed: int, lap: Lap) -> None:
     from stable_baselines3.common.callbacks import BaseCallback
 
-    from common.envs.make_env import make_env
+    from common.envs.environment import find_environment
 
     class Laps(BaseCallback):
         def _on_step(self) -> bool:
@@ -169,7 +169,7 @@ def _train_peer(algorithm: Callable, options: dict, job: Job, seed: int, lap: La
 
     model = algorithm(
         "MlpPolicy",
-        make_env(job.env),
+        find_environment(job.env).make(),
         learning_rate=3e-4,
         buffer_size=100_000,
         learning_starts=WARM_UP_STEPS,

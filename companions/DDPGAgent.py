@@ -1,4 +1,7 @@
-"""Deep deterministic policy gradient (Lillicrap et al. 2016, arXiv:1509.02971), a minibatch at a time or many."""
+"""Deep deterministic policy gradient, and its twin delayed successor: three changes, each of them a setting.
+
+Lillicrap et al. 2016, arXiv:1509.02971 (DDPG); Fujimoto, van Hoof & Meger 2018, arXiv:1802.09477 (TD3).
+"""
 
 import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
 from collections.abc import Callable
@@ -26,10 +29,14 @@ from companions.replay import ReplayBuffer
 from companions.results import UPDATE_METRICS
 
 Metrics = dict[str, tf.Tensor]
+CLIP = 2.5  # standard deviations of the noise of target smoothing, which is 0.5 half ranges as published
 
 
 class DDPGAgent(AgentBase):
-    """An actor, its critic, and a target network that follows each.
+    """An actor, its critic or critics, and a target network that follows each.
+
+    TD3 has clipped double Q-learning (`twin_critics`), target policy smoothing (`target_smoothing`), and an actor and
+    targets that move less often (`policy_delay`). Without these three it is DDPG.
 
     Args:
         observation_space, action_space: Box, of one environment.
@@ -75,8 +82,8 @@ class DDPGAgent(AgentBase):
 
     @property
     def number_of_critics(self) -> int:
-        """One; TD3 has two with `twin_critics`."""
-        return 1
+        """Two with `twin_critics`, for clipped double Q-learning; else one."""
+        return 2 if self.config.twin_critics else 1
 
     @property
     def outputs_of_critic(self) -> int:
@@ -305,20 +312,22 @@ class DDPGAgent(AgentBase):
         """The mean squared error of values [critics, B] against a target [B], summed over critics."""
         return tf.reduce_sum(tf.reduce_mean(tf.math.squared_difference(values, target), axis=1))
 
-    def target_action(self, observations: tf.Tensor) -> tf.Tensor:
-        """The target actor's actions μ'(s), [B, A], at observations [B, S]."""
-        return self._target_actor.call(self._target_actor.stacks(), observations)[0]
-
     def target_values(self, observations: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
         """Q'(s, a) of every target critic, [critics, B] or [critics, B, quantiles]."""
         inputs = tf.concat([observations, actions], axis=1)  # [B, S + A]
         return self._values(self._target_critics, self._target_critics.stacks(), inputs)
 
     def targets(self, batch: Transitions, noise: tf.Tensor) -> tf.Tensor:
-        """What the critics learn, [B]: r + γ·(1 − terminated)·Q'(s', μ'(s'))."""
-        next_actions = self.target_action(batch.next_observations)  # [B, A]
-        next_values = self.target_values(batch.next_observations, next_actions)[0]  # [B]
-        return losses.temporal_difference_target(batch.rewards, batch.terminated, next_values, self.config.gamma)
+        """What the critics learn, [B]: r + γ·(1 − terminated)·min Q'(s', μ'(s') + noise).
+
+        Equation 5 of arXiv:1509.02971 with one critic and no noise, 10 and 14 of arXiv:1802.09477 with both.
+        """
+        config = self.config
+        next_actions = self._target_actor.call(self._target_actor.stacks(), batch.next_observations)[0]  # [B, A]
+        if std := config.target_smoothing:
+            next_actions = losses.smoothed_actions(next_actions, noise, std, CLIP * std)
+        smallest = tf.reduce_min(self.target_values(batch.next_observations, next_actions), axis=0)  # [B]
+        return losses.temporal_difference_target(batch.rewards, batch.terminated, smallest, config.gamma)
 
     def _actor_step(self, batch: Transitions, noise: tf.Tensor) -> Metrics:
         """One Adam step up the critic's slope: the deterministic policy gradient, equation 6 of arXiv:1509.02971.

@@ -39,7 +39,7 @@ from companions.replay import ReplayBuffer, WaitingMinibatches
 from companions.results import OffPolicyResult
 
 LARGE = 1000.0  # mean absolute value of observations or rewards; those of well-made environments are near 1
-OU_THETA = 0.15  # rate, per unit of time, at which Ornstein-Uhlenbeck noise drifts back to 0
+OU_THETA = 0.15  # rate, per unit of time, at which Ornstein-Uhlenbeck noise drifts back to 0; that of the DDPG paper
 
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
     from companions.DDPGAgent import DDPGAgent
@@ -48,12 +48,10 @@ if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong se
 def make_agent(
     observation_space: gymnasium.Space, action_space: gymnasium.Space, config: OffPolicyConfig, seed: int
 ) -> "DDPGAgent":
-    """DDPG's agent, or TD3's where one of its changes of the target is wanted."""
+    """The agent of DDPG and TD3."""
     from companions.DDPGAgent import DDPGAgent
-    from companions.TD3Agent import TD3Agent
 
-    kind = TD3Agent if config.twin_critics or config.target_smoothing else DDPGAgent
-    return kind(observation_space, action_space, config, seed)
+    return DDPGAgent(observation_space, action_space, config, seed)
 
 
 class OffPolicyAgentTrainer(TrainerBase):
@@ -82,7 +80,7 @@ class OffPolicyAgentTrainer(TrainerBase):
         check_continuous(environment.id, environment.observation_space, environment.action_space)
 
     def make_agent(self, environment: Environment, config: Any, seed: int) -> "DDPGAgent":
-        """DDPG's agent, or TD3's with `twin_critics` or `target_smoothing`."""
+        """See `make_agent`."""
         return make_agent(environment.observation_space, environment.action_space, config, seed)
 
     def collecting(self, config: OffPolicySettings) -> Collecting:
@@ -244,7 +242,7 @@ class OffPolicyAgentTrainer(TrainerBase):
 
     def _undo(self, error: DivergedError) -> None:
         """Restore the agent of before the epoch; raises the error again if the run has to end."""
-        self._waiting.clear()
+        self._waiting.take(len(self._waiting))
         self.agent.load_learned_state(self._before)
         if self.config.on_not_finite == "stop" or self.skipped >= SKIPS_IN_A_ROW:
             raise error

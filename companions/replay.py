@@ -91,7 +91,7 @@ class ReplayBuffer:
 
 
 class WaitingMinibatches:
-    """Minibatches of updates that are due and wait until their cycle of `policy_delay` updates is complete.
+    """Minibatches of updates that wait until their cycle of `policy_delay` updates is complete, and their noise.
 
     Args:
         batch_size, row_size, noise_size: B, W and X: transitions of a minibatch, numbers of a packed transition, and
@@ -129,7 +129,7 @@ class WaitingMinibatches:
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Restore what `state` returned; raises ValueError for minibatches of other sizes."""
-        self.clear()
+        self.take(len(self))
         if state:
             count = len(state["rows"])
             for name, shape in zip(("rows", "noise"), self._shapes):

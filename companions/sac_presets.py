@@ -73,9 +73,5 @@ PRESETS: dict[str, SACConfig] = {
 
 
 def preset_for(env_id: str) -> str:
-    """The name of the preset that `--env ID` starts from: `sac`, which is `SACConfig()`, for every environment.
-
-    Args:
-        env_id: an environment's id, as it is typed.
-    """
+    """`sac`, which has the default settings: what `--env ID` starts from for every environment."""
     return "sac"

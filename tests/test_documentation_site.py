@@ -140,7 +140,7 @@ def test_a_block_of_source_names_something_that_is_there():
         "def polyak(target: tf.Tensor, source: tf.Tensor, tau: float) -> tf.Tensor:\n"
         "    return target + tau * (source - target)"
     )
-    assert code_of("companions/TD3Agent.py", "TD3Agent.number_of_critics").startswith("@property\ndef number_of")
+    assert code_of("companions/DDPGAgent.py", "DDPGAgent.number_of_critics").startswith("@property\ndef number_of")
     with pytest.raises(LookupError, match=r"companions/losses\.py defines no polyac"):
         code_of("companions/losses.py", "polyac")
 

@@ -16,7 +16,7 @@ from gymnasium.spaces import Box
 
 from common.learning.trainer_base import TrainerBase
 from companions.config import OffPolicyConfig
-from companions.TD3Agent import TD3Agent
+from companions.DDPGAgent import DDPGAgent
 from programs import policy_files
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,7 +53,7 @@ def exported(tmp_path_factory):
     """A folder with `pendulum-policy`, exported by an untrained agent."""
     folder = tmp_path_factory.mktemp("deployed")
     observations = Box(-np.inf, np.inf, (3,))
-    agent = TD3Agent(observations, Box(-2.0, 2.0, (1,)), OffPolicyConfig(hidden_sizes=(4,)), seed=0)
+    agent = DDPGAgent(observations, Box(-2.0, 2.0, (1,)), OffPolicyConfig(hidden_sizes=(4,)), seed=0)
     policy_files.export(agent, folder / "pendulum-policy", onnx=True)
     return folder
 

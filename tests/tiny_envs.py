@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sequence, Text
 
-from common.envs.seeded_episodes import LIFE_LOST
+from common.envs.atari import LIFE_LOST
 
 
 class Target(gymnasium.Env):

@@ -174,7 +174,6 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "companions/OffPolicyAgentTrainer.py": COMPANIONS,
     "companions/SACAgent.py": SAC,
     "companions/SACAgentTrainer.py": SAC,
-    "companions/TD3Agent.py": COMPANIONS,
     "companions/TQCAgent.py": SAC,
     "companions/config.py": ("tests/companions/test_n_step.py", *COMPANIONS, *SAC),
     "companions/exploration.py": COMPANIONS,

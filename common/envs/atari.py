@@ -30,7 +30,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from common.envs.seeded_episodes import ACTION_REPLACED, LIFE_LOST
 from common.errors import UserError
 
 FRAMES_A_STEP = 4
@@ -39,6 +38,7 @@ SIZE = 84  # pixels, height and width
 IDLE_FRAMES = 30  # the most frames that pass without an action after a restart
 STEP_LIMIT = 27_000
 NAMES = re.compile(r"(?:ALE/)?([A-Z]\w*?)(?:NoFrameskip|Deterministic)?(?:-v[045])?")
+LIFE_LOST, ACTION_REPLACED = "atari/life_lost", "atari/action_replaced"  # in an info; see `Lives`
 INSTALL = "run 'pip install -r requirements/atari.txt'"
 MISSING = f"Atari needs packages that are missing: {INSTALL}"
 

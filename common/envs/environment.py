@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -14,22 +14,23 @@ import numpy as np
 from common.config import TrainingConfig
 from common.envs import atari
 from common.envs.action_repeat import RepeatedActions
-from common.envs.environment_check import check_environment
-from common.envs.history import WithHistory, with_history
-from common.envs.make_env import MakeEnv, make_env, make_native_env, step_limit, takes_render_mode
+from common.envs.environment_check import CheckedSteps, check_environment
+from common.envs.history import with_history
+from common.envs.make_env import EnvironmentSource, MakeEnv, step_limit, takes_render_mode
 from common.envs.registered import gymnasiums_own
 from common.envs.spaces import as_numbers_or_image, is_image
 from common.errors import StartError, UserError
 from common.user_code import closed
 
 
-@dataclass(frozen=True)
-class Environment:
-    """What the rest of the code knows about an environment: its spaces, its step limit, and how to build one.
+@dataclass(frozen=True, kw_only=True)
+class Environment(EnvironmentSource):
+    """What the rest of the code knows about an environment: how to build one, its spaces, and its step limit.
+
+    The id has the version. `max_episode_steps` is the limit in force, None if there is none. The spec is None where
+    the id names a module that registers it, and for Atari games.
 
     Attributes:
-        id: its name with the version, such as "BipedalWalker-v3" or "my_module:Mine-v0"; or "function()".
-        max_episode_steps: the limit in force, in steps of the environment itself; None if there is none.
         observation_space: of the environments that `make` returns: a Box of numbers [S], or of images [H, W, C] uint8.
         action_space: of the environments that `make` returns.
         native_observation_space: before flattening.
@@ -38,19 +39,12 @@ class Environment:
         gymnasium_id: the versioned id of one of Gymnasium's own environments without env_kwargs, registered as
             Gymnasium itself does, which EnvPool may also offer; else None.
         atari_game: ale-py's id of an Atari game; else None.
-        env_kwargs: arguments for the constructor.
         history: ages, in steps, of the earlier observations that are returned beside the newest.
         action_repeat: for how many steps of the environment itself each action is held.
         draws_with_mujoco: whether its pictures are drawn by Gymnasium's renderer for MuJoCo.
-        wrappers: names of the classes that wrap it.
         remarks: what the user should know of its spaces, a line each.
-        maker: the function or class that builds it; None for Gymnasium's registry.
-        spec: Gymnasium's entry, from which another process registers the environment; None where the id names a
-            module that registers it, and for Atari games and a `maker`.
     """
 
-    id: str
-    max_episode_steps: int | None
     observation_space: gymnasium.spaces.Box
     action_space: gymnasium.Space
     native_observation_space: gymnasium.Space
@@ -58,14 +52,10 @@ class Environment:
     render_fps: float = 30
     gymnasium_id: str | None = None
     atari_game: str | None = None
-    env_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     history: tuple[int, ...] = ()
     action_repeat: int = 1
     draws_with_mujoco: bool = False
-    wrappers: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
-    maker: MakeEnv | None = None
-    spec: gymnasium.envs.registration.EnvSpec | None = None
 
     @property
     def _is_users(self) -> bool:
@@ -86,14 +76,11 @@ class Environment:
         Raises:
             UserError: it cannot be built.
         """
-        if self.spec is not None:
-            gymnasium.registry.setdefault(self.spec.id, self.spec)
-        env = make_env(
-            self.id, self.max_episode_steps, render_mode, self.env_kwargs, self.maker, self._is_users, self.wrappers
-        )
+        env = self.make_native(render_mode)
+        env = as_numbers_or_image(CheckedSteps(env) if self._is_users else env)
         if self.action_repeat > 1:
             env = RepeatedActions(env, self.action_repeat)
-        return WithHistory(env, self.history) if self.history else env
+        return with_history(env, self.history) if self.history else env
 
     def limited_to(self, max_episode_steps: int | None) -> "Environment":
         """The same environment with another step limit; None keeps the one in force."""
@@ -110,7 +97,7 @@ class Environment:
         if action_repeat is None:
             return self
         if action_repeat > 1 and self.atari_game is not None:
-            raise _holds_already(self.id, "play_action_repeat")
+            raise UserError(f"actions cannot be held for {self.id}: Atari games hold each one for four frames already")
         render_fps = self.render_fps * self.action_repeat / action_repeat
         return dataclasses.replace(self, action_repeat=action_repeat, render_fps=render_fps)
 
@@ -124,7 +111,7 @@ class Environment:
             UserError: its reset or its step fails, or returns a value that does not fit its spaces.
         """
         if self._is_users:
-            env = make_native_env(self.id, self.max_episode_steps, None, self.env_kwargs, self.maker, self.wrappers)
+            env = self.make_native()
             try:
                 with closed(env):
                     check_environment(self.id, env)
@@ -146,13 +133,9 @@ def find_environment(
     """Build an environment, record what is known about it, and close it.
 
     Args:
-        env_id: a registered name, as in `gymnasium.make`; ignored if there is a `maker`.
-        max_episode_steps: truncate after this many steps; None keeps the environment's own limit.
-        env_kwargs: arguments for its constructor.
-        maker: a function or class that builds a new environment in each call, in place of `gymnasium.make`.
+        env_id, max_episode_steps, env_kwargs, maker, wrappers: see `EnvironmentSource`; a `maker` needs no id.
         history: ages, in steps, of the earlier observations that are returned beside the newest.
         action_repeat: for how many steps of the environment itself each action is held.
-        wrappers: names of classes that wrap it, module:Class, the outermost last.
 
     Raises:
         UserError: the name is unknown, a package is missing, or a space is not supported.
@@ -164,42 +147,46 @@ def find_environment(
             f"the environment {env_id} was made by a function of a Python program: use it from there with "
             "make_env=the function, or name a registered one with --env"
         )
-    env_kwargs = env_kwargs or {}
     atari_game = None if maker is not None else atari.game_id(env_id)
     if wrappers and atari_game is not None:
         raise UserError(f"wrappers are not for {env_id}: Atari games are prepared here already; leave --wrappers out")
-    env = make_native_env(env_id, max_episode_steps, None, env_kwargs, maker, wrappers)
+    kwargs = env_kwargs or {}
+    source = EnvironmentSource(
+        id=env_id, max_episode_steps=max_episode_steps, env_kwargs=kwargs, wrappers=wrappers, maker=maker
+    )
+    env = source.make_native()
     with closed(env):
-        gymnasium_id = None if maker is not None or wrappers else _gymnasium_id(env)
         if maker is not None:
-            _check_new(env_id, env, maker, env_kwargs)
-        spec = env.unwrapped.spec if maker is None and atari_game is None else None
-        spec = None if spec is None else gymnasium.spec(spec.id)
+            _check_new(source, env)
         flat = as_numbers_or_image(env)
-        assert isinstance(flat.observation_space, gymnasium.spaces.Box), "`as_numbers_or_image` makes it one"
         if history and is_image(flat.observation_space):
             raise UserError(f"history is for observations that are numbers, {env_id} shows images: leave it out")
-        if action_repeat > 1 and atari_game is not None:
-            raise _holds_already(env_id, "action_repeat")
-        return Environment(
-            id=env_id if spec is None else _full_id(env_id, spec),
+        spec = env.unwrapped.spec if maker is None and atari_game is None else None
+        spec = None if spec is None else gymnasium.spec(spec.id)
+        if history:
+            flat = with_history(flat, history)
+        module, colon, _ = env_id.rpartition(":")
+        is_gymnasiums = spec is not None and spec == gymnasiums_own().get(spec.id) and not (wrappers or kwargs)
+        changed = dataclasses.replace(
+            source,
+            id=env_id if spec is None else module + colon + spec.id,  # with the version that Gymnasium chose
             max_episode_steps=step_limit(env),
-            observation_space=with_history(flat.observation_space, history) if history else flat.observation_space,
+            spec=None if spec is None or ":" in env_id else _sendable(spec),
+        )
+        assert isinstance(flat.observation_space, gymnasium.spaces.Box), "`as_numbers_or_image` makes it one"
+        return Environment(
+            **vars(changed),
+            observation_space=flat.observation_space,
             action_space=flat.action_space,
             native_observation_space=env.observation_space,
             render_modes=_render_modes(env, maker),
-            render_fps=_render_fps(env) / action_repeat,
-            gymnasium_id=gymnasium_id if not env_kwargs else None,
+            render_fps=_render_fps(env),
+            gymnasium_id=spec.id if spec is not None and is_gymnasiums else None,
             atari_game=atari_game,
-            env_kwargs=env_kwargs,
             history=history,
-            action_repeat=action_repeat,
             draws_with_mujoco=hasattr(env.unwrapped, "mujoco_renderer"),
-            wrappers=wrappers,
             remarks=tuple(_remarks(env)),
-            maker=maker,
-            spec=None if spec is None or ":" in env_id else _sendable(spec),
-        )
+        ).holding(action_repeat)
 
 
 def _remarks(env: gymnasium.Env) -> Iterator[str]:
@@ -218,10 +205,6 @@ def _render_fps(env: gymnasium.Env) -> int:
     """Pictures per second, 30 if the metadata do not tell."""
     fps = (env.metadata or {}).get("render_fps")
     return max(1, round(float(fps))) if isinstance(fps, Real) and math.isfinite(fps) and fps else 30
-
-
-def _holds_already(env_id: str, setting: str) -> UserError:
-    return UserError(f"{setting} is not for {env_id}: Atari games hold each action for four frames already")
 
 
 def environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:
@@ -251,15 +234,13 @@ def name_of(maker: MakeEnv) -> str:
     return ("lambda" if name == "<lambda>" else name) + "()"
 
 
-def _check_new(name: str, env: gymnasium.Env, maker: Callable, env_kwargs: Mapping[str, Any]) -> None:
+def _check_new(source: EnvironmentSource, env: gymnasium.Env) -> None:
     """Raises UserError if a function returns the same environment twice, since several are stepped at once."""
     with closed(env):  # perhaps only one may exist
         pass
-    other = make_native_env(name, None, None, env_kwargs, maker)
-    if other.unwrapped is env.unwrapped:
-        raise UserError(f"{name} returned the same environment twice: expected a new one from each call")
-    with closed(other):
-        pass
+    with closed(source.make_native()) as other:
+        if other.unwrapped is env.unwrapped:
+            raise UserError(f"{source.id} returned the same environment twice: expected a new one from each call")
 
 
 def _sendable(spec: gymnasium.envs.registration.EnvSpec) -> gymnasium.envs.registration.EnvSpec:
@@ -272,20 +253,7 @@ def _sendable(spec: gymnasium.envs.registration.EnvSpec) -> gymnasium.envs.regis
     return spec
 
 
-def _full_id(env_id: str, spec: gymnasium.envs.registration.EnvSpec) -> str:
-    """The id with the version that Gymnasium chose if none was typed, so that a run folder stays unambiguous."""
-    module, colon, _ = env_id.rpartition(":")
-    return module + colon + spec.id
-
-
 def _render_modes(env: gymnasium.Env, maker: MakeEnv | None) -> tuple[str, ...]:
     if maker is not None and not takes_render_mode(maker):
         return () if env.render_mode is None else (env.render_mode,)
     return tuple((env.metadata or {}).get("render_modes") or ())
-
-
-def _gymnasium_id(env: gymnasium.Env) -> str | None:
-    spec = env.unwrapped.spec
-    if spec is None or gymnasium.registry.get(spec.id) != gymnasiums_own().get(spec.id):
-        return None
-    return spec.id

@@ -117,14 +117,12 @@ def _check_step(space: gymnasium.Space, returned: Any) -> None:
 
 def start_error(name: str, error: BaseException) -> StartError:
     """The error for an environment whose reset failed or that could not be built; a UserError keeps its line."""
-    return StartError(str(error) if isinstance(error, UserError) else _reset_failed(name, error))
-
-
-def _reset_failed(name: str, error: BaseException) -> str:
+    if isinstance(error, UserError):
+        return StartError(str(error))
     advice = cure(error, "fix its reset or choose another --env")
     if describe(error).startswith("TypeError") and "unexpected keyword argument" in describe(error):
         advice = "define it as reset(self, seed=None, options=None)"
-    return f"{name} cannot be started, its reset failed ({explain(error)}): {advice}"
+    return StartError(f"{name} cannot be started, its reset failed ({explain(error)}): {advice}")
 
 
 def mismatch(space: gymnasium.Space, value: Any) -> str | None:

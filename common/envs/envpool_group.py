@@ -1,16 +1,17 @@
 """Environments of EnvPool, stepped in its own threads."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from common.envs.action_repeat import RepeatingPool
 from common.envs.environment import Environment
 from common.envs.groups import Fault, Step, quiet_gymnasium
 from common.envs.history import History
 from common.envs.seeded_episodes import RestorePoint, episode_seed
+
+KEYS = ("obs", "reward", "done", "trunc")  # what is used of an answer
 
 
 class EnvPoolGroup:
@@ -38,14 +39,10 @@ class EnvPoolGroup:
         self._options: dict[str, Any] = {"env_type": "gymnasium", "num_threads": num_threads}
         if environment.max_episode_steps is not None:  # EnvPool's own limits are not always Gymnasium's
             self._options["max_episode_steps"] = environment.max_episode_steps
-        self._repeat = environment.action_repeat
         assert environment.gymnasium_id is not None, "`resolve_backend` makes sure of it"
-        self._env_id = environment.gymnasium_id
+        self._environment, self._env_id = environment, environment.gymnasium_id
         self._pools: list[Any] = []
         self._seed = 0
-        self._history = History(num_envs, environment.history) if environment.history else None
-        self._ended = np.zeros(num_envs, bool)  # [n]: the next observation is the first of an episode
-        self._which: np.ndarray | None = None  # [k] that were stepped; None for all
 
     def reset(self, seed: int | None) -> np.ndarray:
         """See `Group.reset`."""
@@ -53,52 +50,45 @@ class EnvPoolGroup:
             self.close()
             self._seed = seed or 0
             self._pools = [self._build(part, 0) for part in self.parts]
-            keys = self._pools[0]._state_keys
-            self._wanted = [keys.index(key) for key in ("obs", "reward", "done", "trunc")]
             self._action_type = self._pools[0].action_space.dtype  # not always the dtype of Gymnasium's space
-        with quiet_gymnasium():
-            observations = np.concatenate([pool.reset()[0] for pool in self._pools])  # [n, S]
-        self._ended[:] = False
-        return observations if self._history is None else self._history.add(observations, ~self._ended)
+            self._wanted = [self._pools[0]._state_keys.index(key) for key in KEYS]
+        for pool, ids in zip(self._pools, self._ids):
+            pool._reset(ids)
+        return self._received()[0]
 
     def _build(self, part: slice, restart: int) -> Any:
         import envpool
 
         seed = self._seed + part.start if restart == 0 else episode_seed(self._seed, part.start, restart, 0)
-        num_envs = part.stop - part.start
+        num_envs, known = part.stop - part.start, self._environment
         with quiet_gymnasium():  # it warns about a space that is not used here
             pool = envpool.make(self._env_id, num_envs=num_envs, seed=seed % 2**31, **self._options)
-        return pool if self._repeat == 1 else RepeatingPool(pool, self._repeat, num_envs)
+        return AdaptedPool(pool, known, num_envs) if known.action_repeat > 1 or known.history else pool
 
     def restore(self, points: Mapping[int, RestorePoint]) -> np.ndarray:
         """See `Group.restore`; each part gets a new pool."""
-        numbers = [number for number, part in enumerate(self.parts) if part.start in points]
-        members = [[points[i] for i in range(part.start, part.stop)] for part in (self.parts[n] for n in numbers)]
-        pools = [self._rebuild(number, point[0].restart) for number, point in zip(numbers, members)]
-        seen: list[np.ndarray] = [np.zeros(0)] * len(pools)  # of each pool the newest observations, [n, S]
-
-        def take_up(pool: int, ids: np.ndarray, observations: np.ndarray, ended: np.ndarray | None) -> None:
-            which = self.parts[numbers[pool]].start + ids  # [k]
-            first = np.ones(len(ids), bool) if ended is None else self._ended[which]  # [k]
-            self._ended[which] = False if ended is None else ended
-            if self._history is not None:
-                observations = self._history.add(observations, first, which)
-            if not len(seen[pool]):
-                seen[pool] = np.array(observations)
-            seen[pool][ids] = observations
-
-        _repeat(pools, members, self._wanted, self._action_type, take_up)
-        back: dict[int, np.ndarray] = {}  # environment → observation [S]
-        for number, observations in zip(numbers, seen):
-            part = self.parts[number]
-            back |= zip(range(part.start, part.stop), observations)
+        back: dict[int, np.ndarray] = {}  # environment → its newest observation [S]
+        for number, part in enumerate(self.parts):
+            if part.start in points:
+                self._pools[number].close()
+                self._pools[number] = self._build(part, points[part.start].restart)
+                self._repeat_points(self._pools[number], part, [points[i] for i in range(part.start, part.stop)], back)
         return np.stack([back[i] for i in points])  # [k, S]
 
-    def _rebuild(self, number: int, restart: int) -> Any:
-        """Close a pool and build it again; one `restart` for all its environments."""
-        self._pools[number].close()
-        self._pools[number] = self._build(self.parts[number], restart)
-        return self._pools[number]
+    def _repeat_points(self, pool: Any, part: slice, points: list[RestorePoint], back: dict[int, np.ndarray]) -> None:
+        """Repeat in a new pool the resets and actions of its environments, whose observations go into `back`."""
+
+        def receive() -> None:
+            answer = pool._recv()
+            back.update(zip((part.start + answer[0]).tolist(), np.array(answer[self._wanted[0]])))
+
+        resets = np.array([1 + point.episode for point in points])  # [n]
+        for k in range(resets.max()):
+            pool._reset(np.flatnonzero(resets > k).astype(np.int32))
+            receive()
+        for call in _calls(points, self._action_type):
+            pool._send(call)
+            receive()
 
     def send(self, actions: np.ndarray, which: np.ndarray | None = None) -> None:
         """See `Group.send`.
@@ -109,7 +99,6 @@ class EnvPoolGroup:
                 `recv` returns the results in this order.
         """
         actions = np.ascontiguousarray(actions, dtype=self._action_type)
-        self._which = which
         if which is not None:
             ids = which.astype(np.int32)
             self._pools[0]._send([ids, ids, actions])
@@ -119,63 +108,21 @@ class EnvPoolGroup:
 
     def recv(self) -> Step:
         """See `Group.recv`."""
+        observations, rewards, done, truncated = self._received()
+        return Step(observations, rewards, done & ~truncated, truncated, done | truncated)
+
+    def _received(self) -> list[np.ndarray]:
+        """Observations [n, S], rewards, done and truncated [n] of all pools."""
         states = [pool._recv() for pool in self._pools]
-        observations, rewards, done, truncated = (
-            states[0][i] if len(states) == 1 else np.concatenate([state[i] for state in states]) for i in self._wanted
-        )  # [n, S], [n], [n], [n]
-        ended = done | truncated  # [n]
-        if self._history is not None:
-            which = np.arange(self.num_envs) if self._which is None else self._which
-            observations = self._history.add(observations, self._ended[which], which)
-            self._ended[which] = ended
-        return Step(observations, rewards, done & ~truncated, truncated, ended)
+        if len(states) == 1:
+            return [states[0][i] for i in self._wanted]
+        return [np.concatenate([state[i] for state in states]) for i in self._wanted]
 
     def close(self) -> None:
         """Close every pool, which ends its threads."""
         for pool in self._pools:
             pool.close()
         self._pools = []
-
-
-TakeUp = Callable[[int, np.ndarray, np.ndarray, np.ndarray | None], None]
-
-
-def _repeat(
-    pools: list[Any], points: list[list[RestorePoint]], wanted: list[int], action_type: np.dtype, take_up: TakeUp
-) -> None:
-    """Repeat in new pools the resets and actions of their environments.
-
-    All pools work at the same time: each gets its call before the first answer is waited for.
-
-    Args:
-        points: for each pool, those of its environments, in their order.
-        wanted: indices of observations, rewards, done and truncated in a pool's answer.
-        action_type: dtype of the actions that the pools expect.
-        take_up: called after every reset and step with the pool's number, the indices of environments [k], their
-            observations [k, S], and whether the step ended their episodes [k]; None in its place after a reset.
-    """
-    with quiet_gymnasium():
-        for p, pool in enumerate(pools):
-            take_up(p, np.arange(len(points[p])), pool.reset()[0], None)
-
-    def receive(called: list[int], after_step: bool) -> None:
-        for p in called:
-            answer = pools[p]._recv()
-            observations, _, done, truncated = (answer[i] for i in wanted)  # [k, S], [k], [k], [k]
-            take_up(p, answer[0], observations, done | truncated if after_step else None)
-
-    resets = [np.array([point.episode for point in of_pool]) for of_pool in points]  # [n] each
-    for k in range(max(of_pool.max() for of_pool in resets)):
-        called = [p for p, of_pool in enumerate(resets) if of_pool.max() > k]
-        for p in called:
-            pools[p]._reset(np.flatnonzero(resets[p] > k).astype(np.int32))
-        receive(called, after_step=False)
-    calls = [_calls(of_pool, action_type) for of_pool in points]
-    for t in range(max(len(of_pool) for of_pool in calls)):
-        called = [p for p, of_pool in enumerate(calls) if len(of_pool) > t]
-        for p in called:
-            pools[p]._send(calls[p][t])
-        receive(called, after_step=True)
 
 
 def _calls(points: list[RestorePoint], action_type: np.dtype) -> list[list[np.ndarray]]:
@@ -188,3 +135,57 @@ def _calls(points: list[RestorePoint], action_type: np.dtype) -> list[list[np.nd
         actions[: steps[i], column] = points[i].actions
     running = [int((steps > t).sum()) for t in range(len(longest))]
     return [[order[:k], order[:k], row[:k]] for k, row in zip(running, actions)]
+
+
+class AdaptedPool:
+    """An EnvPool pool in which each action is held, and earlier observations are returned beside the newest.
+
+    It has the part of EnvPool's interface that `EnvPoolGroup` uses. The step after an episode's end only begins the
+    next episode, so it is not repeated.
+    """
+
+    def __init__(self, pool: Any, environment: Environment, num_envs: int) -> None:
+        self._pool, self._repeat = pool, environment.action_repeat
+        self._history = History(num_envs, environment.history) if environment.history else None
+        self._state_keys, self.action_space = pool._state_keys, pool.action_space
+        self._columns = [pool._state_keys.index(key) for key in KEYS]
+        self._begins = np.ones(num_envs, bool)  # [n]: what comes next is the first observation of an episode
+        shape = num_envs, *pool.action_space.shape
+        self._actions = np.zeros(shape, pool.action_space.dtype)  # [n, *action] that are held
+
+    def _reset(self, ids: np.ndarray) -> None:
+        self._begins[ids] = True
+        self._pool._reset(ids)
+
+    def _send(self, call: list[np.ndarray]) -> None:
+        ids, _, actions = call  # [k], [k], [k, *action]
+        self._actions[ids] = actions
+        self._pool._send(call)
+
+    def _recv(self) -> Any:
+        answer = list(self._pool._recv())
+        ids = np.array(answer[0])  # [k] in the order of the answer
+        observations, rewards, done, truncated = (np.array(answer[i]) for i in self._columns)  # [k, S], [k], [k], [k]
+        row_of = np.empty(len(self._begins), int)  # [n] where an environment stands in the answer
+        row_of[ids] = np.arange(len(ids))
+        first = self._begins[ids]  # [k]
+        running = ~(done | truncated | first)  # [k]
+        for _ in range(self._repeat - 1):
+            if not running.any():
+                break
+            self._pool._send([ids[running], ids[running], self._actions[ids[running]]])
+            more = self._pool._recv()
+            rows = row_of[more[0]]  # [r]
+            observations[rows], reward, done[rows], truncated[rows] = (more[i] for i in self._columns)
+            rewards[rows] += reward
+            running &= ~(done | truncated)
+        self._begins[ids] = done | truncated
+        if self._history is not None:
+            observations = self._history.add(observations, first, ids)
+        for i, column in zip(self._columns, (observations, rewards, done, truncated)):
+            answer[i] = column
+        return answer
+
+    def close(self) -> None:
+        """See EnvPool."""
+        self._pool.close()

@@ -1,7 +1,6 @@
 """Earlier observations beside the newest one, for tasks in which one observation does not tell enough."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -46,37 +45,12 @@ class History:
         return self._ring[which[:, None], chosen].reshape(len(which), -1)
 
 
-class WithHistory(gymnasium.Wrapper):
-    """An environment whose observations [S] become [(1 + H) · S]; see `History`.
-
-    Args:
-        env: with a Box of numbers [S] as observation space.
-        ages: [H] of the earlier observations, in steps.
-    """
-
-    def __init__(self, env: gymnasium.Env, ages: Sequence[int]) -> None:
-        super().__init__(env)
-        self.observation_space = with_history(env.observation_space, ages)
-        self._ages = tuple(ages)
-        self._history = History(1, self._ages)
-
-    def reset(self, **options: Any) -> tuple[np.ndarray, dict[str, Any]]:
-        """See `gymnasium.Env.reset`."""
-        observation, info = self.env.reset(**options)
-        return self._added(observation, True), info
-
-    def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
-        """See `gymnasium.Env.step`."""
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        return self._added(observation, False), reward, terminated, truncated, info
-
-    def _added(self, observation: np.ndarray, first: bool) -> np.ndarray:
-        newest = np.asarray(observation, self.observation_space.dtype)  # [S]; a reset may return whole numbers
-        return self._history.add(newest[None], np.array([first]))[0]  # [(1 + H) · S]
-
-
-def with_history(space: gymnasium.Space, ages: Sequence[int]) -> gymnasium.spaces.Box:
-    """The space of observations [S] with earlier ones, [(1 + H) · S]."""
+def with_history(env: gymnasium.Env, ages: Sequence[int]) -> gymnasium.Env:
+    """The environment with earlier observations beside the newest, as `History` returns them."""
+    space, rows = env.observation_space, -1 - np.array((0, *ages))
     assert isinstance(space, gymnasium.spaces.Box), "`find_environment` makes sure of it"
     low, high = (np.tile(bound, 1 + len(ages)) for bound in (space.low, space.high))  # [(1 + H) · S] each
-    return gymnasium.spaces.Box(low, high, dtype=space.dtype.type)
+    stacked = gymnasium.wrappers.FrameStackObservation(env, max(ages) + 1, padding_type="reset")  # the newest is last
+    return gymnasium.wrappers.TransformObservation(
+        stacked, lambda frames: frames[rows].ravel(), gymnasium.spaces.Box(low, high, dtype=space.dtype.type)
+    )

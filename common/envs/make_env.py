@@ -1,77 +1,95 @@
-"""Builds environments: the only place that decides the order of wrappers and the step limit."""
+"""Builds environments with their own observations and their step limit."""
 
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
 
 from common.envs import atari
-from common.envs.environment_check import CheckedSteps
 from common.envs.registered import constructor_error, make_registered, unknown_environment, wrapped
-from common.envs.spaces import as_numbers_or_image, check_spaces, without_texts
+from common.envs.spaces import check_spaces, without_texts
 from common.errors import UserError
 
 MakeEnv = Callable[..., gymnasium.Env]
 """Builds a new environment: a function or class. It gets `env_kwargs`, and `render_mode` if it has that argument."""
 
 
-def make_env(
-    env_id: str,
-    max_episode_steps: int | None = None,
-    render_mode: str | None = None,
-    env_kwargs: Mapping[str, Any] | None = None,
-    maker: MakeEnv | None = None,
-    checked: bool = False,
-    wrappers: Sequence[str] = (),
-) -> gymnasium.Env:
-    """A single Gymnasium environment with its own, unshaped reward and flat observations [S], or images [H, W, C].
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentSource:
+    """What an environment is built from.
 
-    Args:
-        env_id: a registered name, as in `gymnasium.make`; Atari games are prepared by `common.envs.atari`.
-        max_episode_steps: truncate after this many steps; None keeps the environment's own limit.
-        render_mode: "rgb_array" to film it.
-        env_kwargs: arguments for its constructor.
-        maker: builds it in place of `gymnasium.make`; `env_id` is then its name in messages.
-        checked: whether it checks what it returns in every step; see `CheckedSteps`.
-        wrappers: names of classes that wrap it, module:Class.
-
-    Raises:
-        UserError: unknown name (the message suggests similar ones), missing package, faulty constructor, unsupported
-            space, or a limit above the environment's own `TimeLimit`.
+    Attributes:
+        id: a registered name, as in `gymnasium.make`, such as "BipedalWalker-v3", or "function()".
+        max_episode_steps: truncate after this many steps of the environment itself; None keeps its own limit.
+        env_kwargs: arguments for the constructor.
+        wrappers: names of the classes that wrap it, module:Class, the outermost last.
+        maker: the function or class that builds it; None for Gymnasium's registry.
+        spec: the entry to build in place of what is registered as `id`.
     """
-    env = make_native_env(env_id, max_episode_steps, render_mode, env_kwargs, maker, wrappers)
-    return as_numbers_or_image(CheckedSteps(env) if checked else env)
 
+    id: str
+    max_episode_steps: int | None = None
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    wrappers: tuple[str, ...] = ()
+    maker: MakeEnv | None = None
+    spec: gymnasium.envs.registration.EnvSpec | None = None
 
-def make_native_env(
-    env_id: str,
-    max_episode_steps: int | None = None,
-    render_mode: str | None = None,
-    env_kwargs: Mapping[str, Any] | None = None,
-    maker: MakeEnv | None = None,
-    wrappers: Sequence[str] = (),
-) -> gymnasium.Env:
-    """As `make_env`, but with the environment's own observations, which need not be flat; texts are left out."""
-    kwargs = env_kwargs or {}
-    if maker is not None:
-        env = _make_own(env_id, maker, max_episode_steps, render_mode, kwargs)
-    elif (game := atari.game_id(env_id)) is not None:
-        env = _make_atari(env_id, game, max_episode_steps, render_mode, kwargs)
-    else:
-        env = make_registered(env_id, max_episode_steps, render_mode, kwargs)
-    try:
-        env = wrapped(env_id, env, wrappers)
-        _, action_space = (_space(env_id, env, name) for name in ("observation_space", "action_space"))
-        env = without_texts(env)
-        check_spaces(env_id, env.observation_space, action_space)
-        _check_limit(env_id, env, max_episode_steps)
-    except UserError:
-        with contextlib.suppress(Exception):
-            env.close()
-        raise
-    return env
+    def make_native(self, render_mode: str | None = None) -> gymnasium.Env:
+        """A new environment with its own rewards and its own observations, but for texts; `render_mode` films it.
+
+        Raises:
+            UserError: unknown name (the message suggests similar ones), missing package, faulty constructor,
+                unsupported space, or a limit above the environment's own `TimeLimit`.
+        """
+        env = wrapped(self.id, self._make_unwrapped(render_mode), self.wrappers)
+        try:
+            for name in ("observation_space", "action_space"):
+                _check_space(self.id, env, name)
+            env = without_texts(env)
+            check_spaces(self.id, env.observation_space, env.action_space)
+            self._check_limit(env)
+        except UserError:
+            with contextlib.suppress(Exception):
+                env.close()
+            raise
+        return env
+
+    def _make_unwrapped(self, render_mode: str | None) -> gymnasium.Env:
+        if self.maker is not None:
+            return self._make_own(self.maker, render_mode)
+        game = atari.game_id(self.id) if self.spec is None else None
+        if game is None:
+            return make_registered(self.id, self.spec, self.max_episode_steps, render_mode, self.env_kwargs)
+        try:
+            return atari.make_atari(game, self.max_episode_steps, render_mode, self.env_kwargs)
+        except gymnasium.error.Error as error:
+            raise unknown_environment(self.id) from error
+        except TypeError as error:
+            raise constructor_error(self.id, error, self.env_kwargs) from error
+
+    def _make_own(self, maker: MakeEnv, render_mode: str | None) -> gymnasium.Env:
+        rendering = {"render_mode": render_mode} if render_mode is not None and takes_render_mode(maker) else {}
+        try:
+            env = maker(**rendering, **self.env_kwargs)
+        except UserError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise constructor_error(self.id, error, self.env_kwargs) from error
+        if not isinstance(env, gymnasium.Env):
+            raise UserError(f"{self.id} returned {env!r:.80}: expected a new gymnasium.Env")
+        limit = self.max_episode_steps
+        return env if limit is None else gymnasium.wrappers.TimeLimit(env, limit)
+
+    def _check_limit(self, env: gymnasium.Env) -> None:
+        asked, limit = self.max_episode_steps, step_limit(env)
+        if asked is not None and limit is not None and limit < asked:
+            raise UserError(
+                f"max_episode_steps is {asked}, but {self.id} brings a TimeLimit of its own that ends episodes after "
+                f"{limit} steps: use --max-episode-steps {limit} or less, or leave that wrapper out"
+            )
 
 
 def step_limit(env: gymnasium.Env) -> int | None:
@@ -93,47 +111,11 @@ def takes_render_mode(maker: MakeEnv) -> bool:
     return any(p.name == "render_mode" or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
-def _make_own(
-    name: str, maker: MakeEnv, max_episode_steps: int | None, render_mode: str | None, kwargs: Mapping[str, Any]
-) -> gymnasium.Env:
-    rendering = {"render_mode": render_mode} if render_mode is not None and takes_render_mode(maker) else {}
-    try:
-        env = maker(**rendering, **kwargs)
-    except UserError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise constructor_error(name, error, kwargs) from error
-    if not isinstance(env, gymnasium.Env):
-        raise UserError(f"{name} returned {env!r:.80}: expected a new gymnasium.Env")
-    return env if max_episode_steps is None else gymnasium.wrappers.TimeLimit(env, max_episode_steps)
-
-
-def _make_atari(
-    env_id: str, game: str, max_episode_steps: int | None, render_mode: str | None, kwargs: Mapping[str, Any]
-) -> gymnasium.Env:
-    try:
-        return atari.make_atari(game, max_episode_steps, render_mode, kwargs)
-    except gymnasium.error.Error as error:
-        raise unknown_environment(env_id) from error
-    except TypeError as error:
-        raise constructor_error(env_id, error, kwargs) from error
-
-
-def _space(name: str, env: gymnasium.Env, which: str) -> gymnasium.Space:
+def _check_space(name: str, env: gymnasium.Env, which: str) -> None:
     space = getattr(env, which, None)
     if space is None:
         raise UserError(f"{name} has no {which}: set self.{which} in its constructor")
     if not isinstance(space, gymnasium.Space):
         raise UserError(
             f"{name} has {space!r:.80} as {which}: expected one of gymnasium.spaces, like Box(-1, 1, (2,))"
-        )
-    return space
-
-
-def _check_limit(name: str, env: gymnasium.Env, asked: int | None) -> None:
-    limit = step_limit(env)
-    if asked is not None and limit is not None and limit < asked:
-        raise UserError(
-            f"max_episode_steps is {asked}, but {name} brings a TimeLimit of its own that ends episodes after {limit} "
-            f"steps: use --max-episode-steps {limit} or less, or leave that wrapper out"
         )

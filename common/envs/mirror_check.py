@@ -5,9 +5,7 @@ their mirror images have the same distribution, and with it the same means and c
 action that does nothing but scale the effect of something else is not seen in them.
 """
 
-import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import gymnasium
 import numpy as np
@@ -15,21 +13,22 @@ import numpy as np
 from common.config import TrainingConfig
 from common.envs import worker_processes
 from common.envs.environment import Environment
+from common.envs.environment_check import start_error
 from common.envs.mirror_settings import mirror_of
 from common.envs.mirrors import Entries, Mirror, unmoved
+from common.envs.seeded_episodes import RestorePoint, SeededEpisodes
 from common.envs.spaces import action_map, choices
-from common.envs.vector_env import group_seeds, make_vector_env
 from common.errors import UserError
+from common.user_code import describe
 
 SEED = 0
-ENVIRONMENTS, ROUNDS = 8, 8  # each of 64 parts begins with a reset, so that they are independent
+PARTS = 64  # each begins with a reset, so that they are independent
 ACTIONS, HELD = 16, 4  # random actions in a part, and for how many steps each is held, so that it has an effect
 FEWEST_PARTS, FEWEST_ACTIONS = 32, 4  # that tell something, and in each of them
-LARGEST_ERROR = 6.0  # standard errors; a true mirror's largest difference was 4.14 in 156 tries
+LARGEST_ERROR = 6.0  # standard errors; a true mirror's largest difference was 4.54 in 104 tries
 SMALLEST_DIFFERENCE = 0.1  # of covariances, after division by standard deviations
 MOST_NUMBERS = 500  # of an observation; covariances of more take too much memory
 PATIENCE = 5  # times the limit of a step, that all steps in another process may take
-SUSPECTS = 16  # entries with the most contradictions, of which one may be wrong
 
 
 def check_mirror(config: TrainingConfig, environment: Environment, warn: Callable[[str], None]) -> None:
@@ -63,15 +62,17 @@ def check_mirror(config: TrainingConfig, environment: Environment, warn: Callabl
         why = fault or "random steps soon end its episodes"
         warn(f"warning: the mirror of {environment.id} was not tested: {why}")
         return
-    wrong = contradicted(Moments.of(parts), Mirror(newest, mirror.action))
+    wrong = contradicted(parts, Mirror(newest, mirror.action))
     if wrong is not None:
-        taken = f"{sum(map(len, parts)) * HELD:,} random steps of {environment.id}"
-        advice = (
-            'correct the mirror, or add "check": false to it if it is right but episodes start on one side'
-            if own
-            else "the known mirror does not hold with these --env-kwargs: give --no-symmetry, or your own --mirror"
+        raise UserError(
+            f"the mirror is contradicted by {sum(map(len, parts)) * HELD:,} random steps of {environment.id}, most in "
+            f"{wrong}: "
+            + (
+                'correct it, or add "check": false to it if it is right but episodes start on one side'
+                if own
+                else "the known mirror does not hold with these --env-kwargs: give --no-symmetry, or your own --mirror"
+            )
         )
-        raise UserError(f"{wrong} {taken}: {advice}")
 
 
 # -- steps --
@@ -90,36 +91,41 @@ def random_steps(environment: Environment, size: int) -> tuple[list[np.ndarray],
     Raises:
         UserError: the environment cannot be started.
     """
-    envs = make_vector_env(environment, ENVIRONMENTS, "gymnasium", 1)
-    generator, parts, fault = np.random.default_rng(SEED), [], ""
+    env, generator = SeededEpisodes(environment, SEED, 0), np.random.default_rng(SEED)
+    parts, fault = [], ""
     try:
-        for seed in group_seeds(SEED, ROUNDS):
-            [before] = envs.reset(seed)  # [n, history · S]
-            rows: list[list[np.ndarray]] = [[] for _ in range(ENVIRONMENTS)]
-            ended = np.zeros(ENVIRONMENTS, bool)  # [n]; the next step is a reset
+        env.restore(RestorePoint())
+    except Exception as error:
+        raise start_error(environment.id, error) from error
+    for _ in range(PARTS):
+        rows: list[np.ndarray] = []
+        try:
+            before = env.next_episode()[:size]
             for _ in range(ACTIONS):
-                numbers, actions = _random_actions(environment.action_space, generator)  # [n, A], [n, *action]
-                rewards, running, begun = np.zeros(ENVIRONMENTS), ~ended, ~ended  # [n] each
-                for _ in range(HELD):
-                    envs.groups[0].send(actions.copy())  # it may be changed in place
-                    step = envs.groups[0].recv()
-                    fault = fault or next((found.error for found in envs.groups[0].faults), "")
-                    if step.failed is not None:
-                        begun &= ~step.failed
-                    rewards += np.where(running, step.rewards, 0.0)
-                    ended = step.ended.copy()
-                    running &= ~ended
-                after = np.array(step.observations, np.float64)  # [n, history · S]
-                changes = np.where(running[:, np.newaxis], after[:, :size] - before[:, :size], 0.0)  # [n, S]
-                ends = np.stack([rewards, ~running], axis=1)  # [n, 2]
-                together = np.concatenate([before[:, :size], numbers, changes, ends], axis=1)
-                for i in np.flatnonzero(begun & np.isfinite(together).all(axis=1)):
-                    rows[i].append(together[i])
-                before = after
-            parts += [np.array(part) for part in rows if sum(row[-1] == 0 for row in part) >= FEWEST_ACTIONS]
-    finally:
-        envs.close()
+                numbers, action = _random_action(environment.action_space, generator)  # [A], [*action]
+                after, rest = _held(env, action, size)
+                row = np.concatenate([before, numbers, np.where(rest[-1], 0.0, after - before), rest])
+                if np.isfinite(row).all():
+                    rows.append(row)
+                before = env.next_episode()[:size] if rest[-1] else after
+        except Exception as error:
+            fault = fault or describe(error)
+            env.give_up()
+        if sum(row[-1] == 0 for row in rows) >= FEWEST_ACTIONS:
+            parts.append(np.array(rows))
+    env.close()
     return parts, fault
+
+
+def _held(env: SeededEpisodes, action: np.ndarray, size: int) -> tuple[np.ndarray, list[float]]:
+    """The observation [S] after an action that is held, the sum of its rewards, and 1 if the episode ended, else 0."""
+    reward, ended = 0.0, False
+    for _ in range(HELD):
+        answer = env.step(action.copy())  # it may be changed in place
+        reward, ended = reward + answer.reward, bool(answer.terminated or answer.truncated)
+        if ended:
+            break
+    return answer.observation[:size].astype(np.float64), [reward, float(ended)]
 
 
 def _steps_apart(environment: Environment, size: int, time_limit: float) -> tuple[list[np.ndarray], str]:
@@ -131,121 +137,63 @@ def _steps_apart(environment: Environment, size: int, time_limit: float) -> tupl
         return [], str(error)
 
 
-def _random_actions(space: gymnasium.Space, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Actions as a mirror takes them, [n, A], and as the environment does, [n, *action]."""
+def _random_action(space: gymnasium.Space, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """An action as a mirror takes it, [A], and as the environment does, [*action]."""
     to_environment = action_map(space)
     if isinstance(space, gymnasium.spaces.Box):
-        numbers = generator.uniform(-1, 1, (ENVIRONMENTS, to_environment.size)).astype(np.float32)  # [n, A]
-        return numbers, to_environment(numbers)
-    chosen = [generator.integers(0, count, ENVIRONMENTS) for count in choices(space)]  # [n] for each number
-    ones = [np.eye(count)[values] for count, values in zip(choices(space), chosen)]
-    return np.concatenate(ones, axis=1), to_environment(np.stack(chosen, axis=1).astype(np.float32))
+        numbers = generator.uniform(-1, 1, to_environment.size).astype(np.float32)  # [A]
+        return numbers, np.asarray(to_environment(numbers[None])[0])
+    chosen = generator.integers(0, choices(space))  # one for each number
+    ones = [np.eye(count)[value] for count, value in zip(choices(space), chosen)]
+    return np.concatenate(ones), np.asarray(to_environment(chosen[None].astype(np.float32))[0])
 
 
 # -- comparison --
 
 
-@dataclass(frozen=True)
-class Moments:
-    """Means and covariances of the D numbers of a step, each with its standard error.
+def contradictions(parts: list[np.ndarray], entries: Entries, observed: int) -> np.ndarray:
+    """By how much each covariance contradicts a mirror, [D, D] in standard deviations; 0: it does not.
 
-    Attributes:
-        mean, mean_error: [D].
-        covariance, covariance_error: [D, D].
-    """
-
-    mean: np.ndarray
-    mean_error: np.ndarray
-    covariance: np.ndarray
-    covariance_error: np.ndarray
-
-    @classmethod
-    def of(cls, parts: list[np.ndarray]) -> "Moments":
-        """Moments of independent parts [K, D]; a part counts as one sample."""
-        means = np.array([part.mean(axis=0) for part in parts])  # [P, D]
-        mean = means.mean(axis=0)  # [D]
-        total, squares = np.zeros((2, len(mean), len(mean)))  # [D, D] each; all parts' at once would be too large
-        for part in parts:
-            one = (part - mean).T @ (part - mean) / len(part)  # [D, D]
-            total += one
-            squares += one**2
-        covariance = total / len(parts)  # [D, D]
-        variance = np.maximum(squares / len(parts) - covariance**2, 0.0)  # [D, D] from part to part
-        degrees = np.sqrt(len(parts) - 1)
-        return cls(mean, means.std(axis=0) / degrees, covariance, np.sqrt(variance) / degrees)
-
-    def contradictions(self, entries: Entries, observed: int) -> np.ndarray:
-        """By how much each covariance contradicts a mirror, [D, D] in standard deviations; 0: it does not.
-
-        On the diagonal are also means of observations that differ by more than a standard deviation.
-
-        Args:
-            entries: of all D numbers.
-            observed: S, how many of them are the observation.
-        """
-        places, signs = np.abs(entries.sources) - 1, np.sign(entries.sources)  # [D], [D]
-        pairs = np.ix_(places, places)
-        variance = (np.diag(self.covariance) + np.diag(self.covariance)[places]) / 2  # [D]
-        spread = np.sqrt(variance) + 1e-9 * (1 + np.abs(self.mean))  # [D]
-        apart = np.abs(self.covariance - np.outer(signs, signs) * self.covariance[pairs])  # [D, D]
-        one, other = self.covariance_error, self.covariance_error[pairs]  # [D, D], [D, D]
-        stays = places == np.arange(len(places))  # [D]
-        same = np.outer(stays, stays)  # [D, D] a pair and its image are the same numbers, and so are their errors
-        error = LARGEST_ERROR * np.where(same, one + other, np.hypot(one, other))  # [D, D]
-        share = apart / np.outer(spread, spread)  # [D, D]
-        found = np.where((share > SMALLEST_DIFFERENCE) & (apart > error), share, 0.0)  # [D, D]
-        shift = np.abs(self.mean - entries(self.mean))  # [D]
-        error = LARGEST_ERROR * (self.mean_error + self.mean_error[places])  # [D]
-        moved = np.where((shift > 1e-3 * np.abs(self.mean) + spread) & (shift > error), shift / spread, 0.0)  # [D]
-        moved[observed:] = 0.0
-        return found + np.diag(np.minimum(moved, 2.0))
-
-
-def contradicted(moments: Moments, mirror: Mirror) -> str | None:
-    """What the steps contradict, for a message that goes on with their number; None: nothing.
-
-    It is the entry whose correction leaves the least contradictions, or rewards or ends if no correction helps.
-    """
-    size = len(mirror.observation.sources)  # S
-
-    def left(changed: Mirror) -> np.ndarray:
-        whole = changed.joint.beside(changed.observation.linear).beside(unmoved(2))
-        return moments.contradictions(whole, size)  # [D, D]
-
-    now = left(mirror)  # [D, D]
-    if not now.any():
-        return None
-    shares = now.sum(axis=0)  # [D]
-    states, (reward, end) = shares[:size] + shares[-size - 2 : -2], shares[-2:]  # [S], two numbers
-    corrections = [
-        *(("mirror observation", i, Mirror(c, mirror.action)) for i, c in _corrections(mirror.observation, states)),
-        *(("mirror action", i, Mirror(mirror.observation, c)) for i, c in _corrections(mirror.action, shares[size:])),
-    ]
-    name, i, best = min(corrections, key=lambda correction: left(correction[2]).sum())
-    if left(best).sum() > now.sum() / 2 and reward + end > now.sum() / 4:
-        what = "rewards differ" if reward >= end else "ends of episodes differ"
-        return f"the {what} in the mirror, which is seen in"
-    entries = mirror.observation if name == "mirror observation" else mirror.action
-    return f"{name}: entry {i + 1} is {entries.sources[i]}, which is contradicted by"
-
-
-def _corrections(entries: Entries, shares: np.ndarray) -> Iterator[tuple[int, Entries]]:
-    """An entry, and a mirror that differs only there and at its partner, or that exchanges it with another.
+    On the diagonal are also means of observations that differ by more than a standard deviation.
 
     Args:
-        shares: [X] or longer, of the contradictions; only entries with the largest are tried.
+        parts: independent ones, [K, D]; each is one sample of the difference between both sides.
+        entries: of all D numbers.
+        observed: S, how many of them are the observation.
     """
-    sources = np.array(entries.sources)  # [X]
-    own = np.arange(1, len(sources) + 1)  # [X]
-    suspects = [int(i) for i in np.argsort(-shares[: len(sources)])[:SUSPECTS]]
-    pairs = {tuple(sorted((i, int(abs(sources[i])) - 1))) for i in suspects}
-    unpaired = [i for i in suspects if abs(sources[i]) == i + 1]
-    exchanges = set(itertools.combinations(sorted(unpaired), 2))
-    for i, partner in [*sorted(pairs), *sorted(exchanges)]:  # the simple ones first, in case both explain all
-        both = [i, partner]
-        exchanged = [own[both[::-1]], -own[both[::-1]]]
-        for values in exchanged if (i, partner) in exchanges else [-sources[both], own[both], -own[both]]:
-            changed = sources.copy()
-            changed[both] = values
-            if (changed != sources).any():
-                yield i, Entries(tuple(int(source) for source in changed), entries.offsets)
+    means = np.array([part.mean(axis=0) for part in parts])  # [P, D]
+    mean = means.mean(axis=0)  # [D]
+    variance = np.mean([np.square(part - mean).mean(axis=0) for part in parts], axis=0)  # [D]
+    spread = np.sqrt((variance + entries.unsigned(variance)) / 2) + 1e-9 * (1 + np.abs(mean))  # [D]
+    total, squares = np.zeros((2, len(mean), len(mean)))  # [D, D] each; all parts' at once would be too large
+    for part in parts:
+        one = (part - mean) / spread  # [K, D]
+        image = entries.linear(one)  # [K, D]
+        difference = (one.T @ one - image.T @ image) / len(part)  # [D, D]
+        total += difference
+        squares += np.square(difference)
+    found = _not_zero(total / len(parts), squares / len(parts), len(parts), SMALLEST_DIFFERENCE)  # [D, D]
+    shifts = ((means - entries(means)) / (spread + 1e-3 * np.abs(mean)))[:, :observed]  # [P, S]
+    moved = _not_zero(shifts.mean(axis=0), np.square(shifts).mean(axis=0), len(parts), 1.0)  # [S]
+    found[range(observed), range(observed)] += np.minimum(moved, 2.0)
+    return found
+
+
+def _not_zero(mean: np.ndarray, mean_square: np.ndarray, samples: int, smallest: float) -> np.ndarray:
+    """The sizes of means that are larger than `smallest` and than their error allows, 0 in place of the others."""
+    error = np.sqrt(np.maximum(mean_square - np.square(mean), 0.0) / (samples - 1))
+    size = np.abs(mean)
+    return np.where((size > smallest) & (size > LARGEST_ERROR * error), size, 0.0)
+
+
+def contradicted(parts: list[np.ndarray], mirror: Mirror) -> str | None:
+    """At most three numbers in which the steps contradict a mirror most, for a message; None if they do not."""
+    whole = mirror.joint.beside(mirror.observation.linear).beside(unmoved(2))
+    found = contradictions(parts, whole, len(mirror.observation.sources))  # [D, D]
+    if not found.any():
+        return None
+    names = [f"observation entry {i} ({source})" for i, source in enumerate(mirror.observation.sources, 1)]
+    of_actions = [f"action entry {i} ({source})" for i, source in enumerate(mirror.action.sources, 1)]
+    names += [*of_actions, *names, "the reward", "the end of episodes"]  # [D]
+    shares = found.sum(axis=0)  # [D]
+    return ", ".join(dict.fromkeys(names[k] for k in np.argsort(-shares, kind="stable")[:3] if shares[k] > 0))

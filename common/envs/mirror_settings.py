@@ -2,6 +2,7 @@
 
 import functools
 import re
+from collections.abc import Sequence
 
 import gymnasium
 import numpy as np
@@ -42,20 +43,16 @@ def mirror_of(
             f"--no-symmetry (known: {', '.join(KNOWN)})"
         )
     size = gymnasium.spaces.utils.flatdim(observation_space) // (1 + len(config.history))
-    if not given.observation:
-        _check_known(config, "mirror observation", observation, size)
-    _check("mirror observation", observation, size)
+    is_box = isinstance(action_space, gymnasium.spaces.Box)
+    numbers = gymnasium.spaces.utils.flatdim(action_space) if is_box else sum(choices(action_space))
+    _check("mirror observation", observation, observation.sources, size, "" if given.observation else config.env)
+    _check("mirror action", action, action.sources, numbers, "" if given.action else config.env)
     if given.offset:
         observation = Entries(observation.sources, given.offset)
-        _check_offsets(observation, size)
+        _check("mirror offset", observation, given.offset, size)
     observation = functools.reduce(Entries.beside, [observation] * (1 + len(config.history)))  # each alike
     if isinstance(observation_space, gymnasium.spaces.Box):
         _check_bounds("mirror observation", observation, observation_space)
-    is_box = isinstance(action_space, gymnasium.spaces.Box)
-    numbers = gymnasium.spaces.utils.flatdim(action_space) if is_box else sum(choices(action_space))
-    if not given.action:
-        _check_known(config, "mirror action", action, numbers)
-    _check("mirror action", action, numbers)
     if isinstance(action_space, gymnasium.spaces.Box):
         _check_bounds("mirror action", action, action_space)
     else:
@@ -63,52 +60,27 @@ def mirror_of(
     return Mirror(observation, action, given.weight)
 
 
-CHANGING = {"env_kwargs": "--env-kwargs", "wrappers": "--wrappers"}  # settings that may change what is observed
+def _check(name: str, entries: Entries, described: Sequence[float], size: int, known_of: str = "") -> None:
+    """Raises UserError unless each number is described, and a mirror image of a mirror image is the original.
 
-
-def _check_known(config: TrainingConfig, name: str, entries: Entries, size: int) -> None:
-    """Raises UserError if the environment has other numbers than the one whose mirror is known."""
-    if len(entries.sources) != size:
-        changed = [flag for name, flag in CHANGING.items() if getattr(config, name)]
-        what = f"its {' and '.join(changed)}" if changed else "this version of it"
+    Args:
+        described: what the entries are in the settings.
+        known_of: the environment whose known mirror it is; empty if the user describes it.
+    """
+    if len(described) != size:
+        cure = f"; the known mirror of {known_of} fits no longer, describe one with --mirror or give --no-symmetry"
         raise UserError(
-            f"the known mirror of {config.env} does not fit {what}: {name} has {len(entries.sources)} "
-            f"entries, expected {size}; describe it with --mirror, or give --no-symmetry"
+            f"{name} has {len(described)} entries: expected {size}, one for each number" + (cure if known_of else "")
         )
-
-
-def _check(name: str, entries: Entries, size: int) -> None:
-    """Raises UserError unless each entry appears once and looking twice shows the original."""
-    sources = entries.sources
-    if len(sources) != size:
-        raise UserError(f"{name} has {len(sources)} entries: expected {size}, one for each number")
-    for i, source in enumerate(sources, start=1):
+    for i, source in enumerate(entries.sources, start=1):
         if not 1 <= abs(source) <= size:
             raise UserError(f"{name}: entry {i} is {source}: expected 1 to {size}, or -1 to -{size}")
-    for i, source in enumerate(sources, start=1):
-        back = sources[abs(source) - 1] * (1 if source > 0 else -1)
-        if back != i:
-            raise UserError(
-                f"{name}: entry {i} is {source}, but entry {abs(source)} is {sources[abs(source) - 1]}: "
-                f"expected {i if source > 0 else -i} there, since a mirror image of a mirror image is the original"
-            )
-
-
-def _check_offsets(entries: Entries, size: int) -> None:
-    """Raises UserError unless looking twice shows the original numbers."""
-    if len(entries.offsets) != size:
+    numbers = np.arange(1.0, size + 1)  # [X]
+    for i in map(int, np.flatnonzero(np.abs(entries(entries(numbers)) - numbers) > 1e-6)):
+        partner = abs(entries.sources[i]) - 1
         raise UserError(
-            f"mirror offset has {len(entries.offsets)} entries: expected {size}, one for each number of an "
-            "observation; if nothing is added, leave it out"
-        )
-    back = entries(entries.offset.astype(np.float64))  # [X] what two looks add
-    for i in np.flatnonzero(np.abs(back) > 1e-6):
-        source = entries.sources[i]
-        wanted = 0.0 if source == i + 1 else -np.sign(source) * entries.offsets[i]
-        raise UserError(
-            f"mirror offset: entry {i + 1} is {entries.offsets[i]:g}, but entry {abs(source)} is "
-            f"{entries.offsets[abs(source) - 1]:g}: expected {wanted:g} there, since a mirror image of a mirror image "
-            "is the original"
+            f"{name}: entry {i + 1} is {described[i]:g} and entry {partner + 1} is {described[partner]:g}: expected "
+            "entries with which a mirror image of a mirror image is the original"
         )
 
 

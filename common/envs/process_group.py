@@ -2,25 +2,20 @@
 
 import errno
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from multiprocessing.process import BaseProcess
-from typing import Any
 
 import cloudpickle
-import gymnasium
 import numpy as np
 
 from common.envs.environment import Environment
 from common.envs.environment_check import start_error
 from common.envs.groups import Fault, Step
-from common.envs.seeded_episodes import READ, RestorePoint, SeededEpisodes
+from common.envs.gymnasium_group import empty_observations, joined
+from common.envs.seeded_episodes import Answer, RestorePoint, SeededEpisodes
 from common.envs.worker_processes import CannotStartError, TimeLimit, Worker
 from common.errors import UserError
 from common.user_code import describe, own_traceback, told_elsewhere
-
-Answer = tuple[
-    np.ndarray, Any, bool, bool, bool, bool
-]  # observation, reward, terminated, truncated, and those of READ
 
 
 class ProcessGroup:
@@ -40,7 +35,10 @@ class ProcessGroup:
         self.faults: list[Fault] = []
         self.parts = [slice(i, i + 1) for i in range(num_envs)]
         self._environment, self._rebuild, self._time_limit = environment, rebuild, time_limit
+        self._observations = empty_observations(environment, num_envs)  # [n, *shape]
         self._workers: dict[int, Worker] = {}  # by index, [n] after a reset
+        self._points: dict[int, RestorePoint] = {}  # by index, the running episode without its actions
+        self._failed: set[int] = set()  # indices of those that failed in the last step
         self._seed = 0
 
     @property
@@ -50,22 +48,18 @@ class ProcessGroup:
 
     def reset(self, seed: int | None) -> np.ndarray:
         """See `Group.reset`."""
-        if seed is not None or not self._workers:
+        if seed is None and self._workers:
+            points = {i: _next_episode(point) for i, point in self._points.items()}
+        else:
             self.close()
             self._seed = seed or 0
-            space = self._environment.observation_space
-            self._observations = np.zeros((self.num_envs, *space.shape), space.dtype)  # [n, *shape]
-            self._restarts, self._episodes = np.zeros((2, self.num_envs), int)  # [n] each; see `RestorePoint`
-            self._ended, self._failed = np.zeros((2, self.num_envs), bool)  # [n] each
             points = dict.fromkeys(range(self.num_envs), RestorePoint())
-        else:
-            points = {i: RestorePoint(self._restarts[i], self._episodes[i] + 1) for i in range(self.num_envs)}
-        self.restore(points)
-        return self._observations
+        return self.restore(points)
 
     def restore(self, points: Mapping[int, RestorePoint]) -> np.ndarray:
         """See `Group.restore`; each environment gets a new process."""
         try:
+            self._failed -= set(points)
             for i, point in points.items():
                 self._start(i, point)
             for i, point in points.items():
@@ -80,12 +74,9 @@ class ProcessGroup:
         """Start a process, which builds its environment at once."""
         if i in self._workers:
             self._workers[i].end()
-        self._restarts[i], self._episodes[i] = point.restart, point.episode
-        self._ended[i], self._failed[i] = point.over, False
-        known = self._environment
-        spaces = known.observation_space, known.action_space
-        make = functools.partial(SeededEpisodes, known.make, *spaces, self._seed, i, self._rebuild, point)
-        worker = self._workers[i] = Worker(cloudpickle.dumps(_InProcess(make, known.spec)))
+        self._points[i] = point._replace(actions=point.actions[:0])
+        envs = SeededEpisodes(self._environment, self._seed, i, self._rebuild)
+        worker = self._workers[i] = Worker(cloudpickle.dumps(_InProcess(envs, point)))
         try:
             worker.start()
         except CannotStartError as error:
@@ -95,29 +86,26 @@ class ProcessGroup:
     def send(self, actions: np.ndarray) -> None:
         """See `Group.send`."""
         self._left = TimeLimit(self._time_limit)
+        failed, self._failed = self._failed, set()
         for i, worker in sorted(self._workers.items()):
-            if self._ended[i]:
-                self._episodes[i] += 1
-            if self._failed[i]:
-                self._start(i, RestorePoint(self._restarts[i], self._episodes[i]))
+            if self._points[i].over:
+                self._points[i] = _next_episode(self._points[i])
+            if i in failed:
+                self._start(i, self._points[i])
             else:
                 worker.give(0, [actions[i]])
 
     def recv(self) -> Step:
         """See `Group.recv`; the next step overwrites only the observations."""
-        rewards = np.zeros(self.num_envs)  # [n]
-        terminated, truncated, lost, replaced, failed = np.zeros((5, self.num_envs), bool)  # [n] each
-        for i, worker in sorted(self._workers.items()):
-            try:
-                answer: Answer = worker.result(self._left)
-                self._observations[i], rewards[i] = answer[:2]
-                terminated[i], truncated[i], lost[i], replaced[i] = answer[2:]
-            except Exception as error:
-                self.faults.append(Fault(i, describe(error), own_traceback(error)))
-                worker.end()
-                failed[i] = True
-        self._failed, self._ended = failed, terminated | truncated | failed
-        return Step(self._observations, rewards, terminated | lost, truncated, self._ended.copy(), failed, replaced)
+        answers = [functools.partial(self._workers[i].result, self._left) for i in range(self.num_envs)]
+        step = joined(self._observations, answers, self._give_up)
+        self._points = {i: point._replace(over=bool(step.ended[i])) for i, point in self._points.items()}
+        return step
+
+    def _give_up(self, i: int, error: Exception) -> None:
+        self.faults.append(Fault(i, describe(error), own_traceback(error)))
+        self._workers[i].end()
+        self._failed.add(i)
 
     def close(self) -> None:
         """Kill every process."""
@@ -126,30 +114,22 @@ class ProcessGroup:
         self._workers = {}
 
 
+def _next_episode(point: RestorePoint) -> RestorePoint:
+    return RestorePoint(point.restart, point.episode + 1)
+
+
 class _InProcess:
-    """What a process computes: called with None it resets its environment, with an action it steps it.
+    """What a process computes: called first it restores its environment, and then it steps it with an action.
 
     Errors reach the training process with the place in the user's file.
     """
 
-    def __init__(self, make: Callable[[], SeededEpisodes], spec: gymnasium.envs.registration.EnvSpec | None) -> None:
-        self._make, self._spec = make, spec
-        self._env: SeededEpisodes | None = None
-        self._ended = False
+    def __init__(self, env: SeededEpisodes, point: RestorePoint) -> None:
+        self._env, self._point = env, point
 
     def __call__(self, action: np.ndarray | None) -> Answer:
         with told_elsewhere():
-            if self._env is None:
-                if self._spec is not None:  # as it is registered in the training process
-                    gymnasium.registry[self._spec.id] = self._spec
-                self._env = self._make()
-            if action is None or self._ended:
-                self._ended = False
-                return self._env.reset()[0], 0.0, False, False, False, False
-            observation, reward, terminated, truncated, info = self._env.step(action)
-            self._ended = bool(terminated or truncated)
-            lost, replaced = (info.get(name, False) for name in READ)
-            return observation, reward, terminated, truncated, lost, replaced
+            return Answer(self._env.restore(self._point)) if action is None else self._env.step(action)
 
 
 def _refused(cause: BaseException | None) -> UserError:

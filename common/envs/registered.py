@@ -25,12 +25,17 @@ A_WRAPPER = "gymnasium.wrappers:FlattenObservation"
 
 
 def make_registered(
-    env_id: str, max_episode_steps: int | None, render_mode: str | None, env_kwargs: Mapping[str, Any]
+    env_id: str,
+    spec: gymnasium.envs.registration.EnvSpec | None,
+    max_episode_steps: int | None,
+    render_mode: str | None,
+    env_kwargs: Mapping[str, Any],
 ) -> gymnasium.Env:
     """As `gymnasium.make`, with errors in one line.
 
     Args:
         env_id: a registered id, or `module:id`: the module, which may be in the current folder, registers the id.
+        spec: the entry of the id, if it is known; the registry is not asked then.
         max_episode_steps: truncate after this many steps; None keeps the environment's own limit.
         render_mode: "rgb_array" to film it.
         env_kwargs: arguments for its constructor.
@@ -49,7 +54,7 @@ def make_registered(
         with warnings.catch_warnings(), quiet:
             warnings.simplefilter("ignore")
             return gymnasium.make(
-                name, max_episode_steps=max_episode_steps, disable_env_checker=True, **rendering, **env_kwargs
+                spec or name, max_episode_steps=max_episode_steps, disable_env_checker=True, **rendering, **env_kwargs
             )
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"{env_id} needs a package that is missing: {error}") from error
@@ -155,29 +160,22 @@ def _is_registered(name: str) -> bool:
     return name in gymnasium.registry or any(id.rpartition("-v")[0] == name for id in gymnasium.registry)
 
 
-def _similar(env_id: str) -> list[str]:
-    """At most three registered ids, newest versions, whose names are like this one's or contain it."""
-    by_version = sorted(gymnasium.registry.values(), key=lambda spec: spec.version or 0)
-    newest = {_without_version(spec.id): spec.id for spec in by_version}
-    typed = _without_version(env_id)
-    near = difflib.get_close_matches(typed, newest, n=3, cutoff=0.7)
-    if len(typed) > 3:
-        near += [name for name in newest if typed in name and name not in near]
-    return [newest[name] for name in near[:3]]
-
-
-def _without_version(env_id: str) -> str:
-    return re.sub(r"-v\d+$", "", env_id).lower()
-
-
 def unknown_environment(env_id: str) -> UserError:
-    """The error for an id that is not registered, with similar ids."""
-    near = _similar(env_id)
-    hint = f"did you mean {', '.join(near)}?" if near else "see gymnasium.pprint_registry() for the names"
-    if not near and atari.may_be_a_game(env_id):
+    """The error for an id that is not registered, with at most three whose names are like this one's or contain it."""
+
+    def plain(id: str) -> str:
+        return re.sub(r"-v\d+$", "", id).lower()
+
+    newest = {plain(spec.id): spec.id for spec in sorted(gymnasium.registry.values(), key=lambda s: s.version or 0)}
+    near = difflib.get_close_matches(plain(env_id), newest, n=3, cutoff=0.7)
+    near += [name for name in newest if len(env_id) > 3 and plain(env_id) in name and name not in near]
+    own = " (one of your own is named module:id)"
+    if near:
+        hint = f"did you mean {', '.join(newest[name] for name in near[:3])}?{own}"
+    elif atari.may_be_a_game(env_id):
         hint = f"if it is an Atari game, {atari.INSTALL}"
     else:
-        hint += " (one of your own is named module:id)"
+        hint = f"see gymnasium.pprint_registry() for the names{own}"
     return UserError(f"unknown environment {env_id!r}: {hint}")
 
 

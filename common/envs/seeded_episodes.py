@@ -1,14 +1,13 @@
 """An environment in which every episode has its own seed, so that each episode can be repeated alone."""
 
 import contextlib
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, SupportsFloat
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
 
-LIFE_LOST, ACTION_REPLACED = "atari/life_lost", "atari/action_replaced"  # in an info; see `common.envs.atari.Lives`
-READ = (LIFE_LOST, ACTION_REPLACED)  # what of an info is kept; other values may not be picklable
+from common.envs.atari import ACTION_REPLACED, LIFE_LOST
+from common.envs.environment import Environment
 
 RestoreMethod = Literal["episodes", "rebuilt", "resets", "history"]
 """How environments are restored; `common.rollout.repeatable` says what each way means."""
@@ -28,95 +27,80 @@ def episode_seed(seed: int, index: int, restart: int, episode: int) -> int:
     return int(np.random.SeedSequence([seed, index, restart, episode]).generate_state(1)[0]) % 2**31
 
 
-class SeededEpisodes(gymnasium.Env):
-    """One environment, built at its first reset. Each `reset` begins the next episode with that episode's seed.
+class Answer(NamedTuple):
+    """What a step of one environment returned."""
+
+    observation: np.ndarray  # [*shape]
+    reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    life_lost: bool = False
+    replaced: bool = False  # another action was taken than the one sent
+
+
+class SeededEpisodes:
+    """One environment with next-step autoreset, which is built when its first episode begins.
 
     Args:
-        make: builds the environment.
-        observation_space, action_space: of the environment that `make` builds.
+        environment: what to build.
         seed, index: see `episode_seed`.
         rebuild: build the environment again for every episode. Box2D needs it: what its world does after a reset
             depends on the bodies it held before.
-        point: where the first reset restores the environment to; None begins the first episode.
-
-    Attributes:
-        point: if set, the next reset builds a new environment and restores it to this point.
     """
 
-    def __init__(
-        self,
-        make: Callable[[], gymnasium.Env],
-        observation_space: gymnasium.Space,
-        action_space: gymnasium.Space,
-        seed: int = 0,
-        index: int = 0,
-        rebuild: bool = False,
-        point: RestorePoint | None = None,
-    ) -> None:
-        self.observation_space, self.action_space = observation_space, action_space
-        self.metadata, self.render_mode = {}, None
-        self._make, self._seed, self._index, self._rebuild = make, seed, index, rebuild
-        self._env: Any = None  # built by the first reset
+    def __init__(self, environment: Environment, seed: int, index: int, rebuild: bool = False) -> None:
+        self._environment, self._seed, self._index, self._rebuild = environment, seed, index, rebuild
+        self._env: gymnasium.Env | None = None
         self._restart = self._episode = 0
         self._over = False
-        self.point: RestorePoint | None = point or RestorePoint()
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """The first observation of the next episode, or the last one of `point`; `seed` and `options` are ignored."""
-        point, self.point = self.point, None
-        if point is not None:
-            return self._as_declared(self._restore(point)), {}
+    def restore(self, point: RestorePoint) -> np.ndarray:
+        """Build the environment and restore it to a point; its last observation [*shape]."""
+        self.close()
+        self._restart, self._episode, self._over = point.restart, point.episode, False
+        observation = self._begin()
+        for action in point.actions:
+            observation = self.step(action).observation
+        self._over |= point.over
+        return observation
+
+    def next_episode(self) -> np.ndarray:
+        """Begin the next episode; its first observation [*shape]."""
         self._episode += 1
         self._over = False
-        return self._as_declared(self._begin()), {}
+        return self._begin()
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, SupportsFloat, bool, bool, dict[str, Any]]:
-        """One step; if a restored episode is already over, the next one begins instead (next-step autoreset)."""
+    def step(self, action: Any) -> Answer:
+        """One step; if the episode is over, the next one begins instead."""
         if self._over:
-            return self.reset()[0], 0.0, False, False, {}
+            return Answer(self.next_episode())
+        assert self._env is not None, "`restore` comes first"
         observation, reward, terminated, truncated, info = self._env.step(action)
+        self._over = bool(terminated or truncated)
         if isinstance(reward, np.ndarray):
             reward = reward.item()
-        observation = self._as_declared(observation)
-        return observation, reward, terminated, truncated, {name: info[name] for name in READ if name in info}
+        lost, replaced = info.get(LIFE_LOST, False), info.get(ACTION_REPLACED, False)
+        return Answer(self._as_declared(observation), float(reward), terminated, truncated, lost, replaced)
 
     def give_up(self) -> None:
-        """Close an environment that failed; the next reset builds a new one for the next episode."""
-        self._close()
+        """Close an environment that failed; the next step builds a new one for the next episode."""
+        self.close()
+        self._over = True
 
     def _as_declared(self, observation: np.ndarray) -> np.ndarray:
-        """The observation in the dtype of the observation space, which vector environments require."""
-        return np.asarray(observation, self.observation_space.dtype)
+        return np.asarray(observation, self._environment.observation_space.dtype)
 
     def _begin(self) -> np.ndarray:
         if self._rebuild:
-            self._close()
+            self.close()
         if self._env is None:
-            self._env = self._make()
-        return self._env.reset(seed=episode_seed(self._seed, self._index, self._restart, self._episode))[0]
+            self._env = self._environment.make()
+        seed = episode_seed(self._seed, self._index, self._restart, self._episode)
+        return self._as_declared(self._env.reset(seed=seed)[0])
 
-    def _restore(self, point: RestorePoint) -> np.ndarray:
-        self._close()
-        self._restart, self._episode = point.restart, point.episode
-        observation, over = self._begin(), False
-        for action in point.actions:
-            if over:
-                self._episode += 1
-                observation, over = self._begin(), False
-            else:
-                observation, _, terminated, truncated, _ = self._env.step(action)
-                over = terminated or truncated
-        self._over = over or point.over
-        return observation
-
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Close the environment, if one is built."""
         if self._env is not None:
             env, self._env = self._env, None
             with contextlib.suppress(Exception):  # a failure to close does not matter any more
                 env.close()
-
-    def close(self) -> None:
-        """Close the environment, if one is built."""
-        self._close()

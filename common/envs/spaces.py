@@ -120,15 +120,26 @@ def check_spaces(env_id: str, observation_space: gymnasium.Space, action_space: 
     Raises:
         UserError: there is none.
     """
-    for path, part in _leaves(observation_space):
-        if not isinstance(part, VECTORS) or not part.is_np_flattenable:
-            where = f", at {path}" if path else ""
+    for path, leaf in _leaves(observation_space):
+        where = f", at {path}" if path else ""
+        if not isinstance(leaf, VECTORS) or not leaf.is_np_flattenable:
             raise UserError(
-                f"{env_id} has observations of type {type(part).__name__}{where}; supported are Box, Discrete, "
+                f"{env_id} has observations of type {type(leaf).__name__}{where}; supported are Box, Discrete, "
                 f"MultiDiscrete, MultiBinary, and Dict or Tuple of those: change them with --wrappers, {_WRAPPERS}"
             )
-    if image_layout(observation_space) is None:
-        _check_numbers(env_id, observation_space)
+        if image_layout(observation_space) is None and _shows_pictures(leaf):
+            flatten = "gymnasium.wrappers:FlattenObservation, which makes one row of numbers of a Dict, or a class "
+            raise UserError(
+                f"{env_id} has an image in its observations{where}, of shape {leaf.shape} and type {leaf.dtype}; "
+                "supported are uint8 images of height, width and channels, or of height and width, without numbers "
+                f"beside them: change it with --wrappers, {flatten if path else ''}{_WRAPPERS}"
+            )
+    size = gymnasium.spaces.flatdim(observation_space)
+    if image_layout(observation_space) is None and not 1 <= size <= LARGEST:
+        raise UserError(
+            f"{env_id} has observations of {size:,} numbers, a Discrete space counted as one for each value: "
+            f"expected 1 to {LARGEST:,}; describe it in fewer numbers with --wrappers, {_WRAPPERS}"
+        )
     if not isinstance(action_space, (gymnasium.spaces.Box, *DISCRETE)):
         raise UserError(
             f"{env_id} has actions of type {type(action_space).__name__}; supported are Box, Discrete, "
@@ -137,29 +148,6 @@ def check_spaces(env_id: str, observation_space: gymnasium.Space, action_space: 
     if not gymnasium.spaces.flatdim(action_space):
         raise UserError(
             f"{env_id} has actions of shape {action_space.shape}, which is no number: expected one or more"
-        )
-
-
-def _check_numbers(env_id: str, space: gymnasium.Space) -> None:
-    """Raises UserError if an observation contains an image, or flattens to no number or to too many."""
-    for path, leaf in _leaves(space):
-        if _shows_pictures(leaf):
-            what = f"an image in its observations, at {path}" if path else "image observations"
-            advice = (
-                "add --wrappers gymnasium.wrappers:FlattenObservation, which makes it one row of numbers, or keep the "
-                "image or the numbers alone with a class of your own"
-                if path
-                else f"change it with --wrappers, {_WRAPPERS}"
-            )
-            raise UserError(
-                f"{env_id} has {what}, of shape {leaf.shape} and type {leaf.dtype}; supported are uint8 images of "
-                f"height, width and channels, or of height and width, without numbers beside them: {advice}"
-            )
-    size = gymnasium.spaces.flatdim(space)
-    if not 1 <= size <= LARGEST:
-        raise UserError(
-            f"{env_id} has observations of {size:,} numbers, a Discrete space counted as one for each value: "
-            f"expected 1 to {LARGEST:,}; describe it in fewer numbers with --wrappers, {_WRAPPERS}"
         )
 
 
@@ -251,18 +239,11 @@ def is_image(space: gymnasium.Space) -> bool:
 
 
 def check_continuous(env_id: str, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
-    """Check that a method for continuous actions and observations of numbers supports the spaces.
-
-    Raises:
-        UserError: actions are not a Box, or observations are images.
-    """
+    """Raises UserError unless actions are a Box and observations are numbers, as some methods need."""
     if is_image(observation_space):
-        raise UserError(
-            f"{env_id} has image observations {observation_space.shape}; this method needs observations of numbers: "
-            "choose another --env, or train it with python PPOAgentTrainer.py"
-        )
-    if not isinstance(action_space, gymnasium.spaces.Box):
-        raise UserError(
-            f"{env_id} has actions of type {type(action_space).__name__}; this method needs Box actions: "
-            "choose another --env, or train it with python PPOAgentTrainer.py"
-        )
+        what = f"image observations {observation_space.shape}; this method needs observations of numbers"
+    elif not isinstance(action_space, gymnasium.spaces.Box):
+        what = f"actions of type {type(action_space).__name__}; this method needs Box actions"
+    else:
+        return
+    raise UserError(f"{env_id} has {what}: choose another --env, or train it with python PPOAgentTrainer.py")

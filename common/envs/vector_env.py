@@ -83,40 +83,34 @@ def resolve_backend(backend: str, environment: Environment) -> str:
     """
     if backend in ("gymnasium", "processes"):
         return backend
-    for name in ("env_kwargs", "wrappers"):
-        if getattr(environment, name) and backend != "auto":
-            raise UserError(f"backend {backend} takes no {name}: use --backend gymnasium or processes")
-        if getattr(environment, name):
+    if problem := _unsuitable("ale" if environment.atari_game else "envpool", environment, backend):
+        if backend == "auto":
             return "gymnasium"
-    if environment.atari_game is not None:
-        return _resolve_atari(backend, environment.id)
-    if backend == "ale":
-        raise UserError(f"backend ale steps Atari games, and {environment.id} is none: use --backend auto")
+        raise UserError(problem)
+    return "ale" if environment.atari_game else "envpool"
+
+
+def _unsuitable(best: str, environment: Environment, asked: str) -> str:
+    """Why `best`, the fastest backend of such an environment, cannot step it, or is not `asked` for; else empty."""
+    for name in ("env_kwargs", "wrappers"):
+        if getattr(environment, name):
+            return f"backend {asked} takes no {name}: use --backend gymnasium or processes"
+    if asked == "ale" and best != "ale":
+        return f"backend ale steps Atari games, and {environment.id} is none: use --backend auto"
+    if asked == "envpool" and best != "envpool":
+        return f"{environment.id} is prepared here in another way than in EnvPool: use --backend ale"
+    if best == "ale":
+        missing = f"{environment.id}: this ale-py has no vector environment: use --backend gymnasium"
+        return "" if atari.has_vector_environment() else missing
     try:
         import envpool
     except ImportError:
-        if backend == "auto":
-            return "gymnasium"
-        raise UserError(
-            "EnvPool is not installed: run 'pip install -r requirements/fast.txt' or use --backend gymnasium"
-        ) from None
+        return "EnvPool is not installed: run 'pip install -r requirements/fast.txt' or use --backend gymnasium"
     space = environment.native_observation_space
     flat = isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1
-    if environment.gymnasium_id in envpool.list_all_envs() and flat:
-        return "envpool"
-    if backend == "auto":
-        return "gymnasium"
-    raise UserError(f"EnvPool does not carry {environment.id}, or not with flat observations: use --backend gymnasium")
-
-
-def _resolve_atari(backend: str, env_id: str) -> str:
-    if backend == "envpool":
-        raise UserError(f"{env_id} is prepared here in another way than in EnvPool: use --backend ale")
-    if atari.has_vector_environment():
-        return "ale"
-    if backend == "auto":
-        return "gymnasium"
-    raise UserError(f"{env_id}: this ale-py has no vector environment: use --backend gymnasium")
+    if flat and environment.gymnasium_id in envpool.list_all_envs():
+        return ""
+    return f"EnvPool does not carry {environment.id}, or not with flat observations: use --backend gymnasium"
 
 
 PARTS = 8  # of environments that are built again now and then, one part at a time so that few episodes are cut
@@ -142,7 +136,7 @@ def make_vector_env(
             because a second call of the network takes longer than their frames.
         way: how the environments will be restored; None if they never are.
         time_limit: seconds that a process may take to answer.
-        threads: of each group of EnvPool or ale-py; None divides the cores of this machine among the groups.
+        threads: of each group of EnvPool; None divides the cores of this machine among the groups.
     """
     if groups is None:
         groups = 1 if backend in ("gymnasium", "ale") else 2
@@ -151,9 +145,8 @@ def make_vector_env(
         return VectorEnv([GymnasiumGroup(environment, size, way == "rebuilt") for size in sizes])
     if backend == "processes":
         return VectorEnv([ProcessGroup(environment, size, way == "rebuilt", time_limit) for size in sizes])
-    threads = threads or max(1, (os.cpu_count() or 1) // len(sizes))
     if backend == "ale":
-        alone = way is not None
-        return VectorEnv([AleGroup(environment, size, min(threads, size), alone) for size in sizes])
+        return VectorEnv([AleGroup(environment, size) for size in sizes])
+    threads = threads or max(1, (os.cpu_count() or 1) // len(sizes))
     parts = -(-PARTS // len(sizes)) if way == "history" else 1
     return VectorEnv([EnvPoolGroup(environment, size, min(threads, size), parts) for size in sizes])

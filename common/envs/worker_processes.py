@@ -147,38 +147,33 @@ def _distribute(
     team: list["Worker"], items: Sequence[Item], deaths_allowed: int, tell: Callable[[list[int]], None]
 ) -> list[Result]:
     """Give each worker one item at a time, until all are done. The results, in the order of the items."""
-    results: list[Any] = [None] * len(items)
+    results: dict[int, Any] = {}
     todo = list(range(len(items)))[::-1]
-    done: list[int] = []
-    while len(done) < len(items):
-        tell(done)
-        for connection in wait([worker.connection for worker in team if worker.is_busy], _TICK):
+    for worker in team:
+        worker.give(todo.pop(), items)
+    while len(results) < len(items):
+        tell(list(results))
+        for connection in wait([worker.connection for worker in team if worker.item is not None], _TICK):
             worker = next(worker for worker in team if worker.connection is connection)
+            item = worker.item
+            assert item is not None
             try:
-                kind, value = worker.receive()
-            except (EOFError, OSError):
-                if worker.item is None:
-                    raise CannotStartError(f"a worker process ended with code {worker.exit_code()}") from None
+                is_done, value = worker.receive()
+            except NoAnswerError:
                 deaths_allowed -= 1
                 if deaths_allowed < 0:
                     raise UserError(
                         f"a process that stepped environments ended with exit code {worker.exit_code()}: "
                         "fix the environment, which crashes the process it runs in"
                     ) from None
-                todo.append(worker.item)
                 worker.end()
                 worker.start()
+                worker.give(item, items)
                 continue
-            if kind == "cannot":
-                raise CannotStartError(value)
-            if kind == "raised":
-                raise value
-            if kind == "done":
-                assert worker.item is not None
-                results[worker.item] = value
-                done.append(worker.item)
-            worker.give(todo.pop() if todo else None, items)
-    return results
+            if is_done:
+                results[item] = value
+                worker.give(todo.pop() if todo else None, items)
+    return [results[i] for i in range(len(items))]
 
 
 class Worker:
@@ -193,7 +188,7 @@ class Worker:
         self.process: multiprocessing.process.BaseProcess
         self.connection: Connection
         self.item: int | None = None  # index of the item that it computes
-        self.is_busy = self.is_ready = False
+        self._is_ready = False
 
     def start(self) -> None:
         """Start a process and send it the function.
@@ -216,49 +211,47 @@ class Worker:
             self.connection.send_bytes(self._content)
         except (OSError, ValueError, AssertionError) as error:  # the last in a worker of multiprocessing.Pool
             raise CannotStartError(f"{type(error).__name__}: {error}") from error
-        self.item, self.is_busy, self.is_ready = None, True, False
+        self.item, self._is_ready = None, False
 
     def give(self, item: int | None, items: Sequence[Item]) -> None:
         """Send the item of this index; None leaves the worker idle."""
-        self.item, self.is_busy = item, item is not None
+        self.item = item
         if item is not None:
             with contextlib.suppress(OSError):  # the process died; `receive` raises for it
                 self.connection.send(items[item])
 
-    def receive(self) -> tuple[str, Any]:
-        """The next message, waiting for it: "cannot", "ready", "done" or "raised", and its value.
-
-        Raises:
-            EOFError, OSError: the process died.
-        """
-        return self.connection.recv()
-
-    def result(self, limit: TimeLimit | None = None) -> Any:
-        """What the function returned for the item that was given last; what it raised is raised.
+    def receive(self) -> tuple[bool, Any]:
+        """Wait for the next message: whether the item is done, and what the function returned for it.
 
         Raises:
             CannotStartError: the process could not load the function.
-            NoAnswerError: it died, or the time is up.
+            NoAnswerError: it died.
+            Exception: what the function raised.
         """
-        kind: str = "ready"
-        value: Any = None
-        while kind == "ready":
-            try:
-                if limit is not None and not limit.answers(self.connection):
-                    raise NoAnswerError(
-                        f"its process did not answer within {limit.seconds:g} s, see --environment-time-limit"
-                    )
-                kind, value = self.receive()
-            except (EOFError, OSError):
-                if not self.is_ready:
-                    raise CannotStartError(f"a worker process ended with code {self.exit_code()}") from None
-                raise NoAnswerError(f"its process died (exit code {self.exit_code()})") from None
-            self.is_ready = True
+        try:
+            kind, value = self.connection.recv()
+        except (EOFError, OSError):
+            if not self._is_ready:
+                raise CannotStartError(f"a worker process ended with code {self.exit_code()}") from None
+            raise NoAnswerError(f"its process died (exit code {self.exit_code()})") from None
+        self._is_ready = True
         if kind == "cannot":
             raise CannotStartError(value)
         if kind == "raised":
             raise value
-        return value
+        return kind == "done", value
+
+    def result(self, limit: TimeLimit | None = None) -> Any:
+        """What the function returned for the item that was given last; raises what `receive` does, or no answer."""
+        while True:
+            with contextlib.suppress(OSError):  # the process died; `receive` raises for it
+                if limit is not None and not limit.answers(self.connection):
+                    raise NoAnswerError(
+                        f"its process did not answer within {limit.seconds:g} s, see --environment-time-limit"
+                    )
+            is_done, value = self.receive()
+            if is_done:
+                return value
 
     def exit_code(self) -> int | None:
         """The exit code of a process that died; None if it still runs after a few seconds."""

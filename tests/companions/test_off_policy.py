@@ -32,7 +32,6 @@ from companions.exploration import OrnsteinUhlenbeck
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer, make_agent
 from companions.presets import PRESETS, preset_for
 from companions.replay import ReplayBuffer
-from companions.TD3Agent import TD3Agent
 from ppo.config import PPOConfig
 from programs import evaluate, methods
 
@@ -232,15 +231,6 @@ def test_soft_and_hard_targets_worked_by_hand():
         hard.update(rows[i : i + 1], noise[i : i + 1])
         same = np.array_equal(weights(hard.target_actor), weights(hard.actor))
         assert same == (i == 3)
-
-
-def test_with_all_three_parts_off_td3_is_ddpg():
-    rows, noise = drawn(5)
-    config = OffPolicyConfig(hidden_sizes=(8,), **DDPG)
-    one, other = DDPGAgent(*SPACES, config, 0), TD3Agent(*SPACES, config, 0)
-    found, expected = one.update(rows, noise), other.update(rows, noise)
-    assert all(np.array_equal(found[name], expected[name]) for name in expected)
-    assert_array_equal(weights(one.actor), weights(other.actor))
 
 
 def test_an_update_that_diverges_says_so():

@@ -459,11 +459,7 @@ def test_every_setting_changes_what_is_learned(name):
          "--dropped-quantiles out"),
         ({"learn_temperature": False, "target_entropy": -1.0}, "target_entropy -1.0 has no effect with "
          "learn_temperature False: add --learn-temperature, or leave --target-entropy out"),
-        ({"dropped_quantiles": -1}, "dropped_quantiles is -1: expected 0 or more"),
-        ({"critics": 0}, "critics is 0: expected 1 or more"),
         ({"temperature": 0.0}, "temperature is 0.0: expected above 0"),
-        ({"target_entropy": float("inf")}, "target_entropy is inf: expected a finite number"),
-        ({"learn_temperature": "no"}, "learn_temperature is 'no': expected True or False"),
     ],
 )  # fmt: skip
 def test_wrong_settings_are_refused_in_one_line(changes, line):

@@ -13,7 +13,6 @@ from common.envs import atari
 from common.envs.ale_group import AleGroup
 from common.envs.environment import find_environment
 from common.envs.gymnasium_group import GymnasiumGroup
-from common.envs.make_env import make_env
 from common.envs.spaces import action_map
 from common.envs.vector_env import make_vector_env, resolve_backend
 from common.errors import UserError
@@ -77,7 +76,7 @@ def test_others_are_no_games(name):
 @pytest.mark.parametrize("name", ["ALE/Brekout-v5", "BrekoutNoFrameskip-v4"])
 def test_a_game_that_there_is_not_is_refused_with_near_names(name):
     with pytest.raises(UserError, match=r"unknown environment .*did you mean .*Breakout"):
-        make_env(name)
+        find_environment(name).make()
 
 
 @pytest.mark.parametrize("package", ["ale_py", "cv2"])
@@ -85,16 +84,16 @@ def test_a_missing_package_is_named_in_one_line(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)  # importing it raises ImportError
     assert not atari.has_vector_environment()
     with pytest.raises(UserError, match=r"ALE/Breakout-v5: .*requirements/atari.txt") as refusal:
-        make_env(BREAKOUT)
+        find_environment(BREAKOUT).make()
     assert "\n" not in str(refusal.value)
 
 
 def test_a_name_that_may_be_a_games_tells_where_games_come_from(monkeypatch):
     with pytest.raises(UserError, match="see gymnasium"):
-        make_env("Zzzz")
+        find_environment("Zzzz").make()
     monkeypatch.setitem(sys.modules, "ale_py", None)
     with pytest.raises(UserError, match=r"'Zzzz': if it is an Atari game, run .*requirements/atari.txt"):
-        make_env("Zzzz")
+        find_environment("Zzzz").make()
 
 
 def test_backends(monkeypatch):
@@ -118,7 +117,7 @@ def test_backends(monkeypatch):
 
 
 def test_a_single_game_is_prepared():
-    env = make_env("Breakout", max_episode_steps=6)
+    env = find_environment("Breakout", max_episode_steps=6).make()
     assert env.observation_space == Box(0, 255, (84, 84, 4), np.uint8)
     assert env.action_space == Discrete(4)
     observation, info = env.reset(seed=0)
@@ -179,7 +178,7 @@ def test_an_episode_may_be_a_single_life_of_a_new_game():
 
 def test_both_ways_of_stepping_show_the_same(monkeypatch):
     monkeypatch.setattr(atari, "IDLE_FRAMES", 0)  # else each draws its own number of them
-    ale, ours = AleGroup(find_environment(BREAKOUT), 2, num_threads=2), GymnasiumGroup(find_environment(BREAKOUT), 2)
+    ale, ours = AleGroup(find_environment(BREAKOUT), 2), GymnasiumGroup(find_environment(BREAKOUT), 2)
     np.testing.assert_array_equal(ale.reset(0), ours.reset(0))
     rng, ends, lost, replaced = np.random.default_rng(0), 0, 0, 0
     for _ in range(250):
@@ -233,7 +232,7 @@ def test_a_time_limit_truncates_and_the_next_step_only_restarts():
 
 
 def test_a_life_lost_as_time_runs_out_is_still_told():
-    free = AleGroup(find_environment(BREAKOUT), 1, 1)
+    free = AleGroup(find_environment(BREAKOUT), 1)
     free.reset(0)
     step = 0
     while True:
@@ -242,7 +241,7 @@ def test_a_life_lost_as_time_runs_out_is_still_told():
         if free.recv().terminated[0]:
             break
     free.close()
-    limited = AleGroup(find_environment(BREAKOUT, step), 1, 1)
+    limited = AleGroup(find_environment(BREAKOUT, step), 1)
     limited.reset(0)
     for _ in range(step):
         limited.send(np.zeros(1, np.int64))
@@ -272,7 +271,7 @@ def test_a_seed_gives_the_same_games_whatever_was_before(backend):
 
 
 def test_another_seed_gives_other_games():
-    group, seen = AleGroup(find_environment("ALE/Pong-v5"), 2, 1), []
+    group, seen = AleGroup(find_environment("ALE/Pong-v5"), 2), []
     for seed in (5, 6, 5):
         group.reset(seed)
         for _ in range(10):
@@ -285,7 +284,7 @@ def test_another_seed_gives_other_games():
 
 @pytest.mark.parametrize("seed", [2**31 - 1, 2**31 - 2])
 def test_any_seed_will_do(seed):
-    group = AleGroup(find_environment(BREAKOUT), 2, 1)
+    group = AleGroup(find_environment(BREAKOUT), 2)
     group.reset(seed)
     group.close()
 
@@ -323,9 +322,9 @@ def test_games_are_brought_back_whichever_of_them_was_seeded(monkeypatch):
 
 
 def test_a_game_without_fire_and_without_lives_is_stepped():
-    names = [action.name for action in make_env("ALE/Freeway-v5").unwrapped.ale.getMinimalActionSet()]
+    names = [action.name for action in find_environment("ALE/Freeway-v5").make().unwrapped.ale.getMinimalActionSet()]
     assert "FIRE" not in names
-    group = AleGroup(find_environment("ALE/Freeway-v5", 3), 1, 1)
+    group = AleGroup(find_environment("ALE/Freeway-v5", 3), 1)
     group.reset(0)
     for ended in (False, False, True, False):
         group.send(np.ones(1, np.int64))
@@ -342,5 +341,5 @@ def test_games_start_from_breakouts_settings_and_greet_nobody(capfd):
         "breakout",
         "default",
     ]
-    make_env("ALE/Breakout-v5").close()
+    find_environment("ALE/Breakout-v5").make().close()
     assert capfd.readouterr() == ("", "")

@@ -8,7 +8,7 @@ import tiny_envs
 from collecting import batch_of, next_trajectory
 from numpy.testing import assert_allclose, assert_array_equal
 
-from common.envs.seeded_episodes import ACTION_REPLACED
+from common.envs.atari import ACTION_REPLACED
 from common.nets import distributions
 from common.records import Batch
 from common.rollout import collector

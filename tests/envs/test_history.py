@@ -7,7 +7,7 @@ from same_state import assert_same_state, resumed_and_whole
 
 from common.config import TrainingConfig
 from common.envs.environment import find_environment
-from common.envs.history import History, WithHistory
+from common.envs.history import History, with_history
 from common.envs.mirror_settings import mirror_of
 from common.envs.seeded_episodes import RestorePoint
 from common.errors import UserError
@@ -39,7 +39,7 @@ def test_some_environments_alone():
 def test_an_environment_with_earlier_observations():
     env = find_environment("Pendulum-v1", 5, history=AGES).make()
     plain = gymnasium.make("Pendulum-v1", max_episode_steps=5)
-    assert isinstance(env, WithHistory) and env.observation_space.shape == (9,)
+    assert env.observation_space.shape == (9,)
     assert env.observation_space.high.tolist() == [1, 1, 8] * 3
     seen = [plain.reset(seed=4)[0]]
     assert env.reset(seed=4)[0].tolist() == [*seen[0]] * 3
@@ -176,7 +176,7 @@ class WholeAtFirst(gymnasium.Env):
 
 
 def test_a_first_observation_of_whole_numbers_does_not_round_the_others():
-    env = WithHistory(WholeAtFirst(), (1,))
+    env = with_history(WholeAtFirst(), (1,))
     assert env.reset()[0].tolist() == [0, 0]
     observation = env.step(None)[0]
     assert observation.tolist() == [0.75, 0] and observation.dtype == np.float32

@@ -164,28 +164,6 @@ def test_a_known_mirror_is_true(env_id):
     assert np.quantile(differences(env_id, known(env_id)).max(axis=1), 0.8) < IDS[env_id]
 
 
-@pytest.mark.parametrize("env_id", IDS)
-def test_this_test_would_notice_one_wrong_entry_of_an_observation(env_id):
-    mirror, largest = known(env_id), 2 * IDS[env_id]
-    right = differences(env_id, mirror) > largest  # [K, S + 2]
-    seen, _ = steps_of_both(env_id, mirror)
-    for i, entries in with_one_error(mirror.observation).items():
-        wrong = differences(env_id, Mirror(entries, mirror.action)) > largest
-        noticed = wrong[:, i].mean() > right[:, i].mean() + 0.01
-        assert noticed or (env_id, np.abs(seen[:, i]).max()) == ("Ant-v5", 0.0), i  # bodies that never touch anything
-
-
-@pytest.mark.parametrize("env_id", IDS)
-def test_this_test_would_notice_one_wrong_entry_of_an_action(env_id):
-    mirror = known(env_id)
-    discrete = isinstance(gymnasium.make(env_id).action_space, gymnasium.spaces.Discrete)
-    for i, entries in with_one_error(mirror.action).items():
-        if discrete and min(entries.sources) < 0:  # a choice has no sign
-            continue
-        wrong = differences(env_id, Mirror(mirror.observation, entries))
-        assert np.quantile(wrong.max(axis=1), 0.8) > 2 * IDS[env_id], i
-
-
 # -- EnvPool's environments, whose states cannot be set --
 
 
@@ -289,15 +267,15 @@ GIVEN = {"env": "tests/Own-v0", "symmetry": True, "mirror": OWN}
         ({"observation": (1, 2)}, "mirror observation has 2 entries: expected 3"),
         ({"observation": (1, 2, 4)}, "mirror observation: entry 3 is 4: expected 1 to 3, or -1 to -3"),
         ({"observation": (0, 2, 3)}, "mirror observation: entry 1 is 0: expected 1 to 3"),
-        ({"observation": (2, 3, 1)}, "mirror observation: entry 1 is 2, but entry 2 is 3: expected 1 there"),
-        ({"observation": (-2, 1, 3)}, "mirror observation: entry 1 is -2, but entry 2 is 1: expected -1 there"),
-        ({"offset": (0, 1)}, "mirror offset has 2 entries: expected 3, one for each number of an ob"),
-        ({"offset": (0, 1, 0)}, "mirror offset: entry 2 is 1, but entry 3 is 0: expected -1 there"),
+        ({"observation": (2, 3, 1)}, "mirror observation: entry 1 is 2 and entry 2 is 3: expected entries with"),
+        ({"observation": (-2, 1, 3)}, "mirror observation: entry 1 is -2 and entry 2 is 1: expected entries with"),
+        ({"offset": (0, 1)}, "mirror offset has 2 entries: expected 3, one for each number"),
+        ({"offset": (0, 1, 0)}, "mirror offset: entry 2 is 1 and entry 3 is 0: expected entries with"),
         (
             {"observation": (1, -3, -2), "offset": (0, 1, 0)},
-            "mirror offset: entry 2 is 1, but entry 3 is 0: expected 1 there",
+            "mirror offset: entry 2 is 1 and entry 3 is 0: expected entries with",
         ),
-        ({"offset": (0.5, 1, -1)}, "mirror offset: entry 1 is 0.5, but entry 1 is 0.5: expected 0 there"),
+        ({"offset": (0.5, 1, -1)}, "mirror offset: entry 1 is 0.5 and entry 1 is 0.5: expected entries with"),
         ({"action": (1, -2)}, "mirror action: entry 2 is -2, whose range becomes -2 to 0 in the mirror: exp"),
         ({"action": (2, 1)}, "mirror action: entry 1 is 2, whose range becomes 0 to 2 in the mirror: expected"),
     ],
@@ -328,7 +306,7 @@ def test_offsets_are_added_to_a_mirror_given_or_known():
         ((5, 2, 3, 4, 1), "mirror action: entries 1 and 2 are choices of one number, but their mirror images 5 and 2"),
         ((-1, 2, 3, 4, 5), "mirror action: entry 1 is -1: a choice has no sign"),
         ((2, 1, 3, 4), "mirror action has 4 entries: expected 5, one for each number"),
-        ((2, 3, 1, 4, 5), "mirror action: entry 1 is 2, but entry 2 is 3: expected 1 there"),
+        ((2, 3, 1, 4, 5), "mirror action: entry 1 is 2 and entry 2 is 3: expected entries with"),
     ],
 )
 def test_choices_of_one_number_stay_together(entries, line):

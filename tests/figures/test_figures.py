@@ -18,7 +18,7 @@ from common.figures.importances import importances
 from common.results import columns_of
 from common.runs import run_folder
 from companions.config import OffPolicyConfig
-from companions.TD3Agent import TD3Agent
+from companions.DDPGAgent import DDPGAgent
 from ppo.config import PPOConfig
 from ppo.results import PPOResult
 from programs import plot
@@ -204,7 +204,7 @@ def test_the_pendulum_is_seen_over_angle_and_velocity():
 
 
 def test_td3s_value_is_its_first_critics():
-    agent = TD3Agent(Box(-1.0, 1.0, (3,)), Box(-2.0, 2.0, (1,)), OffPolicyConfig(hidden_sizes=(8,)), seed=0)
+    agent = DDPGAgent(Box(-1.0, 1.0, (3,)), Box(-2.0, 2.0, (1,)), OffPolicyConfig(hidden_sizes=(8,)), seed=0)
     drawn(policy_view.policy_view(agent, policy_view.PENDULUM))
     observations = np.zeros((1, 3), np.float32)
     actions, values = policy_view.actions_and_values(agent, observations)

@@ -169,7 +169,7 @@ def test_an_agent_is_imported_without_a_word(module):
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("module", ["Agent", "ppo.losses", "companions.TD3Agent", "programs.policy_files"])
+@pytest.mark.parametrize("module", ["Agent", "ppo.losses", "companions.DDPGAgent", "programs.policy_files"])
 def test_every_process_of_a_run_does_the_same_arithmetic(module):
     """Whichever module is imported first."""
     environment = {name: value for name, value in os.environ.items() if name != "TF_ENABLE_ONEDNN_OPTS"}

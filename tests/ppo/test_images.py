@@ -8,7 +8,6 @@ from collecting import WholeEpochs
 from gymnasium.spaces import Box, Discrete
 
 from common.envs.environment import find_environment
-from common.envs.make_env import make_env
 from common.envs.spaces import action_map
 from common.envs.vector_env import make_vector_env
 from common.records import Timing
@@ -40,11 +39,11 @@ class Idle:
 
 def collector(env_id, num_envs=3, steps=20, backend="gymnasium", seed=0):
     envs = make_vector_env(find_environment(env_id), num_envs, backend, groups=2)
-    return WholeEpochs(envs, action_map(make_env(env_id).action_space), steps, seed)
+    return WholeEpochs(envs, action_map(find_environment(env_id).make().action_space), steps, seed)
 
 
 def test_images_are_not_flattened_and_keep_their_dtype():
-    env = make_env("tests/Dot-v0")
+    env = find_environment("tests/Dot-v0").make()
     assert env.observation_space == Box(0, 255, (12, 12, 1), np.uint8)
     one = collector("tests/Dot-v0")
     trajectory = one.collect(Knowing(), Timing())

@@ -16,8 +16,8 @@ from common.nets import tensorflow_operations
 from common.rollout import evaluation
 from common.runs import run_folder
 from companions.config import OffPolicyConfig, SACConfig
+from companions.DDPGAgent import DDPGAgent
 from companions.SACAgent import SACAgent
-from companions.TD3Agent import TD3Agent
 from ppo.config import PPOConfig
 from programs import export, methods, onnx_files, policy_files
 
@@ -127,7 +127,7 @@ def test_every_kind_of_normal_actor(tmp_path, changes):
 
 
 def td3_agent(space, **changes):
-    return TD3Agent(OBSERVATIONS, space, TD3.replace(**changes), seed=1)
+    return DDPGAgent(OBSERVATIONS, space, TD3.replace(**changes), seed=1)
 
 
 def sac_agent(space, **changes):

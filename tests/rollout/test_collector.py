@@ -1,6 +1,5 @@
 """Collecting on a scripted environment whose every step is known."""
 
-import functools
 import pickle
 import warnings
 
@@ -14,9 +13,8 @@ from gymnasium.vector import SyncVectorEnv
 from common.envs.environment import find_environment
 from common.envs.envpool_group import EnvPoolGroup
 from common.envs.groups import Step, quiet_gymnasium
-from common.envs.gymnasium_group import BoxVectorEnv, GymnasiumGroup
-from common.envs.make_env import make_env
-from common.envs.seeded_episodes import RestoreMethod
+from common.envs.gymnasium_group import GymnasiumGroup
+from common.envs.seeded_episodes import RestoreMethod, episode_seed
 from common.envs.spaces import BoxMap
 from common.envs.vector_env import VectorEnv, copied_observations, make_vector_env
 from common.errors import UserError
@@ -369,23 +367,23 @@ def test_a_walkers_time_limit_truncates_and_the_next_step_only_restarts(backend)
     np.testing.assert_array_equal(second.observations[0], first.observations[-1])
 
 
-@pytest.mark.parametrize("env_id, limit", [("BipedalWalker-v3", 60), ("Pendulum-v1", 9)])
-def test_the_lean_vector_environment_steps_as_gymnasiums(env_id, limit):
-    makers = [functools.partial(make_env, env_id, limit)] * 3
-    lean, full = BoxVectorEnv(makers, env_id, []), SyncVectorEnv(makers)
-    np.testing.assert_array_equal(lean.reset(seed=4)[0], full.reset(seed=4)[0])
+@pytest.mark.parametrize("env_id, limit", [("BipedalWalker-v3", 30), ("Pendulum-v1", 9)])
+def test_a_group_steps_as_gymnasiums_vector_environment(env_id, limit):
+    environment = find_environment(env_id, limit)
+    group, whole = GymnasiumGroup(environment, 3), SyncVectorEnv([environment.make] * 3)
+    seeds = [episode_seed(4, i, 0, 0) for i in range(3)]
+    np.testing.assert_array_equal(group.reset(4), whole.reset(seed=seeds)[0])
     rng = np.random.default_rng(0)
-    ends = 0
-    for _ in range(150):
-        actions = rng.uniform(-1, 1, full.action_space.shape).astype(np.float32)
-        stepped = lean.step(actions)
-        for ours, theirs in zip(stepped[:4], full.step(actions)[:4]):
+    for t in range(limit):
+        actions = rng.uniform(-1, 1, whole.action_space.shape).astype(np.float32)
+        group.send(actions)
+        step = group.recv()
+        for ours, theirs in zip(step[:4], whole.step(actions)[:4]):
             np.testing.assert_array_equal(ours, theirs)
             assert ours.dtype == theirs.dtype
-        ends += (stepped[2] | stepped[3]).sum()
-    assert ends > 3
-    lean.close()
-    full.close()
+        assert (step.ended == (t == limit - 1)).all()
+    group.close()
+    whole.close()
 
 
 @pytest.mark.parametrize("env_id", ["BipedalWalker-v3", "Pendulum-v1"])

@@ -214,7 +214,8 @@ def test_an_environment_that_may_exist_only_once_is_trained_validated_and_evalua
 @pytest.mark.parametrize("where", ["InReset", "WhenBuilt"])
 @pytest.mark.parametrize("how", ["Dying", "Hanging", "Raising"])
 def test_a_process_that_does_not_start_is_one_line_within_the_time_limit(how, where):
-    environment = dataclasses.replace(find_environment("tests/Raising-v0"), id=f"tests/{how}{where}-v0")
+    entry = gymnasium.spec(f"tests/{how}{where}-v0")
+    environment = dataclasses.replace(find_environment("tests/Raising-v0"), spec=entry)
     began = time.monotonic()
     with pytest.raises(UserError, match=r"cannot be (started, its reset failed|built)") as line:
         ProcessGroup(environment, 2, time_limit=2.0).reset(0)
