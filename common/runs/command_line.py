@@ -152,10 +152,10 @@ def names_of_flags(arguments: list[str]) -> list[str]:
 
 def _short_help(program: str, config: TrainingConfig, presets: Iterable[str], chosen: str) -> str:
     """What `--help` prints; of a resumed run, without presets, the settings that may be changed are the main ones."""
-    settings = described(type(config))
+    settings = [*described(type(config)).values(), *described(RunOptions).values()]
     if not presets:
         settings = [setting._replace(main=setting.name in MAY_CHANGE) for setting in settings]
-    return short_help(program, presets, chosen, [*settings, *described(RunOptions)], vars(config))
+    return short_help(program, presets, chosen, settings, vars(config))
 
 
 def _read_grouped(config: C, words: list[str], program: str, description: str) -> tuple[C, RunOptions]:
@@ -166,13 +166,14 @@ def _read_grouped(config: C, words: list[str], program: str, description: str) -
         Argument(
             setting.name, setting.kind, defaults[setting.name], setting.text, "main" if setting.main else setting.group
         )
-        for setting in (*described(type(config)), *described(RunOptions))
+        for setting in (*described(type(config)).values(), *described(RunOptions).values())
     ]
     arguments.sort(key=lambda argument: argument.group != "main")
     typed = read(arguments, words, program, description, HELP_ALL)
+    changes = {name: value for name, value in typed.items() if value != defaults[name]}
     return (
-        config.replace(**{name: value for name, value in typed.items() if hasattr(config, name)}),
-        options.replace(**{name: value for name, value in typed.items() if hasattr(options, name)}),
+        config.replace(**{name: value for name, value in changes.items() if hasattr(config, name)}),
+        options.replace(**{name: value for name, value in changes.items() if hasattr(options, name)}),
     )
 
 

@@ -246,7 +246,7 @@ def test_the_help_of_a_preset_is_one_screen(preset, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert len(out.splitlines()) <= 40 and max(map(len, out.splitlines())) <= 100
     config = next(method.presets[preset] for method in METHODS.values() if preset in method.presets)
-    settings = [*described(type(config)), *described(RunOptions)]
+    settings = [*described(type(config)).values(), *described(RunOptions).values()]
     shown = {line.split()[0] for line in out.splitlines() if line.startswith("  --")}
     assert shown == {f"--{setting.name.replace('_', '-')}" for setting in settings if setting.main}
     assert f"  --env {config.env} " in out and f"--help-all explains all {len(settings)} settings" in out
