@@ -31,7 +31,7 @@ class Training:
     def steps_of(self, epoch: int) -> int:
         """Environment steps until the end of an epoch, where the table counts actions."""
         table = run_folder.read_results(self.folder)
-        return int(table["steps"][list(table["epoch"]).index(epoch)]) * self.config.action_repeat
+        return int(table["steps"][list(table["epoch"]).index(epoch)]) * self.config.action_repeat[0]
 
     @property
     def last_epoch(self) -> int:

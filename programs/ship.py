@@ -119,7 +119,7 @@ def ship(run: Path, name: str, agents: Path, commit: str | None = None, episodes
     Raises:
         UserError: the run is not finished, or the agent is too large.
     """
-    if not is_folder_name(name, windows=True):
+    if not is_folder_name(name):
         raise UserError(f"name {name!r} is not a folder name: use letters, digits, '-', '_' and '.'")
     if (agents / name).exists() and not shipped.is_shipped(agents / name):
         raise UserError(f"{agents / name} is there already, and is not a shipped agent: choose another name")

@@ -31,7 +31,7 @@ RESULTS = ROOT / "experiments" / "results"
 PUBLISHED = ("bipedal-walker-2021-corrected", "--backend", "envpool", "--num-envs", "32", "--epochs", "300")
 
 
-SMALL_AS_RECORDED = ("--evaluation-episodes", "20", "--initial-weights", "orthogonal", "--adopt-best")
+SMALL_AS_RECORDED = ("--evaluation-episodes", "20", "--initial-gains", "1.4142135623730951", "0.01", "--adopt-best")
 PPO, OFF_POLICY, SAC = "PPOAgentTrainer", "companions.OffPolicyAgentTrainer", "companions.SACAgentTrainer"
 LENGTH, Q, SPREAD = ((name, LABELS[name]) for name in ("avg_steps", "mean_value", "mean_std"))
 REWARD = ("avg_reward_orig", "Reward per episode\nin training")
@@ -132,7 +132,7 @@ STUDIES: dict[str, Study] = {
         {
             "c=0.1, density surrogate": PUBLISHED,
             "c=0": (*PUBLISHED, "--entropy-coefficient", "0"),
-            "c=0.1, Gaussian entropy": (*PUBLISHED, "--entropy", "gaussian"),
+            "c=0.1, Gaussian entropy": (*PUBLISHED, "--quirks"),
         },
         (REWARD, SPREAD),
         low=200,

@@ -19,7 +19,7 @@ from common.runs import checkpoint, run_folder
 from common.runs.one_process import LOCK, SOFT_LOCK, only_here
 from programs.places import places, result_of
 
-QUIET = ("--no-video", "--no-tensorboard", "--no-figure", "--workers", "0")  # the runs share the cores
+QUIET = ("--record", "--workers", "0")  # the runs share the cores
 LOOK = 1.0  # seconds between looks at the tables of running runs
 
 

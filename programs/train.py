@@ -10,8 +10,8 @@ from pathlib import Path
 
 from common.errors import UserError
 from common.runs import session
+from common.runs.arguments import WIDTH
 from common.runs.command_line import names_of_flags, one_line_errors, parse, typed_environment, value_of
-from common.runs.short_help import WIDTH
 from ppo.presets import FOR_ANY
 from programs.methods import METHODS, Method, read_config
 from programs.preset_files import is_preset_file, read_preset

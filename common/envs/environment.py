@@ -110,7 +110,7 @@ class Environment:
         if action_repeat is None:
             return self
         if action_repeat > 1 and self.atari_game is not None:
-            raise _holds_already(self.id, "play_action_repeat")
+            raise _holds_already(self.id)
         render_fps = self.render_fps * self.action_repeat / action_repeat
         return dataclasses.replace(self, action_repeat=action_repeat, render_fps=render_fps)
 
@@ -180,7 +180,7 @@ def find_environment(
         if history and is_image(flat.observation_space):
             raise UserError(f"history is for observations that are numbers, {env_id} shows images: leave it out")
         if action_repeat > 1 and atari_game is not None:
-            raise _holds_already(env_id, "action_repeat")
+            raise _holds_already(env_id)
         return Environment(
             id=env_id if spec is None else _full_id(env_id, spec),
             max_episode_steps=step_limit(env),
@@ -220,14 +220,14 @@ def _render_fps(env: gymnasium.Env) -> int:
     return max(1, round(float(fps))) if isinstance(fps, Real) and math.isfinite(fps) and fps else 30
 
 
-def _holds_already(env_id: str, setting: str) -> UserError:
-    return UserError(f"{setting} is not for {env_id}: Atari games hold each action for four frames already")
+def _holds_already(env_id: str) -> UserError:
+    return UserError(f"action_repeat is not for {env_id}: Atari games hold each action for four frames already")
 
 
 def environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:
     """What is known about the environment that the settings name; arguments and errors: see `find_environment`."""
     kwargs, limit = config.env_kwargs, config.max_episode_steps
-    return find_environment(config.env, limit, kwargs, maker, config.history, config.action_repeat, config.wrappers)
+    return find_environment(config.env, limit, kwargs, maker, config.history, config.action_repeat[0], config.wrappers)
 
 
 def played_environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:

@@ -120,13 +120,13 @@ class Validator:
         """Whether parameters are validated: every few epochs from `validate_from` on, and at the end.
 
         Args:
-            score: of the last training episodes; not before it has reached `validate_from_score`.
+            score: of the last training episodes; `validate_from` may name one that it has to reach.
         """
         config = self._config
         if config.best_metric != "validation":
             return False
-        good_enough = config.validate_from_score is None or score >= config.validate_from_score
-        begun = epoch > config.validate_from * last and good_enough
+        share, *needed = config.validate_from
+        begun = epoch > share * last and (not needed or score >= needed[0])
         return epoch == last or (begun and epoch % config.validate_every == 0)
 
     def _reach(self, episodes: int, before: np.ndarray) -> Reach | None:
@@ -138,7 +138,7 @@ class Validator:
             episodes: how many are played now.
             before: [k] rewards of other episodes that count in the score.
         """
-        if not self._config.end_validations_early or self._config.stop_score is None:
+        if not self._config.confirming_margin or self._config.stop_score is None:
             return None
         target = min(self._agent.best_metric, self._config.stop_score)
         hope = max(self._highest, self._config.stop_score)
@@ -187,7 +187,7 @@ class Validator:
 
     def state(self) -> State:
         """The reward of the best episode so far, on which depends when a validation ends early."""
-        return {"highest": np.array(self._highest, np.float64)} if self._config.end_validations_early else {}
+        return {"highest": np.array(self._highest, np.float64)} if self._config.confirming_margin else {}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Restore what `state` returned."""

@@ -22,7 +22,6 @@ from common.errors import StoppedError, UserError
 from common.rollout import evaluation
 from common.runs import finished, run_folder, session
 from common.runs.options import RunOptions
-from common.runs.protocols import Agent, Trainer
 from ppo import presets
 from ppo.config import PPOConfig
 from ppo.live_settings import LiveHyperparameters
@@ -197,7 +196,7 @@ class BackgroundRun:
             self._shown.refresh(self._screen.text())
 
     def _work(self, preset: str, config: TrainingConfig) -> None:
-        def hold(trainer: Trainer) -> None:
+        def hold(trainer: Any) -> None:
             self._live = trainer.live
 
         try:
@@ -213,7 +212,7 @@ def _run(
     saved: TrainingConfig | None,
     screen: Quiet,
     figure: bool = True,
-    made: Callable[[Trainer], None] = lambda trainer: None,
+    made: Callable[[Any], None] = lambda trainer: None,
 ) -> Path:
     """Train in the folder that `place` found, without evaluation and film, which are cells of their own.
 
@@ -223,9 +222,10 @@ def _run(
     where = {"name": folder.name, "runs_folder": str(folder.parent)} if saved is None else {"resume": folder}
     if saved is not None:
         config = saved.changed_as(config)
-    options = RunOptions(**where, evaluation_episodes=0, video=False, figure=figure)
+    record: Any = ("figure", "tensorboard") if figure else ("tensorboard",)
+    options = RunOptions(**where, evaluation_episodes=0, record=record)
 
-    def make(config: TrainingConfig) -> Trainer:
+    def make(config: TrainingConfig) -> Any:
         trainer = methods.METHODS[config.METHOD].trainer(config, description=f"preset {preset}")
         made(trainer)
         return trainer
@@ -321,7 +321,7 @@ def score(
 
 
 def _evaluate(
-    agent: Agent, config: TrainingConfig, environment: Environment, episodes: int, name: str, shown: Any
+    agent: Any, config: TrainingConfig, environment: Environment, episodes: int, name: str, shown: Any
 ) -> evaluation.Summaries:
     """Play the episodes and show how far they are."""
     with progress.followed(lambda text: shown.update({"text/plain": f"{name}: {text}"}, raw=True)):

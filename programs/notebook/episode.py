@@ -55,7 +55,7 @@ def play(agent: Any, config: PPOConfig, environment: Environment, reward_std: fl
     rewards = shaping_of(config, environment, score).shape(rewards, terminated, truncated, steps, actions)  # [T]
     if config.reward_scaling != "none":
         rewards = rewards / (reward_std + EPSILON)  # [T]
-    if config.truncation_is_terminal:
+    if "truncation_is_terminal" in config.quirks:
         terminated, truncated = terminated | truncated, np.zeros_like(truncated)  # [T], [T]
     return Episode(rewards, values, terminated, truncated)
 

@@ -23,7 +23,7 @@ from ppo.config import PPOConfig
 from programs import export, methods, onnx_files, policy_files
 
 OBSERVATIONS = Box(-np.inf, np.inf, (3,))
-CONFIG = PPOConfig(env="Pendulum-v1", hidden_sizes=(8, 8), mean_gain=1.0)
+CONFIG = PPOConfig(env="Pendulum-v1", hidden_sizes=(8, 8), initial_gains=(2**0.5, 1.0))
 TD3 = OffPolicyConfig(env="Pendulum-v1", hidden_sizes=(8, 8))
 SAC = SACConfig(env="Pendulum-v1", hidden_sizes=(8, 8))
 UNEVEN = Box(np.array([-2, 1, -np.inf, 0], np.float32), np.array([0, 5, np.inf, np.inf], np.float32))
@@ -120,7 +120,7 @@ def test_actions_beyond_the_bounds_are_cut(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"normalize_observations": False}, {"mean_activation": "tanh"}, {"std": "softplus_head"}]
+    "changes", [{"normalize_observations": False}, {"mean_activation": "tanh"}, {"initial_std": None}]
 )
 def test_every_kind_of_normal_actor(tmp_path, changes):
     *_, written = exported(ppo_agent(UNEVEN, **changes), tmp_path)
@@ -313,7 +313,7 @@ def test_the_last_weights_to_a_folder_of_choice(run, monkeypatch, tmp_path, capf
 
 
 def test_it_says_what_the_training_did_to_observations_and_actions(tmp_path, monkeypatch, capfd):
-    config = CONFIG.replace(history=(2, 5), action_repeat=3)
+    config = CONFIG.replace(history=(2, 5), action_repeat=(3,))
     folder = run_of(tmp_path / "run", config, Agent(Box(-8.0, 8.0, (9,)), Box(-2.0, 2.0, (1,)), config, seed=0))
     assert call(monkeypatch, export, folder) == 0
     assert capfd.readouterr().out.splitlines()[2:] == [
@@ -326,7 +326,7 @@ def test_it_says_what_the_training_did_to_observations_and_actions(tmp_path, mon
     "repeats, line", [((3, 1), None), ((1, 2), "hold each action for 2 steps of the environment")]
 )
 def test_it_says_for_how_long_the_trained_agent_holds_its_actions(tmp_path, monkeypatch, capfd, repeats, line):
-    config = CONFIG.replace(action_repeat=repeats[0], play_action_repeat=repeats[1])
+    config = CONFIG.replace(action_repeat=repeats)
     folder = run_of(tmp_path / "run", config, Agent(Box(-8.0, 8.0, (3,)), Box(-2.0, 2.0, (1,)), config, seed=0))
     assert call(monkeypatch, export, folder) == 0
     assert capfd.readouterr().out.splitlines()[2:] == ([] if line is None else [line])

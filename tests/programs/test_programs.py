@@ -25,12 +25,12 @@ from programs import study
 from programs.methods import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
-QUIET = ("--no-video", "--no-tensorboard", "--no-figure", "--evaluation-episodes", "0")
+QUIET = ("--record", "--evaluation-episodes", "0")
 TRAIN = {
     "ppo": (
         "pendulum", "--backend", "gymnasium", "--num-envs", "2", "--epochs", "2", "--steps-per-epoch", "64",
         "--passes", "1", "--minibatch-size", "64", "--max-episode-steps", "20", "--hidden-sizes", "8",
-        "--best-metric", "mean_episode_reward", "--score-window", "1", "--no-anneal-learning-rate",
+        "--best-metric", "mean_episode_reward", "--score-window", "1", "--anneal",
     ),
     "td3": (
         "pendulum-td3-fast", "--epochs", "3", "--steps-per-epoch", "40", "--warmup-steps", "40", "--num-envs", "2",
@@ -341,7 +341,7 @@ def test_a_mistake_is_one_line_with_advice(line, advice, monkeypatch, tmp_path, 
         ("export RUN --seed 5", "--seed has no effect without episodes: add --episodes 100, or leave it out"),
         ("export RUN --max-episode-steps 5", "--max-episode-steps has no effect without episodes"),
         ("evaluate RUN --env CartPole-v1", "RUN was trained on Pendulum-v1, and plays on it alone: leave out --env"),
-        ('watch RUN --env-kwargs {"g":1}', "the environment of RUN has the arguments {}: leave --env-kwargs out"),
+        ('watch RUN --env-kwargs {"g":1}', "the environment of RUN has the env_kwargs {}: leave --env-kwargs out"),
     ],
 )
 def test_a_wrong_setting_is_refused_for_every_method(line, complaint, run, monkeypatch, capsys):

@@ -25,7 +25,7 @@ from programs.study_runs import StudyRun, train_all, train_run
 SMALL = (
     "pendulum", "--backend", "gymnasium", "--num-envs", "2", "--epochs", "30", "--steps-per-epoch", "64",
     "--passes", "1", "--minibatch-size", "64", "--max-episode-steps", "20", "--hidden-sizes", "4",
-    "--checkpoint-every", "5", "--evaluation-episodes", "2", "--no-video", "--no-tensorboard", "--no-figure",
+    "--checkpoint-every", "5", "--evaluation-episodes", "2", "--record",
 )  # fmt: skip
 
 
