@@ -108,6 +108,8 @@ def content(folder: Path) -> Outcome:
     """All that a run folder holds but times, read without the code that wrote it."""
     found: Outcome = {}
     for path in sorted(folder.rglob("*")):
+        if path.parent.name == "tensorboard":  # the table again, with times
+            continue
         name = path.relative_to(folder).as_posix()
         if path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as arrays:

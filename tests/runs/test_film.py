@@ -122,7 +122,7 @@ def test_what_draws_no_pictures_has_no_take():
 
 
 @pytest.mark.parametrize(
-    ("size", "why"), [(lambda t: (40 + t, 40), "different sizes.* one size"), (lambda _: (1, 4000), "ValueError")]
+    ("size", "why"), [(lambda t: (40 + t, 40), "different sizes.* one size"), (lambda _: (1, 4000), "OSError")]
 )
 def test_pictures_that_make_no_film_are_one_line(size, why, tmp_path, monkeypatch):
     drawn = iter(range(100))
