@@ -105,7 +105,8 @@ def _is_read(end: str = "") -> bool:
     except OSError as error:
         if error.errno not in _CLOSED:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with contextlib.suppress(OSError, AttributeError):  # a stand-in without a file behind it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return False
     return True
 

@@ -62,7 +62,9 @@ def rows(settings: type, without: type | None) -> Iterator[tuple[str, str]]:
 
 
 def choices(kind: object) -> str:
-    """The values of a setting that has a few."""
+    """The values of a setting that has a few, or is some of them."""
+    if get_origin(kind) is tuple:
+        kind = get_args(kind)[0]
     return ", ".join(f"`{value}`" for value in get_args(kind)) if get_origin(kind) is Literal else ""
 
 
@@ -71,7 +73,8 @@ def shown(default: object) -> str:
     if isinstance(default, bool):
         return "on" if default else "off"
     if isinstance(default, tuple):
-        return f"`{' '.join(map(str, default))}`" if default else "none"
+        words = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in default)
+        return f"`{' '.join(words)}`" if default else "none"
     if isinstance(default, int) and default >= 10_000:
         return f"{default:,}"
     if isinstance(default, float):
