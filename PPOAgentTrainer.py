@@ -84,7 +84,7 @@ class PPOAgentTrainer(TrainerBase):
         shape_noise = None  # white
         if config.noise_color and isinstance(action_map(self.environment.action_space), BoxMap):
             shape_noise = functools.partial(funcs.colored_noise, exponent=config.noise_color)
-        restarts = config.epoch_end != "continue"
+        restarts = config.restarts_at_epoch_end
         return Collecting(config.updates_per_epoch, None, shape_noise, restarts, output_size=self.agent.output_size)
 
     def prepare(self) -> None:
@@ -177,8 +177,8 @@ class PPOAgentTrainer(TrainerBase):
             gamma = funcs.discount_schedule(gamma, config.final_gamma, progress)
         left = funcs.linear_schedule(1.0, 0.0, progress)
         return gamma, self.live.now(
-            learning_rate_left=self.rate.factor * (left if config.anneal_learning_rate else 1.0),
-            clip_range_left=left if config.anneal_clip_range else 1.0,
+            learning_rate_left=self.rate.factor * (left if "learning_rate" in config.anneal else 1.0),
+            clip_range_left=left if "clip_range" in config.anneal else 1.0,
         )
 
     def _scaled_rewards(self, gamma: float) -> np.ndarray:

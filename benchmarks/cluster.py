@@ -53,7 +53,7 @@ from common.runs.command_line import one_line_errors, parse_settings
 from common.runs.run_folder import read_results
 from programs.study_runs import StudyRun, train_all
 
-QUIET_RUN = "--evaluation-episodes 0 --no-video --no-tensorboard --no-figure --checkpoint-every 1"
+QUIET_RUN = "--evaluation-episodes 0 --record --checkpoint-every 1"
 SMALL = (
     f"{QUIET_RUN} --seed 3 --hidden-sizes 16 --epochs 4 --num-envs 8 --shards 4 --steps-per-epoch 1600 "
     "--max-episode-steps 90 --minibatch-size 160"
@@ -297,7 +297,7 @@ def walker(arguments: Arguments) -> Iterator[dict[str, Any]]:
         seconds, training = {}, {}
         for workers in (0, 2):
             with tempfile.TemporaryDirectory() as temporary:
-                options = f"--shards 2 --epochs 20 --evaluation-episodes 0 --no-video --runs-folder {temporary}"
+                options = f"--shards 2 --epochs 20 --evaluation-episodes 0 --record figure --runs-folder {temporary}"
                 began = time.perf_counter()
                 command = ["PPOAgentTrainer.py", "bipedal-walker", "--backend", "gymnasium", *options.split()]
                 finish([sys.executable, *command, "--name", "walker", "--workers", str(workers)], Path(temporary))

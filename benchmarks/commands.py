@@ -35,7 +35,7 @@ LEFT_OUT = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache")
 STOPS = (signal.SIGINT, signal.SIGTERM)
 INTERRUPTED = {0} | {128 + number for number in STOPS} | {-number for number in STOPS}  # exit codes after a Ctrl-C
 PATIENCE = 300  # seconds in which a program that was interrupted has to end: an epoch of Breakout is a minute
-SHORT = "--epochs 3 --evaluation-episodes 2 --no-video --no-tensorboard"
+SHORT = "--epochs 3 --evaluation-episodes 2 --record figure"
 LINES = "the lines of Python"
 STAND_INS = {  # runs that the pages name without having trained them
     "A": "--seed 0", "B": "--seed 1", "A-seed0": "--seed 0", "A-seed1": "--seed 1", "pendulum-seed0": "--seed 0"

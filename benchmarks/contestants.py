@@ -91,7 +91,7 @@ def our_config() -> "PPOConfig":
         gamma=0.99,
         gae_lambda=0.95,
         learning_rate=3e-4,
-        anneal_learning_rate=False,
+        anneal=(),
         clip_range=0.2,
         max_gradient_norm=0.5,
         adopt_best=False,

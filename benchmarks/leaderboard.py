@@ -102,7 +102,7 @@ separate tables. In each table the newest record stands first. It need not be th
   million steps.
 - Seconds are wall-clock time from the start of the command to its end. They include compilation and all validations.
   They do not include the installation. The evaluation at the end, the film, the figure and TensorBoard's logs were
-  switched off (`--evaluation-episodes 0 --no-video --no-figure --no-tensorboard`).
+  switched off (`--evaluation-episodes 0 --record`).
 - "Seconds to a walk" are the seconds until a validation during training first averages at least 200.
 - Processors of several kinds have the same name. Rows from 29 November on say which instructions multiply the most
   numbers at once. In the earlier rows an AMD EPYC of 26 November has AVX2, the other ones have AVX-512 BF16, and each

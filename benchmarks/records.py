@@ -40,7 +40,7 @@ from common.runs.command_line import one_line_errors, parse_settings
 
 FOLDER = RESULTS / "records"
 PAGE = ROOT / "LEADERBOARD.md"
-QUIETLY = "--evaluation-episodes 0 --no-video --no-figure --no-tensorboard"
+QUIETLY = "--evaluation-episodes 0 --record"
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from common.runs import checkpoint, run_folder
 from common.runs.command_line import one_line_errors, parse_settings
 
 TRAIN = [sys.executable, "PPOAgentTrainer.py"]
-KEEP = ["--checkpoint-every", "1", "--keep-checkpoints", "100000", "--no-video", "--no-tensorboard", "--no-figure",
+KEEP = ["--checkpoint-every", "1", "--keep-checkpoints", "100000", "--record",
         "--evaluation-episodes", "0"]  # fmt: skip
 KEPT = 3  # checkpoints that a run has by default; with all of them saving would take longer
 WATCHED = 2  # epochs after each resume

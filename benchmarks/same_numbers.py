@@ -32,10 +32,10 @@ from common.results import TIMING_COLUMNS
 from common.runs import checkpoint
 from common.runs.command_line import one_line_errors, parse_settings
 
-SMALL = "--seed 3 --hidden-sizes 16 --evaluation-episodes 4 --no-tensorboard --no-figure --checkpoint-every 2"
+SMALL = "--seed 3 --hidden-sizes 16 --evaluation-episodes 4 --checkpoint-every 2"
 PPO = f"PPOAgentTrainer.py {{}} {SMALL} --epochs 4 --num-envs 2 --steps-per-epoch 256 --max-episode-steps 60"
 OFF_POLICY = f"-m companions.OffPolicyAgentTrainer {{}} {SMALL} --epochs 4 --batch-size 16 --warmup-steps 300"
-LATER = " --checkpoint-every 2 --evaluation-episodes 4 --no-tensorboard --no-figure"
+LATER = " --checkpoint-every 2 --evaluation-episodes 4"
 RUNS = {
     "PPO on Gymnasium": PPO.format("bipedal-walker --backend gymnasium --minibatch-size 64"),
     "PPO on EnvPool": PPO.format("bipedal-walker --backend envpool --minibatch-size 64"),
@@ -108,6 +108,8 @@ def content(folder: Path) -> Outcome:
     """All that a run folder holds but times, read without the code that wrote it."""
     found: Outcome = {}
     for path in sorted(folder.rglob("*")):
+        if path.parent.name == "tensorboard":  # the table again, with times
+            continue
         name = path.relative_to(folder).as_posix()
         if path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as arrays:

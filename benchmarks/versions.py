@@ -31,7 +31,7 @@ SETS = {
     "Python 3.13, newest": ("3.13", "tensorflow"),
 }
 PACKAGES = ("tensorflow", "keras", "tensorflow-probability", "numpy", "gymnasium", "envpool")
-FIRST_RUN = "PPOAgentTrainer.py pendulum --epochs 3 --evaluation-episodes 2 --no-video --no-tensorboard"
+FIRST_RUN = "PPOAgentTrainer.py pendulum --epochs 3 --evaluation-episodes 2 --record figure"
 
 
 @dataclass(frozen=True)

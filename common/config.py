@@ -34,7 +34,6 @@ MAY_CHANGE = (
     "device",
     "stop_score",
     "confirming_margin",
-    "end_validations_early",
 )
 """The settings that may be changed when a run is resumed; any other change would make it a different run."""
 
@@ -99,15 +98,13 @@ class EnvironmentSettings(Settings):
     current folder. Scores use the rewards of the wrapped environment."""
     max_episode_steps: int | None = setting(None, at_least=1)
     """Steps after which an episode is truncated. None keeps the environment's own limit."""
-    action_repeat: int = setting(1, at_least=1, at_most=1000)
+    action_repeat: tuple[int, ...] = setting((1,), at_least=1, at_most=1000)
     """Number of environment steps that each action is held for; their rewards are added up. All other settings and
     results then count actions instead of environment steps, except max_episode_steps. Raise it (to 2 or 3) if the
-    environment takes small steps: an episode then has fewer decisions and needs fewer updates. Not for Atari games,
-    whose actions are held for four frames already."""
-    play_action_repeat: int | None = setting(None, at_least=1, at_most=1000)
-    """Number of environment steps that each action is held for where the agent does not learn: in validations,
-    evaluations, films and exported policies. None: the same as in training. Set it to 1 if the agent learns quickly
-    with action_repeat 2 or 3; the trained agent then reacts sooner. Not with history."""
+    environment takes small steps: an episode then has fewer decisions and needs fewer updates. A second number holds
+    where the agent does not learn: in validations, evaluations, films and exported policies. 3 1 lets an agent that
+    learned with held actions react sooner; it does not go with history. Not for Atari games, whose actions are held
+    for four frames already."""
     reward_design: RewardDesignName = "unchanged"
     """Reward that the agent learns from; scores always use the environment's own. unchanged: the environment's own.
     sign: -1, 0 or +1, the reward's sign, for games. scaled: the reward times reward_factor. function: computed by a
@@ -209,13 +206,12 @@ class RunSettings(Settings):
     validate_every: int = setting(20, at_least=1, used_with=(VALIDATION,))
     """Epochs between validations. Raise it if validation takes too much of the time; lower it to find the best epoch
     more exactly. Only used with best_metric validation."""
-    validate_from: float = setting(0.5, at_least=0, at_most=1, used_with=(VALIDATION,))
+    validate_from: tuple[float, ...] = setting((0.5,), used_with=(VALIDATION,))
     """Share of the training after which validations begin. Lower it to see early how the deterministic policy does,
-    or to stop early with stop_score. Only used with best_metric validation."""
-    validate_from_score: float | None = setting(None, used_with=(VALIDATION,))
-    """Training score from which on validations are played, once score_window episodes have finished. The last epoch
-    is validated at any score. Set it if validations of a policy that has learned little take long, for example
-    because it stands still until the time limit. None needs no score. Only used with best_metric validation."""
+    or to stop early with stop_score. A second number is a training score that validations need too, except the one of
+    the last epoch: 0 -30 begins at -30, once score_window episodes have finished. Give one if validations of a policy
+    that has learned little take long, for example because it stands still until the time limit. Only used with
+    best_metric validation."""
     validation_episodes: int = setting(40, at_least=1, used_with=(VALIDATION,))
     """Number of episodes per validation. Raise it if the score is noisy; lower it if the environment is slow. Only
     used with best_metric validation."""
@@ -235,14 +231,11 @@ class RunSettings(Settings):
     others if the score of these reaches stop_score. None trains all epochs."""
     confirming_margin: float = setting(0.0, at_least=0, at_most=100, needs=STOP_SCORE, used_with=(VALIDATION,))
     """Number of standard errors by which the mean of the confirming episodes must be above stop_score: the confirmed
-    score is their mean minus so many standard errors of 100 episodes. Raise it (to 1) if trained
-    agents score below stop_score, because they stopped after lucky episodes. Only used with stop_score and best_metric
-    validation."""
-    end_validations_early: bool = setting(False, needs=STOP_SCORE, used_with=(VALIDATION,))
-    """Whether a validation ends as soon as it can reach neither stop_score nor the best score so far. For this, each
-    episode that still runs is assumed to reach stop_score, or the reward of the best episode of all validations if
-    that is more. It is counted with that reward, so the score of such a validation is mostly too high. Turn it on to
-    save time if few episodes decide. Only used with stop_score and best_metric validation."""
+    score is their mean minus so many standard errors of 100 episodes. Raise it (to 1) if trained agents score below
+    stop_score, because they stopped after lucky episodes. With a margin, a validation also ends as soon as it can
+    reach neither stop_score nor the best score so far. For this, each episode that still runs is assumed to reach
+    stop_score, or the reward of the best episode of all validations if that is more. It is counted with that reward,
+    so the score of such a validation is mostly too high. Only used with stop_score and best_metric validation."""
     adopt_best: bool = True
     """Whether the final agent has the best epoch's parameters. If False it has the last epoch's, as in the 2021
     code."""
@@ -272,10 +265,16 @@ class TrainingConfig(RunSettings, EnvironmentSettings):
                 f"steps_per_epoch {self.steps_per_epoch} is not divisible by num_envs {self.num_envs}: "
                 f"try --steps-per-epoch {max(1, round(self.steps_per_epoch / self.num_envs)) * self.num_envs}"
             )
-        if self.history and self.play_action_repeat not in (None, self.action_repeat):
+        if len(self.action_repeat) not in (1, 2):
+            raise UserError(f"action_repeat is {self.action_repeat}: expected one number, or two like 3 1")
+        if self.history and self.action_repeat[0] != self.action_repeat[-1]:
             raise UserError(
-                f"play_action_repeat {self.play_action_repeat} and history {self.history}: the ages of a history are "
-                "numbers of actions, which would last shorter or longer than in training; leave one of them out"
+                f"action_repeat {self.action_repeat} and history {self.history}: the ages of a history are numbers of "
+                "actions, which would last shorter or longer than in training; leave one of them out"
+            )
+        if len(self.validate_from) not in (1, 2) or not 0 <= self.validate_from[0] <= 1:
+            raise UserError(
+                f"validate_from is {self.validate_from}: expected a share of 1 at most, and perhaps a score"
             )
         for name in ("fall_cost", "action_cost"):
             costs_by_score(name, getattr(self, name))  # raises what is wrong with it
@@ -288,6 +287,11 @@ class TrainingConfig(RunSettings, EnvironmentSettings):
     def seeds(self) -> list[int]:
         """Four independent seeds derived from `seed`: of the agent, the environments, the training, the validation."""
         return [int(seed) for seed in np.random.SeedSequence(self.seed).generate_state(4)]
+
+    @property
+    def play_action_repeat(self) -> int | None:
+        """For how many steps actions are held where the agent does not learn; None: as in training."""
+        return self.action_repeat[1] if len(self.action_repeat) > 1 else None
 
     @property
     def mirror_description(self) -> MirrorDescription:

@@ -25,16 +25,6 @@ PAUSES = (0.01, 0.03, 0.1, 0.3, 1.0) if os.name == "nt" else ()  # seconds; viru
 LARGEST_JSON = 4 * 2**20  # bytes
 DEEPEST_JSON = 100  # lists within lists
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a full disk says
-_NO_FOLDER_FLUSH = (
-    errno.EINVAL,
-    errno.ENOTSUP,
-    errno.EOPNOTSUPP,
-    errno.ENOSYS,
-    errno.EBADF,
-    errno.EACCES,
-    errno.EPERM,
-)
-_NO_FILE_FLUSH = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class ForeignFileError(UserError):
@@ -89,8 +79,7 @@ def write_new(path: Path, content: bytes) -> None:
     """Write a file that is not there yet, and flush it to disk."""
     with open(os.open(path, _NEW, 0o666), "wb") as file:
         file.write(content)
-        file.flush()
-        _flush(file.fileno(), _NO_FILE_FLUSH)
+    flush_file(path)
 
 
 def make_folder(folder: Path) -> None:
@@ -102,36 +91,26 @@ def make_folder(folder: Path) -> None:
 
 
 def flush_file(path: Path) -> None:
-    """Flush a file to the disk."""
-    descriptor = os.open(path, os.O_RDWR | _BINARY)
-    try:
-        _flush(descriptor, _NO_FILE_FLUSH)
-    finally:
-        os.close(descriptor)
+    """Flush a file to the disk, if its file system can do that."""
+    _flush(path, os.O_RDWR | _BINARY)
 
 
 def flush_folder(folder: Path) -> None:
     """Flush the names in a folder to the disk, if its file system can do that."""
-    if os.name != "posix":  # elsewhere folders cannot be opened
-        return
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        if error.errno in _NO_FOLDER_FLUSH:
-            return
-        raise
-    try:
-        _flush(descriptor, _NO_FOLDER_FLUSH)
-    finally:
-        os.close(descriptor)
+    if os.name == "posix":  # elsewhere folders cannot be opened
+        _flush(folder, os.O_RDONLY)
 
 
-def _flush(descriptor: int, cannot: tuple[int, ...]) -> None:
-    """`os.fsync`, skipped on file systems without it (Google Drive, some network disks)."""
+def _flush(path: Path, flags: int) -> None:
+    """`os.fsync`; file systems without it (Google Drive, some network disks) refuse it in many ways."""
     try:
-        os.fsync(descriptor)
+        descriptor = os.open(path, flags)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError as error:
-        if error.errno not in cannot:
+        if error.errno in (*FULL, errno.EIO, errno.ENOENT):
             raise
 
 

@@ -24,7 +24,7 @@ import json
 import math
 import os
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
@@ -88,13 +88,28 @@ def setting(
         used_with: settings without which it has no effect; then a value that was typed is refused. Presets and stored
             runs may have any.
     """
-    metadata = {"range": Range(at_least, at_most), "main": main, "needs": needs, "used_with": used_with}
+    said = {"main": main, "needs": needs, "used_with": used_with}
+    metadata = {"range": Range(at_least, at_most)} | {name: value for name, value in said.items() if value}
     field: Any = (
         dataclasses.field(default_factory=lambda: dict(default), hash=False, metadata=metadata)
         if isinstance(default, dict)
         else dataclasses.field(default=default, metadata=metadata)
     )
     return field
+
+
+class Described(NamedTuple):
+    """All that is known of a setting; see `setting`."""
+
+    name: str
+    kind: Any  # its type
+    default: Any
+    group: str
+    text: str = ""  # in one line
+    range: Range = Range()
+    main: bool = False  # shown first
+    needs: Needs | None = None
+    used_with: tuple[Needs, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,16 +125,13 @@ class Settings:
 
     def __post_init__(self) -> None:
         whole: Any = type(self)
-        kinds, ranges = _kinds(whole), ranges_of(whole)
-        for field in dataclasses.fields(self):
-            value = _plain(field.name, kinds[field.name], getattr(self, field.name))
-            object.__setattr__(self, field.name, value)
-            _check_range(field.name, value, ranges.get(field.name, Range()))
-        for name in without_effect(whole, vars(self)):
-            needs, value = needs_of(whole)[name], getattr(self, name)
-            if needs.allows(getattr(self, needs.other)):
-                continue  # what allows it has no effect itself, and is named instead
-            raise _no_effect(self, name, needs)
+        for what in declared(whole).values():
+            value = _plain(what.name, what.kind, getattr(self, what.name))
+            object.__setattr__(self, what.name, value)
+            _check_range(what.name, value, what.range)
+        for what in declared(whole).values():
+            if what.needs is not None and getattr(self, what.name) != what.default:
+                _check_effect(self, what.name, what.needs)
 
     def replace(self, **changes: object) -> Self:
         """A copy with these changes; a setting that loses its effect, such as tau with hard updates, gets its default.
@@ -128,17 +140,24 @@ class Settings:
             UserError: a value has the wrong type, is out of its range, or does not go with another setting.
         """
         whole: Any = type(self)
-        others = {needs.other for needs in needs_of(whole).values()} & changes.keys()
-        unused = without_effect(whole, vars(self) | {name: changes[name] for name in others})
-        kept = {name for name in unused & changes.keys() if changes[name] != getattr(self, name)}  # asked for: refused
-        return dataclasses.replace(self, **changes | defaults_of(whole, unused - kept))
+        settings = declared(whole)
+        lost: dict[str, object] = {}
+        for what in settings.values():
+            if what.needs is not None and what.needs.other in changes:
+                other = settings[what.needs.other]
+                if not what.needs.allows(_plain(other.name, other.kind, changes[other.name])):
+                    lost[what.name] = what.default
+        return dataclasses.replace(self, **lost | changes)
 
 
-def _no_effect(settings: Settings, name: str, needs: Needs, is_fixed: bool = False) -> UserError:
-    value = getattr(settings, name)
+def _check_effect(settings: Settings, name: str, needs: Needs, is_fixed: bool = False) -> None:
+    """Raise UserError if a setting has no effect beside the one that it needs."""
+    value, other = getattr(settings, name), getattr(settings, needs.other)
+    if needs.allows(other):
+        return
     flag = ("--no-" if value is False else "--") + name.replace("_", "-")
     advice = f"leave {flag} out" if is_fixed else f"add {needs.flag}, or leave {flag} out"
-    return UserError(f"{name} {value} has no effect with {needs.other} {getattr(settings, needs.other)}: {advice}")
+    raise UserError(f"{name} {value} has no effect with {needs.other} {other}: {advice}")
 
 
 def check_used(settings: Settings, typed: Iterable[str], is_fixed: bool = False) -> None:
@@ -152,115 +171,38 @@ def check_used(settings: Settings, typed: Iterable[str], is_fixed: bool = False)
     Raises:
         UserError: one has no effect.
     """
-    for name in typed:
-        if (needs := unused(settings).get(name)) is not None:
-            raise _no_effect(settings, name, needs, is_fixed)
-
-
-def unused(settings: Settings) -> dict[str, Needs]:
-    """Name → what is missing, of the settings with `used_with` that have no effect beside the others."""
     whole: Any = type(settings)
-    missing = {
-        name: [needs for needs in several if not needs.allows(getattr(settings, needs.other))]
-        for name, several in used_with_of(whole).items()
-    }
-    return {name: needs[0] for name, needs in missing.items() if needs}
+    for what in declared(whole).values():
+        for needs in what.used_with if what.name in typed else ():
+            _check_effect(settings, what.name, needs, is_fixed)
 
 
 @functools.cache
-def used_with_of(settings: type) -> dict[str, tuple[Needs, ...]]:
-    """Name → the settings without which a typed value is refused, of every setting of a class that has any."""
-    found: dict[str, tuple[Needs, ...]] = {}
+def declared(settings: Any) -> dict[str, Described]:
+    """Every setting of a class without its text, in the order of its fields.
+
+    What a class leaves out when it repeats a setting is as in its bases.
+    """
+    known: dict[str, dict[str, Any]] = {}
     for part in reversed(_parts(settings)):
-        declared = [field for field in dataclasses.fields(part) if field.metadata.get("used_with")]
-        found |= {field.name: field.metadata["used_with"] for field in declared}
+        for field in dataclasses.fields(part):
+            known.setdefault(field.name, {"group": part.GROUP}).update(
+                {name: value for name, value in field.metadata.items() if name in Described._fields}
+            )
+    hints, found = get_type_hints(settings), {}
+    for field in dataclasses.fields(settings):
+        default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        found[field.name] = Described(field.name, hints[field.name], default, **known[field.name])
     return found
 
 
-class Described(NamedTuple):
-    """A setting as `--help` shows it."""
-
-    name: str
-    kind: object  # its type
-    group: str
-    main: bool  # shown first
-    text: str  # in one line
-
-
-def described(settings: type[Settings]) -> list[Described]:
-    """Every setting of a class with its group and text, in the order of its fields."""
-    groups: dict[str, str] = {}
-    main: set[str] = set()
+@functools.cache
+def described(settings: Any) -> dict[str, Described]:
+    """Every setting of a class with its text, in the order of its fields."""
     texts: dict[str, str] = {}
     for part in reversed(_parts(settings)):
         texts |= texts_of(part)
-        for field in dataclasses.fields(part):
-            groups.setdefault(field.name, part.GROUP)
-            if field.metadata.get("main"):
-                main.add(field.name)
-    whole: Any = settings
-    kinds = _kinds(whole)
-    return [
-        Described(name, kinds[name], groups[name], name in main, texts.get(name, ""))
-        for name in (field.name for field in dataclasses.fields(settings))
-    ]
-
-
-@functools.cache
-def ranges_of(settings: type) -> dict[str, Range]:
-    """The range of every setting of a class of settings that was declared with one."""
-    ranges: dict[str, Range] = {}
-    for part in reversed(_parts(settings)):
-        declared = [field for field in dataclasses.fields(part) if "range" in field.metadata]
-        ranges |= {field.name: field.metadata["range"] for field in declared}
-    return ranges
-
-
-@functools.cache
-def needs_of(settings: type) -> dict[str, Needs]:
-    """Name → what it needs, of every setting of a class that has no effect alone."""
-    needs: dict[str, Needs] = {}
-    for part in reversed(_parts(settings)):
-        needs |= {field.name: field.metadata["needs"] for field in dataclasses.fields(part) if _needs(field)}
-    return needs
-
-
-def _needs(field: dataclasses.Field) -> bool:
-    return field.metadata.get("needs") is not None
-
-
-def defaults_of(settings: Any, names: Iterable[str]) -> dict[str, object]:
-    """Name → default, of some settings of a class."""
-    fields = [field for field in dataclasses.fields(settings) if field.name in set(names)]
-    return {f.name: f.default if f.default_factory is dataclasses.MISSING else f.default_factory() for f in fields}
-
-
-def without_effect(settings: Any, values: Mapping[str, Any]) -> set[str]:
-    """The settings that have another value than their default, but no effect since what they need is off.
-
-    What such a setting allows has no effect, either.
-
-    Args:
-        settings: their class.
-        values: name → value; a missing one is its default.
-
-    Raises:
-        UserError: what one needs is of another kind.
-    """
-    needs, kinds = needs_of(settings), _kinds(settings)
-    defaults = defaults_of(settings, {*needs, *(needed.other for needed in needs.values())})
-    values = defaults | dict(values)
-    unused: set[str] = set()
-    while True:
-        found = {
-            name
-            for name, (other, allows, _) in needs.items()
-            if values[name] != defaults[name] and not allows(_plain(other, kinds[other], values[other]))
-        }
-        if not found:
-            return unused
-        unused |= found
-        values |= {name: defaults[name] for name in found}
+    return {name: what._replace(text=texts.get(name, "")) for name, what in declared(settings).items()}
 
 
 def _parts(settings: type) -> list[type[Settings]]:
@@ -286,11 +228,6 @@ def _text_pairs(definition: ast.ClassDef) -> Iterator[tuple[str, str]]:
 
 
 # -- checks --
-
-
-@functools.cache
-def _kinds(settings: type) -> dict[str, Any]:
-    return get_type_hints(settings)
 
 
 _ACCEPTED: dict[type, tuple[Any, str]] = {  # what a setting may be given as, and what the error message expects

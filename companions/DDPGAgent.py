@@ -207,7 +207,7 @@ class DDPGAgent(AgentBase):
         Only the last update of a cycle of `policy_delay` changes the actor. The updates of an incomplete cycle wait,
         if need be for the next epoch. To make them later, in one call with the last one, takes less time, and only
         whole cycles are compiled. The result is the same, except that after the end of an epoch the next epoch's
-        learning rate holds (`anneal_learning_rate`), and newer statistics (`normalize_observations`).
+        learning rate holds (`anneal`), and newer statistics (`normalize_observations`).
         """
         delay = self.config.policy_delay
         return max(0, (self.updates + waiting) // delay * delay - self.updates)
@@ -241,7 +241,7 @@ class DDPGAgent(AgentBase):
     @property
     def _targets_rest_within_cycles(self) -> bool:
         """Whether the target networks move at the end of a cycle of `policy_delay` updates and not before."""
-        return not self.config.hard_update_every and not self.config.targets_every_update
+        return not self.config.hard_update_every and "targets_every_update" not in self.config.quirks
 
     def _targets_of_cycle(self, rows: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
         """`targets` of minibatches [delay, B, W] in one go, [delay, B, ...]: half the products for two minibatches."""
@@ -271,10 +271,10 @@ class DDPGAgent(AgentBase):
     ) -> tf.Tensor:
         """One update from B transitions and their `targets` [B, ...]. `copy` says whether hard targets move."""
         found = dict.fromkeys(self.metrics, tf.constant(np.nan)) | {"mean_target": tf.reduce_mean(target)}
-        if with_actor and self.config.actor_first:
+        if with_actor and "actor_first" in self.config.quirks:
             found |= self._actor_step(batch, noise)
         found |= self._critic_step(batch, target)
-        if with_actor and not self.config.actor_first:
+        if with_actor and "actor_first" not in self.config.quirks:
             found |= self._actor_step(batch, noise)
         self._move_targets(with_actor, copy)
         return tf.stack([found[name] for name in self.metrics])
@@ -355,7 +355,7 @@ class DDPGAgent(AgentBase):
         if self.config.hard_update_every:
             for target, source in self._pairs():
                 target.assign(tf.where(copy, source.value, target.value))
-        elif with_actor or self.config.targets_every_update:
+        elif with_actor or "targets_every_update" in self.config.quirks:
             for target, source in self._pairs():
                 target.assign(losses.polyak(target.value, source.value, self.config.tau))
 

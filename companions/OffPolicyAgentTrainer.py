@@ -106,7 +106,7 @@ class OffPolicyAgentTrainer(TrainerBase):
     def run_epoch(self, last: int) -> EpochResult:
         """Train one epoch, in which steps and updates alternate, and return its row."""
         timing, exploring = Timing(), self.exploring(last)
-        if self.config.anneal_learning_rate:
+        if self.config.anneal:
             self._anneal(funcs.linear_schedule(1.0, 0.0, self.epoch / last))
         self._before, self._diverged, self._updates = self.agent.learned_state(), False, []
         policy = self.agent.acting_policy(**exploring)
@@ -202,7 +202,7 @@ class OffPolicyAgentTrainer(TrainerBase):
             trajectory.observations[rows],
             trajectory.actions[rows],
             self.collector.shaped(trajectory, rows),
-            ends[0] | ends[1] if self.config.truncation_is_terminal else ends[0],
+            ends[0] | ends[1] if "truncation_is_terminal" in self.config.quirks else ends[0],
             trajectory.observations[rows.start + 1 : rows.stop + 1],
         )
         if self._n_step is None:

@@ -93,22 +93,20 @@ class UpdateSettings(Settings):
     collapses; raise it if learning is slow but steady."""
     critic_learning_rate: float | None = setting(None, at_least=0)
     """Adam's step size for the critics. None uses learning_rate."""
-    anneal_learning_rate: bool = False
-    """Whether the learning rates of actor, critics and temperature fall linearly to 0 over the epochs. Try it if the
-    score still swings at the end."""
+    anneal: tuple[Literal["learning_rate"], ...] = ()
+    """What falls linearly to 0 over the epochs: learning_rate, which stands for those of actor, critics and
+    temperature, or nothing. Try it if the score still swings at the end."""
     tau: float = setting(0.005, at_least=0, at_most=1, main=True, needs=SOFT)
     """Share of the distance to the trained networks that target networks move per update. Lower it if the critics'
     values diverge; raise it if learning is slow but steady. Only used with hard_update_every 0."""
     hard_update_every: int = setting(0, at_least=0)
     """Number of updates between two copies of the trained networks to the target networks. 0: they are not copied, but
     move softly by tau."""
-    truncation_is_terminal: bool = False
-    """Quirk of the published systems: treat a time limit as a terminal state, with no value after it."""
-    actor_first: bool = False
-    """Quirk of the published systems: update the actor before the critics have learned from the minibatch."""
-    targets_every_update: bool = setting(False, needs=SOFT)
-    """Quirk of the published systems: move the target networks after every update of the critics, even if the actor's
-    updates are delayed by policy_delay. Only used with hard_update_every 0."""
+    quirks: tuple[Literal["truncation_is_terminal", "actor_first", "targets_every_update"], ...] = ()
+    """Quirks of the published systems that are repeated. truncation_is_terminal: a time limit is a terminal state,
+    with no value after it. actor_first: the actor is updated before the critics have learned from the minibatch.
+    targets_every_update: the target networks move after every update of the critics, even if the actor's updates are
+    delayed by policy_delay; only with hard_update_every 0."""
 
 
 @dataclass(frozen=True)

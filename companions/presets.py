@@ -17,9 +17,7 @@ PENDULUM_TD3 = OffPolicyConfig(
     gamma=0.9,
     tau=0.02,
     learning_rate=3e-3,
-    truncation_is_terminal=True,
-    actor_first=True,
-    targets_every_update=True,
+    quirks=("truncation_is_terminal", "actor_first", "targets_every_update"),
     best_metric="mean_episode_reward",
     adopt_best=False,
 )
@@ -29,9 +27,7 @@ PENDULUM_DDPG = PENDULUM_TD3.replace(twin_critics=False, target_smoothing=0.0, p
 # The same numbers without its mistakes, and with the best parameters instead of the last: at this learning rate,
 # scores swing until the end.
 CORRECTED = dict(
-    truncation_is_terminal=False,
-    actor_first=False,
-    targets_every_update=False,
+    quirks=(),
     best_metric="validation",
     validate_every=5,
     validation_episodes=100,
@@ -75,7 +71,7 @@ PENDULUM_TD3_SECONDS = PENDULUM_TD3_FAST.replace(
     tau=0.02,
     policy_delay=1,
     validate_every=1,
-    validate_from=1.0,
+    validate_from=(1.0,),
     validation_episodes=10,
     average_weights=0.85,
 )
@@ -136,16 +132,15 @@ HARDCORE_TD3 = TD3.replace(
     batch_size=128,
     train_every=64,
     updates_per_train=32,
-    action_repeat=3,  # an action's outcome is fewer decisions away
-    play_action_repeat=1,  # fewer falls than with held actions
+    action_repeat=(3, 1),  # an action's outcome is fewer decisions away; agents that play fall less without
     gamma=0.98,  # 150 of the environment's steps
     n_step=2,
     exploration_std=0.2,
     final_exploration_std=0.1,
     learning_rate=5e-4,
-    anneal_learning_rate=True,
+    anneal=("learning_rate",),
     validate_every=6,
-    validate_from=0.7,
+    validate_from=(0.7,),
     validation_episodes=200,
     average_weights=0.8,
 )

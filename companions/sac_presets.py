@@ -34,9 +34,9 @@ SMALL_SYMMETRIC_TQC = TQC.replace(
     train_every=64,
     updates_per_train=64,
     learning_rate=7.3e-4,
-    anneal_learning_rate=True,
+    anneal=("learning_rate",),
     tau=0.01,
-    validate_from=0.3,
+    validate_from=(0.3,),
     validation_episodes=50,
     average_weights=0.8,
 )

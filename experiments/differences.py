@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from common.settings import unused
+from common.settings import declared
 from ppo.config import PPOConfig
 from ppo.presets import DEFAULT, PRESETS
 
@@ -26,8 +26,13 @@ WORTH = {
 
 def differences(published: PPOConfig, ours: PPOConfig) -> list[tuple[str, object, object]]:
     """Setting, published value and ours, of all settings that differ and have an effect in the published preset."""
+    has_effect = {
+        what.name
+        for what in declared(PPOConfig).values()
+        if all(needs.allows(getattr(published, needs.other)) for needs in what.used_with)
+    }
     pairs = [(name, getattr(published, name), getattr(ours, name)) for name in dataclasses.asdict(ours)]
-    return [pair for pair in pairs if pair[1] != pair[2] and pair[0] not in unused(published)]
+    return [pair for pair in pairs if pair[1] != pair[2] and pair[0] in has_effect]
 
 
 def table(published: str, ours: str) -> str:

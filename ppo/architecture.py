@@ -11,6 +11,8 @@ from common.nets.keras_models import Convolution, DenseHead, Heads, NormalHeads,
 from common.nets.kernels import draw_as_pytorch
 from ppo.config import PPOConfig
 
+NO_GAINS = (1.0, 1.0)  # where the weights are drawn anew
+
 
 def torso_sizes(hidden_sizes: tuple[int, ...], observation_size: int, action_size: int) -> tuple[int, ...]:
     """The sizes asked for, or where none are: 10·S, ceil(√(10·S · 10·A)), 10·A (the 2021 study's rule)."""
@@ -34,22 +36,25 @@ def torso_for(observation_shape: tuple[int, ...], action_size: int, config: PPOC
             f"precision bfloat16 has no effect with hidden_sizes {sizes} and observations that are not images: "
             "add --hidden-sizes 256 256, or leave --precision out"
         )
-    shape, activation, gain = observation_shape, config.activation, config.hidden_gain
-    return Torso(shape, sizes, activation, gain, convolutions, precision=config.precision)
+    gain, _ = config.initial_gains or NO_GAINS
+    return Torso(observation_shape, sizes, config.activation, gain, convolutions, precision=config.precision)
 
 
 def draw_weights(networks: Iterable[keras.Model], seeds: Iterable[int], config: PPOConfig) -> None:
     """Draw the weights of new networks again where the config asks for PyTorch's."""
-    if config.initial_weights == "pytorch":
+    if not config.initial_gains:
         for network, seed in zip(networks, seeds):
             draw_as_pytorch(network, seed)
 
 
 def heads_for(action_size: int, choices: tuple[int, ...] | None, config: PPOConfig) -> Heads:
     """The policy's heads: logits where actions are choices, else means and standard deviations."""
+    _, gain = config.initial_gains or NO_GAINS
     if choices is not None:
-        return DenseHead("logits", sum(choices), gain=config.mean_gain)
-    return NormalHeads(action_size, config.mean_activation, config.mean_gain, config.std, config.initial_std)
+        return DenseHead("logits", sum(choices), gain=gain)
+    if config.initial_std is None:
+        return NormalHeads(action_size, config.mean_activation, gain, "softplus_head", 1.0)
+    return NormalHeads(action_size, config.mean_activation, gain, "state_independent", config.initial_std)
 
 
 def _check_convolutions(shape: tuple[int, ...], convolutions: tuple[Convolution, ...]) -> None:

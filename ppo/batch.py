@@ -74,8 +74,8 @@ def flat_batch(
     """
     steps, num_envs = rewards.shape
     terminated, truncated, valid = trajectory.terminated, trajectory.truncated, trajectory.valid  # [T, N]
-    terminated = terminated | (truncated & config.truncation_is_terminal)  # [T, N]
-    terminated[-1] |= config.epoch_end == "terminal"
+    terminated = terminated | (truncated & ("truncation_is_terminal" in config.quirks))  # [T, N]
+    terminated[-1] |= "terminal_at_epoch_end" in config.quirks
     observations = normalize(trajectory.observations)  # [T+1, N, ...]
     values, log_probs, heads = assess(
         observations.reshape((steps + 1) * num_envs, *observations.shape[2:]),

@@ -9,8 +9,13 @@ from common.config import TrainingConfig
 from common.errors import UserError
 from common.settings import SMALLEST, Needs, Settings, setting
 
-STATE_INDEPENDENT = Needs("std", lambda kind: kind == "state_independent", "--std state_independent")
-ORTHOGONAL = Needs("initial_weights", lambda kind: kind == "orthogonal", "--initial-weights orthogonal")
+Quirk = Literal[
+    "truncation_is_terminal",
+    "restart_at_epoch_end",
+    "terminal_at_epoch_end",
+    "saturating_log_prob",
+    "density_entropy",
+]
 
 
 @dataclass(frozen=True)
@@ -31,12 +36,11 @@ class NetworkSettings(Settings):
     and 10*A units for S observation numbers and A action numbers, as in the 2021 code."""
     activation: Literal["tanh", "relu"] = "tanh"
     """Activation function of the hidden layers."""
-    initial_weights: Literal["orthogonal", "pytorch"] = "orthogonal"
-    """Initial weights of the networks. orthogonal: orthogonal matrices with hidden_gain and mean_gain, biases of 0.
-    pytorch: weights and biases uniform within ±1/sqrt(inputs of a unit), PyTorch's default, which the published
-    programs of CartPole and Breakout use."""
-    hidden_gain: float = setting(math.sqrt(2), at_least=0, used_with=(ORTHOGONAL,))
-    """Gain of the orthogonal initial weights of the hidden layers. The 2021 code used 1."""
+    initial_gains: tuple[float, ...] = setting((math.sqrt(2), 0.01), at_least=0)
+    """Gains of the orthogonal matrices that are the initial weights: of the hidden layers, and of the policy's output
+    layer, which gives the means, or the logits of discrete actions. Biases begin at 0. A small second gain starts with
+    nearly the same policy in every state. With no number at all, weights and biases are uniform within
+    ±1/sqrt(inputs of a unit), PyTorch's default, which the published programs of CartPole and Breakout use."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of the matrix products of updates, between two hidden layers; with images, in all hidden layers.
     float32: numbers are not rounded. bfloat16: they are rounded to two or three digits before they are multiplied. Try
@@ -45,19 +49,17 @@ class NetworkSettings(Settings):
     mean_activation: Literal["linear", "tanh"] = "linear"
     """Activation function of the policy's mean, whose unit is half the action range; tanh keeps it within the range.
     Only used with continuous actions."""
-    mean_gain: float = setting(0.01, at_least=0, used_with=(ORTHOGONAL,))
-    """Gain of the orthogonal initial weights of the policy's output layer, which gives the means, or the logits of
-    discrete actions. A small gain starts with nearly the same policy in every state."""
-    std: Literal["state_independent", "softplus_head"] = "state_independent"
-    """How the policy's standard deviation is computed. state_independent: one learned number per action dimension.
-    softplus_head: a network output for each state. Only used with continuous actions."""
-    initial_std: float = setting(1.0, at_least=1e-6, used_with=(STATE_INDEPENDENT,))
-    """Initial standard deviation of the policy, in units of half the action range. Lower it if the first actions are
-    too wild. Only used with std state_independent and continuous actions."""
+    initial_std: float | None = setting(1.0, at_least=1e-6)
+    """Initial standard deviation of the policy, in units of half the action range, from which one number per action
+    dimension is learned. Lower it if the first actions are too wild. None: the standard deviation is an output of the
+    network, through a softplus, and differs from state to state, as in the 2021 code. Only used with continuous
+    actions."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.convolution_layers  # raises what is wrong with them
+        if len(self.initial_gains) not in (0, 2):
+            raise UserError(f"initial_gains is {self.initial_gains}: expected two numbers, or none")
 
     @property
     def convolution_layers(self) -> tuple[tuple[int, int, int], ...]:
@@ -83,7 +85,7 @@ class ExplorationSettings(Settings):
     min_std: float = setting(0.0, at_least=0, at_most=10)
     """Smallest standard deviation of the policy, in units of half the action range; after each update smaller ones are
     raised to it. Raise it (to 0.25) if the standard deviation shrinks and the score stops rising long before the task
-    is learned. Only used with std state_independent and continuous actions."""
+    is learned. Only used with an initial_std and continuous actions."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +98,6 @@ class UpdateSettings(Settings):
     """Number of times per epoch that steps are collected and trained on. Each update learns from steps_per_epoch /
     updates_per_epoch steps, which must be a multiple of num_envs; the epoch's row is the mean over its updates. Before
     the first update, PPO collects one more trajectory of that size, or two with normalize_observations."""
-    epoch_end: Literal["continue", "restart", "terminal"] = "continue"
-    """What the end of an epoch does to running episodes. continue: nothing. restart: they are abandoned and counted as
-    complete ones, a quirk of the 2021 code. terminal: also, no value follows their last state, a quirk of the
-    published CartPole program."""
     normalize_observations: bool = True
     """Whether observations are shifted and divided by their running mean and standard deviation, then clipped to ±10.
     The first trajectory only fills these statistics. Turn it off if the observation's numbers already have a size of
@@ -122,8 +120,6 @@ class UpdateSettings(Settings):
     """Lambda of generalised advantage estimation. 0: one-step advantages, with low variance but biased by the
     critic's errors. 1: Monte-Carlo advantages, unbiased but noisy. Lower it if learning is noisy; raise it if the
     critic is poor."""
-    truncation_is_terminal: bool = False
-    """Quirk of the 2021 code: treat a time limit as a terminal state, with no value after it."""
     value_target: Literal["advantage", "normalized_advantage", "one_step", "one_step_gradient"] = "advantage"
     """Target of the critic. advantage: advantage + old value. normalized_advantage: the same with normalised
     advantages, a quirk of the study's later revision. one_step: reward + gamma * old value of the next state.
@@ -147,8 +143,8 @@ class UpdateSettings(Settings):
     critic_learning_rate: float | None = setting(None, at_least=0)
     """Adam's step size for the critic, annealed like the actor's. None uses learning_rate. It cannot be set with
     shared_torso, which has only one Adam."""
-    anneal_learning_rate: bool = True
-    """Whether the learning rates fall linearly to 0 over the epochs."""
+    anneal: tuple[Literal["learning_rate", "clip_range"], ...] = ("learning_rate",)
+    """What falls linearly to 0 over the epochs: the learning rates, the clip range, both or nothing."""
     desired_kl: float | None = setting(None, at_least=1e-12)
     """KL divergence between the policies before and after an update, in nats, that training is steered to. Set it (to
     0.01) if learning is slow at first and unsteady later. With objective clip it steers the learning rates: they are
@@ -165,8 +161,6 @@ class UpdateSettings(Settings):
     clip_range: float = setting(0.2, at_least=0, main=True)
     """Clip range epsilon: the surrogate does not reward probability ratios outside 1 ± clip_range. Lower it for
     smaller, safer updates; raise it for faster ones. The clipped value loss uses it too, in units of the value."""
-    anneal_clip_range: bool = False
-    """Whether clip_range falls linearly to 0 over the epochs."""
     value_loss: Literal["squared", "clipped", "smooth_l1"] = "squared"
     """The critic's loss. squared: squared error. clipped: squared error with changes of the value clipped to ±
     clip_range. smooth_l1: squared for errors below 1 and linear above, less sensitive to outliers."""
@@ -176,17 +170,19 @@ class UpdateSettings(Settings):
     max_kl: float | None = setting(None, at_least=0)
     """KL divergence of an update's pass, in nats, averaged over its minibatches, above which the remaining passes are
     skipped. Set it (0.01 to 0.05) if single updates destroy the policy. None always makes all passes."""
-    entropy: Literal["gaussian", "density_surrogate"] = "gaussian"
-    """Form of the entropy bonus. gaussian: the distribution's exact entropy. density_surrogate: -p*log(p) of the taken
-    actions' densities, as in the 2021 code; at most 1/e per action dimension."""
     entropy_coefficient: float = setting(0.0, at_least=0)
     """Weight of the entropy bonus. Raise it if the policy becomes deterministic too early; lower it if the policy's
     standard deviation keeps growing. 0 is no bonus."""
     max_gradient_norm: float | None = setting(0.5, at_least=SMALLEST)
     """Largest global norm of each network's gradient; a longer gradient is scaled down to it. Lower it if single
     minibatches upset learning. None does not limit it."""
-    saturating_log_prob: bool = False
-    """Quirk of the 2021 code: use log(p + 1e-8) in place of log(p)."""
+    quirks: tuple[Quirk, ...] = ()
+    """Quirks of published programs that are repeated. truncation_is_terminal: a time limit is a terminal state, with
+    no value after it. restart_at_epoch_end: running episodes are abandoned at the end of an epoch and counted as
+    complete ones. terminal_at_epoch_end: the same, and no value follows their last state. saturating_log_prob:
+    log(p + 1e-8) in place of log(p). density_entropy: the entropy bonus is -p*log(p) of the taken actions' densities,
+    at most 1/e per action dimension, in place of the distribution's entropy. The 2021 code has all of them but the
+    third, the published CartPole program the first and the third."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -231,26 +227,31 @@ class PPOConfig(UpdateSettings, ExplorationSettings, NetworkSettings, TrainingCo
                 else f"minibatch_size {self.minibatch_size} is larger than the {self.steps_per_update} steps of an "
                 f"update: use --minibatch-size {self.steps_per_update} or less"
             )
-        if self.epoch_end != "continue" and self.updates_per_epoch > 1:
+        if self.restarts_at_epoch_end and self.updates_per_epoch > 1:
             raise UserError(
-                f"updates_per_epoch {self.updates_per_epoch} does not go with epoch_end {self.epoch_end}, which "
-                "restarts the environments after each trajectory: use --updates-per-epoch 1, or --epoch-end continue"
+                f"updates_per_epoch {self.updates_per_epoch} does not go with quirks {' '.join(self.quirks)}, which "
+                "restart the environments after each trajectory: use --updates-per-epoch 1, or other --quirks"
             )
         if self.reused_trajectories and self.recompute_targets:
             raise UserError(
                 f"reused_trajectories {self.reused_trajectories} does not go with recompute_targets: leave "
                 "--reused-trajectories out, or use --no-recompute-targets"
             )
-        if self.min_std and self.std != "state_independent":
+        if self.min_std and self.initial_std is None:
             raise UserError(
-                f"min_std {self.min_std} has no effect with std {self.std}: leave --min-std out, or use "
-                "--std state_independent"
+                f"min_std {self.min_std} has no effect with initial_std None: leave --min-std out, or use "
+                "--initial-std 1"
             )
         if self.shared_torso and self.critic_learning_rate is not None:
             raise UserError(
                 f"critic_learning_rate {self.critic_learning_rate} has no effect with shared_torso, whose one Adam "
                 "takes learning_rate: leave --critic-learning-rate out, or use --no-shared-torso"
             )
+
+    @property
+    def restarts_at_epoch_end(self) -> bool:
+        """Whether the end of an epoch ends the running episodes."""
+        return bool({"restart_at_epoch_end", "terminal_at_epoch_end"} & {*self.quirks})
 
     @property
     def steps_per_update(self) -> int:

@@ -77,8 +77,8 @@ def clip_fraction(log_prob: tf.Tensor, old_log_prob: tf.Tensor, weights: tf.Tens
 
 
 def log_prob(config: PPOConfig, policy: distributions.tfd.Distribution, actions: tf.Tensor) -> tf.Tensor:
-    """log π(a|s) [B] of actions [B, A], in nats; with `saturating_log_prob` in the form of the 2021 code."""
-    return distributions.log_prob(policy, actions, config.saturating_log_prob)  # [B]
+    """log π(a|s) [B] of actions [B, A], in nats; with that quirk in the form of the 2021 code."""
+    return distributions.log_prob(policy, actions, "saturating_log_prob" in config.quirks)  # [B]
 
 
 def policy_loss(
@@ -103,7 +103,7 @@ def policy_loss(
     log_probs = log_prob(config, policy, batch.actions)  # [B]
     entropy = distributions.entropy(policy)  # [B]
     bonus = entropy
-    if config.entropy == "density_surrogate":
+    if "density_entropy" in config.quirks:
         bonus = distributions.density_surrogate(policy, batch.actions)  # [B]
     clip_range = np.inf if config.objective == "kl_penalty" else hyperparameters.clip_range
     loss = clipped_surrogate(log_probs, batch.log_probs, advantages, weights, clip_range)

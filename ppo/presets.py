@@ -1,5 +1,7 @@
 """Named settings of PPO, each with its source."""
 
+import math
+
 from common.envs import atari
 from ppo.config import PPOConfig
 
@@ -26,26 +28,22 @@ BIPEDAL_WALKER_2021 = MEASURED.replace(
     num_envs=1,
     epochs=500,
     steps_per_epoch=20_480,
-    epoch_end="restart",
     hidden_sizes=(),
-    hidden_gain=1.0,
+    initial_gains=(1.0, 1.0),
     mean_activation="tanh",
-    mean_gain=1.0,
-    std="softplus_head",
+    initial_std=None,
     normalize_observations=False,
     normalize_advantages="none",
     gamma=0.99,
     gae_lambda=0.95,
-    truncation_is_terminal=True,
     passes=1,
     minibatch_size=2048,
     learning_rate=1e-3,
-    anneal_learning_rate=False,
+    anneal=(),
     clip_range=0.2,
-    entropy="density_surrogate",
     entropy_coefficient=0.1,
     max_gradient_norm=None,
-    saturating_log_prob=True,
+    quirks=("truncation_is_terminal", "restart_at_epoch_end", "saturating_log_prob", "density_entropy"),
     best_metric="total_reward",
     adopt_best=False,
 )
@@ -61,9 +59,7 @@ BIPEDAL_WALKER_2021_REVISED = BIPEDAL_WALKER_2021.replace(
 # Version 2.0's numbers without its mistakes.
 BIPEDAL_WALKER_2021_CORRECTED = BIPEDAL_WALKER_2021.replace(
     reward_design="outcome_bonus",
-    epoch_end="continue",
-    truncation_is_terminal=False,
-    saturating_log_prob=False,
+    quirks=("density_entropy",),
     adopt_best=True,
 )
 
@@ -107,17 +103,15 @@ BIPEDAL_WALKER_FAST = MEASURED.replace(
     minibatch_size=256,
     learning_rate=7e-4,
     critic_learning_rate=2e-3,
-    anneal_learning_rate=False,
+    anneal=(),
     desired_kl=0.012,
     adam_epsilon=1e-5,
     best_metric="validation",
     validate_every=4,
-    validate_from=0.0,
-    validate_from_score=-30.0,  # one that stands still takes twice as long to validate as one that walks
+    validate_from=(0.0, -30.0),  # one that stands still takes twice as long to validate as one that walks
     validation_episodes=8,  # what decides is the hundred that confirm them
     stop_score=303.0,
     confirming_margin=0.5,  # with 301 and no margin, three of nine seeds stopped by luck, below 300
-    end_validations_early=True,
 )
 
 # The same for a high score: it does not stop when the walker is solved. A horizon that shrinks makes the gait quicker,
@@ -127,12 +121,10 @@ BIPEDAL_WALKER_FAST_CONTINUED = BIPEDAL_WALKER_FAST.replace(
     fall_cost=("1", "10@0", "40@150", "100@250"),
     average_weights=0.8,
     validate_every=20,
-    validate_from=0.3,
-    validate_from_score=None,
+    validate_from=(0.3,),
     validation_episodes=50,
     stop_score=None,
     confirming_margin=0.0,
-    end_validations_early=False,
 )
 
 # With the legs' mirror, which need not be exact: with these offsets one leg seems ahead of the other at the start.
@@ -148,7 +140,6 @@ BIPEDAL_WALKER_FAST_SYMMETRIC = BIPEDAL_WALKER_FAST.replace(
     average_weights=0.8,
     stop_score=301.0,
     confirming_margin=0.0,
-    end_validations_early=False,
 )
 
 # The symmetric one for a high score: it does not stop when the walker is solved. A horizon that shrinks makes the gait
@@ -159,8 +150,7 @@ BIPEDAL_WALKER_LONG = BIPEDAL_WALKER_FAST_SYMMETRIC.replace(
     fall_cost=("1", "10@0", "40@150", "100@250"),
     action_cost=("0.05@200",),
     validate_every=20,
-    validate_from=0.3,
-    validate_from_score=None,
+    validate_from=(0.3,),
     validation_episodes=50,
     stop_score=None,
 )
@@ -185,7 +175,7 @@ BIPEDAL_WALKER_HARDCORE = MEASURED.replace(
     adam_epsilon=1e-5,
     best_metric="validation",
     validate_every=20,
-    validate_from=0.1,
+    validate_from=(0.1,),
     validation_episodes=20,
 )
 
@@ -220,20 +210,19 @@ CARTPOLE = MEASURED.replace(
     num_envs=1,
     epochs=49,  # 102,400 steps, with the 2,048 collected before the first update
     steps_per_epoch=2048,
-    epoch_end="terminal",
     hidden_sizes=(16,),
     activation="relu",
-    initial_weights="pytorch",
+    initial_gains=(),
     normalize_observations=False,
     reward_scaling="none",
     normalize_advantages="epoch",
     gamma=0.99,
     gae_lambda=1.0,
-    truncation_is_terminal=True,
+    quirks=("truncation_is_terminal", "terminal_at_epoch_end"),
     passes=10,
     minibatch_size=32,  # its BatchSize of 64 is the number of minibatches
     learning_rate=3e-4,
-    anneal_learning_rate=False,
+    anneal=(),
     max_gradient_norm=None,
     best_metric="mean_episode_reward",
     adopt_best=False,
@@ -241,8 +230,7 @@ CARTPOLE = MEASURED.replace(
 
 # The published numbers without its mistakes.
 CARTPOLE_CORRECTED = CARTPOLE.replace(
-    epoch_end="continue",
-    truncation_is_terminal=False,
+    quirks=(),
     adopt_best=True,
 )
 
@@ -252,11 +240,11 @@ CARTPOLE_FAST = CARTPOLE_CORRECTED.replace(
     steps_per_epoch=512,
     hidden_sizes=(64, 64),
     activation="tanh",
-    initial_weights="orthogonal",
+    initial_gains=PPOConfig.initial_gains,
     gae_lambda=0.95,
     minibatch_size=64,
     learning_rate=1e-3,
-    anneal_learning_rate=True,
+    anneal=("learning_rate",),
     max_gradient_norm=0.5,
 )
 
@@ -268,10 +256,10 @@ CARTPOLE_FEWEST_STEPS = CARTPOLE_FAST.replace(
     epochs=312,
     steps_per_epoch=64,
     learning_rate=3e-3,
-    anneal_learning_rate=False,
+    anneal=(),
     best_metric="validation",
     validate_every=1,
-    validate_from=0.0,
+    validate_from=(0.0,),
     validation_episodes=5,
     stop_score=500.0,
 )
@@ -287,11 +275,11 @@ CARTPOLE_MINIMAL = MEASURED.replace(
     updates_per_epoch=50,
     reward_design="scaled",
     reward_factor=0.01,
-    truncation_is_terminal=True,
+    quirks=("truncation_is_terminal",),
     shared_torso=True,
     hidden_sizes=(256,),
     activation="relu",
-    initial_weights="pytorch",
+    initial_gains=(),
     normalize_observations=False,
     reward_scaling="none",
     normalize_advantages="none",
@@ -302,7 +290,7 @@ CARTPOLE_MINIMAL = MEASURED.replace(
     passes=2,
     minibatch_size=20,
     learning_rate=5e-4,
-    anneal_learning_rate=False,
+    anneal=(),
     clip_range=0.1,
     value_loss="smooth_l1",
     value_coefficient=1.0,
@@ -323,16 +311,16 @@ BREAKOUT_2021 = MEASURED.replace(
     shared_torso=True,
     hidden_sizes=(512,),
     activation="relu",
-    initial_weights="pytorch",
+    initial_gains=(),
     normalize_observations=False,
     reward_scaling="none",
     gamma=0.99,
     gae_lambda=0.95,
-    truncation_is_terminal=True,
+    quirks=("truncation_is_terminal",),
     passes=8,
     minibatch_size=256,
     learning_rate=1e-3,
-    anneal_learning_rate=False,
+    anneal=(),
     clip_range=0.1,
     value_loss="clipped",
     value_coefficient=0.25,
@@ -342,12 +330,10 @@ BREAKOUT_2021 = MEASURED.replace(
 
 # Its first version, whose learning rate and clip range fall to 0.
 BREAKOUT_2020 = BREAKOUT_2021.replace(
-    initial_weights="orthogonal",
-    mean_gain=0.1,
+    initial_gains=(math.sqrt(2), 0.1),
     passes=4,
     learning_rate=2.5e-4,
-    anneal_learning_rate=True,
-    anneal_clip_range=True,
+    anneal=("learning_rate", "clip_range"),
 )
 
 # The same network and batches, corrected: games of five lives, the sign of rewards, orthogonal weights, the schedules
@@ -355,11 +341,10 @@ BREAKOUT_2020 = BREAKOUT_2021.replace(
 BREAKOUT = BREAKOUT_2021.replace(
     env_kwargs={},
     reward_design="sign",
-    initial_weights="orthogonal",
-    truncation_is_terminal=False,
+    initial_gains=PPOConfig.initial_gains,
+    quirks=(),
     learning_rate=2.5e-4,
-    anneal_learning_rate=True,
-    anneal_clip_range=True,
+    anneal=("learning_rate", "clip_range"),
     value_coefficient=0.5,
     adopt_best=True,
 )

@@ -46,7 +46,7 @@ def duties(config: TrainingConfig) -> list[str]:
     if config.history:
         ages = " and ".join(map(str, config.history))
         lines.append(f"the input is the newest observation, followed by those of {ages} actions ago")
-    repeat = config.action_repeat if config.play_action_repeat is None else config.play_action_repeat
+    repeat = config.action_repeat[-1]
     if repeat > 1:
         lines.append(f"hold each action for {repeat} steps of the environment")
     return lines

@@ -65,7 +65,7 @@ class Training:
 
     def steps_of(self, epoch: int) -> int:
         """Environment steps until the end of an epoch, where the table counts actions."""
-        return int(self.table["steps"][list(self.table["epoch"]).index(epoch)]) * self.config.action_repeat
+        return int(self.table["steps"][list(self.table["epoch"]).index(epoch)]) * self.config.action_repeat[0]
 
     @property
     def last_epoch(self) -> int:
@@ -182,7 +182,7 @@ def ship(run: Path, name: str, agents: Path, commit: str | None = None, episodes
     Raises:
         UserError: the run is not finished, or the agent is too large.
     """
-    if not is_folder_name(name, windows=True):
+    if not is_folder_name(name):
         raise UserError(f"name {name!r} is not a folder name: use letters, digits, '-', '_' and '.'")
     if (agents / name).exists() and not shipped.is_shipped(agents / name):
         raise UserError(f"{agents / name} is there already, and is not a shipped agent: choose another name")

@@ -17,7 +17,7 @@ from common.runs.recorder import Terminal
 from programs import train
 from programs.worker_pool import result_of, worker_pool
 
-QUIET = ("--no-video", "--no-tensorboard", "--no-figure", "--workers", "0")  # the runs share the cores
+QUIET = ("--record", "--workers", "0")  # the runs share the cores
 LOOK = 1.0  # seconds between looks at the tables of running runs
 
 

@@ -106,7 +106,7 @@ def tiny() -> PPOConfig:
         epochs=2,
         steps_per_epoch=64,
         hidden_sizes=(8,),
-        mean_gain=0.5,
+        initial_gains=(2**0.5, 0.5),
         passes=2,
         minibatch_size=32,
         learning_rate=1e-2,

@@ -68,18 +68,6 @@ def test_the_weights_are_what_the_script_writes():
     assert live.WEIGHTS.stat().st_size < 200_000
 
 
-@pytest.mark.parametrize(("name", "stage"), CASES)
-def test_the_page_reads_every_weight(page, name, stage):
-    heads = shipped.load(shipped.AGENTS / name, stage)[0].policy.heads
-    layers = value_of(
-        page,
-        f"LivePolicy.read(LiveWeights.{name}, '{stage}').layers.map(l => [Array.from(l.kernel), Array.from(l.bias)])",
-    )
-    for (kernel, bias), layer in zip(layers, (*heads.hidden, *heads.heads), strict=True):
-        np.testing.assert_array_equal(np.float32(kernel).reshape(layer.kernel.shape), layer.kernel)
-        np.testing.assert_array_equal(np.float32(bias), layer.bias)
-
-
 @pytest.mark.parametrize("name", ["walker", "lander"])
 def test_an_agent_that_the_page_cannot_show_is_refused(name):
     with pytest.raises(UserError, match=f"{name} cannot act on the page"):
@@ -210,11 +198,6 @@ def test_a_pointer_pulls_towards_itself(page, name, state, pointer, sign):
         return np.linalg.norm(np.array(pointer)[: len(where)] - where)
 
     assert distance(push) < distance(0)
-
-
-def test_a_pull_has_a_limit(page):
-    for name, far in (("cartpole", "[0, 0, 0, 0], 100, 0"), ("pendulum", "[0, 0], -100, 1")):
-        assert page.eval(f"LiveWorlds.{name}.pushTowards({far}) === LiveWorlds.{name}.largestPush")
 
 
 def test_the_trained_cart_keeps_its_balance_against_an_arrow_key(page):

@@ -117,7 +117,7 @@ def test_the_picture_of_the_house_names_every_file():
 def test_differences_from_published_presets_are_those_of_the_presets():
     tables = [differences.table(*pair) for pair in differences.PAIRS]
     assert all(table in text_of("docs/presets.md") for table in tables)
-    assert len(tables[0].splitlines()) == 2 + 33  # as the page says
+    assert len(tables[0].splitlines()) == 2 + 29  # as the page says
 
 
 HALLS = (
@@ -185,6 +185,10 @@ def differing(recorded, asked):
         recorded = recorded | {"target_smoothing": 0.2 * recorded["target_smoothing"]}
     if recorded["reward_design"] == "ends_told_apart":
         recorded = recorded | {"reward_design": "outcome_bonus"}
+    if recorded.get("std") == "softplus_head":
+        recorded = recorded | {"initial_std": None}
+    lists = {name: [recorded[name]] for name in ("action_repeat", "validate_from") if name in recorded}  # numbers then
+    recorded = recorded | lists
     now = json.loads(json.dumps(dataclasses.asdict(asked)))
     free |= {"action_cost"}  # a number then, with action_cost_score
     return {name for name in now.keys() & recorded.keys() - free if now[name] != recorded[name]}
@@ -445,7 +449,7 @@ def taken_at(record):
         ("BipedalWalker (solved: 300)", "TQC", "best-walker", 1),
         ("BipedalWalker (solved: 300)", "PPO, continued", "continued-walker", 1),
         ("BipedalWalker (solved: 300)", "PPO, long", "best-ppo", 1),
-        ("BipedalWalkerHardcore (solved: 300)", "TD3", "rough-ground", companions.HARDCORE_TD3.action_repeat),
+        ("BipedalWalkerHardcore (solved: 300)", "TD3", "rough-ground", companions.HARDCORE_TD3.action_repeat[0]),
     ],
 )
 def test_records_are_as_recorded(problem, method, record, held):

@@ -29,9 +29,9 @@ from programs import evaluate, export, plot
 
 TINY = (
     "pendulum --backend gymnasium --num-envs 1 --steps-per-epoch 32 --max-episode-steps 16 --minibatch-size 32 "
-    "--passes 1 --hidden-sizes 4 --checkpoint-every 1 --no-figure --evaluation-episodes 1 --no-video --epochs 2"
+    "--passes 1 --hidden-sizes 4 --checkpoint-every 1 --record tensorboard --evaluation-episodes 1 --epochs 2"
 )
-RESUMED = "--epochs 3 --checkpoint-every 1 --no-figure --evaluation-episodes 1 --no-video"
+RESUMED = "--epochs 3 --checkpoint-every 1 --record tensorboard --evaluation-episodes 1"
 TREES = ("checkpoints", "tensorboard", "export")
 PLAIN = (
     run_folder.CONFIG, run_folder.RESULTS, run_folder.WEIGHTS, run_folder.BEST_AGENT, run_folder.EVALUATION,

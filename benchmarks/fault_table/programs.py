@@ -18,7 +18,7 @@ from fault_table.child import BETWEEN, HERE
 ROOT = HERE.parent.parent
 EPOCHS = 14
 PATIENCE = 300.0  # seconds after which a program counts as hanging
-OPTIONS = "--checkpoint-every 2 --no-figure --evaluation-episodes"
+OPTIONS = "--checkpoint-every 2 --record tensorboard video --evaluation-episodes"
 FEW, MANY = 4, 18  # episodes; many are evaluated by worker processes, and filmed by another at the same time
 SMALL = "--num-envs 2 --steps-per-epoch 256 --max-episode-steps 50 --hidden-sizes 16 --seed 3"
 OFF_POLICY = f"--env Pendulum-v1 --batch-size 16 --warmup-steps 300 --train-every 4 {SMALL}"

@@ -16,7 +16,7 @@ from fault_table.tally import Tally
 from ppo.config import PPOConfig
 from ppo.presets import PRESETS, preset_for
 
-CHOICES = ("backend", "entropy", "std", "reward_design")
+CHOICES = ("backend", "objective", "activation", "reward_design")
 WORDS = {word for name in CHOICES for word in get_args(get_type_hints(PPOConfig)[name])}  # which hypothesis finds
 
 

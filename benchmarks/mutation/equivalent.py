@@ -15,14 +15,12 @@ EQUIVALENT: dict[str, str] = {
     "common/figures/style.py: axis.grid(alpha=0.25) → pass": "a grid is a matter of taste",
     "common/figures/style.py: axis.set_axisbelow(True) → pass": "a grid before or behind curves is a matter of taste",
     "common/figures/style.py: 0.5 → 1.0 (2)": "the width of a line is a matter of taste",
-    "common/runs/unread_output.py: os.close(nowhere) → pass": "a descriptor that stays open while the program ends",
     "common/figures/importances.py: False → True (2)": "the frame of a legend is a matter of taste",
     "common/figures/importances.py: 3 → 4": "the height of a figure is a matter of taste",
     **{
         f"companions/SACAgent.py: False → True{nth}": "more is watched; the gradients are the same"
         for nth in (" (2)", " (3)")
     },
-    "common/runs/short_help.py: False → True (2)": "about words longer than a line, of which there are none",
     "companions/sac_presets.py: 5 → 6": "how often a preset validates, which its source does not tell",
     "companions/presets.py: 40 → 41 (2)": "a tuned number, whose neighbours do as well",
     "programs/notebook/figures.py: left < 1e-9 → left <= 1e-9": "γλ is never just that much below 1",

@@ -210,7 +210,7 @@ def _render_fps(env: gymnasium.Env) -> int:
 def environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:
     """What is known about the environment that the settings name; arguments and errors: see `find_environment`."""
     kwargs, limit = config.env_kwargs, config.max_episode_steps
-    return find_environment(config.env, limit, kwargs, maker, config.history, config.action_repeat, config.wrappers)
+    return find_environment(config.env, limit, kwargs, maker, config.history, config.action_repeat[0], config.wrappers)
 
 
 def played_environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:

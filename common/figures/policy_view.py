@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,28 +11,6 @@ from matplotlib.figure import Figure
 
 from common.errors import UserError
 from common.figures.style import COLOURS, style_axis
-
-
-class Viewed(Protocol):
-    """What the figure reads of an agent of any method."""
-
-    config: Any
-    action_map: Any
-    action_size: int
-    observation_size: int
-    choices: tuple[int, ...] | None  # values of each action dimension; None for continuous actions
-
-    def acting_policy(self) -> Any:
-        """A `common.rollout.policies.Policy` that maps raw observations to actions."""
-        ...
-
-    def normalizer(self) -> Any:
-        """A `common.rollout.policies.Normalizer`."""
-        ...
-
-    def values(self, observations: np.ndarray) -> np.ndarray:
-        """Values [K] of raw observations [K, S]."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -60,7 +38,7 @@ PENDULUM = Grid(
 )
 
 
-def grid_for(env_id: str, agent: Viewed) -> Grid:
+def grid_for(env_id: str, agent: Any) -> Grid:
     """The grid of Pendulum, or three standard deviations around the mean observation of one or two numbers.
 
     Raises:
@@ -85,11 +63,11 @@ def grid_for(env_id: str, agent: Viewed) -> Grid:
     return Grid(axes, lambda *values: np.stack(values, axis=1))
 
 
-def policy_view(agent: Viewed, grid: Grid, number: int = 0) -> Figure:
+def policy_view(agent: Any, grid: Grid, number: int = 0) -> Figure:
     """The deterministic action and its value: two heat maps, or over one dimension two lines.
 
     Args:
-        agent: the trained agent.
+        agent: of any method.
         grid: where to draw it.
         number: index of the action dimension to draw.
     """
@@ -111,19 +89,19 @@ def policy_view(agent: Viewed, grid: Grid, number: int = 0) -> Figure:
     return figure
 
 
-def actions_and_values(agent: Viewed, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def actions_and_values(agent: Any, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Raw observations [K, S] → environment actions of the deterministic policy [K, A], their values [K]."""
     chosen = agent.acting_policy().act(observations)  # [K, A], the policy's numbers
     actions = np.asarray(agent.action_map(chosen), np.float64).reshape(len(chosen), -1)  # [K, A]
     return actions, agent.values(observations)
 
 
-def _value_label(agent: Viewed) -> str:
+def _value_label(agent: Any) -> str:
     scaled = getattr(agent.config, "reward_scaling", "none") != "none"  # a setting of PPO's alone
     return "Value (discounted scaled reward)" if scaled else "Value (discounted reward)"
 
 
-def _action_colours(agent: Viewed, number: int) -> dict[str, Any]:
+def _action_colours(agent: Any, number: int) -> dict[str, Any]:
     """A colour for each choice; for continuous actions two colours that meet in the middle of the bounds."""
     if agent.choices is not None:
         first = float(agent.action_map(np.zeros((1, agent.action_size), np.float32)).ravel()[number])

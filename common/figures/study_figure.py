@@ -55,7 +55,7 @@ def compare(
     rows = 0.6 + 0.34 * len(arms)
     figure = Figure(figsize=(9, 1.4 + rows + 1.9 * len(panels)), layout="constrained")
     dots, *below = figure.subplots(1 + len(panels), 1, height_ratios=[rows, *[1.9] * len(panels)])
-    crowded = _draw_dots(dots, arms, levels, lowest_score)
+    _draw_dots(dots, arms, levels, lowest_score)
     for axis, (column, label) in zip(below, panels):
         axis.sharex(below[0])
         for i, arm in enumerate(arms.values()):
@@ -71,7 +71,7 @@ def compare(
     for axis in below[:-1]:
         axis.tick_params(labelbottom=False)
     several = any(len(arm.curves) > 1 for arm in arms.values())
-    note = f"{DOTS}{'; ×2: two seeds' if crowded else ''}; {LINES if several else LINE}"
+    note = f"{DOTS}; {LINES if several else LINE}"
     if milestone and any(arm.reached for arm in arms.values()):
         note += f"\ntriangles: {milestone}"
     entitle(figure, title, note)
@@ -133,15 +133,11 @@ def _solved(scores: list[float], level: float | None) -> str:
     return true_minus(f"{score}, {reached}")
 
 
-def _draw_dots(axis: Axes, arms: dict[str, Arm], levels: Sequence[Level], lowest: float | None) -> bool:
-    """A row for each setting; the names are in the curves' colours, in place of a legend.
-
-    Returns: whether some dots overlap, so that their number is written next to them.
-    """
+def _draw_dots(axis: Axes, arms: dict[str, Arm], levels: Sequence[Level], lowest: float | None) -> None:
+    """A row for each setting; the names are in the curves' colours, in place of a legend."""
     for i, arm in enumerate(arms.values()):
-        colour = colour_of(i)
-        axis.plot(arm.sampled, [i + 0.2] * len(arm.sampled), **_dot(colour, filled=False))
-        axis.plot(arm.deterministic, [i - 0.2] * len(arm.deterministic), **_dot(colour))
+        axis.plot(arm.sampled, i + 0.2 + _apart(len(arm.sampled)), **_dot(colour_of(i), filled=False))
+        axis.plot(arm.deterministic, i - 0.2 + _apart(len(arm.deterministic)), **_dot(colour_of(i)))
     for level in levels:
         axis.axvline(level.value, color=GREY, linestyle=":", linewidth=1)
         axis.annotate(
@@ -163,53 +159,20 @@ def _draw_dots(axis: Axes, arms: dict[str, Arm], levels: Sequence[Level], lowest
         highest = max(score for arm in arms.values() for score in (*arm.deterministic, *arm.sampled))
         highest = max([highest, *(level.value for level in levels)])
         axis.set_xlim(lowest, highest + 0.05 * (highest - lowest))
-    left, right = axis.get_xlim()
-    crowded = False
+    left, _ = axis.get_xlim()
     for i, arm in enumerate(arms.values()):
         for scores, row in ((arm.sampled, i + 0.2), (arm.deterministic, i - 0.2)):
             outside = ", ".join(score_text(score) for score in sorted(scores) if score < left)
             if outside:
-                axis.annotate(true_minus(f"← {outside}"), (left, row), **_beside(1, 0, colour_of(i)))
-            for crowd in _crowds([score for score in scores if score >= left], 0.004 * (right - left)):
-                crowded = True
-                others = [score for score in scores if score not in crowd]
-                lines = [level.value for level in levels]
-                if _free(right - left, [other - crowd[-1] for other in others], [line - crowd[-1] for line in lines]):
-                    place = (1, 0)
-                elif _free(right - left, [crowd[0] - other for other in others], [crowd[0] - line for line in lines]):
-                    place = (-1, 0)
-                else:
-                    place = (0, 1 if row < i else -1)
                 axis.annotate(
-                    f"×{len(crowd)}", (crowd[-1] if place[0] > 0 else crowd[0], row), **_beside(*place, colour_of(i))
-                )
-    return crowded
+                    true_minus(f"← {outside}"), (left, row), xytext=(6, 0), textcoords="offset points",
+                    fontsize="x-small", color=colour_of(i), va="center_baseline",
+                )  # fmt: skip
 
 
-def _free(width: float, dots: list[float], lines: list[float]) -> bool:
-    """Whether a number next to dots touches no other dot and no line; a line through the dots passes it."""
-    return not any(0 < dot < 0.05 * width for dot in dots) and not any(
-        0.012 * width < line < 0.04 * width for line in lines
-    )
-
-
-def _crowds(scores: list[float], near: float) -> list[list[float]]:
-    """Scores whose dots overlap, in rising order."""
-    crowds: list[list[float]] = []
-    for score in sorted(scores):
-        if crowds and score - crowds[-1][0] <= near:
-            crowds[-1].append(score)
-        else:
-            crowds.append([score])
-    return [crowd for crowd in crowds if len(crowd) > 1]
-
-
-def _beside(right: int, up: int, colour: str) -> dict[str, Any]:
-    """How a number next to a dot is written; -1 is left or down."""
-    return {
-        "xytext": (6 * right, 4 * up), "textcoords": "offset points", "fontsize": "x-small", "color": colour,
-        "ha": ("center", "left", "right")[right], "va": ("center_baseline", "bottom", "top")[up],
-    }  # fmt: skip
+def _apart(count: int) -> np.ndarray:
+    """Small distances [count] from a row, so that dots of equal scores are seen side by side."""
+    return (np.arange(count) - (count - 1) / 2) * 0.2 / max(1, count - 1)
 
 
 def _draw_levels(axis: Axes, levels: Sequence[Level]) -> None:

@@ -84,12 +84,12 @@ def validation_is_due(config: TrainingConfig, epoch: int, last: int, score: floa
     """Whether parameters are validated: every few epochs from `validate_from` on, and at the end.
 
     Args:
-        score: of the last training episodes; not before it has reached `validate_from_score`.
+        score: of the last training episodes; `validate_from` may name one that it has to reach.
     """
     if config.best_metric != "validation":
         return False
-    good_enough = config.validate_from_score is None or score >= config.validate_from_score
-    begun = epoch > config.validate_from * last and good_enough
+    share, *needed = config.validate_from
+    begun = epoch > share * last and (not needed or score >= needed[0])
     return epoch == last or (begun and epoch % config.validate_every == 0)
 
 

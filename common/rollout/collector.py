@@ -34,7 +34,7 @@ class Collecting(NamedTuple):
     per_epoch: int = 1  # trajectories that make an epoch
     rows_per_yield: int | None = None  # steps after which the method learns; None waits for the whole trajectory
     shape_noise: ShapeNoise | None = None  # standard normal numbers → exploration noise, both [T, N, X]
-    restart_each_epoch: bool = False  # see `epoch_end` of `PPOConfig`
+    restart_each_epoch: bool = False  # see `quirks` of `PPOConfig`
     output_size: int = 0  # numbers that the policy returns beside an action; see `ActorCriticPolicy`
 
 

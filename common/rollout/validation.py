@@ -98,7 +98,7 @@ class Validator:
 
         An episode that is not over is hoped to reach `stop_score`, or as much as the best episode of all validations.
         """
-        if not self._config.end_validations_early or self._config.stop_score is None:
+        if not self._config.confirming_margin or self._config.stop_score is None:
             return None
         target = min(self._agent.best_metric, self._config.stop_score)
         hope = max(self._highest, self._config.stop_score)
@@ -147,7 +147,7 @@ class Validator:
 
     def state(self) -> State:
         """The reward of the best episode so far, on which depends when a validation ends early."""
-        return {"highest": np.array(self._highest, np.float64)} if self._config.end_validations_early else {}
+        return {"highest": np.array(self._highest, np.float64)} if self._config.confirming_margin else {}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Restore what `state` returned."""

@@ -10,15 +10,15 @@ from common.rollout import evaluation
 from common.rollout.playing import forewarning, takes_workers
 from common.runs import film, finished, run_folder
 from common.runs.options import RunOptions
-from common.runs.protocols import Trainer
 from common.runs.recorder import Terminal
 
 if TYPE_CHECKING:
+    from common.learning.trainer_base import TrainerBase
     from common.runs.board import Board
 
 
 def score_and_film(
-    trainer: Trainer, folder: Path, options: RunOptions, screen: Terminal, check_lock: Callable[[], None]
+    trainer: "TrainerBase", folder: Path, options: RunOptions, screen: Terminal, check_lock: Callable[[], None]
 ) -> None:
     """Score and film the trained agent, unless `finished.json` says that it is done.
 
@@ -37,7 +37,7 @@ def score_and_film(
             beside = episodes if trainer.config.num_envs > 1 else 0  # perhaps only one environment may exist
             agent, restarts = trainer.agent, trainer.config.environment_restarts
             filmed = ended.enter_context(film.filming(
-                folder, agent.acting_policy(), agent.action_map, trainer.played_environment, options.gif,
+                folder, agent.acting_policy(), agent.action_map, trainer.played_environment, "gif" in options.record,
                 restarts=restarts, beside=2 * beside,
             ))  # fmt: skip
         if finished.EVALUATE in left:
@@ -47,7 +47,7 @@ def score_and_film(
             finish_film(filmed, trainer, folder, screen, board)
 
 
-def evaluate(trainer: Trainer, episodes: int) -> evaluation.Summaries:
+def evaluate(trainer: "TrainerBase", episodes: int) -> evaluation.Summaries:
     """The present agent's scores over `episodes` deterministic episodes and as many sampled ones."""
     agent = trainer.agent
     return trainer.beside_training(
@@ -59,7 +59,7 @@ def evaluate(trainer: Trainer, episodes: int) -> evaluation.Summaries:
 
 
 def _board(folder: Path, options: RunOptions, screen: Terminal) -> contextlib.AbstractContextManager["Board | None"]:
-    if not options.tensorboard:
+    if "tensorboard" not in options.record:
         return contextlib.nullcontext()
     from common.runs.board import Board  # imports TensorFlow
 
@@ -67,7 +67,7 @@ def _board(folder: Path, options: RunOptions, screen: Terminal) -> contextlib.Ab
 
 
 def _score(
-    trainer: Trainer,
+    trainer: "TrainerBase",
     folder: Path,
     episodes: int,
     screen: Terminal,
@@ -92,21 +92,21 @@ def _score(
 
 
 def finish_film(
-    filmed: Callable[[], tuple[str, film.Opening | None]],
-    trainer: Trainer,
+    filmed: Callable[[], tuple[str, Path | None]],
+    trainer: "TrainerBase",
     folder: Path,
     screen: Terminal,
     board: "Board | None",
 ) -> None:
-    """Wait for the film, note it in finished.json, and show its opening in TensorBoard.
+    """Wait for the film, note it in finished.json, and show its first seconds in TensorBoard.
 
     Args:
         trainer: of the run, with the agent that is filmed.
         board: None without TensorBoard.
     """
     epochs = trainer.config.epochs
-    line, opening = filmed()
+    line, path = filmed()
     finished.note_film(folder, epochs)
     screen.say(line)
-    if board is not None and opening is not None:
-        board.film(opening.frames, opening.rate, epochs)
+    if board is not None and path is not None:
+        board.film(path, epochs)

@@ -8,17 +8,23 @@ import dataclasses
 import difflib
 import functools
 import json
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from types import UnionType
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from common.errors import UserError
-from common.settings import json_object, texts_of
+from common.settings import Described, json_object, texts_of
 
 T = TypeVar("T")
-WIDTH = 100  # columns of the help
+WIDTH, HELP_INDENT = 100, 34  # columns of the help
 EXPECTED = {int: "a whole number", float: "a number"}
 _MIRROR = """'{"observation": [1, -2, -3], "action": [-1]}'"""
+QUIRKS = ("truncation-is-terminal", "saturating-log-prob", "actor-first", "targets-every-update")
+GONE = (
+    "--kl-coefficient", "--final-min-std", "--std-decay", "--std-decay-score", "--restart-environments-every",
+    "--confirming-episodes", "--evaluate-every", "--smoothing-clip", "--temperature-learning-rate",
+)  # fmt: skip
 REPLACED = {  # settings of before 1.1, and what to type for them; empty where nothing does the same
     "--fall-costs": "--fall-cost 1 10@0, a cost and one from a score on",
     "--fall-cost-scores": "--fall-cost 1 10@0, a cost and one from a score on",
@@ -31,26 +37,33 @@ REPLACED = {  # settings of before 1.1, and what to type for them; empty where n
     "--scale-rewards": "--reward-scaling returns",
     "--no-scale-rewards": "--reward-scaling none",
     "--reward-std-of": "--reward-scaling rewards or --reward-scaling returns",
-    "--restart-each-epoch": "--epoch-end restart",
-    "--no-restart-each-epoch": "--epoch-end continue",
-    "--epoch-end-is-terminal": "--epoch-end terminal",
-    "--no-epoch-end-is-terminal": "--epoch-end restart",
+    "--restart-each-epoch": "--quirks restart_at_epoch_end",
+    "--epoch-end-is-terminal": "--quirks terminal_at_epoch_end",
+    "--epoch-end": "--quirks restart_at_epoch_end or --quirks terminal_at_epoch_end",
+    "--entropy": "--quirks density_entropy",
+    **{f"--{name}": f"--quirks {name.replace('-', '_')}" for name in QUIRKS},
+    **{f"--no-{name}": "--quirks with those that stay" for name in QUIRKS},
+    "--anneal-learning-rate": "--anneal learning_rate",
+    "--no-anneal-learning-rate": "--anneal without a value",
+    "--anneal-clip-range": "--anneal learning_rate clip_range",
+    "--initial-weights": "--initial-gains, without a value for PyTorch's",
+    "--hidden-gain": "--initial-gains 1.414 0.01, of hidden layers and output layer",
+    "--mean-gain": "--initial-gains 1.414 0.01, of hidden layers and output layer",
+    "--std": "--initial-std, which is None for a network output",
+    "--play-action-repeat": "--action-repeat 3 1, with a second number",
+    "--end-validations-early": "--confirming-margin",
+    "--gif": "--record figure tensorboard gif",
+    "--no-video": "--record figure tensorboard, or --record alone for nothing",
+    "--no-tensorboard": "--record figure video",
+    "--no-figure": "--record tensorboard video",
     "--no-stop-target-gradient": "--value-target one_step_gradient",
     "--stop-target-gradient": "--value-target one_step",
     "--kl-target": "--desired-kl",
-    "--kl-coefficient": "",
-    "--final-min-std": "",
-    "--std-decay": "",
-    "--std-decay-score": "",
-    "--restart-environments-every": "",
-    "--confirming-episodes": "",
-    "--evaluate-every": "",
     "--no-target-smoothing": "--target-smoothing 0",
     "--smoothing-std": "--target-smoothing 0.2",
-    "--smoothing-clip": "",
     "--target-update": "--hard-update-every 200 for hard updates, 0 for soft ones",
     "--ou-theta": "--ou-dt",
-    "--temperature-learning-rate": "",
+    **dict.fromkeys(GONE, ""),
 }
 
 
@@ -103,7 +116,7 @@ def read(
     usage = f"{program} {names} [--setting value ...]".replace("  ", " ")
     parser = argparse.ArgumentParser(
         program, usage.replace("%", "%%"), description, allow_abbrev=False, exit_on_error=False, add_help=False,
-        formatter_class=functools.partial(argparse.HelpFormatter, max_help_position=34, width=WIDTH),
+        formatter_class=functools.partial(argparse.HelpFormatter, max_help_position=HELP_INDENT, width=WIDTH),
     )  # fmt: skip
     groups = {title: parser.add_argument_group(title) for title in dict.fromkeys(a.group for a in arguments)}
     for argument in arguments:
@@ -225,3 +238,44 @@ def _unknown(words: list[str], flags: list[str], more: str) -> str:
     if wrong in REPLACED:
         return f"{wrong} is no longer a setting: " + (f"use {REPLACED[wrong]}" if REPLACED[wrong] else "leave it out")
     return f"{wrong} is not a setting" + (f": did you mean {near[0]}?" if near else more)
+
+
+# -- the help on one screen --
+
+
+def short_help(
+    program: str, presets: Iterable[str], chosen: str, settings: list[Described], values: Mapping[str, object]
+) -> str:
+    """The text, in lines of at most 100 columns.
+
+    Args:
+        presets: names; none where a run is resumed.
+        chosen: whose values are shown: a preset, or a run's folder.
+        settings: all there are; those that are `main` are shown.
+        values: name → value.
+    """
+    presets = list(presets)
+    main = [setting for setting in settings if setting.main]
+    groups = dict.fromkeys(setting.group for setting in settings if not setting.main)
+    others = f"--help-all explains all {len(settings)} settings. The others are in these groups: "
+    lines = [f"usage: {program} {'[PRESET] ' if presets else ''}[--setting value ...]", ""]
+    if presets:
+        lines += [*_wrapped(f"PRESET is a named set of settings: {', '.join(presets)}."), ""]
+    lines += [f"The main settings, with the values of {chosen}:"]
+    for setting in main:
+        lines += _entry(setting, values[setting.name])
+    lines += ["", *_wrapped(f"{others}{', '.join(groups)}.")]
+    return "\n".join(lines)
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, break_on_hyphens=False, break_long_words=False)
+
+
+def _entry(setting: Described, value: object) -> list[str]:
+    """A setting with its value and the first sentence of its text."""
+    typed = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    flag = f"  --{setting.name.replace('_', '-')} {typed}"
+    [first, *more] = textwrap.wrap(setting.text.split(". ")[0].rstrip(".") + ".", WIDTH - HELP_INDENT)
+    head = [f"{flag:{HELP_INDENT}}{first}"] if len(flag) < HELP_INDENT else [flag, " " * HELP_INDENT + first]
+    return [*head, *(" " * HELP_INDENT + line for line in more)]

@@ -4,13 +4,14 @@ import contextlib
 import dataclasses
 import functools
 import io
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import imageio.v2 as imageio
-import numpy as np
 import tensorflow as tf
+from PIL import Image
 from tensorboard.plugins.hparams import api as hparams
 from tensorboard.plugins.image import metadata as image_metadata
 
@@ -18,6 +19,7 @@ from common.config import TrainingConfig
 from common.results import EpochResult
 
 Say = Callable[[str], None]
+FILM_SECONDS, FILM_FPS, FILM_WIDTH = 8.0, 12.5, 320  # of the film, which then has less than a megabyte
 
 
 def _while_it_can(method: Callable) -> Callable:
@@ -112,27 +114,25 @@ class Board:
     @_while_it_can
     def figure(self, png: Path, epoch: int) -> None:
         """Write the five panels from the PNG file in which they were saved."""
-        content = png.read_bytes()
-        height, width = imageio.imread(content, format="png").shape[:2]
-        self._image("figure", content, width, height, epoch)
+        with self._writer.as_default():
+            tf.summary.image("figure", imageio.imread(png)[None], step=epoch)
 
     @_while_it_can
-    def film(self, frames: list[np.ndarray], fps: float, epoch: int) -> None:
-        """Write a film as a GIF, the only kind that TensorBoard plays.
-
-        Args:
-            frames: each [H, W, 3] uint8.
-        """
+    def film(self, path: Path, epoch: int) -> None:
+        """Write the first seconds of a film as a small GIF, the only kind that TensorBoard plays."""
+        reader: Any
+        with imageio.get_reader(path) as reader:
+            about = reader.get_meta_data()
+            rate = about["fps"] if "fps" in about else 1000 / about["duration"]
+            every = max(1, round(rate / FILM_FPS))
+            shown = [*itertools.islice(reader, 0, max(1, int(FILM_SECONDS * rate)), every)]  # each [H, W, 3]
+        width, height = FILM_WIDTH, round(shown[0].shape[0] * FILM_WIDTH / shown[0].shape[1])
+        first, *others = (Image.fromarray(frame).resize((width, height)) for frame in shown)
         content = io.BytesIO()
-        imageio.mimsave(content, list[Any](frames), format="gif", duration=1000 / fps, loop=0)
-        height, width = frames[0].shape[:2]
-        self._image("film", content.getvalue(), width, height, epoch)
-
-    def _image(self, tag: str, content: bytes, width: int, height: int, epoch: int) -> None:
-        """Write an encoded image; `tf.summary.image` would take pixels and encode them as PNG."""
+        first.save(content, "GIF", save_all=True, append_images=others, duration=1000 * every / rate, loop=0)
         kind = image_metadata.create_summary_metadata(display_name=None, description="")
         with self._writer.as_default():
-            tf.summary.write(tag, tf.constant([str(width), str(height), content]), step=epoch, metadata=kind)
+            tf.summary.write("film", tf.constant([str(width), str(height), content.getvalue()]), epoch, metadata=kind)
 
 
 def _tag(group: str, name: str) -> str:

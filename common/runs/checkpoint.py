@@ -7,7 +7,6 @@ renamed: it is written atomically.
 
 import contextlib
 import errno
-import functools
 import hashlib
 import json
 import os
@@ -33,7 +32,9 @@ class _DamagedError(Exception):
 
 
 def save(folder: Path, generation: int, state: Mapping[str, np.ndarray], keep: int) -> None:
-    """Write a checkpoint; then remove all but the newest `keep` whole ones, and newer ones that are damaged.
+    """Write a checkpoint; then remove all but the newest `keep`.
+
+    Newer ones than this are removed too: the run went back to before them, since they were damaged.
 
     Args:
         generation: the epoch after which the state was taken.
@@ -63,44 +64,9 @@ def save(folder: Path, generation: int, state: Mapping[str, np.ndarray], keep: i
             "the one before it is untouched"
         ) from None
     remove_unfinished(folder)
-    _prune(folder, generation, keep)
-
-
-def _prune(folder: Path, written: int, keep: int) -> None:
-    """Remove what is older than the newest `keep` whole generations; `written` was just made.
-
-    Damaged newer ones are removed too: the run has gone back to before them.
-    """
-    kept = 0
-    for number in generations(folder):
-        path = folder / f"{number:08d}"
-        if number > written:
-            superfluous = _is_whole(path, number) is False
-        else:
-            superfluous = kept >= keep
-            kept += number == written or (not superfluous and bool(_is_whole(path, number)))
-        if superfluous:
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _is_whole(folder: Path, generation: int) -> bool | None:
-    """Whether a checkpoint's checksum is right; None if that cannot be checked at present.
-
-    Files are read again only if they were written since the last time.
-    """
-    try:
-        found = [os.stat(folder / name) for name in (STATE, MANIFEST)]
-        return _checked(folder, generation, *((file.st_ino, file.st_mtime_ns, file.st_size) for file in found))
-    except (_DamagedError, FileNotFoundError, NotADirectoryError):
-        return False
-    except (OSError, UserError, MemoryError):
-        return None
-
-
-@functools.lru_cache(maxsize=32)
-def _checked(folder: Path, generation: int, *_: tuple[int, int, int]) -> bool:
-    _read(folder, generation)
-    return True
+    numbers = generations(folder)
+    for number in {*numbers} - {*[number for number in numbers if number <= generation][:keep]}:
+        shutil.rmtree(folder / f"{number:08d}", ignore_errors=True)
 
 
 def remove_unfinished(folder: Path) -> None:

@@ -4,6 +4,8 @@ import contextlib
 import difflib
 import errno
 import itertools
+import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -13,16 +15,16 @@ from common.config import MAY_CHANGE, TrainingConfig
 from common.errors import StoppedError, UserError
 from common.files import FULL
 from common.runs import run_folder
-from common.runs.arguments import Argument, arguments_of, read
+from common.runs.arguments import Argument, arguments_of, read, short_help
 from common.runs.options import RunOptions
-from common.runs.short_help import short_help
 from common.runs.signals import raise_on_ctrl_c
-from common.runs.unread_output import ends_when_unread
 from common.settings import check_used, described
 
 T = TypeVar("T")
 C = TypeVar("C", bound=TrainingConfig)
 HELP_ALL = "--help-all"
+UNREAD = 128 + getattr(signal, "SIGPIPE", 13)  # the exit code a shell reports for a program that SIGPIPE ended
+_CLOSED = (errno.EPIPE, errno.EINVAL)  # what a pipe without a reader says; EINVAL on Windows
 _FILE_FAULTS = {
     "make room first": FULL,
     "choose a folder that you may read and write": (errno.EROFS, errno.EACCES, errno.EPERM),
@@ -72,6 +74,41 @@ def one_line_errors() -> Iterator[None]:
         _end(f"error: {one_line(line)}", 2)
     except KeyboardInterrupt:
         _end("\nstopped", 130)
+
+
+@contextlib.contextmanager
+def ends_when_unread() -> Iterator[None]:
+    """Exit quietly with UNREAD if the reader of the output has closed, as in `... --help | head -3`."""
+    try:
+        yield
+    except SystemExit as stop:
+        if _is_read() or stop.code:
+            raise
+    except OSError as error:
+        if error.errno not in _CLOSED or error.filename is not None or _is_read("\n"):  # of another pipe
+            raise
+    except BaseException:
+        _is_read()
+        raise
+    else:
+        if _is_read():
+            return
+    raise SystemExit(UNREAD)
+
+
+def _is_read(end: str = "") -> bool:
+    """Whether all output could be written; if not, the rest is discarded, which Python would try to write at exit."""
+    try:
+        print(end=end, flush=True)
+    except ValueError:  # it was closed, as in a service
+        return True
+    except OSError as error:
+        if error.errno not in _CLOSED:
+            raise
+        with contextlib.suppress(OSError, AttributeError):  # a stand-in without a file behind it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True
 
 
 def one_line(text: str) -> str:
@@ -152,27 +189,29 @@ def names_of_flags(arguments: list[str]) -> list[str]:
 
 def _short_help(program: str, config: TrainingConfig, presets: Iterable[str], chosen: str) -> str:
     """What `--help` prints; of a resumed run, without presets, the settings that may be changed are the main ones."""
-    settings = described(type(config))
+    kind: Any = type(config)
+    settings = [*described(kind).values(), *described(RunOptions).values()]
     if not presets:
         settings = [setting._replace(main=setting.name in MAY_CHANGE) for setting in settings]
-    return short_help(program, presets, chosen, [*settings, *described(RunOptions)], vars(config))
+    return short_help(program, presets, chosen, settings, vars(config))
 
 
 def _read_grouped(config: C, words: list[str], program: str, description: str) -> tuple[C, RunOptions]:
     """A config and options with the typed changes; `--help-all` shows them in groups, the main settings first."""
-    options = RunOptions()
+    options, kind = RunOptions(), cast(Any, type(config))
     defaults = vars(config) | vars(options)
     arguments = [
         Argument(
             setting.name, setting.kind, defaults[setting.name], setting.text, "main" if setting.main else setting.group
         )
-        for setting in (*described(type(config)), *described(RunOptions))
+        for setting in (*described(kind).values(), *described(RunOptions).values())
     ]
     arguments.sort(key=lambda argument: argument.group != "main")
     typed = read(arguments, words, program, description, HELP_ALL)
+    changes = {name: value for name, value in typed.items() if value != defaults[name]}
     return (
-        config.replace(**{name: value for name, value in typed.items() if hasattr(config, name)}),
-        options.replace(**{name: value for name, value in typed.items() if hasattr(options, name)}),
+        config.replace(**{name: value for name, value in changes.items() if hasattr(config, name)}),
+        options.replace(**{name: value for name, value in changes.items() if hasattr(options, name)}),
     )
 
 

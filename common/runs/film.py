@@ -17,7 +17,7 @@ from common.envs import worker_processes
 from common.envs.environment import Environment
 from common.envs.spaces import ActionMap
 from common.errors import UserError
-from common.files import remove_unfinished, replacing
+from common.files import FULL, remove_unfinished, replacing
 from common.results import score_text
 from common.rollout.evaluation import EVALUATION_SEED
 from common.rollout.playing import one_episode, takes_workers
@@ -29,8 +29,6 @@ GIF_FRAMES_PER_SECOND = 30
 MP4_FRAMES_PER_SECOND = 20  # at most: a frame of the walker takes as long as 30 of its steps
 # One thread writes the same bytes on any machine, and leaves a core to what draws the frames.
 FFMPEG = ["-preset", "veryfast", "-threads", "1"]
-OPENING_SECONDS, OPENING_FPS = 8.0, 12.5  # of the film in TensorBoard, less than a megabyte
-SMALL_WIDTH = 320  # pixels
 
 
 class Take:
@@ -110,78 +108,38 @@ def draw_in_memory(environment: Environment) -> None:
         os.environ.setdefault("MUJOCO_GL", "egl")
 
 
-class Opening:
-    """A film whose first seconds are kept as small frames while it is iterated over, say to write it to a file.
-
-    Attributes:
-        frames: each [h, SMALL_WIDTH, 3] uint8; about `fps` of them per second.
-        rate: how many frames per second are kept exactly.
-    """
-
-    def __init__(
-        self, film: Iterable[np.ndarray], frame_rate: float, seconds: float = OPENING_SECONDS, fps: float = OPENING_FPS
-    ) -> None:
-        self.film = film
-        self._every = max(1, round(frame_rate / fps))
-        self._last = max(1, int(seconds * frame_rate))
-        self.rate = frame_rate / self._every
-        self.frames: list[np.ndarray] = []
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        self.frames.clear()
-        for number, frame in enumerate(self.film):
-            if number < self._last and number % self._every == 0:
-                height = round(frame.shape[0] * SMALL_WIDTH / frame.shape[1] / 2) * 2
-                small = Image.fromarray(frame).resize((SMALL_WIDTH, height), Image.Resampling.BILINEAR)
-                self.frames.append(np.asarray(small))  # [h, SMALL_WIDTH, 3]
-            yield frame
-
-
-def save_video(film: Iterable[np.ndarray], fps: float, path: Path, ffmpeg: list[str] | None = None) -> Path:
+def save_video(film: Iterable[np.ndarray], fps: float, path: Path) -> None:
     """Write an MP4 with imageio's own ffmpeg, or a GIF of 30 frames per second if `path` ends in .gif.
 
-    The file is replaced atomically. If ffmpeg is missing or fails, a GIF of the same speed is written instead.
-
     Args:
-        film: frames [H, W, 3] uint8; iterated over again if ffmpeg fails.
-        path: ending in .mp4 or .gif.
-
-    Returns:
-        The file written.
+        film: frames [H, W, 3] uint8.
+        path: is replaced atomically.
     """
-    if path.suffix == ".gif":
-        with replacing(path) as unfinished:
-            _write_gif(film, 1000 / GIF_FRAMES_PER_SECOND, unfinished)
-        return path
+    with replacing(path) as unfinished:
+        if path.suffix == ".gif":
+            _write_gif(film, unfinished)
+        else:
+            _write_mp4(film, fps, unfinished)
+
+
+def _write_mp4(film: Iterable[np.ndarray], fps: float, path: Path) -> None:
     try:
-        with replacing(path) as unfinished:
-            _write_mp4(film, fps, unfinished, ffmpeg)
-        return path
-    except (ImportError, OSError, ValueError, RuntimeError) as error:
+        # As its own context manager it would leave ffmpeg running, and writing, if a frame could not be had.
+        with contextlib.closing(imageio.get_writer(path, fps=fps, macro_block_size=2, output_params=FFMPEG)) as writer:
+            for frame in film:
+                height, width = frame.shape[0] // 2 * 2, frame.shape[1] // 2 * 2  # MP4 takes even numbers only
+                writer.append_data(frame[:height, :width])
+    except OSError as error:
         if isinstance(error.__context__, KeyboardInterrupt):  # which ended ffmpeg, too
             raise error.__context__ from None
-    with replacing(path.with_suffix(".gif")) as unfinished:
-        _write_gif(film, 1000 / fps, unfinished)
-    path.unlink(missing_ok=True)  # an earlier film
-    return path.with_suffix(".gif")
-
-
-def _write_mp4(film: Iterable[np.ndarray], fps: float, path: Path, ffmpeg: list[str] | None) -> None:
-    # As its own context manager it would leave ffmpeg running, and writing, if a frame could not be had.
-    options = FFMPEG + (ffmpeg or [])
-    with contextlib.closing(imageio.get_writer(path, fps=fps, macro_block_size=2, output_params=options)) as writer:
-        for frame in film:
-            height, width = frame.shape[0] // 2 * 2, frame.shape[1] // 2 * 2  # MP4 takes even numbers only
-            writer.append_data(frame[:height, :width])
+        raise
     with imageio.get_reader(path):  # ffmpeg reports no error when its disk is full, but does not open such a film
         pass
 
 
-def _write_gif(film: Iterable[np.ndarray], duration: float, path: Path) -> None:
-    """Write what changed in each frame, with a palette per frame; `imageio` and `Image.save` would keep all frames.
-
-    duration: milliseconds of a frame.
-    """
+def _write_gif(film: Iterable[np.ndarray], path: Path) -> None:
+    """Write what changed in each frame, with a palette per frame; `imageio` and `Image.save` would keep all frames."""
+    duration = 1000 / GIF_FRAMES_PER_SECOND  # milliseconds
     with open(path, "wb") as file:
         before = None
         for frame in film:
@@ -207,26 +165,28 @@ def film_into(
     seed: int = EVALUATION_SEED,
     restarts: int = 0,
     name: str = Path(run_folder.VIDEO).stem,
-) -> tuple[str, Opening | None]:
+) -> tuple[str, Path | None]:
     """Film an episode as FOLDER/NAME.mp4, or .gif; if the environment fails, `restarts` times again.
 
     Returns:
-        A line with the score and the file, or why there is no film; and the film's opening, or None.
+        A line with the score and the file, or why there is no film; and the file, or None.
     """
     path = folder / f"{name}{'.gif' if gif else '.mp4'}"
-    try:
-        take = Take(policy, action_map, environment, seed, None if gif else MP4_FRAMES_PER_SECOND)
-        opening = Opening(take, take.frame_rate)
-        path = _save_in_spite_of_failures(opening, take.frame_rate, path, restarts)
-    except UserError as error:
-        return f"not filmed: {error}", None
-    except OSError:  # of the disk
-        raise
-    except Exception as error:  # of a library, for pictures that it cannot encode: what was trained is worth more
-        return f"not filmed: {explain(error)}", None
-    opening.film = ()  # which may be too large to be handed from another process
+    for left in range(restarts, -1, -1):
+        try:
+            take = Take(policy, action_map, environment, seed, None if gif else MP4_FRAMES_PER_SECOND)
+            save_video(take, take.frame_rate, path)
+        except UserError as error:  # the environment failed, perhaps just this once
+            if not left:
+                return f"not filmed: {error}", None
+        except Exception as error:  # whatever it is, what was trained is worth more
+            if isinstance(error, OSError) and error.errno in FULL:
+                raise
+            return f"not filmed: {explain(error)}{'' if gif else '; a GIF needs no ffmpeg'}", None
+        else:
+            break
     cut = f", cut after {take.steps:,} steps" if take.was_cut else ""
-    return f"filmed an episode of {score_text(take.score)}{cut}: {path}", opening
+    return f"filmed an episode of {score_text(take.score)}{cut}: {path}", path
 
 
 @contextlib.contextmanager
@@ -239,7 +199,7 @@ def filming(
     seed: int = EVALUATION_SEED,
     restarts: int = 0,
     beside: int = 0,
-) -> Iterator[Callable[[], tuple[str, Opening | None]]]:
+) -> Iterator[Callable[[], tuple[str, Path | None]]]:
     """`film_into`, in a process of its own if enough episodes are evaluated at the same time, or if MuJoCo draws.
 
     Args:
@@ -256,7 +216,7 @@ def filming(
     try:
         with worker_processes.in_background(here) as there:
 
-            def filmed() -> tuple[str, Opening | None]:
+            def filmed() -> tuple[str, Path | None]:
                 try:
                     return there()
                 except worker_processes.CannotStartError:
@@ -269,10 +229,3 @@ def filming(
     except BaseException:  # the process was ended, and left what it had written so far
         remove_unfinished(folder, Path(run_folder.VIDEO).stem)
         raise
-
-
-def _save_in_spite_of_failures(film: Iterable[np.ndarray], fps: float, path: Path, restarts: int) -> Path:
-    for _ in range(restarts):
-        with contextlib.suppress(UserError):  # the environment failed, perhaps just this once
-            return save_video(film, fps, path)
-    return save_video(film, fps, path)

@@ -19,7 +19,7 @@ _RESULTS = (run_folder.BEST_AGENT, run_folder.EVALUATION, run_folder.VIDEO, "vid
 
 def stages(options: RunOptions) -> list[str]:
     """The steps after training that these options ask for, in order."""
-    return [ADOPT] + [EVALUATE] * (options.evaluation_episodes > 0) + [FILM] * options.video
+    return [ADOPT] + [EVALUATE] * (options.evaluation_episodes > 0) + [FILM] * options.films
 
 
 def missing(folder: Path, epochs: int, options: RunOptions) -> list[str]:

@@ -91,7 +91,7 @@ def _epoch(config: Any, step: float, typed: Collection[str]) -> dict[str, int]:
 
 
 def _validations(config: TrainingConfig) -> int:
-    first, every = math.floor(config.validate_from * config.epochs) + 1, config.validate_every
+    first, every = math.floor(config.validate_from[0] * config.epochs) + 1, config.validate_every
     return max(1, sum(epoch % every == 0 or epoch == config.epochs for epoch in range(first, config.epochs + 1)))
 
 

@@ -1,13 +1,13 @@
 """The options of a run that do not change what is learned: its folder and what is written into it."""
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from common.errors import UserError
 from common.rollout.workers.cluster import Workers
-from common.settings import Needs, Settings, setting
+from common.settings import Settings, setting
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class RunOptions(WorkerOptions):
     """Folder that contains the run folders."""
     resume: Path | None = None
     """Run folder of a run to continue from its newest checkpoint. Only --epochs, --stop-score, --confirming-margin,
-    --end-validations-early, --environment-restarts, --environment-time-limit, --on-not-finite, --device,
-    --workers and --cluster can be changed, besides the recording options other than --name."""
+    --environment-restarts, --environment-time-limit, --on-not-finite, --device, --workers and --cluster can be
+    changed, besides the recording options other than --name."""
     checkpoint_every: int = setting(0, at_least=0)
     """Epochs between checkpoints. Lower it to lose less if the machine fails. 0: every ten epochs, or less often if
     saving would take more than 1% of the run time, and after each epoch of more than three seconds, if saving takes
@@ -51,14 +51,10 @@ class RunOptions(WorkerOptions):
     evaluation_episodes: int = setting(100, at_least=0)
     """Number of episodes in each evaluation, played once with deterministic and once with sampled actions. 0: no
     evaluation."""
-    video: bool = True
-    """Whether to film a deterministic episode at the end."""
-    gif: bool = setting(False, used_with=(Needs("video", bool, "--video"),))
-    """Whether the film is a GIF of 30 frames per second instead of an MP4. Only used with video."""
-    tensorboard: bool = True
-    """Whether to write TensorBoard logs."""
-    figure: bool = True
-    """Whether to draw the five-panel figure, figure.png, and to update it during training."""
+    record: tuple[Literal["figure", "tensorboard", "video", "gif"], ...] = ("figure", "tensorboard", "video")
+    """What is written besides table, weights and checkpoints. figure: the five panels, figure.png, which is updated
+    during training. tensorboard: logs for TensorBoard. video: a film of a deterministic episode at the end, an MP4.
+    gif: the same as a GIF of 30 frames per second. Without a value nothing of these."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,8 +62,13 @@ class RunOptions(WorkerOptions):
             raise UserError("--cluster needs workers: say how many with --workers N")
         if self.resume is not None and self.name is not None:
             raise UserError("--name and --resume exclude each other: a resumed run keeps its folder")
-        if self.name is not None and not is_folder_name(self.name, windows=os.name == "nt"):
+        if self.name is not None and not is_folder_name(self.name):
             raise UserError(f"name {self.name!r} is not a folder name: use letters, digits, '-', '_' and '.'")
+
+    @property
+    def films(self) -> bool:
+        """Whether an episode is filmed at the end."""
+        return "video" in self.record or "gif" in self.record
 
     @property
     def placement(self) -> Workers:
@@ -75,15 +76,15 @@ class RunOptions(WorkerOptions):
         return Workers(self.workers, self.cluster)
 
 
-def is_folder_name(name: str, windows: bool) -> bool:
-    """Whether a folder can have this name and be found under it again."""
-    if not name or name in (".", "..") or set(name) & set("/\\\0"):
-        return False
-    if not windows:
-        return True
-    # A colon starts a file's stream, dots and spaces at the end are dropped, and CON, NUL and others are devices.
+def is_folder_name(name: str) -> bool:
+    """Whether a folder can have this name on every system and be found under it again.
+
+    On Windows a colon starts a file's stream, dots and spaces at the end are dropped, and CON, NUL and others are
+    devices.
+    """
     return (
-        not set(name) & set('<>:"|?*')
+        bool(name)
+        and not set(name) & set('/\\\0<>:"|?*')
         and min(name) >= " "
         and name[-1] not in ". "
         and not _WINDOWS_DEVICE.fullmatch(name.split(".")[0].rstrip())

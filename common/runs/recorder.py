@@ -16,7 +16,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from common import progress
 from common.config import TrainingConfig
 from common.results import EpochResult, score_text, to_columns
-from common.rollout.evaluation import evaluation_line
 from common.runs import run_folder, trust
 from common.runs.options import RunOptions
 from common.user_code import explain
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
 FIGURE_SHARE = 50  # drawing takes at most one part in so many of the run time
 SILENCE = 30.0  # seconds without a line, after which one says how far the work is
+HEADINGS = ("epoch", "steps", "reward/ep", "unshaped", "score", "steps/ep", "episodes")
 _ROW = "{:>5} {:>10} {:>9} {:>8} {:>8} {:>8} {:>8} {:>7} {:>6} {:>8}  {}"
 _SHOWN = (7, 6)  # widths of a method's own columns in it
 
@@ -132,19 +132,7 @@ class Terminal:
     def row(self, result: EpochResult) -> None:
         """Print the row of an epoch."""
         if self._header_due:
-            headings = (
-                "epoch",
-                "steps",
-                "reward/ep",
-                "unshaped",
-                "score",
-                "steps/ep",
-                "episodes",
-                *result.SHOWN,
-                "steps/s",
-                "",
-            )
-            self.say(_ROW.format(*headings))
+            self.say(_ROW.format(*HEADINGS, *result.SHOWN, "steps/s", ""))
             self._header_due = False
         self.say(_ROW.format(*_cells(result)))
         self._progress.update(self._task, advance=1, within="")
@@ -177,7 +165,7 @@ class Recorder:
         self._results = run_folder.ResultsFile(folder, rows, kind)
         self._screen = screen or Terminal()
         self._board = None
-        if options.tensorboard:
+        if "tensorboard" in options.record:
             from common.runs.board import Board  # imports TensorFlow
 
             self._board = Board(folder / run_folder.TENSORBOARD, self.say)
@@ -214,15 +202,17 @@ class Recorder:
         if self._board is not None:
             self._board.row(result)
         self._screen.row(result)
-        if self._options.figure and time.monotonic() >= self._figure_due and len(self._rows) > 1:
+        if time.monotonic() >= self._figure_due and len(self._rows) > 1:
             self.draw()
 
     def draw(self, last: bool = False) -> None:
-        """Redraw the five-panel figure; drawing takes at most 2% of the run time.
+        """Redraw the five-panel figure, if it is to be recorded; drawing takes at most 2% of the run time.
 
         Args:
             last: also write it to TensorBoard, whose log would grow with every figure.
         """
+        if "figure" not in self._options.record or not self._rows:
+            return
         began = time.monotonic()
         try:
             from common.figures.five_panels import five_panels  # imports matplotlib
@@ -239,16 +229,6 @@ class Recorder:
             self._board.figure(self._folder / run_folder.FIGURE, self._rows[-1].epoch)
         ended = time.monotonic()
         self._figure_due = ended + max(10.0, FIGURE_SHARE * (ended - began))
-
-    def write_evaluation(self, epoch: int, summaries: dict[str, dict[str, object]]) -> None:
-        """Record the scores of an evaluation during training, in TensorBoard and on the screen.
-
-        Args:
-            summaries: kind → `Evaluation.summary`.
-        """
-        if self._board is not None:
-            self._board.scores("evaluation", summaries, epoch)
-        self.say("       evaluation: " + evaluation_line(summaries))
 
 
 def _number(value: float, pattern: str, width: int = 8) -> str:

@@ -95,12 +95,12 @@ def write_config(
     Returns:
         What was written; checkpoints hold a copy.
     """
-    settings = json.loads(json.dumps(dataclasses.asdict(config)))
+    settings = _as_json(config)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    now = {"command": typed_command(), "versions": _versions(), "started": started}
-    content = {"preset": preset, "method": config.METHOD, "config": settings} | now
+    now: dict[str, object] = {"command": typed_command(), "versions": _versions(), "started": started}
+    content: dict[str, object] = {"preset": preset, "method": config.METHOD, "config": settings} | now
     if resumed_after is not None:
-        before, _ = _content(folder, {config.METHOD: type(config)})
+        before, _, _ = read_content(folder, {config.METHOD: type(config)})
         changed = {
             name: [before["config"][name], value]
             for name, value in settings.items()
@@ -114,6 +114,12 @@ def write_config(
         content |= {name: before[name] for name in now if name in before} | {"resumed": resumed}
     write_json(folder / CONFIG, content)
     return content
+
+
+def _as_json(config: TrainingConfig) -> dict[str, Any]:
+    """Settings as they come back from config.json: lists in place of tuples."""
+    settings: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
+    return settings
 
 
 def typed_command() -> str:
@@ -174,47 +180,41 @@ def read_config(
     """
     foreign_modules.refuse(folder)
     foreign_modules.refuse_runs(folder.resolve().parent)
-    content, config = _content(folder, kinds)
+    content, config, _ = read_content(folder, kinds)
     trust.check_trusted(folder, config, env, env_kwargs, wrappers)
     preset = str(content["preset"])
     return preset if preset.isprintable() and len(preset) <= LONGEST_NAME else "unnamed", config
 
 
-def damage_of_config(folder: Path, kinds: Kinds) -> str:
-    """What is wrong with a run's config.json; "" if nothing is."""
-    try:
-        _config_of(files.read_json(folder / CONFIG), kinds)
-    except FileNotFoundError:
-        return "it is missing"
-    except _FAULTS as error:
-        return str(error) if isinstance(error, UserError) else type(error).__name__
-    return ""
-
-
 _FAULTS = (UserError, OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
-def _content(folder: Path, kinds: Kinds) -> tuple[dict[str, Any], TrainingConfig]:
-    """The content of config.json, or of its copy in the newest whole checkpoint, and the settings in it."""
+def read_content(folder: Path, kinds: Kinds) -> tuple[dict[str, Any], TrainingConfig, str]:
+    """The content of config.json, or of its copy in the newest whole checkpoint; the settings in it; what is damaged.
+
+    Raises:
+        UserError: neither can be read.
+    """
     check_name(str(folder))
     files.check_plain(folder)
     try:
         content: Any = files.read_json(folder / CONFIG)
-        return content, _config_of(content, kinds)
+        return content, _config_of(content, kinds), ""
     except _FAULTS as error:
         fault = error
     if isinstance(fault, OSError) and not isinstance(fault, FileNotFoundError | NotADirectoryError):
         raise UserError(f"{folder / CONFIG} cannot be read ({fault.strerror}): try again") from None
+    damage = "it is missing" if isinstance(fault, OSError) else f"{type(fault).__name__}: {str(fault)[:200]}"
     with contextlib.suppress(*_FAULTS):
         if checkpoint.generations(folder / CHECKPOINTS):
             content = checkpoint.settings_of(checkpoint.load_newest(folder / CHECKPOINTS, lambda _: None)[1])
-            return content, _config_of(content, kinds)
+            return content, _config_of(content, kinds), damage
     if isinstance(fault, UserError):
         raise UserError(f"{folder / CONFIG}: {fault}") from None
     if isinstance(fault, OSError):
         raise UserError(f"{folder} holds no run: expected a folder with a {CONFIG}, like runs/NAME") from None
     raise UserError(
-        f"{folder / CONFIG} cannot be read as a run's settings ({str(fault)[:200]}): use an undamaged copy"
+        f"{folder / CONFIG} cannot be read as a run's settings ({damage}): use an undamaged copy"
     ) from None
 
 
@@ -235,7 +235,7 @@ def check_same_settings(folder: Path, config: TrainingConfig, saved: Any) -> Non
     """
     if saved is None:
         return
-    settings = json.loads(json.dumps(dataclasses.asdict(config)))
+    settings = _as_json(config)
     try:
         before = saved["config"]
         changed = [n for n in settings if n in before and n not in MAY_CHANGE and before[n] != settings[n]]

@@ -1,32 +1,35 @@
 """A run: train, record every epoch, save checkpoints, stop on a signal, resume, score and film at the end.
 
-Four parts have files of their own: `each_epoch` (what follows an epoch), `saver` (when a checkpoint is written),
-`signals` (Ctrl-C) and `after_training` (scores and film).
+Three parts have files of their own: `each_epoch` (what follows an epoch, and when a checkpoint is written), `signals`
+(Ctrl-C) and `after_training` (scores and film).
 """
 
-import re
+import math
 import shutil
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from common import files, progress
-from common.config import MAY_CHANGE, TrainingConfig
+from common.config import TrainingConfig
 from common.envs.shards import shards_for_workers
 from common.errors import DivergedError, NotFiniteError, UserError
 from common.results import EpochResult, score_text
 from common.runs import after_training, checkpoint, finished, foreign_modules, run_folder, trust
-from common.runs.each_epoch import EachEpoch
+from common.runs.each_epoch import EachEpoch, Saver
 from common.runs.fit import fitted
 from common.runs.one_process import FolderLostError, only_here
 from common.runs.options import RunOptions
-from common.runs.protocols import MakeTrainer, Trainer
 from common.runs.recorder import Recorder, Terminal
-from common.runs.saver import Saver
 from common.runs.signals import StopSignals
 from common.state import State
 
+if TYPE_CHECKING:
+    from common.learning.trainer_base import TrainerBase  # imports TensorFlow
+
 CHECKPOINTS = run_folder.CHECKPOINTS
+MakeTrainer = Callable[[Any], "TrainerBase"]  # from the method's own config
 
 
 def run(
@@ -63,41 +66,16 @@ def run(
         run_folder.check_creatable(options.runs_folder, options.name, _default_name(preset, config))
         if typed is not None:
             config, options = fitted(config, options, typed, screen.say)
-        config, line = _divided(config, options)
-        return _run(make_trainer, preset, config, options, screen, on_epoch, line)
-    if not goes_on(options.resume, config):
-        check_unfinished(options.resume, config, options)
-        _check_trains_more(options.resume, config)
-    if typed is not None and "evaluation_episodes" not in typed:
-        _, options = fitted(config, options, typed, screen.say)
-    try:
-        return _run(make_trainer, preset, config, options, screen, on_epoch)
-    except UserError as error:
-        kept = _kept_settings(str(error), config)
-        if not kept:
-            raise
-        raise UserError(f"{error}; a resumed run keeps its {kept[0]}, so another one takes a new run") from None
+    else:
+        if not goes_on(options.resume, config):
+            _check_unfinished(options.resume, config, options)
+        if typed is not None and "evaluation_episodes" not in typed:
+            _, options = fitted(config, options, typed, screen.say)
+    return _run(make_trainer, preset, config, options, screen, on_epoch)
 
 
 def _default_name(preset: str, config: TrainingConfig) -> str:
     return f"{preset}-seed{config.seed}"
-
-
-def _divided(config: TrainingConfig, options: RunOptions) -> tuple[TrainingConfig, str]:
-    """The settings of a new run with workers, which needs shards for them, and the line that says so."""
-    if not options.workers or config.shards is not None:
-        return config, ""
-    shards = shards_for_workers(config)
-    count = "1 shard" if shards == 1 else f"{shards} shards"
-    line = f"environments are divided into {count}: --shards {shards} gives the same table without workers"
-    return config.replace(shards=shards), line
-
-
-def _kept_settings(advice: str, config: TrainingConfig) -> list[str]:
-    """The flags named in an error message that a resumed run must not change, but for those of its own command."""
-    command = trust.flags_again(config)
-    flags = re.findall(r"--[a-z][a-z-]*[a-z]", advice.replace(command, "") if command else advice)
-    return [flag for flag in flags if hasattr(config, name := flag[2:].replace("-", "_")) and name not in MAY_CHANGE]
 
 
 def _run(
@@ -107,8 +85,10 @@ def _run(
     options: RunOptions,
     screen: Terminal,
     on_epoch: Callable[[EpochResult], None] | None,
-    line: str = "",
 ) -> Path:
+    is_divided = options.resume is None and options.workers > 0 and config.shards is None
+    if is_divided:
+        config = config.replace(shards=shards_for_workers(config))
     trainer = make_trainer(config)
     folder = None
     try:
@@ -116,8 +96,8 @@ def _run(
             raise UserError(
                 f"{options.workers} workers are asked for, and the trainer has none: give it workers=options.placement"
             )
-        if line:  # not before the trainer has accepted the settings
-            screen.say(line)
+        if is_divided:
+            screen.say(f"environments are divided: --shards {config.shards} gives the same table without workers")
         if options.resume is None:
             folder = run_folder.create(options.runs_folder, options.name, _default_name(preset, config))
         else:
@@ -153,26 +133,23 @@ def _run(
 
 def goes_on(folder: Path, config: TrainingConfig) -> bool:
     """Whether a run that ended early, because it was solved, has to go on with the `stop_score` of `config`."""
-    if finished.epochs_of(folder) != config.epochs:
-        return False
+    epoch, metric = _last_row(folder)
+    ended_early = finished.epochs_of(folder) == config.epochs and 0 < epoch < config.epochs
+    return ended_early and (config.stop_score is None or metric < config.stop_score)
+
+
+def _last_row(folder: Path) -> tuple[int, float]:
+    """The last epoch of results.csv and its metric; 0 and NaN where it cannot be read."""
     try:
         table = run_folder.read_results(folder)
-    except UserError:  # it is damaged: what was trained is kept
-        return False
-    early = table["epoch"][-1] < config.epochs
-    return bool(early and (config.stop_score is None or table["metric"][-1] < config.stop_score))
+    except UserError:  # it is written again from the checkpoint
+        return 0, math.nan
+    return int(table["epoch"][-1]), float(table["metric"][-1])
 
 
-def _last_epoch(folder: Path) -> int:
-    """The last epoch of results.csv; 0 if it cannot be read."""
-    try:
-        return int(run_folder.read_results(folder)["epoch"][-1])
-    except UserError:
-        return 0
-
-
-def check_unfinished(folder: Path, config: TrainingConfig, options: RunOptions) -> None:
-    """Raise UserError if nothing is left to do: all epochs are trained, and scored and filmed as the options ask."""
+def _check_unfinished(folder: Path, config: TrainingConfig, options: RunOptions) -> None:
+    """Raise UserError if there is nothing to train, score or film, or if a solved run would stop again at once."""
+    epoch, metric = _last_row(folder)
     if not finished.missing(folder, config.epochs, options):
         state = f"has all its {config.epochs} epochs" if config.stop_score is None else "has been trained to its end"
         longer = f"and --epochs N to go beyond {config.epochs} epochs"
@@ -181,26 +158,16 @@ def check_unfinished(folder: Path, config: TrainingConfig, options: RunOptions) 
             f"{folder} {state}, and nothing is left to do: train more with {more}, or "
             f"score and film it again with {trust.command('evaluate', folder, config)}"
         )
-
-
-def _check_trains_more(folder: Path, config: TrainingConfig) -> None:
-    """Raise UserError for a run that was solved and is given another number of epochs: it would stop at once."""
-    planned = finished.epochs_of(folder)
-    if not planned or planned == config.epochs or config.stop_score is None:
-        return
-    try:
-        table = run_folder.read_results(folder)
-    except UserError:  # it is damaged, and is written again from the checkpoint
-        return
-    if table["metric"][-1] >= config.stop_score:
+    is_extended = finished.epochs_of(folder) not in (0, config.epochs)
+    if is_extended and config.stop_score is not None and metric >= config.stop_score:
         raise UserError(
-            f"{folder} was solved after epoch {table['epoch'][-1]:.0f}: to train it further, give "
-            "--stop-score None and more --epochs than that"
+            f"{folder} was solved after epoch {epoch}: to train it further, give --stop-score None and more --epochs "
+            "than that"
         )
 
 
 def _train(
-    trainer: Trainer,
+    trainer: "TrainerBase",
     folder: Path,
     preset: str,
     options: RunOptions,
@@ -212,7 +179,7 @@ def _train(
     warnings: list[str] = []
     resumed = options.resume is not None
     finished_earlier = finished.epochs_of(folder) != config.epochs or goes_on(folder, config)
-    last = _last_epoch(folder)
+    last, _ = _last_row(folder)
     if resumed:
         _restore(trainer, folder, screen, warnings.append)
     content = run_folder.write_config(folder, config, preset, trainer.epoch if resumed else None)
@@ -230,7 +197,7 @@ def _train(
         )
         recorder.settings(config)
         saver = Saver(trainer, folder, options, content, check_lock)
-        on_epoch = EachEpoch(trainer, folder, options, screen, callback, recorder, signals, saver)
+        on_epoch = EachEpoch(saver, recorder, signals, screen, callback)
         trainer.warn = recorder.say
         if trainer.live is not None:
             trainer.live.watch(folder)
@@ -246,8 +213,7 @@ def _train(
             raise UserError(f"{error}; {_what_is_left(folder, config)}") from None
         check_lock()
         share = saver.seconds / max(1e-9, time.perf_counter() - began)
-        if options.figure and trainer.results:
-            recorder.draw(last=True)
+        recorder.draw(last=True)
     trainer.agent.save_weights(folder / run_folder.BEST_AGENT)
     finished.note(folder, finished.ADOPT, config.epochs, run_folder.BEST_AGENT)
     if trainer.solved:
@@ -280,9 +246,9 @@ def _what_is_left(folder: Path, config: TrainingConfig) -> str:
     return f"{weights}; start a new run with other settings, or continue with {resume}"
 
 
-def _restore(trainer: Trainer, folder: Path, screen: Terminal, warn: Callable[[str], None]) -> None:
+def _restore(trainer: "TrainerBase", folder: Path, screen: Terminal, warn: Callable[[str], None]) -> None:
     """Load the newest whole checkpoint into the trainer; without any checkpoint the run begins again."""
-    damage = run_folder.damage_of_config(folder, {trainer.config.METHOD: type(trainer.config)})
+    _, _, damage = run_folder.read_content(folder, {trainer.config.METHOD: type(trainer.config)})
     if damage:
         warn(f"{folder / run_folder.CONFIG} is damaged ({damage}), it is written again from a checkpoint")
     if not checkpoint.generations(folder / CHECKPOINTS):
@@ -296,7 +262,7 @@ def _restore(trainer: Trainer, folder: Path, screen: Terminal, warn: Callable[[s
     restore_checkpoint(trainer, folder / CHECKPOINTS, number, state)
 
 
-def restore_checkpoint(trainer: Trainer, folder: Path, number: int, state: State) -> None:
+def restore_checkpoint(trainer: "TrainerBase", folder: Path, number: int, state: State) -> None:
     """Load a checkpoint into a trainer.
 
     Raises:

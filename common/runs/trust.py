@@ -29,22 +29,16 @@ def check_trusted(
     Raises:
         UserError: something has to be typed again.
     """
-    if ":" in config.env and env != config.env:
+    texts = holds_text(config.env_kwargs)
+    typed = (
+        (env == config.env or not (texts or ":" in config.env))
+        and (_parsed(env_kwargs) == config.env_kwargs or not texts)
+        and (tuple(wrappers or ()) == config.wrappers or not config.wrappers)
+    )
+    if not typed:
         raise UserError(
-            f"{where} names the environment {config.env!r}, for which a module is imported: if you trust that "
-            f"module, name it yourself with{flags_again(config)}"
-        )
-    if config.wrappers and tuple(wrappers or ()) != config.wrappers:
-        raise UserError(
-            f"{where} names the wrappers {' '.join(config.wrappers)}, for which modules are imported: if you trust "
-            f"those modules, name them yourself with{flags_again(config)}"
-        )
-    if not holds_text(config.env_kwargs):
-        return
-    if _parsed(env_kwargs) != config.env_kwargs or env != config.env:
-        raise UserError(
-            f"{where} gives texts to its environment, which may name files or modules: if you trust them, type them "
-            f"yourself with{flags_again(config)}"
+            f"the environment of {where} may import modules or read files: if you trust it, type it yourself "
+            f"with{flags_again(config)}"
         )
 
 
@@ -68,16 +62,12 @@ def check_no_other_environment(
     """
     if env is not None and env not in _names_of(config.env) and config.env not in _names_of(env):
         raise UserError(f"{where} was trained on {config.env}, and plays on it alone: leave out --env {env}")
-    if env_kwargs is not None and _parsed(env_kwargs) != config.env_kwargs:
-        raise UserError(
-            f"the environment of {where} has the arguments {json.dumps(config.env_kwargs)}: leave --env-kwargs out, "
-            "or type these"
-        )
-    if wrappers is not None and tuple(wrappers) != config.wrappers:
-        raise UserError(
-            f"the environment of {where} has {' '.join(config.wrappers) or 'no'} wrappers: leave --wrappers out"
-            + (", or type these" if config.wrappers else "")
-        )
+    again = {"env_kwargs": _parsed(env_kwargs), "wrappers": None if wrappers is None else tuple(wrappers)}
+    for name, typed in again.items():
+        if typed is not None and typed != getattr(config, name):
+            own = json.dumps(getattr(config, name))
+            flag = "--" + name.replace("_", "-")
+            raise UserError(f"the environment of {where} has the {name} {own}: leave {flag} out, or type these")
 
 
 def _names_of(env: str) -> set[str]:

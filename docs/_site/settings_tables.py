@@ -7,7 +7,6 @@
 Settings that the other class has, too, are left out, unless their defaults differ.
 """
 
-import dataclasses
 import importlib
 import re
 import sys
@@ -50,32 +49,23 @@ def tables(name: str, without: str | None) -> str:
 
 def rows(settings: type, without: type | None) -> Iterator[tuple[str, str]]:
     """Group and table row of every setting."""
-    from common.settings import described, ranges_of
+    from common.settings import described
 
-    ranges, defaults = ranges_of(settings), defaults_of(settings)
-    known = defaults_of(without) if without is not None else {}
-    for what in described(settings):
-        default = defaults[what.name]
-        if what.name in known and known[what.name] == default:
+    known = described(without) if without is not None else {}
+    for what in described(settings).values():
+        if what.name in known and known[what.name].default == what.default:
             continue
-        allowed = str(ranges.get(what.name, "")) or choices(what.kind)
+        allowed = str(what.range) or choices(what.kind)
         text = what.text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
         flag = what.name.replace("_", "-")
-        yield what.group, f"| `--{flag}` {{: #{flag} }} | {shown(default)} | {allowed} | {text} |\n"
+        yield what.group, f"| `--{flag}` {{: #{flag} }} | {shown(what.default)} | {allowed} | {text} |\n"
 
 
 def choices(kind: object) -> str:
-    """The values of a setting that has a few."""
+    """The values of a setting that has a few, or is some of them."""
+    if get_origin(kind) is tuple:
+        kind = get_args(kind)[0]
     return ", ".join(f"`{value}`" for value in get_args(kind)) if get_origin(kind) is Literal else ""
-
-
-def defaults_of(settings: type) -> dict[str, object]:
-    """Every setting's default."""
-    defaults = {}
-    for field in dataclasses.fields(settings):
-        factory = field.default_factory
-        defaults[field.name] = field.default if factory is dataclasses.MISSING else factory()
-    return defaults
 
 
 def shown(default: object) -> str:
@@ -83,7 +73,8 @@ def shown(default: object) -> str:
     if isinstance(default, bool):
         return "on" if default else "off"
     if isinstance(default, tuple):
-        return f"`{' '.join(map(str, default))}`" if default else "none"
+        words = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in default)
+        return f"`{' '.join(words)}`" if default else "none"
     if isinstance(default, int) and default >= 10_000:
         return f"{default:,}"
     if isinstance(default, float):

@@ -27,7 +27,6 @@ from common.rollout import evaluation
 from common.runs import finished, run_folder, session
 from common.runs.film import Take
 from common.runs.options import RunOptions
-from common.runs.protocols import Trainer
 from ppo import presets
 from ppo.config import PPOConfig
 from ppo.live_settings import LiveHyperparameters
@@ -221,7 +220,7 @@ class BackgroundRun:
             raise self._error
 
     def _work(self, preset: str, config: TrainingConfig) -> None:
-        def hold(trainer: Trainer) -> None:
+        def hold(trainer: Any) -> None:
             self._live = trainer.live
 
         try:
@@ -237,7 +236,7 @@ def _run(
     saved: TrainingConfig | None,
     screen: Screen,
     figure: bool = True,
-    made: Callable[[Trainer], None] = lambda trainer: None,
+    made: Callable[[Any], None] = lambda trainer: None,
 ) -> Path:
     """Train in the folder that `place` found, without evaluation and film, which are cells of their own.
 
@@ -247,9 +246,10 @@ def _run(
     where = {"name": folder.name, "runs_folder": str(folder.parent)} if saved is None else {"resume": folder}
     if saved is not None:
         config = saved.changed_as(config)
-    options = RunOptions(**where, evaluation_episodes=0, video=False, figure=figure)
+    record: Any = ("figure", "tensorboard") if figure else ("tensorboard",)
+    options = RunOptions(**where, evaluation_episodes=0, record=record)
 
-    def make(config: TrainingConfig) -> Trainer:
+    def make(config: TrainingConfig) -> Any:
         trainer = methods.METHODS[config.METHOD].trainer(config, description=f"preset {preset}")
         made(trainer)
         return trainer

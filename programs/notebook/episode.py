@@ -45,7 +45,7 @@ def play(agent: Any, config: PPOConfig, environment: Environment, results: Mappi
     rewards = shaping.shape(rewards, terminated, truncated, np.arange(1, len(rewards) + 1), actions)  # [T]
     if config.reward_scaling != "none":
         rewards = rewards / (results["reward_std"][-1] + EPSILON)  # [T]
-    if config.truncation_is_terminal:
+    if "truncation_is_terminal" in config.quirks:
         terminated, truncated = terminated | truncated, np.zeros_like(truncated)  # [T], [T]
     return Episode(rewards, values, terminated, truncated)
 

@@ -189,7 +189,7 @@ def test_nothing_is_joined_across_an_environment_that_failed(eager):
 
 def test_a_timeout_is_terminal_only_by_the_quirk(eager):
     config = OffPolicyConfig(**SMALL).replace(num_envs=1, steps_per_epoch=63, warmup_steps=100, epochs=3)
-    trainer = OffPolicyAgentTrainer(config.replace(truncation_is_terminal=True))
+    trainer = OffPolicyAgentTrainer(config.replace(quirks=("truncation_is_terminal",)))
     trainer.train(1)
     assert list(np.flatnonzero(remembered(trainer).terminated == 1)) == [17, 18, 19, 37, 38, 39, 57, 58, 59]
     trainer.close()

@@ -174,7 +174,7 @@ def spoiled(batch: Batch) -> Batch:
     [
         {"objective": "clip", "normalize_advantages": "minibatch"},
         {"objective": "kl_penalty"},
-        {"objective": "clip+kl", "entropy": "density_surrogate"},
+        {"objective": "clip+kl", "quirks": ("density_entropy",)},
     ],
     ids=lambda changes: changes["objective"],
 )

@@ -104,7 +104,7 @@ def test_a_mirror_treats_all_observations_alike():
 def test_a_resumed_run_has_seen_what_the_whole_one_had(backend, env, eager):
     config = PPOConfig(
         env=env, backend=backend, history=(2, 20), symmetry=True, num_envs=6, epochs=2, steps_per_epoch=210,
-        minibatch_size=210, passes=1, hidden_sizes=(4,), max_episode_steps=30, validate_from=0.0, validate_every=2,
+        minibatch_size=210, passes=1, hidden_sizes=(4,), max_episode_steps=30, validate_from=(0.0,), validate_every=2,
         validation_episodes=3,
     )  # fmt: skip
     resumed, whole, _ = resumed_and_whole(lambda: PPOAgentTrainer(config), 1, 2)

@@ -41,7 +41,7 @@ from programs.methods import load_agent
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "own-environment.md").read_text(encoding="utf-8")
-QUICK = ["--evaluation-episodes", "2", "--no-tensorboard", "--no-figure", "--no-video"]
+QUICK = ["--evaluation-episodes", "2", "--record"]
 PPO = PPOConfig(
     backend="gymnasium", num_envs=2, epochs=1, steps_per_epoch=32, passes=1, minibatch_size=32, hidden_sizes=(4,),
     best_metric="mean_episode_reward",
@@ -397,7 +397,7 @@ def test_a_run_of_a_function_resumes_from_python_to_the_same_bytes(folder, eager
         return PPOAgentTrainer(config, make_env=tiny_envs.Target)
 
     quiet = {"evaluation_episodes": 0, "video": False, "tensorboard": False, "figure": False}
-    config = PPO.replace(adopt_best=False, anneal_learning_rate=False)
+    config = PPO.replace(adopt_best=False, anneal=())
     whole = session.run(make_trainer, "mine", config.replace(epochs=3), RunOptions(name="whole", **quiet))
     half = session.run(make_trainer, "mine", config.replace(epochs=2), RunOptions(name="half", **quiet))
     session.run(make_trainer, "mine", config.replace(epochs=3), RunOptions(resume=half, **quiet))
@@ -819,7 +819,7 @@ def test_wrappers_are_applied_in_order_recorded_and_imported_again_only_if_named
     _, _, environment = load_agent(Path(run), env=TYPED[1], wrappers=TYPED[3:])
     env = environment.make()
     assert env.reset(seed=0)[0].tolist() == [1, 1, 0, 0]
-    with pytest.raises(UserError, match=r"has mine:First .* wrappers: leave --wrappers out, or type these"):
+    with pytest.raises(UserError, match=r"has the wrappers .*mine:First.*: leave --wrappers out, or type these"):
         trust.check_no_other_environment(Path(run), PPO.replace(wrappers=TYPED[3:]), None, None, ("mine:Half",))
 
 

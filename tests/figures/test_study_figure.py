@@ -46,7 +46,7 @@ def test_every_seed_is_a_dot_and_names_have_the_curves_colours():
     assert reward.get_ylim()[0] == -2.0
 
 
-def test_dots_upon_each_other_are_counted_and_those_outside_are_written():
+def test_dots_of_equal_scores_are_apart_and_those_outside_are_written():
     scores = [-99.0, -99.0, 1.0, 1.0, 5.0]
     figure = drawn(
         compare(
@@ -55,25 +55,9 @@ def test_dots_upon_each_other_are_counted_and_those_outside_are_written():
     )
     [left, right] = figure.axes[0].get_xlim()
     assert left == -5.0 and 5.0 < right < 6.0
-    assert [text.get_text() for text in figure.axes[0].texts] == ["solved", "← −99.0, −99.0", "×2"]
-    assert "×2: two seeds" in figure.get_supxlabel()
-    assert "×2" not in drawn(compare("finding", ARMS, PANELS)).get_supxlabel()
-
-
-@pytest.mark.parametrize(
-    ("scores", "place"),
-    [([1.0, 1.0, 9.0], "left"), ([1.0, 9.0, 9.0, 9.2], "right"), ([0.0, 8.8, 9.0, 9.0, 9.2], "center")],
-)
-def test_the_number_of_dots_stands_where_no_other_dot_is(scores, place):
-    dots = drawn(compare("finding", {"plain": Arm([curve([1])] * len(scores), scores, [0.0])}, PANELS)).axes[0]
-    assert [(text.get_text(), text.get_ha()) for text in dots.texts] == [("×2", place)]
-
-
-@pytest.mark.parametrize(("line", "place"), [(1.3, "right"), (1.0, "left"), (0.7, "left")])
-def test_the_number_of_dots_stands_where_no_threshold_is(line, place):
-    scores, levels = [1.0, 1.0, 9.0], (Level(line, "solved"),)
-    dots = drawn(compare("finding", {"plain": Arm([curve([1])] * 3, scores, [0.0])}, PANELS, levels)).axes[0]
-    assert [(text.get_text(), text.get_ha()) for text in dots.texts if text.get_text() != "solved"] == [("×2", place)]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["solved", "← −99.0, −99.0"]
+    [rows] = [line.get_ydata() for line in figure.axes[0].lines if list(line.get_xdata()) == scores]
+    np.testing.assert_allclose(rows, [-0.3, -0.25, -0.2, -0.15, -0.1])
 
 
 def test_triangles_mark_the_milestone_on_the_seeds_curves():

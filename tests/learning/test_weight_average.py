@@ -71,7 +71,9 @@ def test_the_state_is_the_average():
 def played(tiny, **changes):
     """A trainer whose every epoch was validated, and the actor's output weights after each epoch's updates."""
     trainer = PPOAgentTrainer(
-        tiny.replace(best_metric="validation", validate_every=1, validate_from=0.0, validation_episodes=2, **changes)
+        tiny.replace(
+            best_metric="validation", validate_every=1, validate_from=(0.0,), validation_episodes=2, **changes
+        )
     )
     weights = []
     trainer.train(on_epoch=lambda _: weights.append(trainer.agent.parameters()["actor/2"]))
@@ -93,7 +95,7 @@ def test_what_is_kept_is_the_average_and_training_goes_on_with_its_own(tiny, eag
 @pytest.mark.parametrize("trained", [0, 2])
 def test_the_average_is_restored(tiny, eager, trained):
     config = tiny.replace(
-        best_metric="validation", validate_every=1, validate_from=0.0, validation_episodes=2, average_weights=0.5,
+        best_metric="validation", validate_every=1, validate_from=(0.0,), validation_episodes=2, average_weights=0.5,
         epochs=4,
     )  # fmt: skip
     whole, first, second = (PPOAgentTrainer(config) for _ in range(3))

@@ -40,7 +40,7 @@ def test_the_2021_rule_gives_240_98_40_for_24_observations_and_4_actions():
 @pytest.mark.parametrize("shared_torso", [False, True])
 def test_weights_may_begin_as_pytorchs(shared_torso):
     """Uniform within ±1/√(inputs of a unit), biases too, of convolutions and dense layers."""
-    config = PPOConfig(initial_weights="pytorch", shared_torso=shared_torso, hidden_sizes=(512,))
+    config = PPOConfig(initial_gains=(), shared_torso=shared_torso, hidden_sizes=(512,))
     agents = [Agent(Box(0, 255, (84, 84, 4), np.uint8), Discrete(4), config, seed) for seed in (0, 0, 1)]
     for name, inputs in (("convolution_0", 4 * 8 * 8), ("hidden_0", 7 * 7 * 64), ("logits", 512)):
         kernel, bias = agents[0].actor.get_layer(name).get_weights()
@@ -73,7 +73,7 @@ def test_activations_are_those_asked_for():
     agent = walker_agent()
     assert [layer.activation.__name__ for layer in dense_layers(agent.actor)] == ["tanh"] * 4 + ["softplus"]
     assert [layer.activation.__name__ for layer in dense_layers(agent.critic)] == ["tanh"] * 3 + ["linear"]
-    agent = walker_agent(activation="relu", mean_activation="linear", hidden_sizes=(8,), std="state_independent")
+    agent = walker_agent(activation="relu", mean_activation="linear", hidden_sizes=(8,), initial_std=1.0)
     assert [layer.activation.__name__ for layer in dense_layers(agent.actor)] == ["relu", "linear"]
     assert [layer.activation.__name__ for layer in dense_layers(agent.critic)] == ["relu", "linear"]
 

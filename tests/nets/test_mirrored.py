@@ -19,13 +19,13 @@ from PPOAgentTrainer import PPOAgentTrainer
 from programs.methods import METHODS
 from programs.policy_files import ExportedPolicy
 
-PPO = PPOConfig(hidden_sizes=(8, 8), mean_gain=1.0, symmetry=True)
+PPO = PPOConfig(hidden_sizes=(8, 8), initial_gains=(2**0.5, 1.0), symmetry=True)
 TD3 = OffPolicyConfig(hidden_sizes=(8, 8), symmetry=True)
 SAC = SACConfig(hidden_sizes=(8, 8), symmetry=True)
 KINDS = {
     "a Normal policy": PPO.replace(env="BipedalWalker-v3"),
     "raw observations": PPO.replace(env="BipedalWalker-v3", normalize_observations=False),
-    "a standard deviation for each state": PPO.replace(env="BipedalWalker-v3", std="softplus_head"),
+    "a standard deviation for each state": PPO.replace(env="BipedalWalker-v3", initial_std=None),
     "choices": PPO.replace(env="LunarLander-v3"),
     "a shared torso": PPO.replace(env="Pendulum-v1", shared_torso=True),
     "TD3": TD3.replace(env="BipedalWalker-v3"),
@@ -225,7 +225,7 @@ def test_a_symmetric_policy_that_is_good_only_with_noise_is_judged_without(metri
     config = PPO.replace(
         mirror={"observation": [-1], "action": [-1]}, normalize_observations=False, backend="gymnasium", num_envs=2,
         epochs=2, steps_per_epoch=80, minibatch_size=40, passes=2, score_window=2, best_metric=metric,
-        **{"validate_every": 1, "validate_from": 0.0, "validation_episodes": 2} if metric == "validation" else {},
+        **{"validate_every": 1, "validate_from": (0.0,), "validation_episodes": 2} if metric == "validation" else {},
     )  # fmt: skip
     trainer, warnings = PPOAgentTrainer(config, make_env=Fork), []
     trainer.warn = warnings.append

@@ -77,14 +77,14 @@ def test_advantages_targets_and_discounts_worked_by_hand(terminated):
 
 
 def test_a_timeout_taken_for_an_end_bootstraps_from_nothing():
-    config = CONFIG.replace(normalize_advantages="none", truncation_is_terminal=True)
+    config = CONFIG.replace(normalize_advantages="none", quirks=("truncation_is_terminal",))
     assert_allclose(made(config, terminated=False).batch.advantages, by_hand(terminated=True).ravel())
 
 
 def test_nothing_may_be_bootstrapped_at_an_epochs_end():
-    config = CONFIG.replace(normalize_advantages="none", epoch_end="restart")
+    config = CONFIG.replace(normalize_advantages="none", quirks=("restart_at_epoch_end",))
     bootstrapped = made(config).batch.advantages.reshape(4, 2)  # [T, N]
-    cut = made(config.replace(epoch_end="terminal")).batch.advantages.reshape(4, 2)
+    cut = made(config.replace(quirks=("terminal_at_epoch_end",))).batch.advantages.reshape(4, 2)
     after_end = config.gamma * VALUES[-1] * VALID[-1]  # [N], what the last step no longer has
     assert_allclose(bootstrapped[-1] - cut[-1], after_end, rtol=1e-5)
     assert after_end.any()

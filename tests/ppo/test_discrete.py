@@ -70,7 +70,7 @@ def test_gradients_are_finite_where_choices_are_ruled_out():
 
 
 def agent(kind: str) -> Agent:
-    return Agent(Box(-1, 1, (5,)), SPACES[kind], PPOConfig(hidden_sizes=(8,), mean_gain=2.0), seed=1)
+    return Agent(Box(-1, 1, (5,)), SPACES[kind], PPOConfig(hidden_sizes=(8,), initial_gains=(2**0.5, 2.0)), seed=1)
 
 
 @pytest.mark.parametrize("kind", SPACES)
@@ -118,7 +118,7 @@ def test_what_is_named_is_learned():
 
 SMALL = PPOConfig(
     env="CartPole-v1", backend="gymnasium", num_envs=2, epochs=2, steps_per_epoch=128, minibatch_size=32, passes=3,
-    hidden_sizes=(8,), learning_rate=1e-2, anneal_learning_rate=False, adopt_best=False,
+    hidden_sizes=(8,), learning_rate=1e-2, anneal=(), adopt_best=False,
 )  # fmt: skip
 
 

@@ -167,7 +167,7 @@ def test_a_file_that_was_half_written_is_taken_once_it_is_whole(tmp_path):
 
 
 def test_a_change_holds_from_the_next_update_and_is_in_rows_and_checkpoints(tiny, eager, tmp_path):
-    config = tiny.replace(epochs=4, anneal_learning_rate=False)
+    config = tiny.replace(epochs=4, anneal=())
     trainer = PPOAgentTrainer(config)
     lines = []
     trainer.warn = lines.append
@@ -227,7 +227,7 @@ def test_entropy_and_value_coefficients_reach_the_update(tiny, eager):
 
 
 def test_a_resumed_run_watches_the_file_in_its_folder(monkeypatch, tmp_path, eager):
-    settings = "--evaluation-episodes 0 --no-video --no-tensorboard --no-figure --checkpoint-every 1"
+    settings = "--evaluation-episodes 0 --record --checkpoint-every 1"
     new = f"pendulum --epochs 2 --num-envs 2 --steps-per-epoch 64 --minibatch-size 32 --passes 2 {settings}"
     assert call(monkeypatch, program, *new.split(), "--runs-folder", tmp_path) == 0
     folder = tmp_path / "pendulum-seed0"

@@ -18,7 +18,7 @@ from PPOAgentTrainer import PPOAgentTrainer
 
 SMALL = PPOConfig(
     env="CartPole-v1", backend="gymnasium", num_envs=2, epochs=2, steps_per_epoch=128, minibatch_size=64, passes=2,
-    hidden_sizes=(8,), learning_rate=1e-2, anneal_learning_rate=False, adopt_best=False, shared_torso=True,
+    hidden_sizes=(8,), learning_rate=1e-2, anneal=(), adopt_best=False, shared_torso=True,
     reward_scaling="none", normalize_observations=False, normalize_advantages="none", max_gradient_norm=None,
 )  # fmt: skip
 IMAGES = Box(0, 255, (12, 12, 1), np.uint8)
@@ -137,7 +137,7 @@ def test_images_go_through_convolutions(shared, actions, eager):
 
 IMAGES_SEEN = PPOConfig(
     env="tests/Dot-v0", backend="gymnasium", num_envs=5, epochs=2, steps_per_epoch=120, minibatch_size=24, passes=2,
-    shared_torso=True, hidden_sizes=(16,), learning_rate=1e-2, anneal_learning_rate=False, adopt_best=False,
+    shared_torso=True, hidden_sizes=(16,), learning_rate=1e-2, anneal=(), adopt_best=False,
     **SMALL_CONVOLUTIONS,
 )  # fmt: skip
 

@@ -36,7 +36,7 @@ from ppo.live_settings import Hyperparameters
 from ppo.results import UPDATE_METRICS, PPOResult
 from PPOAgentTrainer import PPOAgentTrainer
 
-SILENT = RunOptions(evaluation_episodes=0, video=False, tensorboard=False, figure=False)
+SILENT = RunOptions(evaluation_episodes=0, record=())
 SCHEDULE = dict(
     env="tests/Schedule-v0",
     max_episode_steps=None,
@@ -96,7 +96,7 @@ def update():
     config = PPOConfig(
         env="Pendulum-v1", max_episode_steps=20, backend="gymnasium", num_envs=2, steps_per_epoch=64,
         hidden_sizes=(8,), passes=2, minibatch_size=24, learning_rate=1e-2, normalize_advantages="none",
-        anneal_learning_rate=False, adopt_best=False,
+        anneal=(), adopt_best=False,
     )  # fmt: skip
     trainer = PPOAgentTrainer(config)
     trainer.train(1)
@@ -370,7 +370,7 @@ def test_compiled_and_step_by_step_agree(update, eager):
 # Overshoots so far that epoch 5 of the 8 is the best by 64 episodes and as good as epoch 8 by a single one.
 VALIDATED = dict(
     env="tests/Target-v0", max_episode_steps=None, epochs=8, hidden_sizes=(8,), passes=1, learning_rate=0.5,
-    anneal_learning_rate=False, initial_std=0.5, mean_gain=0.01, best_metric="validation", validate_every=1,
+    anneal=(), initial_std=0.5, initial_gains=(2**0.5, 0.01), best_metric="validation", validate_every=1,
     validation_episodes=64, adopt_best=True, score_window=1,
 )  # fmt: skip
 
@@ -389,7 +389,6 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "convolutions": (("4x4/2", "3x3/1"), SEEN),
     "value_target": ("one_step", {}),
     "recompute_targets": (True, {"passes": 2}),
-    "anneal_clip_range": (True, {"clip_range": 0.01}),
     "value_loss": ("smooth_l1", {}),
     "value_coefficient": (0.0, {"shared_torso": True}),
     "env": ("tests/Target-v0", {}),
@@ -398,23 +397,18 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "backend": ("envpool", {}),
     "num_envs": (4, {}),
     "shards": (2, {}),
-    "action_repeat": (3, {}),
-    "play_action_repeat": (2, VALIDATED),
+    "action_repeat": ((3,), {}),
     "history": ((1,), {}),
     "symmetry": (True, {}),
     "mirror": ({"weight": 0.3}, {"symmetry": True}),  # Pendulum's own is 1 -2 -3, and -1
     "epochs": (3, {}),
     "steps_per_epoch": (80, {}),
     "seed": (1, {}),
-    "epoch_end": ("terminal", {"epoch_end": "restart"}),
     "hidden_sizes": ((), {}),
     "precision": ("bfloat16", {"hidden_sizes": (8, 8)}),
     "activation": ("relu", {}),
     "mean_activation": ("tanh", {}),
-    "initial_weights": ("pytorch", {}),
-    "hidden_gain": (1.0, {}),
-    "mean_gain": (1.0, {}),
-    "std": ("softplus_head", {}),
+    "initial_gains": ((1.0, 0.01), {}),
     "initial_std": (0.5, {}),
     "min_std": (1.5, {}),
     "normalize_observations": (False, {}),
@@ -424,30 +418,27 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "gamma": (0.9, {}),
     "final_gamma": (0.5, {}),
     "gae_lambda": (0.5, {}),
-    "truncation_is_terminal": (True, {}),
     "passes": (3, {}),
     "reused_trajectories": (1, {}),
     "minibatch_size": (64, {}),
     "learning_rate": (3e-3, {}),
     "critic_learning_rate": (3e-2, {}),
-    "anneal_learning_rate": (False, {}),
+    "anneal": ((), {}),
     "desired_kl": (1e-9, {}),
     "adam_epsilon": (1e-2, {}),
     "clip_range": (0.01, {}),
     "objective": ("kl_penalty", {}),
     "max_kl": (0.0, {"passes": 2}),
-    "entropy": ("density_surrogate", {"entropy_coefficient": 0.1}),
     "entropy_coefficient": (0.1, {}),
     "max_gradient_norm": (None, {}),
-    "saturating_log_prob": (True, {"initial_std": 1e7}),  # densities near 1e-8
+    "quirks": (("saturating_log_prob",), {"initial_std": 1e7}),  # densities near 1e-8
     "environment_restarts": (1000, {"env": "tests/Raising-v0", "max_episode_steps": None}),
     "on_not_finite": ("skip", {"env": "tests/FaultyReward-v0"}),
     "best_metric": ("total_reward", SCHEDULE | {"adopt_best": True}),
     "validate_every": (8, VALIDATED),
     "average_weights": (0.9, VALIDATED),
     "validation_episodes": (1, VALIDATED),
-    "validate_from": (0.0, VALIDATED),
-    "validate_from_score": (1e9, VALIDATED),
+    "validate_from": ((0.0,), VALIDATED),
     "stop_score": (-1e9, VALIDATED),
     "confirming_margin": (100.0, VALIDATED | {"stop_score": -10.0}),
     "adopt_best": (False, SCHEDULE | {"adopt_best": True}),
@@ -466,7 +457,7 @@ SHAPES = (
     "convolutions",
     "hidden_sizes",
 )  # they change what there is
-NOT_LEARNED = ("score_window", "device", "environment_time_limit", "end_validations_early")  # tested where they act
+NOT_LEARNED = ("score_window", "device", "environment_time_limit")  # tested where they act
 
 
 @functools.cache
@@ -549,7 +540,7 @@ def test_compiled_once_and_memory_stays_flat(tiny, tmp_path, resident_megabytes)
     config = config.replace(passes=6, minibatch_size=16)  # 11,520 gradient steps in all
     trainer = PPOAgentTrainer(config)
     agent, traces, memory = trainer.agent, [], []
-    options = dataclasses.replace(SILENT, tensorboard=True)
+    options = dataclasses.replace(SILENT, record=("tensorboard",))
     with Recorder(tmp_path, [], PPOResult, config.epochs, options) as recorder:
 
         def on_epoch(result):
@@ -585,7 +576,7 @@ STUDY_KEYS = {
 )
 def test_training_in_parts_is_training_in_one_go(tiny, eager, changes):
     config = tiny.replace(epochs=6, best_metric="validation", validate_every=2, validation_episodes=2, **changes)
-    config = config.replace(anneal_learning_rate=True, anneal_clip_range=True, adopt_best=True)
+    config = config.replace(anneal=("learning_rate", "clip_range"), adopt_best=True)
     parts, whole, loaded = (PPOAgentTrainer(config) for _ in range(3))
     parts.train(2)
     parts.train(3)  # adopts epoch 4's parameters
@@ -669,14 +660,14 @@ def test_the_clip_range_falls_only_if_it_is_asked_to(tiny, eager, monkeypatch):
         return update(agent, batch, actor_rows, critic_rows, hyperparameters)
 
     monkeypatch.setattr(Agent, "update", watch)
-    for anneal in (False, True):
-        config = tiny.replace(epochs=4, passes=1, clip_range=0.4, anneal_clip_range=anneal, anneal_learning_rate=False)
+    for anneal in ((), ("clip_range",)):
+        config = tiny.replace(epochs=4, passes=1, clip_range=0.4, anneal=anneal)
         PPOAgentTrainer(config).train()
     assert seen == pytest.approx([0.4, 0.4, 0.4, 0.4, 0.4, 0.3, 0.2, 0.1])
 
 
 def test_learning_rates_are_steered_to_the_desired_divergence(tiny, eager):
-    settings = dict(epochs=4, learning_rate=0.01, critic_learning_rate=0.02, anneal_learning_rate=False)
+    settings = dict(epochs=4, learning_rate=0.01, critic_learning_rate=0.02, anneal=())
     for desired_kl, step in ((1e-9, 1 / 1.15), (1e3, 1.15)):
         trainer = PPOAgentTrainer(tiny.replace(desired_kl=desired_kl, adopt_best=False, **settings))
         trainer.train()
@@ -862,7 +853,7 @@ def test_missing_weights_and_weights_of_other_networks(weights, tmp_path):
 
 def test_an_epoch_without_a_finished_episode_says_so(tiny, eager, tmp_path, capsys):
     trainer = PPOAgentTrainer(tiny.replace(max_episode_steps=None))  # Pendulum's 200 steps; an epoch has 32
-    options = dataclasses.replace(SILENT, figure=True, tensorboard=True)
+    options = dataclasses.replace(SILENT, record=("figure", "tensorboard"))
     with warnings.catch_warnings(), Recorder(tmp_path, [], PPOResult, 2, options) as recorder:
         warnings.simplefilter("error", RuntimeWarning)
         trainer.train(on_epoch=recorder)

@@ -99,7 +99,7 @@ def test_gradients_are_clipped_at_the_norm_that_was_asked_for(batch, shared_tors
     limit, rate = 0.05, 0.01
     learner = agent(
         max_gradient_norm=limit, adam_epsilon=1.0, shared_torso=shared_torso, learning_rate=rate,
-        critic_learning_rate=None, anneal_learning_rate=False,
+        critic_learning_rate=None, anneal=(),
     )  # fmt: skip
     networks = [learner.network] if shared_torso else [learner.actor, learner.critic]
     before = [[np.array(variable) for variable in network.trainable_variables] for network in networks]

@@ -22,7 +22,7 @@ from ppo.config import PPOConfig
 from programs import export, methods, onnx_files, policy_files
 
 OBSERVATIONS = Box(-np.inf, np.inf, (3,))
-CONFIG = PPOConfig(env="Pendulum-v1", hidden_sizes=(8, 8), mean_gain=1.0)
+CONFIG = PPOConfig(env="Pendulum-v1", hidden_sizes=(8, 8), initial_gains=(2**0.5, 1.0))
 TD3 = OffPolicyConfig(env="Pendulum-v1", hidden_sizes=(8, 8))
 SAC = SACConfig(env="Pendulum-v1", hidden_sizes=(8, 8))
 UNEVEN = Box(np.array([-2, 1, -np.inf, 0], np.float32), np.array([0, 5, np.inf, np.inf], np.float32))
@@ -119,7 +119,7 @@ def test_actions_beyond_the_bounds_are_cut(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"normalize_observations": False}, {"mean_activation": "tanh"}, {"std": "softplus_head"}]
+    "changes", [{"normalize_observations": False}, {"mean_activation": "tanh"}, {"initial_std": None}]
 )
 def test_every_kind_of_normal_actor(tmp_path, changes):
     *_, written = exported(ppo_agent(UNEVEN, **changes), tmp_path)

@@ -115,7 +115,7 @@ def test_an_episode_is_as_training_sees_it(tiny):
     assert episode.rewards[-1] == pytest.approx(20 * 0.005 / 2.0, rel=1e-3)
     again = play(agent, config.replace(reward_scaling="none"), environment, results())
     np.testing.assert_allclose(again.rewards, episode.rewards * 2.0001)
-    ended = play(agent, config.replace(truncation_is_terminal=True), environment, results())
+    ended = play(agent, config.replace(quirks=("truncation_is_terminal",)), environment, results())
     assert ended.terminated[-1] and not ended.truncated.any()
     design = config.replace(reward_design="function")
     assert play(agent, design, environment, results()).rewards[-1] < 0  # Pendulum's own

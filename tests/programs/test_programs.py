@@ -25,12 +25,12 @@ from programs import study
 from programs.methods import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
-QUIET = ("--no-video", "--no-tensorboard", "--no-figure", "--evaluation-episodes", "0")
+QUIET = ("--record", "--evaluation-episodes", "0")
 TRAIN = {
     "ppo": (
         "pendulum", "--backend", "gymnasium", "--num-envs", "2", "--epochs", "2", "--steps-per-epoch", "64",
         "--passes", "1", "--minibatch-size", "64", "--max-episode-steps", "20", "--hidden-sizes", "8",
-        "--best-metric", "mean_episode_reward", "--score-window", "1", "--no-anneal-learning-rate",
+        "--best-metric", "mean_episode_reward", "--score-window", "1", "--anneal",
     ),
     "td3": (
         "pendulum-td3-fast", "--epochs", "3", "--steps-per-epoch", "40", "--warmup-steps", "40", "--num-envs", "2",
@@ -249,7 +249,7 @@ def test_the_help_of_a_preset_is_one_screen(preset, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert len(out.splitlines()) <= 40 and max(map(len, out.splitlines())) <= 100
     config = next(method.presets[preset] for method in METHODS.values() if preset in method.presets)
-    settings = [*described(type(config)), *described(RunOptions)]
+    settings = [*described(type(config)).values(), *described(RunOptions).values()]
     shown = {line.split()[0] for line in out.splitlines() if line.startswith("  --")}
     assert shown == {f"--{setting.name.replace('_', '-')}" for setting in settings if setting.main}
     assert f"  --env {config.env} " in out and f"--help-all explains all {len(settings)} settings" in out
@@ -336,7 +336,7 @@ def test_a_mistake_is_one_line_with_advice(line, advice, monkeypatch, tmp_path, 
         ("export RUN --seed 5", "seed 5 has no effect with episodes 0: add --episodes 100, or leave --seed out"),
         ("export RUN --max-episode-steps 5", "max_episode_steps 5 has no effect with episodes 0"),
         ("evaluate RUN --env CartPole-v1", "RUN was trained on Pendulum-v1, and plays on it alone: leave out --env"),
-        ('watch RUN --env-kwargs {"g":1}', "the environment of RUN has the arguments {}: leave --env-kwargs out"),
+        ('watch RUN --env-kwargs {"g":1}', "the environment of RUN has the env_kwargs {}: leave --env-kwargs out"),
     ],
 )
 def test_a_wrong_setting_is_refused_for_every_method(line, complaint, run, monkeypatch, capsys):

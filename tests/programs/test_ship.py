@@ -32,8 +32,8 @@ from programs import methods, onnx_files, policy_files, ship, shipped
 TRAIN = (
     "pendulum", "--backend", "gymnasium", "--num-envs", "2", "--epochs", "3", "--steps-per-epoch", "64",
     "--passes", "1", "--minibatch-size", "64", "--max-episode-steps", "20", "--hidden-sizes", "8", "--seed", "4",
-    "--best-metric", "mean_episode_reward", "--score-window", "1", "--no-anneal-learning-rate", "--no-adopt-best",
-    "--checkpoint-every", "1", "--no-video", "--no-tensorboard", "--no-figure", "--evaluation-episodes", "2",
+    "--best-metric", "mean_episode_reward", "--score-window", "1", "--anneal", "--no-adopt-best",
+    "--checkpoint-every", "1", "--record", "--evaluation-episodes", "2",
 )  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def test_the_best_epoch_is_the_one_whose_parameters_were_adopted(trained):
 
 def test_a_card_counts_environment_steps_where_the_run_counted_actions(trained):
     training = ship.training_of(trained)
-    holding = dataclasses.replace(training, config=training.config.replace(action_repeat=3))
+    holding = dataclasses.replace(training, config=training.config.replace(action_repeat=(3,)))
     assert (training.steps_of(3), holding.steps_of(3)) == (320, 960)
 
 

@@ -27,7 +27,7 @@ from programs.worker_pool import result_of
 SMALL = (
     "pendulum", "--backend", "gymnasium", "--num-envs", "2", "--epochs", "12", "--steps-per-epoch", "64",
     "--passes", "1", "--minibatch-size", "64", "--max-episode-steps", "20", "--hidden-sizes", "4",
-    "--checkpoint-every", "2", "--evaluation-episodes", "2", "--no-video", "--no-tensorboard", "--no-figure",
+    "--checkpoint-every", "2", "--evaluation-episodes", "2", "--record",
 )  # fmt: skip
 
 

@@ -62,8 +62,8 @@ def test_every_method_has_a_space_that_fits_all_its_presets(name):
         ({"passes": {"from": 9, "to": 3}}, "the lower one first"),
         ({"passes": {"from": 0, "to": 3}}, "may become 0, which is refused"),
         ({"learning_rate": {"from": 0.0, "to": 1.0, "log": True}}, "above 0 with"),
-        ({"std": {"choices": ["softplus_head"]}}, "or two or more"),
-        ({"std": {"choices": ["softplus_head", "wide"]}}, "may become 'wide', which is refused"),
+        ({"activation": {"choices": ["relu"]}}, "or two or more"),
+        ({"activation": {"choices": ["relu", "wide"]}}, "may become 'wide', which is refused"),
     ],
 )
 def test_a_wrong_space_is_refused_in_one_line(tmp_path, content, words):
@@ -255,7 +255,7 @@ def test_tuned_settings_are_written_compared_and_trained(tmp_path, monkeypatch, 
     assert held_out.keys() == {"metric", "preset", "tuned"} and held_out["tuned"].keys() == {"7"}
     name, method, config = preset_files.read_preset(tmp_path / "t" / tune.TUNED)
     assert (name, method.config) == ("tuned", PPOConfig) and 1e-4 <= config.learning_rate <= 1e-2
-    quiet = ["--evaluation-episodes", 0, "--no-video", "--no-tensorboard", "--no-figure", "--runs-folder", tmp_path]
+    quiet = ["--evaluation-episodes", 0, "--record", "--runs-folder", tmp_path]
     assert call(monkeypatch, train, tmp_path / "t" / tune.TUNED, *quiet) == 0
     stored = json.loads((tmp_path / "tuned-seed0" / "config.json").read_text())
     assert (stored["preset"], stored["config"]["learning_rate"]) == ("tuned", config.learning_rate)

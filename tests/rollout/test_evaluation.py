@@ -287,7 +287,7 @@ def test_a_validation_in_which_the_environment_fails_makes_no_parameters_the_bes
         return Evaluation(np.array([5.0, 1.0]), np.array([3, 3]), faults=next(faults))
 
     monkeypatch.setattr(validation, "validate", played)
-    config = tiny.replace(best_metric="validation", validate_from=0.0, validate_every=1, epochs=2, adopt_best=False)
+    config = tiny.replace(best_metric="validation", validate_from=(0.0,), validate_every=1, epochs=2, adopt_best=False)
     trainer, said = PPOAgentTrainer(config), []
     trainer.warn = said.append
     trainer.train()

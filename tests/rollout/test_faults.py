@@ -203,7 +203,7 @@ def test_an_environment_that_may_exist_only_once_is_trained_validated_and_evalua
         monkeypatch.setattr(trainer, "warn", said.append)
         return trainer
 
-    options = RunOptions(runs_folder=str(tmp_path), name="a", evaluation_episodes=40, tensorboard=False, figure=False)
+    options = RunOptions(runs_folder=str(tmp_path), name="a", evaluation_episodes=40, record=("video",))
     monkeypatch.setattr(Recorder, "say", lambda _, line: said.append(line))
     run = session.run(make, "default", config, options)
     assert sum("perhaps only one may exist" in line for line in said) == 2
@@ -527,7 +527,7 @@ def test_an_update_that_diverges_is_undone(choice, settings):
 
 
 def test_weights_that_overflow_are_undone_too():
-    trainer = PPOAgentTrainer(CONFIG.replace(env="Pendulum-v1", learning_rate=3e38, anneal_learning_rate=False))
+    trainer = PPOAgentTrainer(CONFIG.replace(env="Pendulum-v1", learning_rate=3e38, anneal=()))
     with pytest.raises(DivergedError, match="lower the learning rates"):
         trainer.train(1)
     assert all(np.isfinite(array).all() for array in weights(trainer))
@@ -561,7 +561,7 @@ def test_the_program_keeps_the_last_good_weights(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(PPOAgentTrainer, "__init__", spoiled)
     settings = (  # noqa: SIM905  (as it is typed)
         "pendulum --backend gymnasium --epochs 4 --num-envs 2 --steps-per-epoch 128 --minibatch-size 64 --passes 1 "
-        "--hidden-sizes 4 --no-figure --no-tensorboard --name run --runs-folder"
+        "--hidden-sizes 4 --record video --name run --runs-folder"
     ).split()
     monkeypatch.setattr(sys, "argv", ["PPOAgentTrainer.py", *settings, str(tmp_path)])
     with pytest.raises(SystemExit) as stop:
@@ -590,7 +590,7 @@ def test_the_spread_is_bounded_and_the_frozen_copy_agrees():
 
 
 def test_a_spread_that_runs_away_is_reported_once(eager):
-    config = CONFIG.replace(env="Pendulum-v1", entropy_coefficient=1e3, learning_rate=2.0, anneal_learning_rate=False)
+    config = CONFIG.replace(env="Pendulum-v1", entropy_coefficient=1e3, learning_rate=2.0, anneal=())
     trainer, said = trained(config, epochs=4)
     assert trainer.results[-1].mean_std > RUNAWAY["mean_std"][0]
     assert [line for line in said if "runs away" in line] == said
@@ -604,7 +604,7 @@ def test_a_spread_that_runs_away_is_reported_once(eager):
 
 
 def test_an_update_that_changes_the_policy_far_too_much_is_reported_once(eager):
-    fast = {"learning_rate": 10.0, "anneal_learning_rate": False, "activation": "relu", "hidden_sizes": (64, 64)}
+    fast = {"learning_rate": 10.0, "anneal": (), "activation": "relu", "hidden_sizes": (64, 64)}
     config = CONFIG.replace(env="Pendulum-v1", **fast)
     trainer, said = trained(config, epochs=3)
     assert max(row.approximate_kl for row in trainer.results) > RUNAWAY["approximate_kl"][0]

@@ -18,7 +18,7 @@ from ppo.config import PPOConfig
 from ppo.live_settings import Hyperparameters
 
 CHOICES = {
-    "std": ("state_independent", "softplus_head"),
+    "initial_std": (1.0, None),
     "activation": ("tanh", "relu"),
     "mean_activation": ("linear", "tanh"),
     "normalize_observations": (True, False),
@@ -28,7 +28,7 @@ CHOICES = {
 def make_agent(seed: int = 0, **changes: object) -> Agent:
     """Sees 6 numbers, acts with 3; weights shifted at random, so that biases and spreads count too."""
     config = PPOConfig(
-        hidden_sizes=(16, 12), mean_gain=1.0, minibatch_size=32, steps_per_epoch=64, num_envs=1, passes=2
+        hidden_sizes=(16, 12), initial_gains=(2**0.5, 1.0), minibatch_size=32, steps_per_epoch=64, num_envs=1, passes=2
     ).replace(**changes)
     agent = Agent(Box(-np.inf, np.inf, (6,), np.float32), Box(-1, 1, (3,), np.float32), config, seed)
     rng = np.random.default_rng(seed)
@@ -90,8 +90,8 @@ def test_observations_are_normalised_by_what_was_observed():
 
 
 def test_a_vanished_std_is_lifted_to_the_same_floor_in_both():
-    for kind in CHOICES["std"]:
-        agent = make_agent(std=kind)
+    for kind in CHOICES["initial_std"]:
+        agent = make_agent(initial_std=kind)
         spread = agent.actor.get_layer("std")
         spread.set_weights(
             [np.full_like(w, -200.0) if w.ndim == 1 else np.zeros_like(w) for w in spread.get_weights()]
@@ -105,7 +105,7 @@ def test_a_vanished_std_is_lifted_to_the_same_floor_in_both():
 
 
 def test_act_adds_std_times_noise_to_the_mean():
-    agent = make_agent(std="softplus_head")
+    agent = make_agent(initial_std=None)
     policy = agent.acting_policy()
     rng = np.random.default_rng(2)
     observations, noise = some_observations(rng, 10), rng.standard_normal((10, 3)).astype(np.float32)
@@ -117,7 +117,7 @@ def test_act_adds_std_times_noise_to_the_mean():
 
 
 def test_sampled_actions_have_the_policys_density():
-    agent = make_agent(std="state_independent", initial_std=0.5)
+    agent = make_agent(initial_std=0.5)
     rng = np.random.default_rng(3)
     observation = some_observations(rng, 1)
     many = np.repeat(observation, 40_000, axis=0)

@@ -99,14 +99,16 @@ def test_decisions_are_the_same_with_and_without(tiny, monkeypatch):
     played = []
     monkeypatch.setattr(validation, "validate", lambda *given: (played.append(validate(*given)), played[-1])[1])
     config = tiny.replace(
-        env="tests/Lengths-v0", max_episode_steps=None, best_metric="validation", validate_from=0.0, validate_every=1,
-        validation_episodes=5, stop_score=62.0,
+        env="tests/Lengths-v0", max_episode_steps=None, best_metric="validation", validate_from=(0.0,),
+        validate_every=1, validation_episodes=5, stop_score=62.0, confirming_margin=0.01,
     )  # fmt: skip
     monkeypatch.setattr(validation, "CONFIRMING_EPISODES", 40)
     metrics, best, steps = {}, {}, {}
     for early in (False, True):
         played.clear()
-        with contextlib.closing(PPOAgentTrainer(config.replace(end_validations_early=early))) as trainer:
+        with contextlib.closing(PPOAgentTrainer(config)) as trainer:
+            if not early:
+                monkeypatch.setattr(trainer.validator, "_reach", lambda *_: None)
             rows = []
             for epoch in range(1, 41):  # most episodes have 10 or 11 steps and pay 55 or 66
                 monkeypatch.setattr(Lengths, "length", staticmethod(lambda seed, epoch=epoch: _length(seed, epoch)))
@@ -130,8 +132,8 @@ def _length(seed, epoch):
 
 def test_a_resumed_run_hopes_for_as_much(tiny, eager):
     config = tiny.replace(
-        best_metric="validation", validate_from=0.0, validate_every=1, validation_episodes=3, stop_score=0.0,
-        end_validations_early=True, epochs=1,
+        best_metric="validation", validate_from=(0.0,), validate_every=1, validation_episodes=3, stop_score=0.0,
+        confirming_margin=1e-9, epochs=1,
     )  # fmt: skip
     with contextlib.closing(PPOAgentTrainer(config)) as trainer:
         trainer.train()
@@ -141,4 +143,4 @@ def test_a_resumed_run_hopes_for_as_much(tiny, eager):
         with contextlib.closing(PPOAgentTrainer(config)) as resumed:
             resumed.load_state(state)
             assert resumed.validator.state() == {"highest": highest}
-    assert "judge/highest" not in PPOAgentTrainer(config.replace(end_validations_early=False)).state()
+    assert "judge/highest" not in PPOAgentTrainer(config.replace(confirming_margin=0.0)).state()

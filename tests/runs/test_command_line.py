@@ -31,7 +31,7 @@ SMALL = [
     "--backend", "gymnasium", "--num-envs", "2", "--epochs", "2", "--steps-per-epoch", "64", "--passes", "1",
     "--minibatch-size", "64", "--max-episode-steps", "20", "--hidden-sizes", "8",
 ]  # fmt: skip
-QUIET = ["--no-video", "--no-figure", "--no-tensorboard", "--evaluation-episodes", "0"]
+QUIET = ["--record", "--evaluation-episodes", "0"]
 
 
 def typed(*arguments, **environment):
@@ -82,8 +82,8 @@ MISTAKES = {
         ["pendulum", "--minibatch-size", "5000"], ["minibatch_size 5000", "--minibatch-size 4096"],
     ),
     "restarts within an epoch": (
-        ["pendulum", "--updates-per-epoch", "2", "--epoch-end", "restart"],
-        ["updates_per_epoch 2", "epoch_end restart", "--updates-per-epoch 1"],
+        ["pendulum", "--updates-per-epoch", "2", "--quirks", "restart_at_epoch_end"],
+        ["updates_per_epoch 2", "restart_at_epoch_end", "--updates-per-epoch 1"],
     ),
     "trajectory not divisible": (
         ["pendulum", "--num-envs", "3"], ["4096", "not divisible", "num_envs 3", "--steps-per-epoch 4095"],
@@ -107,10 +107,10 @@ MISTAKES = {
     ),
     "wrong type that may be None": (["pendulum", "--max-kl", "x"], ["--max-kl is 'x': expected a number or None;"]),
     "wrong choice": (
-        ["pendulum", "--std", "wide"], ["--std is 'wide': expected one of state_independent, softplus_head"],
+        ["pendulum", "--activation", "wide"], ["--activation is 'wide': expected one of tanh, relu"],
     ),
     "no value": (["pendulum", "--epochs"], ["--epochs has no value: type one after it"]),
-    "a value that is not wanted": (["pendulum", "--video=3"], ["--video takes no value"]),
+    "a value that is not wanted": (["pendulum", "--adopt-best=3"], ["--adopt-best takes no value"]),
     "a negative number with an exponent": (["pendulum", "--gamma", "-1e-5"], ["gamma is -1e-05", "0 to 1"]),
     "no JSON": (["pendulum", "--env-kwargs", "{"], ["env_kwargs is '{': expected a JSON object"]),
     "one word too many": (["pendulum", "walker"], ["walker is not a setting: expected --setting value"]),
@@ -193,20 +193,14 @@ def test_envpool_missing(program, tmp_path, monkeypatch):
     assert methods.read_config(folder)[1].backend == "gymnasium"
 
 
-def test_mistakes_in_a_process_of_their_own(tmp_path):
+def test_a_mistake_in_a_process_of_its_own(tmp_path):
     # A fresh interpreter: nothing that TensorFlow writes on import may reach the error stream.
     (tmp_path / "envpool.py").write_text("raise ImportError('no wheel')\n")
     arguments = ["pendulum", *SMALL, "--backend", "envpool", "--runs-folder", str(tmp_path / "runs")]
     ended = typed("PPOAgentTrainer.py", *arguments, PYTHONPATH=str(tmp_path))
     assert "EnvPool is not installed" in one_error_line(ended.returncode, ended.stderr)
 
-    ended = typed("PPOAgentTrainer.py", "--env", "Humanoidd-v5", "--runs-folder", str(tmp_path / "runs"))
-    assert "Humanoid-v5" in one_error_line(ended.returncode, ended.stderr)
     assert not (tmp_path / "runs").exists()
-
-    ended = typed("-m", "programs.plot", str(tmp_path), "--output", str(tmp_path / "figure.png"))
-    assert str(tmp_path) in one_error_line(ended.returncode, ended.stderr)
-    assert not (tmp_path / "figure.png").exists()
 
 
 @pytest.mark.parametrize("env", ["tests/Faulty-v0", "tests/FaultyReward-v0"])
@@ -224,16 +218,7 @@ def test_nan_from_an_environment_is_one_line(program, tmp_path, env):
 def test_a_run_that_fails_in_its_first_epoch_leaves_nothing(program, tmp_path, env, steps_per_epoch, left):
     """Both environments fail in step 40 or 20. After an epoch of 16 steps, each has made 24."""
     arguments = ["--env", env, *SMALL, *QUIET, "--runs-folder", tmp_path, "--max-episode-steps", "1000"]
-    arguments += [
-        "--environment-restarts",
-        "0",
-        "--steps-per-epoch",
-        steps_per_epoch,
-        "--minibatch-size",
-        "16",
-        "--epochs",
-        "4",
-    ]
+    arguments += f"--environment-restarts 0 --steps-per-epoch {steps_per_epoch} --minibatch-size 16 --epochs 4".split()
     code, _, error = program("PPOAgentTrainer", *arguments)
     one_error_line(code, error)
     assert [(folder / run_folder.RESULTS).exists() for folder in tmp_path.iterdir()] == [True] * left
@@ -269,11 +254,7 @@ def no_run(kind, folder):
         return folder / "file"
     contents = {
         "empty": None,
-        "damaged": "{",
-        "foreign": "[1, 2]",
         "unknown setting": '{"preset": "p", "method": "ppo", "config": {"hidden_sizes": [8], "wings": 2}}',
-        "wrong value": '{"preset": "p", "method": "ppo", "config": {"hidden_sizes": [8], "gamma": 7}}',
-        "wrong type": '{"preset": "p", "method": "ppo", "config": {"hidden_sizes": [8], "gamma": "high"}}',
         "no weights": '{"preset": "p", "method": "ppo", "config": {"hidden_sizes": [8], "env": "Pendulum-v1"}}',
     }[kind]
     if contents is not None:
@@ -281,25 +262,13 @@ def no_run(kind, folder):
     return folder
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "missing", "a file", "empty", "damaged", "foreign", "unknown setting", "wrong value", "wrong type",
-        "no weights",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("kind", ["missing", "a file", "empty", "unknown setting", "no weights"])
 def test_evaluate_on_what_is_no_run(program, tmp_path, kind):
     folder = no_run(kind, tmp_path / "run")
     before = sorted(tmp_path.rglob("*"))
     code, _, error = program("programs.evaluate", folder)
     one_error_line(code, error)
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_evaluate_with_wrong_arguments(program, tmp_path):
-    for arguments in ([], [tmp_path, "--weights", "worst"], [tmp_path, "--episodes", "-1"], [tmp_path, "--frames", 3]):
-        code, _, error = program("programs.evaluate", *arguments)
-        one_error_line(code, error)
 
 
 @pytest.mark.parametrize("contents", [None, "", "epoch,steps\n", "epoch,steps\n1\n", "a,b\n1,2\n", "epoch\nx\n"])
@@ -309,40 +278,6 @@ def test_plots_on_what_is_no_run(program, tmp_path, contents):
     code, _, error = program("programs.plot", tmp_path, "--output", tmp_path / "figure.png")
     assert str(tmp_path) in one_error_line(code, error)
     assert not (tmp_path / "figure.png").exists()
-
-
-def test_plots_with_wrong_arguments(program, tmp_path):
-    for arguments in ([], [tmp_path, "--output", "figure.bmp"], [tmp_path, "--colour", "red"]):
-        code, _, error = program("programs.plot", *arguments)
-        one_error_line(code, error)
-
-
-# -- going on with a run --
-
-
-def test_a_run_goes_on_for_more_epochs(program, tmp_path):
-    arguments = ["pendulum", *SMALL, *QUIET, "--runs-folder", tmp_path]
-    assert program("PPOAgentTrainer", *arguments)[0] == 0
-    [folder] = tmp_path.iterdir()
-    before = (folder / run_folder.RESULTS).read_bytes()
-
-    code, out, error = program("PPOAgentTrainer", "--resume", folder, "--epochs", "3", *QUIET)
-    assert (code, error) == (0, "")
-    assert "continuing after epoch 2" in out
-    assert (folder / run_folder.RESULTS).read_bytes().startswith(before)
-    assert [*run_folder.read_results(folder)["epoch"]] == [1, 2, 3]
-    assert [p.name for p in tmp_path.iterdir()] == [folder.name]
-
-    for wrong, words in {
-        ("--resume", folder): ["3 epochs"],
-        ("--resume", folder, "--epochs", "4", "--gamma", "0.5"): ["gamma", "0.5"],
-        ("--resume", folder, "--name", "other"): ["--name", "--resume"],
-    }.items():
-        after = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-        code, _, error = program("PPOAgentTrainer", *wrong, *QUIET)
-        line = one_error_line(code, error)
-        assert all(word in line for word in words)
-        assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == after
 
 
 # -- the whole way --
@@ -475,22 +410,6 @@ def test_evaluate_takes_another_device_than_the_run(walker, program, tmp_path):
         assert (code, error) == (0, "")
 
 
-@pytest.mark.parametrize(
-    "setting, value",
-    [("--episodes", -1), ("--seed", -1), ("--max-episode-steps", 0), ("--environment-restarts", -1)],
-)
-def test_evaluate_refuses_numbers_that_mean_nothing(walker, program, setting, value):
-    code, _, error = program("programs.evaluate", walker[0], f"{setting}={value}")
-    assert setting.strip("-").replace("-", "_") in one_error_line(code, error)
-
-
-def test_evaluate_takes_the_last_weights_too(walker, program):
-    folder, _ = walker
-    code, out, error = program("programs.evaluate", folder, "--weights", "last", "--episodes", "1", "--no-video")
-    assert (code, error) == (0, "")
-    assert "unshaped reward" in out
-
-
 def test_evaluate_tells_a_foreign_best_agent(walker, program, tmp_path):
     folder, _ = walker
     (tmp_path / run_folder.CONFIG).write_bytes((folder / run_folder.CONFIG).read_bytes())
@@ -506,18 +425,11 @@ def test_plots_overlay_two_runs(walker, program, tmp_path, suffix):
     other = tmp_path / "another-run"
     other.mkdir()
     (other / "results.csv").write_bytes((folder / "results.csv").read_bytes())
-    output = tmp_path / f"overlay.{suffix}"
+    output = tmp_path / "pictures" / f"overlay.{suffix}"  # a folder that is not there is made
     code, out, error = program("programs.plot", folder, other, "--output", output)
     assert (code, error) == (0, "")
     assert str(output) in out
     assert output.stat().st_size > 1000
-
-
-def test_plots_in_a_process_of_their_own(walker, tmp_path):
-    folder, _ = walker
-    ended = typed("-m", "programs.plot", str(folder), "--output", str(tmp_path / "figure.png"))
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert imageio.imread(tmp_path / "figure.png").std() > 0
 
 
 def test_runs_of_one_name_in_two_places_are_both_drawn(walker, program, tmp_path, monkeypatch):
@@ -533,29 +445,11 @@ def test_runs_of_one_name_in_two_places_are_both_drawn(walker, program, tmp_path
     assert (code, drawn) == (0, [2])
 
 
-def test_a_picture_in_a_folder_that_is_not_there_makes_the_folder(walker, program, tmp_path):
-    folder, _ = walker
-    output = tmp_path / "pictures" / "figure.png"
-    code, _, error = program("programs.plot", folder, "--output", output)
-    assert (code, error) == (0, "")
-    assert output.stat().st_size > 1000
-
-
-def test_a_stopped_run_says_its_line_and_exits_with_its_signal():
-    error = StoppedError("saved: continue it", 15)
-    assert (str(error), error.exit_code, error._render_traceback_()) == (
-        "saved: continue it",
-        143,
-        ["saved: continue it"],
-    )
-
-
 @pytest.mark.parametrize(
     ("raised", "code", "line"),
     [
         (UserError("wrong"), 2, "error: wrong"),
         (MemoryError("12 GiB"), 2, "error: there is not enough memory (12 GiB): use smaller settings"),
-        (PermissionError(errno.EACCES, "Permission denied", "runs"), 2, "error: Permission denied, runs: choose"),
         (KeyboardInterrupt(), 130, "stopped"),
         (StoppedError("saved", 15), 143, "saved"),
     ],

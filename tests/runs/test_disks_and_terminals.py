@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from filelock import FileLock
 from numpy.testing import assert_allclose
 from run_program import call
 
@@ -34,7 +33,7 @@ from ppo.results import PPOResult
 ROOT = Path(main_program.__file__).parent
 SETTINGS = (  # noqa: SIM905  (as it is typed)
     "pendulum --backend gymnasium --epochs 3 --num-envs 2 --steps-per-epoch 64 --minibatch-size 64 --passes 1 "
-    "--hidden-sizes 4 --evaluation-episodes 0 --no-video --no-figure --checkpoint-every 1"
+    "--hidden-sizes 4 --evaluation-episodes 0 --record tensorboard --checkpoint-every 1"
 ).split()
 RESUME = SETTINGS[-6:]
 pytestmark = pytest.mark.usefixtures("eager")
@@ -53,7 +52,7 @@ def learned(folder: Path) -> list:
 # -- locks --
 
 
-@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS])
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS])
 def test_without_locks_a_file_takes_their_place_and_that_is_told(monkeypatch, tmp_path, number):
     import fcntl
 
@@ -75,12 +74,6 @@ def test_without_locks_a_file_takes_their_place_and_that_is_told(monkeypatch, tm
         pass
 
 
-def test_a_lock_of_another_process_is_told(tmp_path):
-    refused = pytest.raises(UserError, match="another process is training")
-    with FileLock(tmp_path / one_process.LOCK), refused, one_process.only_here(tmp_path, print):
-        pass
-
-
 def test_a_whole_run_where_there_are_neither_locks_nor_folders_to_flush(monkeypatch, tmp_path, capsys):
     import fcntl
 
@@ -96,10 +89,10 @@ def test_a_whole_run_where_there_are_neither_locks_nor_folders_to_flush(monkeypa
 
     monkeypatch.setattr(fcntl, "flock", without)
     monkeypatch.setattr(os, "fsync", files_alone)
-    arguments = [*SETTINGS, "--no-tensorboard", "--runs-folder", tmp_path, "--name", "run"]
+    arguments = [*SETTINGS, "--record", "--runs-folder", tmp_path, "--name", "run"]
     assert program(monkeypatch, *arguments) == 0
     assert "disk without locks" in capsys.readouterr().out
-    assert program(monkeypatch, "--resume", tmp_path / "run", *RESUME, "--no-tensorboard", "--epochs", 4) == 0
+    assert program(monkeypatch, "--resume", tmp_path / "run", *RESUME, "--record", "--epochs", 4) == 0
 
 
 # -- disks that are full or fail --
@@ -156,8 +149,7 @@ def test_a_terminal_gets_its_cursor_back_when_the_bar_ends(monkeypatch, capsys):
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
 def test_a_table_that_cannot_be_written_is_one_line_and_the_run_resumes(monkeypatch, tmp_path, capfd, number):
-    quiet = "--no-tensorboard"
-    assert program(monkeypatch, *SETTINGS, quiet, "--runs-folder", tmp_path, "--name", "whole") == 0
+    assert program(monkeypatch, *SETTINGS, "--record", "--runs-folder", tmp_path, "--name", "whole") == 0
     begin = run_folder.ResultsFile.__init__
 
     def failing(self, *arguments):
@@ -166,11 +158,11 @@ def test_a_table_that_cannot_be_written_is_one_line_and_the_run_resumes(monkeypa
 
     with monkeypatch.context() as patch:
         patch.setattr(run_folder.ResultsFile, "__init__", failing)
-        assert program(patch, *SETTINGS, quiet, "--runs-folder", tmp_path, "--name", "run") == 2
+        assert program(patch, *SETTINGS, "--record", "--runs-folder", tmp_path, "--name", "run") == 2
     error = capfd.readouterr().err
     assert error.count("\n") == 1 and "results.csv cannot be written" in error
     assert f"python -m programs resume {tmp_path / 'run'}" in error
-    assert program(monkeypatch, "--resume", tmp_path / "run", *RESUME, quiet) == 0
+    assert program(monkeypatch, "--resume", tmp_path / "run", *RESUME, "--record") == 0
     assert learned(tmp_path / "run") == learned(tmp_path / "whole")
 
 
@@ -225,8 +217,7 @@ def test_a_figure_that_cannot_be_drawn_does_not_stop_the_run(monkeypatch, tmp_pa
         raise error
 
     monkeypatch.setattr(style, "save_figure", fails)
-    figure = [word for word in SETTINGS if word != "--no-figure"]
-    assert program(monkeypatch, *figure, "--no-tensorboard", "--runs-folder", tmp_path, "--name", "run") == 0
+    assert program(monkeypatch, *SETTINGS, "--record", "figure", "--runs-folder", tmp_path, "--name", "run") == 0
     assert "figure.png cannot be drawn" in capfd.readouterr().out
     assert finished.is_done(tmp_path / "run", finished.ADOPT, 3)
 
@@ -239,23 +230,10 @@ def test_a_full_disk_names_itself_and_the_command_that_continues(monkeypatch, tm
     run = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr(module, name, full)
-        assert program(patch, *SETTINGS, "--no-tensorboard", "--runs-folder", tmp_path, "--name", "run") == 2
+        assert program(patch, *SETTINGS, "--record", "--runs-folder", tmp_path, "--name", "run") == 2
     error = capfd.readouterr().err
     assert error.count("\n") == 1 and f"{run} cannot be written (No space left on device)" in error
     assert error.endswith(f"continue with python -m programs resume {run}\n")
-
-
-def test_an_evaluation_on_a_full_disk_is_done_when_there_is_room(monkeypatch, tmp_path):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device", "evaluation.json")
-
-    arguments = [*SETTINGS, "--no-tensorboard", "--runs-folder", tmp_path, "--name", "run"]
-    again = ["--evaluation-episodes", 1, "--no-video", "--no-figure", "--no-tensorboard"]
-    with monkeypatch.context() as patch:
-        patch.setattr(finished, "note_evaluation", full)
-        assert program(patch, *arguments, *again) == 2
-    assert program(monkeypatch, "--resume", tmp_path / "run", *again) == 0
-    assert finished.is_done(tmp_path / "run", finished.EVALUATE, 3)
 
 
 def test_a_disk_that_is_full_before_the_first_epoch_leaves_no_folder(monkeypatch, tmp_path, capfd):
@@ -264,7 +242,7 @@ def test_a_disk_that_is_full_before_the_first_epoch_leaves_no_folder(monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(run_folder, "write_config", full)
-        assert program(patch, *SETTINGS, "--no-tensorboard", "--runs-folder", tmp_path, "--name", "run") == 2
+        assert program(patch, *SETTINGS, "--record", "--runs-folder", tmp_path, "--name", "run") == 2
     assert "make room first" in capfd.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
@@ -287,8 +265,7 @@ def test_columns_stay_in_line_however_large_their_numbers(capsys, value):
 
 
 def test_leftovers_of_a_kill_are_removed_when_the_run_resumes(monkeypatch, tmp_path):
-    quiet = "--no-tensorboard"
-    assert program(monkeypatch, *SETTINGS, quiet, "--runs-folder", tmp_path, "--name", "run") == 0
+    assert program(monkeypatch, *SETTINGS, "--record", "--runs-folder", tmp_path, "--name", "run") == 0
     run, left = tmp_path / "run", []
     for path in (run / run_folder.CONFIG, run / run_folder.VIDEO):
         with pytest.raises(KeyboardInterrupt), files.replacing(path) as unfinished:
@@ -298,21 +275,20 @@ def test_leftovers_of_a_kill_are_removed_when_the_run_resumes(monkeypatch, tmp_p
         (run / name).write_bytes(b"half")
     (run / run_folder.CHECKPOINTS / ".unfinished-00000009").mkdir()
     (run / ".mine").write_text("stays")
-    assert program(monkeypatch, "--resume", run, *RESUME, quiet, "--epochs", 4) == 0
+    assert program(monkeypatch, "--resume", run, *RESUME, "--record", "--epochs", 4) == 0
     assert [path.name for path in run.iterdir() if path.name.startswith(".")] == [".mine"]
     assert not [path for path in (run / run_folder.CHECKPOINTS).iterdir() if path.name.startswith(".")]
 
 
 def test_too_little_memory_is_one_line(monkeypatch, tmp_path, capsys):
-    quiet = "--no-tensorboard"
-    assert program(monkeypatch, *SETTINGS, quiet, "--runs-folder", tmp_path, "--name", "run") == 0
+    assert program(monkeypatch, *SETTINGS, "--record", "--runs-folder", tmp_path, "--name", "run") == 0
 
     def none(_):
         raise MemoryError
 
     with monkeypatch.context() as patch:
         patch.setattr(arrays_file, "unpacked", none)
-        assert program(patch, "--resume", tmp_path / "run", *RESUME, quiet, "--epochs", 4) == 2
+        assert program(patch, "--resume", tmp_path / "run", *RESUME, "--record", "--epochs", 4) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "not enough memory" in error and "try again" in error
     assert checkpoint.generations(tmp_path / "run" / run_folder.CHECKPOINTS)[0] == 3
@@ -349,7 +325,7 @@ def test_a_terminal_that_was_closed_stops_nothing(monkeypatch):
 
 def test_a_pipe_without_a_reader_ends_the_run_in_good_order(monkeypatch, tmp_path):
     monkeypatch.setattr(recorder.sys, "stdout", Closed(1, errno.EPIPE))
-    arguments = [*SETTINGS, "--no-tensorboard", "--runs-folder", tmp_path, "--name", "run"]
+    arguments = [*SETTINGS, "--record", "--runs-folder", tmp_path, "--name", "run"]
     assert program(monkeypatch, *arguments) == 128 + signal.SIGPIPE
     assert checkpoint.generations(tmp_path / "run" / run_folder.CHECKPOINTS) == [1]
 
@@ -358,37 +334,6 @@ def test_other_faults_of_a_terminal_are_not_hidden(monkeypatch):
     monkeypatch.setattr(recorder.sys, "stdout", Closed(0, errno.EBADF))
     with pytest.raises(OSError, match="Bad file"):
         Terminal().say("line")
-
-
-def test_a_terminal_that_hangs_up_saves_and_the_resumed_run_is_the_same(monkeypatch, tmp_path, capfd, request):
-    quiet = "--no-tensorboard"
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so in a run
-    request.addfinalizer(lambda: signal.signal(signal.SIGHUP, before))
-    assert program(monkeypatch, *SETTINGS, quiet, "--runs-folder", tmp_path, "--name", "whole") == 0
-    write = Recorder.__call__
-
-    def hang_up(self, row):
-        write(self, row)
-        if row.epoch == 2:
-            os.kill(os.getpid(), signal.SIGHUP)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "__call__", hang_up)
-        assert program(patch, *SETTINGS, quiet, "--runs-folder", tmp_path, "--name", "run") == 128 + signal.SIGHUP
-    assert checkpoint.generations(tmp_path / "run" / run_folder.CHECKPOINTS)[0] == 2
-    assert program(monkeypatch, "--resume", tmp_path / "run", *RESUME, quiet) == 0
-    assert learned(tmp_path / "run") == learned(tmp_path / "whole")
-
-
-def test_under_nohup_a_terminal_that_hangs_up_is_ignored():
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with StopSignals() as signals:
-            os.kill(os.getpid(), signal.SIGHUP)
-            assert signals.received == 0
-        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("text", ["a\nb", "\x1b[2J", "\udcff", "\u202e", "\r"])
@@ -417,6 +362,6 @@ def test_a_config_of_hundreds_of_digits_is_one_line():
 def test_a_table_of_a_run_is_flushed_at_its_end(monkeypatch, tmp_path):
     flushed = []
     monkeypatch.setattr(files, "flush_file", flushed.append)
-    with Recorder(tmp_path, [], PPOResult, 1, RunOptions(tensorboard=False, figure=False)):
+    with Recorder(tmp_path, [], PPOResult, 1, RunOptions(record=())):
         pass
     assert tmp_path / run_folder.RESULTS in flushed

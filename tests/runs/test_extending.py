@@ -1,7 +1,6 @@
 """Callbacks: the examples of docs/extending.md, and what a run does with a function of the user's."""
 
 import dataclasses
-import importlib.util
 import math
 import re
 import sys
@@ -23,7 +22,7 @@ SMALL = presets.PRESETS["pendulum"].replace(
     backend="gymnasium", num_envs=2, epochs=4, steps_per_epoch=64, passes=1, minibatch_size=64, hidden_sizes=(4,),
     validation_episodes=1,
 )  # fmt: skip
-QUIET = RunOptions(tensorboard=False, figure=False, video=False, evaluation_episodes=0, checkpoint_every=1)
+QUIET = RunOptions(record=(), evaluation_episodes=0, checkpoint_every=1)
 
 
 @pytest.fixture
@@ -91,20 +90,6 @@ def test_the_example_of_another_tracker(example, monkeypatch):
         assert metrics.keys() == known and metrics["loss_critic"] == pytest.approx(table["loss_critic"][epoch])
     assert tracker.params == dataclasses.asdict(SMALL.replace(seed=1)) and tracker.experiment == "pendulum"
     assert {"config.json", "results.csv", "best_agent.npz"} <= set(tracker.artifacts) and tracker.open == 0
-
-
-@pytest.mark.skipif(
-    importlib.util.find_spec("mlflow") is None,
-    reason="MLflow is no requirement of this project; the stand-in above checks the calls",
-)
-def test_the_example_with_mlflow_itself(example, tmp_path, monkeypatch):
-    import mlflow
-
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
-    folder = example("train_with_mlflow.py")["folder"]
-    [run] = mlflow.search_runs(experiment_names=["pendulum"], output_format="list")
-    assert run.data.params["seed"] == "1"
-    assert run.data.metrics["loss_critic"] == pytest.approx(run_folder.read_results(folder)["loss_critic"][-1])
 
 
 def test_a_callback_sees_every_epoch_once_it_is_saved_and_may_end_the_run(tmp_path, eager):

@@ -414,28 +414,6 @@ def test_a_module_of_a_stored_environment_is_imported_only_if_it_is_named_again(
         assert imported.exists(), error
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (None, "it is missing"),
-        ("{", "JSONDecodeError"),
-        ("3", "TypeError"),
-        ({"gamma": 2.0}, "gamma is 2.0"),
-        ({}, ""),
-    ],
-)
-def test_what_is_wrong_with_the_settings_is_said(tmp_path, content, said):
-    if content is not None:
-        settings = (
-            {"preset": "pendulum", "method": "ppo", "config": vars(CONFIG) | content}
-            if isinstance(content, dict)
-            else None
-        )
-        (tmp_path / run_folder.CONFIG).write_text(content if settings is None else json.dumps(settings))
-    found = run_folder.damage_of_config(tmp_path, {"ppo": PPOConfig})
-    assert said in found and bool(said) == bool(found)
-
-
 @pytest.mark.parametrize("where", ["path", "cwd", "elsewhere"])
 def test_a_runs_folder_that_holds_the_users_own_modules_is_not_refused(tmp_path, monkeypatch, where):
     own = tmp_path / "runs" / "own"

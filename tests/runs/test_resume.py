@@ -47,16 +47,16 @@ CASES = {
         env="Pendulum-v1",
         best_metric="validation",
         validate_every=3,
-        validate_from=0.0,
+        validate_from=(0.0,),
         validation_episodes=2,
     ),  # its standard deviation decays from epoch 4 on; the best score, which a checkpoint holds, decides
     "processes": BASE.replace(env="Pendulum-v1", backend="processes"),
     "as many resets": BASE.replace(backend="envpool", num_envs=4),
     "all actions": BASE.replace(env="LunarLanderContinuous-v3", backend="envpool", num_envs=16, steps_per_epoch=320),
     "quirk and all actions": BASE.replace(
-        env="LunarLanderContinuous-v3", backend="envpool", num_envs=4, epoch_end="restart"
+        env="LunarLanderContinuous-v3", backend="envpool", num_envs=4, quirks=("restart_at_epoch_end",)
     ),
-    "quirks": BASE.replace(epoch_end="restart", normalize_advantages="running_std", std="softplus_head"),
+    "quirks": BASE.replace(quirks=("restart_at_epoch_end",), normalize_advantages="running_std", initial_std=None),
     "rounded products": BASE.replace(precision="bfloat16", hidden_sizes=(32, 32)),
 }
 COMPILED = ("quirks", "rounded products")

@@ -19,7 +19,7 @@ from common import progress
 from common.envs.environment import find_environment
 from common.results import TIMING_COLUMNS
 from common.rollout import probe
-from common.runs import checkpoint, each_epoch, fit, recorder, run_folder, saver, session
+from common.runs import checkpoint, each_epoch, fit, recorder, run_folder, session
 from common.runs.options import RunOptions
 from common.runs.recorder import Recorder
 from companions import OffPolicyAgentTrainer
@@ -55,7 +55,7 @@ class Stops(gymnasium.Env):
 
 gymnasium.register("tests/Stops-v0", Stops, max_episode_steps=8)
 gymnasium.register("tests/StopsEndless-v0", Stops, kwargs={"ends": False})
-QUIET = ["--no-video", "--no-tensorboard", "--no-figure", "--evaluation-episodes", "0"]
+QUIET = ["--record", "--evaluation-episodes", "0"]
 PPO = (  # noqa: SIM905  (as it is typed)
     "--env tests/Stops-v0 --workers 0 --epochs 4 --num-envs 2 --steps-per-epoch 64 --minibatch-size 32 --passes 1 "
     "--hidden-sizes 4 --validate-every 1 --validate-from 0 --validation-episodes 4"
@@ -96,8 +96,7 @@ def test_a_long_epoch_is_given_up_and_the_resumed_run_is_the_same(
     with monkeypatch.context() as patch:
         patch.setattr(Recorder, "__call__", arm)
         patch.setattr(each_epoch, "LONG_EPOCH", 0.0)
-        patch.setattr(saver, "LONG_EPOCH", 0.0)
-        patch.setattr(saver, "LARGEST_SHARE_OF_LONG", math.inf)
+        patch.setattr(each_epoch, "LARGEST_SHARE_OF_LONG", math.inf)
         assert call(patch, module, *arguments("run")) == 128 + signal.SIGTERM
     Stops.left = None
     assert "stopped after epoch 2 of 4; continue with " in capfd.readouterr().err
@@ -111,13 +110,13 @@ HANGING = """
 import ctypes, runpy, signal, sys, time
 sys.path[:0] = [".", "tests"]
 import without_xla, tiny_envs
-from common.runs import each_epoch, saver, signals
+from common.runs import each_epoch, signals
 from common.envs.gymnasium_group import GymnasiumGroup
 from common.envs.process_group import ProcessGroup
 from common.runs.recorder import Recorder
 
-saver.LONG_EPOCH = each_epoch.LONG_EPOCH = signals.PATIENCE = 0.3
-saver.LARGEST_SHARE_OF_LONG = 1.0
+each_epoch.LONG_EPOCH = signals.PATIENCE = 0.3
+each_epoch.LARGEST_SHARE_OF_LONG = 1.0
 Group = {group}
 write, send, epochs = Recorder.__call__, Group.send, []
 

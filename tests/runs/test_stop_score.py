@@ -12,7 +12,7 @@ from PPOAgentTrainer import PPOAgentTrainer
 
 STOPS = [
     *["--stop-score", "-2000", "--best-metric", "validation", "--validate-from", "0.4", "--validate-every", "1"],
-    *["--validation-episodes", "2", "--end-validations-early"],
+    *["--validation-episodes", "2", "--confirming-margin", "0.001"],
 ]
 
 
@@ -81,7 +81,7 @@ def test_a_score_that_other_episodes_do_not_confirm_does_not_count(tiny, monkeyp
     """One that 25 episodes do not confirm, one that 65 more do not, one that is too low, one that all confirm."""
     scores, asked = iter([310.0, 299.5, 310.0, 309.0, 294.6, 299.0, 320.0, 300.0, 300.0]), []
     config = tiny.replace(
-        epochs=6, best_metric="validation", validate_from=0.0, validate_every=1, stop_score=300.0,
+        epochs=6, best_metric="validation", validate_from=(0.0,), validate_every=1, stop_score=300.0,
         validation_episodes=20,
     )  # fmt: skip
     monkeypatch.setattr(validation, "CONFIRMING_EPISODES", 90)
@@ -109,7 +109,7 @@ def test_a_score_that_other_episodes_do_not_confirm_does_not_count(tiny, monkeyp
 def test_the_margin_is_counted_in_standard_errors(tiny, monkeypatch, margin, groups, metric):
     """Of 100 episodes with a mean of 305 and a standard deviation of 20, which is 2 standard errors."""
     config = tiny.replace(
-        epochs=1, best_metric="validation", validate_from=0.0, validate_every=1, stop_score=300.0,
+        epochs=1, best_metric="validation", validate_from=(0.0,), validate_every=1, stop_score=300.0,
         confirming_margin=margin,
     )  # fmt: skip
     trainer, played = PPOAgentTrainer(config), []
@@ -135,18 +135,16 @@ def test_scores_of_training_stop_it_as_well(tiny):
 
 
 def test_validations_wait_for_the_share_of_training_the_score_and_their_turn(tiny):
-    config = tiny.replace(
-        epochs=10, best_metric="validation", validate_from=0.3, validate_every=2, validate_from_score=-30.0
-    )
+    config = tiny.replace(epochs=10, best_metric="validation", validate_from=(0.3, -30.0), validate_every=2)
     for score, due in ((-30.0, [4, 6, 8, 10]), (-30.1, [10]), (float("nan"), [10])):  # NaN: too few episodes so far
         assert [epoch for epoch in range(1, 11) if validation_is_due(config, epoch, 10, score)] == due
 
 
 def test_nothing_is_validated_before_the_score_is_reached(tiny, monkeypatch):
     """Pendulum's scores lie far below 0, so only the last epoch is validated."""
-    config = tiny.replace(epochs=3, best_metric="validation", validate_from=0.0, validate_every=1, score_window=1)
-    for wanted, expected in ((None, [True, True, True]), (1.0, [False, False, True])):
-        trainer = PPOAgentTrainer(config.replace(validate_from_score=wanted))
+    config = tiny.replace(epochs=3, best_metric="validation", validate_from=(0.0,), validate_every=1, score_window=1)
+    for wanted, expected in ((0.0,), [True, True, True]), ((0.0, 1.0), [False, False, True]):
+        trainer = PPOAgentTrainer(config.replace(validate_from=wanted))
         monkeypatch.setattr(trainer.validator, "returns", lambda timing, *_: np.array([-500.0]))
         trainer.train()
         assert [row.metric == -500.0 for row in trainer.results] == expected
