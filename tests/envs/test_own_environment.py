@@ -396,7 +396,7 @@ def test_a_run_of_a_function_resumes_from_python_to_the_same_bytes(folder, eager
     def make_trainer(config):
         return PPOAgentTrainer(config, make_env=tiny_envs.Target)
 
-    quiet = {"evaluation_episodes": 0, "video": False, "tensorboard": False, "figure": False}
+    quiet = {"evaluation_episodes": 0, "record": ()}
     config = PPO.replace(adopt_best=False, anneal=())
     whole = session.run(make_trainer, "mine", config.replace(epochs=3), RunOptions(name="whole", **quiet))
     half = session.run(make_trainer, "mine", config.replace(epochs=2), RunOptions(name="half", **quiet))
