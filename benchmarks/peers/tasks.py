@@ -56,7 +56,7 @@ _SDE = {
 _PLAIN = {"backend": "gymnasium", "best_metric": "mean_episode_reward", "adopt_best": False}
 _PLAIN_PPO = {
     **_PLAIN, "normalize_observations": False, "reward_scaling": "none", "noise_color": 0.0, "adam_epsilon": 1e-5,
-    "anneal_learning_rate": False,
+    "anneal": (),
 }  # fmt: skip
 _ZOO_TD3 = {
     **_PLAIN, "hidden_sizes": (400, 300), "gamma": 0.98, "replay_size": 200_000, "warmup_steps": 10_000,
@@ -89,8 +89,8 @@ TASKS = {
                 "default",
                 {
                     **_PLAIN_PPO, "num_envs": 8, "steps_per_epoch": 256, "minibatch_size": 256, "gae_lambda": 0.8,
-                    "gamma": 0.98, "passes": 20, "learning_rate": 1e-3, "anneal_learning_rate": True,
-                    "anneal_clip_range": True,
+                    "gamma": 0.98, "passes": 20, "learning_rate": 1e-3,
+                    "anneal": ("learning_rate", "clip_range"),
                 },
             ),
             "ours": Contestant("ours", "cartpole-fast", {"max_episode_steps": None}),
@@ -168,7 +168,7 @@ TASKS = {
                 "tqc",
                 {
                     **_PLAIN, "hidden_sizes": (400, 300), "steps_per_epoch": 3000, "warmup_steps": 10_000,
-                    "learning_rate": 7.3e-4, "anneal_learning_rate": True, "tau": 0.01,
+                    "learning_rate": 7.3e-4, "anneal": ("learning_rate",), "tau": 0.01,
                 },
             ),
             "ours": Contestant("ours", "lunar-lander-tqc", {"symmetry": False}),

@@ -305,9 +305,9 @@ def test_the_last_weights_to_a_folder_of_choice(run, monkeypatch, tmp_path, capf
     [
         ({}, []),
         ({"history": (2, 5)}, ["the input is the newest observation, followed by those of 2 and 5 actions ago"]),
-        ({"action_repeat": 3}, ["hold each action for 3 steps of the environment"]),
-        ({"action_repeat": 3, "play_action_repeat": 1}, []),
-        ({"play_action_repeat": 2}, ["hold each action for 2 steps of the environment"]),
+        ({"action_repeat": (3,)}, ["hold each action for 3 steps of the environment"]),
+        ({"action_repeat": (3, 1)}, []),
+        ({"action_repeat": (1, 2)}, ["hold each action for 2 steps of the environment"]),
     ],
 )
 def test_it_says_what_the_training_did_to_observations_and_actions(changes, said):

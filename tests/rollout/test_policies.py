@@ -150,10 +150,10 @@ def observe_others(agent: Agent) -> None:
     agent.observe(100 + some_observations(np.random.default_rng(7), 500))
 
 
-@pytest.mark.parametrize("std", CHOICES["std"])
+@pytest.mark.parametrize("std", CHOICES["initial_std"])
 @pytest.mark.parametrize("move", [shift_weights, observe_others, train_a_little])
 def test_what_happens_to_the_agent_afterwards_does_not_change_it(eager, std, move):
-    agent = make_agent(std=std, normalize_observations=True)
+    agent = make_agent(initial_std=std, normalize_observations=True)
     observations = some_observations(np.random.default_rng(6), 10)
     policy = agent.acting_policy()
     before = [array.copy() for array in policy.mean_and_std(observations)]
