@@ -196,8 +196,8 @@ def _remarks(env: gymnasium.Env) -> Iterator[str]:
     space = env.action_space
     if isinstance(space, gymnasium.spaces.Box) and (constant := np.flatnonzero(space.low == space.high)).size:
         yield (
-            f"action_space has the same lower and upper bound in {', '.join(map(str, constant[:9] + 1))} of its "
-            f"{space.low.size} dimensions, counted from 1: the agent cannot change anything there"
+            f"{constant.size} of the {space.low.size} dimensions of action_space have one value only (number "
+            f"{', '.join(map(str, constant[:9] + 1))}), where the agent cannot change anything"
         )
 
 

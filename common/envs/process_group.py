@@ -67,6 +67,8 @@ class ProcessGroup:
                 self._observations[i] = self._workers[i].result(limit)[0]
         except Exception as error:
             self.close()
+            if isinstance(error.__cause__, CannotStartError):
+                raise  # starting it again would not help
             raise start_error(self._environment.id, error) from error
         return self._observations[list(points)]  # [k, *shape]
 

@@ -109,8 +109,13 @@ def save_light_and_dark(draw: Callable[[], Figure], path: Path) -> None:
             save_figure(draw(), path.with_name(name))
 
 
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure atomically; the suffix of the path sets the format, PNG if there is none."""
+def drawn(figure: Figure, suffix: str = ".png") -> bytes:
+    """The content of a figure's file, in the format of the suffix; PNG if there is none."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=path.suffix.lstrip(".") or "png", dpi=110)
-    files.replace_file(path, buffer.getvalue())
+    figure.savefig(buffer, format=suffix.lstrip(".") or "png", dpi=110)
+    return buffer.getvalue()
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure atomically; the suffix of the path sets the format."""
+    files.replace_file(path, drawn(figure, path.suffix))

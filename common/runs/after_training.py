@@ -1,6 +1,7 @@
 """What follows training: the adopted agent plays the evaluation's episodes, and one of them is filmed."""
 
 import contextlib
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,7 +80,8 @@ def _score(
         row, played = trainer.results[-1], trainer.played_environment
         workers = cores() if takes_workers(trainer.agent.acting_policy(), 2 * episodes) else 1
         seconds = row.seconds_environment + row.seconds_policy
-        expected = forewarning(trainer.config, played, 2 * episodes, row.avg_steps, seconds, workers)
+        steps = next((row.avg_steps for row in reversed(trainer.results) if row.episodes), math.nan)
+        expected = forewarning(trainer.config, played, 2 * episodes, steps, seconds, workers)
     number = f"{episodes} episode{'s' if episodes > 1 else ''}, deterministic and sampled"
     screen.say(f"evaluating {number}{f', {expected}: --evaluation-episodes sets the number' * bool(expected)} ...")
     with screen.following("evaluation"):

@@ -234,7 +234,7 @@ def _unknown(words: list[str], flags: list[str], more: str) -> str:
     wrong = next((word.split("=")[0] for word in words if word.startswith("--")), None)
     if wrong is None:
         return f"{' '.join(word.strip() for word in words)} is not a setting: expected --setting value{more}"
-    near = difflib.get_close_matches(wrong, flags, n=1)
+    near = difflib.get_close_matches(wrong, flags, n=1, cutoff=0.75)
     if wrong in REPLACED:
         return f"{wrong} is no longer a setting: " + (f"use {REPLACED[wrong]}" if REPLACED[wrong] else "leave it out")
     return f"{wrong} is not a setting" + (f": did you mean {near[0]}?" if near else more)

@@ -103,8 +103,8 @@ def _round_number(most: float) -> int:
 
 def _line(environment: Environment, config: Any, options: RunOptions, pace: Pace, training: float) -> str:
     return (
-        f"{environment.id} is slow, at {1000 * pace.step:.2g} ms a step: epochs have {config.steps_per_epoch:,} steps "
-        f"(minibatches {config.minibatch_size}), a validation {config.validation_episodes} and the evaluation "
+        f"{environment.id} is slow, at {1000 * pace.step:,.0f} ms a step: epochs have {config.steps_per_epoch:,} "
+        f"steps (minibatches {config.minibatch_size}), a validation {config.validation_episodes} and the evaluation "
         f"{options.evaluation_episodes} episodes, and training takes about {duration(training)}; --steps-per-epoch, "
         "--minibatch-size, --validation-episodes, --evaluation-episodes and --epochs set other numbers"
     )

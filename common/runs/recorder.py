@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from common import progress
+from common import files, progress
 from common.config import TrainingConfig
 from common.results import EpochResult, score_text, to_columns
 from common.runs import run_folder, trust
@@ -216,10 +216,13 @@ class Recorder:
         began = time.monotonic()
         try:
             from common.figures.five_panels import five_panels  # imports matplotlib
-            from common.figures.style import save_figure
+            from common.figures.style import drawn
 
             figure = five_panels({self._folder.name: to_columns(self._rows, self._kind)})
-            save_figure(figure, self._folder / run_folder.FIGURE)
+            content = drawn(figure)
+            if not self._folder.is_dir():
+                return  # it was removed meanwhile, which the next save reports
+            files.replace_file(self._folder / run_folder.FIGURE, content)
         except Exception as error:  # whatever it is, the run is worth more than its figure
             self.say(f"warning: {self._folder / run_folder.FIGURE} cannot be drawn ({explain(error)})")
             self._figure_due = math.inf

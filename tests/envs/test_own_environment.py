@@ -775,7 +775,7 @@ def test_dimensions_of_an_action_that_cannot_change_are_named(capsys):
 
     space, seen = Box(-1, 1, (2,)), np.zeros(2)
     PPOAgentTrainer(PPO, make_env=lambda: Stuck(space, seen, seen)).close()
-    assert "the same lower and upper bound in 2 of its 2 dimensions" in capsys.readouterr().out
+    assert "1 of the 2 dimensions of action_space have one value only (number 2)" in capsys.readouterr().out
 
 
 WRAPPERS = """

@@ -303,7 +303,7 @@ def start():
     try:
         ProcessGroup(find_environment("Pendulum-v1"), 24).reset(0)
     except UserError as error:
-        return str(error)
+        return f"{{type(error).__name__}}: {{error}}"
 def work():
     try:
         run_in_workers(str, range(2), 2)
@@ -337,6 +337,7 @@ def test_what_keeps_processes_from_starting_is_named(tmp_path, what, files, line
         env=os.environ | ({"TMPDIR": str(folder)} if "AF_UNIX" in line else {}),
     )  # fmt: skip
     assert (line in done.stdout, done.stdout.count("\n"), done.stderr) == (True, 1, ""), done
+    assert "StartError" not in done.stdout  # after which it would be tried again
 
 
 SUSPENDED = """

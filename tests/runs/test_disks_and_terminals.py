@@ -5,6 +5,7 @@ import io
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -216,10 +217,22 @@ def test_a_figure_that_cannot_be_drawn_does_not_stop_the_run(monkeypatch, tmp_pa
     def fails(*_):
         raise error
 
-    monkeypatch.setattr(style, "save_figure", fails)
+    monkeypatch.setattr(style, "drawn", fails)
     assert program(monkeypatch, *SETTINGS, "--record", "figure", "--runs-folder", tmp_path, "--name", "run") == 0
     assert "figure.png cannot be drawn" in capfd.readouterr().out
     assert finished.is_done(tmp_path / "run", finished.ADOPT, 3)
+
+
+def test_a_figure_does_not_make_a_run_folder_anew_that_was_removed_meanwhile(monkeypatch, tmp_path):
+    draw = style.drawn
+
+    def removed(*arguments):
+        shutil.rmtree(tmp_path / "run")
+        return draw(*arguments)
+
+    monkeypatch.setattr(style, "drawn", removed)
+    assert program(monkeypatch, *SETTINGS, "--record", "figure", "--runs-folder", tmp_path, "--name", "run") == 2
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(("module", "name"), [(checkpoint, "save"), (finished, "note")])

@@ -238,3 +238,14 @@ def test_how_far_an_epoch_a_validation_and_the_evaluation_are_is_shown(monkeypat
         assert re.search(text, shown), text
     assert re.search(r"a validation of 4 episodes takes about \d+ seconds: .*--validation-episodes", shown)
     assert re.search(r"evaluating 6 episodes, .* about \d+ seconds: --evaluation-episodes", shown)
+
+
+def test_an_evaluation_is_expected_to_have_episodes_as_long_as_the_last_that_ended(
+    monkeypatch, tmp_path, capsys, eager
+):
+    """The second epoch's three steps are all of an episode of five that began before, so none ends in it."""
+    monkeypatch.setattr("common.rollout.playing.LONG", 0.0)
+    arguments = [*PPO, *QUIET[:-1], 2, "--env-kwargs", '{"seconds": 0.02}', "--num-envs", 1, "--epochs", 2]
+    arguments += ["--steps-per-epoch", 3, "--minibatch-size", 3]
+    assert call(monkeypatch, PPOAgentTrainer, *arguments, "--runs-folder", tmp_path) == 0
+    assert re.search(r"evaluating 2 episodes, .* about \d+ seconds: --evaluation-episodes", capsys.readouterr().out)
