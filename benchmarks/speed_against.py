@@ -24,7 +24,7 @@ from common.errors import UserError
 from common.files import write_json
 from common.runs.command_line import one_line_errors, parse_settings
 
-QUICK = "--evaluation-episodes 0 --record"
+QUICK = "--evaluation-episodes 0"  # which other commits have, too
 RUNS = {
     "PPO, 64 on EnvPool": f"PPOAgentTrainer.py bipedal-walker --backend envpool --epochs 12 {QUICK}",
     "PPO, 16 on Gymnasium": "PPOAgentTrainer.py bipedal-walker --backend gymnasium --epochs 6 --num-envs 16 " + QUICK,

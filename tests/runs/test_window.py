@@ -66,7 +66,7 @@ def test_watch_draws_mujoco_apart_from_tensorflow(shown, screen, monkeypatch, tm
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     agent = SimpleNamespace(acting_policy=Swinging, action_map=ACTIONS)
     loaded = agent, PPOConfig(), find_environment("InvertedPendulum-v5", 5)
-    monkeypatch.setattr(watch.Arguments, "load", lambda _: loaded)
+    monkeypatch.setattr(watch.Arguments, "load", lambda *_: loaded)
     assert call(monkeypatch, watch, "runs/a-run", *shown) == 0
     cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
     assert "an episode of " in capsys.readouterr().out
