@@ -107,6 +107,13 @@ def test_nothing_imports_itself_by_way_of_others():
     assert circles(arrows_of(ROOT)) == []
 
 
+def test_no_function_is_longer_than_60_lines():
+    for path in modules(ROOT).values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                assert node.end_lineno - node.lineno < 60, f"{path}: {node.name}"
+
+
 def test_no_module_is_named_for_nothing_in_particular():
     assert not [
         module for module in modules(ROOT) if module.rsplit(".", 1)[-1] in ("utils", "util", "helpers", "misc")

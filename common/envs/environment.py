@@ -140,13 +140,7 @@ def find_environment(
     Raises:
         UserError: the name is unknown, a package is missing, or a space is not supported.
     """
-    if maker is not None:
-        env_id = name_of(maker)
-    elif env_id.endswith(")"):
-        raise UserError(
-            f"the environment {env_id} was made by a function of a Python program: use it from there with "
-            "make_env=the function, or name a registered one with --env"
-        )
+    env_id = _checked_id(env_id, maker)
     atari_game = None if maker is not None else atari.game_id(env_id)
     if wrappers and atari_game is not None:
         raise UserError(f"wrappers are not for {env_id}: Atari games are prepared here already; leave --wrappers out")
@@ -187,6 +181,17 @@ def find_environment(
             draws_with_mujoco=hasattr(env.unwrapped, "mujoco_renderer"),
             remarks=tuple(_remarks(env)),
         ).holding(action_repeat)
+
+
+def _checked_id(env_id: str, maker: MakeEnv | None) -> str:
+    if maker is not None:
+        return name_of(maker)
+    if env_id.endswith(")"):
+        raise UserError(
+            f"the environment {env_id} was made by a function of a Python program: use it from there with "
+            "make_env=the function, or name a registered one with --env"
+        )
+    return env_id
 
 
 def _remarks(env: gymnasium.Env) -> Iterator[str]:
