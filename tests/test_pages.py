@@ -1,6 +1,5 @@
 """Pages: every link and file they name is there, every command they print is understood."""
 
-import ast
 import dataclasses
 import importlib
 import importlib.util
