@@ -46,7 +46,7 @@ from common.nets.network import UNCHANGED, Constant, Dense, Network
 from common.records import Timing
 from common.rollout.collector import Collector
 from common.rollout.policies import NormalPolicy, Policy
-from common.rollout.workers.cluster import QUIET, Cluster, Workers
+from common.rollout.workers.cluster import QUIET, Cluster, WorkerPlacement
 from common.rollout.workers.shard import Columns, Task
 from common.rollout.workers.team import Team
 from common.runs.command_line import one_line_errors, parse_settings
@@ -167,7 +167,7 @@ def lost(arguments: Arguments) -> Iterator[dict[str, Any]]:
         minibatch_size=160, backend="gymnasium",
     )  # fmt: skip
 
-    def state(workers: Workers, disturb: Any = None) -> tuple[dict[str, np.ndarray], list[str], float]:
+    def state(workers: WorkerPlacement, disturb: Any = None) -> tuple[dict[str, np.ndarray], list[str], float]:
         said: list[str] = []
         trainer = PPOAgentTrainer(config, workers=workers)
         trainer.warn = said.append
@@ -181,10 +181,10 @@ def lost(arguments: Arguments) -> Iterator[dict[str, Any]]:
         finally:
             trainer.close()
 
-    expected, _, _ = state(Workers())
+    expected, _, _ = state(WorkerPlacement())
     rng = np.random.default_rng(0)
     with three_nodes() as nodes:
-        place = Workers(4, nodes.address)
+        place = WorkerPlacement(4, nodes.address)
         found, _, seconds = state(place)
         yield {"killed": "nothing", "differs": differences(expected, found)}
 

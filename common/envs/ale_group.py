@@ -16,8 +16,8 @@ class AleGroup:
     """ale-py's vector environments, one for each game, whose own threads step the games from `send` on.
 
     ale-py presses FIRE only after a restart, and its report of lost lives hides a time limit in the same step. So both
-    are done here, as in `atari.Lives`. Images are equal to Gymnasium's to the pixel, with one exception: where the
-    time limit ends a game, the newest frame is the maximum of that step's third frame and the step before.
+    are done here, as in `atari.FireEachLife`. Images are equal to Gymnasium's to the pixel, with one exception: where
+    the time limit ends a game, the newest frame is the maximum of that step's third frame and the step before.
 
     Seeding an emulator takes as long as building it, so only every fiftieth game of an environment begins with its own
     seed.

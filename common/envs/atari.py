@@ -38,7 +38,7 @@ SIZE = 84  # pixels, height and width
 IDLE_FRAMES = 30  # the most frames that pass without an action after a restart
 STEP_LIMIT = 27_000
 NAMES = re.compile(r"(?:ALE/)?([A-Z]\w*?)(?:NoFrameskip|Deterministic)?(?:-v[045])?")
-LIFE_LOST, ACTION_REPLACED = "atari/life_lost", "atari/action_replaced"  # in an info; see `Lives`
+LIFE_LOST, ACTION_REPLACED = "atari/life_lost", "atari/action_replaced"  # in an info; see `FireEachLife`
 INSTALL = "run 'pip install -r requirements/atari.txt'"
 MISSING = f"Atari needs packages that are missing: {INSTALL}"
 
@@ -106,7 +106,7 @@ def make_atari(
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"{game}: {MISSING}") from error
     env.metadata = {**env.metadata, "render_fps": 60 // FRAMES_A_STEP}  # one picture per step
-    env = env if one_life else Lives(env)
+    env = env if one_life else FireEachLife(env)
     padding = "reset" if one_life else "zero"
     env = gymnasium.wrappers.FrameStackObservation(env, STACKED, padding_type=padding)  # [4, 84, 84]
     space = gymnasium.spaces.Box(0, 255, (SIZE, SIZE, STACKED), np.uint8)
@@ -118,7 +118,7 @@ def _channels_last(frames: np.ndarray) -> np.ndarray:
     return np.moveaxis(frames, 0, -1)  # [84, 84, 4]
 
 
-class Lives(gymnasium.Wrapper):
+class FireEachLife(gymnasium.Wrapper):
     """Presses FIRE in the first step of each life.
 
     In the info, `ACTION_REPLACED` says that a step pressed FIRE, and `LIFE_LOST` that it lost a life.

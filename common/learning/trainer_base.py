@@ -17,7 +17,7 @@ from common.learning.scoring import EpochScoring
 from common.results import EpochResult, from_columns, results_dictionary, to_columns
 from common.rollout.collector import Collecting, Collector
 from common.rollout.validation import Validator
-from common.rollout.workers.cluster import NO_WORKERS, Workers
+from common.rollout.workers.cluster import NO_WORKERS, WorkerPlacement
 from common.rollout.workers.team import WorkerPoolFactory
 from common.state import State, join_parts, load_generator, pack_generator, part_of
 
@@ -73,7 +73,7 @@ class TrainerBase(ABC):
         description: str = "",
         make_env: MakeEnv | None = None,
         reward_design: RewardDesign | None = None,
-        workers: Workers = NO_WORKERS,
+        workers: WorkerPlacement = NO_WORKERS,
     ) -> None:
         self.name, self.description = name or self.default_name, description
         self.warn: Callable[[str], None] = print

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from common.errors import UserError
-from common.rollout.workers.cluster import Workers
+from common.rollout.workers.cluster import WorkerPlacement
 from common.settings import Settings, setting
 
 
@@ -71,9 +71,9 @@ class RunOptions(WorkerOptions):
         return "video" in self.record or "gif" in self.record
 
     @property
-    def placement(self) -> Workers:
+    def placement(self) -> WorkerPlacement:
         """Who steps the environments."""
-        return Workers(self.workers, self.cluster)
+        return WorkerPlacement(self.workers, self.cluster)
 
 
 def is_folder_name(name: str) -> bool:

@@ -23,7 +23,7 @@ from common.nets.network import MAX_LOG_STD, MIN_LOG_STD
 from common.records import Transitions
 from common.results import TIMING_COLUMNS
 from common.rollout import evaluation
-from common.rollout.workers.cluster import Workers
+from common.rollout.workers.cluster import WorkerPlacement
 from common.runs import run_folder
 from companions.config import (
     SACConfig,
@@ -389,7 +389,7 @@ def test_workers_step_the_same(monkeypatch):
     monkeypatch.setattr(trainer_base, "WorkerPoolFactory", lambda *_: Distant)
     states = []
     for workers in (2, 0):
-        trainer = SACAgentTrainer(config, workers=Workers(workers))
+        trainer = SACAgentTrainer(config, workers=WorkerPlacement(workers))
         trainer.train(2)
         trainer.collector.close()
         states.append(trainer.state())

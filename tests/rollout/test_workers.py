@@ -27,7 +27,7 @@ from common.results import TIMING_COLUMNS
 from common.rollout.collector import Collector
 from common.rollout.workers import cluster as clusters
 from common.rollout.workers import team as teams
-from common.rollout.workers.cluster import Cluster, Workers
+from common.rollout.workers.cluster import Cluster, WorkerPlacement
 from common.rollout.workers.team import Team
 from common.state import State
 from companions.config import OffPolicyConfig
@@ -208,7 +208,7 @@ def test_a_method_that_learns_while_it_steps_learns_the_same_on_workers(cluster,
             pass
 
     def trained(workers: int) -> State:
-        trainer = OffPolicyAgentTrainer(config, workers=Workers(workers))
+        trainer = OffPolicyAgentTrainer(config, workers=WorkerPlacement(workers))
         trainer.train()
         trainer.close()
         state = trainer.state()
@@ -391,8 +391,9 @@ def test_what_workers_cannot_collect_is_refused_in_one_line(cluster):
 
 def test_no_cluster_at_an_address_is_one_line():
     code = (
-        "from common.errors import UserError\nfrom common.rollout.workers.team import WorkerPoolFactory, Workers\n"
-        "crew = WorkerPoolFactory(Workers(1, '127.0.0.1:1'), print)\n"
+        "from common.errors import UserError\n"
+        "from common.rollout.workers.team import WorkerPlacement, WorkerPoolFactory\n"
+        "crew = WorkerPoolFactory(WorkerPlacement(1, '127.0.0.1:1'), print)\n"
         "try:\n    crew(None)\nexcept UserError as error:\n    print('error:', error)\ncrew.close()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)

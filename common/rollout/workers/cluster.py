@@ -30,14 +30,14 @@ QUIET = {
 }
 
 
-class Workers(NamedTuple):
+class WorkerPlacement(NamedTuple):
     """Who steps a run's environments."""
 
     number: int = 0  # at most; 0: this process
     cluster: str | None = None  # address of a running cluster; None starts one on this machine
 
 
-NO_WORKERS = Workers()
+NO_WORKERS = WorkerPlacement()
 
 
 class Cluster:

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_info
 from common import progress
 from common.errors import UserError
 from common.rollout.policies import Policy
-from common.rollout.workers.cluster import Cluster, Workers
+from common.rollout.workers.cluster import Cluster, WorkerPlacement
 from common.rollout.workers.shard import Columns, Host, Recipe, Snapshot, Task
 from common.user_code import describe
 
@@ -332,7 +332,7 @@ class Team:
 class WorkerPoolFactory:
     """Makes the workers of a run, all on one cluster, which starts at once in the background."""
 
-    def __init__(self, workers: Workers, warn: Callable[[str], None]) -> None:
+    def __init__(self, workers: WorkerPlacement, warn: Callable[[str], None]) -> None:
         self._workers, self._warn = workers, warn
         self._cluster: Future[Cluster] = Future()
         self._closed = threading.Event()
