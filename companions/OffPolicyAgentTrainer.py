@@ -20,6 +20,7 @@ import gymnasium
 import numpy as np
 
 from common import funcs
+from common.config import MakeNetworks
 from common.envs.environment import Environment
 from common.envs.spaces import action_map, check_continuous
 from common.errors import DivergedError, NotFiniteError
@@ -46,12 +47,16 @@ if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong se
 
 
 def make_agent(
-    observation_space: gymnasium.Space, action_space: gymnasium.Space, config: OffPolicyConfig, seed: int
+    observation_space: gymnasium.Space,
+    action_space: gymnasium.Space,
+    config: OffPolicyConfig,
+    seed: int,
+    make_networks: MakeNetworks | None = None,
 ) -> "DDPGAgent":
     """The agent of DDPG and TD3."""
     from companions.DDPGAgent import DDPGAgent
 
-    return DDPGAgent(observation_space, action_space, config, seed)
+    return DDPGAgent(observation_space, action_space, config, seed, make_networks)
 
 
 class OffPolicyAgentTrainer(TrainerBase):
@@ -81,7 +86,7 @@ class OffPolicyAgentTrainer(TrainerBase):
 
     def make_agent(self, environment: Environment, config: Any, seed: int) -> "DDPGAgent":
         """See `make_agent`."""
-        return make_agent(environment.observation_space, environment.action_space, config, seed)
+        return make_agent(environment.observation_space, environment.action_space, config, seed, self.make_networks)
 
     def collecting(self, config: OffPolicySettings) -> Collecting:
         """How the method collects: it hands over steps as soon as an update is due."""
@@ -153,11 +158,9 @@ class OffPolicyAgentTrainer(TrainerBase):
             self._updates.append(self.agent.update(*self._waiting.take(due)))
         except DivergedError as error:
             self._undo(error)
-        network = self.agent.acting_network()
-        if self.config.on_not_finite == "skip" and not all(np.isfinite(array).all() for array in network.arrays):
+        if self.config.on_not_finite == "skip" and not self.agent.actor_is_finite():
             self._check_weights()
-            network = self.agent.acting_network()
-        policy.heads = network
+        policy.heads = self.agent.acting_network()
 
     def _warn_if_nothing_was_learned(self) -> None:
         config = self.config

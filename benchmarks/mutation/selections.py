@@ -20,6 +20,7 @@ LOSSES = "tests/ppo/test_losses.py"
 KERAS_MODELS = "tests/nets/test_keras_models.py"
 MIRRORED = "tests/nets/test_mirrored.py"
 NETWORK = "tests/nets/test_network.py"
+OWN_NETWORKS = "tests/nets/test_own_networks.py"
 LESSONS = "tests/programs/test_notebook_lessons.py"
 NOTEBOOK = "tests/programs/test_notebook.py -k 'not from_top_to_bottom'"
 OFF_POLICY = (
@@ -118,6 +119,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/nets/kernels.py": (KERAS_MODELS,),
     "common/nets/keras_layers.py": (MIRRORED, NETWORK),
     "common/nets/network.py": (NETWORK, POLICIES, MIRRORED),
+    "common/nets/own_networks.py": (OWN_NETWORKS,),
     "common/nets/rounded_products.py": (ROUNDED,),
     "common/nets/tensorflow_operations.py": (NETWORK, OFF_POLICY, ROUNDED, EXPORT),
     "common/learning/trainer_base.py": (LIVE, STOP, FAULTS, TRAINING, OWN),

@@ -1,7 +1,7 @@
 """The description of a Keras model: its layers, one after the other, as a `Network`.
 
 A model with another layer cannot be described. It can still be trained and called through Keras, as an actor that
-sees images acts (`common.learning.compiled.ImageHeads`).
+sees images acts (`common.learning.compiled.KerasHeads`).
 """
 
 from typing import Any, NoReturn
@@ -57,7 +57,12 @@ def describe(model: keras.Model, normalize: Normalizer = UNCHANGED) -> Network:
     for layer in layers:
         if type(layer) not in (*_OPTIONS, *_OTHERS):
             _refuse(model, layer)
-    made_by = {id(tensor): layer for layer in layers for tensor in keras.tree.flatten(layer.output)}
+    made_by = {
+        id(tensor): (layer, node.input_tensors)
+        for layer in layers
+        for node in layer._inbound_nodes  # noqa: SLF001  `output` is that of the first call, and Sequential.add calls again
+        for tensor in node.output_tensors
+    }
     paths = [_path(model, output, made_by) for output in model.outputs]
     means: list[Any] = [path.pop() if isinstance(path[-1], MeanOfBoth) else None for path in paths]
     heads = tuple(_head(model, path.pop()) for path in paths)
@@ -72,14 +77,24 @@ def describe(model: keras.Model, normalize: Normalizer = UNCHANGED) -> Network:
     return Network(normalize, _torso(model, torso), heads, sides)
 
 
+def can_describe(model: keras.Model) -> bool:
+    """Whether `describe` knows all layers of a model."""
+    try:
+        describe(model)
+    except UserError:
+        return False
+    return True
+
+
 def _path(model: keras.Model, tensor: Any, made_by: dict[int, Any]) -> list[Any]:
     """The layers that lead from the model's input to a tensor."""
     path: list[Any] = []
     while tensor is not model.inputs[0]:
-        if id(tensor) not in made_by:  # a list of several inputs, or the result of a layer's second call
-            _refuse(model, path[0] if path else model)
-        path.insert(0, made_by[id(tensor)])
-        tensor = path[0].input
+        layer, inputs = made_by.get(id(tensor), (model, ()))
+        if len(inputs) != 1 or layer in path:  # several inputs, or a layer that is called twice
+            _refuse(model, layer)
+        path.insert(0, layer)
+        [tensor] = inputs
     return path
 
 

@@ -1,6 +1,7 @@
 """Torsos and heads, and the networks made of them, as Keras functional models."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import keras
 
@@ -39,6 +40,11 @@ class Torso:
     convolutions: tuple[Convolution, ...] = ()
     layer_norm: bool = False
     precision: str = "float32"
+
+    def hidden(self, kernel: Kernels, mirror: Mirror | None) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+        """A network's inputs, and the features of its last hidden layer, [B, units], or with a mirror [2B, units]."""
+        inputs = keras.Input(self.observation_shape)
+        return inputs, self(inputs if mirror is None else WithMirrorImage(mirror.observation)(inputs), kernel)
 
     def __call__(self, inputs: keras.KerasTensor, kernel: Kernels) -> keras.KerasTensor:
         """observations [B, *observation_shape] → features [B, units]."""
@@ -100,33 +106,36 @@ class NormalHeads:
 Heads = NormalHeads | DenseHead
 
 
-def actor_network(torso: Torso, heads: Heads, kernel: Kernels, mirror: Mirror | None = None) -> keras.Model:
+class HiddenLayers(Protocol):
+    """What makes the hidden layers of a network: a `Torso`, or a function of the user's (`own_networks`)."""
+
+    def hidden(self, kernel: Kernels, mirror: Mirror | None) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+        """A network's inputs, and the features of its last hidden layer, [B, units], or with a mirror [2B, units]."""
+
+
+def actor_network(torso: HiddenLayers, heads: Heads, kernel: Kernels, mirror: Mirror | None = None) -> keras.Model:
     """observations → the output of each head, such as logits, or means and standard deviations."""
-    inputs, features = _hidden(torso, kernel, mirror)
+    inputs, features = torso.hidden(kernel, mirror)
     return keras.Model(inputs, _means(heads(features, kernel), mirror), name="actor")
 
 
-def critic_network(torso: Torso, kernel: Kernels, mirror: Mirror | None = None, outputs: int = 1) -> keras.Model:
+def critic_network(
+    torso: HiddenLayers, kernel: Kernels, mirror: Mirror | None = None, outputs: int = 1
+) -> keras.Model:
     """observations, or observations and actions side by side → value [B, 1], or its distribution's [B, outputs]."""
-    inputs, features = _hidden(torso, kernel, mirror)
+    inputs, features = torso.hidden(kernel, mirror)
     return keras.Model(inputs, _values(features, kernel, mirror, outputs), name="critic")
 
 
 def actor_and_critic_of_one_torso(
-    torso: Torso, heads: Heads, kernel: Kernels, mirror: Mirror | None = None
+    torso: HiddenLayers, heads: Heads, kernel: Kernels, mirror: Mirror | None = None
 ) -> tuple[keras.Model, keras.Model, keras.Model]:
     """The whole network, observations → [*heads, value]; and its two halves, which share the torso's layers."""
-    inputs, features = _hidden(torso, kernel, mirror)
+    inputs, features = torso.hidden(kernel, mirror)
     outputs = _means(heads(features, kernel), mirror)
     value = _values(features, kernel, mirror, 1)
     actor, critic = keras.Model(inputs, outputs, name="actor"), keras.Model(inputs, value, name="critic")
     return keras.Model(inputs, [*outputs, value], name="network"), actor, critic
-
-
-def _hidden(torso: Torso, kernel: Kernels, mirror: Mirror | None) -> tuple[keras.KerasTensor, keras.KerasTensor]:
-    """A network's inputs, and the features of its last hidden layer, [B, units], or with a mirror [2B, units]."""
-    inputs = keras.Input(torso.observation_shape)
-    return inputs, torso(inputs if mirror is None else WithMirrorImage(mirror.observation)(inputs), kernel)
 
 
 def _values(features: keras.KerasTensor, kernel: Kernels, mirror: Mirror | None, outputs: int) -> keras.KerasTensor:

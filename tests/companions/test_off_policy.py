@@ -658,7 +658,15 @@ ENDS = {  # what the default ends training with
     "environment_restarts": "failed at step",
     "on_not_finite": "NaN or infinity as reward",
 }
-SHAPES = ("env", "wrappers", "history", "hidden_sizes", "twin_critics", "layer_norm")  # they change what there is
+SHAPES = (
+    "env",
+    "wrappers",
+    "networks",
+    "history",
+    "hidden_sizes",
+    "twin_critics",
+    "layer_norm",
+)  # they change what there is
 NOT_LEARNED = ("score_window", "device", "environment_time_limit")  # tested where they act
 
 

@@ -452,6 +452,7 @@ ENDS = {  # what the default ends training with
 SHAPES = (
     "env",
     "wrappers",
+    "networks",
     "history",
     "shared_torso",
     "convolutions",
