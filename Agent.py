@@ -61,7 +61,9 @@ class Agent(AgentBase):
     ) -> None:
         super().__init__(observation_space, action_space, config, make_networks)
         self.choices = None if isinstance(action_space, gymnasium.spaces.Box) else choices(action_space)
-        torso = self.own_torso or architecture.torso_for(observation_space.shape, self.action_size, config)
+        torso = self.own_torso or architecture.torso_for(
+            observation_space.shape, self.action_size, config, self.images
+        )
         heads = architecture.heads_for(self.action_size, self.choices, config)
         seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(2)]  # of actor and critic
         actor_kernel, critic_kernel = map(orthogonal, seeds)
@@ -87,13 +89,13 @@ class Agent(AgentBase):
         self.kl_coefficient = 1.0  # β of the KL penalty, which adapts
         # XLA: 1.2 to 1.7 times the speed of the plain graph, but half of it with convolutions of many images.
         # No AutoGraph: nothing here needs it, and it writes a file that a full disk refuses.
-        compiled = functools.partial(tf.function, jit_compile=not self.sees_images, autograph=False)
+        compiled = functools.partial(tf.function, jit_compile=not (self.sees_images or self.images), autograph=False)
         self.compiled_assess = compiled(self._assess)
         self.compiled_passes = compiled(self._passes)
         self.compiled_update = tf.function(self._update, autograph=False)  # XLA would pass one network after the other
         self.compiled_divergence = compiled(self._divergence)
         self.compiled_assess_outputs = tf.function(self._assess_outputs, jit_compile=True, autograph=False)
-        self._acts_by_keras = self.sees_images or not can_describe(self.actor)
+        self._acts_by_keras = self.sees_images or bool(self.images) or not can_describe(self.actor)
         self._keras_heads = KerasHeads(Compiled(self.actor), self.normalize)
         self.output_size = 0  # numbers that the network returns when it acts; 0 where values are asked for afterwards
         if self._acts_by_keras and config.shared_torso:

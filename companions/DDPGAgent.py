@@ -18,7 +18,7 @@ from common.errors import DivergedError
 from common.learning.agent_base import AgentBase
 from common.learning.compiled import Compiled, KerasHeads
 from common.nets.flat_networks import FlatNetworks, flat
-from common.nets.keras_models import DenseHead, HiddenLayers, Torso, actor_network, critic_network
+from common.nets.keras_models import DenseHead, HiddenLayers, Torso, actor_network, critic_network, with_convolutions
 from common.nets.kernels import glorot
 from common.nets.network import Network, Normalizer
 from common.nets.own_networks import OwnCriticTorso, check_own
@@ -105,7 +105,8 @@ class DDPGAgent(AgentBase):
 
     def _torso(self, inputs: int, layer_norm: bool = False) -> Torso:
         config = self.config
-        return Torso((inputs,), config.hidden_sizes, "relu", layer_norm=layer_norm, precision=config.precision)
+        images = with_convolutions(self.images)
+        return Torso((inputs,), config.hidden_sizes, "relu", 1.0, (), layer_norm, config.precision, images)
 
     def _actor_torso(self) -> HiddenLayers:
         return self.own_torso or self._torso(self.observation_size)

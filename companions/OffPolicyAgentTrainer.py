@@ -40,6 +40,7 @@ from companions.replay import ReplayBuffer, WaitingMinibatches
 from companions.results import OffPolicyResult
 
 LARGE = 1000.0  # mean absolute value of observations or rewards; those of well-made environments are near 1
+MUCH = 4.0  # GiB of a replay buffer
 OU_THETA = 0.15  # rate, per unit of time, at which Ornstein-Uhlenbeck noise drifts back to 0; that of the DDPG paper
 
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
@@ -100,6 +101,11 @@ class OffPolicyAgentTrainer(TrainerBase):
         size = action_map(self.environment.action_space).size
         self.exploration = OrnsteinUhlenbeck(OU_THETA, config.ou_dt, (config.num_envs, size))
         return self.exploration if config.exploration == "ornstein_uhlenbeck" else None
+
+    def prepare(self) -> None:
+        """Say how much memory the replay buffer will take, if it is much."""
+        if self.replay.gigabytes > MUCH and not self.epoch:
+            self.warn(f"the replay buffer will take {self.replay.gigabytes:.1f} GiB (--replay-size)")
 
     def exploring(self, last: int) -> dict[str, float]:
         """How the coming epoch explores: arguments of the agent's `acting_policy`, and columns of the epoch's row."""

@@ -20,6 +20,7 @@ from common.nets.network import (
     ACTIVATIONS,
     OBSERVATION_CLIP,
     Convolution,
+    Cut,
     Dense,
     LayerNormalization,
     Network,
@@ -97,6 +98,13 @@ class _Graph:
 
     def flattened(self, features: str) -> str:
         return self("Flatten", features, axis=1)
+
+    def cut(self, features: str, layer: Cut) -> str:
+        chosen = self("Gather", features, self.constant(np.asarray(layer.columns, np.int64)), axis=1)
+        return self("Reshape", chosen, self.constant(np.array((-1, *layer.shape), np.int64)))
+
+    def beside(self, parts: list[str]) -> str:
+        return self("Concat", *parts, axis=1)
 
     def joined(self, one: str, other: str) -> str:
         return self("Concat", one, other, axis=0)

@@ -17,6 +17,7 @@ FUNCS = "tests/test_funcs.py"
 HOSTILE = "tests/runs/test_hostile_folders.py"
 LIVE = "tests/ppo/test_live_settings.py"
 LOSSES = "tests/ppo/test_losses.py"
+IMAGES_AND_NUMBERS = "tests/nets/test_images_and_numbers.py"
 KERAS_MODELS = "tests/nets/test_keras_models.py"
 MIRRORED = "tests/nets/test_mirrored.py"
 NETWORK = "tests/nets/test_network.py"
@@ -94,7 +95,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/registered.py": (OWN,),
     "common/envs/seeded_episodes.py": (REPEATABLE, COLLECTOR, RESUME),
     "common/envs/shards.py": (SHARDS, WORKERS),
-    "common/envs/spaces.py": (SPACES, OWN),
+    "common/envs/spaces.py": (SPACES, IMAGES_AND_NUMBERS, OWN),
     "common/envs/vector_env.py": (ENVIRONMENT, COLLECTOR, REPEATABLE, SPACES, OWN, "tests/envs/test_atari.py"),
     "common/envs/worker_processes.py": ("tests/envs/test_worker_processes.py", FAULTS),
     "common/errors.py": (CLI,),
@@ -114,8 +115,8 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/learning/scoring.py": ("tests/learning/test_weight_average.py", STOP, VALIDATION),
     "common/nets/distributions.py": ("tests/nets/test_distributions.py",),
     "common/nets/flat_networks.py": (NETWORK, *COMPANIONS, *SAC, ROUNDED),
-    "common/nets/from_keras.py": (NETWORK, POLICIES),
-    "common/nets/keras_models.py": (KERAS_MODELS, NETWORK, TORSO, OFF_POLICY, *SAC),
+    "common/nets/from_keras.py": (NETWORK, IMAGES_AND_NUMBERS, POLICIES),
+    "common/nets/keras_models.py": (KERAS_MODELS, NETWORK, IMAGES_AND_NUMBERS, TORSO, OFF_POLICY, *SAC),
     "common/nets/kernels.py": (KERAS_MODELS,),
     "common/nets/keras_layers.py": (MIRRORED, NETWORK),
     "common/nets/network.py": (NETWORK, POLICIES, MIRRORED),

@@ -5,6 +5,7 @@ The agent sees flat observations or images, and its actions are in [−1, 1], or
 
 import functools
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import gymnasium
@@ -127,12 +128,11 @@ def check_spaces(env_id: str, observation_space: gymnasium.Space, action_space: 
                 f"{env_id} has observations of type {type(leaf).__name__}{where}; supported are Box, Discrete, "
                 f"MultiDiscrete, MultiBinary, and Dict or Tuple of those: change them with --wrappers, {_WRAPPERS}"
             )
-        if image_layout(observation_space) is None and _shows_pictures(leaf):
-            flatten = "gymnasium.wrappers:FlattenObservation, which makes one row of numbers of a Dict, or a class "
+        if image_layout(observation_space) is None and _shows_pictures(leaf) and not _is_learnable(leaf):
             raise UserError(
-                f"{env_id} has an image in its observations{where}, of shape {leaf.shape} and type {leaf.dtype}; "
-                "supported are uint8 images of height, width and channels, or of height and width, without numbers "
-                f"beside them: change it with --wrappers, {flatten if path else ''}{_WRAPPERS}"
+                f"{env_id} has an image in its observations{where}, of shape {leaf.shape}; supported are images of "
+                f"height, width and {MOST_CHANNELS} channels at most, of {SMALLEST_SIDE} × {SMALLEST_SIDE} pixels or "
+                f"more: change it with --wrappers, {_WRAPPERS}"
             )
     size = gymnasium.spaces.flatdim(observation_space)
     if image_layout(observation_space) is None and not 1 <= size <= LARGEST:
@@ -179,13 +179,90 @@ def _leaves(space: gymnasium.Space, path: str = "") -> Iterator[tuple[str, gymna
         yield path, space
 
 
+SMALLEST_SIDE, MOST_CHANNELS = 10, 12  # of images within a row
+
+
 def _shows_pictures(space: gymnasium.Space) -> bool:
-    """Whether a space holds images: uint8 from 0 to 255 with two or more axes, or planes of 32 × 32 or more."""
+    """Whether a space holds images: uint8 from 0 to 255 with two or more axes, or planes of 10 × 10 or more."""
     if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) < 2 or 0 in space.shape:
         return False
     if space.dtype == np.uint8:
         return bool((space.low == 0).all() and (space.high == 255).all())
-    return len(space.shape) >= 3 and sorted(space.shape)[-2] >= 32
+    return len(space.shape) >= 3 and sorted(space.shape)[-2] >= SMALLEST_SIDE
+
+
+def _is_learnable(space: gymnasium.Space) -> bool:
+    """Whether an image can be one part of a row: [H, W, C], [C, H, W] or [H, W], not too small."""
+    shape = _shape(space)
+    channels = 1 if len(shape) == 2 else min(shape[0], shape[-1])
+    return len(shape) in (2, 3) and sorted(shape)[-2] >= SMALLEST_SIDE and channels <= MOST_CHANNELS
+
+
+@dataclass(frozen=True)
+class ImagePart:
+    """An image among the numbers of a row.
+
+    Attributes:
+        start: position of its first number.
+        shape: [height, width, channels].
+        channels_first: whether the channels are the first axis in the row.
+        low, high: of its numbers, which are scaled to 0 to 1; infinite ones are not scaled.
+    """
+
+    start: int
+    shape: tuple[int, ...]
+    channels_first: bool
+    low: float
+    high: float
+
+    @property
+    def columns(self) -> np.ndarray:
+        """Where the numbers of the image [H, W, C] stand in the row, [H · W · C]."""
+        height, width, channels = self.shape
+        numbers = np.arange(self.start, self.start + height * width * channels)
+        if not self.channels_first:
+            return numbers
+        return numbers.reshape(channels, height, width).transpose(1, 2, 0).ravel()
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether its numbers are scaled to 0 to 1."""
+        return bool(np.isfinite([self.low, self.high]).all() and self.low < self.high)
+
+
+class RowWithImages(gymnasium.spaces.Box):
+    """Observations of numbers and images in one row [S] of float32; what the images are is in `images`."""
+
+    def __init__(self, space: gymnasium.spaces.Box, images: tuple[ImagePart, ...]) -> None:
+        low, high = space.low.astype(np.float32), space.high.astype(np.float32)  # [S], [S]
+        for image in images:
+            if image.is_scaled:
+                low[image.columns], high[image.columns] = 0, 1
+        super().__init__(low, high, dtype=np.float32)
+        self.images = images
+
+    def scaled(self, row: np.ndarray) -> np.ndarray:
+        """A row [S] as the environment has it → one whose images have values from 0 to 1."""
+        row = row.astype(np.float32)
+        for image in self.images:
+            if image.is_scaled:
+                row[image.columns] = (row[image.columns] - image.low) / (image.high - image.low)
+        return row
+
+
+def images_of(space: gymnasium.Space) -> tuple[ImagePart, ...]:
+    """The images of an observation space in the row that `gymnasium.spaces.flatten` makes of it."""
+    found, start = [], 0
+    for _, leaf in _leaves(space):
+        if isinstance(leaf, gymnasium.spaces.Box) and _shows_pictures(leaf):
+            shape, first = _shape(leaf), False
+            if len(shape) == 2:
+                shape = (*shape, 1)
+            elif shape[0] < min(shape[1:]):
+                shape, first = (*shape[1:], shape[0]), True
+            found.append(ImagePart(start, shape, first, float(leaf.low.min()), float(leaf.high.max())))
+        start += gymnasium.spaces.flatdim(leaf)
+    return tuple(found)
 
 
 def image_layout(space: gymnasium.Space) -> str | None:
@@ -208,9 +285,13 @@ def image_layout(space: gymnasium.Space) -> str | None:
 def as_numbers_or_image(env: gymnasium.Env) -> gymnasium.Env:
     """The environment, wrapped so that its observations are numbers [S], or an image [height, width, channels].
 
-    A Discrete number becomes a one-hot vector; the parts of a Dict or Tuple are concatenated.
+    A Discrete number becomes a one-hot vector; the parts of a Dict or Tuple are concatenated, images among them.
     """
     space, layout = env.observation_space, image_layout(env.observation_space)
+    if layout is None and (parts := images_of(space)):
+        flat_space: Any = gymnasium.spaces.flatten_space(space)
+        row = RowWithImages(flat_space, parts)
+        return gymnasium.wrappers.TransformObservation(gymnasium.wrappers.FlattenObservation(env), row.scaled, row)
     if layout is None:
         flat = isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1
         return env if flat else gymnasium.wrappers.FlattenObservation(env)

@@ -38,6 +38,7 @@ class AgentBase(ABC):
         best_metric: score of the best parameters so far; −∞ before there are any.
         best_parameters: a copy of them, by name; empty before there are any.
         sees_images: whether observations are images, which are scaled inside the network.
+        images: those among the numbers of an observation.
         mirror: the symmetry of the networks, for observations as they see them; None without `symmetry`.
         own_torso: the hidden layers of a function of the user's; None without one.
         observation_statistics: mean and variance of raw observations; empty without `normalize_observations`.
@@ -58,7 +59,8 @@ class AgentBase(ABC):
     ) -> None:
         self.config = config
         self.sees_images = is_image(observation_space)
-        choose_device(config.device, self.sees_images)
+        self.images = getattr(observation_space, "images", ())
+        choose_device(config.device, self.sees_images or bool(self.images))
         check_precision("float32" if self.sees_images else config.precision)  # Keras rounds images
         self.action_map = action_map(action_space)
         self.action_size = self.action_map.size
@@ -87,7 +89,12 @@ class AgentBase(ABC):
 
     def normalizer(self) -> Normalizer:
         """A frozen copy of the present normalisation; without `normalize_observations` it changes nothing."""
-        return Normalizer.of(self.observation_statistics) if self._normalizes else UNCHANGED
+        normalize = Normalizer.of(self.observation_statistics) if self._normalizes else UNCHANGED
+        if normalize.shift is not None and normalize.scale is not None:
+            for image in self.images:
+                if image.is_scaled:  # already
+                    normalize.shift[image.columns], normalize.scale[image.columns] = 0, 1
+        return normalize
 
     def observe(self, observations: np.ndarray) -> None:
         """Merge raw observations [K, S] into `observation_statistics`; do nothing without `normalize_observations`."""

@@ -17,6 +17,8 @@ from common.nets.from_keras import can_describe, describe
 from common.nets.network import UNCHANGED, Network, Normalizer, forward
 from common.nets.tensorflow_operations import ROUNDING
 
+_NOT_STACKED = keras.layers.Conv2D, keras.layers.Concatenate
+
 
 class FlatNetworks:
     """Networks with one head, all of one shape, whose weights, network by network, are one vector.
@@ -33,7 +35,8 @@ class FlatNetworks:
 
     def __init__(self, networks: Sequence[keras.Model]) -> None:
         self.networks = list(networks)
-        described = can_describe(networks[0]) and not networks[0].non_trainable_weights
+        in_rows = not any(isinstance(layer, _NOT_STACKED) for layer in networks[0].layers)
+        described = in_rows and can_describe(networks[0]) and not networks[0].non_trainable_weights
         self._network = describe(networks[0]) if described else None
         self._shapes = [variable.shape for variable in networks[0].trainable_variables]  # kernel, bias, kernel, ...
         ends = np.cumsum([0, *map(math.prod, self._shapes)])

@@ -11,7 +11,7 @@ import numpy as np
 
 from common.envs.mirrors import Sides
 from common.errors import UserError
-from common.nets.keras_layers import MeanOfBoth, StateIndependentStd, WithMirrorImage
+from common.nets.keras_layers import Columns, MeanOfBoth, StateIndependentStd, WithMirrorImage
 from common.nets.network import (
     MAX_STD,
     MIN_STD,
@@ -20,6 +20,7 @@ from common.nets.network import (
     Convolution,
     Dense,
     Flatten,
+    Joined,
     Layer,
     LayerNormalization,
     Network,
@@ -40,7 +41,10 @@ _OPTIONS: dict[type, dict[str, Any]] = {
     keras.layers.Flatten: {"data_format": "channels_last"},
 }  # fmt: skip
 """The layers of a torso, with the only values of their options that are known."""
-_OTHERS = keras.layers.InputLayer, keras.layers.Activation, WithMirrorImage, MeanOfBoth, StateIndependentStd
+_OTHERS = (
+    keras.layers.InputLayer, keras.layers.Activation, keras.layers.Concatenate, Columns, WithMirrorImage, MeanOfBoth,
+    StateIndependentStd,
+)  # fmt: skip
 
 
 def describe(model: keras.Model, normalize: Normalizer = UNCHANGED) -> Network:
@@ -60,7 +64,7 @@ def describe(model: keras.Model, normalize: Normalizer = UNCHANGED) -> Network:
     made_by = {
         id(tensor): (layer, node.input_tensors)
         for layer in layers
-        for node in layer._inbound_nodes  # noqa: SLF001  `output` is that of the first call, and Sequential.add calls again
+        for node in layer._inbound_nodes  # noqa: SLF001  `Sequential.add` calls again, `output` is of the first call
         for tensor in node.output_tensors
     }
     paths = [_path(model, output, made_by) for output in model.outputs]
@@ -74,7 +78,7 @@ def describe(model: keras.Model, normalize: Normalizer = UNCHANGED) -> Network:
         if (mean is None) != (mirror is None):
             _refuse(model, mean or mirror)
     sides = () if mirror is None else tuple(Sides(mirror.entries, mean.entries, mean.weight) for mean in means)
-    return Network(normalize, _torso(model, torso), heads, sides)
+    return Network(normalize, _torso(model, torso, made_by), heads, sides)
 
 
 def can_describe(model: keras.Model) -> bool:
@@ -87,10 +91,12 @@ def can_describe(model: keras.Model) -> bool:
 
 
 def _path(model: keras.Model, tensor: Any, made_by: dict[int, Any]) -> list[Any]:
-    """The layers that lead from the model's input to a tensor."""
+    """The layers that lead from the model's input to a tensor, or from the last Concatenate."""
     path: list[Any] = []
     while tensor is not model.inputs[0]:
         layer, inputs = made_by.get(id(tensor), (model, ()))
+        if isinstance(layer, keras.layers.Concatenate):
+            return [layer, *path]
         if len(inputs) != 1 or layer in path:  # several inputs, or a layer that is called twice
             _refuse(model, layer)
         path.insert(0, layer)
@@ -98,8 +104,14 @@ def _path(model: keras.Model, tensor: Any, made_by: dict[int, Any]) -> list[Any]
     return path
 
 
-def _torso(model: keras.Model, layers: list[Any]) -> tuple[Layer, ...]:
+def _torso(model: keras.Model, layers: list[Any], made_by: dict[int, Any]) -> tuple[Layer, ...]:
     found: list[Any] = []
+    if layers and isinstance(layers[0], keras.layers.Concatenate):
+        join, *layers = layers
+        [tensors, *others] = [inputs for layer, inputs in made_by.values() if layer is join]
+        if others or join.axis not in (-1, 1) or len(tensors[0].shape) != 2:
+            _refuse(model, join)
+        found.append(Joined(tuple(_torso(model, _path(model, tensor, made_by), made_by) for tensor in tensors)))
     for layer in layers:
         if isinstance(layer, keras.layers.Activation) and found and getattr(found[-1], "activation", "") == "linear":
             found[-1] = found[-1]._replace(activation=_activation(model, layer))
@@ -116,6 +128,8 @@ def _head(model: keras.Model, layer: Any) -> Dense | Constant:
 
 
 def _described(model: keras.Model, layer: Any) -> Layer:
+    if isinstance(layer, Columns):
+        return layer.cut
     options = _OPTIONS.get(type(layer))  # None where a layer stands that belongs elsewhere
     if options is None or any(np.any(getattr(layer, name) != np.array(value)) for name, value in options.items()):
         _refuse(model, layer)

@@ -4,11 +4,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import keras
+import numpy as np
 
 from common.envs.mirrors import Mirror, unmoved
-from common.nets.keras_layers import MeanOfBoth, StateIndependentStd, WithMirrorImage
+from common.envs.spaces import ImagePart
+from common.nets.keras_layers import Columns, MeanOfBoth, StateIndependentStd, WithMirrorImage
 from common.nets.kernels import Kernels
+from common.nets.network import Cut
 from common.nets.rounded_products import RoundedDense
+
+NUMBERS = 64  # units of the layer that sees the numbers beside images
 
 
 @dataclass(frozen=True)
@@ -18,6 +23,25 @@ class Convolution:
     filters: int
     kernel_size: int
     stride: int
+
+
+USUAL = Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(64, 3, 1)  # of Mnih et al. (2015)
+OF_SMALL_IMAGES = Convolution(32, 3, 2), Convolution(64, 3, 2)
+
+
+def fits(shape: tuple[int, ...], convolutions: tuple[Convolution, ...]) -> bool:
+    """Whether convolutions leave something of images [H, W, C]."""
+    side = min(shape[:2])
+    for layer in convolutions:
+        side = (side - layer.kernel_size) // layer.stride + 1
+    return side >= 1
+
+
+def with_convolutions(
+    images: tuple[ImagePart, ...], convolutions: tuple[Convolution, ...] = USUAL
+) -> tuple[tuple[ImagePart, tuple[Convolution, ...]], ...]:
+    """The convolutions of each image of a row: those given, or others if the image is too small for them."""
+    return tuple((image, convolutions if fits(image.shape, convolutions) else OF_SMALL_IMAGES) for image in images)
 
 
 @dataclass(frozen=True)
@@ -31,6 +55,7 @@ class Torso:
         convolutions: of images.
         layer_norm: whether dense layers have layer normalisation before their activation (arXiv:1607.06450).
         precision: bfloat16 rounds what hidden layers multiply, except observations that are not images.
+        images: each image within a row of numbers, and its convolutions.
     """
 
     observation_shape: tuple[int, ...]
@@ -40,6 +65,7 @@ class Torso:
     convolutions: tuple[Convolution, ...] = ()
     layer_norm: bool = False
     precision: str = "float32"
+    images: tuple[tuple[ImagePart, tuple[Convolution, ...]], ...] = ()
 
     def hidden(self, kernel: Kernels, mirror: Mirror | None) -> tuple[keras.KerasTensor, keras.KerasTensor]:
         """A network's inputs, and the features of its last hidden layer, [B, units], or with a mirror [2B, units]."""
@@ -52,13 +78,9 @@ class Torso:
         rounded = self.precision == "bfloat16"
         dtype = "mixed_bfloat16" if rounded and self.convolutions else None  # Keras rounds sums, too
         if self.convolutions:
-            features = keras.layers.Rescaling(1 / 255)(features)
-            for i, layer in enumerate(self.convolutions):
-                features = keras.layers.Conv2D(
-                    layer.filters, layer.kernel_size, layer.stride, activation=self.activation,
-                    kernel_initializer=kernel(self.gain), name=f"convolution_{i}", dtype=dtype,
-                )(features)  # [B, h, w, filters]  # fmt: skip
-            features = keras.layers.Flatten()(features)
+            features = self._convolved(keras.layers.Rescaling(1 / 255)(features), self.convolutions, kernel, "", dtype)
+        if self.images:
+            features = self._parts(inputs, kernel)
         for i, units in enumerate(self.sizes):
             activation = None if self.layer_norm else self.activation
             kind = RoundedDense if rounded and dtype is None and i > 0 else keras.layers.Dense
@@ -68,6 +90,30 @@ class Torso:
                 features = keras.layers.LayerNormalization(name=f"norm_{i}")(features)
                 features = keras.layers.Activation(self.activation)(features)
         return features
+
+    def _convolved(
+        self, image: keras.KerasTensor, layers: tuple[Convolution, ...], kernel: Kernels, name: str, dtype: str | None
+    ) -> keras.KerasTensor:
+        """images [B, H, W, C] → features [B, units]."""
+        for i, layer in enumerate(layers):
+            image = keras.layers.Conv2D(
+                layer.filters, layer.kernel_size, layer.stride, activation=self.activation,
+                kernel_initializer=kernel(self.gain), name=f"{name}convolution_{i}", dtype=dtype,
+            )(image)  # [B, h, w, filters]  # fmt: skip
+        return keras.layers.Flatten()(image)
+
+    def _parts(self, rows: keras.KerasTensor, kernel: Kernels) -> keras.KerasTensor:
+        """Rows [B, S] → the features of each image by its convolutions, and of all numbers by a dense layer."""
+        numbers, parts = np.arange(rows.shape[1]), []
+        for i, (image, layers) in enumerate(self.images):
+            cut = Columns(Cut(image.columns, image.shape), name=f"image_{i}")(rows)  # [B, H, W, C]
+            parts.append(self._convolved(cut, layers, kernel, f"image_{i}_", None))
+            numbers = np.setdiff1d(numbers, image.columns)
+        if len(numbers):
+            rest = Columns(Cut(numbers, numbers.shape), name="numbers")(rows)
+            layer = keras.layers.Dense(NUMBERS, self.activation, kernel_initializer=kernel(self.gain), name="dense")
+            parts.append(layer(rest))
+        return keras.layers.Concatenate()(parts) if len(parts) > 1 else parts[0]
 
 
 @dataclass(frozen=True)

@@ -143,6 +143,39 @@ class Flatten(NamedTuple):
         return operations.flattened(features)
 
 
+class Cut(NamedTuple):
+    """Some columns of a row of numbers, as an image or as a shorter row.
+
+    Attributes:
+        columns: their positions.
+        shape: [height, width, channels], or [units].
+    """
+
+    columns: np.ndarray
+    shape: tuple[int, ...]
+
+    def apply(self, operations: Any, features: Any) -> Any:
+        """features [n, S] → [n, *shape]."""
+        return operations.cut(features, self)
+
+
+class Joined(NamedTuple):
+    """Several rows of layers, each from the observations on, whose features stand side by side."""
+
+    paths: tuple[tuple[Any, ...], ...]
+
+    def apply(self, operations: Any, features: Any) -> Any:
+        """features [n, S] → [n, units]."""
+        return operations.beside([through(operations, path, features) for path in self.paths])
+
+
+def through(operations: Any, layers: Sequence[Any], features: Any) -> Any:
+    """What layers in a row make of features."""
+    for layer in layers:
+        features = layer.apply(operations, features)
+    return features
+
+
 class Constant(NamedTuple):
     """A head whose output does not depend on the observation: `values`, [out] in NumPy."""
 
@@ -153,7 +186,7 @@ class Constant(NamedTuple):
         return operations.constant(self.values)
 
 
-Layer = Dense | Convolution | LayerNormalization | Rescaling | Flatten
+Layer = Dense | Convolution | LayerNormalization | Rescaling | Flatten | Cut | Joined
 
 
 @dataclass(frozen=True)
@@ -209,8 +242,7 @@ def forward(operations: Any, network: Network, inputs: Any) -> list[Any]:
     features, sides = operations.normalized(inputs, network.normalize), network.sides
     if sides:
         features = with_image(operations, features, sides[0].inputs)  # [2n, S]
-    for layer in network.hidden:
-        features = layer.apply(operations, features)  # [n, units], or [2n, units]
+    features = through(operations, network.hidden, features)  # [n, units], or [2n, units]
     if not sides:
         return [head.apply(operations, features) for head in network.heads]
     return [_mirrored_head(operations, head, features, both) for head, both in zip(network.heads, sides)]
@@ -278,6 +310,14 @@ class NumPyOperations:
     def flattened(self, features: np.ndarray) -> np.ndarray:
         """[n, ...] → [n, units]."""
         return features.reshape(len(features), -1)
+
+    def cut(self, features: np.ndarray, layer: Cut) -> np.ndarray:
+        """[n, S] → [n, *shape]."""
+        return features[:, layer.columns].reshape(-1, *layer.shape)
+
+    def beside(self, parts: list[np.ndarray]) -> np.ndarray:
+        """Features side by side, [n, units]."""
+        return np.concatenate(parts, axis=1)
 
     def constant(self, values: np.ndarray) -> np.ndarray:
         """An array that does not depend on observations."""

@@ -12,6 +12,7 @@ from common.nets.network import (
     ACTIVATIONS,
     OBSERVATION_CLIP,
     Convolution,
+    Cut,
     Dense,
     LayerNormalization,
     Normalizer,
@@ -55,6 +56,12 @@ class _TensorFlowOperations:
 
     def flattened(self, features: tf.Tensor) -> tf.Tensor:
         return tf.reshape(features, (-1, np.prod(features.shape[1:])))
+
+    def cut(self, features: tf.Tensor, layer: Cut) -> tf.Tensor:
+        return tf.reshape(tf.gather(features, layer.columns, axis=1), (-1, *layer.shape))
+
+    def beside(self, parts: list[tf.Tensor]) -> tf.Tensor:
+        return tf.concat(parts, axis=1)
 
     def constant(self, values: np.ndarray) -> tf.Tensor:
         return tf.constant(values)
