@@ -25,12 +25,12 @@ NOTEBOOK = "tests/programs/test_notebook.py -k 'not from_top_to_bottom'"
 OFF_POLICY = (
     "tests/companions/test_off_policy.py -k 'by_hand or transitions_target or smoothing or compiled_update or delay "
     "or targets_move or diverges_says or frozen or noise_of or remembered or timeout or updates_come or warming "
-    "or number_of or exploration_falls or settings_are or wrong_settings or presets or defaults or flat "
+    "or number_of or exploration_falls or settings_are or wrong_settings or presets "
     "or plain_gradient or layer_normalisation'"
 )
 OFF_POLICY_LONG = (
     "tests/companions/test_off_policy.py -k 'many_updates or actor_learns or all_three or waits_for_its_cycle "
-    "or resumed_run or in_parts or undone or leaves_its_traces'"
+    "or resumed_run or in_parts or undone'"
 )
 COMPANIONS = (OFF_POLICY, "tests/companions/test_normalization.py", OFF_POLICY_LONG)
 SAC = ("tests/companions/test_sac.py -k 'not learned'", "tests/companions/test_sac.py -k learned")
@@ -180,7 +180,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "companions/quantiles.py": SAC,
     "companions/replay.py": ("tests/companions/test_replay.py", "tests/companions/test_off_policy.py -k wait"),
     "companions/results.py": (*COMPANIONS, *SAC),
-    "companions/sac_presets.py": SAC,
+    "companions/sac_presets.py": ("tests/test_pages.py", *SAC),
     "companions/squashed_normal.py": SAC,
     "ppo/architecture.py": (KERAS_MODELS, TORSO, "tests/ppo/test_images.py"),
     "ppo/batch.py": (BATCH, "tests/ppo/test_earlier.py", TRAINING),

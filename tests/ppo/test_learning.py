@@ -60,7 +60,7 @@ def test_critic_finds_the_true_value(quirks, value):
     trainer.close()
 
 
-@pytest.mark.parametrize(("shared_torso", "precision"), [(True, "float32"), (False, "float32"), (True, "bfloat16")])
+@pytest.mark.parametrize(("shared_torso", "precision"), [(False, "float32"), (True, "bfloat16")])
 def test_finds_the_dot_in_images(shared_torso, precision):
     config = PPOConfig(
         env="tests/Dot-v0", backend="gymnasium", num_envs=16, epochs=20, steps_per_epoch=576,
@@ -80,10 +80,9 @@ def test_finds_the_dot_in_images(shared_torso, precision):
 
 
 @pytest.mark.xla
-@pytest.mark.parametrize("symmetry", [True, False])
-def test_balances_the_pole_within_few_thousand_steps(symmetry):
+def test_balances_the_pole_within_few_thousand_steps():
     """All twenty seeds of the log did within 6,100 steps, with XLA as here. Without it a seed is another run."""
-    config = PRESETS["cartpole-fewest-steps"].replace(symmetry=symmetry)
+    config = PRESETS["cartpole-fewest-steps"]
     trainer = PPOAgentTrainer(config.replace(epochs=12_800 // config.steps_per_epoch))
     trainer.train()
     assert trainer.solved
