@@ -73,7 +73,8 @@ BY_HAND = [  # the wrapper, its numbers, the shaped rewards of the script's four
     (W.StepsAtEndReward, {}, [[0.5, -0.25, 0.015], [0.5, 2, 0.015], [1, -100, 0.25, 0.02], [1, 1, 1, 0.02]]),
     # on top of −100, 30, .5, −100
     (W.StepsAddedAtEndReward, {}, [[0.5, -0.25, -99.985], [0.5, 2, 30.015], [1, -100, 0.25, 0.52], [1, 1, 1, -99.98]]),
-    (W.StepsAddedAtEndReward, {"per_step": 2}, [[0.5, -0.25, -94], [0.5, 2, 36], [1, -100, 0.25, 8.5], [1, 1, 1, -92]]),
+    (W.StepsAddedAtEndReward, {"per_step": 2},
+     [[0.5, -0.25, -94], [0.5, 2, 36], [1, -100, 0.25, 8.5], [1, 1, 1, -92]]),
     (W.ScaledReward, {}, [[0.05, -0.025, -10], [0.05, 0.2, 3], [0.1, -10, 0.025, 0.05], [0.1, 0.1, 0.1, -10]]),
     (W.SignReward, {}, [[1, -1, -1], [1, 1, 1], [1, -1, 1, 1], [1, 1, 1, -1]]),
     # −1 where the last reward is −100, else +1

@@ -11,6 +11,7 @@ import pytest
 
 from common.config import TrainingConfig
 from common.errors import UserError
+from common.runs.arguments import REPLACED
 from common.runs.command_line import parse
 from common.runs.options import RunOptions
 from common.settings import SMALLEST, Range, Settings, declared, described, json_object, setting
@@ -249,3 +250,5 @@ def test_a_setting_that_was_renamed_or_removed_is_told(words, line):
     with pytest.raises(UserError) as error:
         parse(["pendulum", *words], "program", ppo_presets.PRESETS, "bipedal-walker", ppo_presets.preset_for)
     assert str(error.value).startswith(line) and "\n" not in str(error.value)
+    flags = {f"--{name.replace('_', '-')}" for kind in WHOLE for name in declared(kind)}
+    assert words[0] in REPLACED and not flags & REPLACED.keys()

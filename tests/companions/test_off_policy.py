@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from collecting import mean_return
 from gymnasium.spaces import Box
 from numpy.testing import assert_allclose, assert_array_equal
 from run_program import call
@@ -18,7 +19,6 @@ from common.errors import DivergedError, UserError
 from common.nets.flat_networks import FlatNetworks
 from common.nets.tensorflow_operations import standardized_rows
 from common.records import Transitions
-from common.rollout import evaluation
 from common.runs import run_folder
 from common.state import part_of
 from companions import OffPolicyAgentTrainer as program
@@ -348,7 +348,7 @@ def test_an_update_that_waits_for_its_cycle_comes_to_the_same(monkeypatch):
 
 
 def test_updates_wait_in_a_checkpoint_too():
-    resumed, whole, state = resumed_and_whole(lambda: OffPolicyAgentTrainer(waiting_config()), 1, 3)
+    resumed, whole, state = resumed_and_whole(lambda: OffPolicyAgentTrainer(waiting_config()), 1, 2)
     assert len(part_of(state, "waiting")["rows"]) == len(part_of(state, "waiting")["noise"]) > 0
     assert_same_state(resumed.state(), whole.state())
 
@@ -461,7 +461,7 @@ def test_training_in_parts_is_training_in_one_go():
 
 
 def test_updates_of_an_epoch_that_was_undone_are_not_owed_to_the_next():
-    trainer, asked = OffPolicyAgentTrainer(TINY.replace(on_not_finite="skip", epochs=4, steps_per_epoch=420)), []
+    trainer, asked = OffPolicyAgentTrainer(TINY.replace(on_not_finite="skip", epochs=4, steps_per_epoch=210)), []
     trainer.warn = lambda line: None
     trainer.train(1)
     sample = trainer.replay.sample
@@ -474,11 +474,11 @@ def test_updates_of_an_epoch_that_was_undone_are_not_owed_to_the_next():
 
     trainer.replay.sample = functools.partial(watched, spoil=True)
     trainer.train(1)
-    assert sum(asked) <= 6  # of 75; the third update waits for a fourth, and it is the one that ends the epoch
+    assert sum(asked) <= 6  # of 36; the third update waits for a fourth, and it is the one that ends the epoch
     asked.clear()
     trainer.replay.sample = functools.partial(watched, spoil=False)
     trainer.train(1)
-    assert max(asked) == 3 and len(asked) >= 24  # three updates every 16 of the epoch's 400 steps, and no more
+    assert max(asked) == 3 and len(asked) >= 12  # three updates every 16 of the epoch's 200 steps, and no more
     trainer.close()
 
 
@@ -670,9 +670,7 @@ def test_swings_the_pendulum_up_within_five_thousand_steps():
     assert config.epochs * config.steps_per_epoch <= 5000
     trainer = OffPolicyAgentTrainer(config)
     trainer.train()
-    agent = trainer.agent
-    scores = evaluation.evaluate(agent.acting_policy(), agent.action_map, trainer.environment, 200, True, workers=1)
-    assert scores.returns.mean() > -175  # of 1,000 episodes: −155; start states alone move the mean of 200 by ±12
+    assert mean_return(trainer, 200) > -175  # of 1,000 episodes: −155; start states alone move the mean of 200 by ±12
     trainer.close()
 
 
@@ -724,10 +722,8 @@ def test_ddpg_learns_a_tiny_environment():
     )  # fmt: skip
     trainer = OffPolicyAgentTrainer(config)
     trainer.train()
-    agent = trainer.agent
-    score = evaluation.evaluate(agent.acting_policy(), agent.action_map, trainer.environment, 50, True)
     trainer.close()
-    assert score.returns.mean() > -0.1
+    assert mean_return(trainer, 50) > -0.1
 
 
 # -- the program --

@@ -66,21 +66,19 @@ def test_the_state_is_the_average():
     without.load_state(without.state())
 
 
+VALIDATED = dict(best_metric="validation", validate_every=1, validate_from=(0.0,), validation_episodes=2, epochs=3)
+
+
 def played(tiny, **changes):
     """A trainer whose every epoch was validated, and the actor's output weights after each epoch's updates."""
-    trainer = PPOAgentTrainer(
-        tiny.replace(
-            best_metric="validation", validate_every=1, validate_from=(0.0,), validation_episodes=2, **changes
-        )
-    )
-    weights = []
+    trainer, weights = PPOAgentTrainer(tiny.replace(**VALIDATED, **changes)), []
     trainer.train(on_epoch=lambda _: weights.append(trainer.agent.parameters()["actor/2"]))
     return trainer, weights
 
 
 def test_what_is_kept_is_the_average_and_training_goes_on_with_its_own(tiny, eager):
-    plain, own = played(tiny, epochs=3)
-    trainer, weights = played(tiny, epochs=3, average_weights=0.5)
+    plain, own = played(tiny)
+    trainer, weights = played(tiny, average_weights=0.5)
     assert_array_equal(weights, own)
     means = [own[0], 0.5 * own[0] + 0.5 * own[1], 0.25 * own[0] + 0.25 * own[1] + 0.5 * own[2]]
     best = int(np.nonzero([row.is_best for row in trainer.results])[0][-1])
@@ -92,9 +90,6 @@ def test_what_is_kept_is_the_average_and_training_goes_on_with_its_own(tiny, eag
 
 @pytest.mark.parametrize("trained", [0, 1])
 def test_the_average_is_restored(tiny, eager, trained):
-    config = tiny.replace(
-        best_metric="validation", validate_every=1, validate_from=(0.0,), validation_episodes=2, average_weights=0.5,
-        epochs=3,
-    )  # fmt: skip
+    config = tiny.replace(**VALIDATED, average_weights=0.5)
     resumed, whole, _ = resumed_and_whole(lambda: PPOAgentTrainer(config), trained, 3)
     assert [row.metric for row in resumed.results] == [row.metric for row in whole.results]

@@ -3,16 +3,14 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from collecting import batch_of
+from collecting import batch_of, mean_return
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from scipy.special import log_softmax
 from scipy.stats import chisquare
 
 from Agent import Agent
-from common.envs.environment import find_environment
 from common.nets import distributions
 from common.records import Timing
-from common.rollout import evaluation
 from ppo.batch import minibatch_rows
 from ppo.config import PPOConfig
 from PPOAgentTrainer import PPOAgentTrainer
@@ -102,12 +100,8 @@ def test_what_is_named_is_learned():
     trainer = PPOAgentTrainer(config)
     assert trainer.config.backend == "gymnasium"
     trainer.train()
-    one = trainer.agent
-    score = evaluation.evaluate(
-        one.acting_policy(), one.action_map, find_environment(config.env), 50, deterministic=True
-    )
     trainer.close()
-    assert score.returns.mean() > 11.5
+    assert mean_return(trainer, 50) > 11.5
     row = trainer.results[0]
     assert np.isnan(row.mean_std)
     assert row.approximate_kl > 0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from collecting import batch_of as next_batch
-from collecting import next_trajectory
+from collecting import next_trajectory, watched_updates
 from gymnasium.spaces import Box, Discrete
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -92,9 +92,9 @@ def test_each_pass_has_targets_of_its_own_and_the_policy_that_acted(request, kin
         request.getfixturevalue("eager")  # images are acted upon by a compiled call
     config = SMALL.replace(value_target="one_step", minibatch_size=128, reward_scaling="rewards")
     trainer = PPOAgentTrainer({"numbers": config, "images": IMAGES_SEEN}[kind].replace(recompute_targets=True))
-    seen = watched_batches(trainer)
+    seen = watched_updates(trainer)
     trainer.train(1)
-    first, second = seen
+    (first, *_), (second, *_) = seen
     assert_array_equal(first.log_probs, second.log_probs)
     for name in ("values", "value_targets", "advantages"):
         assert not np.allclose(getattr(first, name), getattr(second, name), atol=1e-4), name
@@ -139,18 +139,6 @@ IMAGES_SEEN = PPOConfig(
 )  # fmt: skip
 
 
-def watched_batches(trainer):
-    """The batches that a trainer's agent will learn from, in a list that grows."""
-    seen, update = [], trainer.agent.update
-
-    def watch(batch, *arguments):
-        seen.append(batch)
-        return update(batch, *arguments)
-
-    trainer.agent.update = watch
-    return seen
-
-
 def assessed(trainer):
     """Values [T+1, N] and log-probabilities [T, N] of the trajectory at hand, by looking at its images again."""
     trajectory = trainer.collector.trajectory
@@ -171,9 +159,9 @@ def test_values_and_log_probs_of_images_come_from_the_call_that_chose_the_action
     assert np.std(values) > 1e-3
     logits = trajectory.outputs[:-1, :, :-1].reshape(-1, 3)
     asked, trainer.agent.compiled_assess = trainer.agent.compiled_assess, None  # no second look
-    seen = watched_batches(trainer)
+    seen = watched_updates(trainer)
     trainer.train(1)
-    [batch] = seen
+    [(batch, *_)] = seen
     assert_allclose(batch.log_probs, log_probs.ravel(), rtol=1e-4, atol=1e-5)
     assert_allclose(batch.values, values[:-1].ravel(), rtol=1e-4, atol=1e-5)
     assert_allclose(batch.heads, logits if objective == "kl_penalty" else logits[:, :0])

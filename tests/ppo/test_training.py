@@ -11,6 +11,7 @@ import warnings
 import numpy as np
 import pytest
 import tensorflow as tf
+from collecting import watched_updates
 from gymnasium.spaces import Discrete
 from numpy.testing import assert_allclose, assert_array_equal
 from same_state import assert_same_state
@@ -67,22 +68,6 @@ def same(one, other):
     return one.keys() == other.keys() and all(np.array_equal(one[k], other[k]) for k in one)
 
 
-@contextlib.contextmanager
-def watched(trainer):
-    """Lists, for every update, the batch and its rows, before anything is learned from it."""
-    seen, update = [], trainer.agent.update
-
-    def watch(batch, actor_rows, critic_rows, hyperparameters):
-        seen.append((batch, actor_rows, critic_rows))
-        return update(batch, actor_rows, critic_rows, hyperparameters)
-
-    trainer.agent.update = watch
-    try:
-        yield seen
-    finally:
-        trainer.agent.update = update
-
-
 # -- one update --
 
 
@@ -96,9 +81,9 @@ def update():
     )  # fmt: skip
     trainer = PPOAgentTrainer(config)
     trainer.train(1)
-    with watched(trainer) as seen:
-        trainer.train(1)
-    [(batch, actor_rows, critic_rows)] = seen
+    seen = watched_updates(trainer)
+    trainer.train(1)
+    [(batch, actor_rows, critic_rows, _)] = seen
     yield trainer.agent, batch, actor_rows, critic_rows
     trainer.close()
 
@@ -165,10 +150,10 @@ def test_rewards_are_divided_by_the_std_of_all_of_them_and_not_shifted(tiny, eag
     # With γ = 0 the value target of a step is its scaled reward. All of Pendulum's rewards are negative.
     plain = tiny.replace(gamma=0.0, normalize_advantages="none", learning_rate=0.0, epochs=3, adopt_best=False)
     scaled_trainer, raw_trainer = PPOAgentTrainer(plain), PPOAgentTrainer(plain.replace(reward_scaling="none"))
-    with watched(scaled_trainer) as scaled, watched(raw_trainer) as raw:
-        scaled_trainer.train(2)
-        scaled_trainer.train(1)  # the statistics go on
-        raw_trainer.train(3)
+    scaled, raw = watched_updates(scaled_trainer), watched_updates(raw_trainer)
+    scaled_trainer.train(2)
+    scaled_trainer.train(1)  # the statistics go on
+    raw_trainer.train(3)
     so_far = np.array([])
     for (batch, *_), (raw_batch, *_), result in zip(scaled, raw, scaled_trainer.results):
         counts = raw_batch.weights > 0
@@ -324,8 +309,8 @@ def test_the_first_update_sees_observations_normalised_as_all_others_do(tiny, ea
     trainer = PPOAgentTrainer(config)
     raw, observe = [], trainer.agent.observe
     trainer.agent.observe = lambda observations: (raw.append(observations), observe(observations))[1]
-    with watched(trainer) as seen:
-        trainer.train()
+    seen = watched_updates(trainer)
+    trainer.train()
     first = seen[0][0].observations
     if normalizes:
         assert len(raw) == 3  # a trajectory from before the first update, and those of both updates
@@ -614,18 +599,12 @@ def test_learning_rates_fall_to_zero_over_the_epochs_and_are_steered(tiny, eager
     trainer.close()
 
 
-def test_the_clip_range_falls_only_if_it_is_asked_to(tiny, eager, monkeypatch):
-    seen, update = [], Agent.update
-
-    def watch(agent, batch, actor_rows, critic_rows, hyperparameters):
-        seen.append(hyperparameters.clip_range)
-        return update(agent, batch, actor_rows, critic_rows, hyperparameters)
-
-    monkeypatch.setattr(Agent, "update", watch)
-    for anneal in ((), ("clip_range",)):
-        config = tiny.replace(epochs=4, passes=1, clip_range=0.4, anneal=anneal)
-        PPOAgentTrainer(config).train()
-    assert seen == pytest.approx([0.4, 0.4, 0.4, 0.4, 0.4, 0.3, 0.2, 0.1])
+@pytest.mark.parametrize(("anneal", "ranges"), [((), [0.4, 0.4, 0.4, 0.4]), (("clip_range",), [0.4, 0.3, 0.2, 0.1])])
+def test_the_clip_range_falls_only_if_it_is_asked_to(tiny, eager, anneal, ranges):
+    trainer = PPOAgentTrainer(tiny.replace(epochs=4, passes=1, clip_range=0.4, anneal=anneal))
+    seen = watched_updates(trainer)
+    trainer.train()
+    assert [hyperparameters.clip_range for *_, hyperparameters in seen] == pytest.approx(ranges)
 
 
 def test_a_state_of_more_epochs_than_the_config_has_is_restored(tiny, eager):
@@ -712,13 +691,13 @@ def weights(tmp_path_factory):
         minibatch_size=32, learning_rate=1e-2, max_episode_steps=20,
     )  # fmt: skip
     trainer = PPOAgentTrainer(config)
-    with watched(trainer) as seen:
-        trainer.train(2)
+    seen = watched_updates(trainer)
+    trainer.train(2)
     trainer.agent.keep_best(-1.0)
     path = tmp_path_factory.mktemp("weights") / "below" / "weights.npz"
     trainer.agent.save_weights(path)
     tf.config.run_functions_eagerly(False)
-    yield trainer, seen[-1], path
+    yield trainer, seen[-1][:3], path
     trainer.close()
 
 
