@@ -379,7 +379,7 @@ EVERYTHING = dict(
 
 
 @compiled
-@pytest.mark.parametrize("changes", [{}, EVERYTHING, pytest.param({"precision": "bfloat16"}, marks=pytest.mark.xla)])
+@pytest.mark.parametrize("changes", [{}, EVERYTHING])
 def test_pendulum_is_learned_in_three_thousand_steps(changes):
     config = PRESETS["pendulum-sac"].replace(epochs=4, adopt_best=False, best_metric="total_reward", **changes)
     trainer = SACAgentTrainer(config)
