@@ -437,13 +437,6 @@ def test_a_run_in_the_background_does_not_outlive_its_program(settings, tmp_path
     run.stop()
 
 
-def test_a_change_is_drawn_above_what_it_did():
-    curves = {"epoch": np.arange(1.0, 5.0), "hp_clip_range": np.array([0.2, 0.2, 0.1, 0.1]), "approx_kl": np.ones(4)}
-    above, below = display.after_changes("run", curves, "clip_range", {"approx_kl": "KL"}).axes
-    assert (above.get_ylabel(), below.get_ylabel()) == ("clip\nrange", "KL")
-    assert [line.get_xdata()[0] for axis in (above, below) for line in axis.lines[1:]] == [2.5, 2.5]
-
-
 def test_hyperparameters_change_while_it_runs(settings, tmp_path, monkeypatch, shown):
     run = notebook.start("pendulum", settings.replace(epochs=200), tmp_path)
     opened, display_open = [], display.Screen.open

@@ -1,20 +1,15 @@
 """The notebook's lessons: whether the reader's functions are the project's, their figures, and what a plan says."""
 
-import base64
-import io
-
 import gymnasium
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
-from PIL import Image
 
 from common.envs.environment import environment_of, find_environment
 from common.errors import UserError
 from common.funcs import generalized_advantages
 from ppo.presets import PRESETS
 from programs import methods, notebook
-from programs.notebook import display, figures, lessons
+from programs.notebook import figures, lessons
 from programs.notebook.lessons import Episode, play
 
 
@@ -155,16 +150,6 @@ def test_the_figure_has_the_projects_line_and_the_readers():
     assert "terminated after 30 steps" in figure.get_suptitle()
 
 
-def test_how_far_an_advantage_looks_is_said():
-    assert figures.horizons((0.99, 0.95), (0.99, 0.95)) == (
-        "an advantage sums up about 16.8 steps of what follows: 1 / (1 − γλ)"
-    )
-    changed = figures.horizons((1.0, 1.0), (0.9, 0.0))
-    assert (
-        changed == "an advantage sums up about 1.0 steps of what follows, with the run's own γ and λ all: 1 / (1 − γλ)"
-    )
-
-
 def test_a_run_is_shown_with_the_readers_numbers(tiny, tmp_path, shown, eager, capsys):
     run = notebook.train("pendulum", tiny, tmp_path)
     lessons.show_advantages(run, advantages, 0.5)
@@ -238,14 +223,3 @@ def test_what_will_be_trained_is_announced_with_a_warning_where_it_is_long(
 def test_a_short_training_is_announced_without_a_warning(preset, capsys):
     notebook.announce(preset, notebook.PRESETS[preset])
     assert capsys.readouterr().out.count("\n") == 1
-
-
-# -- what is shown --
-
-
-def test_a_figure_is_shown_as_a_picture_of_few_colours():
-    figure = Figure(figsize=(2, 1))
-    figure.subplots().plot([0, 1])
-    with Image.open(io.BytesIO(base64.b64decode(display.picture(figure)["image/png"]))) as shown:
-        assert shown.mode == "P" and shown.size[0] == 2 * shown.size[1]
-        assert len(shown.convert("RGB").getcolors()) > 2

@@ -16,7 +16,6 @@ from gymnasium.spaces import Box
 
 from common.envs.environment import find_environment
 from common.envs.spaces import action_map
-from common.errors import UserError
 from common.rollout import playing
 from common.rollout.evaluation import evaluate
 from common.runs import film, run_folder
@@ -112,11 +111,6 @@ def test_a_take_shows_the_first_evaluated_episode():
     assert one.score == evaluate(Swinging(), PENDULUM_ACTIONS, environment, 10, True).returns[0]
     assert len(frames) == 41 and one.frame_rate == 30
     assert frames[0].std() > 0 and (frames[0] != frames[-1]).any()
-
-
-def test_what_draws_no_pictures_has_no_take():
-    with pytest.raises(UserError, match="tests/Plain-v0 draws no pictures"):
-        take("tests/Plain-v0")
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,10 @@ SETTINGS = (  # noqa: SIM905  (as it is typed)
     "pendulum --backend gymnasium --epochs 6 --num-envs 2 --steps-per-epoch 128 --minibatch-size 64 --passes 1 "
     "--hidden-sizes 4"
 ).split()
+TD3 = (  # noqa: SIM905  (as it is typed)
+    "td3 --env Pendulum-v1 --epochs 6 --num-envs 2 --steps-per-epoch 100 --warmup-steps 100 --train-every 10 "
+    "--updates-per-train 2 --batch-size 16 --hidden-sizes 4"
+).split()
 QUIET = ["--evaluation-episodes", "0", "--record", "--checkpoint-every", "2"]
 
 
@@ -127,13 +131,18 @@ def killed(module: str, *arguments: object, folder: Path) -> None:
     process.wait()
 
 
-def test_killed_at_any_moment_and_resumed_until_done(monkeypatch, tmp_path, whole):
-    folder = tmp_path / "run"
-    killed("PPOAgentTrainer", *SETTINGS, *QUIET, folder=folder)
+@pytest.mark.parametrize("module", [PPOAgentTrainer, OffPolicyAgentTrainer])
+def test_killed_at_any_moment_and_resumed_until_done(monkeypatch, tmp_path, whole, module):
+    folder, settings = tmp_path / "run", SETTINGS
+    if module is OffPolicyAgentTrainer:
+        settings = TD3
+        assert call(monkeypatch, module, *TD3, *QUIET, "--runs-folder", tmp_path, "--name", "whole") == 0
+        whole = learned(tmp_path / "whole")
+    killed(module.__name__, *settings, *QUIET, folder=folder)
     assert not (folder / run_folder.EVALUATION).exists()
     with open(folder / run_folder.RESULTS, "a", encoding="utf-8") as file:
         file.write("3,torn ro")  # a row the kill cut short
-    assert program(monkeypatch, "--resume", folder, *QUIET) == 0
+    assert call(monkeypatch, module, "--resume", folder, *QUIET) == 0
     assert same(learned(folder), whole)
 
 
@@ -214,23 +223,6 @@ def test_a_stored_run_is_continued(monkeypatch, tmp_path):
     written, again = (run_folder.read_results(folder) for folder in (stored, tmp_path / "run"))
     assert again["epoch"].tolist() == [1, 2, 3, 4, 5, 6]
     assert np.array_equal(written["loss_critic"], again["loss_critic"][:4])
-
-
-TD3 = (  # noqa: SIM905  (as it is typed)
-    "td3 --env Pendulum-v1 --epochs 6 --num-envs 2 --steps-per-epoch 100 --warmup-steps 100 --train-every 10 "
-    "--updates-per-train 2 --batch-size 16 --hidden-sizes 4"
-).split()
-
-
-def test_a_killed_off_policy_run_resumed_is_the_run_that_was_not(monkeypatch, tmp_path):
-    def run(*arguments) -> int:
-        return call(monkeypatch, OffPolicyAgentTrainer, *arguments)
-
-    assert run(*TD3, *QUIET, "--runs-folder", tmp_path, "--name", "whole") == 0
-    folder = tmp_path / "run"
-    killed("companions.OffPolicyAgentTrainer", *TD3, *QUIET, folder=folder)
-    assert run("--resume", folder, *QUIET) == 0
-    assert same(learned(folder), learned(tmp_path / "whole"))
 
 
 # -- how often --

@@ -147,18 +147,8 @@ runpy.run_module("PPOAgentTrainer", run_name="__main__", alter_sys=True)
     ],
 )
 def test_a_step_that_hangs_does_not_keep_a_signal_waiting(tmp_path, backend, epoch, line):
-    arguments = [
-        "train",
-        "pendulum",
-        "--best-metric",
-        "validation",
-        *PPO[2:],
-        *QUIET,
-        "--backend",
-        backend,
-        "--runs-folder",
-        str(tmp_path),
-    ]
+    arguments = ["train", "pendulum", "--best-metric", "validation", *PPO[2:], *QUIET, "--backend", backend]
+    arguments += ["--runs-folder", str(tmp_path)]
     group = "ProcessGroup" if backend == "processes" else "GymnasiumGroup"
     program = HANGING.replace("{epoch}", str(epoch)).replace("{arguments}", repr(arguments)).replace("{group}", group)
     with subprocess.Popen(
