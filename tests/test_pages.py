@@ -14,7 +14,7 @@ from statistics import median
 
 import pytest
 
-from common.runs import as_typed, run_folder
+from common.runs import run_folder, session
 from common.runs.command_line import parse
 from companions import presets as companions
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
@@ -253,7 +253,7 @@ def test_a_command_is_understood(page, words, monkeypatch, capsys):
     arguments = [str(A_RUN) if word.startswith("runs/") else word for word in arguments]
     monkeypatch.setattr(sys, "argv", [words[0], *arguments])
     for read in ("parse", "parse_settings"):
-        for place in (module, as_typed):  # where every trainer hands its arguments to
+        for place in (module, session):  # where every trainer hands its arguments to
             if hasattr(place, read):
                 monkeypatch.setattr(place, read, stop_after(getattr(place, read)))
     if not arguments and words[0] == "-m":  # the program's name in a sentence

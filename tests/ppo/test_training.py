@@ -35,7 +35,7 @@ from common.runs.options import RunOptions
 from common.runs.recorder import Recorder
 from ppo.config import PPOConfig
 from ppo.live_settings import Hyperparameters
-from ppo.results import UPDATE_METRICS, PPOResult
+from ppo.results import UPDATE_METRICS
 from PPOAgentTrainer import PPOAgentTrainer
 
 SILENT = RunOptions(evaluation_episodes=0, record=())
@@ -492,7 +492,7 @@ def test_compiled_once_and_memory_stays_flat(tiny, tmp_path, resident_megabytes)
     trainer = PPOAgentTrainer(config)
     agent, traces, memory = trainer.agent, [], []
     options = dataclasses.replace(SILENT, record=("tensorboard",))
-    with Recorder(tmp_path, [], PPOResult, config.epochs, options) as recorder:
+    with Recorder(trainer, tmp_path, options) as recorder:
 
         def on_epoch(result):
             recorder(result)
@@ -771,7 +771,7 @@ def test_unreadable_weights_are_told_in_one_line_and_change_nothing(weights, tmp
 def test_an_epoch_without_a_finished_episode_says_so(tiny, eager, tmp_path, capsys):
     trainer = PPOAgentTrainer(tiny.replace(max_episode_steps=None))  # Pendulum's 200 steps; an epoch has 32
     options = dataclasses.replace(SILENT, record=("figure", "tensorboard"))
-    with warnings.catch_warnings(), Recorder(tmp_path, [], PPOResult, 2, options) as recorder:
+    with warnings.catch_warnings(), Recorder(trainer, tmp_path, options) as recorder:
         warnings.simplefilter("error", RuntimeWarning)
         trainer.train(on_epoch=recorder)
         recorder.draw()
