@@ -48,14 +48,34 @@ class Shaping:
 
     def __call__(self, trajectory: Trajectory, rows: slice = slice(None)) -> np.ndarray:
         """Shaped rewards [K, N] of K rows of a trajectory, with the present costs; 0 where not valid."""
-        steps = np.maximum(trajectory.episode_steps[rows], 1)  # no design sees the 0 of a row that begins an episode
-        shaped = self._designs[self._fall.now](
-            trajectory.rewards[rows], trajectory.terminated[rows], trajectory.truncated[rows], steps
+        shaped = self.shape(
+            trajectory.rewards[rows],
+            trajectory.terminated[rows],
+            trajectory.truncated[rows],
+            np.maximum(trajectory.episode_steps[rows], 1),  # 0 where a row only begins an episode: no design sees it
+            trajectory.actions[rows],
         )  # [K, N]
-        if self._action.now:
-            sizes = np.abs(np.clip(trajectory.actions[rows], -1.0, 1.0)).sum(axis=-1)  # [K, N]
-            shaped = shaped - self._action.now * sizes
         return np.where(trajectory.valid[rows], shaped, 0.0)  # [K, N]
+
+    def shape(
+        self,
+        rewards: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        episode_steps: np.ndarray,
+        actions: np.ndarray,
+    ) -> np.ndarray:
+        """Shaped rewards [...] of steps [...], with the present costs.
+
+        Args:
+            episode_steps: [...], the episode's length so far.
+            actions: [..., A] of the policy, before they are mapped to the environment's.
+        """
+        shaped = self._designs[self._fall.now](rewards, terminated, truncated, episode_steps)  # [...]
+        if self._action.now:
+            sizes = np.abs(np.clip(actions, -1.0, 1.0)).sum(axis=-1)  # [...]
+            shaped = shaped - self._action.now * sizes
+        return shaped
 
     def state(self) -> State:
         """What changes while it follows a score."""
