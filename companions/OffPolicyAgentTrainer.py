@@ -22,15 +22,16 @@ import numpy as np
 from common import funcs
 from common.config import MakeNetworks
 from common.envs.environment import Environment
-from common.envs.spaces import action_map, check_continuous
+from common.envs.spaces import action_map
+from common.envs.supported_spaces import check_continuous
 from common.errors import DivergedError, NotFiniteError
 from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
 from common.records import Timing, Trajectory, Transitions
 from common.results import EpochResult
 from common.rollout.collector import Collecting, ShapeNoise
 from common.rollout.policies import DeterministicPolicy, SquashedPolicy, WarmUp
-from common.runs.as_typed import train_as_typed
 from common.runs.command_line import one_line_errors
+from common.runs.session import train_as_typed
 from common.state import State
 from companions.config import OffPolicyConfig, OffPolicySettings
 from companions.exploration import OrnsteinUhlenbeck

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import keras
 import numpy as np
 
-from common.envs.spaces import ImagePart
+from common.envs.image_rows import ImagePart
 from common.errors import UserError
 from common.nets.keras_models import Convolution, DenseHead, Heads, NormalHeads, Torso, fits, with_convolutions
 from common.nets.kernels import draw_as_pytorch

@@ -6,8 +6,8 @@ from typing import Protocol
 import keras
 import numpy as np
 
+from common.envs.image_rows import ImagePart
 from common.envs.mirrors import Mirror, unmoved
-from common.envs.spaces import ImagePart
 from common.nets.keras_layers import Columns, MeanOfBoth, StateIndependentStd, WithMirrorImage
 from common.nets.kernels import Kernels
 from common.nets.network import Cut

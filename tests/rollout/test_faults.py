@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import tiny_envs
 from gymnasium.envs.registration import EnvSpec
+from run_program import is_there
 
 import PPOAgentTrainer as main_program
 from common.envs import worker_processes
@@ -29,7 +30,7 @@ from common.nets.network import MAX_STD
 from common.rollout import collector
 from common.runs import run_folder, session
 from common.runs.options import RunOptions
-from common.runs.recorder import Recorder
+from common.runs.terminal import Terminal
 from ppo.config import PPOConfig
 from ppo.results import RUNAWAY
 from PPOAgentTrainer import PPOAgentTrainer
@@ -204,7 +205,7 @@ def test_an_environment_that_may_exist_only_once_is_trained_validated_and_evalua
         return trainer
 
     options = RunOptions(runs_folder=str(tmp_path), name="a", evaluation_episodes=40, record=("video",))
-    monkeypatch.setattr(Recorder, "say", lambda _, line: said.append(line))
+    monkeypatch.setattr(Terminal, "say", lambda _, line: said.append(line))
     run = session.run(make, "default", config, options)
     assert sum("perhaps only one may exist" in line for line in said) == 2
     assert json.loads((run / "evaluation.json").read_text())["deterministic"]["returns"] == [5.0] * 40
@@ -385,21 +386,6 @@ def test_the_time_limit_does_not_count_while_the_program_is_suspended():
             assert [parent.stdout.readline() for _ in range(3)] == ["[]\n"] * 3
         finally:
             os.killpg(parent.pid, signal.SIGKILL)
-
-
-def is_there(process: int) -> bool:
-    """Whether a process runs; one that ended but was not waited for does not."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):  # the latter if it ends between opening and reading
-        pass
-    if Path("/proc/self").exists():
-        return False
-    try:
-        os.kill(process, 0)
-        return True
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize("way", ["episodes", "history"])
