@@ -252,6 +252,7 @@ class TrainingConfig(RunSettings, EnvironmentSettings):
 
     METHOD: ClassVar[str] = ""
     """The method's name in config.json."""
+    action_masks = False  # a setting of methods whose actions may be choices
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,7 +13,7 @@ import numpy as np
 from common import arrays_file
 from common.envs.mirror_settings import mirror_of
 from common.envs.mirrors import Mirror
-from common.envs.spaces import action_map, is_image
+from common.envs.spaces import action_map, choices, is_image
 from common.funcs import RunningStatistics
 from common.learning.device import choose_device
 from common.nets.network import UNCHANGED, Normalizer
@@ -34,6 +34,7 @@ class AgentBase(ABC):
         adams: the optimisers by their names in a checkpoint.
         best_metric: score of the best parameters so far; −∞ before there are any.
         best_parameters: a copy of them, by name; empty before there are any.
+        mask_size: numbers of an action mask at the end of each observation; 0 without `action_masks`.
         sees_images: whether observations are images, which are scaled inside the network.
         mirror: the symmetry of the networks, for observations as they see them; None without `symmetry`.
         observation_statistics: mean and variance of raw observations; empty without `normalize_observations`.
@@ -52,6 +53,7 @@ class AgentBase(ABC):
         check_precision("float32" if self.sees_images else config.precision)  # Keras rounds images
         self.action_map = action_map(action_space)
         self.action_size = self.action_map.size
+        self.mask_size = sum(choices(action_space)) if config.action_masks else 0
         self.observation_size = int(np.prod(observation_space.shape or ()))
         self.best_metric = -np.inf
         self.best_parameters: State = {}
@@ -76,7 +78,12 @@ class AgentBase(ABC):
 
     def normalizer(self) -> Normalizer:
         """A frozen copy of the present normalisation; without `normalize_observations` it changes nothing."""
-        return Normalizer.of(self.observation_statistics) if self._normalizes else UNCHANGED
+        if not self._normalizes:
+            return UNCHANGED
+        normalize = Normalizer.of(self.observation_statistics)
+        if self.mask_size and normalize.shift is not None and normalize.scale is not None:  # a mask stays as it is
+            normalize.shift[-self.mask_size :], normalize.scale[-self.mask_size :] = 0, 1
+        return normalize
 
     def observe(self, observations: np.ndarray) -> None:
         """Merge raw observations [K, S] into `observation_statistics`; do nothing without `normalize_observations`."""

@@ -7,7 +7,9 @@ import keras
 from common.envs.mirrors import Mirror, unmoved
 from common.nets.keras_layers import MeanOfBoth, StateIndependentStd, WithMirrorImage
 from common.nets.kernels import Kernels
+from common.nets.network import RULED_OUT
 from common.nets.rounded_products import RoundedDense
+from common.nets.tensorflow_operations import TENSORFLOW
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,25 @@ def actor_and_critic_of_one_torso(
     value = _values(features, kernel, mirror, 1)
     actor, critic = keras.Model(inputs, outputs, name="actor"), keras.Model(inputs, value, name="critic")
     return keras.Model(inputs, [*outputs, value], name="network"), actor, critic
+
+
+class WithMask(keras.Model):
+    """A network that does not see the action mask at the end of its inputs; an actor's logits heed it.
+
+    Args:
+        network: observations [B, S] → a list whose first part is the logits [B, X], or a critic's values.
+        mask_size: X.
+    """
+
+    def __init__(self, network: keras.Model, mask_size: int) -> None:
+        inputs = keras.Input((network.input_shape[1] + mask_size,))
+        numbers, mask = TENSORFLOW.cut(inputs, mask_size)
+        outputs = network(numbers)
+        if isinstance(outputs, list):
+            logits = keras.ops.where(mask > 0, outputs[0], RULED_OUT)
+            outputs = [logits, *outputs[1:]]
+        super().__init__(inputs, outputs, name=network.name)
+        self.network, self.mask_size = network, mask_size
 
 
 def _hidden(torso: Torso, kernel: Kernels, mirror: Mirror | None) -> tuple[keras.KerasTensor, keras.KerasTensor]:

@@ -392,6 +392,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "value_loss": ("smooth_l1", {}),
     "value_coefficient": (0.0, {"shared_torso": True}),
     "env": ("tests/Target-v0", {}),
+    "action_masks": (True, {"env": "tests/LooseDoors-v0"}),
     "max_episode_steps": (10, {}),
     "reward_design": ("outcome_bonus", {}),
     "backend": ("envpool", {}),
