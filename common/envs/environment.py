@@ -165,16 +165,9 @@ def find_environment(
     with closed(env):
         if maker is not None:
             _check_new(source, env)
-        flat = as_numbers_or_image(env)
-        if history and is_image(flat.observation_space):
-            raise UserError(f"history is for observations that are numbers, {env_id} shows images: leave it out")
+        flat = _prepared(env_id, env, history, action_masks)
         spec = env.unwrapped.spec if maker is None and atari_game is None else None
         spec = None if spec is None else gymnasium.spec(spec.id)
-        if history:
-            flat = with_history(flat, history)
-        if action_masks:
-            _check_maskable(env_id, flat)
-            flat = WithActionMask(flat, env_id)
         module, colon, _ = env_id.rpartition(":")
         is_gymnasiums = spec is not None and spec == gymnasiums_own().get(spec.id) and not (wrappers or kwargs)
         changed = dataclasses.replace(
@@ -211,13 +204,17 @@ def _checked_id(env_id: str, maker: MakeEnv | None) -> str:
     return env_id
 
 
-def _check_maskable(env_id: str, env: gymnasium.Env) -> None:
-    """Raises UserError unless actions are choices and observations are numbers."""
-    if not isinstance(env.action_space, DISCRETE):
+def _prepared(env_id: str, env: gymnasium.Env, history: tuple[int, ...], action_masks: bool) -> gymnasium.Env:
+    """The environment with its observations as the networks get them; UserError where they cannot be made."""
+    env = as_numbers_or_image(env)
+    for name, is_asked in (("history", history), ("action_masks", action_masks)):
+        if is_asked and is_image(env.observation_space):
+            raise UserError(f"{name} is for observations that are numbers, {env_id} shows images: leave it out")
+    if action_masks and not isinstance(env.action_space, DISCRETE):
         kind = type(env.action_space).__name__
-        raise UserError(f"action_masks are for actions that are choices, {env_id} has {kind} actions: leave it out")
-    if is_image(env.observation_space):
-        raise UserError(f"action_masks are for observations that are numbers, {env_id} shows images: leave it out")
+        raise UserError(f"action_masks is for actions that are choices, {env_id} has {kind} actions: leave it out")
+    env = with_history(env, history) if history else env
+    return WithActionMask(env, env_id) if action_masks else env
 
 
 def _remarks(env: gymnasium.Env) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """The base of all agents: spaces, optimisers, the best parameters, and saving and loading everything learned."""
 
 import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -110,6 +111,45 @@ class AgentBase(ABC):
     @abstractmethod
     def load_counters(self, state: State) -> None:
         """Restore what `counters` returned; other names are ignored."""
+
+    def layers(self, state: State) -> dict[str, list[np.ndarray]]:
+        """The weights in a state, each network's in the order of its layers."""
+        names = [name.removesuffix("0") for name in state if name.endswith("/0")]
+        counts = {name: sum(key.startswith(name) for key in state) for name in names}
+        return {name[:-1]: [state[f"{name}{i}"] for i in range(count)] for name, count in counts.items()}
+
+    def start_from(self, source: State) -> list[str]:
+        """Take over the weights and the normalisation of another agent, which may have other heads or no critic.
+
+        Returns:
+            The networks and the heads that stay as they were drawn.
+
+        Raises:
+            ValueError: its networks see other observations.
+        """
+        own, fresh = {name: np.array(array) for name, array in self.parameters().items()}, []
+        theirs = self.layers(source)
+        layers = (len(self.config.hidden_sizes) or 3) + (len(self.config.convolutions) if self.sees_images else 0)
+        for name, arrays in self.layers(own).items():
+            found = theirs.get(name) or theirs.get(name.removeprefix("target_"), [])
+            if name == "network" and not found:  # a shipped actor; the value comes last here
+                found = theirs.get("actor", [])
+            elif len(found) != len(arrays):  # heads of another kind
+                found = found[: 2 * layers]
+            fits = [*itertools.takewhile(lambda pair: pair[0].shape == pair[1].shape, zip(arrays, found))]
+            if not fits and name in ("actor", "network"):
+                raise ValueError(f"its {name} takes other observations")
+            for array, other in fits:
+                array[...] = other
+            if len(fits) < len(arrays) and not name.startswith("target_"):
+                fresh.append(f"the {name}" if not fits else f"the heads of the {name}")
+        for name in ("log_temperature", *(f"observations/{part}" for part in ("count", "mean", "m2"))):
+            if name in own and name in source:
+                if own[name].shape != source[name].shape:
+                    raise ValueError(f"it has {source[name].size} numbers in an observation, not {own[name].size}")
+                own[name] = source[name]
+        self.load_parameters(own)
+        return fresh
 
     # -- best parameters --
 

@@ -659,7 +659,7 @@ ENDS = {  # what the default ends training with
     "on_not_finite": "NaN or infinity as reward",
 }
 SHAPES = ("env", "wrappers", "history", "hidden_sizes", "twin_critics", "layer_norm")  # they change what there is
-NOT_LEARNED = ("score_window", "device", "environment_time_limit")  # tested where they act
+NOT_LEARNED = ("score_window", "device", "environment_time_limit", "start_from")  # tested where they act
 
 
 @functools.cache

@@ -1,5 +1,8 @@
 """Action masks: choices that are forbidden have probability 0 everywhere, and whoever heeds them learns."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -171,6 +174,17 @@ def test_512_steps_are_enough_with_the_mask_and_not_without_which_is_told(capsys
         assert score(trainer, True) == 5 if action_masks else score(trainer, True) <= 2
         assert action_masks != ("add --action-masks" in capsys.readouterr().out)
         trainer.close()
+
+
+def test_the_bins_of_the_page_are_filled():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "own-environment.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"^```python file=bins.py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    page_module: dict = {}
+    exec(compile(code, "bins.py", "exec"), page_module)  # the project's own page
+    trainer = PPOAgentTrainer(CONFIG.replace(epochs=2), make_env=page_module["Bins"])
+    trainer.train()
+    assert score(trainer, True) > 9
+    trainer.close()
 
 
 @pytest.mark.parametrize("changes", [{}, {"backend": "processes", "shards": 2}, {"objective": "clip+kl"}], ids=str)

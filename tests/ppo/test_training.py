@@ -454,11 +454,12 @@ SHAPES = (
     "env",
     "wrappers",
     "history",
+    "action_masks",
     "shared_torso",
     "convolutions",
     "hidden_sizes",
 )  # they change what there is
-NOT_LEARNED = ("score_window", "device", "environment_time_limit")  # tested where they act
+NOT_LEARNED = ("score_window", "device", "environment_time_limit", "start_from")  # tested where they act
 
 
 @functools.cache
