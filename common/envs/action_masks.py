@@ -11,11 +11,10 @@ from common.user_code import WrongReturnError
 
 
 class WithActionMask(gymnasium.Wrapper):
-    """An environment whose action mask stands behind each observation, [S] → [S + Σ choices]; `name` is for errors."""
+    """An environment whose action mask stands behind each observation, [S] → [S + Σ choices]."""
 
-    def __init__(self, env: gymnasium.Env, name: str) -> None:
+    def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
-        self._name = name
         space, size = env.observation_space, sum(choices(env.action_space))
         assert isinstance(space, gymnasium.spaces.Box), "`find_environment` makes sure of it"
         no, yes = np.zeros(size, space.dtype), np.ones(size, space.dtype)
@@ -30,16 +29,8 @@ class WithActionMask(gymnasium.Wrapper):
     def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
         """As Gymnasium's; errors as of `action_mask`."""
         observation, reward, terminated, truncated, info = self.env.step(action)
-        try:
-            mask = action_mask(self.env, info, bool(terminated or truncated))
-        except WrongReturnError as error:
-            raise WrongReturnError(f"{self._name}: {error}") from None
+        mask = action_mask(self.env, info, bool(terminated or truncated))
         return np.append(observation, mask), reward, terminated, truncated, info
-
-
-def offers_mask(env: gymnasium.Env, info: Mapping[str, Any]) -> bool:
-    """Whether an environment says which actions are allowed: in info["action_mask"], or by a method action_masks()."""
-    return "action_mask" in info or env.has_wrapper_attr("action_masks")
 
 
 def action_mask(env: gymnasium.Env, info: Mapping[str, Any], is_over: bool = False) -> np.ndarray:
@@ -52,12 +43,13 @@ def action_mask(env: gymnasium.Env, info: Mapping[str, Any], is_over: bool = Fal
     Raises:
         WrongReturnError: there is no mask, it has another shape or other numbers than 0 and 1, or it allows nothing.
     """
-    counts = choices(env.action_space)
-    if is_over and not offers_mask(env, info):
+    counts, given = choices(env.action_space), info.get("action_mask")
+    if given is None and env.has_wrapper_attr("action_masks"):
+        given = env.get_wrapper_attr("action_masks")()
+    if given is None and is_over:
         return np.ones(sum(counts), bool)
-    if not offers_mask(env, info):
-        raise WrongReturnError("there is no action mask: expected info['action_mask'] or a method action_masks()")
-    given = info["action_mask"] if "action_mask" in info else env.get_wrapper_attr("action_masks")()
+    if given is None:
+        raise WrongReturnError(f"{env.unwrapped} has no info['action_mask'] and no method action_masks(): add one")
     try:
         mask = np.ravel(given) if isinstance(given, np.ndarray) else np.hstack([*given])
         is_fit = mask.shape == (sum(counts),) and bool(((mask == 0) | (mask == 1)).all())
@@ -65,20 +57,15 @@ def action_mask(env: gymnasium.Env, info: Mapping[str, Any], is_over: bool = Fal
         is_fit = False
     if not is_fit:
         raise WrongReturnError(
-            f"the action mask is {given!r:.80}: expected {sum(counts)} numbers of 0 or 1, one for each choice"
+            f"the action mask of {env.unwrapped} is {given!r:.60}: expected {sum(counts)} numbers of 0 or 1"
         )
     allows = np.add.reduceat(mask != 0, np.cumsum((0, *counts[:-1]))) > 0  # [A]
     if not (is_over or allows.all()):
         where = f" in action dimension {int(allows.argmin()) + 1} of {len(counts)}" if len(counts) > 1 else ""
-        raise WrongReturnError(f"the action mask allows nothing{where}: expected one choice or more")
+        raise WrongReturnError(f"the action mask of {env.unwrapped} allows nothing{where}: expected a 1 or more")
     return (mask != 0) | ~np.repeat(allows, counts)
 
 
-def nearest_allowed(actions: np.ndarray, masks: np.ndarray, counts: tuple[int, ...]) -> np.ndarray:
-    """Actions [n, A], each number that is not allowed replaced by the next one that is; masks [n, Σ choices]."""
-    chosen = []
-    for number, mask in zip(actions.T.astype(int), np.split(masks, np.cumsum(counts)[:-1], axis=1)):
-        following = (number[:, None] + np.arange(mask.shape[1])) % mask.shape[1]  # [n, choices]
-        first = np.take_along_axis(mask, following, axis=1).argmax(axis=1)  # [n]
-        chosen.append((number + first) % mask.shape[1])
-    return np.stack(chosen, axis=1).astype(np.float32)
+def first_allowed(mask: np.ndarray, space: gymnasium.Space) -> np.ndarray:
+    """The first allowed choice in each action dimension, [A], by a mask [Σ choices]."""
+    return np.array([part.argmax() for part in np.split(mask, np.cumsum(choices(space))[:-1])])

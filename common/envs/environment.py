@@ -84,7 +84,7 @@ class Environment(EnvironmentSource):
         if self.action_repeat > 1:
             env = RepeatedActions(env, self.action_repeat)
         env = with_history(env, self.history) if self.history else env
-        return WithActionMask(env, self.id) if self.action_masks else env
+        return WithActionMask(env) if self.action_masks else env
 
     def limited_to(self, max_episode_steps: int | None) -> "Environment":
         """The same environment with another step limit; None keeps the one in force."""
@@ -105,31 +105,24 @@ class Environment(EnvironmentSource):
         render_fps = self.render_fps * self.action_repeat / action_repeat
         return dataclasses.replace(self, action_repeat=action_repeat, render_fps=render_fps)
 
-    def check(self, restarts: int = 0) -> list[str]:
+    def check(self, restarts: int = 0) -> None:
         """Reset and step the environment once if it is the user's own or has a mask, to find mistakes before training.
 
         Args:
             restarts: how often it is built again if its reset fails.
 
-        Returns:
-            What the user should know of what it returned, a line each.
-
         Raises:
             UserError: its reset or its step fails, or returns a value that does not fit its spaces.
         """
-        if not (self._is_users or self.action_masks):
-            return []
-        env = self.make_native()
-        try:
-            with closed(env):
-                has_mask = check_environment(self.id, env, self.action_masks)
-        except StartError:
-            if not restarts:
-                raise
-            return self.check(restarts - 1)
-        if not has_mask or self.action_masks:
-            return []
-        return ["it says which actions are allowed, and others will be tried: add --action-masks to leave them out"]
+        if self._is_users or self.action_masks:
+            env = self.make_native()
+            try:
+                with closed(env):
+                    check_environment(self.id, env, self.action_masks)
+            except StartError:
+                if not restarts:
+                    raise
+                self.check(restarts - 1)
 
 
 def find_environment(
@@ -214,7 +207,7 @@ def _prepared(env_id: str, env: gymnasium.Env, history: tuple[int, ...], action_
         kind = type(env.action_space).__name__
         raise UserError(f"action_masks is for actions that are choices, {env_id} has {kind} actions: leave it out")
     env = with_history(env, history) if history else env
-    return WithActionMask(env, env_id) if action_masks else env
+    return WithActionMask(env) if action_masks else env
 
 
 def _remarks(env: gymnasium.Env) -> Iterator[str]:
@@ -237,10 +230,9 @@ def _render_fps(env: gymnasium.Env) -> int:
 
 def environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:
     """What is known about the environment that the settings name; arguments and errors: see `find_environment`."""
-    return find_environment(
-        config.env, config.max_episode_steps, config.env_kwargs, maker, config.history, config.action_repeat[0],
-        config.wrappers, config.action_masks,
-    )  # fmt: skip
+    kwargs, limit, repeat = config.env_kwargs, config.max_episode_steps, config.action_repeat[0]
+    own = config.wrappers, config.action_masks
+    return find_environment(config.env, limit, kwargs, maker, config.history, repeat, *own)
 
 
 def played_environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:

@@ -13,8 +13,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete, Tuple
 
-from common.envs.action_masks import action_mask, nearest_allowed, offers_mask
-from common.envs.spaces import DISCRETE, action_map, choices, image_layout
+from common.envs.action_masks import action_mask, first_allowed
+from common.envs.spaces import action_map, image_layout
 from common.errors import StartError, UserError
 from common.user_code import WrongReturnError, cure, describe, explain, is_users
 
@@ -62,40 +62,31 @@ def _no_exit() -> Iterator[None]:
         raise RuntimeError("it ended the program with sys.exit()") from error
 
 
-def check_environment(name: str, env: gymnasium.Env, action_masks: bool = False) -> bool:
+def check_environment(name: str, env: gymnasium.Env, action_masks: bool = False) -> None:
     """Reset an environment and step it once with the middle of its action range, or a choice that its mask allows.
 
     Args:
         name: of the environment, for messages.
         env: with its native observations, before flattening.
-        action_masks: whether it must have a mask.
-
-    Returns:
-        Whether it has an action mask.
+        action_masks: whether it must have an action mask.
 
     Raises:
         UserError: reset or step fails, or returns a value that Gymnasium's interface or the spaces do not allow.
     """
-    mask = None
+    to_environment = action_map(env.action_space)
+    middle = np.zeros(to_environment.size, np.float32)  # [A]
     try:
         returned = env.reset(seed=0)
         _check_reset(env.observation_space, returned)
-        if action_masks or (isinstance(env.action_space, DISCRETE) and offers_mask(env, returned[1])):
-            mask = action_mask(env, returned[1])
+        if action_masks:
+            middle = first_allowed(action_mask(env, returned[1]), env.action_space)
     except WrongReturnError as error:
         raise UserError(f"{name}: {error}; fix its reset") from error
     except (Exception, SystemExit) as error:
         raise start_error(name, error) from error
-    to_environment = action_map(env.action_space)
-    middle = np.zeros((1, to_environment.size), np.float32)
-    if mask is not None:
-        middle = nearest_allowed(middle, mask[None], choices(env.action_space))
-    [action] = to_environment(middle)  # [*action]
+    [action] = to_environment(middle[None])  # [*action]
     try:
-        stepped = env.step(action)
-        _check_step(env.observation_space, stepped)
-        if action_masks:
-            action_mask(env, stepped[4], bool(stepped[2] or stepped[3]))
+        _check_step(env.observation_space, env.step(action))
     except WrongReturnError as error:
         raise UserError(f"{name}: {error}; fix its step") from error
     except (Exception, SystemExit) as error:
@@ -103,7 +94,6 @@ def check_environment(name: str, env: gymnasium.Env, action_masks: bool = False)
             raise UserError(f"{name}: step returned another number of values: {STEP}") from error
         what = f"{name}: step failed with the action {action!r} ({explain(error)})"
         raise UserError(f"{what}: {cure(error, 'fix its step')}") from error
-    return mask is not None
 
 
 def _check_reset(space: gymnasium.Space, returned: Any) -> None:

@@ -79,9 +79,7 @@ class AgentBase(ABC):
 
     def normalizer(self) -> Normalizer:
         """A frozen copy of the present normalisation; without `normalize_observations` it changes nothing."""
-        if not self._normalizes:
-            return UNCHANGED
-        normalize = Normalizer.of(self.observation_statistics)
+        normalize = Normalizer.of(self.observation_statistics) if self._normalizes else UNCHANGED
         if self.mask_size and normalize.shift is not None and normalize.scale is not None:  # a mask stays as it is
             normalize.shift[-self.mask_size :], normalize.scale[-self.mask_size :] = 0, 1
         return normalize
@@ -127,28 +125,25 @@ class AgentBase(ABC):
         Raises:
             ValueError: its networks see other observations.
         """
-        own, fresh = {name: np.array(array) for name, array in self.parameters().items()}, []
-        theirs = self.layers(source)
-        layers = (len(self.config.hidden_sizes) or 3) + (len(self.config.convolutions) if self.sees_images else 0)
+        own = {name: np.array(array) for name, array in self.parameters().items()}
+        theirs, fresh = self.layers(source), []
+        convolutions = len(self.config.convolutions) if self.sees_images else 0
+        hidden = 2 * (convolutions + (len(self.config.hidden_sizes) or 3))  # arrays
         for name, arrays in self.layers(own).items():
-            found = theirs.get(name) or theirs.get(name.removeprefix("target_"), [])
-            if name == "network" and not found:  # a shipped actor; the value comes last here
-                found = theirs.get("actor", [])
-            elif len(found) != len(arrays):  # heads of another kind
-                found = found[: 2 * layers]
+            known = name, name.removeprefix("target_"), "actor" if name == "network" else ""  # a shipped one
+            found = next((theirs[other] for other in known if other in theirs), [])
+            found = found if len(found) == len(arrays) else found[:hidden]  # heads of another kind
             fits = [*itertools.takewhile(lambda pair: pair[0].shape == pair[1].shape, zip(arrays, found))]
             if not fits and name in ("actor", "network"):
-                raise ValueError(f"its {name} takes other observations")
+                raise ValueError("its networks see other observations")
             for array, other in fits:
                 array[...] = other
             if len(fits) < len(arrays) and not name.startswith("target_"):
-                fresh.append(f"the {name}" if not fits else f"the heads of the {name}")
-        for name in ("log_temperature", *(f"observations/{part}" for part in ("count", "mean", "m2"))):
-            if name in own and name in source:
-                if own[name].shape != source[name].shape:
-                    raise ValueError(f"it has {source[name].size} numbers in an observation, not {own[name].size}")
-                own[name] = source[name]
-        self.load_parameters(own)
+                fresh.append(f"the heads of the {name}" if fits else f"the {name}")
+        taken = {name for name in own if name.startswith("observations/") or name == "log_temperature"} & source.keys()
+        if any(own[name].shape != source[name].shape for name in taken):
+            raise ValueError("it normalises other observations")
+        self.load_parameters(own | {name: source[name] for name in taken})
         return fresh
 
     # -- best parameters --

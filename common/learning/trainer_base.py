@@ -107,10 +107,9 @@ class TrainerBase(ABC):
     def _check_environment(self) -> None:
         """Step the environment and try the mirror that the settings name, before anything is built for them."""
         config, environment = self.config, self.environment
-        remarks = [*environment.remarks]
         if config.backend != "processes":  # else a crash or an endless loop of its code would be this process's
-            remarks += environment.check(config.environment_restarts)
-        for remark in remarks:
+            environment.check(config.environment_restarts)
+        for remark in environment.remarks:
             self.warn(f"warning: {environment.id}: {remark}")
         check_mirror(config, environment, lambda line: self.warn(line))
 

@@ -60,19 +60,16 @@ class FlatNetworks:
         return [[row[part].reshape(shape) for part, shape in zip(self._parts, self._shapes)] for row in rows]
 
     def layers(self, weights: np.ndarray) -> list[np.ndarray]:
-        """Views of each kernel and bias in [W] weights; those of one network with another head are cut as well.
+        """Views of each kernel and bias in [W] weights; of one network with another head, whose head is one vector.
 
-        Of such a network the head is one vector. Nothing is returned where the hidden layers differ, too.
+        Nothing is returned where the hidden layers differ, too.
         """
-        size, shapes = self._parts[-1].stop, self._shapes
-        if len(weights) == size * len(self.networks):
-            rows = weights.reshape(len(self.networks), size)
-            return [row[part].reshape(shape) for row in rows for part, shape in zip(self._parts, shapes)]
-        head = self._parts[-2].start
-        left = len(weights) - head
-        if len(self.networks) > 1 or left <= 0 or left % (shapes[-2][0] + 1):
+        parts, head, size = [*zip(self._parts, self._shapes)], self._parts[-2].start, self._parts[-1].stop
+        if len(weights) % size == 0:
+            return [row[part].reshape(shape) for row in weights.reshape(-1, size) for part, shape in parts]
+        if len(self.networks) > 1 or len(weights) <= head or (len(weights) - head) % (self._shapes[-2][0] + 1):
             return []
-        return [*(weights[part].reshape(shape) for part, shape in zip(self._parts[:-2], shapes)), weights[head:]]
+        return [*(weights[part].reshape(shape) for part, shape in parts[:-2]), weights[head:]]
 
     def first(self, normalize: Normalizer) -> Network:
         """A copy of the first network, with its present weights and this normaliser."""

@@ -126,20 +126,14 @@ def actor_and_critic_of_one_torso(
 
 
 class WithMask(keras.Model):
-    """A network that does not see the action mask at the end of its inputs; an actor's logits heed it.
-
-    Args:
-        network: observations [B, S] → a list whose first part is the logits [B, X], or a critic's values.
-        mask_size: X.
-    """
+    """A network that does not see the action mask [B, X] at the end of its inputs; an actor's logits heed it."""
 
     def __init__(self, network: keras.Model, mask_size: int) -> None:
         inputs = keras.Input((network.input_shape[1] + mask_size,))
         numbers, mask = TENSORFLOW.cut(inputs, mask_size)
         outputs = network(numbers)
         if isinstance(outputs, list):
-            logits = keras.ops.where(mask > 0, outputs[0], RULED_OUT)
-            outputs = [logits, *outputs[1:]]
+            outputs = [keras.ops.where(mask > 0, outputs[0], RULED_OUT), *outputs[1:]]
         super().__init__(inputs, outputs, name=network.name)
         self.network, self.mask_size = network, mask_size
 

@@ -8,7 +8,6 @@ from typing import Literal
 import gymnasium
 import numpy as np
 
-from common.envs.action_masks import nearest_allowed
 from common.envs.environment import Environment
 from common.envs.groups import Group, Step
 from common.envs.seeded_episodes import RestoreMethod, RestorePoint
@@ -62,7 +61,7 @@ def find_restore_method(
 
     try:
         record = Record([slice(0, count)], way, action_map.size)
-        played = _played(make, actions, action_map, record, patient, environment)
+        played = _played(make, actions, action_map, record, patient)
         if played is None:
             return "rebuilt"
         steps, points = played
@@ -84,35 +83,26 @@ def find_restore_method(
 
 
 def _played(
-    make: MakeGroup,
-    actions: np.ndarray,
-    action_map: ActionMap,
-    record: Record,
-    patient: bool,
-    environment: Environment,
+    make: MakeGroup, actions: np.ndarray, action_map: ActionMap, record: Record, patient: bool
 ) -> tuple[list[Step], dict[int, Points]] | None:
     """What environments do with some actions, and what restores them at several steps; None if slow or failing.
 
     Args:
-        actions: [T, n, A], of a policy; those that a mask forbids are replaced.
+        actions: [T, n, A], of a policy.
         patient: wait for slow environments, so that the answer depends on no clock.
     """
     points: dict[int, Points] = {}
     steps, seconds = [], 0.0
     with contextlib.closing(make()) as group:
-        observations = group.reset(0)
+        group.reset(0)
         for t, action in enumerate(actions):
             if t in BEGINNINGS:
-                observations = group.reset(None)
+                group.reset(None)
                 record.begin_episodes()
             if t in BEGINNINGS + MIDDLES:
                 points[t] = {i: record.restore_point(i, action_map) for i in range(group.num_envs)}
-            if environment.action_masks:
-                counts = choices(environment.action_space)
-                action[:] = nearest_allowed(action, observations[:, -sum(counts) :], counts)
             began = time.monotonic()
             steps.append(_step(group, action_map(action)))
-            observations = steps[-1].observations
             seconds += time.monotonic() - began
             record.add_actions(action[None], record.ended[None])
             record.ended = steps[-1].ended.copy()

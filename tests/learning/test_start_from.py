@@ -151,18 +151,18 @@ def test_a_resumed_run_needs_its_source_no_more(name, trained, tmp_path, eager):
 @pytest.mark.parametrize(
     ("case", "changes", "line"),
     [
-        ("ppo", {"start_from": "walkre"}, "expected a run, like runs/NAME, or an agent, like walker"),
-        ("ppo", {"start_from": "pendulum"}, "pendulum was trained with 'sac', this run is of ppo"),
-        ("ppo", {"start_from": "walker"}, r"hidden_sizes \[256, 256\].*: add --hidden-sizes 256 256"),
-        ("ppo", {"activation": "relu"}, "add --activation tanh"),
-        ("td3", {"normalize_observations": False}, "add --normalize-observations"),
+        ("ppo", {"start_from": "walkre"}, "expected a run with weights, like runs/NAME, or walker"),
+        ("ppo", {"start_from": "pendulum"}, "pendulum was trained by 'sac', not ppo"),
+        ("ppo", {"start_from": "walker"}, r"hidden_sizes \[256, 256\].*: give it the same --hidden-sizes"),
+        ("ppo", {"activation": "relu"}, "give it the same --activation"),
+        ("td3", {"normalize_observations": False}, "give it the same --normalize-observations"),
         (
             "ppo",
             {"env": "Pendulum-v1"},
-            "its actor takes other observations.*with the same observations",
+            "its networks see other observations.*with the same",
         ),
-        ("shared torso", {"env": "Pendulum-v1"}, "its network takes other observations"),
-        ("td3", {"env": "Pendulum-v1"}, "takes other observations|numbers in an observation"),
+        ("shared torso", {"env": "Pendulum-v1"}, "its networks see other observations"),
+        ("td3", {"env": "Pendulum-v1"}, "its networks see other observations"),
     ],
 )
 def test_what_does_not_fit_is_one_line(case, changes, line, trained):
@@ -177,5 +177,5 @@ def test_what_does_not_fit_is_one_line(case, changes, line, trained):
 def test_a_run_without_weights(trained, tmp_path):
     folder = Path(shutil.copytree(trained["ppo"][0], tmp_path / "new"))
     (folder / run_folder.WEIGHTS).unlink()
-    with pytest.raises(UserError, match="holds no weights yet"):
+    with pytest.raises(UserError, match="expected a run with weights"):
         PPOAgentTrainer(PPO.replace(start_from=str(folder))).train(0)
