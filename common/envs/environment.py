@@ -19,7 +19,8 @@ from common.envs.environment_check import CheckedSteps, check_environment
 from common.envs.history import with_history
 from common.envs.make_env import EnvironmentSource, MakeEnv, step_limit, takes_render_mode
 from common.envs.registered import gymnasiums_own
-from common.envs.spaces import DISCRETE, as_numbers_or_image, is_image
+from common.envs.spaces import DISCRETE, is_image
+from common.envs.supported_spaces import as_numbers_or_image
 from common.errors import StartError, UserError
 from common.user_code import closed
 

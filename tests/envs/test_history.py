@@ -7,7 +7,7 @@ from same_state import assert_same_state, resumed_and_whole
 
 from common.config import TrainingConfig
 from common.envs.environment import find_environment
-from common.envs.history import History, with_history
+from common.envs.history import with_history
 from common.envs.mirror_settings import mirror_of
 from common.envs.seeded_episodes import RestorePoint
 from common.errors import UserError
@@ -15,25 +15,6 @@ from ppo.config import PPOConfig
 from PPOAgentTrainer import PPOAgentTrainer
 
 AGES = (2, 3)
-
-
-def test_worked_by_hand():
-    history, none, one = History(2, AGES), np.zeros(2, bool), np.array([True, False])
-    first = [~none, none, none, none, one, none]
-    rows = [history.add(np.full((2, 1), t, np.float32), first[t]) for t in range(6)]
-    assert rows[0].tolist() == [[0, 0, 0], [0, 0, 0]]  # the first stands for all before it
-    assert rows[2].tolist() == [[2, 0, 0], [2, 0, 0]]
-    assert rows[3].tolist() == [[3, 1, 0], [3, 1, 0]]
-    assert rows[4].tolist() == [[4, 4, 4], [4, 2, 1]]  # an episode begins in the first environment
-    assert rows[5].tolist() == [[5, 4, 4], [5, 3, 2]]
-
-
-def test_some_environments_alone():
-    history = History(3, (1,))
-    history.add(np.zeros((3, 2)), np.ones(3, bool))
-    rows = history.add(np.array([[5.0, 6.0], [7.0, 8.0]]), np.array([False, True]), np.array([2, 0]))
-    assert rows.tolist() == [[5, 6, 0, 0], [7, 8, 7, 8]]
-    assert history.add(np.ones((3, 2)), np.zeros(3, bool)).tolist() == [[1, 1, 7, 8], [1, 1, 0, 0], [1, 1, 5, 6]]
 
 
 def test_an_environment_with_earlier_observations():
