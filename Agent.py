@@ -61,8 +61,9 @@ class Agent(AgentBase):
     ) -> None:
         super().__init__(observation_space, action_space, config, make_networks)
         self.choices = None if isinstance(action_space, gymnasium.spaces.Box) else choices(action_space)
+        *sides, last = observation_space.shape
         torso = self.own_torso or architecture.torso_for(
-            observation_space.shape, self.action_size, config, self.images
+            (*sides, last - self.mask_size), self.action_size, config, self.images
         )
         heads = architecture.heads_for(self.action_size, self.choices, config)
         seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(2)]  # of actor and critic
@@ -81,6 +82,10 @@ class Agent(AgentBase):
         else:
             for network in self._networks.values():
                 check_own(network)
+        if self.mask_size:  # which the networks do not see
+            for name in {"actor", "critic", *self._networks}:
+                setattr(self, name, keras_models.WithMask(getattr(self, name), self.mask_size))
+            self._networks = {name: getattr(self, name) for name in self._networks}
         self._adam_of = {
             name: self.new_adam(config.learning_rate, network.trainable_variables, config.adam_epsilon)
             for name, network in self._networks.items()

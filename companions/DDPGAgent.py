@@ -405,6 +405,11 @@ class DDPGAgent(AgentBase):
         """The states of layers that draw random numbers in an update, such as Dropout."""
         return {f"{name}/{i}": v for name, group in self.flat_networks().items() for i, v in enumerate(group.seeds)}
 
+    def layers(self, state: State) -> dict[str, list[np.ndarray]]:
+        """See `AgentBase.layers`; the arrays are views of the vectors in the state."""
+        networks = self.flat_networks().items()
+        return super().layers(state) | {name: flat_.layers(state[name]) for name, flat_ in networks if name in state}
+
     def counters(self) -> State:
         """The number of updates so far, and seeds."""
         seeds = {name: np.array(variable) for name, variable in self._seeds().items()}

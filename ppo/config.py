@@ -56,6 +56,11 @@ class NetworkSettings(Settings):
     network, through a softplus, and differs from state to state, as in the 2021 code. Only used with continuous
     actions."""
 
+    action_masks: bool = False
+    """Whether the policy never chooses what the environment forbids. The environment says which choices are allowed in
+    info["action_mask"] of each reset and step, or by a method action_masks(): 0 or 1 for each choice, first those of
+    the first action dimension. Set it if many actions are invalid. For discrete actions and number observations."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.convolution_layers  # raises what is wrong with them
@@ -238,6 +243,9 @@ class PPOConfig(UpdateSettings, ExplorationSettings, NetworkSettings, TrainingCo
                 f"reused_trajectories {self.reused_trajectories} does not go with recompute_targets: leave "
                 "--reused-trajectories out, or use --no-recompute-targets"
             )
+        if self.action_masks and (self.symmetry or max(self.action_repeat) > 1):
+            other = "symmetry" if self.symmetry else f"action_repeat {self.action_repeat}"
+            raise UserError(f"action_masks does not go with {other}: leave one of them out")
         if self.min_std and self.initial_std is None:
             raise UserError(
                 f"min_std {self.min_std} has no effect with initial_std None: leave --min-std out, or use "

@@ -46,6 +46,8 @@ def duties(config: TrainingConfig) -> list[str]:
     if config.history:
         ages = " and ".join(map(str, config.history))
         lines.append(f"the input is the newest observation, followed by those of {ages} actions ago")
+    if config.action_masks:
+        lines.append("the last numbers of the input are the action mask: 1 for each choice that is allowed, else 0")
     repeat = config.action_repeat[-1]
     if repeat > 1:
         lines.append(f"hold each action for {repeat} steps of the environment")

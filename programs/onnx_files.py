@@ -19,6 +19,7 @@ from common.errors import UserError
 from common.nets.network import (
     ACTIVATIONS,
     OBSERVATION_CLIP,
+    RULED_OUT,
     Convolution,
     Cut,
     Dense,
@@ -99,12 +100,19 @@ class _Graph:
     def flattened(self, features: str) -> str:
         return self("Flatten", features, axis=1)
 
-    def cut(self, features: str, layer: Cut) -> str:
+    def chosen(self, features: str, layer: Cut) -> str:
         chosen = self("Gather", features, self.constant(np.asarray(layer.columns, np.int64)), axis=1)
         return self("Reshape", chosen, self.constant(np.array((-1, *layer.shape), np.int64)))
 
     def beside(self, parts: list[str]) -> str:
         return self("Concat", *parts, axis=1)
+
+    def cut(self, array: str, size: int) -> tuple[str, str]:
+        return self.columns(array, 0, -size), self.columns(array, -size, np.iinfo(np.int64).max)
+
+    def masked(self, logits: str, mask: str) -> str:
+        allowed = self("Greater", mask, self.constant(np.float32(0)))
+        return self("Where", allowed, logits, self.constant(np.float32(RULED_OUT)))
 
     def joined(self, one: str, other: str) -> str:
         return self("Concat", one, other, axis=0)

@@ -10,8 +10,9 @@ from common.envs.image_rows import ImagePart
 from common.envs.mirrors import Mirror, unmoved
 from common.nets.keras_layers import Columns, MeanOfBoth, StateIndependentStd, WithMirrorImage
 from common.nets.kernels import Kernels
-from common.nets.network import Cut
+from common.nets.network import RULED_OUT, Cut
 from common.nets.rounded_products import RoundedDense
+from common.nets.tensorflow_operations import TENSORFLOW
 
 NUMBERS = 64  # units of the layer that sees the numbers beside images
 
@@ -182,6 +183,19 @@ def actor_and_critic_of_one_torso(
     value = _values(features, kernel, mirror, 1)
     actor, critic = keras.Model(inputs, outputs, name="actor"), keras.Model(inputs, value, name="critic")
     return keras.Model(inputs, [*outputs, value], name="network"), actor, critic
+
+
+class WithMask(keras.Model):
+    """A network that does not see the action mask [B, X] at the end of its inputs; an actor's logits heed it."""
+
+    def __init__(self, network: keras.Model, mask_size: int) -> None:
+        inputs = keras.Input((network.input_shape[1] + mask_size,))
+        numbers, mask = TENSORFLOW.cut(inputs, mask_size)
+        outputs = network(numbers)
+        if isinstance(outputs, list):
+            outputs = [keras.ops.where(mask > 0, outputs[0], RULED_OUT), *outputs[1:]]
+        super().__init__(inputs, outputs, name=network.name)
+        self.network, self.mask_size = network, mask_size
 
 
 def _values(features: keras.KerasTensor, kernel: Kernels, mirror: Mirror | None, outputs: int) -> keras.KerasTensor:

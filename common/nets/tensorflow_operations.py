@@ -11,6 +11,7 @@ from common.envs.mirrors import Entries
 from common.nets.network import (
     ACTIVATIONS,
     OBSERVATION_CLIP,
+    RULED_OUT,
     Convolution,
     Cut,
     Dense,
@@ -57,7 +58,7 @@ class _TensorFlowOperations:
     def flattened(self, features: tf.Tensor) -> tf.Tensor:
         return tf.reshape(features, (-1, np.prod(features.shape[1:])))
 
-    def cut(self, features: tf.Tensor, layer: Cut) -> tf.Tensor:
+    def chosen(self, features: tf.Tensor, layer: Cut) -> tf.Tensor:
         return tf.reshape(tf.gather(features, layer.columns, axis=1), (-1, *layer.shape))
 
     def beside(self, parts: list[tf.Tensor]) -> tf.Tensor:
@@ -65,6 +66,12 @@ class _TensorFlowOperations:
 
     def constant(self, values: np.ndarray) -> tf.Tensor:
         return tf.constant(values)
+
+    def cut(self, array: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
+        return array[:, :-size], array[:, -size:]
+
+    def masked(self, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        return tf.where(mask > 0, logits, RULED_OUT)
 
     def joined(self, one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
         return tf.concat([one, other], axis=-2)

@@ -38,6 +38,9 @@ SPACES = {
 }
 
 
+MASKED = "the last numbers of the input are the action mask: 1 for each choice that is allowed, else 0"
+
+
 def ppo_agent(space, **changes):
     """An agent that has seen observations about 50, 0 and −3, of very different spreads."""
     agent = Agent(OBSERVATIONS, space, CONFIG.replace(**changes), seed=1)
@@ -293,6 +296,7 @@ def test_the_last_weights_to_a_folder_of_choice(run, monkeypatch, tmp_path, capf
         ({"history": (2, 5)}, ["the input is the newest observation, followed by those of 2 and 5 actions ago"]),
         ({"action_repeat": (3,)}, ["hold each action for 3 steps of the environment"]),
         ({"action_repeat": (3, 1)}, []),
+        ({"action_masks": True}, [MASKED]),
         ({"action_repeat": (1, 2)}, ["hold each action for 2 steps of the environment"]),
     ],
 )
