@@ -109,7 +109,7 @@ class PPOAgentTrainer(TrainerBase):
             self.collector.collect(self.agent.collecting_policy(), self.epoch, timing)
             self.steps += self._new_steps
         self.epoch += 1
-        return PPOResult(
+        return self.result_type(
             steps=self.steps,
             reward_std=float(self.reward_statistics.std) if self.config.reward_scaling != "none" else 1.0,
             **self.scoring(self.epoch, last, timing),

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
@@ -70,6 +71,11 @@ def costs_by_score(name: str, written: Iterable[str]) -> tuple[tuple[float, floa
     return tuple(pairs)
 
 
+def info_column(name: str) -> str:
+    """The column of a number in info: reward/forward → info_reward_forward."""
+    return "info_" + re.sub(r"\W", "_", name)
+
+
 @dataclass(frozen=True)
 class MirrorDescription(Settings):
     """What the setting `mirror` says; empty parts are those of the known mirror."""
@@ -132,6 +138,10 @@ class EnvironmentSettings(Settings):
     """Library that steps the environments. auto: ale-py for Atari games, EnvPool if it is installed and has the
     environment, else Gymnasium. gymnasium: all environments in this process, one after the other. processes: one
     Gymnasium process per environment, for environments that are slow or that crash."""
+    log_info: tuple[str, ...] = ()
+    """Numbers that the environment reports in info, such as is_success, by their names. Each becomes a column of
+    results.csv and a curve of TensorBoard, info_NAME: the mean of the values in the last step of the episodes that
+    finished in the epoch. Episodes without that value do not count. Backend ale reports none."""
     history: tuple[int, ...] = setting((), at_least=1, at_most=1000)
     """Ages, in steps, of the earlier observations that the networks see beside the newest: 4 8 adds those of four and
     eight steps ago. At the start of an episode the first observation stands for all earlier ones. Set it if one
@@ -298,6 +308,8 @@ class TrainingConfig(OwnNetworkSettings, RunSettings, EnvironmentSettings):
             raise UserError(
                 f"validate_from is {self.validate_from}: expected a share of 1 at most, and perhaps a score"
             )
+        if len(set(map(info_column, self.log_info))) < len(self.log_info):
+            raise UserError(f"log_info {' '.join(self.log_info)} would name a column twice: give each name once")
         for name in ("fall_cost", "action_cost"):
             costs_by_score(name, getattr(self, name))  # raises what is wrong with it
         if self.shards is not None and self.shards > self.num_envs:

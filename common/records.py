@@ -30,6 +30,7 @@ class Trajectory(NamedTuple):
         replaced: [T, N] bool; the environment took another action than this one.
         outputs: [T+1, N, X+1] float32, what the network returned when it acted: the actor's heads, then the value;
             [T+1, N, 0] where the policy returns nothing but actions.
+        infos: [T, N, K] float64, the numbers of info that are logged, in the last step of an episode; NaN elsewhere.
     """
 
     observations: np.ndarray
@@ -42,11 +43,20 @@ class Trajectory(NamedTuple):
     episode_steps: np.ndarray
     replaced: np.ndarray
     outputs: np.ndarray
+    infos: np.ndarray = np.empty((0, 0, 0))
 
     @property
     def without_outputs(self) -> "Trajectory":
         """The same without `outputs`: the network has learned since it acted."""
         return self._replace(outputs=self.outputs[:, :, :0])
+
+    @property
+    def without_infos(self) -> "Trajectory":
+        """The same without `infos`, which are counted once."""
+        return self._replace(infos=self.infos[:, :, :0])
+
+
+MAY_LACK = ("outputs", "infos")  # arrays of a trajectory that a checkpoint may lack
 
 
 class Episodes(NamedTuple):
@@ -145,7 +155,9 @@ class Timing:
         }
 
 
-def empty_trajectory(steps: int, count: int, seen: np.ndarray, action_size: int, output_size: int = 0) -> Trajectory:
+def empty_trajectory(
+    steps: int, count: int, seen: np.ndarray, action_size: int, output_size: int = 0, info_size: int = 0
+) -> Trajectory:
     """A trajectory to fill, of `count` environments that return observations like `seen` [n, *shape]."""
     shape = steps, count
     return Trajectory(
@@ -159,4 +171,5 @@ def empty_trajectory(steps: int, count: int, seen: np.ndarray, action_size: int,
         episode_steps=np.empty(shape, np.int64),
         replaced=np.zeros(shape, bool),
         outputs=np.empty((steps + 1, count, output_size), np.float32),
+        infos=np.full((*shape, info_size), np.nan),
     )

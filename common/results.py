@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from common.config import TrainingConfig
+from common.config import TrainingConfig, info_column
 
 
 def column(group: str, timing: bool = False) -> Any:
@@ -50,6 +50,14 @@ class EpochResult:
 
     SHOWN: ClassVar[dict[str, tuple[str, str]]] = {}
     """Columns of one method that the console shows: heading → column, format; an empty one is that of scores."""
+
+
+def with_info(kind: type[EpochResult], log_info: Sequence[str]) -> type[EpochResult]:
+    """A method's columns, and one for each number of info that is logged."""
+    if not log_info:
+        return kind
+    columns = [(info_column(name), float, column("info")) for name in log_info]
+    return dataclasses.make_dataclass(kind.__name__, columns, bases=(kind,), frozen=True, kw_only=True)
 
 
 TIMING_COLUMNS = [column.name for column in dataclasses.fields(EpochResult) if column.metadata.get("timing")]

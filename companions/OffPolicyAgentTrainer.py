@@ -14,7 +14,7 @@ if __name__ == "__main__":  # before the imports below, which take a second
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -66,7 +66,7 @@ class OffPolicyAgentTrainer(TrainerBase):
 
     agent: "DDPGAgent"
     config: Any  # OffPolicySettings, and those of the method
-    result_type: ClassVar[type[Any]] = OffPolicyResult  # an EpochResult, and the columns of the method
+    result_type: type[Any] = OffPolicyResult  # an EpochResult, and the columns of the method
     default_name = "td3"
     exploration: OrnsteinUhlenbeck | None = None
 

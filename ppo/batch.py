@@ -8,7 +8,7 @@ import numpy as np
 
 from common import funcs
 from common.funcs import RunningStatistics
-from common.records import Batch, Trajectory
+from common.records import MAY_LACK, Batch, Trajectory
 from common.state import State, check_array, join_parts, part_of
 from ppo.config import PPOConfig
 
@@ -236,7 +236,7 @@ def weighted(batch: Batch, log_probs: np.ndarray) -> Batch:
 
 
 def _arrays(acted: Acted) -> State:
-    arrays = {name: array for name, array in acted.trajectory._asdict().items() if name != "outputs"}
+    arrays = {name: array for name, array in acted.trajectory._asdict().items() if name not in MAY_LACK}
     return arrays | {"log_probs": acted.log_probs}
 
 

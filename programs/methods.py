@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from common.config import MakeNetworks, TrainingConfig
 from common.envs.environment import Environment, played_environment_of
 from common.envs.make_env import MakeEnv
+from common.envs.stored_spaces import SpacesAlone
 from common.errors import UserError
 from common.runs import run_folder, trust
 from companions import presets as companions_presets
@@ -83,9 +84,13 @@ def config_to_play(folder: Path, **typed: Any) -> TrainingConfig:
 
 
 def new_agent(
-    config: TrainingConfig, environment: Environment, make_networks: MakeNetworks | None = None
+    config: TrainingConfig, environment: Environment | SpacesAlone, make_networks: MakeNetworks | None = None
 ) -> "Agent | DDPGAgent":
-    """The untrained agent that a run with these settings begins with, to act and not to learn: in float32."""
+    """The untrained agent that a run with these settings begins with, to act and not to learn: in float32.
+
+    Args:
+        environment: whose spaces are the networks'; nothing else of it is used.
+    """
     config = config.replace(precision="float32")  # which every processor has, and in which exported files act
     make = METHODS[config.METHOD].agent
     return make(environment.observation_space, environment.action_space, config, config.seeds()[0], make_networks)
@@ -114,6 +119,21 @@ def load_agent(
             or damaged.
     """
     config = config_to_play(run, **typed)
+    path = weights_of(run, config, weights)
+    if device is not None:
+        config = config.replace(device=device)
+    environment = played_environment_of(config, make_env)
+    agent = new_agent(config, environment, make_networks)
+    agent.read_weights(path)
+    return agent, config, environment
+
+
+def weights_of(run: Path, config: TrainingConfig, weights: WhichWeights = "best") -> Path:
+    """The file with a run's weights; see `load_agent`.
+
+    Raises:
+        UserError: there is none.
+    """
     path = run / (run_folder.BEST_AGENT if weights == "best" else run_folder.WEIGHTS)
     if not path.exists() and (run / run_folder.WEIGHTS).exists():
         raise UserError(
@@ -122,9 +142,4 @@ def load_agent(
         )
     if not path.exists():
         raise UserError(f"{run} holds no {path.name}: train it until its first checkpoint at least")
-    if device is not None:
-        config = config.replace(device=device)
-    environment = played_environment_of(config, make_env)
-    agent = new_agent(config, environment, make_networks)
-    agent.read_weights(path)
-    return agent, config, environment
+    return path

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from common.config import TrainingConfig
 from common.envs.environment import Environment, played_environment_of
 from common.envs.spaces import ActionMap, action_map
+from common.envs.stored_spaces import SpacesAlone
 from common.errors import UserError
 from common.rollout import policy_file
 from common.rollout.policies import SamplingPolicy
@@ -88,10 +89,25 @@ def load(folder: Path, stage: str = "trained", **typed: Any) -> tuple[ShippedAge
         UserError: a file is missing or damaged, or the environment cannot be made.
     """
     config = config_to_play(folder, **typed)
+    path = policy_path(folder, stage)
+    environment = played_environment_of(config)
+    return agent_of(path, config, environment), config, environment
+
+
+def policy_path(folder: Path, stage: str) -> Path:
+    """The file with the policy of a stage; UserError if it is missing."""
     path = folder / STAGES[stage]
     if not path.exists():
         raise UserError(f"{folder} holds no {path.name}: this agent was shipped without its {stage} policy")
-    environment = played_environment_of(config)
+    return path
+
+
+def agent_of(path: Path, config: TrainingConfig, environment: Environment | SpacesAlone) -> ShippedAgent:
+    """The agent of a policy's file; of the environment only the spaces are used.
+
+    Raises:
+        UserError: the file is damaged.
+    """
     arrays = policy_file.read_arrays(path)
     try:
         sees_images = policy_file.layout_of(arrays).get("kind") == ACTOR
@@ -101,7 +117,7 @@ def load(folder: Path, stage: str = "trained", **typed: Any) -> tuple[ShippedAge
         policy = agent.acting_policy() if sees_images else policy_file.of_arrays(arrays)
     except ValueError as error:
         raise UserError(f"{path} cannot be read as a policy ({error}): use another copy") from None
-    return ShippedAgent(policy, action_map(environment.action_space), sees_images), config, environment
+    return ShippedAgent(policy, action_map(environment.action_space), sees_images)
 
 
 def set_actor(agent: Any, arrays: State) -> None:

@@ -58,6 +58,17 @@ class Target(Tiny):
         return self._observe(), reward, self._steps == 3, False, {}
 
 
+class Reaching(Tiny):
+    """Four steps an episode; a success, which a coin decides, pays 1 and is told in info, as is the step's number."""
+
+    def step(self, action):
+        self._steps += 1
+        over = self._steps == 4
+        success = over and bool(self.np_random.integers(2))
+        info = {"is_success": success, "time/steps": np.array(self._steps), "words": "no number"}
+        return self._observe(), float(success), over, False, info
+
+
 class Endless(Tiny):
     """Reward 1 for ever; registered with a limit of 5 steps. With γ = 0.9 its true value is 10."""
 
@@ -475,6 +486,7 @@ gymnasium.register("tests/Target-v0", Target)
 gymnasium.register("tests/Doors-v0", Doors)
 gymnasium.register("tests/LooseDoors-v0", Doors, kwargs={"strict": False})
 gymnasium.register("tests/DoorsByMethod-v0", Doors, kwargs={"how": "method"})
+gymnasium.register("tests/Reaching-v0", Reaching)
 gymnasium.register("tests/Dot-v0", Dot)
 gymnasium.register("tests/DotAndSign-v0", DotAndSign)
 gymnasium.register("tests/PointAtDot-v0", PointAtDot)

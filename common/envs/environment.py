@@ -44,6 +44,7 @@ class Environment(EnvironmentSource):
         history: ages, in steps, of the earlier observations that are returned beside the newest.
         action_repeat: for how many steps of the environment itself each action is held.
         action_masks: whether the environment's action mask stands behind each observation.
+        log_info: names of the numbers in info that are logged.
         draws_with_mujoco: whether its pictures are drawn by Gymnasium's renderer for MuJoCo.
         remarks: what the user should know of its spaces, a line each.
     """
@@ -58,6 +59,7 @@ class Environment(EnvironmentSource):
     history: tuple[int, ...] = ()
     action_repeat: int = 1
     action_masks: bool = False
+    log_info: tuple[str, ...] = ()
     draws_with_mujoco: bool = False
     remarks: tuple[str, ...] = ()
 
@@ -159,7 +161,7 @@ def find_environment(
     with closed(env):
         if maker is not None:
             _check_new(source, env)
-        flat = _prepared(env_id, env, history, action_masks)
+        flat = prepared(env_id, env, history, action_masks)
         spec = env.unwrapped.spec if maker is None and atari_game is None else None
         spec = None if spec is None else gymnasium.spec(spec.id)
         module, colon, _ = env_id.rpartition(":")
@@ -198,8 +200,12 @@ def _checked_id(env_id: str, maker: MakeEnv | None) -> str:
     return env_id
 
 
-def _prepared(env_id: str, env: gymnasium.Env, history: tuple[int, ...], action_masks: bool) -> gymnasium.Env:
-    """The environment with its observations as the networks get them; UserError where they cannot be made."""
+def prepared(env_id: str, env: gymnasium.Env, history: tuple[int, ...], action_masks: bool) -> gymnasium.Env:
+    """The environment with its observations as the networks get them.
+
+    Raises:
+        UserError: they cannot be made.
+    """
     env = as_numbers_or_image(env)
     for name, is_asked in (("history", history), ("action_masks", action_masks)):
         if is_asked and is_image(env.observation_space):
@@ -233,7 +239,8 @@ def environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Envi
     """What is known about the environment that the settings name; arguments and errors: see `find_environment`."""
     kwargs, limit, repeat = config.env_kwargs, config.max_episode_steps, config.action_repeat[0]
     own = config.wrappers, config.action_masks
-    return find_environment(config.env, limit, kwargs, maker, config.history, repeat, *own)
+    found = find_environment(config.env, limit, kwargs, maker, config.history, repeat, *own)
+    return dataclasses.replace(found, log_info=config.log_info)
 
 
 def played_environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:

@@ -51,7 +51,7 @@ class EnvPoolGroup:
             self._seed = seed or 0
             self._pools = [self._build(part, 0) for part in self.parts]
             self._action_type = self._pools[0].action_space.dtype  # not always the dtype of Gymnasium's space
-            self._wanted = [self._pools[0]._state_keys.index(key) for key in KEYS]
+            self._wanted = columns_of(self._pools[0], self._environment)
         for pool, ids in zip(self._pools, self._ids):
             pool._reset(ids)
         return self._received()[0]
@@ -108,11 +108,13 @@ class EnvPoolGroup:
 
     def recv(self) -> Step:
         """See `Group.recv`."""
-        observations, rewards, done, truncated = self._received()
-        return Step(observations, rewards, done & ~truncated, truncated, done | truncated)
+        observations, rewards, done, truncated, *infos = self._received()
+        ended = done | truncated
+        told = {int(i): [column[i] for column in infos] for i in np.flatnonzero(ended)} if infos else {}
+        return Step(observations, rewards, done & ~truncated, truncated, ended, infos=told)
 
     def _received(self) -> list[np.ndarray]:
-        """Observations [n, S], rewards, done and truncated [n] of all pools."""
+        """Observations [n, S], rewards, done, truncated and what is logged of info, [n] each, of all pools."""
         states = [pool._recv() for pool in self._pools]
         if len(states) == 1:
             return [states[0][i] for i in self._wanted]
@@ -123,6 +125,15 @@ class EnvPoolGroup:
         for pool in self._pools:
             pool.close()
         self._pools = []
+
+
+def columns_of(pool: Any, environment: Environment) -> list[int]:
+    """Where in a pool's answer KEYS stand, and then the numbers of info that are logged.
+
+    Raises:
+        ValueError: it has not got one of these.
+    """
+    return [pool._state_keys.index(key) for key in (*KEYS, *(f"info:{name}" for name in environment.log_info))]
 
 
 def _calls(points: list[RestorePoint], action_type: np.dtype) -> list[list[np.ndarray]]:
@@ -148,7 +159,7 @@ class AdaptedPool:
         self._pool, self._repeat = pool, environment.action_repeat
         self._history = History(num_envs, environment.history) if environment.history else None
         self._state_keys, self.action_space = pool._state_keys, pool.action_space
-        self._columns = [pool._state_keys.index(key) for key in KEYS]
+        self._columns = columns_of(pool, environment)
         self._begins = np.ones(num_envs, bool)  # [n]: what comes next is the first observation of an episode
         shape = num_envs, *pool.action_space.shape
         self._actions = np.zeros(shape, pool.action_space.dtype)  # [n, *action] that are held
@@ -165,7 +176,8 @@ class AdaptedPool:
     def _recv(self) -> Any:
         answer = list(self._pool._recv())
         ids = np.array(answer[0])  # [k] in the order of the answer
-        observations, rewards, done, truncated = (np.array(answer[i]) for i in self._columns)  # [k, S], [k], [k], [k]
+        # [k, S], and [k] each
+        observations, rewards, done, truncated, *infos = (np.array(answer[i]) for i in self._columns)
         row_of = np.empty(len(self._begins), int)  # [n] where an environment stands in the answer
         row_of[ids] = np.arange(len(ids))
         first = self._begins[ids]  # [k]
@@ -176,13 +188,15 @@ class AdaptedPool:
             self._pool._send([ids[running], ids[running], self._actions[ids[running]]])
             more = self._pool._recv()
             rows = row_of[more[0]]  # [r]
-            observations[rows], reward, done[rows], truncated[rows] = (more[i] for i in self._columns)
+            observations[rows], reward, done[rows], truncated[rows], *told = (more[i] for i in self._columns)
             rewards[rows] += reward
+            for column, values in zip(infos, told):
+                column[rows] = values
             running &= ~(done | truncated)
         self._begins[ids] = done | truncated
         if self._history is not None:
             observations = self._history.add(observations, first, ids)
-        for i, column in zip(self._columns, (observations, rewards, done, truncated)):
+        for i, column in zip(self._columns, (observations, rewards, done, truncated, *infos)):
             answer[i] = column
         return answer
 

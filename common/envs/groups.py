@@ -6,7 +6,7 @@ the reset observation.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import gymnasium
@@ -29,6 +29,7 @@ class Step(NamedTuple):
     ended: np.ndarray  # [n] bool: the episode is over, the next step restarts it
     failed: np.ndarray | None = None  # [n] bool: the environment raised, so this was no step; None: none did
     replaced: np.ndarray | None = None  # [n] bool: another action was taken than the one sent; None: never
+    infos: Mapping[int, Sequence[float]] = {}  # of an environment whose episode is over: what is logged of its info
 
 
 class Fault(NamedTuple):

@@ -88,10 +88,14 @@ def joined(
     """
     rewards = np.zeros(len(answers))  # [n]
     terminated, truncated, lost, replaced, failed = np.zeros((5, len(answers)), bool)  # [n] each
+    infos: dict[int, tuple[float, ...]] = {}
     for i, answer in enumerate(answers):
         try:
-            observations[i], rewards[i], terminated[i], truncated[i], lost[i], replaced[i] = answer()
+            observations[i], rewards[i], terminated[i], truncated[i], lost[i], replaced[i], told = answer()
+            if told:
+                infos[i] = told
         except Exception as error:  # an environment is the user's code
             give_up(i, error)
             failed[i] = True
-    return Step(observations, rewards, terminated | lost, truncated, terminated | truncated | failed, failed, replaced)
+    ended = terminated | truncated | failed
+    return Step(observations, rewards, terminated | lost, truncated, ended, failed, replaced, infos)

@@ -36,6 +36,7 @@ class Answer(NamedTuple):
     truncated: bool = False
     life_lost: bool = False
     replaced: bool = False  # another action was taken than the one sent
+    infos: tuple[float, ...] = ()  # the numbers of info that are logged, if the episode is over
 
 
 class SeededEpisodes:
@@ -80,7 +81,8 @@ class SeededEpisodes:
         if isinstance(reward, np.ndarray):
             reward = reward.item()
         lost, replaced = info.get(LIFE_LOST, False), info.get(ACTION_REPLACED, False)
-        return Answer(self._as_declared(observation), float(reward), terminated, truncated, lost, replaced)
+        infos = tuple(_number(info.get(name)) for name in self._environment.log_info) if self._over else ()
+        return Answer(self._as_declared(observation), float(reward), terminated, truncated, lost, replaced, infos)
 
     def give_up(self) -> None:
         """Close an environment that failed; the next step builds a new one for the next episode."""
@@ -104,3 +106,11 @@ class SeededEpisodes:
             env, self._env = self._env, None
             with contextlib.suppress(Exception):  # a failure to close does not matter any more
                 env.close()
+
+
+def _number(value: Any) -> float:
+    """A value of info as a number; NaN if it is missing or something else."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")

@@ -8,7 +8,7 @@ import numpy as np
 from common.envs import atari
 from common.envs.ale_group import AleGroup
 from common.envs.environment import Environment
-from common.envs.envpool_group import EnvPoolGroup
+from common.envs.envpool_group import EnvPoolGroup, columns_of
 from common.envs.groups import Group
 from common.envs.gymnasium_group import GymnasiumGroup
 from common.envs.process_group import ProcessGroup
@@ -95,6 +95,8 @@ def _unsuitable(best: str, environment: Environment, asked: str) -> str:
     for name in ("env_kwargs", "wrappers", "action_masks"):
         if getattr(environment, name):
             return f"backend {asked} takes no {name}: use --backend gymnasium or processes"
+    if best == "ale" and environment.log_info:
+        return f"backend {asked} takes no log_info: use --backend gymnasium or processes"
     if asked == "ale" and best != "ale":
         return f"backend ale steps Atari games, and {environment.id} is none: use --backend auto"
     if asked == "envpool" and best != "envpool":
@@ -109,6 +111,10 @@ def _unsuitable(best: str, environment: Environment, asked: str) -> str:
     space = environment.native_observation_space
     flat = isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1
     if flat and environment.gymnasium_id in envpool.list_all_envs():
+        try:
+            columns_of(envpool.make_spec(environment.gymnasium_id), environment)
+        except ValueError:
+            return f"EnvPool reports no info {' '.join(environment.log_info)} here: use --backend gymnasium"
         return ""
     return f"EnvPool does not carry {environment.id}, or not with flat observations: use --backend gymnasium"
 

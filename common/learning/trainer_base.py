@@ -16,7 +16,7 @@ from common.envs.vector_env import resolve_backend
 from common.errors import UserError
 from common.learning.scoring import EpochScoring
 from common.learning.start_from import start_from
-from common.results import EpochResult, from_columns, results_dictionary, to_columns
+from common.results import EpochResult, from_columns, results_dictionary, to_columns, with_info
 from common.rollout.collector import Collecting, Collector
 from common.rollout.validation import Validator
 from common.rollout.workers.cluster import NO_WORKERS, WorkerPlacement
@@ -25,7 +25,7 @@ from common.rollout.workers.team import WorkerPoolFactory
 from common.state import State, join_parts, load_generator, pack_generator, part_of
 
 T = TypeVar("T")
-EpochCallback = Callable[[Any], None]
+EpochCallback = Callable[[Any], object]
 SKIPS_IN_A_ROW = 10  # updates that are undone before training stops anyway
 
 
@@ -64,7 +64,8 @@ class TrainerBase(ABC):
         UserError: the environment is unknown or not supported, its backend is missing, or the agent refuses a setting.
     """
 
-    result_type: ClassVar[type[EpochResult]]
+    result_type: type[Any]
+    """The columns of its table, an `EpochResult`; those of info are added for a run that logs some."""
     default_name: ClassVar[str] = ""
     generator_name: ClassVar[str] = "rng"
     """Name of the random generator in a checkpoint."""
@@ -87,6 +88,7 @@ class TrainerBase(ABC):
         self.environment = environment_of(config, make_env)  # a bad one fails here, before any network is built
         self.played_environment = self.environment.holding(config.play_action_repeat)
         self.config = self._resolved(config, reward_design)
+        self.result_type = with_info(type(self).result_type, config.log_info)
         self._check_environment()
         self._worker_pools = WorkerPoolFactory(workers, lambda line: self.warn(line)) if workers.number else None
         with contextlib.ExitStack() as on_error:
@@ -195,7 +197,7 @@ class TrainerBase(ABC):
         Args:
             epochs: how many more; None takes the config's number. Schedules end at the config's number of epochs, even
                 if several calls train them. A call that goes beyond it stretches the schedules to its own last epoch.
-            on_epoch: called after every epoch with its row.
+            on_epoch: called after every epoch with its row; training ends if it returns True.
 
         Returns:
             The results dictionary of everything trained so far; see `common.results`.
@@ -214,8 +216,8 @@ class TrainerBase(ABC):
             self.collector.scores.begin_epoch()
             result = self.run_epoch(max(last, self.config.epochs))
             self.results.append(result)
-            if on_epoch is not None:
-                on_epoch(result)
+            if on_epoch is not None and on_epoch(result) is True:
+                break
         if self.config.adopt_best:
             self.agent.adopt_best()
         return results_dictionary(self.name, self.description, self.results, self.agent.best_metric, self.config)

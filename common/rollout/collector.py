@@ -14,7 +14,7 @@ from common.envs.environment import Environment
 from common.envs.seeded_episodes import RestoreMethod
 from common.envs.spaces import ActionMap, is_image
 from common.errors import NotFiniteError, UserError
-from common.records import Timing, Trajectory, empty_trajectory
+from common.records import MAY_LACK, Timing, Trajectory, empty_trajectory
 from common.rollout.not_finite import not_finite_step
 from common.rollout.policies import Policy
 from common.rollout.probe import find_restore_method
@@ -83,7 +83,7 @@ class Collector:
         self._steps = steps // how.per_epoch  # T
         self._restart_every = default_restart_interval(environment, steps)
         self.shaped = Shaping(config, environment, design)  # it may refuse, so before environments are built
-        self.scores = EpisodeScores(config.num_envs, config.score_window)
+        self.scores = EpisodeScores(config.num_envs, config.score_window, config.log_info, warn)
         self._collected = self.is_fresh = False
         self._underway = False  # a trajectory was begun and is not whole
         self._build(
@@ -174,7 +174,8 @@ class Collector:
 
     def _empty_trajectory(self, output_size: int) -> Trajectory:
         seen = self.envs.record.observations[0]
-        return empty_trajectory(self._steps, self._config.num_envs, seen, self._action_map.size, output_size)
+        sizes = self._action_map.size, output_size, len(self._config.log_info)
+        return empty_trajectory(self._steps, self._config.num_envs, seen, *sizes)
 
     def _fill(
         self, policy: Policy, noise: np.ndarray, trajectory: Trajectory, failed: np.ndarray, timing: Timing,
@@ -238,11 +239,13 @@ class Collector:
 
     def state(self) -> State:
         """Everything that changes during training; call it between two epochs."""
-        trajectory = self.trajectory._asdict() if self.is_fresh else {}
+        trajectory = self.trajectory.without_infos._asdict() if self.is_fresh else {}
         return join_parts(
             {
                 "collector": self.envs.state() | {"noise": pack_generator(self.noise)},
-                "trajectory": {name: array for name, array in trajectory.items() if name != "outputs" or array.size},
+                "trajectory": {
+                    name: array for name, array in trajectory.items() if name not in MAY_LACK or array.size
+                },
                 "episodes": self.scores.state(),
                 "fall": self.shaped.state(),
             }
@@ -271,9 +274,9 @@ class Collector:
         self.scores.load_state(part_of(state, "episodes"))
 
     def check_trajectory(self, trajectory: State) -> None:
-        """Raises ValueError unless its arrays are what `collect` would make; `outputs` may be missing."""
+        """Raises ValueError unless its arrays are what `collect` would make; those in MAY_LACK may be missing."""
         for name, expected in self._empty_trajectory(self._how.output_size)._asdict().items():
-            if name == "outputs" and name not in trajectory:
+            if name in MAY_LACK and name not in trajectory:
                 continue
             array = trajectory[name]
             if (array.shape, array.dtype) != (expected.shape, expected.dtype):

@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
@@ -154,7 +154,8 @@ def _held_actions(steps: int, num_envs: int, action_map: ActionMap, space: gymna
 def _step(group: Group, actions: np.ndarray) -> Step:
     """A step's observations, rewards and ends, copied."""
     group.send(actions)
-    return Step(*(np.array(column) for column in group.recv()[:5]))
+    columns: Any = (np.array(column) for column in group.recv()[:5])
+    return Step(*columns)
 
 
 def _keeps_a_world(environment: Environment) -> bool:

@@ -1,10 +1,12 @@
 """What rewards amount to: the shaped ones that an agent learns from, and the returns of finished episodes."""
 
+import itertools
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from common.config import TrainingConfig, costs_by_score
+from common.config import TrainingConfig, costs_by_score, info_column
 from common.env_wrappers import RewardDesign, reward_design
 from common.envs.environment import Environment
 from common.envs.spaces import BoxMap, action_map
@@ -120,14 +122,19 @@ class EpisodeScores:
 
     Args:
         window: episodes that the moving mean is taken over.
+        log_info: names of the numbers in info that are logged.
+        warn: called with a line for each name that the first finished episodes lack.
 
     Attributes:
         running_returns: [2, N] shaped and unshaped returns of unfinished episodes, so far.
         of_epoch: the episodes that ended, a record for each trajectory since `begin_epoch`.
     """
 
-    def __init__(self, num_envs: int, window: int) -> None:
-        self._window = window
+    def __init__(
+        self, num_envs: int, window: int, log_info: Sequence[str] = (), warn: Callable[[str], None] = print
+    ) -> None:
+        self._window, self._log_info, self._warn = window, log_info, warn
+        self._checks_names = bool(log_info)
         self.running_returns = np.zeros((2, num_envs))  # [2, N]
         self._last = Episodes(*np.zeros((3, 0)))  # the last episodes of all epochs, [≤ window] each
         self._total_episodes = 0  # ended since training began
@@ -136,6 +143,7 @@ class EpisodeScores:
     def begin_epoch(self) -> None:
         """Forget the episodes of the epoch before."""
         self.of_epoch: list[Episodes] = []
+        self._infos: list[np.ndarray] = []  # [E, K] each
         self._total_reward = self._total_reward_orig = 0.0
 
     def add(self, trajectory: Trajectory, shaped_rewards: np.ndarray, cut_counts: bool = False) -> None:
@@ -152,10 +160,22 @@ class EpisodeScores:
             shaped_rewards, trajectory.rewards, ended, trajectory.episode_steps, self.running_returns, failed
         )
         self.of_epoch.append(episodes)
+        self._infos.append(trajectory.infos[trajectory.ended & ~failed])  # [E, K]
+        self._check_names()
         self._total_reward += float(shaped_rewards.sum())
         self._total_reward_orig += float(trajectory.rewards[trajectory.valid].sum())
         self._last = Episodes(*(np.append(*columns)[-self._window :] for columns in zip(self._last, episodes)))
         self._total_episodes += len(episodes.lengths)
+
+    def _check_names(self) -> None:
+        """Warn once of what the first finished episodes do not report."""
+        if self._checks_names and len(self._infos[-1]):
+            self._checks_names = False
+            for name in itertools.compress(self._log_info, np.isnan(self._infos[-1]).all(axis=0)):
+                self._warn(
+                    f"warning: the first finished episodes report no number {name!r} in info: its column "
+                    f"{info_column(name)} has no values until one does; check --log-info"
+                )
 
     def training_metrics(self) -> dict[str, float]:
         """What `best_metric` may name besides validation, of what was collected since `begin_epoch`.
@@ -189,7 +209,11 @@ class EpisodeScores:
             "score": self.moving_mean,
             "score_steps": self._moving(self._last.lengths),
             "total_episodes": self._total_episodes,
-        }
+        } | self._info_columns()
+
+    def _info_columns(self) -> dict[str, float]:
+        columns = zip(self._log_info, np.concatenate(self._infos).T) if self._log_info else ()  # [E] each
+        return {info_column(name): _mean(values[~np.isnan(values)]) for name, values in columns}
 
     @property
     def moving_mean(self) -> float:

@@ -49,7 +49,7 @@ def step_through(
         NotFiniteError: the policy returned NaN or infinity.
         UserError: environments failed more often than they may.
     """
-    observations, actions, rewards, terminated, truncated, ended, _, _, replaced, outputs = trajectory
+    observations, actions, rewards, terminated, truncated, ended, _, _, replaced, outputs, infos = trajectory
     steps, clock = len(actions), time.perf_counter
     every = rows_per_yield or steps
     groups = list(zip(range(len(envs.columns)), envs.groups, envs.columns))
@@ -71,6 +71,8 @@ def step_through(
                     ended[t - 1, columns] = step.ended
                     if step.replaced is not None:
                         replaced[t - 1, columns] = step.replaced
+                    for i, told in step.infos.items():
+                        infos[t - 1, columns.start + i] = told
                     if step.failed is not None:
                         failed[t - 1, columns] = step.failed
                 arrived = clock()

@@ -58,7 +58,7 @@ class Recorder:
         screen: Terminal | None = None,
         content: object = None,
         check_lock: Callable[[], None] = lambda: None,
-        callback: Callable[[EpochResult], None] | None = None,
+        callback: Callable[[EpochResult], object] | None = None,
     ) -> None:
         self._trainer, self._folder, self._options, self._content = trainer, folder, options, content
         self._screen, self._check_lock, self._callback = screen or Terminal(), check_lock, callback
@@ -91,8 +91,11 @@ class Recorder:
     def __exit__(self, *error: object) -> None:
         self._parts.close()
 
-    def __call__(self, result: EpochResult) -> None:
+    def __call__(self, result: EpochResult) -> bool:
         """Record an epoch, and write a checkpoint if one is due.
+
+        Returns:
+            Whether the callback ends the training; a checkpoint is written then, too.
 
         Raises:
             UserError: the disk is full or fails; earlier checkpoints stay whole.
@@ -104,15 +107,15 @@ class Recorder:
         is_last = result.epoch == self._trainer.config.epochs or self._trainer.solved
         if self.is_due(result.epoch) or is_last or self._stop:
             self.save(result.epoch)
-        if self._callback is not None:
-            self._callback(result)
+        ends = self._callback is not None and self._callback(result) is True
+        if (ends or self._stop) and self._saved_epoch != result.epoch:
+            self.save(result.epoch)
         if self._stop:
-            if self._saved_epoch != result.epoch:
-                self.save(result.epoch)
             self.draw(last=True)
             raise StoppedError(self._line(), self._stop)
         now = time.perf_counter()
         self._epoch_seconds, self._epoch_began = now - self._epoch_began, now
+        return ends
 
     def _record(self, result: EpochResult) -> None:
         self._table.write(result)

@@ -19,6 +19,8 @@ import numpy as np
 
 from common import files
 from common.config import MAY_CHANGE, TrainingConfig
+from common.envs.environment import Environment
+from common.envs.stored_spaces import both_to_json
 from common.errors import UserError
 from common.files import replace_file, write_json
 from common.results import EpochResult, columns_of
@@ -90,6 +92,7 @@ def write_config(
     preset: str,
     resumed_after: int | None = None,
     options: RunOptions | None = None,
+    environment: Environment | None = None,
 ) -> dict[str, object]:
     """Write config.json: settings, options that a resumed run keeps, command, versions of packages, project's commit.
 
@@ -98,6 +101,7 @@ def write_config(
     Args:
         resumed_after: the epoch after which the run is resumed; None for a new run.
         options: of the run; None stands for the defaults.
+        environment: of the run, whose spaces are stored too, so that its agent can act without it.
 
     Returns:
         What was written; checkpoints hold a copy.
@@ -107,6 +111,8 @@ def write_config(
     now: dict[str, object] = {"command": typed_command(), "versions": _versions(), "started": started}
     content: dict[str, object] = {"preset": preset, "method": config.METHOD, "config": settings} | now
     content["options"] = {name: getattr(options or RunOptions(), name) for name in KEPT_OPTIONS}
+    if environment is not None:
+        content["spaces"] = both_to_json(environment.native_observation_space, environment.action_space)
     if resumed_after is not None:
         before, _, _ = read_content(folder, {config.METHOD: type(config)})
         changed = {

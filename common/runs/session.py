@@ -63,7 +63,7 @@ def run(
     config: TrainingConfig,
     options: RunOptions,
     screen: Terminal | None = None,
-    on_epoch: Callable[[EpochResult], None] | None = None,
+    on_epoch: Callable[[EpochResult], object] | None = None,
     typed: Collection[str] | None = None,
 ) -> Path:
     """Train, record, evaluate and film a new run, or continue one that was interrupted.
@@ -74,7 +74,8 @@ def run(
         options: where the run is written and what is written.
         screen: shows the run; None takes the terminal.
         on_epoch: called with each epoch's row, once the epoch is recorded and a checkpoint that is due is written.
-            What it raises ends the run.
+            If it returns True, training ends with a checkpoint, and the run is evaluated and filmed; a resume trains
+            the other epochs. What it raises ends the run.
         typed: names of the settings and options that stay where the others are chosen for a slow environment, once
             for a new run; None keeps all.
 
@@ -106,7 +107,7 @@ def _run(
     config: TrainingConfig,
     options: RunOptions,
     screen: Terminal,
-    on_epoch: Callable[[EpochResult], None] | None,
+    on_epoch: Callable[[EpochResult], object] | None,
 ) -> Path:
     is_divided = options.resume is None and options.workers > 0 and config.shards is None
     if is_divided:
@@ -130,7 +131,8 @@ def _run(
             checkpoint.remove_unfinished(folder / CHECKPOINTS)
             if not goes_on(folder, trainer.config) and finished.is_done(folder, finished.ADOPT, trainer.config.epochs):
                 screen.say(f"{folder} is trained already: only its evaluation and film are left to do")
-                run_folder.write_config(folder, trainer.config, preset, trainer.config.epochs, options)
+                epochs, environment = trainer.config.epochs, trainer.environment
+                run_folder.write_config(folder, trainer.config, preset, epochs, options, environment)
                 trainer.agent.read_weights(folder / run_folder.BEST_AGENT)
             else:
                 _train(trainer, folder, preset, options, screen, on_epoch, check_lock)
@@ -192,7 +194,7 @@ def _train(
     preset: str,
     options: RunOptions,
     screen: Terminal,
-    callback: Callable[[EpochResult], None] | None,
+    callback: Callable[[EpochResult], object] | None,
     check_lock: Callable[[], None],
 ) -> None:
     config = trainer.config
@@ -202,7 +204,8 @@ def _train(
     last, _ = _last_row(folder)
     if resumed:
         _restore(trainer, folder, screen, warnings.append)
-    content = run_folder.write_config(folder, config, preset, trainer.epoch if resumed else None, options)
+    after = trainer.epoch if resumed else None
+    content = run_folder.write_config(folder, config, preset, after, options, trainer.environment)
     aside = finished.set_aside(folder, last or trainer.epoch) if finished_earlier else None
     if aside is not None:
         screen.say(f"what the shorter run ended with is now in {aside}")
@@ -236,6 +239,8 @@ def _train(
             f"solved after epoch {trainer.epoch} of {config.epochs}: its score of {score_text(metric)} has reached "
             f"stop_score {config.stop_score:g}"
         )
+    elif trainer.epoch < config.epochs:
+        screen.say(f"on_epoch ended the training after epoch {trainer.epoch} of {config.epochs}")
     screen.say(
         f"trained for {results['processing_time_total_string']} ({share:.1%} of it for checkpoints); "
         f"table and weights are in {folder}"

@@ -31,10 +31,10 @@ from ppo import presets
 from ppo.config import PPOConfig
 from ppo.live_settings import LiveHyperparameters
 from programs import methods, plot
+from programs.api import with_settings
 from programs.methods import load_agent, new_agent
 from programs.notebook import display, films
 from programs.notebook.display import Screen, one_line, put, show, trained
-from programs.preset_files import find_preset
 
 PRESETS: dict[str, TrainingConfig] = {
     name: config for method in methods.METHODS.values() for name, config in method.presets.items()
@@ -59,11 +59,7 @@ def choose(preset: str, environment: str = "", epochs: int = 0, **settings: obje
     """
     if environment:
         preset, settings = presets.preset_for(environment), settings | {"env": environment}
-    preset, _, config = find_preset(preset)
-    try:
-        config = config.replace(**settings, **({"epochs": epochs} if epochs else {}))
-    except TypeError as error:
-        raise UserError(f"{preset}: {error}") from None
+    preset, config = with_settings(preset, settings | ({"epochs": epochs} if epochs else {}))
     environment = environment_of(config).id  # with its version
     return preset, config.replace(env=environment)
 

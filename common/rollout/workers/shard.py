@@ -21,7 +21,16 @@ from common.rollout.stepping import Stepped, step_through
 # notice more than a few; workers gain by many, which share the work evenly.
 WITH_WORKERS = 16
 WITHOUT = 4
-STEPPED = ("observations", "actions", "rewards", "terminated", "truncated", "ended", "replaced")  # of a trajectory
+STEPPED = (
+    "observations",
+    "actions",
+    "rewards",
+    "terminated",
+    "truncated",
+    "ended",
+    "replaced",
+    "infos",
+)  # of a trajectory
 
 
 def shards_for_workers(config: TrainingConfig) -> int:
@@ -126,6 +135,7 @@ class Host:
 
     def __init__(self, recipe: Recipe) -> None:
         self._envs, self._action_map = recipe.build(threads=1), recipe.action_map
+        self._info_size = len(recipe.environment.log_info)
 
     def perform(self, task: Task, snapshot: Snapshot | None, policy: Policy | None) -> Any:
         """What the task's method returns, or the UserError that it raised; a snapshot is restored before."""
@@ -163,7 +173,7 @@ class Host:
             observations: [n, *shape], the last ones.
         """
         steps, count, group = len(rows.noise) - rows.ahead, len(observations), self._envs.groups[shard]  # K, n
-        trajectory = empty_trajectory(steps, count, observations, self._action_map.size)
+        trajectory = empty_trajectory(steps, count, observations, self._action_map.size, info_size=self._info_size)
         failed, timing = np.zeros((steps, count), bool), Timing()  # [K, n]
         acting, ahead = _CountedPolicy(policy, rows.given), None
         events: list[Event] = []

@@ -1,0 +1,279 @@
+"""What a Python program or a notebook of your own calls: train, load, act, evaluate, film.
+
+    from programs.api import load, train
+
+A run is the same as from the command line: the same folder, checkpoints and exact resume.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from common.config import MakeNetworks, TrainingConfig
+from common.env_wrappers import RewardDesign
+from common.envs.environment import Environment, played_environment_of, prepared
+from common.envs.make_env import MakeEnv
+from common.envs.stored_spaces import SpacesAlone, from_json, rows_of
+from common.envs.supported_spaces import as_numbers_or_image
+from common.envs.vector_env import copied_observations
+from common.errors import UserError
+from common.results import EpochResult
+from common.rollout.evaluation import EVALUATION_SEED, Summaries, evaluate_both
+from common.runs import film, run_folder, session, trust
+from common.runs.command_line import check_same_run
+from common.runs.options import RunOptions
+from ppo import presets
+from programs import shipped
+from programs.methods import METHODS, WhichWeights, config_to_play, new_agent, read_config, weights_of
+from programs.preset_files import find_preset
+
+OPTIONS = frozenset(field.name for field in dataclasses.fields(RunOptions))
+OnEpoch = Callable[[EpochResult], object]
+
+
+def train(
+    preset: str = "",
+    *,
+    make_env: MakeEnv | None = None,
+    make_networks: MakeNetworks | None = None,
+    reward_design: RewardDesign | None = None,
+    on_epoch: OnEpoch | None = None,
+    **settings: Any,
+) -> "TrainedAgent":
+    """Train a new run, evaluate and film it.
+
+    Args:
+        preset: name of a preset of any method. "" takes PPO's for the environment.
+        make_env: a function or class that builds a new environment in each call, in place of the setting `env`.
+        make_networks, reward_design: functions in place of the settings `networks` and `reward_design`; see
+            `common.learning.trainer_base.TrainerBase`.
+        on_epoch: called after each epoch with its row; training ends if it returns True.
+        settings: settings and options of the command line by their names, such as `env`, `epochs`, `runs_folder`.
+
+    Returns:
+        The agent that the run ended with.
+
+    Raises:
+        UserError: a name or a value is wrong, or the environment cannot be trained.
+        StoppedError: Ctrl-C or a signal stopped the run; a checkpoint was written.
+    """
+    options = RunOptions(**{name: settings.pop(name) for name in OPTIONS & set(settings)})
+    if options.resume is not None:
+        raise UserError("train begins a new run: continue one with resume(RUN)")
+    if not preset:
+        preset = presets.preset_for(settings["env"]) if "env" in settings else presets.FOR_ANY
+    preset, config = with_settings(preset, settings)
+    typed = [*settings] if preset == presets.FOR_ANY and make_env is None else None
+    functions = {"make_env": make_env, "make_networks": make_networks, "reward_design": reward_design}
+    return _run(preset, config, options, functions, on_epoch, typed)
+
+
+def resume(
+    run: str | Path,
+    *,
+    make_env: MakeEnv | None = None,
+    make_networks: MakeNetworks | None = None,
+    reward_design: RewardDesign | None = None,
+    on_epoch: OnEpoch | None = None,
+    typed: dict[str, Any] | None = None,
+    **changes: Any,
+) -> "TrainedAgent":
+    """Continue a run from its newest checkpoint; other arguments and errors as of `train`.
+
+    Args:
+        typed: the run's `env`, `env_kwargs`, `wrappers` and `networks`, where they must be typed again.
+        changes: what may be changed when a run is resumed, such as `epochs`.
+    """
+    folder = Path(run)
+    preset, config = read_config(folder, **typed or {})
+    stored = run_folder.read_options(folder, {config.METHOD: type(config)})
+    options = stored.replace(resume=folder, **{name: changes.pop(name) for name in OPTIONS & set(changes)})
+    changed = _replaced(preset, config, changes)
+    check_same_run(config, changed, folder)
+    functions = {"make_env": make_env, "make_networks": make_networks, "reward_design": reward_design}
+    return _run(preset, changed, options, functions, on_epoch)
+
+
+def _run(
+    preset: str,
+    config: TrainingConfig,
+    options: RunOptions,
+    functions: dict[str, Any],
+    on_epoch: OnEpoch | None,
+    typed: list[str] | None = None,
+) -> "TrainedAgent":
+    trainer, placement = METHODS[config.METHOD].trainer, options.placement
+    make = functools.partial(trainer, description=f"preset {preset}", workers=placement, **functions)
+    folder = session.run(make, preset, config, options, on_epoch=on_epoch, typed=typed)
+    names = run_folder.TYPED if functions["make_env"] is None else ("networks",)
+    again = {name: getattr(config, name) for name in names}
+    return TrainedAgent(folder, make_env=functions["make_env"], make_networks=functions["make_networks"], typed=again)
+
+
+def with_settings(preset: str, settings: dict[str, Any]) -> tuple[str, TrainingConfig]:
+    """A preset's name and its config with these settings.
+
+    Raises:
+        UserError: a name or a value is wrong.
+    """
+    preset, _, config = find_preset(preset)
+    return preset, _replaced(preset, config, settings)
+
+
+def _replaced(preset: str, config: TrainingConfig, settings: dict[str, Any]) -> TrainingConfig:
+    try:
+        return config.replace(**settings)
+    except TypeError as error:
+        raise UserError(f"{preset}: {error}") from None
+
+
+def load(
+    run: str | Path,
+    *,
+    weights: WhichWeights = "best",
+    stage: str = "trained",
+    make_env: MakeEnv | None = None,
+    make_networks: MakeNetworks | None = None,
+    typed: dict[str, Any] | None = None,
+) -> "TrainedAgent":
+    """The agent of a run, or one that comes with the project.
+
+    Args:
+        run: a run's folder, or an agent's name, such as "walker".
+        weights: of a run: "best" for the agent that it ended with, "last" for that of its last checkpoint.
+        stage: of an agent that comes with the project: "untrained", "half-way" or "trained".
+        make_env, make_networks: as `train` had them. `act` does not need the environment.
+        typed: the run's `env`, `env_kwargs`, `wrappers` and `networks`, where they must be typed again. For `act` only
+            `networks` is needed.
+
+    Raises:
+        UserError: there is no such agent, or a file is missing or damaged.
+    """
+    return TrainedAgent(shipped.folder_of(Path(run)), weights, stage, make_env, make_networks, typed)
+
+
+class TrainedAgent:
+    """An agent that acts, is evaluated and filmed. It does not learn. For the arguments see `load`.
+
+    Attributes:
+        folder: of the run, or of the agent that comes with the project.
+        config: the settings that it was trained with.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        weights: WhichWeights = "best",
+        stage: str = "trained",
+        make_env: MakeEnv | None = None,
+        make_networks: MakeNetworks | None = None,
+        typed: dict[str, Any] | None = None,
+    ) -> None:
+        self.folder, self._make_env, self._typed = folder, make_env, typed or {}
+        trust.refuse(folder)
+        trust.refuse_runs(folder.resolve().parent)
+        kinds = {name: method.config for name, method in METHODS.items()}
+        content, self.config, _ = run_folder.read_content(folder, kinds)
+        if ":" in (self.config.networks or ""):
+            config_to_play(folder, **self._typed)  # raises what must be typed before their module may be imported
+        self._native = self._stored_spaces(content.get("spaces"))
+        inputs = prepared(self.config.env, self._native, self.config.history, self.config.action_masks)
+        seen = SpacesAlone(inputs.observation_space, inputs.action_space)
+        agent: Any
+        if shipped.is_shipped(folder):
+            agent = shipped.agent_of(shipped.policy_path(folder, stage), self.config, seen)
+        else:
+            agent = new_agent(self.config, seen, make_networks)
+            agent.read_weights(weights_of(folder, self.config, weights))
+        self._policy, self._action_map = agent.acting_policy(), agent.action_map
+
+    def _stored_spaces(self, stored: Any) -> SpacesAlone:
+        """The spaces that were stored with the agent; those of its environment where an older version wrote it."""
+        if stored is None:
+            return SpacesAlone(self.environment.native_observation_space, self.environment.action_space)
+        try:
+            return SpacesAlone(from_json(stored["observation"]), from_json(stored["action"]))
+        except (ValueError, LookupError, TypeError, AssertionError, AttributeError) as error:
+            raise UserError(
+                f"{self.folder / run_folder.CONFIG} has spaces that cannot be read ({error}): use an undamaged copy"
+            ) from None
+
+    @functools.cached_property
+    def environment(self) -> Environment:
+        """What the agent plays; its `make()` builds one.
+
+        Raises:
+            UserError: it cannot be built, or must be typed again.
+        """
+        return played_environment_of(config_to_play(self.folder, **self._typed), self._make_env)
+
+    def act(self, observation: Any, action_mask: Any = None) -> Any:
+        """The deterministic action for an observation as `env.reset` and `env.step` return it, or a batch of actions.
+
+        Args:
+            observation: one, or a batch as Gymnasium's vector environments return it.
+            action_mask: of 0 and 1, for an agent that was trained with `action_masks`; [n, Σ choices] for a batch.
+
+        Returns:
+            What `env.step` takes: an int for Discrete, else an array [*space.shape]; [n, *space.shape] for a batch.
+
+        Raises:
+            UserError: the observation or the mask does not fit, or the agent also sees earlier observations.
+        """
+        if self.config.history:
+            raise UserError(
+                f"{self.folder} also sees earlier observations, so act cannot choose from one: evaluate it"
+            )
+        raw, is_batch = rows_of(self._native.observation_space, observation)
+        seen = as_numbers_or_image(self._native)
+        if isinstance(seen, gymnasium.ObservationWrapper):
+            raw = [seen.observation(row) for row in raw]
+        rows = copied_observations(np.stack(raw))  # [n, *shape]
+        if self.config.action_masks:
+            rows = self._with_masks(rows, action_mask)
+        actions = self._action_map(self._policy.act(rows))  # [n, *space.shape]
+        if is_batch:
+            return actions
+        return int(actions[0]) if isinstance(self._native.action_space, gymnasium.spaces.Discrete) else actions[0]
+
+    def _with_masks(self, rows: np.ndarray, action_mask: Any) -> np.ndarray:
+        masks = np.atleast_2d(np.asarray(action_mask, np.float32))  # [n, Σ choices]
+        if masks.shape != (len(rows), self._action_map.noise_size):
+            raise UserError(
+                f"{self.folder} was trained with action masks: give act an action_mask of "
+                f"{self._action_map.noise_size} numbers of 0 or 1 for each observation"
+            )
+        return np.concatenate([rows, masks], axis=1)
+
+    def evaluate(self, episodes: int = 100, seed: int = EVALUATION_SEED) -> Summaries:
+        """Scores of whole episodes, with deterministic and with sampled actions, like those in evaluation.json.
+
+        Returns:
+            "deterministic" and "sampled" → "mean", its 95% interval from "low" to "high", and more.
+
+        Raises:
+            UserError: the environment cannot be built, or failed in every episode.
+        """
+        restarts = self.config.environment_restarts
+        return evaluate_both(self._policy, self._action_map, self.environment, episodes, seed=seed, restarts=restarts)
+
+    def film(self, path: str | Path = "video.mp4", seed: int = EVALUATION_SEED) -> Path:
+        """Film one deterministic episode as an .mp4 or a .gif; a file of that name is replaced.
+
+        Raises:
+            UserError: the environment cannot be built or draws no pictures, or the name has another ending.
+        """
+        path = Path(path)
+        if path.suffix not in (".mp4", ".gif"):
+            raise UserError(f"{path} is not a film's name: end it in .mp4 or .gif")
+        acting = self._policy, self._action_map, self.environment
+        restarts = self.config.environment_restarts
+        line, file = film.film_into(path.parent, *acting, path.suffix == ".gif", seed, restarts, path.stem)
+        if file is None:
+            raise UserError(line)
+        return file
