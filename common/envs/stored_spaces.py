@@ -100,7 +100,8 @@ def rows_of(space: gymnasium.Space, observation: Any) -> tuple[list[Any], bool]:
             return [_row(space, observation, i) for i in range(found[0])], True
     except (LookupError, TypeError, ValueError):  # it is no dictionary, lacks a part, or is ragged
         pass
-    raise UserError(f"the observation is {observation!r:.80}: expected one of {space!r:.200}, or a batch of those")
+    shown, expected = (" ".join(repr(value).split()) for value in (observation, space))
+    raise UserError(f"the observation is {shown:.80}: expected one of {expected:.200}, or a batch of those")
 
 
 def _row(space: gymnasium.Space, batch: Any, i: int) -> Any:

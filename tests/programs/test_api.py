@@ -1,0 +1,182 @@
+"""Training, loading, acting, evaluating and filming from a program of one's own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+
+from common.envs.stored_spaces import from_json, to_json
+from common.errors import UserError
+from common.files import read_json, write_json
+from common.rollout.evaluation import EVALUATION_SEED
+from common.runs import run_folder
+from programs import shipped
+from programs.api import load, resume, train
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = {"epochs": 2, "num_envs": 2, "steps_per_epoch": 64, "minibatch_size": 32, "passes": 1, "hidden_sizes": (4,),
+         "best_metric": "mean_episode_reward", "score_window": 2, "evaluation_episodes": 0, "record": ()}  # fmt: skip
+SPACES = [
+    Box(np.float32([-1.5, -np.inf]), np.float32([0.1, np.inf])),
+    Box(0, 255, (3, 4, 3), np.uint8),
+    Box(np.array([False, False]), np.array([True, True]), dtype=np.bool_),
+    Discrete(3, start=-1),
+    Dict(b=Tuple([Discrete(2), MultiBinary([2, 2])]), a=MultiDiscrete([[2, 3]], start=[[1, 0]])),
+]
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_a_stored_space_is_the_same(space, tmp_path):
+    write_json(tmp_path / "space.json", to_json(space))
+    assert from_json(read_json(tmp_path / "space.json")) == space
+
+
+@pytest.mark.parametrize("env", ["tests/Matching-v0", "tests/Dot-v0", "tests/Target-v0"])
+def test_an_agent_acts_on_raw_observations_without_its_environment(env, tmp_path, monkeypatch):
+    settings = SMALL | ({"convolutions": ("4x3/2",)} if env == "tests/Dot-v0" else {})
+    trained = train(env=env, runs_folder=str(tmp_path), **settings)
+    envs = gymnasium.make_vec(env, num_envs=3, vectorization_mode="sync")
+    one = gymnasium.make(env)
+    monkeypatch.delitem(gymnasium.registry, env)
+    agent = load(trained.folder)
+    observations, _ = envs.reset(seed=0)
+    actions = agent.act(observations)
+    assert envs.action_space.contains(actions)
+    envs.step(actions)
+    for i in range(3):
+        observation, _ = one.reset(seed=i)
+        action = agent.act(observation)
+        assert one.action_space.contains(action) and np.array_equal(action, actions[i])
+        one.step(action)
+    with pytest.raises(UserError, match=r"Matching|Dot|Target"):
+        agent.evaluate(1)
+    with pytest.raises(UserError, match=r"the observation is .*: expected one of"):
+        agent.act(np.zeros((2, 2, 7)))
+
+
+def test_a_mask_is_given_with_the_observation(tmp_path):
+    agent = train(env="tests/Doors-v0", action_masks=True, runs_folder=str(tmp_path), **SMALL)
+    env = gymnasium.make("tests/Doors-v0")
+    observation, info = env.reset(seed=0)
+    action = agent.act(observation, info["action_mask"])
+    assert isinstance(action, int) and info["action_mask"][action - 2]
+    assert list(agent.act(np.array([observation] * 2), [info["action_mask"]] * 2)) == [action] * 2
+    with pytest.raises(UserError, match="give act an action_mask of 40 numbers"):
+        agent.act(observation)
+
+
+@pytest.mark.parametrize("name", shipped.names())
+def test_agents_that_come_with_the_project_act_without_their_environments(name, monkeypatch):
+    monkeypatch.setattr("programs.api.played_environment_of", None)
+    agent = load(name)
+    with np.load(shipped.AGENTS / name / shipped.RECORDED) as recorded:
+        actions = agent.act(recorded["observations"])
+        assert actions.shape == recorded["actions"].shape and actions.dtype == recorded["actions"].dtype
+        single = agent.act(recorded["observations"][0])
+    assert np.allclose(single, actions[0], atol=1e-5)
+
+
+def test_an_episode_of_acts_scores_as_evaluated_and_is_filmed(tmp_path):
+    agent = load("cartpole")
+    env = agent.environment.make()
+    observation, _ = env.reset(seed=EVALUATION_SEED)
+    score, over = 0.0, False
+    while not over:
+        observation, reward, terminated, truncated, _ = env.step(agent.act(observation))
+        score, over = score + reward, terminated or truncated
+    assert agent.evaluate(1)["deterministic"]["mean"] == score
+    assert agent.film(tmp_path / "short.gif").stat().st_size > 1000
+    with pytest.raises(UserError, match=r"end it in .mp4 or .gif"):
+        agent.film(tmp_path / "film")
+
+
+def test_a_run_that_a_callback_ended_is_resumed(tmp_path):
+    first = train("pendulum-td3-fast", steps_per_epoch=40, epochs=3, warmup_steps=20, max_episode_steps=20,
+                  score_window=1, evaluation_episodes=0, record=(), runs_folder=str(tmp_path),
+                  on_epoch=lambda row: row.epoch == 1)  # fmt: skip
+    rows = []
+    agent = resume(first.folder, epochs=4, on_epoch=rows.append)
+    assert agent.folder == first.folder and [row.epoch for row in rows] == [2, 3, 4]
+    with pytest.raises(UserError, match=r"would make .* a different run"):
+        resume(first.folder, seed=5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"preset": "cartpol"}, "did you mean cartpole"),
+        ({"epoch": 3}, "default: .*'epoch'"),
+        ({"resume": "runs/x"}, r"continue one with resume\(RUN\)"),
+    ],
+)
+def test_mistakes_are_one_line(settings, line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=line):
+        train(**settings)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_spaces_of_a_damaged_file_are_one_line(tmp_path):
+    agent = train(env="tests/Target-v0", runs_folder=str(tmp_path), **SMALL)
+    content = read_json(agent.folder / run_folder.CONFIG)
+    content["spaces"]["action"]["shape"] = [10**6, 10**6]
+    write_json(agent.folder / run_folder.CONFIG, content)
+    with pytest.raises(UserError, match="spaces that cannot be read"):
+        load(agent.folder)
+
+
+SCRIPT = """
+import gymnasium, numpy as np
+from gymnasium.spaces import Box, Dict, Discrete
+print("the script begins")
+from programs.api import load, train
+
+class Mine(gymnasium.Env):
+    observation_space = Dict(place=Box(-1, 1, (2,)), side=Discrete(2))
+    action_space = Discrete(2)
+    def _seen(self):
+        return {"place": np.zeros(2, np.float32), "side": self.side}
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left, self.side = 5, int(self.np_random.integers(2))
+        return self._seen(), {}
+    def step(self, action):
+        self.left -= 1
+        return self._seen(), float(action == self.side), self.left == 0, False, {}
+
+agent = train(make_env=Mine, backend="processes", epochs=6, num_envs=2, steps_per_epoch=64, minibatch_size=32,
+              hidden_sizes=(8,), learning_rate=0.01, evaluation_episodes=4)
+env = Mine()
+observation, _ = env.reset(seed=3)
+print("acts", load(agent.folder).act(observation), "in", agent.folder)
+"""
+
+
+@pytest.mark.parametrize("guard", [False, True], ids=["without a guard", "with a guard"])
+def test_a_script_in_another_folder_is_run_once(guard, tmp_path):
+    way = {} if guard else {"PYTHONPATH": ""}
+    script = SCRIPT if guard else f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{SCRIPT}"
+    body = SCRIPT.replace("\n", "\n    ") if guard else SCRIPT
+    (tmp_path / "mine.py").write_text(f'if __name__ == "__main__":\n    {body}' if guard else body, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "mine.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("the script begins") == 1
+    assert "in runs/default-seed0" in done.stdout.replace("\\", "/") and (tmp_path / "runs").is_dir()
+    assert "acts 0" in done.stdout or "acts 1" in done.stdout
+
+
+def test_a_shipped_agent_needs_no_tensorflow(tmp_path):
+    program = "import sys; from programs.api import load; load('walker').act([0.0] * 24); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "tensorflow" not in {name.split(".")[0] for name in done.stdout.split()}
