@@ -106,11 +106,14 @@ class Environment(EnvironmentSource):
         render_fps = self.render_fps * self.action_repeat / action_repeat
         return dataclasses.replace(self, action_repeat=action_repeat, render_fps=render_fps)
 
-    def check(self, restarts: int = 0) -> None:
+    def check(self, restarts: int = 0) -> tuple[str, ...]:
         """Reset and step the environment once if it is the user's own or has a mask, to find mistakes before training.
 
         Args:
             restarts: how often it is built again if its reset fails.
+
+        Returns:
+            What the user should know of it, a line each.
 
         Raises:
             UserError: its reset or its step fails, or returns a value that does not fit its spaces.
@@ -119,11 +122,14 @@ class Environment(EnvironmentSource):
             env = self.make_native()
             try:
                 with closed(env):
-                    check_environment(self.id, env, self.action_masks)
+                    has_mask = check_environment(self.id, env, self.action_masks)
+                    if has_mask and not self.action_masks and isinstance(env.action_space, DISCRETE):
+                        return ("it says which actions are allowed; with --action-masks no others are taken",)
             except StartError:
                 if not restarts:
                     raise
-                self.check(restarts - 1)
+                return self.check(restarts - 1)
+        return ()
 
 
 def find_environment(
