@@ -24,10 +24,13 @@ def torso_for(observation_shape: tuple[int, ...], action_size: int, config: PPOC
     """The hidden layers that a config names for observations of this shape.
 
     Raises:
-        UserError: the convolutions leave nothing of the image, or `precision` has nothing to round.
+        UserError: the convolutions leave nothing of the image, images are to be remembered, or `precision` has nothing
+            to round.
     """
     convolutions: tuple[Convolution, ...] = ()
     if len(observation_shape) == 3:
+        if config.memory != "none":
+            raise UserError(f"memory {config.memory} is for observations that are numbers, not images: leave it out")
         convolutions = tuple(Convolution(*layer) for layer in config.convolution_layers)
         _check_convolutions(observation_shape, convolutions)
     sizes = torso_sizes(config.hidden_sizes, int(np.prod(observation_shape)), action_size)
@@ -37,7 +40,20 @@ def torso_for(observation_shape: tuple[int, ...], action_size: int, config: PPOC
             "add --hidden-sizes 256 256, or leave --precision out"
         )
     gain, _ = config.initial_gains or NO_GAINS
-    return Torso(observation_shape, sizes, config.activation, gain, convolutions, precision=config.precision)
+    return Torso(
+        observation_shape, sizes, config.activation, gain, convolutions, precision=config.precision,
+        memory=None if config.memory == "none" else config.memory, memory_size=config.memory_size,
+    )  # fmt: skip
+
+
+def memory_columns(config: PPOConfig) -> dict[str, slice]:
+    """Network → its columns of all that is remembered; empty if nothing is."""
+    if config.memory == "none":
+        return {}
+    size = config.memory_size * (2 if config.memory == "lstm" else 1)
+    if config.shared_torso:
+        return {"network": slice(0, size)}
+    return {"actor": slice(0, size), "critic": slice(size, 2 * size)}
 
 
 def draw_weights(networks: Iterable[keras.Model], seeds: Iterable[int], config: PPOConfig) -> None:

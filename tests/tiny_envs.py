@@ -66,6 +66,29 @@ class Endless(gymnasium.Env):
         return np.full(1, 0.5, np.float32), 1.0, False, False, {}
 
 
+class Recall(gymnasium.Env):
+    """The first observation, −1 or 1, tells which action the last step rewards; all others are 0.
+
+    Whoever does not remember is right half of the time.
+    """
+
+    observation_space = Box(-1.0, 1.0, (1,))
+    action_space = Discrete(2)
+
+    def __init__(self, render_mode=None, steps=4):
+        self.render_mode, self._length = render_mode, steps
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self._steps, self._right = 0, int(self.np_random.integers(2))
+        return np.full(1, 2 * self._right - 1, np.float32), {}
+
+    def step(self, action):
+        self._steps += 1
+        over = self._steps == self._length
+        return np.zeros(1, np.float32), float(over and action == self._right), over, False, {}
+
+
 class Schedule(gymnasium.Env):
     """What it pays depends on its own age alone, so it is known which epoch is the best, and by which metric.
 
@@ -458,6 +481,7 @@ gymnasium.register("tests/Dot-v0", Dot)
 gymnasium.register("tests/Lives-v0", Lives)
 gymnasium.register("tests/LivesShort-v0", Lives, kwargs={"short": True})
 gymnasium.register("tests/Endless-v0", Endless, max_episode_steps=5)
+gymnasium.register("tests/Recall-v0", Recall)
 gymnasium.register("tests/Schedule-v0", Schedule)
 gymnasium.register("tests/Falls-v0", Falls)
 gymnasium.register("tests/Lengths-v0", Lengths)

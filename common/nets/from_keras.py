@@ -12,6 +12,7 @@ import numpy as np
 from common.envs.mirrors import Sides
 from common.errors import UserError
 from common.nets.keras_layers import MeanOfBoth, StateIndependentStd, WithMirrorImage
+from common.nets.memory_layer import MemoryLayer
 from common.nets.network import (
     MAX_STD,
     MIN_STD,
@@ -38,6 +39,7 @@ _OPTIONS: dict[type, dict[str, Any]] = {
     keras.layers.LayerNormalization: {"center": True, "scale": True, "axis": -1},
     keras.layers.Rescaling: {},
     keras.layers.Flatten: {"data_format": "channels_last"},
+    MemoryLayer: {},
 }  # fmt: skip
 """The layers of a torso, with the only values of their options that are known."""
 _OTHERS = keras.layers.InputLayer, keras.layers.Activation, WithMirrorImage, MeanOfBoth, StateIndependentStd
@@ -58,7 +60,8 @@ def describe(model: keras.Model, normalize: Normalizer = UNCHANGED) -> Network:
         if type(layer) not in (*_OPTIONS, *_OTHERS):
             _refuse(model, layer)
     made_by = {id(tensor): layer for layer in layers for tensor in keras.tree.flatten(layer.output)}
-    paths = [_path(model, output, made_by) for output in model.outputs]
+    outputs = [output for output in model.outputs if not isinstance(made_by.get(id(output)), MemoryLayer)]
+    paths = [_path(model, output, made_by) for output in outputs]
     means: list[Any] = [path.pop() if isinstance(path[-1], MeanOfBoth) else None for path in paths]
     heads = tuple(_head(model, path.pop()) for path in paths)
     torso = paths[0]
@@ -79,7 +82,7 @@ def _path(model: keras.Model, tensor: Any, made_by: dict[int, Any]) -> list[Any]
         if id(tensor) not in made_by:  # a list of several inputs, or the result of a layer's second call
             _refuse(model, path[0] if path else model)
         path.insert(0, made_by[id(tensor)])
-        tensor = path[0].input
+        tensor = path[0].input[0] if isinstance(path[0], MemoryLayer) else path[0].input
     return path
 
 
@@ -108,6 +111,9 @@ def _described(model: keras.Model, layer: Any) -> Layer:
         return Rescaling(layer.scale, layer.offset)
     if isinstance(layer, keras.layers.Flatten):
         return Flatten()
+    if isinstance(layer, MemoryLayer):
+        described = layer.layer()
+        return type(described)(*map(np.array, described))
     one, other = layer.get_weights()
     if isinstance(layer, keras.layers.LayerNormalization):
         return LayerNormalization(one, other, epsilon=layer.epsilon)

@@ -1,12 +1,14 @@
 """Torsos and heads, and the networks made of them, as Keras functional models."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 
 from common.envs.mirrors import Mirror, unmoved
 from common.nets.keras_layers import MeanOfBoth, StateIndependentStd, WithMirrorImage
 from common.nets.kernels import Kernels
+from common.nets.memory_layer import MemoryLayer
 from common.nets.rounded_products import RoundedDense
 
 
@@ -30,6 +32,8 @@ class Torso:
         convolutions: of images.
         layer_norm: whether dense layers have layer normalisation before their activation (arXiv:1607.06450).
         precision: bfloat16 rounds what hidden layers multiply, except observations that are not images.
+        memory: "gru" or "lstm" is the last hidden layer, which remembers; None without one.
+        memory_size: units of that layer.
     """
 
     observation_shape: tuple[int, ...]
@@ -39,6 +43,8 @@ class Torso:
     convolutions: tuple[Convolution, ...] = ()
     layer_norm: bool = False
     precision: str = "float32"
+    memory: str | None = None
+    memory_size: int = 0
 
     def __call__(self, inputs: keras.KerasTensor, kernel: Kernels) -> keras.KerasTensor:
         """observations [B, *observation_shape] → features [B, units]."""
@@ -101,32 +107,47 @@ Heads = NormalHeads | DenseHead
 
 
 def actor_network(torso: Torso, heads: Heads, kernel: Kernels, mirror: Mirror | None = None) -> keras.Model:
-    """observations → the output of each head, such as logits, or means and standard deviations."""
-    inputs, features = _hidden(torso, kernel, mirror)
-    return keras.Model(inputs, _means(heads(features, kernel), mirror), name="actor")
+    """observations → the output of each head, such as logits, or means and standard deviations.
+
+    With a memory, here and below: observations, memory and what is kept → outputs and memory, as of `MemoryLayer`.
+    """
+    inputs, features, memory = _hidden(torso, kernel, mirror)
+    return keras.Model(inputs, [*_means(heads(features, kernel), mirror), *memory], name="actor")
 
 
 def critic_network(torso: Torso, kernel: Kernels, mirror: Mirror | None = None, outputs: int = 1) -> keras.Model:
     """observations, or observations and actions side by side → value [B, 1], or its distribution's [B, outputs]."""
-    inputs, features = _hidden(torso, kernel, mirror)
-    return keras.Model(inputs, _values(features, kernel, mirror, outputs), name="critic")
+    inputs, features, memory = _hidden(torso, kernel, mirror)
+    value = _values(features, kernel, mirror, outputs)
+    return keras.Model(inputs, [value, *memory] if memory else value, name="critic")
 
 
 def actor_and_critic_of_one_torso(
     torso: Torso, heads: Heads, kernel: Kernels, mirror: Mirror | None = None
 ) -> tuple[keras.Model, keras.Model, keras.Model]:
     """The whole network, observations → [*heads, value]; and its two halves, which share the torso's layers."""
-    inputs, features = _hidden(torso, kernel, mirror)
+    inputs, features, memory = _hidden(torso, kernel, mirror)
     outputs = _means(heads(features, kernel), mirror)
     value = _values(features, kernel, mirror, 1)
-    actor, critic = keras.Model(inputs, outputs, name="actor"), keras.Model(inputs, value, name="critic")
-    return keras.Model(inputs, [*outputs, value], name="network"), actor, critic
+    actor = keras.Model(inputs, [*outputs, *memory], name="actor")
+    critic = keras.Model(inputs, [value, *memory] if memory else value, name="critic")
+    return keras.Model(inputs, [*outputs, value, *memory], name="network"), actor, critic
 
 
-def _hidden(torso: Torso, kernel: Kernels, mirror: Mirror | None) -> tuple[keras.KerasTensor, keras.KerasTensor]:
-    """A network's inputs, and the features of its last hidden layer, [B, units], or with a mirror [2B, units]."""
-    inputs = keras.Input(torso.observation_shape)
-    return inputs, torso(inputs if mirror is None else WithMirrorImage(mirror.observation)(inputs), kernel)
+def _hidden(torso: Torso, kernel: Kernels, mirror: Mirror | None) -> tuple[Any, keras.KerasTensor, list[Any]]:
+    """A network's inputs; the features of its last hidden layer, [B, units], or with a mirror [2B, units]; its memory.
+
+    The memory [B, Z] after each step is in a list, which is empty without one.
+    """
+    observations = keras.Input(torso.observation_shape)
+    seen = observations if mirror is None else WithMirrorImage(mirror.observation)(observations)
+    features = torso(seen, kernel)
+    if torso.memory is None:
+        return observations, features, []
+    layer = MemoryLayer(torso.memory, torso.memory_size, kernel, name="memory")
+    memory, kept = keras.Input((layer.memory_size,)), keras.Input(())
+    features, after = layer(features, memory, kept)
+    return [observations, memory, kept], features, [after]
 
 
 def _values(features: keras.KerasTensor, kernel: Kernels, mirror: Mirror | None, outputs: int) -> keras.KerasTensor:

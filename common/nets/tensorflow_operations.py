@@ -16,6 +16,7 @@ from common.nets.network import (
     LayerNormalization,
     Normalizer,
 )
+from common.nets.recurrent import GRU, LSTM
 from common.nets.rounded_products import rounded_product
 
 
@@ -27,6 +28,7 @@ class _TensorFlowOperations:
     """
 
     activations: ClassVar = {name: keras.activations.get(name) for name in ACTIVATIONS}
+    tanh = staticmethod(tf.tanh)
 
     def __init__(self, rounds: bool = False) -> None:
         self._rounds = rounds
@@ -58,6 +60,21 @@ class _TensorFlowOperations:
 
     def constant(self, values: np.ndarray) -> tf.Tensor:
         return tf.constant(values)
+
+    def remembered(self, features: tf.Tensor, layer: GRU | LSTM, memory: tf.Tensor) -> tf.Tensor:
+        return layer.step(self, layer.sums(self, features), memory)
+
+    def product(self, features: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        return tf.matmul(features, kernel)
+
+    def sigmoid(self, sums: tf.Tensor) -> tf.Tensor:
+        return tf.sigmoid(sums)
+
+    def beside(self, one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+        return tf.concat([one, other], axis=1)
+
+    def columns(self, array: tf.Tensor, start: int, end: int) -> tf.Tensor:
+        return array[:, start:end]
 
     def joined(self, one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
         return tf.concat([one, other], axis=-2)

@@ -13,11 +13,15 @@ import numpy as np
 from common.nets.network import MAX_LOG_STD, MAX_STD, MIN_LOG_STD, MIN_STD, Network
 
 _MINUS_ONE, _ONE = (np.array(number, np.float32) for number in (-1.0, 1.0))  # converted once, not at every call
-Heads = Callable[[np.ndarray], list[np.ndarray]]  # raw observations [n, *shape] → outputs [n, out] or [out]
+Heads = Callable[..., list[np.ndarray]]  # raw observations [n, *shape], perhaps memory → outputs [n, out] or [out]
 
 
 class Policy(Protocol):
-    """Chooses actions for raw observations. Worker processes can use it if its attribute `is_plain` is True."""
+    """Chooses actions for raw observations. Worker processes can use it if its attribute `is_plain` is True.
+
+    One with an attribute `memory_size` above 0 remembers; `common.rollout.memory` keeps what it remembers of episodes,
+    and gives `act` a third argument, the memory [n, Z], which `act` replaces by the next one.
+    """
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions [n, A] for raw observations [n, *shape].
@@ -46,15 +50,16 @@ class NormalPolicy:
     def __init__(self, heads: Heads) -> None:
         self.heads = heads
         self.is_plain = isinstance(heads, Network)
+        self.memory_size = heads.memory_size if isinstance(heads, Network) else 0
 
-    def mean_and_std(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def mean_and_std(self, observations: np.ndarray, *memory: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Observations [n, S] → mean [n, A], standard deviation [n, A] in [MIN_STD, MAX_STD], or [A]."""
-        mean, std = self.heads(observations)
+        mean, std = self.heads(observations, *memory)
         return mean, std if std.ndim == 1 else np.clip(std, MIN_STD, MAX_STD)
 
-    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+    def act(self, observations: np.ndarray, noise: np.ndarray | None = None, *memory: np.ndarray) -> np.ndarray:
         """Actions [n, A] for observations [n, S]: mean + std·noise [n, A], or the mean without noise."""
-        mean, std = self.mean_and_std(observations)
+        mean, std = self.mean_and_std(observations, *memory)
         return mean if noise is None else mean + std * noise
 
 
@@ -66,22 +71,23 @@ class CategoricalPolicy:
     def __init__(self, heads: Heads, choices: tuple[int, ...]) -> None:
         self.heads = heads
         self.is_plain = isinstance(heads, Network)
+        self.memory_size = heads.memory_size if isinstance(heads, Network) else 0
         self.choices = tuple(choices)
         self._cuts = np.cumsum(choices)[:-1]
 
-    def logits(self, observations: np.ndarray) -> np.ndarray:
+    def logits(self, observations: np.ndarray, *memory: np.ndarray) -> np.ndarray:
         """Observations [n, S] → logits [n, Σ choices]."""
-        [logits] = self.heads(observations)
+        [logits] = self.heads(observations, *memory)
         return logits
 
-    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+    def act(self, observations: np.ndarray, noise: np.ndarray | None = None, *memory: np.ndarray) -> np.ndarray:
         """Actions [n, A] for observations [n, S]: whole numbers from 0, as float32; without noise the likeliest.
 
         Args:
             noise: [n, Σ choices], standard normal. −log(−log Φ(noise)) is Gumbel noise. The choice with the largest
                 logit plus Gumbel noise is a sample from the softmax (Gumbel 1954).
         """
-        scores = self.logits(observations)  # [n, Σ choices]
+        scores = self.logits(observations, *memory)  # [n, Σ choices]
         if noise is not None:
             from scipy.special import log_ndtr  # here, because it would double the imports of a worker process
 
