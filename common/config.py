@@ -94,8 +94,9 @@ class EnvironmentSettings(Settings):
     """Arguments for the environment's constructor, as a JSON object: '{"gravity": 3.7}'."""
     wrappers: tuple[str, ...] = ()
     """Wrappers of the environment as module:Class, applied in this order, such as
-    gymnasium.wrappers:FlattenObservation. Each class is called with the environment alone. The module may be in the
-    current folder. Scores use the rewards of the wrapped environment."""
+    gymnasium.wrappers:FlattenObservation. Each class is called with the environment, and with arguments in JSON if
+    they are given in brackets: 'gymnasium.wrappers:FrameStackObservation(4)'. The module may be in the current folder.
+    Scores use the rewards of the wrapped environment."""
     max_episode_steps: int | None = setting(None, at_least=1)
     """Steps after which an episode is truncated. None keeps the environment's own limit."""
     action_repeat: tuple[int, ...] = setting((1,), at_least=1, at_most=1000)

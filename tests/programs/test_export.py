@@ -136,7 +136,9 @@ def test_a_policy_that_remembers_takes_its_memory_and_returns_the_next(tmp_path,
     acting, rng = InEpisodes(agent.acting_policy(), 2), np.random.default_rng(1)
     memories = [acting.memory.copy() for _ in policies]
     for _ in range(4):
-        observations = (np.array([50, 0, -3]) + np.array([10, 0.1, 1]) * rng.standard_normal((2, 3))).astype(np.float32)
+        observations = (np.array([50, 0, -3]) + np.array([10, 0.1, 1]) * rng.standard_normal((2, 3))).astype(
+            np.float32
+        )
         expected = agent.action_map(acting.act(observations))
         for policy, memory in zip(policies, memories):
             np.testing.assert_allclose(policy(observations, memory), expected, rtol=1e-5, atol=1e-5)
@@ -327,7 +329,10 @@ def test_the_last_weights_to_a_folder_of_choice(run, monkeypatch, tmp_path, capf
     [
         ({}, []),
         ({"history": (2, 5)}, ["the input is the newest observation, followed by those of 2 and 5 actions ago"]),
-        ({"memory": "gru"}, ["begin an episode with a memory of zeros, and give each step's next_memory to the next one"]),
+        (
+            {"memory": "gru"},
+            ["begin an episode with a memory of zeros, and give each step's next_memory to the next one"],
+        ),
         ({"action_repeat": (3,)}, ["hold each action for 3 steps of the environment"]),
         ({"action_repeat": (3, 1)}, []),
         ({"action_repeat": (1, 2)}, ["hold each action for 2 steps of the environment"]),
