@@ -1,6 +1,6 @@
 """Reward designs: each is one function for arrays of any shape, and a `gymnasium.Wrapper` that applies it to one step.
 
-At the end are wrappers that hide speeds, for tasks that need a memory: `--wrappers common.env_wrappers:CartPoleWithoutSpeeds`.
+Some wrappers hide speeds, for tasks that need a memory: `--wrappers common.env_wrappers:CartPoleWithoutSpeeds`.
 
 Training applies a design to a whole epoch's arrays at once; a wrapper applies it to one environment stepped by hand.
 The names of the 2021 code, EnvWrapper_plain and EnvWrapper_01 to 05, mean the same wrappers, and take their arguments

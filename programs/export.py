@@ -46,9 +46,6 @@ def duties(config: TrainingConfig) -> list[str]:
         config: the run's settings.
     """
     lines = []
-    if config.history:
-        ages = " and ".join(map(str, config.history))
-        lines.append(f"the input is the newest observation, followed by those of {ages} actions ago")
     if getattr(config, "memory", "none") != "none":  # a setting of PPO's alone
         lines.append("begin an episode with a memory of zeros, and give each step's next_memory to the next one")
     repeat = config.action_repeat[-1]

@@ -19,6 +19,7 @@ LIVE = "tests/ppo/test_live_settings.py"
 LOSSES = "tests/ppo/test_losses.py"
 KERAS_MODELS = "tests/nets/test_keras_models.py"
 MIRRORED = "tests/nets/test_mirrored.py"
+MEMORY = "tests/ppo/test_memory.py"
 NETWORK = "tests/nets/test_network.py"
 LESSONS = "tests/programs/test_notebook_lessons.py"
 NOTEBOOK = "tests/programs/test_notebook.py -k 'not from_top_to_bottom'"
@@ -38,6 +39,7 @@ OWN = "tests/envs/test_own_environment.py"
 POLICIES = "tests/rollout/test_policies.py"
 PROGRAMS = "tests/programs/test_programs.py"
 REACH = "tests/rollout/test_reach.py"
+RECURRENT = "tests/nets/test_recurrent.py"
 REPEATABLE = "tests/rollout/test_repeatable.py"
 RESUME = "tests/runs/test_resume.py"
 ROUNDED = "tests/nets/test_rounded_products.py"
@@ -75,7 +77,6 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/action_repeat.py": ("tests/envs/test_action_repeat.py", OWN),
     "common/envs/envpool_group.py": (
         "tests/envs/test_action_repeat.py",
-        "tests/envs/test_history.py",
         COLLECTOR,
         REPEATABLE,
         VALIDATION,
@@ -84,7 +85,6 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/groups.py": (COLLECTOR, FAULTS),
     "common/envs/gymnasium_group.py": (COLLECTOR, FAULTS),
     "common/envs/make_env.py": (SPACES, OWN),
-    "common/envs/history.py": ("tests/envs/test_history.py",),
     "common/envs/known_mirrors.py": ("tests/envs/test_mirrors.py",),
     "common/envs/mirror_check.py": ("tests/envs/test_mirror_check.py",),
     "common/envs/mirror_settings.py": ("tests/envs/test_mirrors.py",),
@@ -117,6 +117,8 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/nets/keras_models.py": (KERAS_MODELS, NETWORK, TORSO, OFF_POLICY, *SAC),
     "common/nets/kernels.py": (KERAS_MODELS,),
     "common/nets/keras_layers.py": (MIRRORED, NETWORK),
+    "common/nets/memory_layer.py": (RECURRENT, MEMORY),
+    "common/nets/recurrent.py": (RECURRENT, "tests/rollout/test_policy_file.py", EXPORT),
     "common/nets/network.py": (NETWORK, POLICIES, MIRRORED),
     "common/nets/rounded_products.py": (ROUNDED,),
     "common/nets/tensorflow_operations.py": (NETWORK, OFF_POLICY, ROUNDED, EXPORT),
@@ -125,6 +127,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/records.py": (FUNCS, OFF_POLICY),
     "common/results.py": (FUNCS, FIGURES, TRAINING),
     "common/rollout/collector.py": (COLLECTOR, "tests/rollout/test_costs.py", FAULTS, SHARDS, TRAINING, RESUME),
+    "common/rollout/memory.py": (MEMORY,),
     "common/rollout/evaluation.py": (EVALUATION,),
     "common/rollout/not_finite.py": (COLLECTOR, FAULTS),
     "common/rollout/playing.py": (EVALUATION, VALIDATION, REACH, FILM, WINDOW),
@@ -188,6 +191,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "ppo/live_settings.py": (LIVE, "tests/ppo/test_learning_rate.py"),
     "ppo/losses.py": (LOSSES, "tests/ppo/test_discrete.py"),
     "ppo/presets.py": (CLI, NOTEBOOK),
+    "ppo/sequences.py": (MEMORY,),
     "ppo/results.py": (FAULTS,),
     "programs/__main__.py": (PROGRAMS, "tests/test_pages.py", "tests/runs/test_start.py"),
     "programs/evaluate.py": (PROGRAMS, CLI, EXPORT, FINISHED),

@@ -19,10 +19,8 @@ def returns_of(make: Make, act: Act, episodes: int, seed: int, deterministic: bo
     seen = np.stack([env.reset(seed=seed + i)[0] for i, env in enumerate(envs)])  # [n, S]
     returns, running, begins = np.zeros(episodes), np.ones(episodes, bool), True
     while running.any():
-        actions, begins = (
-            act(seen, deterministic, begins),
-            False,
-        )  # of the ended ones too: a policy's noise may belong to its row
+        actions = act(seen, deterministic, begins)  # of the ended ones too: a policy's noise may belong to its row
+        begins = False
         for i in np.flatnonzero(running):
             observation, reward, terminated, truncated, _ = envs[i].step(actions[i])
             seen[i], running[i] = observation, not (terminated or truncated)

@@ -15,7 +15,6 @@ from common.config import TrainingConfig
 from common.envs import atari
 from common.envs.action_repeat import RepeatedActions
 from common.envs.environment_check import CheckedSteps, check_environment
-from common.envs.history import with_history
 from common.envs.make_env import EnvironmentSource, MakeEnv, step_limit, takes_render_mode
 from common.envs.registered import gymnasiums_own
 from common.envs.spaces import as_numbers_or_image, is_image
@@ -39,7 +38,6 @@ class Environment(EnvironmentSource):
         gymnasium_id: the versioned id of one of Gymnasium's own environments without env_kwargs, registered as
             Gymnasium itself does, which EnvPool may also offer; else None.
         atari_game: ale-py's id of an Atari game; else None.
-        history: ages, in steps, of the earlier observations that are returned beside the newest.
         action_repeat: for how many steps of the environment itself each action is held.
         draws_with_mujoco: whether its pictures are drawn by Gymnasium's renderer for MuJoCo.
         remarks: what the user should know of its spaces, a line each.
@@ -52,7 +50,6 @@ class Environment(EnvironmentSource):
     render_fps: float = 30
     gymnasium_id: str | None = None
     atari_game: str | None = None
-    history: tuple[int, ...] = ()
     action_repeat: int = 1
     draws_with_mujoco: bool = False
     remarks: tuple[str, ...] = ()
@@ -78,9 +75,7 @@ class Environment(EnvironmentSource):
         """
         env = self.make_native(render_mode)
         env = as_numbers_or_image(CheckedSteps(env) if self._is_users else env)
-        if self.action_repeat > 1:
-            env = RepeatedActions(env, self.action_repeat)
-        return with_history(env, self.history) if self.history else env
+        return RepeatedActions(env, self.action_repeat) if self.action_repeat > 1 else env
 
     def limited_to(self, max_episode_steps: int | None) -> "Environment":
         """The same environment with another step limit; None keeps the one in force."""
@@ -126,7 +121,6 @@ def find_environment(
     max_episode_steps: int | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
     maker: MakeEnv | None = None,
-    history: tuple[int, ...] = (),
     action_repeat: int = 1,
     wrappers: tuple[str, ...] = (),
 ) -> Environment:
@@ -134,7 +128,6 @@ def find_environment(
 
     Args:
         env_id, max_episode_steps, env_kwargs, maker, wrappers: see `EnvironmentSource`; a `maker` needs no id.
-        history: ages, in steps, of the earlier observations that are returned beside the newest.
         action_repeat: for how many steps of the environment itself each action is held.
 
     Raises:
@@ -153,12 +146,8 @@ def find_environment(
         if maker is not None:
             _check_new(source, env)
         flat = as_numbers_or_image(env)
-        if history and is_image(flat.observation_space):
-            raise UserError(f"history is for observations that are numbers, {env_id} shows images: leave it out")
         spec = env.unwrapped.spec if maker is None and atari_game is None else None
         spec = None if spec is None else gymnasium.spec(spec.id)
-        if history:
-            flat = with_history(flat, history)
         module, colon, _ = env_id.rpartition(":")
         is_gymnasiums = spec is not None and spec == gymnasiums_own().get(spec.id) and not (wrappers or kwargs)
         changed = dataclasses.replace(
@@ -177,7 +166,6 @@ def find_environment(
             render_fps=_render_fps(env),
             gymnasium_id=spec.id if spec is not None and is_gymnasiums else None,
             atari_game=atari_game,
-            history=history,
             draws_with_mujoco=hasattr(env.unwrapped, "mujoco_renderer"),
             remarks=tuple(_remarks(env)),
         ).holding(action_repeat)
@@ -215,7 +203,7 @@ def _render_fps(env: gymnasium.Env) -> int:
 def environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:
     """What is known about the environment that the settings name; arguments and errors: see `find_environment`."""
     kwargs, limit = config.env_kwargs, config.max_episode_steps
-    return find_environment(config.env, limit, kwargs, maker, config.history, config.action_repeat[0], config.wrappers)
+    return find_environment(config.env, limit, kwargs, maker, config.action_repeat[0], config.wrappers)
 
 
 def played_environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:

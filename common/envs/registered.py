@@ -102,9 +102,7 @@ def wrapped(env_id: str, env: gymnasium.Env, names: Iterable[str]) -> gymnasium.
             inner = without_texts(env) if module.startswith("gymnasium.") else env  # which knows no texts
             env = wrapper(inner, *arguments)
         except (Exception, SystemExit) as error:
-            advice = cure(
-                error, f"expected a class that needs this environment, and perhaps arguments as in '{STACKED}'"
-            )
+            advice = cure(error, f"expected a class of this environment and of arguments, if any, as in {STACKED}")
             raise UserError(f"{env_id} cannot be wrapped in {name} ({explain(error)}): {advice}") from error
         if not isinstance(env, gymnasium.Env):
             raise UserError(f"{name} returned {env!r:.80}: expected a gymnasium.Env")

@@ -52,6 +52,7 @@ REPLACED = {  # settings of before 1.1, and what to type for them; empty where n
     "--std": "--initial-std, which is None for a network output",
     "--play-action-repeat": "--action-repeat 3 1, with a second number",
     "--end-validations-early": "--confirming-margin",
+    "--history": "--memory gru, or --wrappers 'gymnasium.wrappers:FrameStackObservation(4)' for earlier observations",
     "--gif": "--record figure tensorboard gif",
     "--no-video": "--record figure tensorboard, or --record alone for nothing",
     "--no-tensorboard": "--record figure video",

@@ -831,7 +831,7 @@ def test_wrappers_are_applied_in_order_recorded_and_imported_again_only_if_named
         ("mien:First", "there is no module mien"),
         (
             "mine:Needy",
-            r"cannot be wrapped in mine:Needy \(TypeError.*'size'.*\): expected a class that needs this environment, and",
+            r"cannot be wrapped in mine:Needy \(TypeError.*'size'.*\): expected a class of this environment and",
         ),
         ("mine:Needy(x)", r"expected JSON in the brackets, like gymnasium.wrappers:FrameStackObservation\(4\)"),
         ("mine:Needy(3", "expected module:Class"),

@@ -40,6 +40,9 @@ SPACES = {
 }
 
 
+REMEMBERS = "begin an episode with a memory of zeros, and give each step's next_memory to the next one"
+
+
 def ppo_agent(space, **changes):
     """An agent that has seen observations about 50, 0 and −3, of very different spreads."""
     agent = Agent(OBSERVATIONS, space, CONFIG.replace(**changes), seed=1)
@@ -328,11 +331,7 @@ def test_the_last_weights_to_a_folder_of_choice(run, monkeypatch, tmp_path, capf
     ("changes", "said"),
     [
         ({}, []),
-        ({"history": (2, 5)}, ["the input is the newest observation, followed by those of 2 and 5 actions ago"]),
-        (
-            {"memory": "gru"},
-            ["begin an episode with a memory of zeros, and give each step's next_memory to the next one"],
-        ),
+        ({"memory": "gru"}, [REMEMBERS]),
         ({"action_repeat": (3,)}, ["hold each action for 3 steps of the environment"]),
         ({"action_repeat": (3, 1)}, []),
         ({"action_repeat": (1, 2)}, ["hold each action for 2 steps of the environment"]),
