@@ -56,7 +56,7 @@ class MemoryLayer(keras.layers.Layer):
             steps = tf.transpose(tf.reshape(rows, (count, length, rows.shape[1])), (1, 0, 2))  # [L, b, X]
             return tf.TensorArray(tf.float32, length, element_shape=(count, rows.shape[1])).unstack(steps)
 
-        sums, keep = by_step(layer.sums(TENSORFLOW, features)), by_step(kept[:, None])
+        sums, keep = by_step(tf.matmul(features, layer.kernel) + layer.bias), by_step(kept[:, None])
         found = tf.TensorArray(tf.float32, length, element_shape=memory.shape)
 
         def step(t: tf.Tensor, memory: tf.Tensor, found: tf.TensorArray) -> tuple[Any, ...]:

@@ -33,12 +33,8 @@ class GRU(NamedTuple):
         """Z, how many numbers it remembers."""
         return self.units
 
-    def sums(self, operations: Any, features: Any) -> Any:
-        """What the inputs [n, in] add to the gates, [n, 3H]."""
-        return operations.product(features, self.kernel) + self.bias
-
     def step(self, operations: Any, sums: Any, memory: Any) -> Any:
-        """The next memory [n, H] from the sums of the inputs [n, 3H] and the memory [n, H]."""
+        """The next memory [n, H] from the sums of the inputs, x·kernel + bias [n, 3H], and the memory [n, H]."""
         units = self.units
         carried = operations.product(memory, self.recurrent_kernel) + self.recurrent_bias  # [n, 3H]
         gates = operations.sigmoid(sums[:, : 2 * units] + carried[:, : 2 * units])  # [n, 2H]
@@ -72,12 +68,8 @@ class LSTM(NamedTuple):
         """Z, how many numbers it remembers."""
         return 2 * self.units
 
-    def sums(self, operations: Any, features: Any) -> Any:
-        """What the inputs [n, in] add to the gates, [n, 4H]."""
-        return operations.product(features, self.kernel) + self.bias
-
     def step(self, operations: Any, sums: Any, memory: Any) -> Any:
-        """The next memory [n, 2H] from the sums of the inputs [n, 4H] and the memory [n, 2H]."""
+        """The next memory [n, 2H] from the sums of the inputs, x·kernel + bias [n, 4H], and the memory [n, 2H]."""
         units, tanh = self.units, operations.tanh
         gates = sums + operations.product(memory[:, :units], self.recurrent_kernel)  # [n, 4H]
         put, keep, candidate, show = (gates[:, i * units : (i + 1) * units] for i in range(4))  # [n, H] each

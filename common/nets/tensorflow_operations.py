@@ -62,7 +62,7 @@ class _TensorFlowOperations:
         return tf.constant(values)
 
     def remembered(self, features: tf.Tensor, layer: GRU | LSTM, memory: tf.Tensor) -> tf.Tensor:
-        return layer.step(self, layer.sums(self, features), memory)
+        return layer.step(self, self.product(features, layer.kernel) + layer.bias, memory)
 
     def product(self, features: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         return tf.matmul(features, kernel)

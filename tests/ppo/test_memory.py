@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from common.envs.environment import find_environment
 from common.errors import UserError
 from common.rollout.evaluation import evaluate
+from common.rollout.playing import one_episode
 from common.rollout.validation import validate
 from common.rollout.workers.cluster import WorkerPlacement
 from ppo.config import PPOConfig
@@ -101,6 +102,14 @@ def test_a_validation_begins_each_episode_without_a_memory():
     agent = trained("gru").agent
     played = validate(agent.acting_policy(), agent.action_map, find_environment("tests/Recall-v0"), "gymnasium", 30, 5)
     assert played.returns.mean() == 1
+
+
+def test_an_episode_that_is_shown_is_the_one_that_is_evaluated():
+    trainer = trained("gru")
+    agent, environment = trainer.agent, trainer.environment
+    for seed in range(4):  # of which one alone would be right by chance
+        *_, last = one_episode(agent.acting_policy(), agent.action_map, environment, environment.make(), seed)
+        assert last.score == 1
 
 
 def states(config: PPOConfig, workers: int = 0) -> list[dict[str, np.ndarray]]:
