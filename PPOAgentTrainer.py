@@ -29,8 +29,8 @@ from common.errors import DivergedError
 from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
 from common.records import Batch, Timing, Trajectory
 from common.rollout.collector import Collecting
-from common.runs.as_typed import train_as_typed
 from common.runs.command_line import one_line_errors
+from common.runs.session import train_as_typed
 from common.state import State
 from ppo.batch import (
     EarlierTrajectories,

@@ -110,6 +110,13 @@ class Described(NamedTuple):
     main: bool = False  # shown first
     needs: Needs | None = None
     used_with: tuple[Needs, ...] = ()
+    example: str = ""  # of one that is typed without a flag; "" for one with a flag
+    alias: str = ""  # another flag of the same meaning
+
+    @property
+    def flag(self) -> str:
+        """As it is typed: --hidden-sizes."""
+        return "--" + self.name.replace("_", "-")
 
 
 @dataclass(frozen=True)
@@ -179,14 +186,14 @@ def check_used(settings: Settings, typed: Iterable[str], is_fixed: bool = False)
 
 @functools.cache
 def declared(settings: Any) -> dict[str, Described]:
-    """Every setting of a class without its text, in the order of its fields.
+    """Every setting of a dataclass without its text, in the order of its fields.
 
     What a class leaves out when it repeats a setting is as in its bases.
     """
     known: dict[str, dict[str, Any]] = {}
     for part in reversed(_parts(settings)):
         for field in dataclasses.fields(part):
-            known.setdefault(field.name, {"group": part.GROUP}).update(
+            known.setdefault(field.name, {"group": getattr(part, "GROUP", Settings.GROUP)}).update(
                 {name: value for name, value in field.metadata.items() if name in Described._fields}
             )
     hints, found = get_type_hints(settings), {}
@@ -205,9 +212,9 @@ def described(settings: Any) -> dict[str, Described]:
     return {name: what._replace(text=texts.get(name, "")) for name, what in declared(settings).items()}
 
 
-def _parts(settings: type) -> list[type[Settings]]:
+def _parts(settings: type) -> list[Any]:
     """A class and its bases, the most derived first."""
-    return [part for part in settings.__mro__ if issubclass(part, Settings)]
+    return [part for part in settings.__mro__ if dataclasses.is_dataclass(part)]
 
 
 def texts_of(part: type) -> dict[str, str]:

@@ -28,8 +28,8 @@ from common.records import Timing, Trajectory, Transitions
 from common.results import EpochResult
 from common.rollout.collector import Collecting, ShapeNoise
 from common.rollout.policies import DeterministicPolicy, SquashedPolicy, WarmUp
-from common.runs.as_typed import train_as_typed
 from common.runs.command_line import one_line_errors
+from common.runs.session import train_as_typed
 from common.state import State
 from companions.config import OffPolicyConfig, OffPolicySettings
 from companions.exploration import OrnsteinUhlenbeck

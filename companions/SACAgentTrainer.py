@@ -22,8 +22,8 @@ from common.envs.environment import Environment
 from common.envs.spaces import action_map
 from common.errors import UserError
 from common.rollout.collector import ShapeNoise
-from common.runs.as_typed import train_as_typed
 from common.runs.command_line import one_line_errors
+from common.runs.session import train_as_typed
 from companions.config import SACConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from companions.results import SACResult

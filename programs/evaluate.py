@@ -1,6 +1,5 @@
 """Score and film the agent of a run: python -m programs evaluate RUN"""
 
-import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from common.files import write_json
 from common.rollout import evaluation
 from common.runs import film, finished, run_folder
 from common.runs.command_line import one_line_errors, parse_settings
-from common.runs.recorder import Terminal
+from common.runs.terminal import Terminal
 from common.settings import Needs, setting
 from programs import shipped
 from programs.run_arguments import RunArguments
@@ -106,21 +105,18 @@ def main() -> None:
         environments = [environment.limited_to(limit) for limit in limits]
         restarts = arguments.environment_restarts
         restarts = config.environment_restarts if restarts is None else restarts
-        is_best = arguments.weights == "best"
-        with contextlib.ExitStack() as ended:
-            if arguments.films:
-                finished.forget(arguments.run, finished.FILM)
-                filmed = ended.enter_context(film.filming(
-                    arguments.run, agent.acting_policy(), agent.action_map, environments[0], arguments.gif,
-                    arguments.seed, restarts, beside=2 * len(environments) * arguments.episodes,
-                ))  # fmt: skip
-            if arguments.episodes:
-                write_scores(arguments, scores(arguments, agent, environments, restarts), config.epochs)
-            if arguments.films:
-                line, _ = filmed()
-                if is_best:
-                    finished.note_film(arguments.run, config.epochs)
-                print(line)
+        if arguments.films:
+            finished.forget(arguments.run, finished.FILM)
+        if arguments.episodes:
+            write_scores(arguments, scores(arguments, agent, environments, restarts), config.epochs)
+        if arguments.films:
+            line, _ = film.film_into(
+                arguments.run, agent.acting_policy(), agent.action_map, environments[0], arguments.gif, arguments.seed,
+                restarts,
+            )  # fmt: skip
+            if arguments.weights == "best":
+                finished.note_film(arguments.run, config.epochs)
+            print(line)
 
 
 if __name__ == "__main__":

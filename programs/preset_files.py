@@ -8,7 +8,7 @@ from typing import Any
 from common import files
 from common.config import TrainingConfig
 from common.errors import UserError
-from common.runs import foreign_modules, trust
+from common.runs import trust
 from programs.methods import METHODS, Method
 
 
@@ -54,7 +54,7 @@ def read_preset(
             f'{path} is not a preset ({type(error).__name__}: {error}): expected an object with "config", and '
             f'"method" as one of {", ".join(METHODS)}, as tune writes it'
         ) from None
-    foreign_modules.refuse_runs(path.parent)
+    trust.refuse_runs(path.parent)
     try:
         config = method.config(**settings)
     except TypeError as error:

@@ -13,7 +13,7 @@ from common import progress
 from common.errors import StoppedError, UserError
 from common.runs import checkpoint, run_folder
 from common.runs.one_process import only_here
-from common.runs.recorder import Terminal
+from common.runs.terminal import Terminal
 from programs import train
 from programs.worker_pool import result_of, worker_pool
 

@@ -8,8 +8,8 @@ import textwrap
 from pathlib import Path
 
 from common.runs.arguments import WIDTH
-from common.runs.as_typed import train_as_typed
 from common.runs.command_line import one_line_errors, typed_environment, value_of
+from common.runs.session import train_as_typed
 from ppo.presets import FOR_ANY
 from programs.methods import METHODS, read_config
 from programs.preset_files import find_preset

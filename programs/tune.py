@@ -7,7 +7,6 @@ FOLDER/journal.log: the same command continues a search that was stopped. FOLDER
 
 import dataclasses
 import shlex
-import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from programs.preset_files import find_preset, write_preset
 from programs.tuning.journal import Journal, optuna
 from programs.tuning.search import Search
 from programs.tuning.space import SPACES, read_space
-from programs.tuning.trial import Outcome, run_seeds
+from programs.tuning.trial import score_or_fault
 from programs.worker_pool import WORKERS, Submit, result_of, worker_pool
 
 CALLS = 10  # trainings of one process
@@ -117,18 +116,16 @@ class Report:
 
     def __init__(self, folder: Path, search: Search, preset: TrainingConfig) -> None:
         self._folder, self._search, self._preset = folder, search, preset
-        self._one_at_a_time = threading.Lock()
 
-    def __call__(self, _: Any, trial: Any) -> None:
-        """Print a trial that ended, and write the files again; Optuna calls it in the trial's own thread."""
+    def __call__(self, trial: Any) -> None:
+        """Print a trial that ended, and write the files again."""
         states = optuna().trial.TrialState
         scores = ", ".join(map(score_text, trial.user_attrs["scores"]))
         ended = "pruned" if trial.state == states.PRUNED else f"failed: {trial.user_attrs.get('error')}"
         ended = score_text(trial.value) if trial.state == states.COMPLETE else ended
         settings = ", ".join(f"{name} {_short(value)}" for name, value in trial.params.items())
-        with self._one_at_a_time:
-            print(f"trial {len(self._search.finished()):3}  {ended}  [{scores}]  {settings}", flush=True)
-            self.write()
+        print(f"trial {len(self._search.finished()):3}  {ended}  [{scores}]  {settings}", flush=True)
+        self.write()
 
     def write(self) -> None:
         """The preset file, the table and the figure."""
@@ -176,16 +173,15 @@ def compare(
         UserError: a run failed.
     """
     futures = {
-        name: [submit(run_seeds, config, (seed,), metric) for seed in seeds]
+        name: [submit(score_or_fault, config.replace(seed=seed), metric) for seed in seeds]
         for name, config in (("preset", base), ("tuned", best))
     }
     found: dict[str, dict[str, float]] = {}
     for name, runs in futures.items():
-        outcomes: list[Outcome] = [result_of(run) for run in runs]
-        for seed, outcome in zip(seeds, outcomes):
-            if outcome.value is None:
-                raise UserError(f"{name}, seed {seed}: {outcome.error}")
-        scores = [float(outcome.scores[0]) for outcome in outcomes]
+        scores: list[Any] = [result_of(run) for run in runs]
+        for seed, score in zip(seeds, scores):
+            if isinstance(score, str):
+                raise UserError(f"{name}, seed {seed}: {score}")
         found[name] = dict(zip(map(str, seeds), scores))
         listed = ", ".join(map(score_text, scores))
         print(f"{name:7} median {score_text(float(np.median(scores)))} of seeds {' '.join(found[name])}: {listed}")

@@ -3,15 +3,10 @@
 In a window where there is a screen, otherwise as a film in the current folder.
 """
 
-import contextlib
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
-from common.envs import worker_processes
-from common.envs.environment import Environment
 from common.errors import UserError
 from common.rollout.evaluation import EVALUATION_SEED
 from common.runs import film, window
@@ -20,7 +15,6 @@ from common.settings import Needs, setting
 from programs import shipped
 from programs.run_arguments import RunArguments
 
-T = TypeVar("T")
 NO_WINDOW = Needs("window", lambda window: not window, "--no-window")
 
 
@@ -51,15 +45,6 @@ class Arguments(RunArguments):
         return self.film or self.gif or self.folder is not None
 
 
-def _drawn(draw: Callable[[], T], policy: Any, _: Any, environment: Environment) -> T:
-    """What `draw` returns; MuJoCo draws in a process without TensorFlow, since it may crash if both are loaded."""
-    if not environment.draws_with_mujoco or not policy.is_plain:
-        return draw()
-    with contextlib.suppress(worker_processes.CannotStartError), worker_processes.in_background(draw) as drawn:
-        return drawn()
-    return draw()
-
-
 def main() -> None:
     """Show what the command line names."""
     with one_line_errors():
@@ -71,14 +56,11 @@ def main() -> None:
         environment = environment.limited_to(arguments.max_episode_steps)
         acting = agent.acting_policy(), agent.action_map, environment
         if arguments.window or (window.has_screen() and not arguments.wants_film):
-            print(_drawn(functools.partial(window.show, *acting, arguments.seed), *acting))
+            print(film.draw_apart(functools.partial(window.show, *acting, arguments.seed), acting[0], environment))
             return
         name = arguments.folder_of_run.name if shipped.is_shipped(arguments.folder_of_run) else "video"
-        filmed = functools.partial(
-            film.film_into, folder, *acting, arguments.gif, arguments.seed, config.environment_restarts, name
-        )
-        line, opening = _drawn(filmed, *acting)
-        if opening is None:
+        line, path = film.film_into(folder, *acting, arguments.gif, arguments.seed, config.environment_restarts, name)
+        if path is None:
             raise UserError(line)
         print(line)
 

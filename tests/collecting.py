@@ -10,6 +10,7 @@ from common.envs.vector_env import VectorEnv
 from common.records import Batch, Timing, Trajectory
 from common.rollout import collector
 from common.rollout.collector import Collecting, Collector, ShapeNoise
+from common.rollout.evaluation import evaluate
 from common.rollout.policies import Policy
 from common.rollout.workers.shard import Host, Recipe, Task
 from common.state import State, join_parts, part_of
@@ -51,6 +52,19 @@ class WholeEpochs(Collector):
 
     def load_state(self, state: State) -> None:
         super().load_state(join_parts({"collector": state, "episodes": self.scores.state()}))
+
+
+def watched_updates(trainer: Any) -> list[tuple]:
+    """Batch, rows of actor and critic, and hyperparameters of every update from now on, in a list that grows."""
+    seen, update = [], trainer.agent.update
+    trainer.agent.update = lambda *arguments: seen.append(arguments) or update(*arguments)
+    return seen
+
+
+def mean_return(trainer: Any, episodes: int) -> float:
+    """Of the agent's deterministic episodes."""
+    played = trainer.agent.acting_policy(), trainer.agent.action_map, trainer.environment, episodes
+    return evaluate(*played, deterministic=True, workers=1).returns.mean()
 
 
 def next_trajectory(trainer: Any) -> Trajectory:

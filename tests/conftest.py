@@ -20,7 +20,7 @@ import without_xla
 
 from common.rollout import collector
 from common.rollout.probe import find_restore_method
-from common.runs import foreign_modules
+from common.runs import trust
 from ppo.config import PPOConfig
 
 without_xla.install()
@@ -50,7 +50,7 @@ def pytest_collection_finish(session):
 @pytest.fixture(autouse=True)
 def _nothing_refused(monkeypatch):
     """Folders of runs that an earlier test refused to import from may hold this test's own modules."""
-    monkeypatch.setattr(foreign_modules.refusal, "folders", set())
+    monkeypatch.setattr(trust.refusal, "folders", set())
 
 
 WAYS = {}  # of Gymnasium's own environments, which a trial of several hundred steps finds out

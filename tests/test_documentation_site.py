@@ -108,10 +108,6 @@ def test_flags_and_long_paths_are_broken_where_they_can_be_read():
     assert marked("<code>common/learning/networks.py</code>") == "<code>common/<wbr>learning/<wbr>networks.py</code>"
     for block in ("<pre><span></span><code>ls -l\n</code></pre>", "<pre><code>ls -l\n</code></pre>"):
         assert marked(block) == block
-
-
-def test_cells_with_many_words_are_known():
-    marked = hook("narrow_screens").on_page_content
     words = "a sentence of thirty characters"
     assert marked(f'<td style="a">{words}</td><td>3</td>') == f'<td style="a" class="wordy">{words}</td><td>3</td>'
     assert "wordy" not in marked("<td><code>--a-flag-and-another --that-is-long</code></td>")

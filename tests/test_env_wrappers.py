@@ -41,105 +41,56 @@ class ScriptedEnv(gymnasium.Env):
 
 
 def play(env: gymnasium.Env, episodes: int) -> list[list[float]]:
-    """Shaped rewards, episode by episode."""
-    rewards = []
+    """Shaped rewards, episode by episode; all else is the script's, and infos have the original rewards."""
+    shaped = []
     for _ in range(episodes):
-        env.reset()
-        rewards.append([])
-        over = False
-        while not over:
-            _, reward, terminated, truncated, _ = env.step(np.zeros(1))
-            rewards[-1].append(reward)
-            over = terminated or truncated
-    return rewards
+        assert env.reset()[1] == {"from": "reset"}
+        shaped.append([])
+        for t, (original, *ends) in enumerate(env.unwrapped.script[env.unwrapped.episode], start=1):
+            observation, reward, *found, info = env.step(np.zeros(1))
+            assert (observation.tolist(), found, type(reward)) == ([t], ends, float)
+            assert info == {"t": t} | ({} if env is env.unwrapped else {"original_reward": original})
+            shaped[-1].append(reward)
+    return shaped
 
 
 W = env_wrappers
-BY_HAND = {
-    "unchanged": (
-        lambda env: W.UnchangedReward(env),
-        [[0.5, -0.25, -100], [0.5, 2, 30], [1, -100, 0.25, 0.5], [1, 1, 1, -100]],
-    ),
+BY_HAND = [  # the wrapper, its numbers, the shaped rewards of the script's four episodes
+    (W.UnchangedReward, {}, [[0.5, -0.25, -100], [0.5, 2, 30], [1, -100, 0.25, 0.5], [1, 1, 1, -100]]),
     # +1 only where the last step is the 4th: the goal counts as a failure, the fall at the limit as a success
-    "lasted_to_limit": (
-        lambda env: W.LastedToLimitReward(env, max_steps=LIMIT),
-        [[0.5, -0.25, -1], [0.5, 2, -1], [1, -100, 0.25, 1], [1, 1, 1, 1]],
-    ),
-    "lasted_to_limit, own numbers": (
-        lambda env: W.LastedToLimitReward(env, max_steps=LIMIT, success=7, failure=-8),
-        [[0.5, -0.25, -8], [0.5, 2, -8], [1, -100, 0.25, 7], [1, 1, 1, 7]],
-    ),
-    "lasted_to_limit, limit not reached": (
-        lambda env: W.LastedToLimitReward(env, max_steps=LIMIT + 1),
-        [[0.5, -0.25, -1], [0.5, 2, -1], [1, -100, 0.25, -1], [1, 1, 1, -1]],
-    ),
+    (W.LastedToLimitReward, {"max_steps": LIMIT}, [[0.5, -0.25, -1], [0.5, 2, -1], [1, -100, 0.25, 1], [1, 1, 1, 1]]),
+    (W.LastedToLimitReward, {"max_steps": LIMIT, "success": 7, "failure": -8},
+     [[0.5, -0.25, -8], [0.5, 2, -8], [1, -100, 0.25, 7], [1, 1, 1, 7]]),
+    (W.LastedToLimitReward, {"max_steps": LIMIT + 1},  # not reached
+     [[0.5, -0.25, -1], [0.5, 2, -1], [1, -100, 0.25, -1], [1, 1, 1, -1]]),
     # fell −1, goal +1, time +1; a reward of −100 within the episode is no end
-    "outcome_bonus": (
-        lambda env: W.OutcomeBonusReward(env),
-        [[0.5, -0.25, -1], [0.5, 2, 1], [1, -100, 0.25, 1], [1, 1, 1, -1]],
-    ),
-    "outcome_bonus, own numbers": (
-        lambda env: W.OutcomeBonusReward(env, goal=3, timeout=2, fall=-5),
-        [[0.5, -0.25, -5], [0.5, 2, 3], [1, -100, 0.25, 2], [1, 1, 1, -5]],
-    ),
-    "outcome_bonus, what counts as a fall": (
-        lambda env: W.OutcomeBonusReward(env, goal=3, timeout=2, fall=-5, fall_reward=-101),
-        [[0.5, -0.25, 3], [0.5, 2, 3], [1, -100, 0.25, 2], [1, 1, 1, 3]],
-    ),
+    (W.OutcomeBonusReward, {}, [[0.5, -0.25, -1], [0.5, 2, 1], [1, -100, 0.25, 1], [1, 1, 1, -1]]),
+    (W.OutcomeBonusReward, {"goal": 3, "timeout": 2, "fall": -5},
+     [[0.5, -0.25, -5], [0.5, 2, 3], [1, -100, 0.25, 2], [1, 1, 1, -5]]),
+    (W.OutcomeBonusReward, {"goal": 3, "timeout": 2, "fall": -5, "fall_reward": -101},  # what counts as a fall
+     [[0.5, -0.25, 3], [0.5, 2, 3], [1, -100, 0.25, 2], [1, 1, 1, 3]]),
     # .005 · 3 = .015 and .005 · 4 = .02
-    "steps_at_end": (
-        lambda env: W.StepsAtEndReward(env),
-        [[0.5, -0.25, 0.015], [0.5, 2, 0.015], [1, -100, 0.25, 0.02], [1, 1, 1, 0.02]],
-    ),
+    (W.StepsAtEndReward, {}, [[0.5, -0.25, 0.015], [0.5, 2, 0.015], [1, -100, 0.25, 0.02], [1, 1, 1, 0.02]]),
     # on top of −100, 30, .5, −100
-    "steps_added_at_end": (
-        lambda env: W.StepsAddedAtEndReward(env),
-        [[0.5, -0.25, -99.985], [0.5, 2, 30.015], [1, -100, 0.25, 0.52], [1, 1, 1, -99.98]],
-    ),
-    "steps_added_at_end, own number": (
-        lambda env: W.StepsAddedAtEndReward(env, per_step=2),
-        [[0.5, -0.25, -94], [0.5, 2, 36], [1, -100, 0.25, 8.5], [1, 1, 1, -92]],
-    ),
-    "scaled": (
-        lambda env: W.ScaledReward(env),
-        [[0.05, -0.025, -10], [0.05, 0.2, 3], [0.1, -10, 0.025, 0.05], [0.1, 0.1, 0.1, -10]],
-    ),
-    "sign": (
-        lambda env: W.SignReward(env),
-        [[1, -1, -1], [1, 1, 1], [1, -1, 1, 1], [1, 1, 1, -1]],
-    ),
+    (W.StepsAddedAtEndReward, {}, [[0.5, -0.25, -99.985], [0.5, 2, 30.015], [1, -100, 0.25, 0.52], [1, 1, 1, -99.98]]),
+    (W.StepsAddedAtEndReward, {"per_step": 2},
+     [[0.5, -0.25, -94], [0.5, 2, 36], [1, -100, 0.25, 8.5], [1, 1, 1, -92]]),
+    (W.ScaledReward, {}, [[0.05, -0.025, -10], [0.05, 0.2, 3], [0.1, -10, 0.025, 0.05], [0.1, 0.1, 0.1, -10]]),
+    (W.SignReward, {}, [[1, -1, -1], [1, 1, 1], [1, -1, 1, 1], [1, 1, 1, -1]]),
     # −1 where the last reward is −100, else +1
-    "fall_penalty": (
-        lambda env: W.FallPenaltyReward(env),
-        [[0.5, -0.25, -1], [0.5, 2, 1], [1, -100, 0.25, 1], [1, 1, 1, -1]],
-    ),
-    "fall_penalty, own numbers": (
-        lambda env: W.FallPenaltyReward(env, fall_reward=0.5, success=4, failure=-6),
-        [[0.5, -0.25, -6], [0.5, 2, 4], [1, -100, 0.25, -6], [1, 1, 1, -6]],
-    ),
-}
+    (W.FallPenaltyReward, {}, [[0.5, -0.25, -1], [0.5, 2, 1], [1, -100, 0.25, 1], [1, 1, 1, -1]]),
+    (W.FallPenaltyReward, {"fall_reward": 0.5, "success": 4, "failure": -6},
+     [[0.5, -0.25, -6], [0.5, 2, 4], [1, -100, 0.25, -6], [1, 1, 1, -6]]),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BY_HAND)
-def test_shaped_rewards_worked_by_hand(name):
-    wrap, expected = BY_HAND[name]
-    found = play(wrap(ScriptedEnv(SCRIPT)), episodes=8)  # the script twice: nothing is left of an episode
+@pytest.mark.parametrize(("wrapper", "numbers", "expected"), BY_HAND)
+def test_shaped_rewards_worked_by_hand(wrapper, numbers, expected):
+    env = wrapper(ScriptedEnv(SCRIPT), **numbers)
+    found = play(env, episodes=8)  # the script twice: nothing is left of an episode
     assert len(found) == 8
     for episode, by_hand in zip(found, expected * 2):
         assert episode == pytest.approx(by_hand, abs=1e-12)
-
-
-@pytest.mark.parametrize("name", BY_HAND)
-def test_the_original_reward_is_reported_beside_the_shaped_one(name):
-    env = BY_HAND[name][0](ScriptedEnv(SCRIPT))
-    for episode in SCRIPT:
-        assert env.reset()[1] == {"from": "reset"}
-        for t, (reward, terminated, truncated) in enumerate(episode, start=1):
-            observation, shaped, *ends, info = env.step(np.zeros(1))
-            assert observation.tolist() == [t]
-            assert type(shaped) is float
-            assert ends == [terminated, truncated]
-            assert info == {"original_reward": reward, "t": t}
 
 
 @pytest.mark.parametrize(
@@ -160,20 +111,14 @@ def test_the_studys_names_and_order_of_arguments(name, arguments, after_a_fall, 
     assert last == pytest.approx([after_a_fall, after_time_ran_out])
 
 
-def test_the_original_reward_survives_two_wrappers():
-    env = W.ScaledReward(W.LastedToLimitReward(ScriptedEnv(SCRIPT), max_steps=LIMIT))
-    env.reset()
-    rewards = [env.step(np.zeros(1)) for _ in FALLS]
-    assert [reward for _, reward, *_ in rewards] == pytest.approx([0.05, -0.025, -0.1])
-    assert [info["original_reward"] for *_, info in rewards] == [0.5, -0.25, -100]
-
-
-def test_counting_starts_anew_when_an_episode_is_left_unfinished():
+def test_counting_starts_anew_when_an_episode_is_left_unfinished_and_wrappers_go_together():
     env = W.StepsAtEndReward(ScriptedEnv([RUNS_OUT_OF_TIME, FALLS]), per_step=1)
     env.reset()
     env.step(np.zeros(1))
     env.step(np.zeros(1))
     assert play(env, 1) == [[0.5, -0.25, 3]]
+    both = W.ScaledReward(W.LastedToLimitReward(ScriptedEnv(SCRIPT), max_steps=LIMIT))
+    assert play(both, 1)[0] == pytest.approx([0.05, -0.025, -0.1])
 
 
 @pytest.mark.parametrize(
@@ -203,27 +148,16 @@ def test_a_settings_name_means_what_the_wrapper_does_on_a_hundred_random_episode
     at_once = reward_design(name, PPOConfig().reward_factor, step_limit=5)(rewards, terminated, truncated, steps)
     assert at_once.dtype == np.float64
     np.testing.assert_array_equal(at_once, one_by_one)
+    assert reward_design("sign", 1.0, step_limit=None)(np.array([0.0, -3, 7]), False, False, 1).tolist() == [0, -1, 1]
     with pytest.raises(TypeError, match="unexpected keyword argument 'reward'"):
         wrapper(ScriptedEnv(script), reward=1)
 
 
-def test_no_reward_has_no_sign():
-    sign = reward_design("sign", 1.0, step_limit=None)
-    assert sign(np.array([0.0, -3, 7]), False, False, 1).tolist() == [0, -1, 1]
-
-
-def test_lasting_to_the_limit_means_the_runs_own_limit():
-    limit = find_environment("BipedalWalker-v3", 50).max_episode_steps
-    design = reward_design("lasted_to_limit", 1.0, limit)
-    assert [float(design(-3.0, False, True, steps)) for steps in (49, 50)] == [-1, 1]
-
-
-def test_lasting_to_the_limit_means_the_environments_own_limit_where_the_run_sets_none():
-    # BipedalWalker-v3 is registered with a limit of 1,600 steps: running out of time there is a success
-    assert gymnasium.spec("BipedalWalker-v3").max_episode_steps == 1600
-    design = reward_design("lasted_to_limit", 1.0, find_environment("BipedalWalker-v3").max_episode_steps)
-    assert float(design(-3.0, False, True, 1600)) == 1
-    assert float(design(-3.0, True, False, 1599)) == -1
+@pytest.mark.parametrize(("own", "limit"), [(50, 50), (None, 1600)])
+def test_lasting_to_the_limit_means_the_runs_own_limit_or_the_environments(own, limit):
+    """BipedalWalker-v3 is registered with a limit of 1,600 steps: running out of time there is a success."""
+    design = reward_design("lasted_to_limit", 1.0, find_environment("BipedalWalker-v3", own).max_episode_steps)
+    assert [float(design(-3.0, False, True, steps)) for steps in (limit - 1, limit)] == [-1, 1]
 
 
 def test_a_function_of_ones_own_gets_copies_in_the_documented_order():

@@ -84,45 +84,38 @@ def column(*numbers: float) -> np.ndarray:
     return np.array(numbers)[:, None]
 
 
-def advantages_of_one_end(terminated: bool, truncated: bool, reset_follows: bool) -> list[float]:
+@pytest.mark.parametrize(
+    ("terminated", "truncated", "restarts", "advantages"),
+    [
+        # γλ = 1/4
+        # δ3 = 3 + 10/2 − 6 = 2      Â3 = 2
+        # δ2 = 0 +  6/2 − 8 = −5     Â2 = −5 + 2/4       = −4.5
+        # δ1 = 5 +  8/2 − 2 = 7      Â1 =  7 − 4.5/4     = 5.875
+        # δ0 = 1 +  2/2 − 4 = −2     Â0 = −2 + 5.875/4   = −0.53125
+        (False, False, False, [-0.53125, 5.875, -4.5, 2]),
+        # Truncated, it bootstraps: δ1 = 5 + 8/2 − 2 = 7 from V = 8 of the true final observation; nothing comes from
+        # beyond. Â1 = 7, Â0 = −2 + 7/4 = −0.25; step 2 only restarts: 0; Â3 = 2 as before.
+        (False, True, True, [-0.25, 7, 0, 2]),
+        # An end cuts even where no restart follows: Â2 = −4.5, and yet Â1 = δ1 = 7, Â0 = −2 + 7/4 = −0.25.
+        (False, True, False, [-0.25, 7, -4.5, 2]),
+        # Terminated, it does not bootstrap: Â1 = δ1 = 5 + 0 − 2 = 3, Â0 = −2 + 3/4 = −1.25.
+        (True, False, False, [-1.25, 3, -4.5, 2]),
+        (True, False, True, [-1.25, 3, 0, 2]),
+        (True, True, True, [-1.25, 3, 0, 2]),  # whether or not the time was up as well
+    ],
+)
+def test_advantages_worked_by_hand(terminated, truncated, restarts, advantages):
     """r = 1, 5, 0, 3; V = 4, 2, 8, 6, 10; γ = λ = .5. The episode may end at step 1 and restart at step 2."""
-    return funcs.generalized_advantages(
+    found = funcs.generalized_advantages(
         rewards=column(1, 5, 0, 3),
         values=column(4, 2, 8, 6, 10),
         terminated=column(False, terminated, False, False),
         truncated=column(False, truncated, False, False),
-        valid=column(True, True, not reset_follows, True),
+        valid=column(True, True, not restarts, True),
         gamma=0.5,
         gae_lambda=0.5,
-    )[:, 0].tolist()
-
-
-def test_advantages_of_a_running_episode_worked_by_hand():
-    # γλ = 1/4
-    # δ3 = 3 + 10/2 − 6 = 2      Â3 = 2
-    # δ2 = 0 +  6/2 − 8 = −5     Â2 = −5 + 2/4       = −4.5
-    # δ1 = 5 +  8/2 − 2 = 7      Â1 =  7 − 4.5/4     = 5.875
-    # δ0 = 1 +  2/2 − 4 = −2     Â0 = −2 + 5.875/4   = −0.53125
-    assert advantages_of_one_end(False, False, reset_follows=False) == [-0.53125, 5.875, -4.5, 2]
-
-
-def test_a_truncated_step_bootstraps_and_cuts_worked_by_hand():
-    # δ1 = 5 + 8/2 − 2 = 7 bootstraps from V = 8 of the true final observation; nothing comes from beyond.
-    # Â1 = 7, Â0 = −2 + 7/4 = −0.25; step 2 only restarts: 0; Â3 = 2 as before.
-    assert advantages_of_one_end(False, True, reset_follows=True) == [-0.25, 7, 0, 2]
-
-
-def test_an_end_cuts_even_where_no_restart_follows_worked_by_hand():
-    # Step 2 counts: Â2 = −4.5 as in the running episode, and yet Â1 = δ1 = 7, Â0 = −2 + 7/4 = −0.25.
-    assert advantages_of_one_end(False, True, reset_follows=False) == [-0.25, 7, -4.5, 2]
-    # terminated: Â1 = δ1 = 3, Â0 = −2 + 3/4 = −1.25
-    assert advantages_of_one_end(True, False, reset_follows=False) == [-1.25, 3, -4.5, 2]
-
-
-@pytest.mark.parametrize("truncated", [False, True])
-def test_a_terminated_step_does_not_bootstrap_worked_by_hand(truncated):
-    # δ1 = 5 + 0 − 2 = 3; Â1 = 3; Â0 = −2 + 3/4 = −1.25, whether or not the time was up as well.
-    assert advantages_of_one_end(True, truncated, reset_follows=True) == [-1.25, 3, 0, 2]
+    )
+    assert found[:, 0].tolist() == advantages
 
 
 @fast
@@ -256,16 +249,11 @@ def test_running_statistics_of_any_split_are_numpys_of_the_whole(count, shape, d
 
 def test_running_statistics_keep_small_deviations_from_a_large_mean():
     statistics = RunningStatistics()
+    statistics.update(np.empty(0))
+    assert (statistics.std, statistics.count) == (1, 0)  # before anything was seen
     for _ in range(100):
         statistics.update(1e8 + np.array([-1.0, 1.0]))
     assert statistics.std == pytest.approx(1.0, rel=1e-6)
-
-
-def test_running_statistics_have_std_1_before_anything_was_seen():
-    statistics = RunningStatistics((2,))
-    statistics.update(np.empty((0, 2)))
-    assert statistics.std.tolist() == [1, 1]
-    assert statistics.count == 0
 
 
 # -- the rest --
@@ -279,11 +267,8 @@ def test_explained_variance_worked_by_hand():
     assert funcs.explained_variance(np.array([0.0, 1, 4, 5]), target) == pytest.approx(0.2)
     # differences 2, 4, 6, 8: variance (9 + 1 + 1 + 9) / 4 = 5; 1 − 5 / 1.25 = −3
     assert funcs.explained_variance(-target, target) == pytest.approx(-3)
-
-
-@pytest.mark.parametrize("constant", [0.0, 2.0, 0.1])
-def test_explained_variance_of_a_constant_target_is_nan(constant):
-    assert np.isnan(funcs.explained_variance(np.arange(1000.0), np.full(1000, constant)))
+    for constant in (0.0, 2.0, 0.1):
+        assert np.isnan(funcs.explained_variance(np.arange(1000.0), np.full(1000, constant)))
 
 
 @pytest.mark.parametrize(

@@ -42,16 +42,10 @@ def test_a_film_is_as_wide_as_the_page_small_and_moves(film):
 
 @pytest.mark.parametrize(
     ("steps", "text"),
-    [
-        (0, "0 steps"),
-        (9_999, "9,999 steps"),
-        (524_288, "524k steps"),
-        (999_499, "999k steps"),
-        (999_500, "1.0M steps"),
-    ],
+    [(0, "0"), (9_999, "9,999"), (524_288, "524k"), (999_499, "999k"), (999_500, "1.0M")],
 )
 def test_steps_in_few_letters(steps, text):
-    assert gallery.steps_of(steps) == text
+    assert gallery.steps_of(steps) == f"{text} steps"
 
 
 def test_a_heading_has_steps_and_a_score_with_a_true_minus():

@@ -78,29 +78,16 @@ def test_an_agent_that_the_page_cannot_show_is_refused(name):
 
 
 @pytest.mark.parametrize(("name", "stage"), CASES)
-def test_actions_are_the_agents(page, name, stage):
-    agent, _, _ = shipped.load(shipped.AGENTS / name, stage)
-    observations = recorded(name)
-    actions = value_of(
-        page,
-        f"{observations.tolist()}.map(o => LivePolicy.act(LivePolicy.read(LiveWeights.{name}, '{stage}'), o))",
-    )
-    expected = agent.action_map(agent.policy.act(observations)).ravel()
-    np.testing.assert_allclose(actions, expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize(("name", "stage"), CASES)
-def test_networks_return_what_the_agents_return(page, name, stage):
+def test_outputs_and_actions_are_the_agents(page, name, stage):
     """Whole actions say little of a network; its outputs are numbers."""
-    policy = shipped.load(shipped.AGENTS / name, stage)[0].policy
-    observations = recorded(name)
-    outputs = value_of(
-        page,
-        f"{observations.tolist()}.map(o => LivePolicy.outputs(LivePolicy.read(LiveWeights.{name}, '{stage}'), o))",
-    )
-    [expected] = policy.heads(observations)
+    agent, _, _ = shipped.load(shipped.AGENTS / name, stage)
+    observations, policy = recorded(name), agent.policy
     assert isinstance(policy, CategoricalPolicy | SquashedPolicy)
-    np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-5)
+    [outputs] = policy.heads(observations)
+    for function, expected in (("act", agent.action_map(policy.act(observations)).ravel()), ("outputs", outputs)):
+        read = f"LivePolicy.read(LiveWeights.{name}, '{stage}')"
+        found = value_of(page, f"{observations.tolist()}.map(o => LivePolicy.{function}({read}, o))")
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 # -- the physics --
@@ -156,17 +143,13 @@ def test_episodes_start_where_gymnasiums_do(page, name, bounds):
         np.testing.assert_allclose(value_of(page, f"LiveWorlds.{name}.start(() => {random})"), sign * np.array(bounds))
 
 
-def test_a_push_on_the_cart_adds_to_the_agents_force(page):
-    """The agent's 10 N to the right and 20 N to the left are 10 N to the left."""
+def test_a_push_adds_to_the_agents_force(page):
+    """The agent's 10 N to the right and 20 N to the left are 10 N to the left; a torque may exceed its motor's."""
     both, other = (
         value_of(page, f"LiveWorlds.cartpole.step([0.1, 0.2, 0.03, -0.1], {action}).state")
         for action in ("1, -20", "0")
     )
     assert both == pytest.approx(other)
-
-
-def test_a_push_on_the_rod_adds_to_the_agents_torque(page):
-    """Beyond what the agent's motor has."""
     _, inner = environment("pendulum")
     inner.max_torque = 6.0
     inner.state = np.array([0.3, -0.2])

@@ -31,7 +31,7 @@ PHASES = {  # phase → the functions in which it is spent
     "updating": [("Agent", "Agent.update"), ("companions.DDPGAgent", "DDPGAgent.update")],
     "saving": [("common.runs.checkpoint", "save")],
     "evaluating": [("common.rollout.evaluation", "evaluate_both")],
-    "filming": [("common.runs.after_training", "finish_film")],
+    "filming": [("common.runs.after_training", "film_episode")],
 }
 BETWEEN = "between"  # none of the above
 EVERY_PHASE = ("import", "starting", *PHASES)  # those before main, and in it before the first of the above
@@ -65,9 +65,7 @@ class Announcer:
         for phase, functions in PHASES.items():
             for module, path in functions:
                 replace(module, path, lambda real, phase=phase: self._announced(phase, real))
-        replace(
-            "common.runs.recorder", "Recorder.__call__", lambda real: self._then("row", real, lambda row: row.epoch)
-        )
+        replace("common.runs.terminal", "Terminal.row", lambda real: self._then("row", real, lambda row: row.epoch))
         replace(
             "common.runs.checkpoint", "save", lambda real: self._then("saved", real, lambda generation: generation)
         )

@@ -26,12 +26,12 @@ NOTEBOOK = "tests/programs/test_notebook.py -k 'not from_top_to_bottom'"
 OFF_POLICY = (
     "tests/companions/test_off_policy.py -k 'by_hand or transitions_target or smoothing or compiled_update or delay "
     "or targets_move or diverges_says or frozen or noise_of or remembered or timeout or updates_come or warming "
-    "or number_of or exploration_falls or settings_are or wrong_settings or presets or defaults or flat "
+    "or number_of or exploration_falls or settings_are or wrong_settings or presets "
     "or plain_gradient or layer_normalisation'"
 )
 OFF_POLICY_LONG = (
     "tests/companions/test_off_policy.py -k 'many_updates or actor_learns or all_three or waits_for_its_cycle "
-    "or resumed_run or in_parts or undone or leaves_its_traces'"
+    "or resumed_run or in_parts or undone'"
 )
 COMPANIONS = (OFF_POLICY, "tests/companions/test_normalization.py", OFF_POLICY_LONG)
 SAC = ("tests/companions/test_sac.py -k 'not learned'", "tests/companions/test_sac.py -k learned")
@@ -153,16 +153,14 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/runs/command_line.py": ("tests/runs/test_start.py", CLI),
     "common/runs/film.py": (FILM, OWN),
     "common/runs/finished.py": (FINISHED,),
-    "common/runs/foreign_modules.py": (HOSTILE,),
     "common/runs/one_process.py": (DISKS, HOSTILE),
     "common/runs/options.py": ("tests/runs/test_platforms.py", CLI),
-    "common/runs/recorder.py": (DISKS, FIGURES, SESSION, CLI),
+    "common/runs/recorder.py": (SLOW, SESSION, FINISHED, DISKS, FIGURES, CLI),
+    "common/runs/terminal.py": (DISKS, SESSION, SLOW, CLI),
     "common/runs/run_folder.py": (HOSTILE, CLI),
-    "common/runs/each_epoch.py": (SLOW, SESSION, FINISHED, CLI),
     "common/runs/fit.py": (SLOW,),
     "common/runs/session.py": (LIVE, STOP, SESSION, FINISHED, HOSTILE, RESUME),
     "common/runs/signals.py": (SESSION, DISKS),
-    "common/runs/as_typed.py": ("tests/programs/test_programs.py", CLI),
     "common/runs/side_by_side.py": ("tests/runs/test_side_by_side.py",),
     "common/runs/trust.py": (HOSTILE, CLI),
     "common/runs/window.py": (WINDOW, AGENTS),
@@ -183,7 +181,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "companions/quantiles.py": SAC,
     "companions/replay.py": ("tests/companions/test_replay.py", "tests/companions/test_off_policy.py -k wait"),
     "companions/results.py": (*COMPANIONS, *SAC),
-    "companions/sac_presets.py": SAC,
+    "companions/sac_presets.py": ("tests/test_pages.py", *SAC),
     "companions/squashed_normal.py": SAC,
     "ppo/architecture.py": (KERAS_MODELS, TORSO, "tests/ppo/test_images.py"),
     "ppo/batch.py": (BATCH, "tests/ppo/test_earlier.py", TRAINING),
@@ -199,7 +197,6 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "programs/methods.py": (EXPORT, CLI),
     "programs/notebook/__init__.py": (NOTEBOOK, LESSONS),
     "programs/notebook/display.py": (LESSONS, NOTEBOOK),
-    "programs/notebook/episode.py": (LESSONS,),
     "programs/notebook/figures.py": (LESSONS,),
     "programs/notebook/films.py": (LESSONS, NOTEBOOK),
     "programs/notebook/lessons.py": (LESSONS,),

@@ -1,4 +1,4 @@
-"""What follows training: the adopted agent plays the evaluation's episodes, and one of them is filmed."""
+"""What follows training: the adopted agent plays the evaluation's episodes, and one more is filmed."""
 
 import contextlib
 import math
@@ -11,7 +11,7 @@ from common.rollout import evaluation
 from common.rollout.playing import forewarning, takes_workers
 from common.runs import film, finished, run_folder
 from common.runs.options import RunOptions
-from common.runs.recorder import Terminal
+from common.runs.terminal import Terminal
 
 if TYPE_CHECKING:
     from common.learning.trainer_base import TrainerBase
@@ -23,29 +23,27 @@ def score_and_film(
 ) -> None:
     """Score and film the trained agent, unless `finished.json` says that it is done.
 
-    The film is made in a process of its own while the episodes are played, where that is faster.
-
     Args:
         check_lock: see `one_process.only_here`.
     """
     left = finished.missing(folder, trainer.config.epochs, options)
     if not left:
         return
-    episodes = options.evaluation_episodes if finished.EVALUATE in left else 0
-    with _board(folder, options, screen) as board, contextlib.ExitStack() as ended:
-        filmed = None
-        if finished.FILM in left:
-            beside = episodes if trainer.config.num_envs > 1 else 0  # perhaps only one environment may exist
-            agent, restarts = trainer.agent, trainer.config.environment_restarts
-            filmed = ended.enter_context(film.filming(
-                folder, agent.acting_policy(), agent.action_map, trainer.played_environment, "gif" in options.record,
-                restarts=restarts, beside=2 * beside,
-            ))  # fmt: skip
+    with _board(folder, options, screen) as board:
         if finished.EVALUATE in left:
-            _score(trainer, folder, episodes, screen, board, check_lock)
-        if filmed is not None:
+            summaries = _score(trainer, options.evaluation_episodes, screen)
             check_lock()
-            finish_film(filmed, trainer, folder, screen, board)
+            finished.note_evaluation(folder, trainer.config.epochs, summaries)
+            screen.say("unshaped reward: " + evaluation.evaluation_line(summaries))
+            if board is not None:
+                board.scores("final", summaries, trainer.config.epochs)
+        if finished.FILM in left:
+            check_lock()
+            line, path = film_episode(trainer, folder, "gif" in options.record)
+            finished.note_film(folder, trainer.config.epochs)
+            screen.say(line)
+            if board is not None and path is not None:
+                board.film(path, trainer.config.epochs)
 
 
 def evaluate(trainer: "TrainerBase", episodes: int) -> evaluation.Summaries:
@@ -59,6 +57,14 @@ def evaluate(trainer: "TrainerBase", episodes: int) -> evaluation.Summaries:
     )  # fmt: skip
 
 
+def film_episode(trainer: "TrainerBase", folder: Path, gif: bool) -> tuple[str, Path | None]:
+    """Film the first evaluated episode; see `film.film_into`."""
+    agent, restarts = trainer.agent, trainer.config.environment_restarts
+    return film.film_into(
+        folder, agent.acting_policy(), agent.action_map, trainer.played_environment, gif, restarts=restarts
+    )
+
+
 def _board(folder: Path, options: RunOptions, screen: Terminal) -> contextlib.AbstractContextManager["Board | None"]:
     if "tensorboard" not in options.record:
         return contextlib.nullcontext()
@@ -67,14 +73,7 @@ def _board(folder: Path, options: RunOptions, screen: Terminal) -> contextlib.Ab
     return Board(folder / run_folder.TENSORBOARD, screen.say)
 
 
-def _score(
-    trainer: "TrainerBase",
-    folder: Path,
-    episodes: int,
-    screen: Terminal,
-    board: "Board | None",
-    check_lock: Callable[[], None],
-) -> None:
+def _score(trainer: "TrainerBase", episodes: int, screen: Terminal) -> evaluation.Summaries:
     expected = ""
     if trainer.results:  # of this or an earlier part of the run
         row, played = trainer.results[-1], trainer.played_environment
@@ -85,30 +84,4 @@ def _score(
     number = f"{episodes} episode{'s' if episodes > 1 else ''}, deterministic and sampled"
     screen.say(f"evaluating {number}{f', {expected}: --evaluation-episodes sets the number' * bool(expected)} ...")
     with screen.following("evaluation"):
-        summaries = evaluate(trainer, episodes)
-    check_lock()
-    finished.note_evaluation(folder, trainer.config.epochs, summaries)
-    screen.say("unshaped reward: " + evaluation.evaluation_line(summaries))
-    if board is not None:
-        board.scores("final", summaries, trainer.config.epochs)
-
-
-def finish_film(
-    filmed: Callable[[], tuple[str, Path | None]],
-    trainer: "TrainerBase",
-    folder: Path,
-    screen: Terminal,
-    board: "Board | None",
-) -> None:
-    """Wait for the film, note it in finished.json, and show its first seconds in TensorBoard.
-
-    Args:
-        trainer: of the run, with the agent that is filmed.
-        board: None without TensorBoard.
-    """
-    epochs = trainer.config.epochs
-    line, path = filmed()
-    finished.note_film(folder, epochs)
-    screen.say(line)
-    if board is not None and path is not None:
-        board.film(path, epochs)
+        return evaluate(trainer, episodes)

@@ -9,99 +9,24 @@ import difflib
 import functools
 import json
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from common.errors import UserError
-from common.settings import Described, json_object, texts_of
+from common.settings import Described, json_object
 
 T = TypeVar("T")
 WIDTH, HELP_INDENT = 100, 34  # columns of the help
 EXPECTED = {int: "a whole number", float: "a number"}
-_MIRROR = """'{"observation": [1, -2, -3], "action": [-1]}'"""
-QUIRKS = ("truncation-is-terminal", "saturating-log-prob", "actor-first", "targets-every-update")
-GONE = (
-    "--kl-coefficient", "--final-min-std", "--std-decay", "--std-decay-score", "--restart-environments-every",
-    "--confirming-episodes", "--evaluate-every", "--smoothing-clip", "--temperature-learning-rate",
-)  # fmt: skip
-REPLACED = {  # settings of before 1.1, and what to type for them; empty where nothing does the same
-    "--fall-costs": "--fall-cost 1 10@0, a cost and one from a score on",
-    "--fall-cost-scores": "--fall-cost 1 10@0, a cost and one from a score on",
-    "--action-cost-score": "--action-cost 0.05@200, a cost from a score on",
-    **{f"--mirror-{part}": f"--mirror {_MIRROR}" for part in ("observation", "action")},
-    "--mirror-offset": """--mirror '{"offset": [0, 0.1]}'""",
-    "--mirror-weight": """--mirror '{"weight": 0.4}'""",
-    "--no-mirror-check": """--mirror '{"check": false}' with your mirror's other parts""",
-    **{f"--{part}": "--convolutions 32x8/4 64x4/2" for part in ("filters", "kernel-sizes", "strides")},
-    "--scale-rewards": "--reward-scaling returns",
-    "--no-scale-rewards": "--reward-scaling none",
-    "--reward-std-of": "--reward-scaling rewards or --reward-scaling returns",
-    "--restart-each-epoch": "--quirks restart_at_epoch_end",
-    "--epoch-end-is-terminal": "--quirks terminal_at_epoch_end",
-    "--epoch-end": "--quirks restart_at_epoch_end or --quirks terminal_at_epoch_end",
-    "--entropy": "--quirks density_entropy",
-    **{f"--{name}": f"--quirks {name.replace('-', '_')}" for name in QUIRKS},
-    **{f"--no-{name}": "--quirks with those that stay" for name in QUIRKS},
-    "--anneal-learning-rate": "--anneal learning_rate",
-    "--no-anneal-learning-rate": "--anneal without a value",
-    "--anneal-clip-range": "--anneal learning_rate clip_range",
-    "--initial-weights": "--initial-gains, without a value for PyTorch's",
-    "--hidden-gain": "--initial-gains 1.414 0.01, of hidden layers and output layer",
-    "--mean-gain": "--initial-gains 1.414 0.01, of hidden layers and output layer",
-    "--std": "--initial-std, which is None for a network output",
-    "--play-action-repeat": "--action-repeat 3 1, with a second number",
-    "--end-validations-early": "--confirming-margin",
-    "--history": "--memory gru, or --wrappers 'gymnasium.wrappers:FrameStackObservation(4)' for earlier observations",
-    "--gif": "--record figure tensorboard gif",
-    "--no-video": "--record figure tensorboard, or --record alone for nothing",
-    "--no-tensorboard": "--record figure video",
-    "--no-figure": "--record tensorboard video",
-    "--no-stop-target-gradient": "--value-target one_step_gradient",
-    "--stop-target-gradient": "--value-target one_step",
-    "--kl-target": "--desired-kl",
-    "--no-target-smoothing": "--target-smoothing 0",
-    "--smoothing-std": "--target-smoothing 0.2",
-    "--target-update": "--hard-update-every 200 for hard updates, 0 for soft ones",
-    "--ou-theta": "--ou-dt",
-    **dict.fromkeys(GONE, ""),
-}
-
-
-class Argument(NamedTuple):
-    """A field as it is typed."""
-
-    name: str
-    kind: Any  # its type
-    default: object  # dataclasses.MISSING: it must be typed
-    text: str
-    group: str = "settings"  # heading in the help
-    example: str = ""  # of an argument that is typed without a flag; "" for one with a flag
-    alias: str = ""  # another flag of the same meaning
-
-    @property
-    def flag(self) -> str:
-        """As it is typed: --hidden-sizes."""
-        return "--" + self.name.replace("_", "-")
-
-
-def arguments_of(kind: type) -> list[Argument]:
-    """The fields of a dataclass, each with the text below it; its metadata may hold `example` and `alias`."""
-    texts: dict[str, str] = {}
-    for part in reversed(kind.__mro__):
-        texts |= texts_of(part) if dataclasses.is_dataclass(part) else {}
-    hints, fields = get_type_hints(kind), dataclasses.fields(kind)
-    return [
-        Argument(
-            f.name, hints[f.name], f.default, texts.get(f.name, ""),
-            example=f.metadata.get("example", ""), alias=f.metadata.get("alias", ""),
-        )
-        for f in fields
-    ]  # fmt: skip
+_TABLE = Path(__file__).with_name("replaced_settings.toml").read_text(encoding="utf-8")
+REPLACED: dict[str, str] = {f"--{name}": instead for name, instead in tomllib.loads(_TABLE).items()}
 
 
 def read(
-    arguments: Sequence[Argument], words: Sequence[str], program: str, description: str, help_flag: str = "--help"
+    arguments: Sequence[Described], words: Sequence[str], program: str, description: str, help_flag: str = "--help"
 ) -> dict[str, Any]:
     """Name → value of every argument.
 
@@ -115,10 +40,7 @@ def read(
     more = f"; {help_flag} shows every setting"
     names = " ".join(argument.example for argument in arguments if argument.example)
     usage = f"{program} {names} [--setting value ...]".replace("  ", " ")
-    parser = argparse.ArgumentParser(
-        program, usage.replace("%", "%%"), description, allow_abbrev=False, exit_on_error=False, add_help=False,
-        formatter_class=functools.partial(argparse.HelpFormatter, max_help_position=HELP_INDENT, width=WIDTH),
-    )  # fmt: skip
+    parser = _parser(usage, textwrap.fill(description, WIDTH))
     groups = {title: parser.add_argument_group(title) for title in dict.fromkeys(a.group for a in arguments)}
     for argument in arguments:
         _add(groups[argument.group], argument)
@@ -141,7 +63,7 @@ def read(
     return {argument.name: _value(argument, getattr(typed, argument.name), more) for argument in arguments}
 
 
-def _add(group: Any, argument: Argument) -> None:
+def _add(group: Any, argument: Described) -> None:
     kind, _ = _without_none(argument.kind)
     several = get_origin(kind) is tuple
     if argument.example:
@@ -196,7 +118,7 @@ def _as_typed(word: str) -> str:
     return f" {word}" if word.startswith("-") else word
 
 
-def _value(argument: Argument, typed: Any, more: str) -> Any:
+def _value(argument: Described, typed: Any, more: str) -> Any:
     if typed is None:
         return argument.default
     kind, optional = _without_none(argument.kind)
@@ -222,7 +144,7 @@ def _value(argument: Argument, typed: Any, more: str) -> Any:
     return values if several else values[0]
 
 
-def _wrong_number(argument: Argument, words: list[str], one: type, several: bool, optional: bool) -> str:
+def _wrong_number(argument: Described, words: list[str], one: type, several: bool, optional: bool) -> str:
     shown = " ".join(word.strip() for word in words) if several else repr(words[0].strip())
     expected = EXPECTED[one].replace("a ", "") + "s" if several else EXPECTED[one]
     default = _shown(argument.default) if argument.default is not None else ""
@@ -237,7 +159,8 @@ def _unknown(words: list[str], flags: list[str], more: str) -> str:
         return f"{' '.join(word.strip() for word in words)} is not a setting: expected --setting value{more}"
     near = difflib.get_close_matches(wrong, flags, n=1, cutoff=0.75)
     if wrong in REPLACED:
-        return f"{wrong} is no longer a setting: " + (f"use {REPLACED[wrong]}" if REPLACED[wrong] else "leave it out")
+        longer = "not" if wrong == "--preset" else "no longer"
+        return f"{wrong} is {longer} a setting: {f'use {REPLACED[wrong]}' if REPLACED[wrong] else 'leave it out'}"
     return f"{wrong} is not a setting" + (f": did you mean {near[0]}?" if near else more)
 
 
@@ -245,7 +168,7 @@ def _unknown(words: list[str], flags: list[str], more: str) -> str:
 
 
 def short_help(
-    program: str, presets: Iterable[str], chosen: str, settings: list[Described], values: Mapping[str, object]
+    program: str, presets: Collection[str], chosen: str, settings: list[Described], values: Mapping[str, object]
 ) -> str:
     """The text, in lines of at most 100 columns.
 
@@ -255,28 +178,22 @@ def short_help(
         settings: all there are; those that are `main` are shown.
         values: name → value.
     """
-    presets = list(presets)
-    main = [setting for setting in settings if setting.main]
-    groups = dict.fromkeys(setting.group for setting in settings if not setting.main)
-    others = f"--help-all explains all {len(settings)} settings. The others are in these groups: "
-    lines = [f"usage: {program} {'[PRESET] ' if presets else ''}[--setting value ...]", ""]
-    if presets:
-        lines += [*_wrapped(f"PRESET is a named set of settings: {', '.join(presets)}."), ""]
-    lines += [f"The main settings, with the values of {chosen}:"]
-    for setting in main:
-        lines += _entry(setting, values[setting.name])
-    lines += ["", *_wrapped(f"{others}{', '.join(groups)}.")]
-    return "\n".join(lines)
+    groups = ", ".join(dict.fromkeys(setting.group for setting in settings if not setting.main))
+    names = f"PRESET is a named set of settings: {', '.join(presets)}." if presets else ""
+    others = f"--help-all explains all {len(settings)} settings. The others are in these groups: {groups}."
+    usage = f"{program} {'[PRESET] ' if presets else ''}[--setting value ...]"
+    parser = _parser(usage, *(textwrap.fill(text, WIDTH, break_on_hyphens=False) for text in (names, others)))
+    group = parser.add_argument_group(f"The main settings, with the values of {chosen}")
+    for setting in settings:
+        if setting.main:
+            first = setting.text.split(". ")[0].rstrip(".").replace("%", "%%")
+            group.add_argument(setting.flag, metavar=_shown(values[setting.name]), help=f"{first}.")
+    return parser.format_help()
 
 
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, break_on_hyphens=False, break_long_words=False)
-
-
-def _entry(setting: Described, value: object) -> list[str]:
-    """A setting with its value and the first sentence of its text."""
-    typed = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-    flag = f"  --{setting.name.replace('_', '-')} {typed}"
-    [first, *more] = textwrap.wrap(setting.text.split(". ")[0].rstrip(".") + ".", WIDTH - HELP_INDENT)
-    head = [f"{flag:{HELP_INDENT}}{first}"] if len(flag) < HELP_INDENT else [flag, " " * HELP_INDENT + first]
-    return [*head, *(" " * HELP_INDENT + line for line in more)]
+def _parser(usage: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
+    layout = functools.partial(argparse.RawDescriptionHelpFormatter, max_help_position=HELP_INDENT, width=WIDTH)
+    return argparse.ArgumentParser(
+        usage=usage.replace("%", "%%"), description=description, epilog=epilog, allow_abbrev=False,
+        exit_on_error=False, add_help=False, formatter_class=layout,
+    )  # fmt: skip

@@ -7,7 +7,7 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -15,7 +15,7 @@ from common.config import MAY_CHANGE, TrainingConfig
 from common.errors import StoppedError, UserError
 from common.files import FULL
 from common.runs import run_folder
-from common.runs.arguments import Argument, arguments_of, read, short_help
+from common.runs.arguments import read, short_help
 from common.runs.options import RunOptions
 from common.runs.signals import raise_on_ctrl_c
 from common.settings import check_used, described
@@ -128,7 +128,7 @@ def parse(
     """[PRESET] [--setting value ...] → the preset's name, its config with the typed changes, and the options.
 
     Without a preset, `--env ID` starts from `preset_for(ID)`. `--resume RUN` starts from that run's own settings, of
-    which only `config.MAY_CHANGE` may be changed.
+    which only `config.MAY_CHANGE` may be changed, and from the options that it was trained with last.
 
     Args:
         arguments: without the program's name.
@@ -143,8 +143,9 @@ def parse(
     method = type(presets[default_preset])
     resumed = value_of("--resume", arguments)
     if resumed is not None:
-        preset, of_run = run_folder.read_config(Path(resumed), {method.METHOD: method}, **typed_environment(arguments))
-        default = cast(C, of_run)
+        kinds = {method.METHOD: method}
+        preset, of_run = run_folder.read_config(Path(resumed), kinds, **typed_environment(arguments))
+        default, of_options = cast(C, of_run), run_folder.read_options(Path(resumed), kinds)
     elif arguments and not arguments[0].startswith("-"):
         preset, *arguments = arguments
         if preset not in presets:
@@ -158,12 +159,13 @@ def parse(
         env = value_of("--env", arguments)
         preset = default_preset if env is None else preset_for(env)
     if resumed is None:
-        default = presets[preset]
+        default, of_options = presets[preset], RunOptions()
     if {"-h", "--help"} & set(arguments):
-        print(_short_help(program, default, presets if resumed is None else (), resumed or preset))
+        print(_short_help(program, default, presets if resumed is None else (), resumed or preset), end="")
         raise SystemExit(0)
     config, options = _read_grouped(
         default,
+        of_options,
         ["--help" if argument == HELP_ALL else argument for argument in arguments],
         program,
         (
@@ -187,7 +189,7 @@ def names_of_flags(arguments: list[str]) -> list[str]:
     return [name for flag in flags for name in (flag, flag.removeprefix("no_"))]
 
 
-def _short_help(program: str, config: TrainingConfig, presets: Iterable[str], chosen: str) -> str:
+def _short_help(program: str, config: TrainingConfig, presets: Collection[str], chosen: str) -> str:
     """What `--help` prints; of a resumed run, without presets, the settings that may be changed are the main ones."""
     kind: Any = type(config)
     settings = [*described(kind).values(), *described(RunOptions).values()]
@@ -196,14 +198,14 @@ def _short_help(program: str, config: TrainingConfig, presets: Iterable[str], ch
     return short_help(program, presets, chosen, settings, vars(config))
 
 
-def _read_grouped(config: C, words: list[str], program: str, description: str) -> tuple[C, RunOptions]:
+def _read_grouped(
+    config: C, options: RunOptions, words: list[str], program: str, description: str
+) -> tuple[C, RunOptions]:
     """A config and options with the typed changes; `--help-all` shows them in groups, the main settings first."""
-    options, kind = RunOptions(), cast(Any, type(config))
+    kind = cast(Any, type(config))
     defaults = vars(config) | vars(options)
     arguments = [
-        Argument(
-            setting.name, setting.kind, defaults[setting.name], setting.text, "main" if setting.main else setting.group
-        )
+        setting._replace(default=defaults[setting.name], group="main" if setting.main else setting.group)
         for setting in (*described(kind).values(), *described(RunOptions).values())
     ]
     arguments.sort(key=lambda argument: argument.group != "main")
@@ -222,7 +224,11 @@ def parse_settings(kind: type[T], prog: str = "") -> T:
         UserError: an argument is unknown or missing, or a value has the wrong type.
         SystemExit: `--help` was printed.
     """
-    return kind(**read(arguments_of(kind), sys.argv[1:], prog or f"python {sys.argv[0]}", kind.__doc__ or ""))
+    return kind(
+        **read(
+            [*described(cast(Any, kind)).values()], sys.argv[1:], prog or f"python {sys.argv[0]}", kind.__doc__ or ""
+        )
+    )
 
 
 def value_of(flag: str, arguments: list[str]) -> str | None:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import imageio.v2 as imageio
 import numpy as np
@@ -20,11 +20,12 @@ from common.errors import UserError
 from common.files import FULL, remove_unfinished, replacing
 from common.results import score_text
 from common.rollout.evaluation import EVALUATION_SEED
-from common.rollout.playing import one_episode, takes_workers
-from common.rollout.policies import NormalPolicy
+from common.rollout.playing import one_episode
+from common.rollout.policies import Policy
 from common.runs import run_folder, window
 from common.user_code import closed, explain
 
+T = TypeVar("T")
 GIF_FRAMES_PER_SECOND = 30
 MP4_FRAMES_PER_SECOND = 20  # at most: a frame of the walker takes as long as 30 of its steps
 # One thread writes the same bytes on any machine, and leaves a core to what draws the frames.
@@ -50,7 +51,7 @@ class Take:
 
     def __init__(
         self,
-        policy: NormalPolicy,
+        policy: Policy,
         action_map: ActionMap,
         environment: Environment,
         seed: int = EVALUATION_SEED,
@@ -158,7 +159,7 @@ def _write_gif(film: Iterable[np.ndarray], path: Path) -> None:
 
 def film_into(
     folder: Path,
-    policy: NormalPolicy,
+    policy: Policy,
     action_map: ActionMap,
     environment: Environment,
     gif: bool = False,
@@ -172,6 +173,20 @@ def film_into(
         A line with the score and the file, or why there is no film; and the file, or None.
     """
     path = folder / f"{name}{'.gif' if gif else '.mp4'}"
+    try:
+        return draw_apart(
+            functools.partial(_film, path, policy, action_map, environment, gif, seed, restarts), policy, environment
+        )
+    except BaseException as error:
+        remove_unfinished(folder, name)  # of a process that drew and was ended
+        if not isinstance(error, UserError):
+            raise
+        return f"not filmed: {error}", None
+
+
+def _film(
+    path: Path, policy: Policy, action_map: ActionMap, environment: Environment, gif: bool, seed: int, restarts: int
+) -> tuple[str, Path | None]:
     for left in range(restarts, -1, -1):
         try:
             take = Take(policy, action_map, environment, seed, None if gif else MP4_FRAMES_PER_SECOND)
@@ -189,43 +204,13 @@ def film_into(
     return f"filmed an episode of {score_text(take.score)}{cut}: {path}", path
 
 
-@contextlib.contextmanager
-def filming(
-    folder: Path,
-    policy: NormalPolicy,
-    action_map: ActionMap,
-    environment: Environment,
-    gif: bool = False,
-    seed: int = EVALUATION_SEED,
-    restarts: int = 0,
-    beside: int = 0,
-) -> Iterator[Callable[[], tuple[str, Path | None]]]:
-    """`film_into`, in a process of its own if enough episodes are evaluated at the same time, or if MuJoCo draws.
+def draw_apart(draw: Callable[[], T], policy: Policy, environment: Environment) -> T:
+    """What `draw` returns; MuJoCo draws in a process without TensorFlow, since it may crash if both are loaded.
 
-    Args:
-        beside: how many episodes are evaluated at the same time; the other arguments are those of `film_into`.
-
-    Yields:
-        A function that waits for the film and returns what `film_into` returns.
+    Raises:
+        UserError: drawing ended the process.
     """
-    here = functools.partial(film_into, folder, policy, action_map, environment, gif, seed, restarts)
-    apart = environment.draws_with_mujoco and policy.is_plain  # without a screen it crashes beside TensorFlow
-    if not apart and not takes_workers(policy, beside):
-        yield here
-        return
-    try:
-        with worker_processes.in_background(here) as there:
-
-            def filmed() -> tuple[str, Path | None]:
-                try:
-                    return there()
-                except worker_processes.CannotStartError:
-                    return here()
-                except UserError as error:  # drawing crashed the process, as it would crash this one
-                    remove_unfinished(folder, Path(run_folder.VIDEO).stem)
-                    return f"not filmed: {error}", None
-
-            yield filmed
-    except BaseException:  # the process was ended, and left what it had written so far
-        remove_unfinished(folder, Path(run_folder.VIDEO).stem)
-        raise
+    if environment.draws_with_mujoco and getattr(policy, "is_plain", False):
+        with contextlib.suppress(worker_processes.CannotStartError), worker_processes.in_background(draw) as drawn:
+            return drawn()
+    return draw()

@@ -39,10 +39,10 @@ class Pace(NamedTuple):
 def fitted(
     config: Any, options: RunOptions, typed: Collection[str], say: Callable[[str], None]
 ) -> tuple[Any, RunOptions]:
-    """The settings and options of a run, which are chosen anew for a slow environment.
+    """The settings and options of a new run, which are chosen anew for a slow environment.
 
     Args:
-        config, options: as they are without a choice; a resumed run keeps its settings.
+        config, options: as they are without a choice.
         typed: names of the settings and options that stay.
         say: called with a line that tells what was chosen.
 
@@ -61,18 +61,17 @@ def fitted(
     pace = _pace(config, environment, backend, MEASURED_SLOW)
     if not pace.step:  # it failed, which training will tell
         return config, options
-    is_new, before = options.resume is None, (config, options)
-    if is_new:
-        config = config.replace(**_epoch(config, pace.step / at_once, typed))
+    before = config, options
+    config = config.replace(**_epoch(config, pace.step / at_once, typed))
     training = config.epochs * config.steps_per_epoch * pace.step / at_once
     steps = environment.most_actions or (STEP_BOUND if math.isnan(pace.episode) else 2 * pace.episode)
     episodes = SHARE / 2 * training / (pace.step * steps)  # of all validations, and as many of the evaluation
-    if is_new and "validation_episodes" not in typed:
+    if "validation_episodes" not in typed:
         number = _round_number(episodes / _validations(config))
         config = config.replace(validation_episodes=min(number, config.validation_episodes))
     if "evaluation_episodes" not in typed:
         options = options.replace(evaluation_episodes=min(_round_number(episodes / 2), options.evaluation_episodes))
-    if is_new and before != (config, options):
+    if before != (config, options):
         say(_line(environment, config, options, pace, training))
     return config, options
 
@@ -96,7 +95,7 @@ def _validations(config: TrainingConfig) -> int:
 
 
 def _round_number(most: float) -> int:
-    """The largest of 1, 2, 5, 10, 20, … that is at most `most`, so that it is the same if measured again; else 1."""
+    """The largest of 1, 2, 5, 10, 20, … that is at most `most`; else 1."""
     power = 10 ** math.floor(math.log10(max(1.0, most)))
     return next(power * digit for digit in (5, 2, 1) if digit == 1 or power * digit <= most)
 

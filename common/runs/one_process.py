@@ -3,11 +3,10 @@
 import contextlib
 import errno
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from filelock import FileLock, SoftFileLock, Timeout
+from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
 from common import files
 from common.errors import UserError
@@ -36,22 +35,16 @@ def only_here(folder: Path, say: Callable[[str], None]) -> Iterator[Callable[[],
         FolderLostError: in place of what the context raised, if the folder was lost meanwhile.
     """
     files.check_plain(folder)
-    lock = FileLock(folder / LOCK)
+    lock: BaseFileLock = FileLock(folder / LOCK, fallback_to_soft=False)
     try:
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")  # filelock may turn to a lock by name itself, and only a warning says so
-            lock.acquire(timeout=0)
-        by_name = _told_of_a_lock_by_name(told)
+        lock.acquire(timeout=0)
     except Timeout:
-        if _told_of_a_lock_by_name(told):
-            raise UserError(_held_by_name(folder, folder / LOCK)) from None
         raise UserError(f"another process is training in {folder}: wait for it or stop it first") from None
     except (OSError, NotImplementedError) as error:  # filelock raises either where there are no locks
         if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
             raise
-        lock, by_name = _by_name(folder), True
-    if by_name:
-        say(f"{folder} is on a disk without locks: {Path(lock.lock_file).name} in it keeps other processes away")
+        lock = _by_name(folder)
+        say(f"{folder} is on a disk without locks: {SOFT_LOCK} in it keeps other processes away")
     try:
         with open(lock.lock_file, "rb") as held:  # an open file keeps its number, by which it is known again
             try:
@@ -76,21 +69,13 @@ def _check_same(folder: Path, file: str, held: int) -> None:
 
 
 def _by_name(folder: Path) -> SoftFileLock:
+    """Its file stays behind when its process is killed or its machine is lost, as on Colab."""
     lock = SoftFileLock(folder / SOFT_LOCK)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise UserError(_held_by_name(folder, folder / SOFT_LOCK)) from None
+        raise UserError(
+            f"another process seems to be training in {folder}: wait for it. If there is none, for example because "
+            f"its machine was lost, remove {folder / SOFT_LOCK}"
+        ) from None
     return lock
-
-
-def _told_of_a_lock_by_name(told: list[warnings.WarningMessage]) -> bool:
-    return any("SoftFileLock" in str(warning.message) for warning in told)
-
-
-def _held_by_name(folder: Path, file: Path) -> str:
-    """A file stays behind when its process is killed or its machine is lost, as on Colab."""
-    return (
-        f"another process seems to be training in {folder}: wait for it. If there is none, for example because its "
-        f"machine was lost, remove {file}"
-    )

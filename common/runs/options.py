@@ -41,7 +41,8 @@ class RunOptions(WorkerOptions):
     resume: Path | None = None
     """Run folder of a run to continue from its newest checkpoint. Only --epochs, --stop-score, --confirming-margin,
     --environment-restarts, --environment-time-limit, --on-not-finite, --device, --workers and --cluster can be
-    changed, besides the recording options other than --name."""
+    changed, besides the recording options other than --name. --checkpoint-every, --keep-checkpoints,
+    --evaluation-episodes and --record are as the run had them last, unless they are typed."""
     checkpoint_every: int = setting(0, at_least=0)
     """Epochs between checkpoints. Lower it to lose less if the machine fails. 0: every ten epochs, or less often if
     saving would take more than 1% of the run time, and after each epoch of more than three seconds, if saving takes

@@ -1,208 +1,125 @@
-"""Records every epoch of a run: a row on the console and in results.csv, TensorBoard, the figure."""
+"""What a run does between two steps and after each epoch: show, record, save, and stop when it is asked to."""
 
 import contextlib
-import errno
 import math
-import signal
-import sys
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-from common import files, progress
-from common.config import TrainingConfig
-from common.results import EpochResult, score_text, to_columns
-from common.runs import run_folder, trust
+from common import files
+from common.errors import StoppedError, UserError
+from common.results import EpochResult, to_columns
+from common.runs import checkpoint, run_folder, trust
 from common.runs.options import RunOptions
+from common.runs.signals import StopSignals
+from common.runs.terminal import Terminal
 from common.user_code import explain
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from common.learning.trainer_base import TrainerBase  # imports TensorFlow
+    from common.runs.board import Board
 
+DEFAULT_INTERVAL = 10  # epochs between checkpoints at least
+LARGEST_SHARE = 0.01  # of the time since the last checkpoint, that writing one may take
+LONG_EPOCH = 3.0  # seconds; after each epoch that takes longer a checkpoint is due
+LARGEST_SHARE_OF_LONG = 0.05  # of a long epoch, that writing one may take
 FIGURE_SHARE = 50  # drawing takes at most one part in so many of the run time
-SILENCE = 30.0  # seconds without a line, after which one says how far the work is
-HEADINGS = ("epoch", "steps", "reward/ep", "unshaped", "score", "steps/ep", "episodes")
-_ROW = "{:>5} {:>10} {:>9} {:>8} {:>8} {:>8} {:>8} {:>7} {:>6} {:>8}  {}"
-_SHOWN = (7, 6)  # widths of a method's own columns in it
-
-
-class _Output:
-    """A stream whose other end may close during a run; nothing is written to it from then on.
-
-    Args:
-        no_reader: called when the reader of a pipe has ended, as `head` does.
-    """
-
-    def __init__(self, stream: TextIO, no_reader: Callable[[], None]) -> None:
-        self._stream, self._no_reader, self._closed = stream, no_reader, False
-
-    def write(self, text: str) -> int:
-        self._if_open(lambda: self._stream.write(text))
-        return len(text)
-
-    def flush(self) -> None:
-        self._if_open(self._stream.flush)
-
-    def _if_open(self, operation: Callable[[], object]) -> None:
-        if self._closed:
-            return
-        try:
-            operation()
-        except BrokenPipeError:
-            self._closed = True
-            self._no_reader()
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            self._closed = True
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._stream, name)
-
-
-class Terminal:
-    """Shows a run in a terminal: a bar with the time left, and one row per epoch.
-
-    Attributes:
-        stop: number of the signal by which whoever watches asks the run to stop; 0 lets it continue.
-    """
-
-    stop = 0
-
-    def __init__(self) -> None:
-        self._console = Console(file=cast(TextIO, _Output(sys.stdout, self._no_reader)), highlight=False, emoji=False)
-        if not self._console.is_terminal:
-            self._console.width = 120
-        self._header_due = True
-        self._spoke = time.monotonic()
-
-    def _no_reader(self) -> None:
-        self.stop = getattr(signal, "SIGPIPE", signal.SIGTERM)
-
-    def begin(self, epochs: int, done: int) -> None:
-        """Start the bar: `epochs` in all, of which `done` are trained already."""
-        self._progress = Progress(
-            TextColumn("epoch"),
-            MofNCompleteColumn(),
-            BarColumn(bar_width=None),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[within]}", markup=False),
-            console=self._console,
-            disable=not self._console.is_terminal,
-        )
-        self._task = self._progress.add_task("train", total=epochs, completed=done, within="")
-        self._progress.start()
-
-    def end(self) -> None:
-        """Remove the bar; nothing is shown after it."""
-        self._progress.stop()
-
-    def say(self, line: str) -> None:
-        """Print a line above the bar."""
-        self._console.print(line, markup=False, soft_wrap=True)
-        self._spoke = time.monotonic()
-
-    def progress(self, text: str) -> None:
-        """Show how far the epoch is: next to the bar; without a terminal in a line, every half minute."""
-        self._progress.update(self._task, within=text)
-        self._say_after_silence(text)
-
-    @contextlib.contextmanager
-    def following(self, what: str) -> Iterator[None]:
-        """Show how far the work of this context is, where there is no bar; `what` is its name."""
-        with self._console.status(f"{what} ...") as status:
-
-            def show(text: str) -> None:
-                status.update(f"{what}: {text}")
-                self._say_after_silence(f"{what}: {text}")
-
-            with progress.followed(show):
-                yield
-
-    def _say_after_silence(self, text: str) -> None:
-        if not self._console.is_terminal and time.monotonic() - self._spoke > SILENCE:
-            self.say(f"       {text}")
-
-    def row(self, result: EpochResult) -> None:
-        """Print the row of an epoch."""
-        if self._header_due:
-            self.say(_ROW.format(*HEADINGS, *result.SHOWN, "steps/s", ""))
-            self._header_due = False
-        self.say(_ROW.format(*_cells(result)))
-        self._progress.update(self._task, advance=1, within="")
-
-    def figure(self, figure: "Figure") -> None:
-        """Called with the five panels when they are saved; a terminal does not show them."""
 
 
 class Recorder:
-    """Records every epoch; a context manager, which closes the files.
+    """Called with the row of each epoch; a context manager, in which signals stop the run.
+
+    A row goes to the screen, results.csv, TensorBoard and the figure. With `--checkpoint-every 0` a checkpoint is due
+    every ten epochs, or less often if saving would take more than 1% of the run time. It is also due after an epoch of
+    more than three seconds, unless saving would take more than 5% of these.
+
+    A signal stops the run at the end of its epoch. An epoch that takes longer than a few seconds is given up if the
+    one before it is saved.
 
     Args:
+        trainer: with the epochs that a resumed run already has.
         folder: of the run; the figure's legend shows its name.
-        rows: the epochs a resumed run already has.
-        epochs: of the whole run, for the time left.
         screen: shows the run; None takes the terminal.
+        content: of config.json, which every checkpoint holds a copy of.
+        check_lock: called before something is written; see `one_process.only_here`.
+        callback: called with each row, once it is recorded and a checkpoint that is due is written.
+
+    Attributes:
+        saving_seconds: spent on checkpoints so far.
     """
 
     def __init__(
         self,
+        trainer: "TrainerBase",
         folder: Path,
-        rows: list[EpochResult],
-        kind: type[EpochResult],
-        epochs: int,
         options: RunOptions,
         screen: Terminal | None = None,
+        content: object = None,
+        check_lock: Callable[[], None] = lambda: None,
+        callback: Callable[[EpochResult], None] | None = None,
     ) -> None:
-        self._folder, self._options, self._epochs = folder, options, epochs
-        self._rows, self._kind = list(rows), kind
-        self._results = run_folder.ResultsFile(folder, rows, kind)
-        self._screen = screen or Terminal()
-        self._board = None
-        if "tensorboard" in options.record:
-            from common.runs.board import Board  # imports TensorFlow
-
-            self._board = Board(folder / run_folder.TENSORBOARD, self.say)
+        self._trainer, self._folder, self._options, self._content = trainer, folder, options, content
+        self._screen, self._check_lock, self._callback = screen or Terminal(), check_lock, callback
+        self._resume = trust.command("resume", folder, trainer.config)
+        self._board: Board | None = None
         self._figure_due = 0.0
+        self.saving_seconds = self._last_saving = 0.0  # of all checkpoints, of the last one
+        self._saved_epoch, self._saved_at = trainer.epoch, time.perf_counter()
+        self._asked_at = self._saved_at  # when `is_due` was called last
+        self._epoch_began, self._epoch_seconds = time.monotonic(), 0.0  # of this epoch, of the last one
 
     def __enter__(self) -> "Recorder":
-        self._screen.begin(self._epochs, len(self._rows))
+        trainer = self._trainer
+        with contextlib.ExitStack() as parts:
+            self._table = parts.enter_context(
+                run_folder.ResultsFile(self._folder, trainer.results, trainer.result_type, self._resume)
+            )
+            if "tensorboard" in self._options.record:
+                from common.runs.board import Board  # imports TensorFlow
+
+                self._board = parts.enter_context(Board(self._folder / run_folder.TENSORBOARD, self._screen.say))
+                self._board.settings(self._folder.name, trainer.config)
+            self._screen.begin(trainer.config.epochs, len(trainer.results))
+            parts.callback(self._screen.end)
+            self._signals = parts.enter_context(StopSignals())
+            self._signals.still_running = self._end_process
+            self._parts = parts.pop_all()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._screen.end()
-        self._results.close()
-        if self._board is not None:
-            self._board.close()
-
-    def settings(self, config: TrainingConfig) -> None:
-        """Write the settings to TensorBoard's table, and know with what command the run continues."""
-        self._results.resume_command = trust.command("resume", self._folder, config)
-        if self._board is not None:
-            self._board.settings(self._folder.name, config)
-
-    def say(self, line: str) -> None:
-        """Show a line on the screen."""
-        self._screen.say(line)
+    def __exit__(self, *error: object) -> None:
+        self._parts.close()
 
     def __call__(self, result: EpochResult) -> None:
-        """Record an epoch: table, TensorBoard, screen, and the figure if it is due.
+        """Record an epoch, and write a checkpoint if one is due.
 
         Raises:
-            UserError: results.csv cannot be written.
+            UserError: the disk is full or fails; earlier checkpoints stay whole.
+            FolderLostError: the run folder was removed, moved or replaced.
+            StoppedError: a signal has asked the run to stop, and a checkpoint is written.
         """
-        self._rows.append(result)
-        self._results.write(result)
+        self._check_lock()
+        self._record(result)
+        is_last = result.epoch == self._trainer.config.epochs or self._trainer.solved
+        if self.is_due(result.epoch) or is_last or self._stop:
+            self.save(result.epoch)
+        if self._callback is not None:
+            self._callback(result)
+        if self._stop:
+            if self._saved_epoch != result.epoch:
+                self.save(result.epoch)
+            self.draw(last=True)
+            raise StoppedError(self._line(), self._stop)
+        now = time.monotonic()
+        self._epoch_seconds, self._epoch_began = now - self._epoch_began, now
+
+    def _record(self, result: EpochResult) -> None:
+        self._table.write(result)
         if self._board is not None:
             self._board.row(result)
         self._screen.row(result)
-        if time.monotonic() >= self._figure_due and len(self._rows) > 1:
+        if time.monotonic() >= self._figure_due and len(self._trainer.results) > 1:
             self.draw()
 
     def draw(self, last: bool = False) -> None:
@@ -211,52 +128,92 @@ class Recorder:
         Args:
             last: also write it to TensorBoard, whose log would grow with every figure.
         """
-        if "figure" not in self._options.record or not self._rows:
+        rows, path = self._trainer.results, self._folder / run_folder.FIGURE
+        if "figure" not in self._options.record or not rows:
             return
         began = time.monotonic()
         try:
             from common.figures.five_panels import five_panels  # imports matplotlib
             from common.figures.style import drawn
 
-            figure = five_panels({self._folder.name: to_columns(self._rows, self._kind)})
+            figure = five_panels({self._folder.name: to_columns(rows, self._trainer.result_type)})
             content = drawn(figure)
             if not self._folder.is_dir():
                 return  # it was removed meanwhile, which the next save reports
-            files.replace_file(self._folder / run_folder.FIGURE, content)
+            files.replace_file(path, content)
         except Exception as error:  # whatever it is, the run is worth more than its figure
-            self.say(f"warning: {self._folder / run_folder.FIGURE} cannot be drawn ({explain(error)})")
+            self._screen.say(f"warning: {path} cannot be drawn ({explain(error)})")
             self._figure_due = math.inf
             return
         self._screen.figure(figure)
         if last and self._board is not None:
-            self._board.figure(self._folder / run_folder.FIGURE, self._rows[-1].epoch)
+            self._board.figure(path, rows[-1].epoch)
         ended = time.monotonic()
         self._figure_due = ended + max(10.0, FIGURE_SHARE * (ended - began))
 
+    # -- checkpoints --
 
-def _number(value: float, pattern: str, width: int = 8) -> str:
-    """A number that fits its column: a huge one loses its decimals, or is written with an exponent; so is a small one.
+    def is_due(self, epoch: int) -> bool:
+        """Whether a checkpoint should be written after this epoch."""
+        every = self._options.checkpoint_every
+        if every:
+            return epoch % every == 0
+        now = time.perf_counter()
+        since, lasted, self._asked_at = now - self._saved_at, now - max(self._saved_at, self._asked_at), now
+        if lasted > LONG_EPOCH and self._last_saving <= LARGEST_SHARE_OF_LONG * lasted:
+            return True
+        return epoch - self._saved_epoch >= DEFAULT_INTERVAL and self._last_saving <= LARGEST_SHARE * since
 
-    Args:
-        pattern: of its format; empty for that of scores.
-    """
-    if math.isnan(value):
-        return "-"
-    shorter = (".0f", ".1e", ".0e") if abs(value) >= 1 else (".1e", ".0e")
-    texts = [format(value, pattern) if pattern else score_text(value), *(format(value, each) for each in shorter)]
-    return next((text for text in texts if len(text) <= width), texts[-1])
+    def save(self, epoch: int) -> None:
+        """Write a checkpoint and weights.npz; for errors see `__call__`."""
+        self._check_lock()
+        began = time.perf_counter()
+        state = checkpoint.with_settings(self._trainer.state(), self._content)
+        try:
+            checkpoint.save(self._folder / run_folder.CHECKPOINTS, epoch, state, self._options.keep_checkpoints)
+            self._trainer.agent.save_weights(self._folder / run_folder.WEIGHTS)
+        except (UserError, OSError) as error:
+            fault = f"{self._folder} cannot be written ({error.strerror})" if isinstance(error, OSError) else error
+            raise run_folder.lost_disk(fault, self._resume) from None
+        self._saved_epoch, self._saved_at = epoch, time.perf_counter()
+        self._last_saving = self._saved_at - began
+        self.saving_seconds += self._last_saving
 
+    # -- between two steps --
 
-def _cells(row: EpochResult) -> tuple[str, ...]:
-    return (
-        str(row.epoch),
-        f"{row.steps:,}",
-        _number(row.avg_reward, "", 9),
-        _number(row.avg_reward_orig, ""),
-        _number(row.score, ""),
-        _number(row.avg_steps, ".0f"),
-        str(row.episodes),
-        *(_number(getattr(row, name), pattern, width) for (name, pattern), width in zip(row.SHOWN.values(), _SHOWN)),
-        f"{row.steps_per_second:,.0f}",
-        "no episode finished" if row.episodes == 0 else "best" if row.is_best else "",
-    )
+    @property
+    def _stop(self) -> int:
+        """Number of the signal that asks the run to stop; 0 before any."""
+        return self._signals.received or self._screen.stop
+
+    @property
+    def _epoch(self) -> int:
+        """The last finished epoch."""
+        return self._trainer.results[-1].epoch if self._trainer.results else 0
+
+    def show(self, progress: str) -> None:
+        """Show how far the epoch is; see `progress.followed`."""
+        self._screen.progress(f"epoch {self._epoch + 1}: {progress}")
+
+    def between_steps(self) -> None:
+        """Raises StoppedError if a signal has asked the run to stop, and the epoch is given up."""
+        if self._stop and self._gives_up():
+            raise StoppedError(self._line(), self._stop)
+
+    def _gives_up(self) -> bool:
+        """Whether the epoch that has begun is long, and the last finished one is saved."""
+        seconds = max(time.monotonic() - self._epoch_began, self._epoch_seconds)
+        return seconds > LONG_EPOCH and self._saved_epoch == self._epoch
+
+    def _end_process(self, number: int) -> None:
+        """End the process, whatever it is doing, if the epoch is given up; its workers end with it."""
+        if self._gives_up():
+            self._screen.end()
+            with contextlib.suppress(OSError):
+                os.write(2, f"{self._line()}\n".encode())
+            os._exit(128 + number)
+
+    def _line(self) -> str:
+        if not self._epoch:
+            return f"stopped before the first epoch was finished, so nothing is saved; start again with {self._resume}"
+        return f"stopped after epoch {self._epoch} of {self._trainer.config.epochs}; continue with {self._resume}"

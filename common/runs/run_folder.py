@@ -22,13 +22,15 @@ from common.config import MAY_CHANGE, TrainingConfig
 from common.errors import UserError
 from common.files import replace_file, write_json
 from common.results import EpochResult, columns_of
-from common.runs import checkpoint, foreign_modules, trust
+from common.runs import checkpoint, trust
+from common.runs.options import RunOptions
 
 CONFIG, RESULTS, FIGURE = "config.json", "results.csv", "figure.png"
 WEIGHTS, BEST_AGENT = "weights.npz", "best_agent.npz"
 EVALUATION, VIDEO, TENSORBOARD = "evaluation.json", "video.mp4", "tensorboard"
 CHECKPOINTS = "checkpoints"
 LARGEST_TABLE = 256 * 2**20  # bytes of results.csv
+KEPT_OPTIONS = ("checkpoint_every", "keep_checkpoints", "evaluation_episodes", "record")  # by a run that is resumed
 LONGEST_NAME = 200  # characters of a preset's
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,14 +85,19 @@ def check_creatable(runs_folder: str, name: str | None, default_name: str) -> No
 
 
 def write_config(
-    folder: Path, config: TrainingConfig, preset: str, resumed_after: int | None = None
+    folder: Path,
+    config: TrainingConfig,
+    preset: str,
+    resumed_after: int | None = None,
+    options: RunOptions | None = None,
 ) -> dict[str, object]:
-    """Write config.json: every setting, the command, the versions of the packages and the project's commit.
+    """Write config.json: settings, options that a resumed run keeps, command, versions of packages, project's commit.
 
     A resumed run keeps its first command, start and versions, and adds those of the resume and the changed settings.
 
     Args:
         resumed_after: the epoch after which the run is resumed; None for a new run.
+        options: of the run; None stands for the defaults.
 
     Returns:
         What was written; checkpoints hold a copy.
@@ -99,6 +106,7 @@ def write_config(
     started = datetime.now(UTC).isoformat(timespec="seconds")
     now: dict[str, object] = {"command": typed_command(), "versions": _versions(), "started": started}
     content: dict[str, object] = {"preset": preset, "method": config.METHOD, "config": settings} | now
+    content["options"] = {name: getattr(options or RunOptions(), name) for name in KEPT_OPTIONS}
     if resumed_after is not None:
         before, _, _ = read_content(folder, {config.METHOD: type(config)})
         changed = {
@@ -178,8 +186,8 @@ def read_config(
     Raises:
         UserError: there is no run, its config.json is not one of ours, or its environment must be typed again.
     """
-    foreign_modules.refuse(folder)
-    foreign_modules.refuse_runs(folder.resolve().parent)
+    trust.refuse(folder)
+    trust.refuse_runs(folder.resolve().parent)
     content, config, _ = read_content(folder, kinds)
     trust.check_trusted(folder, config, env, env_kwargs, wrappers)
     preset = str(content["preset"])
@@ -216,6 +224,20 @@ def read_content(folder: Path, kinds: Kinds) -> tuple[dict[str, Any], TrainingCo
     raise UserError(
         f"{folder / CONFIG} cannot be read as a run's settings ({damage}): use an undamaged copy"
     ) from None
+
+
+def read_options(folder: Path, kinds: Kinds) -> RunOptions:
+    """The options that a run was trained with last, of KEPT_OPTIONS; the defaults where they are not stored.
+
+    Raises:
+        UserError: see `read_config`; or an option has a wrong value.
+    """
+    stored = read_content(folder, kinds)[0].get("options")
+    stored = stored if isinstance(stored, dict) else {}
+    try:
+        return RunOptions(**{name: stored[name] for name in KEPT_OPTIONS if name in stored})
+    except UserError as error:
+        raise UserError(f"{folder / CONFIG}: {error}") from None
 
 
 def _config_of(content: Any, kinds: Kinds) -> TrainingConfig:
@@ -262,22 +284,27 @@ def check_name(path: str) -> None:
         raise UserError(f"{path!r} holds characters that cannot be printed: rename the folder")
 
 
+def lost_disk(fault: object, resume_command: str) -> UserError:
+    """The error for a disk that was lost or is full while a run was written to it."""
+    return UserError(f"{fault}; see that its disk is there and has room, then continue with {resume_command}")
+
+
 class ResultsFile:
-    """`results.csv`: one row per epoch, written after each epoch.
+    """`results.csv`: one row per epoch, written after each epoch; a context manager, which closes the file.
 
     Args:
         rows: of the epochs a resumed run already has. The file is rewritten with them, so that no row is lost or
             doubled.
-
-    Attributes:
         resume_command: continues the run, for messages.
     """
 
-    def __init__(self, folder: Path, rows: list[EpochResult], kind: type[EpochResult]) -> None:
-        self._path = folder / RESULTS
-        self.resume_command = f"python -m programs resume {shlex.quote(folder.as_posix())}"
+    def __init__(self, folder: Path, rows: list[EpochResult], kind: type[EpochResult], resume_command: str) -> None:
+        self._path, self._resume_command = folder / RESULTS, resume_command
         replace_file(self._path, (_line(columns_of(kind)) + "".join(map(_row, rows))).encode())
-        self._file = open(self._path, "ab")  # noqa: SIM115  closed by close()
+        self._file = open(self._path, "ab")  # noqa: SIM115  closed by __exit__()
+
+    def __enter__(self) -> "ResultsFile":
+        return self
 
     def write(self, result: EpochResult) -> None:
         """Append a row.
@@ -289,13 +316,9 @@ class ResultsFile:
             self._file.write(_row(result).encode())
             self._file.flush()
         except OSError as error:
-            raise UserError(
-                f"{self._path} cannot be written ({error.strerror}): see that its disk is there and has room, "
-                f"then continue with {self.resume_command}"
-            ) from None
+            raise lost_disk(f"{self._path} cannot be written ({error.strerror})", self._resume_command) from None
 
-    def close(self) -> None:
-        """Close the file and flush it to the disk."""
+    def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):  # rows that are missing come back from the checkpoint
             self._file.close()
         with contextlib.suppress(OSError):

@@ -1,13 +1,13 @@
 """A run: train, record every epoch, save checkpoints, stop on a signal, resume, score and film at the end.
 
-Three parts have files of their own: `each_epoch` (what follows an epoch, and when a checkpoint is written), `signals`
+Three parts have files of their own: `recorder` (what follows an epoch, and when a checkpoint is written), `signals`
 (Ctrl-C) and `after_training` (scores and film).
 """
 
 import math
 import shutil
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,13 @@ from common.config import TrainingConfig
 from common.envs.shards import shards_for_workers
 from common.errors import DivergedError, NotFiniteError, UserError
 from common.results import EpochResult, score_text
-from common.runs import after_training, checkpoint, finished, foreign_modules, run_folder, trust
-from common.runs.each_epoch import EachEpoch, Saver
+from common.runs import after_training, checkpoint, finished, run_folder, trust
+from common.runs.command_line import names_of_flags, parse
 from common.runs.fit import fitted
 from common.runs.one_process import FolderLostError, only_here
 from common.runs.options import RunOptions
-from common.runs.recorder import Recorder, Terminal
-from common.runs.signals import StopSignals
+from common.runs.recorder import Recorder
+from common.runs.terminal import Terminal
 from common.state import State
 
 if TYPE_CHECKING:
@@ -30,6 +30,31 @@ if TYPE_CHECKING:
 
 CHECKPOINTS = run_folder.CHECKPOINTS
 MakeTrainer = Callable[[Any], "TrainerBase"]  # from the method's own config
+
+
+def train_as_typed(
+    trainer: Any,
+    arguments: list[str],
+    program: str,
+    presets: Mapping[str, TrainingConfig],
+    default_preset: str,
+    preset_for: Callable[[str], str],
+    fitted_preset: str = "",
+) -> None:
+    """Train what a command line names, for every method; for the arguments and errors see `command_line.parse`.
+
+    Args:
+        trainer: a class, called with a config.
+        fitted_preset: the preset whose settings, unless they were typed, are chosen again for a slow environment.
+    """
+    preset, config, options = parse(arguments, program, presets, default_preset, preset_for)
+    run(
+        lambda config: trainer(config, description=f"preset {preset}", workers=options.placement),
+        preset,
+        config,
+        options,
+        typed=names_of_flags(arguments) if preset == fitted_preset else None,
+    )
 
 
 def run(
@@ -50,8 +75,8 @@ def run(
         screen: shows the run; None takes the terminal.
         on_epoch: called with each epoch's row, once the epoch is recorded and a checkpoint that is due is written.
             What it raises ends the run.
-        typed: names of the settings and options that stay where the others are chosen for a slow environment; None
-            keeps all.
+        typed: names of the settings and options that stay where the others are chosen for a slow environment, once
+            for a new run; None keeps all.
 
     Returns:
         The run folder.
@@ -62,15 +87,12 @@ def run(
     """
     screen = screen or Terminal()
     if options.resume is None:
-        foreign_modules.refuse_runs(Path(options.runs_folder))
+        trust.refuse_runs(Path(options.runs_folder))
         run_folder.check_creatable(options.runs_folder, options.name, _default_name(preset, config))
         if typed is not None:
             config, options = fitted(config, options, typed, screen.say)
-    else:
-        if not goes_on(options.resume, config):
-            _check_unfinished(options.resume, config, options)
-        if typed is not None and "evaluation_episodes" not in typed:
-            _, options = fitted(config, options, typed, screen.say)
+    elif not goes_on(options.resume, config):
+        _check_unfinished(options.resume, config, options)
     return _run(make_trainer, preset, config, options, screen, on_epoch)
 
 
@@ -108,7 +130,7 @@ def _run(
             checkpoint.remove_unfinished(folder / CHECKPOINTS)
             if not goes_on(folder, trainer.config) and finished.is_done(folder, finished.ADOPT, trainer.config.epochs):
                 screen.say(f"{folder} is trained already: only its evaluation and film are left to do")
-                run_folder.write_config(folder, trainer.config, preset, resumed_after=trainer.config.epochs)
+                run_folder.write_config(folder, trainer.config, preset, trainer.config.epochs, options)
                 trainer.agent.read_weights(folder / run_folder.BEST_AGENT)
             else:
                 _train(trainer, folder, preset, options, screen, on_epoch, check_lock)
@@ -121,10 +143,8 @@ def _run(
         if options.resume is None and folder is not None and not trainer.results:
             shutil.rmtree(folder, ignore_errors=True)
         elif folder is not None and isinstance(error, OSError) and error.errno in files.FULL:
-            raise UserError(
-                f"{error.filename or folder} cannot be written ({error.strerror}): make room on its disk, then "
-                f"continue with {trust.command('resume', folder, trainer.config)}"
-            ) from None
+            fault = f"{error.filename or folder} cannot be written ({error.strerror})"
+            raise run_folder.lost_disk(fault, trust.command("resume", folder, trainer.config)) from None
         raise
     finally:
         trainer.close()
@@ -182,29 +202,23 @@ def _train(
     last, _ = _last_row(folder)
     if resumed:
         _restore(trainer, folder, screen, warnings.append)
-    content = run_folder.write_config(folder, config, preset, trainer.epoch if resumed else None)
+    content = run_folder.write_config(folder, config, preset, trainer.epoch if resumed else None, options)
     aside = finished.set_aside(folder, last or trainer.epoch) if finished_earlier else None
     if aside is not None:
         screen.say(f"what the shorter run ended with is now in {aside}")
-    with (
-        Recorder(folder, trainer.results, trainer.result_type, config.epochs, options, screen) as recorder,
-        StopSignals() as signals,
-    ):
+    with Recorder(trainer, folder, options, screen, content, check_lock, callback) as recorder:
         for warning in warnings:
-            recorder.say(f"warning: {warning}")
-        recorder.say(
+            screen.say(f"warning: {warning}")
+        screen.say(
             _first_line(preset, config, folder) + (f", continuing after epoch {trainer.epoch}" if resumed else "")
         )
-        recorder.settings(config)
-        saver = Saver(trainer, folder, options, content, check_lock)
-        on_epoch = EachEpoch(saver, recorder, signals, screen, callback)
-        trainer.warn = recorder.say
+        trainer.warn = screen.say
         if trainer.live is not None:
             trainer.live.watch(folder)
         began = time.perf_counter()
         try:
-            with progress.followed(on_epoch.show, on_epoch.between_steps):
-                results = trainer.train(max(0, config.epochs - trainer.epoch), on_epoch)
+            with progress.followed(recorder.show, recorder.between_steps):
+                results = trainer.train(max(0, config.epochs - trainer.epoch), recorder)
         except (NotFiniteError, DivergedError) as error:
             if not trainer.results:
                 raise  # no epoch is finished; the folder of a new run is removed
@@ -212,7 +226,7 @@ def _train(
             trainer.agent.save_weights(folder / run_folder.WEIGHTS)
             raise UserError(f"{error}; {_what_is_left(folder, config)}") from None
         check_lock()
-        share = saver.seconds / max(1e-9, time.perf_counter() - began)
+        share = recorder.saving_seconds / max(1e-9, time.perf_counter() - began)
         recorder.draw(last=True)
     trainer.agent.save_weights(folder / run_folder.BEST_AGENT)
     finished.note(folder, finished.ADOPT, config.epochs, run_folder.BEST_AGENT)

@@ -20,7 +20,7 @@ from common.figures.style import COLOURS, Curves, label_epochs, stacked_panels, 
 from common.results import EpochResult, score_text
 from common.rollout.evaluation import mean_text
 from common.runs.command_line import file_fault
-from common.runs.recorder import Terminal
+from common.runs.terminal import Terminal
 
 _BAR = 24  # characters
 _LINES = 12  # newest lines kept below the bar

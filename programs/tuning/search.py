@@ -1,19 +1,16 @@
-"""The search itself: Optuna's own loop over trials, each of which trains somewhere else, stored in a journal."""
+"""The search itself: trials that each run in a process of its own, stored in a journal."""
 
 import json
 from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
 from common.config import TrainingConfig
 from common.errors import UserError
-from programs.tuning.journal import STARTUP_TRIALS, Journal, open_study, optuna
+from programs.tuning.journal import Journal, open_study, optuna
 from programs.tuning.space import Space
-from programs.tuning.trial import Outcome, run_trial
+from programs.tuning.trial import config_of, run_trial
 from programs.worker_pool import Submit, result_of
-
-
-class _FailedError(Exception):
-    """The training of a trial failed; the search goes on."""
 
 
 class Search:
@@ -60,60 +57,33 @@ class Search:
         """Those of them that have a score."""
         return [trial for trial in self.finished() if trial.state == optuna().trial.TrialState.COMPLETE]
 
-    def config_of(self, trial: Any, base: TrainingConfig | None = None) -> TrainingConfig:
-        """A base with a trial's settings; None takes the base of the search.
+    def best(self, base: TrainingConfig | None = None) -> TrainingConfig | None:
+        """A base, by default that of the search, with the settings of the best trial; None before one was completed.
 
         Raises:
             UserError: they do not go together.
         """
-        changes = {name: values.suggest(trial, name) for name, values in self.space.items()}
-        base = self.base if base is None else base
-        return base.replace(**{k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()})
-
-    def best(self, base: TrainingConfig | None = None) -> TrainingConfig | None:
-        """`config_of` the best trial; None before one was completed."""
         if not self.completed():
             return None
-        return self.config_of(optuna().trial.FixedTrial(self.study.best_params), base)
+        best = optuna().trial.FixedTrial(self.study.best_params)
+        return config_of(best, self.space, self.base if base is None else base)
 
-    def run(self, trials: int, workers: int, submit: Submit, callback: Callable[[Any, Any], None]) -> None:
+    def run(self, trials: int, workers: int, submit: Submit, on_trial: Callable[[Any], None]) -> None:
         """Run trials until there are so many in all, `workers` of them at once.
 
         A sampler of its own makes each trial depend on the trials before alone, also after a restart.
 
         Args:
-            callback: called with the study and each trial that has ended.
+            on_trial: called with each trial that has ended.
         """
-
-        def objective(trial: Any) -> float:
-            return self._objective(trial, submit)
-
-        def next_sampler(*_: object) -> None:
-            self.study.sampler = optuna().samplers.TPESampler(
-                seed=self._seed + len(self.finished()),
-                n_startup_trials=STARTUP_TRIALS,
-                constant_liar=workers > 1,  # it takes account of trials that run at the same time
-            )
-
-        next_sampler()
-        left = trials - len(self.finished())
-        if left > 0:
-            self.study.optimize(
-                objective, left, n_jobs=workers, catch=_FailedError, callbacks=[callback, next_sampler]
-            )
-
-    def _objective(self, trial: Any, submit: Submit) -> float:
-        try:
-            config = self.config_of(trial)
-        except UserError as error:
-            outcome = Outcome(None, (), str(error))
-        else:
-            trial_id = trial._trial_id  # noqa: SLF001  Optuna has no public way to hand a trial to another process
-            outcome = result_of(submit(run_trial, self._journal, trial_id, config, self._seeds, self.metric))
-        trial.set_user_attr("scores", list(outcome.scores))
-        if outcome.error:
-            trial.set_user_attr("error", outcome.error)
-            raise _FailedError
-        if outcome.value is None:
-            raise optuna().TrialPruned
-        return outcome.value
+        left, running = trials - len(self.finished()), set[Future[int]]()
+        while left > 0 or running:
+            while left > 0 and len(running) < workers:
+                seed = self._seed + trials - left
+                asked = self._journal, self.base, self.space, self._seeds, self.metric, seed, workers > 1
+                running.add(submit(run_trial, *asked))
+                left -= 1
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                number = result_of(future)
+                on_trial(self.study.get_trials()[number])

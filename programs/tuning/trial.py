@@ -4,39 +4,28 @@ import contextlib
 import io
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from common.config import TrainingConfig
 from common.errors import UserError
 from programs.methods import METHODS
-from programs.tuning.journal import Journal, open_study, optuna
-
-Report = Callable[[int, float], bool]  # step, value → whether to stop
-
-
-class Outcome(NamedTuple):
-    """The result of a trial."""
-
-    value: float | None  # the median over seeds; None if it was pruned or failed
-    scores: tuple[float, ...]  # of the seeds that were trained to the end
-    error: str = ""  # one line; empty unless training failed
+from programs.tuning.journal import STARTUP_TRIALS, Journal, open_study, optuna
+from programs.tuning.space import Space
 
 
-class _PrunedError(Exception):
-    """The trial is not worth finishing."""
-
-
-def score_of(config: TrainingConfig, metric: str, on_epoch: Callable[[int, float], None]) -> float:
+def score_of(
+    config: TrainingConfig, metric: str, on_epoch: Callable[[int, float], None] = lambda epoch, score: None
+) -> float:
     """Train once.
 
     Args:
         metric: column of the results; its last value that is not NaN is the score.
         on_epoch: called with the number of an epoch and the score so far; not while that is NaN.
 
-    Returns:
-        The score, NaN if the column never had a value.
+    Raises:
+        UserError: the training failed, or the column never had a value.
     """
     with contextlib.redirect_stdout(io.StringIO()):  # what it warns of would stand there for each seed of each trial
         trainer = METHODS[config.METHOD].trainer(config)
@@ -54,43 +43,70 @@ def score_of(config: TrainingConfig, metric: str, on_epoch: Callable[[int, float
         trainer.train(on_epoch=take)
     finally:
         trainer.close()
+    if math.isnan(score):
+        raise UserError(f"{metric} never had a value: train for more epochs, or choose another --metric")
     return score
 
 
-def run_seeds(
-    config: TrainingConfig, seeds: tuple[int, ...], metric: str, report: Report = lambda step, value: False
-) -> Outcome:
-    """Train with one seed after the other.
+def score_or_fault(config: TrainingConfig, metric: str) -> float | str:
+    """`score_of`, or the line of its error, which every kind of worker hands over as it is."""
+    try:
+        return score_of(config, metric)
+    except UserError as error:
+        return str(error)
+
+
+def config_of(trial: Any, space: Space, base: TrainingConfig) -> TrainingConfig:
+    """A base with the settings that an Optuna trial has drawn.
+
+    Raises:
+        UserError: they do not go together.
+    """
+    changes = {name: values.suggest(trial, name) for name, values in space.items()}
+    return base.replace(**{k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()})
+
+
+def run_trial(
+    journal: Journal,
+    base: TrainingConfig,
+    space: Space,
+    seeds: tuple[int, ...],
+    metric: str,
+    sampler_seed: int,
+    several: bool,
+) -> int:
+    """Run the next trial of a search: its score is the median over seeds. All is stored in the journal.
 
     Args:
-        report: called with a step that grows over epochs and seeds, and the median of the scores so far.
+        several: whether trials run at the same time, which the sampler then takes account of.
+
+    Returns:
+        The trial's number.
     """
-    scores: list[float] = []
+    package, study, numbers = optuna(), open_study(journal), []
+    study.sampler = package.samplers.TPESampler(
+        seed=sampler_seed, n_startup_trials=STARTUP_TRIALS, constant_liar=several
+    )
 
-    def on_epoch(epoch: int, score: float) -> None:
-        if report(len(scores) * config.epochs + epoch, float(np.median([*scores, score]))):
-            raise _PrunedError
+    def objective(trial: Any) -> float:
+        numbers.append(trial.number)
+        scores: list[float] = []
+        trial.set_user_attr("scores", scores)
 
-    try:
-        for seed in seeds:
-            scores.append(score_of(config.replace(seed=seed), metric, on_epoch))
-    except _PrunedError:
-        return Outcome(None, tuple(scores))
-    except UserError as error:
-        return Outcome(None, tuple(scores), str(error))
-    value = float(np.median(scores))
-    if math.isnan(value):
-        why = f"{metric} never had a value: train for more epochs, or choose another --metric"
-        return Outcome(None, tuple(scores), why)
-    return Outcome(value, tuple(scores))
+        def on_epoch(epoch: int, score: float) -> None:
+            trial.report(float(np.median([*scores, score])), len(scores) * config.epochs + epoch)
+            if trial.should_prune():
+                raise package.TrialPruned
 
+        try:
+            config = config_of(trial, space, base)
+            for seed in seeds:
+                scores.append(score_of(config.replace(seed=seed), metric, on_epoch))
+                trial.set_user_attr("scores", scores)
+        except UserError as error:
+            trial.set_user_attr("error", str(error))
+            raise
+        return float(np.median(scores))
 
-def run_trial(journal: Journal, trial_id: int, config: TrainingConfig, seeds: tuple[int, ...], metric: str) -> Outcome:
-    """`run_seeds`, reporting to an Optuna trial, which may be pruned."""
-    trial = optuna().trial.Trial(open_study(journal), trial_id)
-
-    def report(step: int, value: float) -> bool:
-        trial.report(value, step)
-        return trial.should_prune()
-
-    return run_seeds(config, seeds, metric, report)
+    study.optimize(objective, n_trials=1, catch=UserError)
+    return int(numbers[0])

@@ -38,25 +38,17 @@ HERE = {"date": "2026-11-22T00:00:00", "cpu": "a processor", "cores": 2, "system
 # -- comparing --
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"a": np.float64([1, 2])},
-        {"a": np.float32([1, 3])},
-        {"a": np.float32([[1, 2]])},
-        {"a": np.float32([1, 2]), "b": np.int64(1)},
+def test_what_differs_is_not_equal():
+    one = {"a": np.float32([1, np.nan])}
+    assert outcome.equal(one, {"a": one["a"].copy()})
+    for other in (
+        {"a": np.float64([1, np.nan])},
+        {"a": np.float32([2, np.nan])},
+        {"a": np.float32([[1, np.nan]])},
+        one | {"b": np.int64(1)},
         {},
-    ],
-    ids=["type", "value", "shape", "one more", "missing"],
-)
-def test_what_differs_is_not_equal(other):
-    assert not outcome.equal({"a": np.float32([1, 2])}, other)
-    assert outcome.differences({"a": np.float32([1, 2])}, other)
-
-
-def test_what_is_the_same_is_equal_numbers_that_are_none_too():
-    one = {"a": np.array([1.0, np.nan]), "b": np.int64(3)}
-    assert outcome.equal(one, {name: array.copy() for name, array in one.items()})
+    ):
+        assert not outcome.equal(one, other) and outcome.differences(one, other)
 
 
 # -- progress --
@@ -69,58 +61,46 @@ def session(*lines: str, code: int = -9, errors: tuple[str, ...] = ()) -> Simple
     return SimpleNamespace(announced=announced, process=process, errors=list(errors), said=lambda: f"exit code {code}")
 
 
-def test_a_session_that_goes_on_and_saves_has_no_faults():
-    assert not kills.progress_faults(session("row 5", "row 6", "saved 6", "row 7"), before=4, after=6)
-    assert not kills.progress_faults(session("row 1"), before=0, after=0)
-    assert not kills.progress_faults(session("phase import"), before=4, after=4)
-
-
 @pytest.mark.parametrize(
-    ("lines", "before", "after"),
+    ("lines", "before", "after", "is_fault"),
     [
-        (("row 1", "row 2"), 4, 4),  # it began with its first epoch
-        (("row 1", "row 2", "row 3"), 0, 0),  # nothing was saved
-        (("row 5", "row 6", "row 7"), 4, 4),  # epoch 6 was not
-        (("phase restoring",), 4, 2),  # one was lost
-        (("row 3",), 4, 4),  # an older one was taken
+        (("row 5", "row 6", "saved 6", "row 7"), 4, 6, False),
+        (("row 1",), 0, 0, False),
+        (("phase import",), 4, 4, False),
+        (("row 1", "row 2"), 4, 4, True),  # it began with its first epoch
+        (("row 1", "row 2", "row 3"), 0, 0, True),  # nothing was saved
+        (("row 5", "row 6", "row 7"), 4, 4, True),  # epoch 6 was not
+        (("phase restoring",), 4, 2, True),  # one was lost
+        (("row 3",), 4, 4, True),  # an older one was taken
     ],
 )
-def test_a_session_without_progress_is_a_fault(lines, before, after):
-    assert kills.progress_faults(session(*lines), before, after)
+def test_a_session_without_progress_is_a_fault(lines, before, after, is_fault):
+    assert bool(kills.progress_faults(session(*lines), before, after)) == is_fault
 
 
-def test_ends_that_count_as_lost():
-    assert not kills.ended_faults(session())
-    assert not kills.ended_faults(session(code=0))
-    assert not kills.ended_faults(session(code=2, errors=("error: runs/A has all its 14 epochs: ask for more",)))
-    assert kills.ended_faults(session(code=2, errors=("error: no checkpoint is whole",)))
-    assert kills.ended_faults(session(code=1, errors=("Traceback",)))
-    assert kills.ended_faults(session(code=None))  # it hangs
-
-
-def test_a_run_without_its_files_differs(tmp_path):
-    assert kills.outcome_faults(tmp_path / "nothing", {"generation": np.int64(2)})
+def test_ends_that_count_as_lost(tmp_path):
+    done = ("error: runs/A has all its 14 epochs: ask for more",)
+    for well in (session(), session(code=0), session(code=2, errors=done)):
+        assert not kills.ended_faults(well)
+    refused = session(code=2, errors=("error: no checkpoint is whole",))
+    for lost in (refused, session(code=1, errors=("Traceback",)), session(code=None)):  # the last one hangs
+        assert kills.ended_faults(lost)
+    assert kills.outcome_faults(tmp_path / "nothing", {"generation": np.int64(2)})  # a run without its files
 
 
 def test_kills_are_spread_over_all_phases():
-    fallen, rng = {}, random.Random(0)
+    rng = random.Random(0)
     for _ in range(3):
-        chosen = kills.phases_of(len(child.EVERY_PHASE), fallen, rng)
+        chosen = kills.phases_of(len(child.EVERY_PHASE), {}, rng)
         assert sorted(chosen) == sorted(child.EVERY_PHASE)
-        assert chosen[-2:] == ["evaluating", "filming"]
-        assert chosen.index("restoring") > 0
-    few = kills.phases_of(2, dict.fromkeys(child.EVERY_PHASE, 1) | {"saving": 0, "filming": 0}, rng)
-    assert few == ["saving", "filming"]
-    last = kills.phases_of(2, dict.fromkeys(child.EVERY_PHASE, 1) | {"restoring": 0, "filming": 0}, rng)
+        assert chosen[-2:] == ["evaluating", "filming"] and chosen.index("restoring") > 0
+    once = dict.fromkeys(child.EVERY_PHASE, 1)
+    assert kills.phases_of(2, once | {"saving": 0, "filming": 0}, rng) == ["saving", "filming"]
+    last = kills.phases_of(2, once | {"restoring": 0, "filming": 0}, rng)
     assert last == ["collecting", "restoring", "filming"]  # there must be a checkpoint
-
-
-def test_the_phase_is_the_one_announced_last():
     announced = programs.Announced([(0.0, "phase collecting"), (1.0, "row 3"), (2.0, "phase between")])
-    assert announced.phase == "between"
-    assert programs.Announced().phase == "import"
-    assert announced.profile() == {"collecting": (1, 2.0)}
-    assert announced.numbers("row") == [3]
+    assert (announced.phase, programs.Announced().phase) == ("between", "import")  # the one announced last
+    assert announced.profile() == {"collecting": (1, 2.0)} and announced.numbers("row") == [3]
 
 
 def test_every_phase_is_a_function_of_the_code():
@@ -138,12 +118,6 @@ def test_every_phase_is_a_function_of_the_code():
 # -- negative controls --
 
 
-def test_controls_name_ways_that_there_are():
-    for row in rows.ROWS.values():
-        assert set(row.controls) <= set(broken.WAYS)
-        assert all(tries > 0 for tries in row.controls.values())
-
-
 @pytest.fixture
 def unbroken(monkeypatch):
     """Puts back what a way to break the programs replaces."""
@@ -154,16 +128,18 @@ def unbroken(monkeypatch):
         monkeypatch.setattr(checkpoint, name, getattr(checkpoint, name))
 
 
-@pytest.mark.parametrize("way", ["", "a loader that always refuses", "a loader that takes the oldest", "no checksum"])
-def test_damage_is_survived_by_the_loader_alone(tmp_path, unbroken, way):
-    tally = damage.corruptions(60, tmp_path, way)
-    assert tally.tries == 60
-    assert (tally.survived == 60) == (not way)
-
-
-@pytest.mark.parametrize("way", ["", "a save that removes the older ones first"])
-def test_crashes_are_survived_by_an_atomic_save_alone(tmp_path, unbroken, way):
-    tally = damage.crashes(1, tmp_path, way)
+@pytest.mark.parametrize(
+    ("made", "way"),
+    [
+        *((damage.corruptions, way) for way in ("", "a loader that always refuses", "a loader that takes the oldest")),
+        (damage.corruptions, "no checksum"),
+        *((damage.crashes, way) for way in ("", "a save that removes the older ones first")),
+    ],
+)
+def test_damage_and_crashes_are_survived_by_the_checkpoints_as_they_are_alone(tmp_path, unbroken, made, way):
+    assert all(set(row.controls) <= set(broken.WAYS) and min(row.controls.values(), default=1) > 0
+               for row in rows.ROWS.values())  # fmt: skip
+    tally = made(60 if made is damage.corruptions else 1, tmp_path, way)
     assert tally.tries > 10
     assert (tally.survived == tally.tries) == (not way)
 
@@ -218,24 +194,23 @@ os.replace(folder / "b", folder / "a")
 FLUSH_FILE, FLUSH_FOLDER = 'os.fsync(os.open(folder / "b", os.O_RDONLY))', "os.fsync(os.open(folder, os.O_RDONLY))"
 
 
-def test_what_was_flushed_survives(tmp_path):
-    assert survivors(tmp_path, a_record(tmp_path, PLAIN)) == {(("a", b"old"),)}
+OLD, NEW = (("a", b"old"),), (("a", b"new!"),)
+EMPTY_OR_TORN = {(("a", content),) for content in (b"", b"ne", bytes(4))}
 
 
-def test_what_was_replaced_and_flushed_survives(tmp_path):
-    steps = a_record(tmp_path, PLAIN + REPLACED.replace("FLUSH", FLUSH_FILE) + FLUSH_FOLDER)
-    assert survivors(tmp_path, steps) == {(("a", b"new!"),)}
-
-
-def test_a_replacement_may_be_undone_while_its_folder_is_not_flushed(tmp_path):
-    left = survivors(tmp_path, a_record(tmp_path, PLAIN + REPLACED.replace("FLUSH", FLUSH_FILE)))
-    assert {(("a", b"old"),), (("a", b"new!"),)} <= left
-
-
-def test_a_replacement_may_be_empty_or_torn_while_it_is_not_flushed(tmp_path):
-    left = survivors(tmp_path, a_record(tmp_path, PLAIN + REPLACED.replace("FLUSH", "") + FLUSH_FOLDER))
-    assert {(("a", b""),), (("a", b"ne"),), (("a", bytes(4)),)} <= left
-    assert (("a", b"old"),) not in left
+@pytest.mark.parametrize(
+    ("write", "at_least", "never"),
+    [
+        (PLAIN, {OLD}, {NEW, *EMPTY_OR_TORN}),
+        (PLAIN + REPLACED.replace("FLUSH", FLUSH_FILE) + FLUSH_FOLDER, {NEW}, {OLD, *EMPTY_OR_TORN}),
+        (PLAIN + REPLACED.replace("FLUSH", FLUSH_FILE), {OLD, NEW}, EMPTY_OR_TORN),  # undone without its folder
+        (PLAIN + REPLACED.replace("FLUSH", "") + FLUSH_FOLDER, EMPTY_OR_TORN, {OLD}),
+    ],
+    ids=["flushed", "replaced and flushed", "folder not flushed", "file not flushed"],
+)
+def test_what_was_flushed_survives_and_what_was_not_may_be_lost(tmp_path, write, at_least, never):
+    left = survivors(tmp_path, a_record(tmp_path, write))
+    assert at_least <= left and not never & left
 
 
 A_RUN = """
@@ -304,33 +279,20 @@ def test_a_link_in_place_of_an_unfinished_checkpoint_is_removed_unopened(watched
     assert not violations and not list(inside.iterdir()) and (outside / "secret").exists()
 
 
-def test_a_guard_hears_code_that_is_unpickled(watched, tmp_path):
-    import pickle
-
-    guarded, _, inside = watched
-    content = pickle.dumps(payloads.Bomb(inside / "trap"))
-    with guarded.watching() as violations:
-        pickle.loads(content).close()
-    assert violations and (inside / "trap").exists()
-
-
 def ends(code: object, *lines: str):
     def main():
         for line in lines:
             print(line, file=sys.stderr)
-        if isinstance(code, BaseException):
-            raise code
-        raise SystemExit(code)
+        raise code if isinstance(code, BaseException) else SystemExit(code)
 
     return main
 
 
 def test_a_program_ends_well_or_in_one_line():
-    assert not guard.call(ends(0))[0]
-    assert not guard.call(ends(2, "error: it is damaged"))[0]
-    assert guard.call(ends(2, "error: it is", "damaged"))[0]
-    assert guard.call(ends(2, "it is damaged"))[0]
-    assert guard.call(ends(1))[0]
+    for well in (ends(0), ends(2, "error: it is damaged")):
+        assert not guard.call(well)[0]
+    for badly in (ends(2, "error: it is", "damaged"), ends(2, "it is damaged"), ends(1)):
+        assert guard.call(badly)[0]
     assert "traceback of ValueError" in guard.call(ends(ValueError("x")))[0]
 
 
@@ -350,60 +312,53 @@ def test_a_program_that_does_not_end_is_stopped(monkeypatch):
 
 
 @pytest.mark.parametrize("make", payloads.ARCHIVES, ids=lambda make: make.__name__)
-def test_hostile_archives_are_made_anew_each_time(make, tmp_path):
-    assert make(random.Random(0), tmp_path / "trap")
-    assert not (tmp_path / "trap").exists()
-
-
-def test_raw_json_lands_where_it_should():
-    content = {"config": {"gamma": 0.9, "passes": 3}}
-    changed = payloads.with_value(content, ("config", "gamma"), "NaN")
+def test_hostile_archives_and_values_are_made(make, tmp_path):
+    assert make(random.Random(0), tmp_path / "trap") and not (tmp_path / "trap").exists()
+    changed = payloads.with_value({"config": {"gamma": 0.9, "passes": 3}}, ("config", "gamma"), "NaN")
     assert changed == b'{"config": {"gamma": NaN, "passes": 3}}'
 
 
 # -- the record --
 
 
-def tally(tries: int, survived: int, **others) -> Tally:
-    return Tally(tries=tries, survived=survived, **others)
-
-
-def test_a_row_fails_if_anything_was_lost_and_a_control_if_nothing_was():
-    def row(tried: Tally) -> dict:
-        return vars(tried)
-
-    control = record.control_name("kills", "no save")
-    assert not record.failed("kills", row(tally(3, 3)))
-    assert record.failed("kills", row(tally(3, 2)))
-    assert record.failed("kills", row(tally(0, 0)))
-    assert record.failed("kills", row(tally(3, 3, notes=["no kill fell in: saving"])))
-    assert record.failed(control, row(tally(3, 3)))
-    assert record.failed(control, row(tally(0, 0)))
-    assert not record.failed(control, row(tally(3, 2)))
-    assert not record.failed("disk full", row(tally(0, 0, skipped="needs root")))
+@pytest.mark.parametrize(
+    ("name", "tried", "failed"),
+    [
+        ("kills", Tally(tries=3, survived=3), False),
+        ("kills", Tally(tries=3, survived=2), True),
+        ("kills", Tally(tries=0, survived=0), True),
+        ("kills", Tally(tries=3, survived=3, notes=["no kill fell in: saving"]), True),
+        (record.control_name("kills", "no save"), Tally(tries=3, survived=3), True),
+        (record.control_name("kills", "no save"), Tally(tries=0, survived=0), True),
+        (record.control_name("kills", "no save"), Tally(tries=3, survived=2), False),
+        ("disk full", Tally(tries=0, survived=0, skipped="needs root"), False),
+    ],
+)
+def test_a_row_fails_if_anything_was_lost_and_a_control_if_nothing_was(name, tried, failed):
+    assert bool(record.failed(name, vars(tried))) == failed
 
 
 def test_a_rerun_that_failed_replaces_what_it_reran(tmp_path):
     kept = record.Record(tmp_path, "abc", HERE)
-    kept.take("kills", tally(24, 24, phases={"saving": 24}))
-    kept.take("kills", tally(3, 3))  # fewer, and well: what is there says more
+    kept.take("kills", Tally(tries=24, survived=24, phases={"saving": 24}))
+    kept.take("kills", Tally(tries=3, survived=3))  # fewer, and well: what is there says more
     assert kept.rows["kills"]["tries"] == 24
-    kept.take("kills", tally(3, 2, notes=["lost"]))
+    kept.take("kills", Tally(tries=3, survived=2, notes=["lost"]))
     assert (kept.rows["kills"]["tries"], kept.rows["kills"]["survived"]) == (3, 2)
-    kept.take("kills", tally(24, 24))
+    kept.take("kills", Tally(tries=24, survived=24))
     again = record.Record(tmp_path, "def", HERE)
     assert again.rows["kills"]["survived"] == 24
     assert kept.done("kills", 24) and not kept.done("kills", 25)
     assert not again.done("kills", 24)  # of another commit
-    again.take("kills", tally(3, 3))
+    again.take("kills", Tally(tries=3, survived=3))
     assert again.rows["kills"]["commit"] == "def"
 
 
 def test_every_row_has_the_commit_and_the_page_shows_all(tmp_path):
     kept = record.Record(tmp_path, "0123456789abcdef0123456789abcdef01234567-dirty", HERE)
-    kept.take("kills", tally(8, 8, phases={"saving": 8}))
-    kept.take(record.control_name("kills", "no save"), tally(4, 1))
-    kept.take("disk full", tally(0, 0, skipped="needs root"))
+    kept.take("kills", Tally(tries=8, survived=8, phases={"saving": 8}))
+    kept.take(record.control_name("kills", "no save"), Tally(tries=4, survived=1))
+    kept.take("disk full", Tally(tries=0, survived=0, skipped="needs root"))
     page = (tmp_path / "faults.md").read_text(encoding="utf-8")
     table, controls, phases, where = page.strip().split("\n\n")
     assert "| kills     | 8         | 8        | 0    |" in table and "not tried" in table and "no save" not in table
@@ -411,11 +366,8 @@ def test_every_row_has_the_commit_and_the_page_shows_all(tmp_path):
     assert "| kills    | 0 " in phases
     assert where.endswith("commit 0123456789-dirty.")
     assert record.table(kept.rows) == table
-
-
-def test_the_table_of_this_commit_can_be_printed():
     recorded = json.loads((ROOT / "benchmarks" / "results" / "faults.json").read_text())
-    assert record.table(recorded).startswith("| fault")
+    assert record.table(recorded).startswith("| fault")  # that of this commit
 
 
 # -- benchmarks/resume.py --

@@ -120,18 +120,6 @@ def test_a_commit_with_changes_is_shown_as_such_and_not_measured(tmp_path, monke
     assert not list(tmp_path.iterdir())
 
 
-def test_every_table_has_the_columns_of_its_task():
-    cartpole = record_of(record_tables.CARTPOLE.metric, [seed_of(100, 640, 9.0, {"500": 474.9})], "the mirror")
-    pendulum = record_of(record_tables.PENDULUM.metric, [seed_of(100, 2400, 7.4, {"200": -155.0})], "the mirror")
-    page = leaderboard.page([pendulum, cartpole])
-    assert [row for row in page.splitlines() if row.startswith("|") and "date" in row] == [
-        "| date | commit | seeds, fresh mean ≥ 475 | steps | seconds | score, 500 steps | EnvPool alone, steps/s |",
-        "| date | commit | seeds, fresh mean ≥ −155 | steps | seconds | score, 200 steps | EnvPool alone, steps/s |",
-    ]
-    assert "| 100 to 100, 0 of 1 | 640 (640 to 640) | 9.0 (9.0 to 9.0) | 474.9 (474.9 to 474.9) |" in page
-    assert "| 100 to 100, 1 of 1 | 2,400 (2,400 to 2,400) | 7.4 (7.4 to 7.4) | −155.0 (−155.0 to −155.0) |" in page
-
-
 def test_a_milestone_is_the_first_epoch_that_scores_enough_and_its_time_counts_what_was_before():
     rows = [
         {"metric": metric, "steps": 10.0 * (i + 1), "seconds": 2.0} for i, metric in enumerate((nan, 200.0, 250.0))
@@ -184,30 +172,34 @@ def test_seeds_are_measured_side_by_side_each_on_a_core_of_its_own(results, monk
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_a_seed_alone_and_more_seeds_than_cores_have_all_cores(results, monkeypatch, at_once):
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    records.take(records.Arguments("best-walker", seeds=(100, 101, 102), at_once=at_once))
+    records.take(records.Arguments("best-walker", at_once=at_once))
     [path] = results.iterdir()
     taken = json.loads(path.read_text(encoding="utf-8"))
-    assert (taken["at_once"], [one["core"] for one in taken["seeds"]]) == (at_once, [None] * 3)
-    alone = [{"stepping_alone": 1} if at_once == 1 else {}] * 3  # measured before each seed, while nothing else runs
+    assert [one["seed"] for one in taken["seeds"]] == list(range(100, 110))  # as many as its table asks for
+    assert (taken["at_once"], [one["core"] for one in taken["seeds"]]) == (at_once, [None] * 10)
+    alone = [{"stepping_alone": 1} if at_once == 1 else {}] * 10  # measured before each seed, while nothing else runs
     assert [{key: one[key] for key in one if key == "stepping_alone"} for one in taken["seeds"]] == alone
+    monkeypatch.setattr(records.record, "commit", lambda: "another")
+    with pytest.raises(UserError, match=r"were measured at commit .*: check it out first"):
+        records.take(records.Arguments("best-walker", seeds=(110,), at_once=at_once, go_on=True))
 
 
 def test_seeds_can_be_bound_to_one_core_beside_other_programs(results, monkeypatch):
-    with pytest.raises(UserError, match="--core 1 measures one seed after another: use it with --at-once 1"):
-        records.take(records.Arguments("best-walker", seeds=(100, 101), core=1, at_once=2))
+    def take(**options):
+        records.take(records.Arguments("best-walker", **options))
+
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    with pytest.raises(UserError, match="--core 1 measures one seed after another: use it with --at-once 1"):
+        take(seeds=(100, 101), core=1, at_once=2)
     with pytest.raises(UserError, match="there is no core 2: expected a number from 0 to 1"):
-        records.take(records.Arguments("best-walker", seeds=(100, 101), core=2))
+        take(seeds=(100, 101), core=2)
     assert not list(results.iterdir())
-    records.take(records.Arguments("best-walker", seeds=(100, 101), core=1))
+    take(seeds=(100, 101), core=1)
     [path] = results.iterdir()
     taken = json.loads(path.read_text(encoding="utf-8"))
     assert taken["core"] == 1 and [one["core"] for one in taken["seeds"]] == [1, 1]
     with pytest.raises(UserError, match="were measured with core 1: use the same --core"):
-        records.take(records.Arguments("best-walker", seeds=(102,), go_on=True))
-    one = record_of(record_tables.PENDULUM.metric, [seed_of(100, 2400, 7.4, {"200": -155.0})])
-    assert "2 cores; each seed on one core, beside other programs. Nothing." in leaderboard.page([one | {"core": 0}])
-    assert "beside other programs" not in leaderboard.page([one | {"core": None}])
+        take(seeds=(102,), go_on=True)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only Linux binds a process to a core")
@@ -220,39 +212,39 @@ def test_a_command_runs_on_its_core_alone(tmp_path):
         records._run(str(program), None)  # noqa: SLF001
 
 
-def test_a_row_says_that_seeds_shared_the_machine_and_has_the_score_of_sampled_actions():
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"at_once": 2}, "; 2 seeds at a time, each on one core"),
+        ({"at_once": 3}, "; 3 seeds at a time, which share the cores"),
+        ({"at_once": 1}, ""),
+        ({"core": 0}, "; each seed on one core, beside other programs"),
+        ({"core": None}, ""),
+    ],
+)
+def test_a_row_says_how_seeds_shared_the_machine_and_has_the_score_of_sampled_actions(how, said):
     seeds = [seed_of(100 + i, 210_000, 500.0 + i, {"1600": 330.0 + i}, sampled=320.0 + i) for i in range(3)]
-    one = record_of(record_tables.BEST_WALKER.metric, seeds) | {"at_once": 2}
+    one = record_of(record_tables.BEST_WALKER.metric, seeds) | how
     assert leaderboard.cells(one)["score of sampled actions"] == "321.0 (320.0 to 322.0)"
     assert leaderboard.cells(one)["score, 2,000 steps"] == "–"  # which older records have not
-    assert "on Some processor, 2 cores; 2 seeds at a time, each on one core. Nothing." in leaderboard.page([one])
-    assert "2 cores; 3 seeds at a time, which share the cores. Nothing." in leaderboard.page([one | {"at_once": 3}])
-    assert "at a time" not in leaderboard.page([one | {"at_once": 1}])
+    assert f"on Some processor, 2 cores{said}. Nothing." in leaderboard.page([one])
 
 
 def test_a_second_record_of_a_day_keeps_the_first_and_a_record_goes_on_with_its_newest_file(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "FOLDER", tmp_path)
-    names = []
-    for date, go_on in (("02", False), ("02", True), ("02", False), ("03", True), ("03", False), ("04", True)):
+    for i, (date, go_on, name) in enumerate((
+        ("02", False, "2026-01-02-pole"), ("02", True, "2026-01-02-pole"), ("02", False, "2026-01-02-pole-2"),
+        ("03", True, "2026-01-02-pole-2"), ("03", False, "2026-01-03-pole"), ("04", True, "2026-01-03-pole"),
+    )):  # fmt: skip
         monkeypatch.setattr(records, "machine", lambda: {"date": f"2026-01-{date}T03:04:05"})  # noqa: B023
-        names.append(records.path_of("pole", go_on).name)
-        if not (tmp_path / names[-1]).exists():
-            content = {"machine": {"date": f"2026-01-{date}T03:04:0{len(names)}"}}
-            (tmp_path / names[-1]).write_text(json.dumps(content), "utf-8")
+        path = records.path_of("pole", go_on)
+        assert path.name == f"{name}.json"
+        if not path.exists():
+            path.write_text(json.dumps({"machine": {"date": f"2026-01-{date}T03:04:0{i}"}}), "utf-8")
         (tmp_path / "2026-01-09-pole-plain.json").touch()  # another record
-    assert names == [
-        "2026-01-02-pole.json",
-        "2026-01-02-pole.json",
-        "2026-01-02-pole-2.json",
-        "2026-01-02-pole-2.json",
-        "2026-01-03-pole.json",
-        "2026-01-03-pole.json",
-    ]
 
 
-def test_a_first_seed_that_was_cut_off_can_be_gone_on_with(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "FOLDER", tmp_path)
-    monkeypatch.setattr(records, "stepping_alone", lambda: 1.0)
+def test_a_first_seed_that_was_cut_off_can_be_gone_on_with(results, monkeypatch):
     went_on = []
 
     def cut(_, seed, runs, core, go_on):
@@ -263,16 +255,7 @@ def test_a_first_seed_that_was_cut_off_can_be_gone_on_with(tmp_path, monkeypatch
     for go_on in (False, True):
         with pytest.raises(UserError, match="cut off"):
             records.take(records.Arguments("best-walker", seeds=(100,), go_on=go_on))
-    assert went_on == [False, True] and len(list(tmp_path.iterdir())) == 1
-
-
-def test_a_record_takes_as_many_seeds_as_its_table_asks_for_and_goes_on_at_the_same_commit(results, monkeypatch):
-    records.take(records.Arguments("best-walker"))
-    [path] = results.iterdir()
-    assert [one["seed"] for one in json.loads(path.read_text(encoding="utf-8"))["seeds"]] == list(range(100, 110))
-    monkeypatch.setattr(records.record, "commit", lambda: "another")
-    with pytest.raises(UserError, match=r"were measured at commit .*: check it out first"):
-        records.take(records.Arguments("best-walker", seeds=(110,), go_on=True))
+    assert went_on == [False, True] and len(list(results.iterdir())) == 1
 
 
 def test_a_seed_that_was_cut_off_is_resumed_and_its_earlier_seconds_count(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Returns over several steps, by hand: ends of episodes, epochs, autoreset steps, failures; and what is learned."""
 
+import contextlib
 import itertools
 
 import numpy as np
@@ -62,19 +63,25 @@ def test_three_steps_worked_by_hand():
     assert steps("", "") == [(0, 3, 0.75, 3), (1, 6, 0.75, 4)]
 
 
-def test_a_termination_ends_all_that_wait():
-    """Steps 1 and 2 have fewer followers: 2 + ½·4 = 4, and 4. Nothing follows them."""
-    assert Steps(3)("", "", "terminated") == [(0, 3, 1, 3), (1, 4, 1, 3), (2, 4, 1, 3)]
-
-
-def test_a_timeout_bootstraps_over_the_steps_there_were():
-    """γ³, γ² and γ."""
-    assert Steps(3)("", "", "truncated") == [(0, 3, 0.75, 3), (1, 4, 0.5, 3), (2, 4, 0, 3)]
-
-
-def test_an_episode_shorter_than_n():
-    assert Steps(5)("", "truncated") == [(0, 2, 0.5, 2), (1, 2, 0, 2)]
-    assert Steps(5)("terminated") == [(0, 1, 1, 1)]
+@pytest.mark.parametrize(
+    ("n", "ends", "transitions"),
+    [
+        # Steps 1 and 2 have fewer followers: 2 + ½·4 = 4, and 4. Nothing follows them.
+        (3, ("", "", "terminated"), [(0, 3, 1, 3), (1, 4, 1, 3), (2, 4, 1, 3)]),
+        # A timeout bootstraps over the steps there were: γ³, γ² and γ.
+        (3, ("", "", "truncated"), [(0, 3, 0.75, 3), (1, 4, 0.5, 3), (2, 4, 0, 3)]),
+        # Episodes that are shorter than n.
+        (5, ("", "truncated"), [(0, 2, 0.5, 2), (1, 2, 0, 2)]),
+        (5, ("terminated",), [(0, 1, 1, 1)]),
+    ],
+)
+def test_an_end_ends_all_that_wait_worked_by_hand(n, ends, transitions):
+    found = Steps(n)(*ends)
+    assert found == transitions
+    # r₀ + γ·r₁ + … + γᵐ·Q' with Q' = 8, or without it after a termination; m = 3, 2 or 1.
+    _, reward, terminated, following = found[0]
+    target = temporal_difference_target(np.float32([reward]), np.float32([terminated]), np.float32([8]), GAMMA)
+    assert_allclose(target, [reward + 8 * GAMMA**following * (ends[-1] != "terminated")])
 
 
 def test_nothing_is_joined_across_an_autoreset_step():
@@ -99,14 +106,6 @@ def test_environments_do_not_mix():
     assert out.observations.ravel().tolist() == [0, 100]
     assert out.rewards.tolist() == [0.5, 150.5]
     assert out.next_observations.ravel().tolist() == [2, 102]
-
-
-def test_the_target_of_one_step_is_that_of_several():
-    """r₀ + γ·r₁ + γ²·r₂ + γ³·Q' with Q' = 8, or without it after a termination."""
-    for end, bootstrapped in (("", 0.125 * 8), ("truncated", 0.125 * 8), ("terminated", 0)):
-        _, reward, terminated, _ = Steps(3)("", "", end)[0]
-        target = temporal_difference_target(np.float32([reward]), np.float32([terminated]), np.float32([8]), GAMMA)
-        assert_allclose(target, [3 + bootstrapped])
 
 
 @settings(max_examples=50, deadline=None, derandomize=True, database=None)
@@ -187,27 +186,15 @@ def test_nothing_is_joined_across_an_environment_that_failed(eager):
     assert len(first) == trainer.steps - waiting
 
 
-def test_a_timeout_is_terminal_only_by_the_quirk(eager):
-    config = OffPolicyConfig(**SMALL).replace(num_envs=1, steps_per_epoch=63, warmup_steps=100, epochs=3)
-    trainer = OffPolicyAgentTrainer(config.replace(quirks=("truncation_is_terminal",)))
-    trainer.train(1)
-    assert list(np.flatnonzero(remembered(trainer).terminated == 1)) == [17, 18, 19, 37, 38, 39, 57, 58, 59]
-    trainer.close()
-
-
 @pytest.mark.parametrize("kind", [OffPolicyAgentTrainer, SACAgentTrainer])
 def test_a_resumed_run_is_the_run_that_was_not_stopped(kind, eager):
     """The first epoch ends within episodes of both environments."""
     config = (OffPolicyConfig if kind is OffPolicyAgentTrainer else SACConfig)(**SMALL).replace(steps_per_epoch=60)
+    with contextlib.closing(kind(config.replace(n_step=1))) as trainer:
+        assert not any(name.startswith("n_step") for name in trainer.state())
     resumed, whole, state = resumed_and_whole(lambda: kind(config), 1, 3)
     assert state["n_step/counts"].tolist() == [2, 2]
     assert_same_state(resumed.state(), whole.state())
-
-
-def test_one_step_leaves_the_checkpoint_as_it_was(eager):
-    trainer = OffPolicyAgentTrainer(OffPolicyConfig(**SMALL | {"n_step": 1}))
-    assert not any(name.startswith("n_step") for name in trainer.state())
-    trainer.close()
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ def test_an_update_with_normalisation_is_one_with_observations_that_were_normali
     first, second = observations(B), observations(B, seed=2)
     normalizing, plain = made(kind, normalize_observations=True), made(kind)
     normalizing.observe(first), plain.observe(first)
+    assert plain.observation_statistics.count == 0 and plain.normalizer().shift is None
     statistics = np.float64(first).mean(axis=0), np.float64(first).std(axis=0)
     by_hand = [np.clip((o - statistics[0]) / statistics[1], -10, 10) for o in (first, second)]
     noise = np.random.default_rng(3).standard_normal((1, B, plain.update_noise_size)).astype(np.float32)
@@ -90,28 +91,15 @@ def test_the_acting_copy_and_the_export_normalise_and_clip(kind, tmp_path):
     assert_allclose(policy_files.read_litert(written[1].path)(raw), 2 * np.asarray(expected), atol=1e-4)
 
 
-def test_without_the_setting_nothing_is_observed(kind):
-    agent = made(kind)
-    agent.observe(observations(10))
-    assert agent.observation_statistics.count == 0 and agent.normalizer().shift is None
-
-
-def test_each_valid_observation_counts_once(kind):
-    config, _, trainer_kind = kind
-    trainer = trainer_kind(config(**SMALL))
-    trainer.train(2)
-    statistics, rows = trainer.agent.observation_statistics, trainer.replay.state()["rows"]
-    assert statistics.count == trainer.steps == len(rows) < 120  # autoreset steps are left out
-    assert_allclose(statistics.mean, rows[:, :S].mean(axis=0), atol=1e-5)
-    assert_allclose(statistics.std, rows[:, :S].std(axis=0), atol=1e-5)
-    trainer.close()
-
-
-def test_a_resumed_run_is_the_run_that_was_not_stopped(kind):
+def test_each_valid_observation_counts_once_and_a_resumed_run_is_the_run_that_was_not_stopped(kind):
     config, _, trainer_kind = kind
     resumed, whole, state = resumed_and_whole(lambda: trainer_kind(config(**SMALL)), 1, 3)
     assert "agent/observations/mean" in state
     assert_same_state(resumed.state(), whole.state())
+    statistics, rows = whole.agent.observation_statistics, whole.replay.state()["rows"]
+    assert statistics.count == whole.steps == len(rows) < 180  # autoreset steps are left out
+    assert_allclose(statistics.mean, rows[:, :S].mean(axis=0), atol=1e-5)
+    assert_allclose(statistics.std, rows[:, :S].std(axis=0), atol=1e-5)
 
 
 def test_an_undone_update_takes_the_statistics_back(kind):

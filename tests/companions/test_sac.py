@@ -2,29 +2,24 @@
 
 import dataclasses
 import functools
-import json
 import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from collecting import Reliable
+from collecting import Reliable, mean_return
 from gymnasium.spaces import Box
 from numpy.testing import assert_allclose, assert_array_equal
 from same_state import assert_same_state, resumed_and_whole
 from tensorflow_probability import bijectors, distributions
 
-from common.config import MAY_CHANGE
 from common.errors import DivergedError, UserError
 from common.learning import trainer_base
 from common.nets.flat_networks import FlatNetworks
 from common.nets.network import MAX_LOG_STD, MIN_LOG_STD
 from common.records import Transitions
-from common.results import TIMING_COLUMNS
-from common.rollout import evaluation
 from common.rollout.workers.cluster import WorkerPlacement
-from common.runs import run_folder
 from companions.config import (
     SACConfig,
     SACSettings,
@@ -36,8 +31,6 @@ from companions.SACAgent import SACAgent
 from companions.SACAgentTrainer import SACAgentTrainer, make_agent
 from companions.squashed_normal import squashed_normal, temperature_loss
 from companions.TQCAgent import TQCAgent
-from programs import methods, tune
-from programs.tuning.space import SPACES, read_space
 
 S, A, B = 3, 2, 16
 ROOT = Path(__file__).resolve().parents[2]
@@ -152,6 +145,9 @@ def test_the_frozen_copy_acts_as_the_actor_and_refreshes(changes):
 
 # -- targets and losses by hand --
 
+MANY = np.random.default_rng(0).permutation(150).reshape(3, 2, 25)  # [critics, B, quantiles]
+MANY_SORTED = np.sort(MANY.transpose(1, 0, 2).reshape(2, 75))
+
 
 def test_the_target_of_sac_worked_by_hand():
     """γ = ½, α = 2, log π = −log 2π for two dimensions: 1 + ½·(min(4, 2) + 2·log 2π); terminated: 1."""
@@ -168,24 +164,18 @@ def test_the_target_of_tqc_worked_by_hand():
     assert_allclose(np.sort(target), [1 + 0.5 * (kept + np.log(2 * np.pi)), [1, 1, 1, 1]], rtol=1e-6)
 
 
-def test_the_largest_quantiles_of_each_transition_are_dropped():
-    values = tf.constant([[[3.0, 1.0], [0.0, 7.0]], [[2.0, 8.0], [5.0, 6.0]]])  # [critics, B, quantiles]
-    assert np.sort(smallest_quantiles(values, 0)).tolist() == [[1, 2, 3, 8], [0, 5, 6, 7]]
-    assert np.sort(smallest_quantiles(values, 1)).tolist() == [[1, 2], [0, 5]]
-
-
-def test_many_quantiles_are_dropped_as_few_are():
-    values = tf.constant(np.random.default_rng(0).permutation(150).reshape(3, 2, 25), tf.float32)
-    for dropped in (3, 4, 24):  # 9, 12 and 72 of 75
-        kept = 3 * (25 - dropped)
-        expected = np.sort(np.transpose(values, (1, 0, 2)).reshape(2, 75))[:, :kept]
-        assert_allclose(np.sort(smallest_quantiles(values, dropped)), expected, rtol=0)
-
-
-def test_of_equal_quantiles_one_is_dropped_at_a_time():
-    values = tf.constant([[[4.0, 4.0, 1.0]], [[4.0, 2.0, 4.0]]])  # [critics, B, quantiles]
-    assert np.sort(smallest_quantiles(values, 1)).tolist() == [[1, 2, 4, 4]]
-    assert np.sort(smallest_quantiles(values, 2)).tolist() == [[1, 2]]
+@pytest.mark.parametrize(
+    ("values", "dropped", "kept"),
+    [
+        ([[[3, 1], [0, 7]], [[2, 8], [5, 6]]], 0, [[1, 2, 3, 8], [0, 5, 6, 7]]),  # [critics, B, quantiles]
+        ([[[3, 1], [0, 7]], [[2, 8], [5, 6]]], 1, [[1, 2], [0, 5]]),
+        ([[[4, 4, 1]], [[4, 2, 4]]], 1, [[1, 2, 4, 4]]),  # of equal ones, one at a time
+        ([[[4, 4, 1]], [[4, 2, 4]]], 2, [[1, 2]]),
+        *((MANY, dropped, MANY_SORTED[:, : 3 * (25 - dropped)]) for dropped in (3, 4, 24)),  # 9, 12 and 72 of 75
+    ],
+)
+def test_the_largest_quantiles_of_each_transition_are_dropped(values, dropped, kept):
+    assert_array_equal(np.sort(smallest_quantiles(tf.constant(values, tf.float32), dropped)), kept)
 
 
 def test_the_quantile_huber_loss_worked_by_hand():
@@ -220,6 +210,8 @@ def test_one_quantile_is_plain_sac():
     values, target = tf.constant([[1.0, 2.0], [0.0, 4.0]]), tf.constant([0.0, 2.0])  # [critics, B], [B]
     assert float(made().critic_loss(values, target)) == pytest.approx((1 + 0) / 2 + (0 + 4) / 2)
     assert made().estimate(values).numpy().tolist() == [0, 2]
+    of_tqc = tf.constant([[[1.0, 2.0]], [[3.0, 10.0]]])  # [critics, B, quantiles]
+    assert made(**TQC).estimate(of_tqc).numpy().tolist() == [4.0]  # the mean of all
     config = SACConfig(hidden_sizes=(8,), critics=1)
     object.__setattr__(config, "dropped_quantiles", 0)  # a config refuses what has no effect on SAC
     sac, tqc = SACAgent(*SPACES_OF, config, 0), TQCAgent(*SPACES_OF, config, 0)
@@ -227,11 +219,6 @@ def test_one_quantile_is_plain_sac():
     batch = unpack(tf.constant(rows[0]))
     assert_array_equal(sac.targets(batch, noise[0]), tqc.targets(batch, noise[0])[:, 0])
     assert_array_equal(sac.estimate(values[:1]), tqc.estimate(values[:1, :, None]))
-
-
-def test_tqcs_actor_sees_the_mean_of_all_quantiles():
-    values = tf.constant([[[1.0, 2.0]], [[3.0, 10.0]]])  # [critics, B, quantiles]
-    assert made(**TQC).estimate(values).numpy().tolist() == [4.0]
 
 
 def test_the_actor_learns_from_critics_that_have_learned_already():
@@ -266,23 +253,17 @@ def test_the_temperatures_loss_worked_by_hand():
     assert float(loss) == pytest.approx(-1.5)
 
 
-@pytest.mark.parametrize(("target_entropy", "sign"), [(50.0, 1), (-50.0, -1), (None, -1)])
+@pytest.mark.parametrize(("target_entropy", "sign"), [(50.0, 1), (-50.0, -1), (None, -1), ("fixed", 0)])
 def test_the_temperature_rises_where_entropy_is_too_low(target_entropy, sign):
     """An untrained policy's entropy is about −1 a dimension at least, and −A is asked for by default."""
-    agent = made(target_entropy=target_entropy, temperature=0.5)
-    assert agent.target_entropy == (-A if target_entropy is None else target_entropy)
+    learned = {"target_entropy": target_entropy} if target_entropy != "fixed" else {"learn_temperature": False}
+    agent = made(temperature=0.5, **learned)
+    assert agent.target_entropy == (target_entropy if sign and target_entropy else -A)
     was = agent.temperature
     assert was == pytest.approx(0.5)
     metrics = agent.update(*drawn(1))
-    assert np.sign(agent.temperature - was) == sign
     assert np.log(agent.temperature / was) == pytest.approx(sign * 1e-2, rel=1e-2)  # Adam's first step
     assert metrics["temperature"] == pytest.approx(was)
-
-
-def test_a_temperature_may_be_fixed():
-    agent = made(learn_temperature=False, temperature=0.25)
-    agent.update(*drawn(3))
-    assert agent.temperature == pytest.approx(0.25)
 
 
 # -- the update that DDPG shares --
@@ -346,10 +327,6 @@ def test_values_are_those_of_the_first_critic():
 # -- the loop --
 
 
-def rows_of(trainer) -> str:
-    return repr([{k: v for k, v in vars(row).items() if k not in TIMING_COLUMNS} for row in trainer.results])
-
-
 ROUNDED = {"precision": "bfloat16", "hidden_sizes": (32, 32)}
 
 
@@ -359,7 +336,6 @@ ROUNDED = {"precision": "bfloat16", "hidden_sizes": (32, 32)}
 def test_a_resumed_run_is_the_run_that_was_not_stopped(changes):
     config = TINY.replace(**TQC, num_envs=1, policy_delay=2, train_every=7).replace(**changes)
     resumed, whole, state = resumed_and_whole(lambda: SACAgentTrainer(config), 2, 4)
-    assert rows_of(resumed) == rows_of(whole)
     assert_same_state(resumed.state(), whole.state())
     assert {"agent/log_temperature", "agent/temperature_adam/0", "replay/rows", "trainer/rng"} <= set(state)
     assert not any(name.startswith("exploration") for name in state)
@@ -403,15 +379,13 @@ EVERYTHING = dict(
 
 
 @compiled
-@pytest.mark.parametrize("changes", [{}, EVERYTHING, pytest.param({"precision": "bfloat16"}, marks=pytest.mark.xla)])
+@pytest.mark.parametrize("changes", [{}, EVERYTHING])
 def test_pendulum_is_learned_in_three_thousand_steps(changes):
     config = PRESETS["pendulum-sac"].replace(epochs=4, adopt_best=False, best_metric="total_reward", **changes)
     trainer = SACAgentTrainer(config)
     trainer.train()
-    agent, environment = trainer.agent, trainer.environment
-    played = evaluation.evaluate(agent.acting_policy(), agent.action_map, environment, 20, True)
     trainer.close()
-    assert played.returns.mean() > -400  # −1,200 untrained
+    assert mean_return(trainer, 20) > -400  # −1,200 untrained
 
 
 # -- settings --
@@ -466,25 +440,9 @@ def test_wrong_settings_are_refused_in_one_line(changes, line):
     with pytest.raises(UserError) as error:
         TINY.replace(**changes)
     assert str(error.value).startswith(line) and "\n" not in str(error.value)
-
-
-def test_settings_are_allowed_at_their_bounds():
-    assert TINY.replace(quantiles=3, dropped_quantiles=2).dropped_quantiles == 2
-    assert TINY.replace(quantiles=2, dropped_quantiles=1).replace(quantiles=1).dropped_quantiles == 2  # not read
-
-
-@pytest.mark.parametrize(
-    ("preset", "run", "others"),
-    [("pendulum-sac", "pendulum-sac/SAC-seed0", []), ("lunar-lander-tqc", "lunar-lander-tqc/TQC-seed101", ["seed"])],
-)
-def test_presets_are_what_was_measured(preset, run, others):
-    recorded = Path(__file__).parents[2] / "experiments" / "results" / run / "config.json"
-    measured = json.loads(recorded.read_text(encoding="utf-8"))["config"]  # as it was, with the names of its time
-    measured |= {name: [measured[name]] for name in ("action_repeat", "validate_from") if name in measured}
-    now = json.loads(json.dumps(dataclasses.asdict(PRESETS[preset])))
-    unread = "hard_update_every"  # of soft updates: 0 says now that they are
-    compared = now.keys() & measured.keys() - {unread, *MAY_CHANGE}
-    assert [name for name in compared if now[name] != measured[name]] == others
+    three = TINY.replace(quantiles=3)
+    assert three.replace(dropped_quantiles=2).dropped_quantiles == 2  # the bound is allowed
+    assert three.replace(dropped_quantiles=1).replace(quantiles=1).dropped_quantiles == 2  # not read
 
 
 def test_presets_are_what_is_published():
@@ -495,18 +453,6 @@ def test_presets_are_what_is_published():
     )  # fmt: skip
     assert (sac.critics, sac.quantiles, sac.target_entropy, sac.learn_temperature) == (2, 1, None, True)
     assert PRESETS["tqc"] == sac.replace(quantiles=25) and PRESETS["tqc"].dropped_quantiles == 2
-
-
-def test_a_search_has_values_to_try():
-    space = read_space(SPACES / "sac.json", tune.preset_of(tune.Arguments("pendulum-sac")))
-    assert {"target_entropy", "quantiles", "learning_rate"} <= space.keys()
-
-
-def test_the_table_of_methods_knows_it(tmp_path):
-    method = methods.METHODS["sac"]
-    assert method.presets is PRESETS and method.default_preset in PRESETS
-    run_folder.write_config(tmp_path, TINY, "sac")
-    assert methods.read_config(tmp_path) == ("sac", TINY)
 
 
 def test_an_infinite_temperature_has_diverged():

@@ -31,7 +31,7 @@ from common.rollout.evaluation import evaluate
 from common.runs import run_folder, session, trust
 from common.runs.film import Take
 from common.runs.options import RunOptions
-from common.runs.recorder import Recorder
+from common.runs.terminal import Terminal
 from companions.config import OffPolicyConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from ppo.config import PPOConfig
@@ -107,7 +107,7 @@ def test_the_pages_commands_train_resume_evaluate_draw_and_export(folder, monkey
 def test_the_command_that_a_stopped_run_names_continues_it(folder, monkeypatch, capsys):
     for name, text in files_of_the_page().items():
         (folder / name).write_text(text)
-    record = Recorder.__call__
+    record = Terminal.row
 
     def stop(self, row):
         record(self, row)
@@ -115,7 +115,7 @@ def test_the_command_that_a_stopped_run_names_continues_it(folder, monkeypatch, 
 
     arguments = ["--env", "rocket:Rocket-v0", "--epochs", "2", "--steps-per-epoch", "512", "--name", "moon", *QUICK]
     with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "__call__", stop)
+        patch.setattr(Terminal, "row", stop)
         assert call(patch, importlib.import_module("PPOAgentTrainer"), *arguments) == 128 + signal.SIGTERM
     words = shlex.split(capsys.readouterr().err.partition("continue with python -m programs ")[2])
     assert words[0] == "resume" and words[2:] == ["--env", "rocket:Rocket-v0"]

@@ -69,15 +69,6 @@ def test_triangles_mark_the_milestone_on_the_seeds_curves():
     assert figure.axes[0].get_xlabel() == "Score: mean of 20 episodes"
 
 
-def test_a_study_of_one_seed_says_nothing_of_medians():
-    assert compare("finding", {"tuned": ARMS["tuned"]}, PANELS).get_supxlabel().endswith("; line: training")
-
-
-def test_the_axis_of_a_task_can_begin_higher():
-    axis = tasks("finding", {"Task": ARMS["plain"]}, {"Task": 8.0}, lowest={"Task": 3.0}).axes[0]
-    assert axis.get_ylim() == pytest.approx((3.0, 9.3))
-
-
 def test_the_thick_line_is_the_median_as_far_as_all_seeds_have_come():
     reward = compare("finding", ARMS, PANELS).axes[1]
     lines = [line for line in reward.lines if line.get_color() == COLOURS[0]]
@@ -87,12 +78,11 @@ def test_the_thick_line_is_the_median_as_far_as_all_seeds_have_come():
     np.testing.assert_array_equal(median.get_ydata(), [2, 3, 6])  # the gap keeps the number before it
     [alone] = [line for line in reward.lines if line.get_color() == COLOURS[1]]
     np.testing.assert_array_equal(alone.get_ydata(), [8, 9, 10])
-
-
-def test_seeds_whose_epochs_differ_have_no_median():
-    other = curve([1, 2, 3]) | {"steps": np.array([50.0, 99.0, 300.0])}
-    reward = compare("finding", {"plain": Arm([curve([1, 2, 3]), other], [1.0, 2.0], [1.0, 2.0])}, PANELS).axes[1]
-    assert len(reward.lines) == 2
+    other = curve([1, 2, 3]) | {"steps": np.array([50.0, 99.0, 300.0])}  # seeds whose epochs differ have no median
+    apart = compare("finding", {"plain": Arm([curve([1, 2, 3]), other], [1.0, 2.0], [1.0, 2.0])}, PANELS)
+    assert len(apart.axes[1].lines) == 2
+    one_seed = compare("finding", {"tuned": ARMS["tuned"]}, PANELS)  # says nothing of medians
+    assert one_seed.get_supxlabel().endswith("; line: training")
 
 
 @pytest.mark.parametrize("count", [1, 4, 5])
@@ -107,6 +97,8 @@ def test_tasks_have_a_panel_each_with_its_own_level(count):
     if count > 1:
         assert shown[1].get_title() == "Task-1\nmedian 2, no solved score"
     assert [bool(axis.get_xlabel()) for axis in shown] == [i >= count - 4 for i in range(count)]
+    higher = tasks("finding", {"Task": ARMS["plain"]}, {"Task": 8.0}, lowest={"Task": 3.0}).axes[0]
+    assert higher.get_ylim() == pytest.approx((3.0, 9.3))
 
 
 def test_minus_signs_of_numbers_alone():

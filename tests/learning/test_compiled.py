@@ -50,6 +50,10 @@ def test_a_combination_of_shapes_types_and_values_is_traced_once(adding):
         ):
             adding(*arguments)
             assert adding.traces == (4 if repeated else traces)
+    double = Compiled(lambda array: array + array)
+    for kind in (np.float32, np.int64):
+        assert double(np.ones(2, kind)).dtype == kind
+    assert double.traces == 2
 
 
 def test_a_variable_that_was_assigned_elsewhere_is_read_anew(adding, total):
@@ -66,13 +70,6 @@ def test_results_are_those_of_tf_function():
     a, b = (rng.standard_normal((5, 7)).astype(np.float32) for _ in range(2))
     expected = tf.function(product, jit_compile=True)(a, b).numpy()
     np.testing.assert_array_equal(Compiled(product)(a, b).numpy(), expected)
-
-
-def test_other_types_are_traced_apart():
-    double = Compiled(lambda array: array + array)
-    assert double(np.ones(2, np.float32)).dtype == tf.float32
-    assert double(np.ones(2, np.int64)).dtype == tf.int64
-    assert double.traces == 2
 
 
 def test_nothing_is_traced_where_functions_run_eagerly(adding, eager):

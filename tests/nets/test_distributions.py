@@ -25,16 +25,16 @@ def random_policy(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return tuple(array.astype(np.float32) for array in (mean, std, actions))
 
 
-def test_log_prob_is_scipys_summed_over_the_action_dimensions():
+def test_log_prob_and_entropy_are_scipys_summed_over_the_action_dimensions():
     mean, std, actions = random_policy()
-    found = distributions.log_prob(distributions.normal_policy(mean, std), actions)
+    policy = distributions.normal_policy(mean, std)
+    found = distributions.log_prob(policy, actions)
     np.testing.assert_allclose(found, norm.logpdf(actions, mean, std).sum(axis=1), rtol=1e-4, atol=1e-4)
-
-
-def test_entropy_is_scipys_summed_over_the_action_dimensions():
-    mean, std, _ = random_policy()
-    found = distributions.entropy(distributions.normal_policy(mean, std))
-    np.testing.assert_allclose(found, norm.entropy(mean, std).sum(axis=1), rtol=1e-5, atol=1e-5)
+    entropy = norm.entropy(mean, std).sum(axis=1)
+    np.testing.assert_allclose(distributions.entropy(policy), entropy, rtol=1e-5, atol=1e-5)
+    near = mean + std  # where densities are ordinary, the saturating one is the true one
+    saturating = distributions.log_prob(policy, near, saturating=True)
+    np.testing.assert_allclose(saturating, distributions.log_prob(policy, near), atol=1e-5)
 
 
 def test_log_prob_of_one_action_worked_by_hand():
@@ -73,15 +73,6 @@ def test_saturating_log_prob_gives_no_gradient_where_it_has_saturated():
         assert float(tape.gradient(log_prob, mean)[0, 0]) == pytest.approx(expected)
 
 
-def test_saturating_log_prob_is_the_true_one_where_densities_are_ordinary():
-    mean, std, _ = random_policy()
-    policy = distributions.normal_policy(mean, std)
-    near = mean + std
-    np.testing.assert_allclose(
-        distributions.log_prob(policy, near, saturating=True), distributions.log_prob(policy, near), atol=1e-5
-    )
-
-
 # -- the density surrogate --
 
 
@@ -90,10 +81,20 @@ def std_of_density(*densities: float) -> tf.Tensor:
     return rows([1 / (p * np.sqrt(2 * np.pi)) for p in densities])
 
 
-def test_density_surrogate_worked_by_hand():
-    # Σ −p log p at p = 1/e, ½, 1, 2: .367879 + .346574 + 0 − 1.386294 = −.671841
-    policy = distributions.normal_policy(tf.zeros((1, 4)), std_of_density(1 / np.e, 0.5, 1, 2))
-    assert float(distributions.density_surrogate(policy, tf.zeros((1, 4)))[0]) == pytest.approx(-0.671841, abs=1e-5)
+@pytest.mark.parametrize(
+    ("densities", "surrogate"),
+    [
+        # Σ −p log p at the mean: .367879 + .346574 + 0 − 1.386294 = −.671841
+        ((1 / np.e, 0.5, 1, 2), -0.671841),
+        # It has no lower bound: −100 · log 100 = −460.517; −10,000 · log 10,000 = −92,103.4
+        ((100,), -460.517),
+        ((10_000,), -92_103.4),
+    ],
+)
+def test_density_surrogate_worked_by_hand(densities, surrogate):
+    mean = tf.zeros((1, len(densities)))
+    policy = distributions.normal_policy(mean, std_of_density(*densities))
+    assert float(distributions.density_surrogate(policy, mean)[0]) == pytest.approx(surrogate, rel=1e-5)
     # away from the mean: p = N(1; 0, 1) = .241971; −p log p = .241971 · 1.418939 = .343341
     policy = distributions.normal_policy(rows([0.0]), rows([1.0]))
     assert float(distributions.density_surrogate(policy, rows([1.0]))[0]) == pytest.approx(0.343341, abs=1e-5)
@@ -108,14 +109,6 @@ def test_density_surrogate_is_at_most_1_over_e_a_dimension(mean, std, noise):
     assert found <= 2 / np.e + 1e-5
     if (policy.prob(action).numpy() <= 1).all():
         assert found >= -1e-6
-
-
-def test_density_surrogate_has_no_lower_bound():
-    # p = 100: −100 · log 100 = −460.517; p = 10,000: −92,103.4
-    policy = distributions.normal_policy(tf.zeros((1, 1)), std_of_density(100))
-    assert float(distributions.density_surrogate(policy, tf.zeros((1, 1)))[0]) == pytest.approx(-460.517, rel=1e-4)
-    policy = distributions.normal_policy(tf.zeros((1, 1)), std_of_density(10_000))
-    assert float(distributions.density_surrogate(policy, tf.zeros((1, 1)))[0]) == pytest.approx(-92_103.4, rel=1e-4)
 
 
 def pull_on_std(function, std: float) -> float:

@@ -4,8 +4,8 @@ import gymnasium
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from numpy.testing import assert_allclose
+from same_state import assert_same_state, resumed_and_whole
 
 from Agent import Agent
 from common.envs.mirror_settings import mirror_of
@@ -129,23 +129,6 @@ def test_both_passes_are_one_product_of_twice_the_rows(made, monkeypatch):
         assert features.shape == (10, 8)  # and .output would raise if the layer was called twice
 
 
-@pytest.mark.parametrize("made", marked(OFF_POLICY), indirect=True)
-def test_the_compiled_critics_make_one_product_of_twice_the_rows(made, monkeypatch):
-    agent, _, observations = made
-    of_layers, product = [], tf.matmul
-
-    def counted(one, other, *arguments, **options):
-        if len(other.shape) == 3 and other.shape[0] == one.shape[0]:  # kernels of all critics, [critics, in, out]
-            of_layers.append(one.shape)
-        return product(one, other, *arguments, **options)
-
-    monkeypatch.setattr(tf, "matmul", counted)
-    actions = np.zeros((len(observations), agent.action_size), np.float32)
-    agent.target_values(observations, actions)
-    networks = len(agent.target_critics)
-    assert [shape[:2] for shape in of_layers] == 3 * [(networks, 2 * len(observations))]  # one for each layer
-
-
 def test_the_acting_copy_and_the_export_are_the_keras_networks(made):
     agent, _, observations = made
     for ours, keras_s in zip(heads(agent, observations), keras_actor(agent, observations), strict=True):
@@ -185,23 +168,15 @@ def test_a_trained_agent_obeys_it_and_a_resumed_run_is_the_run_that_was_not_stop
         max_episode_steps=20, backend="gymnasium", num_envs=2, epochs=2, steps_per_epoch=64,
         best_metric="mean_episode_reward", score_window=1, adopt_best=False, **own,
     ), METHODS[config.METHOD].trainer  # fmt: skip
-    whole = kind(config)
-    before = whole.agent.parameters()
-    whole.train()
-    stopped, resumed = kind(config), kind(config)
-    stopped.train(1)
-    resumed.load_state(stopped.state())
-    resumed.train(1)
+    before = kind(config).agent.parameters()
+    resumed, whole, _ = resumed_and_whole(lambda: kind(config), 1, 2)
+    assert_same_state(resumed.state(), whole.state())
     learned = whole.agent.parameters()
-    for key, array in resumed.agent.parameters().items():
-        np.testing.assert_array_equal(array, learned[key])
     assert any(np.abs(learned[key] - array).max() > 1e-4 for key, array in before.items() if "critic" in key)
     mirror = mirror_of(config, whole.environment.observation_space, whole.environment.action_space)
     observations = np.random.default_rng(1).normal(size=(64, whole.agent.observation_size)).astype(np.float32)
     there = heads(whole.agent, mirror.observation(observations))[0]  # [K, X]
     assert_allclose(mirror.action(heads(whole.agent, observations)[0]), there, atol=1e-5)
-    for trainer in (whole, stopped, resumed):
-        trainer.close()
 
 
 class Fork(gymnasium.Env):

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from common.envs.mirrors import Entries, Mirror
 from common.envs.spaces import action_map
 from common.errors import UserError
-from common.nets.flat_networks import FlatNetworks
+from common.nets.flat_networks import FlatNetworks, flat
 from common.nets.from_keras import describe
 from common.nets.keras_models import Convolution, DenseHead, NormalHeads, Torso, actor_network
 from common.nets.kernels import glorot
@@ -71,6 +71,9 @@ def test_stacked_networks_agree_with_keras_before_and_after_their_weights_change
         together.weights.assign(0.5 * together.weights)
     for keras_s, ours in zip(both[0].get_weights(), describe(both[0]).arrays, strict=True):
         assert_array_equal(keras_s, ours)
+    assert_array_equal(flat(together.stacks()), together.weights)  # gradients come in the order of the weights
+    second = together.call([stack[1:] for stack in together.stacks()], tf.constant(raw))
+    assert_allclose(second, [together.pull()[1](raw)], atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["dense", "mirror and layer norm"])

@@ -103,11 +103,6 @@ def test_where_tensorflow_cannot_a_line_says_so(monkeypatch):
 
 
 @pytest.mark.xla
-def test_where_it_can_nothing_happens():
-    check_precision("bfloat16")
-
-
-@pytest.mark.xla
 def test_ppo_rounds_hidden_layers_after_the_first():
     """With rounded weights 1 + 1/512 becomes 1; the first layer and the last keep it."""
     spaces = Box(-1.0, 1.0, (3,)), Box(-1.0, 1.0, (1,))
@@ -131,7 +126,7 @@ def test_images_are_rounded_in_all_hidden_layers_and_heads_are_not():
 
 @pytest.mark.xla
 def test_one_hidden_layer_has_nothing_to_round():
+    """tests/test_settings.py has the config of the other methods."""
+    check_precision("bfloat16")  # here it can
     with pytest.raises(UserError, match=r"precision bfloat16 has no effect with hidden_sizes .*: add --hidden-sizes"):
         Agent(Box(-1.0, 1.0, (3,)), Discrete(2), PPOConfig(hidden_sizes=(64,), precision="bfloat16"), 0)
-    with pytest.raises(UserError, match=r"precision bfloat16 has no effect with hidden_sizes .*: add --hidden-sizes"):
-        OffPolicyConfig(hidden_sizes=(64,), precision="bfloat16")

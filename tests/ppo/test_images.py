@@ -45,7 +45,7 @@ def collector(env_id, num_envs=3, steps=20, backend="gymnasium", seed=0):
 def test_images_are_not_flattened_and_keep_their_dtype():
     env = find_environment("tests/Dot-v0").make()
     assert env.observation_space == Box(0, 255, (12, 12, 1), np.uint8)
-    one = collector("tests/Dot-v0")
+    one, second = collector("tests/Dot-v0"), collector("tests/Dot-v0")
     trajectory = one.collect(Knowing(), Timing())
     assert trajectory.observations.shape == (21, 3, 12, 12, 1)
     assert trajectory.observations.dtype == np.uint8
@@ -53,22 +53,16 @@ def test_images_are_not_flattened_and_keep_their_dtype():
     columns = trajectory.observations[:-1].any(axis=(2, 4)).argmax(axis=2)  # [T, N]
     right = (trajectory.actions[..., 0] == columns // 4) & trajectory.valid
     np.testing.assert_array_equal(trajectory.rewards, right)
-    one.envs.close()
+    second.load_state(one.state())
+    assert_goes_on(one, second, Knowing())
 
 
-@pytest.mark.parametrize("env_id", ["tests/Dot-v0", "tests/Lives-v0"])
-def test_a_collector_of_images_goes_on_from_the_state_of_another(env_id):
-    first, second = collector(env_id), collector(env_id)
-    policy = Idle() if "Lives" in env_id else Knowing()
-    first.collect(policy, Timing())
-    state = first.state()
-    assert state["observations/0"].dtype == np.uint8
-    second.load_state(state)
-    expected, found = first.collect(policy, Timing()), second.collect(policy, Timing())
+def assert_goes_on(one, other, policy):
+    """Both collect the same next."""
+    expected, found = one.collect(policy, Timing()), other.collect(policy, Timing())
     for name, array in expected._asdict().items():
         np.testing.assert_array_equal(array, getattr(found, name), err_msg=name)
-    first.envs.close()
-    second.envs.close()
+    one.envs.close(), other.envs.close()
 
 
 def test_images_are_evaluated_and_filmed():
@@ -88,9 +82,8 @@ def test_images_are_evaluated_and_filmed():
 @pytest.mark.parametrize("backend", ["gymnasium", "processes"])
 @pytest.mark.parametrize("env_id, length", [("tests/Lives-v0", 6), ("tests/LivesShort-v0", 4)])
 def test_a_lost_life_terminates_but_the_game_goes_on(env_id, length, backend):
-    one = collector(env_id, num_envs=2, steps=20, backend=backend)
+    one, second = (collector(env_id, num_envs=2, steps=20, backend=backend) for _ in range(2))
     trajectory = one.collect(Idle(), Timing())
-    one.envs.close()
     step = np.arange(20)[:, None] % (length + 1) + np.zeros((1, 2), int)  # [T, N] of the game, 0 is its first
     np.testing.assert_array_equal(trajectory.valid, step < length)
     np.testing.assert_array_equal(trajectory.terminated, (step % 2 == 1) & trajectory.valid)
@@ -98,6 +91,8 @@ def test_a_lost_life_terminates_but_the_game_goes_on(env_id, length, backend):
     np.testing.assert_array_equal(trajectory.truncated, (step == length - 1) & (length == 4))
     np.testing.assert_array_equal(trajectory.episode_steps, (step + 1) % (length + 1))
     np.testing.assert_array_equal(trajectory.observations[:-1, :, 0, 0, 0], step)
+    second.load_state(one.state())
+    assert_goes_on(one, second, Idle())
 
 
 def test_validation_counts_whole_games():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from collecting import batch_of as next_batch
-from collecting import next_trajectory
+from collecting import next_trajectory, watched_updates
 from gymnasium.spaces import Box, Discrete
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -41,6 +41,8 @@ def test_the_halves_are_the_whole_and_share_the_torso():
     agent = Agent(Box(-1, 1, (4,)), Discrete(2), PRESETS["cartpole-minimal"], 0)
     # torso 4·256 + 256 = 1,280; logits 256·2 + 2 = 514; value 257
     assert agent.network.count_params() == 1280 + 514 + 257
+    breakout = Agent(Box(0, 255, (84, 84, 4), np.uint8), Discrete(4), PRESETS["breakout"], 0)
+    assert breakout.network.count_params() == 1_686_693  # as published
     observations = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
     logits, values = agent.network(observations)
     assert_array_equal(logits, agent.actor(observations))
@@ -84,24 +86,19 @@ def test_without_the_stopped_gradient_the_target_learns_too(eager):
     assert moved[0][1] != pytest.approx(moved[1][1], rel=1e-3)
 
 
-def test_each_pass_has_targets_of_its_own_and_the_policy_that_acted(eager):
-    config = SMALL.replace(value_target="one_step", recompute_targets=True, passes=3, minibatch_size=128)
-    trainer = PPOAgentTrainer(config)
-    seen = watched_batches(trainer)
+@pytest.mark.parametrize("kind", ["numbers", "images"])
+def test_each_pass_has_targets_of_its_own_and_the_policy_that_acted(request, kind):
+    if kind == "numbers":
+        request.getfixturevalue("eager")  # images are acted upon by a compiled call
+    config = SMALL.replace(value_target="one_step", minibatch_size=128, reward_scaling="rewards")
+    trainer = PPOAgentTrainer({"numbers": config, "images": IMAGES_SEEN}[kind].replace(recompute_targets=True))
+    seen = watched_updates(trainer)
     trainer.train(1)
-    assert len(seen) == 3
-    first, second, third = seen
-    assert_array_equal(first.log_probs, third.log_probs)
-    assert not np.allclose(first.value_targets, second.value_targets)
-    assert not np.allclose(second.advantages, third.advantages)
-    trainer.close()
-
-
-def test_rewards_are_counted_once_however_many_passes(eager):
-    config = SMALL.replace(recompute_targets=True, passes=3, reward_scaling="rewards")
-    trainer = PPOAgentTrainer(config)
-    trainer.train(1)
-    assert trainer.reward_statistics.count <= 128
+    (first, *_), (second, *_) = seen
+    assert_array_equal(first.log_probs, second.log_probs)
+    for name in ("values", "value_targets", "advantages"):
+        assert not np.allclose(getattr(first, name), getattr(second, name), atol=1e-4), name
+    assert kind == "images" or trainer.reward_statistics.count <= 128  # rewards are counted once
     trainer.close()
 
 
@@ -142,18 +139,6 @@ IMAGES_SEEN = PPOConfig(
 )  # fmt: skip
 
 
-def watched_batches(trainer):
-    """The batches that a trainer's agent will learn from, in a list that grows."""
-    seen, update = [], trainer.agent.update
-
-    def watch(batch, *arguments):
-        seen.append(batch)
-        return update(batch, *arguments)
-
-    trainer.agent.update = watch
-    return seen
-
-
 def assessed(trainer):
     """Values [T+1, N] and log-probabilities [T, N] of the trajectory at hand, by looking at its images again."""
     trajectory = trainer.collector.trajectory
@@ -174,23 +159,13 @@ def test_values_and_log_probs_of_images_come_from_the_call_that_chose_the_action
     assert np.std(values) > 1e-3
     logits = trajectory.outputs[:-1, :, :-1].reshape(-1, 3)
     asked, trainer.agent.compiled_assess = trainer.agent.compiled_assess, None  # no second look
-    seen = watched_batches(trainer)
+    seen = watched_updates(trainer)
     trainer.train(1)
-    [batch] = seen
+    [(batch, *_)] = seen
     assert_allclose(batch.log_probs, log_probs.ravel(), rtol=1e-4, atol=1e-5)
     assert_allclose(batch.values, values[:-1].ravel(), rtol=1e-4, atol=1e-5)
     assert_allclose(batch.heads, logits if objective == "kl_penalty" else logits[:, :0])
     trainer.agent.compiled_assess = asked
-    trainer.close()
-
-
-def test_targets_of_images_that_are_recomputed_come_from_the_network_as_it_is_then():
-    trainer = PPOAgentTrainer(IMAGES_SEEN.replace(recompute_targets=True, passes=2))
-    seen = watched_batches(trainer)
-    trainer.train(1)
-    first, second = seen
-    assert_array_equal(first.log_probs, second.log_probs)
-    assert not np.allclose(first.values, second.values, atol=1e-4)
     trainer.close()
 
 
@@ -207,23 +182,17 @@ def test_normal_policies_of_images_keep_means_standard_deviations_and_values():
 
 
 def test_forged_outputs_are_refused():
-    trainer = PPOAgentTrainer(IMAGES_SEEN)
-    trainer.train(1)
-    state, name = trainer.state(), "experience/trajectory/outputs"
-    for wrong in (state[name][..., 1:], state[name].astype(np.float64), np.full(state[name].shape, "x")):
-        with pytest.raises(ValueError, match="outputs"):
-            trainer.load_state(state | {name: wrong})
-    trainer.close()
-
-
-def test_outputs_of_a_network_that_returns_none_are_refused():
-    trainer = PPOAgentTrainer(SMALL)
-    trainer.train(1)
-    state = trainer.state()
-    assert "experience/trajectory/outputs" not in state
-    with pytest.raises(ValueError, match="outputs"):
-        trainer.load_state(state | {"experience/trajectory/outputs": np.zeros((65, 2, 3), np.float32)})
-    trainer.close()
+    name = "experience/trajectory/outputs"
+    for config in (IMAGES_SEEN, SMALL):
+        trainer = PPOAgentTrainer(config)
+        trainer.train(1)
+        state = trainer.state()
+        returned = state.get(name, np.zeros((65, 2, 3), np.float32))
+        assert (name in state) == (config is IMAGES_SEEN)  # the other network returns none
+        for wrong in (returned[..., 1:], returned.astype(np.float64), np.full(returned.shape, "x")):
+            with pytest.raises(ValueError, match="outputs"):
+                trainer.load_state(state | {name: wrong})
+        trainer.close()
 
 
 @pytest.mark.parametrize("actions", [Discrete(3), Box(-1, 1, (2,))])
@@ -237,11 +206,6 @@ def test_any_number_of_images_is_acted_upon_with_one_compilation(actions):
         for head, whole in zip(heads(images[:count]), expected):
             assert_allclose(head, whole[:count], rtol=1e-5, atol=1e-6)
     assert heads.compiled.traces == 1
-
-
-def test_breakouts_network_is_the_published_one():
-    agent = Agent(Box(0, 255, (84, 84, 4), np.uint8), Discrete(4), PRESETS["breakout"], 0)
-    assert agent.network.count_params() == 1_686_693
 
 
 @pytest.mark.parametrize(

@@ -106,13 +106,6 @@ def test_rounding_excuses_no_other_difference():
     assert policy_files.largest_difference(next_one, choice, TRIED) >= 0.5
 
 
-def test_bounds_that_float32_does_not_have_are_rounded_inwards():
-    low, high = onnx_files.float32_bounds(np.array([-0.1, -(2**31) - 1]), np.array([0.1, 2**31 - 1]))
-    assert low.dtype == high.dtype == np.float32
-    assert np.all(low.astype(float) >= [-0.1, -(2**31) - 1]) and np.all(high.astype(float) <= [0.1, 2**31 - 1])
-    np.testing.assert_allclose(high, [0.1, 2**31 - 1], rtol=1e-6)
-
-
 def test_actions_beyond_the_bounds_are_cut(tmp_path):
     agent = ppo_agent(UNEVEN)
     agent.actor.get_layer("mean").bias.assign([9.0, -9.0, 9.0, -9.0])
@@ -255,13 +248,6 @@ def test_images_whatever_the_actions_and_the_torso(tmp_path):
         assert all(file.difference <= 1e-5 for file in written)
 
 
-def test_images_of_a_check_lead_to_different_actions():
-    agent = Agent(IMAGES, Discrete(4), CAMERA, seed=2)
-    images = policy_files.random_observations(agent, np.random.default_rng(0))
-    assert images.shape == (policy_files.CHECKED_IMAGES, *IMAGES.shape) and images.dtype == np.uint8
-    assert len(np.unique(agent.acting_policy().act(images))) > 1
-
-
 def test_a_convolution_that_is_turned_is_noticed(tmp_path, monkeypatch):
     right = policy_files.describe
 
@@ -355,47 +341,34 @@ def test_the_saved_model_needs_nothing_of_this_project(run, monkeypatch, tmp_pat
     assert ended.stdout.strip() == "(5, 1)", ended.stderr
 
 
-def spoil(kind, run):
-    """Puts something in an export's way; returns its arguments and a word of the complaint."""
-    out = run / "export"
-    if kind == "no such run":
-        return [run / "nothing"], "nothing"
-    if kind == "no run named":
-        return [], "no run is named"
-    if kind == "wrong weights":
-        return [run, "--weights", "worst"], "worst"
-    if kind == "no weights":
-        (run / run_folder.BEST_AGENT).unlink()
-        return [run], run_folder.BEST_AGENT
-    if kind == "a folder named as the ONNX file":
-        (out / "policy.onnx").mkdir(parents=True)
-    elif kind == "a file in the way":
-        out.write_text("precious")
-    elif kind == "a file above":
-        out.write_text("precious")
-        return [run, "--out", out / "deeper"], str(out)
-    elif kind == "a foreign folder in the way":
-        (out / "saved_model").mkdir(parents=True)
-        (out / "saved_model" / "poem.txt").write_text("precious")
-    else:
-        (out / "policy.tflite").mkdir(parents=True)
-    return [run], str(out)
-
-
 @pytest.mark.parametrize(
-    "kind",
-    [
-        "no such run", "no run named", "wrong weights", "no weights", "a file in the way", "a file above",
-        "a foreign folder in the way", "a folder named as the file", "a folder named as the ONNX file",
-    ],
-)  # fmt: skip
-def test_a_mistake_is_one_line_and_changes_nothing(run, monkeypatch, capfd, kind):
-    arguments, word = spoil(kind, run)
+    ("arguments", "word"),
+    [("RUN/nothing", "nothing"), ("", "no run is named"), ("RUN --weights worst", "worst"), ("RUN", "best_agent.npz")],
+)
+def test_a_mistake_is_one_line_and_changes_nothing(run, monkeypatch, capfd, arguments, word):
+    (run / run_folder.BEST_AGENT).unlink()
     before = sorted(run.rglob("*"))
-    assert call(monkeypatch, export, *arguments) == 2
+    assert call(monkeypatch, export, *arguments.replace("RUN", str(run)).split()) == 2
     error = capfd.readouterr().err
     assert error.startswith("error: ") and error.count("\n") == 1 and word in error
     assert sorted(run.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("there", "out"),
+    [
+        ("export", ""), ("export", "export/deeper"), ("export/saved_model/poem.txt", ""),
+        ("export/policy.tflite/poem.txt", ""), ("export/policy.onnx/poem.txt", ""),
+    ],
+)  # fmt: skip
+def test_what_is_no_export_and_in_the_way_stays(run, monkeypatch, capfd, there, out):
+    (run / there).parent.mkdir(parents=True, exist_ok=True)
+    (run / there).write_text("precious")
+    before = sorted(run.rglob("*"))
+    assert call(monkeypatch, export, run, *(("--out", run / out) if out else ())) == 2
+    error = capfd.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1 and str(run / "export") in error
+    assert sorted(run.rglob("*")) == before and (run / there).read_text() == "precious"
 
 
 def test_all_files_are_scored(run, monkeypatch, capfd):

@@ -295,20 +295,6 @@ def learned(folder):
 
 
 @pytest.fixture
-def shown(monkeypatch):
-    """Every bundle that was shown, in order."""
-    bundles = []
-
-    def keep(self, bundle, raw):
-        assert raw  # else the bundle's own text would be shown
-        bundles.append(bundle)
-
-    for name in ("display", "update"):
-        monkeypatch.setattr(DisplayHandle, name, keep)
-    return bundles
-
-
-@pytest.fixture
 def settings(tiny):
     return tiny.replace(epochs=4)
 
@@ -409,21 +395,21 @@ def test_more_epochs_than_a_run_was_meant_for_are_told(settings, tmp_path, shown
     assert "was started with 1 epochs: its schedules stretch to the new total of 4" in capsys.readouterr().out
 
 
-def test_stopped_between_epochs_it_is_one_line_too(settings, tmp_path, monkeypatch, shown):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize(
+    ("raised", "error", "line"),
+    [
+        (KeyboardInterrupt(), StoppedError, "stopped at once"),
+        (OSError(errno.ENOSPC, "No space left on device"), UserError, "No space left on device: make room first"),
+    ],
+)
+def test_the_stop_button_between_epochs_and_a_full_disk_are_one_line(
+    settings, tmp_path, monkeypatch, shown, raised, error, line
+):
+    def fails(*_, **__):
+        raise raised
 
-    monkeypatch.setitem(methods.METHODS, "ppo", methods.METHODS["ppo"]._replace(trainer=interrupted))
-    with pytest.raises(StoppedError, match="stopped at once"):
-        notebook.train("pendulum", settings, tmp_path)
-
-
-def test_a_full_disk_is_one_line(settings, tmp_path, monkeypatch, shown):
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setitem(methods.METHODS, "ppo", methods.METHODS["ppo"]._replace(trainer=full))
-    with pytest.raises(UserError, match="No space left on device: make room first"):
+    monkeypatch.setitem(methods.METHODS, "ppo", methods.METHODS["ppo"]._replace(trainer=fails))
+    with pytest.raises(error, match=line):
         notebook.train("pendulum", settings, tmp_path)
 
 
@@ -449,13 +435,6 @@ def test_a_run_in_the_background_does_not_outlive_its_program(settings, tmp_path
     run.wait(epoch=1)
     assert {thread.daemon for thread in set(threading.enumerate()) - before} == {True}
     run.stop()
-
-
-def test_a_change_is_drawn_above_what_it_did():
-    curves = {"epoch": np.arange(1.0, 5.0), "hp_clip_range": np.array([0.2, 0.2, 0.1, 0.1]), "approx_kl": np.ones(4)}
-    above, below = display.after_changes("run", curves, "clip_range", {"approx_kl": "KL"}).axes
-    assert (above.get_ylabel(), below.get_ylabel()) == ("clip\nrange", "KL")
-    assert [line.get_xdata()[0] for axis in (above, below) for line in axis.lines[1:]] == [2.5, 2.5]
 
 
 def test_hyperparameters_change_while_it_runs(settings, tmp_path, monkeypatch, shown):

@@ -1,23 +1,16 @@
 """The notebook's lessons: whether the reader's functions are the project's, their figures, and what a plan says."""
 
-import base64
-import io
-from types import SimpleNamespace
-
 import gymnasium
 import numpy as np
 import pytest
-from IPython.display import DisplayHandle
-from matplotlib.figure import Figure
-from PIL import Image
 
 from common.envs.environment import environment_of, find_environment
 from common.errors import UserError
 from common.funcs import generalized_advantages
 from ppo.presets import PRESETS
 from programs import methods, notebook
-from programs.notebook import display, figures, films, lessons
-from programs.notebook.episode import Episode, play
+from programs.notebook import figures, lessons
+from programs.notebook.lessons import Episode, play
 
 
 def advantages(rewards, values, terminated, truncated, gamma, gae_lambda):
@@ -32,20 +25,6 @@ def advantages(rewards, values, terminated, truncated, gamma, gae_lambda):
 def surrogate(log_probs, old_log_probs, advantages, clip_range):
     ratio = np.exp(log_probs - old_log_probs)
     return -np.mean(np.minimum(ratio * advantages, np.clip(ratio, 1 - clip_range, 1 + clip_range) * advantages))
-
-
-@pytest.fixture
-def shown(monkeypatch):
-    """Every bundle that was shown, in order."""
-    bundles = []
-
-    def keep(self, bundle, raw):
-        assert raw  # else the bundle's own text would be shown
-        bundles.append(bundle)
-
-    for name in ("display", "update"):
-        monkeypatch.setattr(DisplayHandle, name, keep)
-    return bundles
 
 
 # -- whether a function is the project's --
@@ -171,16 +150,6 @@ def test_the_figure_has_the_projects_line_and_the_readers():
     assert "terminated after 30 steps" in figure.get_suptitle()
 
 
-def test_how_far_an_advantage_looks_is_said():
-    assert figures.horizons((0.99, 0.95), (0.99, 0.95)) == (
-        "an advantage sums up about 16.8 steps of what follows: 1 / (1 − γλ)"
-    )
-    changed = figures.horizons((1.0, 1.0), (0.9, 0.0))
-    assert (
-        changed == "an advantage sums up about 1.0 steps of what follows, with the run's own γ and λ all: 1 / (1 − γλ)"
-    )
-
-
 def test_a_run_is_shown_with_the_readers_numbers(tiny, tmp_path, shown, eager, capsys):
     run = notebook.train("pendulum", tiny, tmp_path)
     lessons.show_advantages(run, advantages, 0.5)
@@ -212,11 +181,6 @@ def test_the_gradient_is_zero_where_clipping_gains_nothing(sign, flat):
     [found] = figures.flat_parts(ratios, curve)
     np.testing.assert_allclose(found, flat, atol=0.011)
     np.testing.assert_allclose(curve, lessons.objective(lessons.project_surrogate, ratios, sign, 0.2))
-
-
-def test_every_flat_part_is_found():
-    curve = np.interp(np.arange(10), [0, 1, 3, 4, 5, 6, 9], [0, 1, 1, 2, 3, 4, 4])
-    assert figures.flat_parts(np.arange(10.0), curve) == [(1.0, 3.0), (6.0, 9.0)]
 
 
 def test_the_surrogate_is_drawn_for_both_signs(monkeypatch, shown, capsys):
@@ -259,24 +223,3 @@ def test_what_will_be_trained_is_announced_with_a_warning_where_it_is_long(
 def test_a_short_training_is_announced_without_a_warning(preset, capsys):
     notebook.announce(preset, notebook.PRESETS[preset])
     assert capsys.readouterr().out.count("\n") == 1
-
-
-# -- what is shown --
-
-
-def test_a_figure_is_shown_as_a_picture_of_few_colours():
-    figure = Figure(figsize=(2, 1))
-    figure.subplots().plot([0, 1])
-    with Image.open(io.BytesIO(base64.b64decode(display.picture(figure)["image/png"]))) as shown:
-        assert shown.mode == "P" and shown.size[0] == 2 * shown.size[1]
-        assert len(shown.convert("RGB").getcolors()) > 2
-
-
-def test_films_play_every_episode_to_its_end(monkeypatch, shown):
-    scores = {"a": 150.0, "b": -250.0}
-    takes = {stage: SimpleNamespace(score=score, steps=900, frame_rate=10.0) for stage, score in scores.items()}
-    asked, frame = [], Image.new("RGB", (8, 8))
-    monkeypatch.setattr(films, "opening", lambda take, *_, **options: asked.append(options) or [frame, frame])
-    films.show_films(takes)
-    assert asked == [{"whole": True}] * 2  # else their scores are not known
-    assert shown[-1]["text/plain"] == "a: score 150 in 900 steps, b: score −250 in 900 steps"

@@ -1,7 +1,6 @@
 """Runs of a study on workers: the results of one after the other, also after a worker is lost."""
 
 import contextlib
-import importlib.util
 import io
 import itertools
 import os
@@ -97,9 +96,13 @@ def test_a_line_is_in_a_studys_log_as_soon_as_it_is_said(tmp_path, monkeypatch):
     assert "small, seed 0: done after 61.0 minutes" in log.seen
 
 
-def test_a_lost_process_is_one_line_and_other_errors_stay_what_they_are():
+@pytest.mark.parametrize("where", ["here", "on a cluster"])
+def test_a_lost_process_is_one_line_and_other_errors_stay_what_they_are(where):
     lost, wrong = Future(), Future()
-    lost.set_exception(BrokenProcessPool("it was killed"))
+    if where == "here":
+        lost.set_exception(BrokenProcessPool("it was killed"))
+    else:
+        lost.set_exception(pytest.importorskip("ray.exceptions").WorkerCrashedError())
     wrong.set_exception(ZeroDivisionError())
     with pytest.raises(UserError, match=r"a process that trained was lost .*continue with the same command"):
         result_of(lost)
@@ -127,16 +130,6 @@ def test_a_call_on_a_cluster_returns_what_its_function_does_and_the_connection_i
     with worker_pool.worker_pool(2, "10.0.0.1:6379", calls=3) as submit:
         assert result_of(submit(max, 4, 7)) == 7 and not closed
     assert asked == [("10.0.0.1:6379", 2), {"num_cpus": 1, "max_retries": 5, "max_calls": 3}] and closed == [True]
-
-
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is an extra")
-def test_a_worker_of_a_cluster_that_is_lost_is_the_same_line():
-    from ray.exceptions import WorkerCrashedError
-
-    lost = Future()
-    lost.set_exception(WorkerCrashedError())
-    with pytest.raises(UserError, match="a process that trained was lost"):
-        result_of(lost)
 
 
 def test_a_run_that_was_cut_off_continues_with_the_same_results(tmp_path, monkeypatch, eager):

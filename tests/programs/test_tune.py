@@ -17,10 +17,10 @@ from ppo.config import PPOConfig
 from programs import preset_files, train, tune
 from programs.methods import METHODS
 from programs.tuning.space import SPACES, read_space
-from programs.tuning.trial import Outcome, run_seeds
 
 optuna = pytest.importorskip("optuna")
 
+from programs.tuning import trial as tuning_trial  # noqa: E402
 from programs.tuning.journal import Journal, open_study  # noqa: E402
 from programs.tuning.search import Search  # noqa: E402
 
@@ -83,21 +83,29 @@ def search_in(folder, base=PPOConfig(), **changes):  # noqa: B008  (it is immuta
     return Search(Journal(str(folder / "journal.log"), "tiny"), base, space, **known)
 
 
+def here(function, *arguments):
+    """In place of a process."""
+    future = Future()
+    future.set_result(function(*arguments))
+    return future
+
+
 def run_all(searched, trials, workers=1, stop_after=math.inf):
     """Settings and states of the trials; the one after `stop_after` is begun and killed."""
 
-    def submit(function, journal, trial_id, config, seeds, metric):
-        future = Future()
+    def score_of(config, metric, on_epoch):
         if len(searched.finished()) >= stop_after:
             raise KeyboardInterrupt
-        value = height(config)
-        future.set_result(Outcome(value, (value,)) if config.passes > 3 else Outcome(None, (), "it diverged"))
-        return future
+        if config.passes <= 3:
+            raise UserError("it diverged")
+        return height(config)
 
-    try:
-        searched.run(trials, workers, submit, lambda *_: None)
-    except KeyboardInterrupt:
-        assert stop_after < trials
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuning_trial, "score_of", score_of)
+        try:
+            searched.run(trials, workers, here, lambda _: None)
+        except KeyboardInterrupt:
+            assert stop_after < trials
     return [(trial.params, trial.state) for trial in searched.finished()]
 
 
@@ -137,7 +145,7 @@ def test_optuna_writes_no_lines_of_its_own(tmp_path):
     assert optuna.logging.get_verbosity() == optuna.logging.ERROR
 
 
-def test_the_preset_file_keeps_what_trials_leave_out(tmp_path):
+def test_the_preset_file_keeps_what_trials_leave_out(tmp_path, monkeypatch):
     preset = PPOConfig(
         epochs=50, best_metric="validation", average_weights=0.5, stop_score=300.0, confirming_margin=0.5
     )
@@ -146,29 +154,42 @@ def test_the_preset_file_keeps_what_trials_leave_out(tmp_path):
     assert tune.base_of(preset, tune.Arguments("pendulum", metric="metric")) == preset
     searched = search_in(tmp_path, base)
     report = tune.Report(tmp_path, searched, preset)
-    done = Future()
-    done.set_result(Outcome(1.0, (1.0,)))
-    searched.run(1, 1, lambda *_: done, report)
+    monkeypatch.setattr(tuning_trial, "score_of", lambda *_: 1.0)
+    searched.run(1, 1, here, report)
     found = {name: getattr(searched.best(), name) for name in SPACE}
     assert searched.best() == base.replace(**found) != base
     assert preset_files.read_preset(tmp_path / tune.TUNED)[2] == preset.replace(**found)
 
 
-def test_every_trial_is_told_with_its_scores_its_settings_or_what_went_wrong(tmp_path, capsys):
+def test_every_trial_is_told_with_its_scores_its_settings_or_what_went_wrong(tmp_path, monkeypatch, capsys):
     searched = search_in(tmp_path)
-    report = tune.Report(tmp_path, searched, PPOConfig())
-    outcomes = [Outcome(1.5, (1.5, 2.0)), Outcome(None, (0.5,)), Outcome(None, (), "it diverged")]
+    outcomes = iter([1.5, 2.5, 0.5, optuna.TrialPruned(), UserError("it diverged")])
 
-    def submit(*_):
-        future = Future()
-        future.set_result(outcomes[len(searched.finished())])
-        return future
+    def score_of(*_):
+        outcome = next(outcomes)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
-    searched.run(3, 1, submit, report)
+    monkeypatch.setattr(tuning_trial, "score_of", score_of)
+    searched.run(3, 1, here, tune.Report(tmp_path, searched, PPOConfig()))
     lines = capsys.readouterr().out.splitlines()
     shown = [line.split("learning_rate")[0].rstrip() for line in lines]
-    assert shown == ["trial   1  1.5  [1.5, 2.0]", "trial   2  pruned  [0.5]", "trial   3  failed: it diverged  []"]
+    assert shown == ["trial   1  2.0  [1.5, 2.5]", "trial   2  pruned  [0.5]", "trial   3  failed: it diverged  []"]
     assert [trial.state.name for trial in searched.finished()] == ["COMPLETE", "PRUNED", "FAIL"]
+
+
+def test_trials_that_run_at_the_same_time_are_drawn_differently(tmp_path, monkeypatch):
+    searched, asked = search_in(tmp_path), []
+
+    def submit(function, *arguments):
+        asked.append(arguments)
+        return here(function, *arguments)
+
+    monkeypatch.setattr(tuning_trial, "score_of", lambda *_: 1.0)
+    searched.run(3, 2, submit, lambda _: None)
+    assert len({trial.params["learning_rate"] for trial in searched.finished()}) == 3
+    assert all(several for *_, several in asked)
 
 
 def test_a_trial_that_was_killed_is_given_up(tmp_path):
@@ -230,15 +251,20 @@ class Watched:
         pass
 
 
-def test_a_trial_scores_the_median_of_its_seeds_and_reports_growing_steps(monkeypatch):
+def test_a_trial_scores_the_median_of_its_seeds_and_may_be_pruned_in_each_epoch(monkeypatch, tmp_path):
     monkeypatch.setitem(METHODS, "ppo", METHODS["ppo"]._replace(trainer=Watched))
-    config, reported = PPOConfig(epochs=3, learning_rate=0.5), []
-    outcome = run_seeds(config, (0, 10, 4), "score", lambda step, value: reported.append((step, value)))
-    assert outcome == Outcome(5.5, (1.5, 11.5, 5.5))
-    assert reported == [(2, 1.0), (3, 1.5), (5, 6.25), (6, 6.5), (8, 5.0), (9, 5.5)]
-    assert run_seeds(config, (0, 10), "score", lambda step, value: step == 5) == Outcome(None, (1.5,))
-    never = run_seeds(config.replace(epochs=1), (0,), "score", lambda step, value: False)
-    assert never.value is None and "score never had a value" in never.error
+    config, journal = PPOConfig(epochs=3, learning_rate=0.5), Journal(str(tmp_path / "journal.log"), "tiny")
+    searched = Search(journal, config, {}, (0, 10, 4), "score", 0)
+    searched.run(1, 1, here, lambda _: None)
+    pruned = iter([False, False, True])
+    with monkeypatch.context() as patch:
+        patch.setattr(optuna.trial.Trial, "should_prune", lambda _: next(pruned))
+        searched.run(2, 1, here, lambda _: None)
+    first, second = searched.finished()
+    assert first.value == 5.5 and first.user_attrs["scores"] == [1.5, 11.5, 5.5]
+    assert first.intermediate_values == {2: 1.0, 3: 1.5, 5: 6.25, 6: 6.5, 8: 5.0, 9: 5.5}
+    assert second.state.name == "PRUNED" and second.user_attrs["scores"] == [1.5]
+    assert "score never had a value" in tuning_trial.score_or_fault(config.replace(epochs=1), "score")
 
 
 def test_tuned_settings_are_written_compared_and_trained(tmp_path, monkeypatch, capsys, processes_without_xla):

@@ -29,7 +29,7 @@ from common.nets.network import MAX_STD
 from common.rollout import collector
 from common.runs import run_folder, session
 from common.runs.options import RunOptions
-from common.runs.recorder import Recorder
+from common.runs.terminal import Terminal
 from ppo.config import PPOConfig
 from ppo.results import RUNAWAY
 from PPOAgentTrainer import PPOAgentTrainer
@@ -204,7 +204,7 @@ def test_an_environment_that_may_exist_only_once_is_trained_validated_and_evalua
         return trainer
 
     options = RunOptions(runs_folder=str(tmp_path), name="a", evaluation_episodes=40, record=("video",))
-    monkeypatch.setattr(Recorder, "say", lambda _, line: said.append(line))
+    monkeypatch.setattr(Terminal, "say", lambda _, line: said.append(line))
     run = session.run(make, "default", config, options)
     assert sum("perhaps only one may exist" in line for line in said) == 2
     assert json.loads((run / "evaluation.json").read_text())["deterministic"]["returns"] == [5.0] * 40

@@ -111,6 +111,7 @@ MISTAKES = {
     "a negative number with an exponent": (["pendulum", "--gamma", "-1e-5"], ["gamma is -1e-05", "0 to 1"]),
     "no JSON": (["pendulum", "--env-kwargs", "{"], ["env_kwargs is '{': expected a JSON object"]),
     "one word too many": (["pendulum", "walker"], ["walker is not a setting: expected --setting value"]),
+    "a preset with a flag": (["--preset", "pendulum"], ["--preset is not a setting: use the preset's name without a"]),
     "unlike any setting": (["pendulum", "--xyzzy", "1"], ["--xyzzy is not a setting; --help-all shows every setting"]),
     "images and workers": (
         ["--env", "tests/Dot-v0", "--workers", "2", "--convolutions", "4x3/2"],
@@ -136,14 +137,6 @@ def test_a_mistake_is_one_line_and_leaves_nothing(program, tmp_path, monkeypatch
         assert word in line
     assert out == ""
     assert not list(tmp_path.iterdir())
-
-
-def test_the_suggested_steps_per_epoch_is_accepted(program, tmp_path):
-    code, _, _ = program(
-        "PPOAgentTrainer", "pendulum", "--num-envs", "3", "--steps-per-epoch", "4095", "--epochs", "1",
-        "--passes", "1", "--minibatch-size", "4095", "--backend", "gymnasium", *QUIET, "--runs-folder", tmp_path,
-    )  # fmt: skip
-    assert code == 0
 
 
 def test_a_taken_name_stays_as_it_is(program, tmp_path):
@@ -190,16 +183,6 @@ def test_envpool_missing(program, tmp_path, monkeypatch):
     assert methods.read_config(folder)[1].backend == "gymnasium"
 
 
-def test_a_mistake_in_a_process_of_its_own(tmp_path):
-    # A fresh interpreter: nothing that TensorFlow writes on import may reach the error stream.
-    (tmp_path / "envpool.py").write_text("raise ImportError('no wheel')\n")
-    arguments = ["pendulum", *SMALL, "--backend", "envpool", "--runs-folder", str(tmp_path / "runs")]
-    ended = typed("PPOAgentTrainer.py", *arguments, PYTHONPATH=str(tmp_path))
-    assert "EnvPool is not installed" in one_error_line(ended.returncode, ended.stderr)
-
-    assert not (tmp_path / "runs").exists()
-
-
 @pytest.mark.parametrize("env", ["tests/Faulty-v0", "tests/FaultyReward-v0"])
 def test_nan_from_an_environment_is_one_line(program, tmp_path, env):
     arguments = ["--env", env, *SMALL, *QUIET, "--runs-folder", tmp_path, "--max-episode-steps", "1000"]
@@ -241,42 +224,6 @@ def test_an_environment_alone_starts_from_the_defaults_of_python(program, tmp_pa
 # -- evaluate and plot on what is no run --
 
 
-def no_run(kind, folder):
-    """A folder that holds no run, each in a way of its own."""
-    folder.mkdir()
-    if kind == "missing":
-        return folder / "nothing"
-    if kind == "a file":
-        (folder / "file").write_text("text")
-        return folder / "file"
-    contents = {
-        "empty": None,
-        "unknown setting": '{"preset": "p", "method": "ppo", "config": {"hidden_sizes": [8], "wings": 2}}',
-        "no weights": '{"preset": "p", "method": "ppo", "config": {"hidden_sizes": [8], "env": "Pendulum-v1"}}',
-    }[kind]
-    if contents is not None:
-        (folder / run_folder.CONFIG).write_text(contents)
-    return folder
-
-
-@pytest.mark.parametrize("kind", ["missing", "a file", "empty", "unknown setting", "no weights"])
-def test_evaluate_on_what_is_no_run(program, tmp_path, kind):
-    folder = no_run(kind, tmp_path / "run")
-    before = sorted(tmp_path.rglob("*"))
-    code, _, error = program("programs.evaluate", folder)
-    one_error_line(code, error)
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-@pytest.mark.parametrize("contents", [None, "", "epoch,steps\n", "epoch,steps\n1\n", "a,b\n1,2\n", "epoch\nx\n"])
-def test_plots_on_what_is_no_run(program, tmp_path, contents):
-    if contents is not None:
-        (tmp_path / run_folder.RESULTS).write_text(contents)
-    code, _, error = program("programs.plot", tmp_path, "--output", tmp_path / "figure.png")
-    assert str(tmp_path) in one_error_line(code, error)
-    assert not (tmp_path / "figure.png").exists()
-
-
 # -- the whole way --
 
 
@@ -292,21 +239,6 @@ def walker(tmp_path_factory):
     assert ended.stderr == ""
     [folder] = runs.iterdir()
     return folder, ended.stdout
-
-
-@pytest.mark.parametrize(
-    ("fault", "line"),
-    [
-        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device: make room first"),
-        (PermissionError(errno.EACCES, "Permission denied", "a/b"), "Permission denied, a/b: choose a folder"),
-        (OSError(errno.ENOTCONN, "Not connected", "a"), "Not connected, a: see that its disk is connected"),
-        (IsADirectoryError(errno.EISDIR, "Is a directory", "a.tmp", None, "a"), "Is a directory, a: choose another"),
-    ],
-)
-def test_faults_of_files_are_one_line(fault, line, capsys):
-    with pytest.raises(SystemExit) as stop, one_line_errors():
-        raise fault
-    assert one_error_line(stop.value.code, capsys.readouterr().err).startswith(line)
 
 
 @pytest.mark.parametrize("fault", [PermissionError(errno.EPERM, "Operation not permitted"), OSError(errno.EIO, "I/O")])
@@ -416,19 +348,6 @@ def test_evaluate_tells_a_foreign_best_agent(walker, program, tmp_path):
     assert run_folder.BEST_AGENT in one_error_line(code, error)
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
-def test_plots_overlay_two_runs(walker, program, tmp_path, suffix):
-    folder, _ = walker
-    other = tmp_path / "another-run"
-    other.mkdir()
-    (other / "results.csv").write_bytes((folder / "results.csv").read_bytes())
-    output = tmp_path / "pictures" / f"overlay.{suffix}"  # a folder that is not there is made
-    code, out, error = program("programs.plot", folder, other, "--output", output)
-    assert (code, error) == (0, "")
-    assert str(output) in out
-    assert output.stat().st_size > 1000
-
-
 def test_runs_of_one_name_in_two_places_are_both_drawn(walker, program, tmp_path, monkeypatch):
     from common.figures import five_panels
 
@@ -446,6 +365,10 @@ def test_runs_of_one_name_in_two_places_are_both_drawn(walker, program, tmp_path
     ("raised", "code", "line"),
     [
         (UserError("wrong"), 2, "error: wrong"),
+        (OSError(errno.ENOSPC, "No space left on device"), 2, "error: No space left on device: make room first"),
+        (PermissionError(errno.EACCES, "Permission denied", "a/b"), 2, "error: Permission denied, a/b: choose a fold"),
+        (OSError(errno.ENOTCONN, "Not connected", "a"), 2, "error: Not connected, a: see that its disk is connected"),
+        (IsADirectoryError(errno.EISDIR, "Is a directory", "a.tmp", None, "a"), 2, "error: Is a directory, a: choose"),
         (MemoryError("12 GiB"), 2, "error: there is not enough memory (12 GiB): use smaller settings"),
         (KeyboardInterrupt(), 130, "stopped"),
         (StoppedError("saved", 15), 143, "saved"),
@@ -457,33 +380,6 @@ def test_each_kind_of_error_has_its_line_and_its_exit_code(capsys, raised, code,
     assert ended.value.code == code
     [said] = capsys.readouterr().err.strip().splitlines()
     assert said.startswith(line)
-
-
-@pytest.mark.parametrize(
-    ("typed", "answer"),
-    [
-        ("cartpol", "did you mean cartpole or cartpole-fast? "),
-        ("pendulum-td3", "did you mean pendulum? "),
-        ("nothing", ""),
-    ],
-)
-def test_a_preset_that_there_is_not_is_answered_with_near_ones(program, typed, answer):
-    code, _, error = program("PPOAgentTrainer", typed)
-    lists = "--help lists this method's presets, and python -m programs train --help those of every method"
-    assert one_error_line(code, error) == f"unknown preset '{typed}': {answer}python PPOAgentTrainer.py {lists}"
-
-
-@pytest.mark.parametrize(
-    ("module", "typed", "meant"),
-    [
-        ("PPOAgentTrainer", ["cartpole", "--learning-rat", "0.1"], "--learning-rate"),
-        ("PPOAgentTrainer", ["cartpole", "--symetry"], "--symmetry"),
-        ("companions.SACAgentTrainer", ["pendulum-sac", "--quantile", "25"], "--quantiles"),
-    ],
-)
-def test_the_nearest_setting_is_named(program, module, typed, meant):
-    code, _, error = program(module, *typed)
-    assert one_error_line(code, error).endswith(f"did you mean {meant}?")
 
 
 @pytest.mark.parametrize(

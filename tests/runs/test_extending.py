@@ -5,7 +5,7 @@ import math
 import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -48,48 +48,23 @@ def test_the_example_of_a_callback(example, tmp_path, monkeypatch):
     assert trainer.epoch == 4
 
 
-class StandIn(SimpleNamespace):
-    """The part of MLflow that the example calls, where MLflow is not installed; it notes what it is given."""
-
-    def __init__(self):
-        super().__init__(params={}, metrics=[], artifacts=[], open=0)
-
-    def set_experiment(self, name):
-        self.experiment = name
-
-    def start_run(self):
-        return self
-
-    def __enter__(self):
-        self.open += 1
-
-    def __exit__(self, *_):
-        self.open -= 1
-
-    def log_params(self, params):
-        assert self.open
-        self.params = params
-
-    def log_metrics(self, metrics, step):
-        assert self.open and all(math.isfinite(value) for value in metrics.values())
-        self.metrics.append((step, metrics))
-
-    def log_artifacts(self, folder):
-        assert self.open
-        self.artifacts = sorted(path.name for path in Path(folder).iterdir())
-
-
 def test_the_example_of_another_tracker(example, monkeypatch):
-    tracker = StandIn()
+    tracker = MagicMock()  # where MLflow is not installed
     monkeypatch.setitem(sys.modules, "mlflow", tracker)
     folder = example("train_with_mlflow.py")["folder"]
     table = run_folder.read_results(folder)
-    assert [step for step, _ in tracker.metrics] == [*table["steps"]]
-    for epoch, (_, metrics) in enumerate(tracker.metrics):
+    logged = [(one.kwargs["step"], one.args[0]) for one in tracker.log_metrics.call_args_list]
+    assert [step for step, _ in logged] == [*table["steps"]]
+    for epoch, (_, metrics) in enumerate(logged):
         known = {name for name, column in table.items() if math.isfinite(column[epoch])}
         assert metrics.keys() == known and metrics["loss_critic"] == pytest.approx(table["loss_critic"][epoch])
-    assert tracker.params == dataclasses.asdict(SMALL.replace(seed=1)) and tracker.experiment == "pendulum"
-    assert {"config.json", "results.csv", "best_agent.npz"} <= set(tracker.artifacts) and tracker.open == 0
+    tracker.log_params.assert_called_once_with(dataclasses.asdict(SMALL.replace(seed=1)))
+    tracker.set_experiment.assert_called_once_with("pendulum")
+    [[artifacts]] = [one.args for one in tracker.log_artifacts.call_args_list]
+    assert {"config.json", "results.csv", "best_agent.npz"} <= {path.name for path in Path(artifacts).iterdir()}
+    calls = [name for name, *_ in tracker.mock_calls]
+    begun, ended = calls.index("start_run().__enter__"), calls.index("start_run().__exit__")
+    assert all(begun < at < ended for at, name in enumerate(calls) if name.startswith("log_"))
 
 
 def test_a_callback_sees_every_epoch_once_it_is_saved_and_may_end_the_run(tmp_path, eager):

@@ -1,11 +1,10 @@
-"""Films: an episode's frames, streamed into a file; made beside an evaluation."""
+"""Films: an episode's frames, streamed into a file."""
 
 import ctypes.util
-import multiprocessing
+import dataclasses
 import os
 import re
 import sys
-import time
 import tracemalloc
 
 import cloudpickle
@@ -17,7 +16,6 @@ from gymnasium.spaces import Box
 
 from common.envs.environment import find_environment
 from common.envs.spaces import action_map
-from common.errors import UserError
 from common.rollout import playing
 from common.rollout.evaluation import evaluate
 from common.runs import film, run_folder
@@ -51,15 +49,14 @@ def test_mujoco_is_filmed_without_a_screen(tmp_path, monkeypatch):
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL"):
         monkeypatch.delenv(name, raising=False)
     environment = find_environment("InvertedPendulum-v5")
-    with film.filming(tmp_path, Swinging(), ACTIONS, environment) as filmed:
-        assert filmed()[0].startswith("filmed an episode of ")
+    assert film_into(tmp_path, Swinging(), ACTIONS, environment)[0].startswith("filmed an episode of ")
     assert imageio.get_reader(tmp_path / run_folder.VIDEO).get_data(0).std() > 10
 
 
-def test_only_mujoco_is_filmed_apart_when_few_episodes_are_played(tmp_path, monkeypatch):
+def test_only_mujoco_is_filmed_apart(tmp_path, monkeypatch):
     monkeypatch.setattr(film.worker_processes, "in_background", lambda _: pytest.fail("filmed in another process"))
-    with film.filming(tmp_path, Swinging(), PENDULUM_ACTIONS, find_environment("Pendulum-v1", 5)) as filmed:
-        assert filmed()[0].startswith("filmed an episode of ")
+    line, _ = film_into(tmp_path, Swinging(), PENDULUM_ACTIONS, find_environment("Pendulum-v1", 5))
+    assert line.startswith("filmed an episode of ")
     assert find_environment("Reacher-v5").draws_with_mujoco and not find_environment("Pendulum-v1").draws_with_mujoco
 
 
@@ -114,11 +111,6 @@ def test_a_take_shows_the_first_evaluated_episode():
     assert one.score == evaluate(Swinging(), PENDULUM_ACTIONS, environment, 10, True).returns[0]
     assert len(frames) == 41 and one.frame_rate == 30
     assert frames[0].std() > 0 and (frames[0] != frames[-1]).any()
-
-
-def test_what_draws_no_pictures_has_no_take():
-    with pytest.raises(UserError, match="tests/Plain-v0 draws no pictures"):
-        take("tests/Plain-v0")
 
 
 @pytest.mark.parametrize(
@@ -243,19 +235,21 @@ def test_ctrl_c_while_a_film_is_written_leaves_the_earlier_one(tmp_path, monkeyp
     assert (tmp_path / "video.mp4").read_bytes() == b"an earlier film"
 
 
-def test_a_gif_has_every_frame_at_30_a_second(tmp_path):
+@pytest.mark.parametrize("channels", [3, 4])
+def test_a_gif_has_every_frame_at_30_a_second(tmp_path, channels):
     rng = np.random.default_rng(0)
     frames = some_frames()
     frames[3:3] = [frames[2]] * 2  # nothing moves
     frames.append(frames[-1].copy())
     frames[-1][10:20, 30:50] = rng.integers(0, 255, (1, 1, 3), np.uint8)  # a part moves
+    frames = [np.dstack([frame, np.full(frame.shape[:2], 255, np.uint8)])[..., :channels] for frame in frames]
     path = tmp_path / "video.gif"
     save_video(iter(frames), 50, path)
     assert path.name == "video.gif"
     shown = imageio.mimread(path)
     assert len(shown) == len(frames)
     for one, other in zip(shown, frames):
-        np.testing.assert_allclose(one[..., :3].astype(int), other.astype(int), atol=3)
+        np.testing.assert_allclose(one[..., :3].astype(int), other[..., :3].astype(int), atol=3)
     assert imageio.get_reader(path).get_meta_data()["duration"] == pytest.approx(
         1000 / 30, abs=5
     )  # GIFs count in 1/100 s
@@ -275,73 +269,32 @@ def test_a_long_film_takes_no_more_memory_than_a_short_one(tmp_path, suffix):
     assert peak(150) < peak(15) + 1_000_000  # of 8 million that the others have
 
 
-# -- beside an evaluation --
+# -- in a process of its own --
 
 
-class Plain(Still):
-    """Taken over by a worker process, which does not import this module."""
+class Deadly(Still):
+    """Pickled whole, since the process that draws does not import this module."""
 
     is_plain = True
+
+    def act(self, observations, noise=None):
+        os._exit(3)
 
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
-def film_of(folder, beside, env_id="Pendulum-v1", limit=30):
-    return film.filming(folder, Plain(), PENDULUM_ACTIONS, find_environment(env_id, limit), beside=beside)
-
-
-@pytest.fixture
-def two_cores(monkeypatch):
-    monkeypatch.setattr(film.worker_processes, "cores", lambda: 2)
-
-
-def test_a_film_made_beside_an_evaluation_is_the_same(tmp_path, two_cores, monkeypatch):
-    for name in ("alone", "beside"):
-        (tmp_path / name).mkdir()
-    with film_of(tmp_path / "alone", 0) as filmed:
-        line, _ = filmed()
-    monkeypatch.setattr(film, "Take", None)  # of this process
-    with film_of(tmp_path / "beside", 200) as filmed:
-        other_line, _ = filmed()
-    assert other_line == line.replace("alone", "beside")
-    films = [(tmp_path / name / run_folder.VIDEO).read_bytes() for name in ("alone", "beside")]
-    assert films[0] == films[1]
-
-
-def test_what_fails_meanwhile_ends_the_film_and_leaves_nothing_of_it(tmp_path, two_cores):
-    with pytest.raises(KeyboardInterrupt), film_of(tmp_path, 200, limit=20_000):
-        deadline = time.monotonic() + 60
-        while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert list(tmp_path.iterdir())
-        raise KeyboardInterrupt
-    assert not multiprocessing.active_children()
+def test_what_kills_the_process_that_draws_does_not_kill_this_one(tmp_path):
+    line, path = film_into(tmp_path, Deadly(), ACTIONS, find_environment("InvertedPendulum-v5", 9))
+    assert (line, path) == ("not filmed: its process died (exit code 3)", None)
     assert not list(tmp_path.iterdir())
 
 
-def test_what_kills_the_process_that_films_does_not_kill_this_one(tmp_path, two_cores):
-    class Deadly(Plain):
-        def act(self, observations, noise=None):
-            os._exit(3)
-
-    with film.filming(tmp_path, Deadly(), PENDULUM_ACTIONS, find_environment("Pendulum-v1", 9), beside=200) as filmed:
-        assert filmed() == ("not filmed: its process died (exit code 3)", None)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_film_is_made_here_where_no_process_starts(tmp_path, two_cores, monkeypatch):
+def test_a_film_is_made_here_where_no_process_starts(tmp_path, monkeypatch):
     def start(_):
         raise film.worker_processes.CannotStartError("no more processes")
 
     monkeypatch.setattr(film.worker_processes.Worker, "start", start)
-    with film_of(tmp_path, 200) as filmed:
-        assert filmed()[0].startswith("filmed an episode of ")
-
-
-def test_a_gif_of_frames_with_a_fourth_channel_moves(tmp_path):
-    frames = [np.dstack([frame, np.full(frame.shape[:2], 255, np.uint8)]) for frame in some_frames()]  # [H, W, 4]
-    save_video(iter(frames), 50, tmp_path / "video.gif")
-    shown = imageio.mimread(tmp_path / "video.gif")
-    for one, other in zip(shown, frames, strict=True):
-        np.testing.assert_allclose(one[..., :3].astype(int), other[..., :3].astype(int), atol=3)
+    pendulum = find_environment("Pendulum-v1", 30)
+    pendulum = dataclasses.replace(pendulum, draws_with_mujoco=True)
+    assert film_into(tmp_path, Swinging(), PENDULUM_ACTIONS, pendulum)[0].startswith("filmed an episode of ")

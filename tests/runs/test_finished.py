@@ -12,9 +12,9 @@ from run_program import call
 
 import PPOAgentTrainer as main_program
 from common.rollout import evaluation
-from common.runs import after_training, finished, run_folder
+from common.runs import after_training, checkpoint, finished, run_folder
 from common.runs.options import RunOptions
-from common.runs.recorder import Recorder
+from common.runs.terminal import Terminal
 from ppo.config import PPOConfig
 from programs import evaluate, methods
 
@@ -63,14 +63,14 @@ def cut_at(monkeypatch, place, name):
 
 
 def cut_after_epoch(monkeypatch, epoch):
-    write = Recorder.__call__
+    write = Terminal.row
 
     def cut(self, row):
         write(self, row)
         if row.epoch == epoch:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Recorder, "__call__", cut)
+    monkeypatch.setattr(Terminal, "row", cut)
 
 
 def contents(folder: Path, names=RESULTS) -> dict[str, bytes]:
@@ -88,7 +88,7 @@ def test_a_run_that_has_everything_says_so_and_changes_nothing(monkeypatch, run,
     ("place", "name", "left"),
     [
         (evaluation, "evaluate_both", [run_folder.EVALUATION, run_folder.VIDEO]),
-        (after_training, "finish_film", [run_folder.VIDEO]),
+        (after_training, "film_episode", [run_folder.VIDEO]),
         (finished, "note", RESULTS),
     ],
 )
@@ -143,7 +143,7 @@ def test_scores_and_film_of_another_agent_do_not_pass_for_the_best_ones(monkeypa
 def test_a_run_that_is_extended_again_before_it_wrote_a_checkpoint(monkeypatch, run):
     shorter = contents(run)
     with monkeypatch.context() as patch:
-        cut_at(patch, Recorder, "__call__")
+        cut_at(patch, Terminal, "row")
         assert program(patch, "--resume", run, "--epochs", 4, *TAIL) == 130
     assert program(monkeypatch, "--resume", run, "--epochs", 3, *TAIL) == 0
     assert contents(run / "after-2-epochs") == shorter
@@ -167,6 +167,15 @@ def test_what_was_not_noted_is_not_taken_for_the_longer_run(monkeypatch, run):
         cut_after_epoch(patch, 3)
         assert program(patch, "--resume", run, "--epochs", 4, *TAIL) == 130
     assert contents(run) == {} and contents(run / "after-2-epochs") == shorter
+
+
+def test_a_resumed_run_keeps_the_options_that_were_typed_unless_others_are(monkeypatch, run):
+    assert program(monkeypatch, "--resume", run, "--epochs", 3, "--keep-checkpoints", 1) == 0
+    scores = json.loads((run / run_folder.EVALUATION).read_text())
+    assert scores["sampled"]["episodes"] == 2 and (run / run_folder.VIDEO).exists()
+    assert not (run / run_folder.TENSORBOARD).exists()
+    assert checkpoint.generations(run / run_folder.CHECKPOINTS) == [3]
+    assert run_folder.read_options(run, {"ppo": PPOConfig}).keep_checkpoints == 1
 
 
 def test_fewer_epochs_than_there_are_is_refused(monkeypatch, run, capsys):

@@ -25,7 +25,7 @@ import PPOAgentTrainer as main_program
 from common import arrays_file, files
 from common.envs.environment import find_environment
 from common.errors import UserError
-from common.runs import checkpoint, finished, foreign_modules, one_process, run_folder, session
+from common.runs import checkpoint, finished, one_process, run_folder, session, trust
 from ppo.config import PPOConfig
 from ppo.live_settings import FILE as HYPERPARAMETERS
 from ppo.live_settings import LiveHyperparameters
@@ -141,6 +141,8 @@ def configs(trap: Path) -> dict[str, str]:
 
 TABLES = {
     "nothing": b"",
+    "no epochs": b"epoch,steps,total_reward,avg_reward,avg_steps\n",
+    "other columns": b"a,b\n1,2\n",
     "no text": bytes(range(256)) * 10,
     "a cell of a megabyte": b"epoch,steps,total_reward,avg_reward,avg_steps\n" + b"1" * 1_000_000 + b",1,1,1,1\n",
     "rows that differ": b"epoch,steps,total_reward,avg_reward,avg_steps\n1,1,1,1,1\n1,1\n",
@@ -422,8 +424,8 @@ def test_a_runs_folder_that_holds_the_users_own_modules_is_not_refused(tmp_path,
         monkeypatch.syspath_prepend(str(own))
     elif where == "cwd":
         monkeypatch.chdir(own)
-    foreign_modules.refuse_runs(tmp_path / "runs")
-    assert foreign_modules.refusal.folders == (set() if where != "elsewhere" else {tmp_path / "runs"})
+    trust.refuse_runs(tmp_path / "runs")
+    assert trust.refusal.folders == (set() if where != "elsewhere" else {tmp_path / "runs"})
 
 
 def test_links_do_not_hide_where_a_module_lies(tmp_path):
@@ -435,21 +437,13 @@ def test_links_do_not_hide_where_a_module_lies(tmp_path):
     (own / "linked.py").symlink_to(theirs / "evil.py")
     (own / "folder").symlink_to(theirs)
     (theirs / "borrowed.py").symlink_to(own / "fine.py")
-    foreign_modules.refuse(tmp_path / "runs")
-    find = foreign_modules.refusal.find_spec
+    trust.refuse(tmp_path / "runs")
+    find = trust.refusal.find_spec
     for name, place in (("fine", own), ("borrowed", theirs)):
         assert find(name, [str(place)]) is None
     for name, place in (("evil", theirs), ("linked", own), ("evil", own / "folder")):
         with pytest.raises(UserError, match=f"the module {name} lies in"):
             find(name, [str(place)])
-
-
-def test_a_new_run_imports_nothing_from_a_runs_folder(module, tmp_path, monkeypatch, capsys):
-    _, imported = module(tmp_path / "runs" / "theirs" / "evil.py", "")
-    typed = ["--env", "runs.theirs.evil:Theirs-v0", "--runs-folder", tmp_path / "runs"]
-    assert call(monkeypatch, main_program, "pendulum", *typed) == 2
-    assert "nothing is imported from" in capsys.readouterr().err
-    assert not imported.exists()
 
 
 @pytest.mark.parametrize("where", ["runs/theirs/evil.py", "runs/evil.py", "runs/theirs/__init__.py"])
@@ -482,24 +476,6 @@ def test_names_that_cannot_be_printed_are_one_line(tmp_path, monkeypatch, capfd)
         assert call(monkeypatch, main_program, *arguments, "--runs-folder", tmp_path / "runs") == 2
         assert capfd.readouterr().err.count("\n") == 1
     assert not (tmp_path / "runs").exists()
-
-
-def test_as_many_arrays_as_are_allowed_are_read(monkeypatch):
-    monkeypatch.setattr(arrays_file, "MOST_ARRAYS", 3)
-    three = {name: np.arange(4.0) for name in "abc"}
-    assert arrays_file.unpacked(arrays_file.packed(three)).keys() == three.keys()
-    with pytest.raises(ValueError, match="too many arrays"):
-        arrays_file.unpacked(arrays_file.packed(three | {"d": np.arange(4.0)}))
-
-
-def test_a_file_may_be_half_as_large_as_the_memory(monkeypatch):
-    arrays_file.largest_file.cache_clear()
-    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 100, "SC_PAGE_SIZE": 4096}.__getitem__)
-    assert arrays_file.largest_file() == 204_800
-    arrays_file.largest_file.cache_clear()
-    monkeypatch.setattr(os, "sysconf", lambda name: int("unknown"))
-    assert arrays_file.largest_file() == 2**32
-    arrays_file.largest_file.cache_clear()
 
 
 @pytest.mark.parametrize("program", [train, tune])

@@ -18,19 +18,24 @@ from run_program import call
 import PPOAgentTrainer
 from common.errors import UserError
 from common.results import TIMING_COLUMNS
-from common.runs import after_training, checkpoint, each_epoch, one_process, run_folder, session
-from common.runs.each_epoch import Saver
+from common.runs import after_training, checkpoint, one_process, recorder, run_folder, session
 from common.runs.options import RunOptions
-from common.runs.recorder import Recorder, Terminal
+from common.runs.recorder import Recorder
 from common.runs.signals import StopSignals
+from common.runs.terminal import Terminal
 from companions import OffPolicyAgentTrainer
 from companions.results import OffPolicyResult
+from ppo.config import PPOConfig
 from programs import methods
 
 ROOT = Path(PPOAgentTrainer.__file__).parent
 SETTINGS = (  # noqa: SIM905  (as it is typed)
     "pendulum --backend gymnasium --epochs 6 --num-envs 2 --steps-per-epoch 128 --minibatch-size 64 --passes 1 "
     "--hidden-sizes 4"
+).split()
+TD3 = (  # noqa: SIM905  (as it is typed)
+    "td3 --env Pendulum-v1 --epochs 6 --num-envs 2 --steps-per-epoch 100 --warmup-steps 100 --train-every 10 "
+    "--updates-per-train 2 --batch-size 16 --hidden-sizes 4"
 ).split()
 QUIET = ["--evaluation-episodes", "0", "--record", "--checkpoint-every", "2"]
 
@@ -76,7 +81,7 @@ def test_a_signal_saves_and_the_resumed_run_is_the_same(monkeypatch, tmp_path, c
     if number == signal.SIGHUP:  # under nohup it is ignored, and stays so in a run
         before = signal.signal(number, signal.SIG_DFL)
         request.addfinalizer(lambda: signal.signal(number, before))
-    write = Recorder.__call__
+    write = Terminal.row
 
     def signalled(self, row):
         write(self, row)
@@ -84,7 +89,7 @@ def test_a_signal_saves_and_the_resumed_run_is_the_same(monkeypatch, tmp_path, c
             os.kill(os.getpid(), number)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "__call__", signalled)
+        patch.setattr(Terminal, "row", signalled)
         assert program(patch, *SETTINGS, *QUIET, "--runs-folder", tmp_path, "--name", "run") == 128 + number
     told = capfd.readouterr().err
     assert told.index("stopping at the end of this epoch") < told.index(
@@ -99,14 +104,14 @@ SLOWLY = """
 import runpy, sys, time
 sys.path[:0] = [".", "tests"]
 import without_xla
-from common.runs.recorder import Recorder
+from common.runs.terminal import Terminal
 
-def slowly(self, row, write=Recorder.__call__):
+def slowly(self, row, write=Terminal.row):
     write(self, row)
     time.sleep(0.5)
 
 without_xla.install()
-Recorder.__call__ = slowly
+Terminal.row = slowly
 del sys.argv[0]
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
@@ -126,13 +131,18 @@ def killed(module: str, *arguments: object, folder: Path) -> None:
     process.wait()
 
 
-def test_killed_at_any_moment_and_resumed_until_done(monkeypatch, tmp_path, whole):
-    folder = tmp_path / "run"
-    killed("PPOAgentTrainer", *SETTINGS, *QUIET, folder=folder)
+@pytest.mark.parametrize("module", [PPOAgentTrainer, OffPolicyAgentTrainer])
+def test_killed_at_any_moment_and_resumed_until_done(monkeypatch, tmp_path, whole, module):
+    folder, settings = tmp_path / "run", SETTINGS
+    if module is OffPolicyAgentTrainer:
+        settings = TD3
+        assert call(monkeypatch, module, *TD3, *QUIET, "--runs-folder", tmp_path, "--name", "whole") == 0
+        whole = learned(tmp_path / "whole")
+    killed(module.__name__, *settings, *QUIET, folder=folder)
     assert not (folder / run_folder.EVALUATION).exists()
     with open(folder / run_folder.RESULTS, "a", encoding="utf-8") as file:
         file.write("3,torn ro")  # a row the kill cut short
-    assert program(monkeypatch, "--resume", folder, *QUIET) == 0
+    assert call(monkeypatch, module, "--resume", folder, *QUIET) == 0
     assert same(learned(folder), whole)
 
 
@@ -141,7 +151,7 @@ def test_cut_off_before_its_first_checkpoint_begins_again(monkeypatch, tmp_path,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "__call__", cut)
+        patch.setattr(Terminal, "row", cut)
         assert program(patch, *SETTINGS, *QUIET, "--runs-folder", tmp_path, "--name", "run") == 130
     assert program(monkeypatch, "--resume", tmp_path / "run", *QUIET) == 0
     assert "before its first checkpoint" in capsys.readouterr().out
@@ -160,8 +170,8 @@ def test_a_damaged_checkpoint_falls_back_and_says_so(monkeypatch, run, capsys, w
 @pytest.mark.parametrize(
     ("place", "name", "replaced"),
     [
-        (Recorder, "__call__", False),
-        (Recorder, "__call__", True),
+        (Terminal, "row", False),
+        (Terminal, "row", True),
         (after_training, "evaluate", True),
         (PPOAgentTrainer.PPOAgentTrainer, "prepare", True),
     ],
@@ -215,23 +225,6 @@ def test_a_stored_run_is_continued(monkeypatch, tmp_path):
     assert np.array_equal(written["loss_critic"], again["loss_critic"][:4])
 
 
-TD3 = (  # noqa: SIM905  (as it is typed)
-    "td3 --env Pendulum-v1 --epochs 6 --num-envs 2 --steps-per-epoch 100 --warmup-steps 100 --train-every 10 "
-    "--updates-per-train 2 --batch-size 16 --hidden-sizes 4"
-).split()
-
-
-def test_a_killed_off_policy_run_resumed_is_the_run_that_was_not(monkeypatch, tmp_path):
-    def run(*arguments) -> int:
-        return call(monkeypatch, OffPolicyAgentTrainer, *arguments)
-
-    assert run(*TD3, *QUIET, "--runs-folder", tmp_path, "--name", "whole") == 0
-    folder = tmp_path / "run"
-    killed("companions.OffPolicyAgentTrainer", *TD3, *QUIET, folder=folder)
-    assert run("--resume", folder, *QUIET) == 0
-    assert same(learned(folder), learned(tmp_path / "whole"))
-
-
 # -- how often --
 
 
@@ -243,6 +236,8 @@ class Clock:
     def perf_counter(self) -> float:
         return self.now
 
+    monotonic = perf_counter
+
 
 @pytest.mark.parametrize(
     ("seconds_an_epoch", "seconds_a_save", "saved"),
@@ -252,7 +247,7 @@ def test_checkpoints_by_default_cost_a_percent_at_most(monkeypatch, tmp_path, se
     clock, epochs = Clock(), []
 
     class Trainer:
-        epoch = 0
+        epoch, config = 0, PPOConfig()
         agent = type("Agent", (), {"save_weights": lambda self, path: None})()
 
         def state(self):
@@ -262,19 +257,17 @@ def test_checkpoints_by_default_cost_a_percent_at_most(monkeypatch, tmp_path, se
         epochs.append(epoch)
         clock.now += seconds_a_save
 
-    monkeypatch.setattr(each_epoch, "time", clock)
+    monkeypatch.setattr(recorder, "time", clock)
     monkeypatch.setattr(checkpoint, "save", save)
-    writes = Saver(Trainer(), tmp_path, RunOptions())
+    writes = Recorder(Trainer(), tmp_path, RunOptions())
     for epoch in range(1, 61):
         clock.now += seconds_an_epoch
-        if writes.due(epoch):
+        if writes.is_due(epoch):
             writes.save(epoch)
     assert epochs == saved
-    assert writes.seconds == pytest.approx(len(saved) * seconds_a_save)
-    assert [e for e in range(1, 9) if Saver(Trainer(), tmp_path, RunOptions(checkpoint_every=3)).due(e)] == [
-        3,
-        6,
-    ]
+    assert writes.saving_seconds == pytest.approx(len(saved) * seconds_a_save)
+    third = Recorder(Trainer(), tmp_path, RunOptions(checkpoint_every=3))
+    assert [epoch for epoch in range(1, 9) if third.is_due(epoch)] == [3, 6]
 
 
 def test_a_terminal_that_closes_does_not_stop_a_run_under_nohup():
