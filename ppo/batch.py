@@ -79,13 +79,7 @@ def flat_batch(
     terminated = terminated | (truncated & ("truncation_is_terminal" in config.quirks))  # [T, N]
     terminated[-1] |= "terminal_at_epoch_end" in config.quirks
     observations = normalize(trajectory.observations)  # [T+1, N, ...]
-    values, log_probs, heads, *remembered = assess(
-        observations.reshape((steps + 1) * num_envs, *observations.shape[2:]),
-        trajectory.actions.reshape(steps * num_envs, -1),
-        trajectory.outputs.reshape((steps + 1) * num_envs, -1) if trajectory.outputs.size else None,
-        *((trajectory.memory, valid) if trajectory.memory.size else ()),
-    )  # [M+N], [M], [M, X]
-    memory = remembered[0] if remembered else np.empty(((steps + 1) * num_envs, 0), np.float32)  # [M+N, Z]
+    values, log_probs, heads, memory = _assessed(trajectory, observations, assess)  # [M+N], [M], [M, X], [M+N, Z]
     values = values.reshape(steps + 1, num_envs)  # [T+1, N]
     advantages = funcs.generalized_advantages(
         rewards, values, terminated, truncated, valid, gamma, config.gae_lambda
@@ -118,6 +112,18 @@ def flat_batch(
     padding = 1 if memory.size else padded_rows(steps * num_envs, config.minibatch_size)
     batch = Batch(*(_flat(column, padding) for column in columns))
     return PreparedBatch(batch, explained_variance, advantage_statistics, memory[-num_envs:])
+
+
+def _assessed(trajectory: Trajectory, observations: np.ndarray, assess: Assess) -> tuple[np.ndarray, ...]:
+    """Values [M+N], log-probabilities [M], heads [M, X] and memory [M+N, Z]; observations: normalised [T+1, N, ...]."""
+    samples, rows = trajectory.valid.size, trajectory.valid.size + trajectory.valid.shape[1]  # M, M+N
+    values, log_probs, heads, *memory = assess(
+        observations.reshape(rows, *observations.shape[2:]),
+        trajectory.actions.reshape(samples, -1),
+        trajectory.outputs.reshape(rows, -1) if trajectory.outputs.size else None,
+        *((trajectory.memory, trajectory.valid) if trajectory.memory.size else ()),
+    )
+    return values, log_probs, heads, memory[0] if memory else np.empty((rows, 0), np.float32)
 
 
 def _normalized(

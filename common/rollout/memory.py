@@ -17,15 +17,15 @@ class InEpisodes:
     def __init__(self, policy: Policy, memory: np.ndarray | int) -> None:
         if not isinstance(memory, np.ndarray):
             memory = np.zeros((memory, getattr(policy, "memory_size", 0)), np.float32)
-        self._act: Any = policy.act
-        self.memory = memory
+        self._policy, self.memory = policy, memory
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None, rows: Any = slice(None)) -> np.ndarray:
         """`Policy.act` in the episodes `rows`, k of the n: actions [k, A] for raw observations [k, *shape]."""
         if not self.memory.size:
-            return self._act(observations, noise)
+            return self._policy.act(observations, noise)
         memory = self.memory[rows]  # [k, Z], a copy where rows are not a slice
-        actions = self._act(observations, noise, memory)
+        act: Any = self._policy.act  # that of a policy which remembers
+        actions = act(observations, noise, memory)
         self.memory[rows] = memory
         return actions
 
