@@ -21,7 +21,8 @@ import numpy as np
 
 from common import funcs
 from common.envs.environment import Environment
-from common.envs.spaces import action_map, check_continuous
+from common.envs.spaces import action_map
+from common.envs.supported_spaces import check_continuous
 from common.errors import DivergedError, NotFiniteError
 from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
 from common.records import Timing, Trajectory, Transitions

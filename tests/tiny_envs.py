@@ -14,7 +14,25 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Se
 from common.envs.atari import LIFE_LOST
 
 
-class Target(gymnasium.Env):
+class Tiny(gymnasium.Env):
+    """Shows two random numbers and counts the steps of an episode, unless a class below says otherwise."""
+
+    observation_space = Box(-1.0, 1.0, (2,))
+    action_space = Box(-1.0, 1.0, (1,))
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def _observe(self):
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._observe(), {}
+
+
+class Target(Tiny):
     """Hit a target that the observation tells: reward −Σ((a − target) / scale)², so the best return is 0.
 
     Three steps an episode, each with a new observation. The action bounds are not symmetric and the
@@ -22,12 +40,8 @@ class Target(gymnasium.Env):
     the bounds returns −1.28 an episode on average.
     """
 
-    observation_space = Box(-1.0, 1.0, (2,))
     action_space = Box(np.array([-2.0, 1.0], np.float32), np.array([0.0, 5.0], np.float32))
     centre, scale = np.array([-1.0, 3.0]), np.array([1.0, 2.0])
-
-    def __init__(self, render_mode=None):
-        self.render_mode = render_mode
 
     @classmethod
     def target(cls, observation):
@@ -37,11 +51,6 @@ class Target(gymnasium.Env):
         self._observation = self.np_random.uniform(-1, 1, 2).astype(np.float32)
         return self._observation
 
-    def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
-        self._steps = 0
-        return self._observe(), {}
-
     def step(self, action):
         assert self.action_space.contains(action), action
         reward = -float(np.square((action - self.target(self._observation)) / self.scale).sum())
@@ -49,25 +58,20 @@ class Target(gymnasium.Env):
         return self._observe(), reward, self._steps == 3, False, {}
 
 
-class Endless(gymnasium.Env):
+class Endless(Tiny):
     """Reward 1 for ever; registered with a limit of 5 steps. With γ = 0.9 its true value is 10."""
 
     observation_space = Box(-1.0, 1.0, (1,))
-    action_space = Box(-1.0, 1.0, (1,))
 
-    def __init__(self, render_mode=None):
-        self.render_mode = render_mode
-
-    def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
-        return np.full(1, 0.5, np.float32), {}
+    def _observe(self):
+        return np.full(1, 0.5, np.float32)
 
     def step(self, action):
-        return np.full(1, 0.5, np.float32), 1.0, False, False, {}
+        return self._observe(), 1.0, False, False, {}
 
 
-class Recall(gymnasium.Env):
-    """The first observation, −1 or 1, tells which action the last step rewards; all others are 0.
+class Recall(Tiny):
+    """The first observation, −1 or 1, tells which action the last of four steps rewards; all others are 0.
 
     Whoever does not remember is right half of the time.
     """
@@ -75,21 +79,18 @@ class Recall(gymnasium.Env):
     observation_space = Box(-1.0, 1.0, (1,))
     action_space = Discrete(2)
 
-    def __init__(self, render_mode=None, steps=4):
-        self.render_mode, self._length = render_mode, steps
-
     def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
+        super(Tiny, self).reset(seed=seed)
         self._steps, self._right = 0, int(self.np_random.integers(2))
         return np.full(1, 2 * self._right - 1, np.float32), {}
 
     def step(self, action):
         self._steps += 1
-        over = self._steps == self._length
+        over = self._steps == 4
         return np.zeros(1, np.float32), float(over and action == self._right), over, False, {}
 
 
-class Schedule(gymnasium.Env):
+class Schedule(Tiny):
     """What it pays depends on its own age alone, so it is known which epoch is the best, and by which metric.
 
     For trajectories of 24 steps of one environment, the autoreset steps counted in:
@@ -106,21 +107,13 @@ class Schedule(gymnasium.Env):
     PHASES = ((2, 0.5), (2, 1.0), (11, 0.5), (23, 0.2), (2, 0.1))
     BEST_EPOCH = {"total_reward": 1, "mean_episode_reward": 2, "reward_times_steps": 3}  # noqa: RUF012
 
-    observation_space = Box(-1.0, 1.0, (2,))
-    action_space = Box(-1.0, 1.0, (1,))
-
     def __init__(self, render_mode=None):
         self.render_mode = render_mode
         self._age = -1  # the first reset belongs to no step
 
-    def _observe(self):
-        return self.np_random.uniform(-1, 1, 2).astype(np.float32)
-
     def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
         self._age += 1
-        self._steps = 0
-        return self._observe(), {}
+        return super().reset(seed=seed)
 
     def step(self, action):
         length, reward = self.PHASES[min(self._age // self.TRAJECTORY, len(self.PHASES) - 1)]
@@ -145,45 +138,34 @@ class Falls(Schedule):
         return self._observe(), -100.0 if falls else pays, falls, False, {}
 
 
-class Lengths(gymnasium.Env):
+class Lengths(Tiny):
     """Episodes of 1 + seed % 7 steps, each paying its number; can be filmed. `seeds` lists what it was reset with."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
-    observation_space = Box(-1.0, 1.0, (2,))
-    action_space = Box(-1.0, 1.0, (1,))
     seeds: list = []  # noqa: RUF012
-
-    def __init__(self, render_mode=None):
-        self.render_mode = render_mode
 
     @staticmethod
     def length(seed):
         return 1 + seed % 7
 
     def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
         Lengths.seeds.append(seed)
         self._length = self.length(seed or 0)
-        self._steps = 0
-        return self.np_random.uniform(-1, 1, 2).astype(np.float32), {}
+        return super().reset(seed=seed)
 
     def step(self, action):
         self._steps += 1
-        observation = self.np_random.uniform(-1, 1, 2).astype(np.float32)
-        return observation, float(self._steps), self._steps == self._length, False, {}
+        return self._observe(), float(self._steps), self._steps == self._length, False, {}
 
     def render(self):
         return np.full((48, 64, 3), 20 * self._steps, np.uint8)
 
 
-class Faulty(gymnasium.Env):
+class Faulty(Tiny):
     """Returns NaN on its `fault_at`-th step (0: on its first reset), as a reward or in an observation.
 
     A `strict` one does not take actions that are not numbers, like many real environments.
     """
-
-    observation_space = Box(-1.0, 1.0, (2,))
-    action_space = Box(-1.0, 1.0, (1,))
 
     def __init__(self, render_mode=None, fault_at=40, what="observation", strict=False):
         self.render_mode = render_mode
@@ -194,10 +176,6 @@ class Faulty(gymnasium.Env):
         faulty = self.what == "observation" and self._age == self.fault_at
         return np.array([0.1, np.nan if faulty else 0.2], np.float32)
 
-    def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
-        return self._observe(), {}
-
     def step(self, action):
         assert not self.strict or np.isfinite(action).all(), f"no number: {action}"
         self._age += 1
@@ -205,7 +183,7 @@ class Faulty(gymnasium.Env):
         return self._observe(), reward, False, False, {}
 
 
-class Raising(gymnasium.Env):
+class Raising(Tiny):
     """An episode's step number is its observation; fails in its first episode's step 20, in the way `how` says.
 
     Args:
@@ -216,7 +194,6 @@ class Raising(gymnasium.Env):
     """
 
     observation_space = Box(-np.inf, np.inf, (1,))
-    action_space = Box(-1.0, 1.0, (1,))
 
     def __init__(self, render_mode=None, how="raise", where="step", marks=None):
         self.render_mode = render_mode
@@ -228,11 +205,9 @@ class Raising(gymnasium.Env):
         return np.array([self._steps], np.float32)
 
     def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
         if self.where == "reset":
             self._fail()
-        self._steps = 0
-        return self._observe(), {}
+        return super().reset(seed=seed)
 
     def step(self, action):
         self._steps += 1
@@ -257,27 +232,23 @@ class Raising(gymnasium.Env):
             return False
 
 
-class Unsound(gymnasium.Env):
+class Unsound(Tiny):
     """Five steps that pay 1 each; in the third one with seed 4k fails, with 4k + 1 or 4k + 2 returns NaN.
 
     `repaired`: only in the first environment that plays the seed.
     """
 
-    observation_space = Box(-1.0, 1.0, (2,))
-    action_space = Box(-1.0, 1.0, (1,))
     played: set = set()  # noqa: RUF012  seeds
 
     def __init__(self, render_mode=None, repaired=False):
         self.render_mode, self.repaired = render_mode, repaired
 
     def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
         self._fault = (
             "none" if self.repaired and seed in Unsound.played else ("error", "reward", "nan", "none")[seed % 4]
         )
         Unsound.played.add(seed)
-        self._steps = 0
-        return np.zeros(2, np.float32), {}
+        return np.zeros(2, np.float32), super().reset(seed=seed)[1]
 
     def step(self, action):
         assert np.isfinite(action).all()
@@ -311,7 +282,7 @@ class Odd(gymnasium.Env):
         self.observation_space, self.action_space = observation_space, action_space
 
 
-class Matching(gymnasium.Env):
+class Matching(Tiny):
     """Name what the observation names: 1 for each number of the action that does; four steps an episode.
 
     The observation is a Dict of a Discrete (whose value the first number should have), a Box (whose sign says the
@@ -322,19 +293,11 @@ class Matching(gymnasium.Env):
     action_space = MultiDiscrete([3, 2, 2], start=[1, 0, 0])
     metadata = {"render_modes": []}  # noqa: RUF012
 
-    def __init__(self, render_mode=None):
-        self.render_mode = render_mode
-
     def _observe(self):
         rng = self.np_random
         self._answer = np.array([rng.integers(3), rng.integers(2), rng.integers(2)])
         sign = np.array([rng.uniform(0.2, 1) * (2 * self._answer[1] - 1)], np.float32)
         return {"number": 5 + self._answer[0], "sign": sign, "bit": self._answer[2:].astype(np.int8)}
-
-    def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
-        self._steps = 0
-        return self._observe(), {}
 
     def step(self, action):
         assert self.action_space.contains(action), action
@@ -343,22 +306,15 @@ class Matching(gymnasium.Env):
         return self._observe(), reward, self._steps == 4, False, {}
 
 
-class Wandering(gymnasium.Env):
+class Wandering(Tiny):
     """A walk without a step limit that seldom ends: at one in `lasting` steps, of which each pays 1."""
-
-    observation_space = Box(-1.0, 1.0, (2,))
-    action_space = Box(-1.0, 1.0, (1,))
 
     def __init__(self, render_mode=None, lasting=10**9):
         self.render_mode, self.lasting = render_mode, lasting
 
-    def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
-        return self.np_random.uniform(-1, 1, 2).astype(np.float32), {}
-
     def step(self, action):
         over = bool(self.np_random.integers(self.lasting) == 0)
-        return self.np_random.uniform(-1, 1, 2).astype(np.float32), 1.0, over, False, {}
+        return self._observe(), 1.0, over, False, {}
 
 
 class Strolling(Wandering):
@@ -370,24 +326,19 @@ class Strolling(Wandering):
         return np.zeros((48, 64, 3), np.uint8)
 
 
-class Wide(gymnasium.Env):
+class Wide(Tiny):
     """Observations of 2 KB, so that a trajectory kept by mistake shows in the memory."""
 
     observation_space = Box(-1.0, 1.0, (512,))
-    action_space = Box(-1.0, 1.0, (1,))
 
-    def __init__(self, render_mode=None):
-        self.render_mode = render_mode
-
-    def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
-        return np.zeros(512, np.float32), {}
+    def _observe(self):
+        return np.zeros(512, np.float32)
 
     def step(self, action):
         return np.ones(512, np.float32), float(action[0]), False, False, {}
 
 
-class Dot(gymnasium.Env):
+class Dot(Tiny):
     """Name the third of the image that the dot is in: reward 1 where the action does; eight steps an episode.
 
     The image is 12 × 12 × 1. Guessing scores 2.67, knowing 8.
@@ -397,19 +348,11 @@ class Dot(gymnasium.Env):
     action_space = Discrete(3)
     metadata = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012
 
-    def __init__(self, render_mode=None):
-        self.render_mode = render_mode
-
     def _observe(self):
         row, self._column = self.np_random.integers(12, size=2)
         self._image = np.zeros((12, 12, 1), np.uint8)
         self._image[row, self._column] = 255
         return self._image
-
-    def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
-        self._steps = 0
-        return self._observe(), {}
 
     def step(self, action):
         assert self.action_space.contains(action), action
@@ -421,7 +364,7 @@ class Dot(gymnasium.Env):
         return np.repeat(np.repeat(self._image, 4, 0), 4, 1).repeat(3, 2)
 
 
-class Lives(gymnasium.Env):
+class Lives(Tiny):
     """Games of three lives of two steps each that pay 1, 2, 3, …; the last life's end is the game's.
 
     A `short` one's time is up after four steps. The image's first number is the step.
@@ -437,11 +380,6 @@ class Lives(gymnasium.Env):
         image = np.zeros((4, 4, 1), np.uint8)
         image[0, 0] = self._steps
         return image
-
-    def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
-        self._steps = 0
-        return self._observe(), {}
 
     def step(self, action):
         self._steps += 1

@@ -17,7 +17,7 @@ from common.envs.action_repeat import RepeatedActions
 from common.envs.environment_check import CheckedSteps, check_environment
 from common.envs.make_env import EnvironmentSource, MakeEnv, step_limit, takes_render_mode
 from common.envs.registered import gymnasiums_own
-from common.envs.spaces import as_numbers_or_image, is_image
+from common.envs.supported_spaces import as_numbers_or_image
 from common.errors import StartError, UserError
 from common.user_code import closed
 

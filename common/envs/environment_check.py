@@ -13,7 +13,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete, Tuple
 
-from common.envs.spaces import action_map, image_layout
+from common.envs.spaces import action_map
+from common.envs.supported_spaces import image_layout
 from common.errors import StartError, UserError
 from common.user_code import WrongReturnError, cure, describe, explain, is_users
 

@@ -10,7 +10,7 @@ import gymnasium
 
 from common.envs import atari
 from common.envs.registered import constructor_error, make_registered, unknown_environment, wrapped
-from common.envs.spaces import check_spaces, without_texts
+from common.envs.supported_spaces import check_spaces, without_texts
 from common.errors import UserError
 
 MakeEnv = Callable[..., gymnasium.Env]

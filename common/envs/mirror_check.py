@@ -5,7 +5,9 @@ their mirror images have the same distribution, and with it the same means and c
 action that does nothing but scale the effect of something else is not seen in them.
 """
 
-from collections.abc import Callable
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
 
 import gymnasium
 import numpy as np
@@ -13,13 +15,12 @@ import numpy as np
 from common.config import TrainingConfig
 from common.envs import worker_processes
 from common.envs.environment import Environment
-from common.envs.environment_check import start_error
+from common.envs.groups import Fault, Group
+from common.envs.gymnasium_group import GymnasiumGroup
 from common.envs.mirror_settings import mirror_of
 from common.envs.mirrors import Entries, Mirror, unmoved
-from common.envs.seeded_episodes import RestorePoint, SeededEpisodes
 from common.envs.spaces import action_map, choices
-from common.errors import UserError
-from common.user_code import describe
+from common.errors import StartError, UserError
 
 SEED = 0
 PARTS = 64  # each begins with a reset, so that they are independent
@@ -90,41 +91,34 @@ def random_steps(environment: Environment, size: int) -> tuple[list[np.ndarray],
     Raises:
         UserError: the environment cannot be started.
     """
-    env, generator = SeededEpisodes(environment, SEED, 0), np.random.default_rng(SEED)
-    parts, fault = [], ""
-    try:
-        env.restore(RestorePoint())
-    except Exception as error:
-        raise start_error(environment.id, error) from error
-    for _ in range(PARTS):
-        rows: list[np.ndarray] = []
-        try:
-            before = env.next_episode()[:size]
-            for _ in range(ACTIONS):
-                numbers, action = _random_action(environment.action_space, generator)  # [A], [*action]
-                after, rest = _held(env, action, size)
-                row = np.concatenate([before, numbers, np.where(rest[-1], 0.0, after - before), rest])
-                if np.isfinite(row).all():
-                    rows.append(row)
-                before = env.next_episode()[:size] if rest[-1] else after
-        except Exception as error:
-            fault = fault or describe(error)
-            env.give_up()
-        if sum(row[-1] == 0 for row in rows) >= FEWEST_ACTIONS:
-            parts.append(np.array(rows))
-    env.close()
-    return parts, fault
+    held = dataclasses.replace(environment, action_repeat=HELD * environment.action_repeat)
+    group, generator, parts = GymnasiumGroup(held, 1), np.random.default_rng(SEED), []
+    with contextlib.closing(group):
+        group.reset(SEED)
+        for _ in range(PARTS):
+            rows: list[np.ndarray] = []
+            try:
+                for row in _rows(group, environment.action_space, size, generator):
+                    rows += [row] if np.isfinite(row).all() else []
+            except StartError as error:  # it is started again
+                group.faults.append(Fault(0, str(error), ""))
+            if sum(row[-1] == 0 for row in rows) >= FEWEST_ACTIONS:
+                parts.append(np.array(rows))
+    return parts, group.faults[0].error if group.faults else ""
 
 
-def _held(env: SeededEpisodes, action: np.ndarray, size: int) -> tuple[np.ndarray, list[float]]:
-    """The observation [S] after an action that is held, the sum of its rewards, and 1 if the episode ended, else 0."""
-    reward, ended = 0.0, False
-    for _ in range(HELD):
-        answer = env.step(action.copy())  # it may be changed in place
-        reward, ended = reward + answer.reward, bool(answer.terminated or answer.truncated)
-        if ended:
-            break
-    return answer.observation[:size].astype(np.float64), [reward, float(ended)]
+def _rows(group: Group, space: gymnasium.Space, size: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
+    """The rows of a part, [S + A + S + 2] each, until its environment fails."""
+    before = group.reset(None)[0, :size].astype(np.float64)  # [S]
+    for _ in range(ACTIONS):
+        numbers, actions = _random_action(space, generator)  # [A], [1, *action]
+        group.send(actions)
+        step = group.recv()
+        if step.failed is not None and step.failed[0]:
+            return
+        after, ended = step.observations[0, :size].astype(np.float64), step.ended[0]  # [S]
+        yield np.concatenate([before, numbers, np.where(ended, 0.0, after - before), [step.rewards[0], ended]])
+        before = group.reset(None)[0, :size].astype(np.float64) if ended else after
 
 
 def _steps_apart(environment: Environment, size: int, time_limit: float) -> tuple[list[np.ndarray], str]:
@@ -137,14 +131,14 @@ def _steps_apart(environment: Environment, size: int, time_limit: float) -> tupl
 
 
 def _random_action(space: gymnasium.Space, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """An action as a mirror takes it, [A], and as the environment does, [*action]."""
+    """An action as a mirror takes it, [A], and as a group of one environment does, [1, *action]."""
     to_environment = action_map(space)
     if isinstance(space, gymnasium.spaces.Box):
         numbers = generator.uniform(-1, 1, to_environment.size).astype(np.float32)  # [A]
-        return numbers, np.asarray(to_environment(numbers[None])[0])
+        return numbers, to_environment(numbers[None])
     chosen = generator.integers(0, choices(space))  # one for each number
     ones = [np.eye(count)[value] for count, value in zip(choices(space), chosen)]
-    return np.concatenate(ones), np.asarray(to_environment(chosen[None].astype(np.float32))[0])
+    return np.concatenate(ones), to_environment(chosen[None].astype(np.float32))
 
 
 # -- comparison --

@@ -83,7 +83,7 @@ class ProcessGroup:
             worker.start()
         except CannotStartError as error:
             raise _refused(error.__cause__) from error
-        worker.give(0, [None])
+        worker.give(None)
 
     def send(self, actions: np.ndarray) -> None:
         """See `Group.send`."""
@@ -95,7 +95,7 @@ class ProcessGroup:
             if i in failed:
                 self._start(i, self._points[i])
             else:
-                worker.give(0, [actions[i]])
+                worker.give(actions[i])
 
     def recv(self) -> Step:
         """See `Group.recv`; the next step overwrites only the observations."""

@@ -18,7 +18,7 @@ from typing import Any
 import gymnasium
 
 from common.envs import atari
-from common.envs.spaces import without_texts
+from common.envs.supported_spaces import without_texts
 from common.errors import UserError
 from common.user_code import INSTALL, cure, explain, held_back_errors, is_users
 

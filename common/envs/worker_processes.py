@@ -128,7 +128,7 @@ def in_background(function: Callable[[], Result], time_limit: float | None = Non
             worker = Worker(cloudpickle.dumps(lambda _: function()))
             ended.callback(worker.end)
             worker.start()
-            worker.give(0, [None])
+            worker.give(None)
         except Exception as error:  # pickling runs code of the objects that the function refers to
             problem = f"{type(error).__name__}: {error}"
 
@@ -149,14 +149,14 @@ def _distribute(
     """Give each worker one item at a time, until all are done. The results, in the order of the items."""
     results: dict[int, Any] = {}
     todo = list(range(len(items)))[::-1]
+    doing: dict[Worker, int] = {}  # the index of the item that each computes
     for worker in team:
-        worker.give(todo.pop(), items)
-    while len(results) < len(items):
+        doing[worker] = todo.pop()
+        worker.give(items[doing[worker]])
+    while doing:
         tell(list(results))
-        for connection in wait([worker.connection for worker in team if worker.item is not None], _TICK):
-            worker = next(worker for worker in team if worker.connection is connection)
-            item = worker.item
-            assert item is not None
+        for connection in wait([worker.connection for worker in doing], _TICK):
+            worker = next(worker for worker in doing if worker.connection is connection)
             try:
                 is_done, value = worker.receive()
             except NoAnswerError:
@@ -168,11 +168,13 @@ def _distribute(
                     ) from None
                 worker.end()
                 worker.start()
-                worker.give(item, items)
+                worker.give(items[doing[worker]])
                 continue
             if is_done:
-                results[item] = value
-                worker.give(todo.pop() if todo else None, items)
+                results[doing.pop(worker)] = value
+                if todo:
+                    doing[worker] = todo.pop()
+                    worker.give(items[doing[worker]])
     return [results[i] for i in range(len(items))]
 
 
@@ -187,7 +189,6 @@ class Worker:
         self._content = content
         self.process: multiprocessing.process.BaseProcess
         self.connection: Connection
-        self.item: int | None = None  # index of the item that it computes
         self._is_ready = False
 
     def start(self) -> None:
@@ -211,14 +212,12 @@ class Worker:
             self.connection.send_bytes(self._content)
         except (OSError, ValueError, AssertionError) as error:  # the last in a worker of multiprocessing.Pool
             raise CannotStartError(f"{type(error).__name__}: {error}") from error
-        self.item, self._is_ready = None, False
+        self._is_ready = False
 
-    def give(self, item: int | None, items: Sequence[Item]) -> None:
-        """Send the item of this index; None leaves the worker idle."""
-        self.item = item
-        if item is not None:
-            with contextlib.suppress(OSError):  # the process died; `receive` raises for it
-                self.connection.send(items[item])
+    def give(self, item: Any) -> None:
+        """Let it compute the function of an item."""
+        with contextlib.suppress(OSError):  # the process died; `receive` raises for it
+            self.connection.send(item)
 
     def receive(self) -> tuple[bool, Any]:
         """Wait for the next message: whether the item is done, and what the function returned for it.

@@ -11,13 +11,13 @@ from common.env_wrappers import RewardDesign
 from common.envs.environment import Environment, environment_of
 from common.envs.make_env import MakeEnv
 from common.envs.mirror_check import check_mirror
-from common.envs.shards import resolve_shards
 from common.envs.vector_env import resolve_backend
 from common.learning.scoring import EpochScoring
 from common.results import EpochResult, from_columns, results_dictionary, to_columns
 from common.rollout.collector import Collecting, Collector
 from common.rollout.validation import Validator
 from common.rollout.workers.cluster import NO_WORKERS, WorkerPlacement
+from common.rollout.workers.shard import resolve_shards
 from common.rollout.workers.team import WorkerPoolFactory
 from common.state import State, join_parts, load_generator, pack_generator, part_of
 

@@ -109,7 +109,7 @@ def evaluate(
     Raises:
         UserError: the environment cannot be started or failed in every episode, or the policy returned NaN.
     """
-    job = Job(environment, deterministic, episodes, seed)
+    job = Job(environment, deterministic, range(seed, seed + episodes))
     [evaluation] = _evaluations(policy, action_map, [job], restarts, workers)
     return evaluation
 
@@ -119,7 +119,7 @@ def _evaluations(
 ) -> list[Evaluation]:
     evaluations = [Evaluation.of(episodes) for episodes in play_all(policy, action_map, jobs, restarts, workers)]
     for job, evaluation in zip(jobs, evaluations):
-        if len(evaluation.faults) == job.episodes:
+        if len(evaluation.faults) == len(job.seeds):
             raise UserError(
                 f"{job.environment.id} failed in every episode ({evaluation.faults[0]}): fix the environment"
             )
@@ -144,9 +144,8 @@ def evaluate_limits(
     workers: int | None = None,
 ) -> list[Summaries]:
     """`evaluate_both` in each of several environments, which differ in their step limits."""
-    jobs = [
-        Job(environment, kind == "deterministic", episodes, seed) for environment in environments for kind in KINDS
-    ]
+    seeds = range(seed, seed + episodes)
+    jobs = [Job(environment, kind == "deterministic", seeds) for environment in environments for kind in KINDS]
     found: list[Summaries] = [{} for _ in environments]
     for i, (job, evaluation) in enumerate(zip(jobs, _evaluations(policy, action_map, jobs, restarts, workers))):
         conditions = {"seed": seed, "max_episode_steps": job.environment.max_episode_steps}

@@ -4,10 +4,9 @@ Worker processes import this module: nothing here imports TensorFlow.
 """
 
 import contextlib
-import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,12 +33,11 @@ _NOISE_STEPS = 128  # steps of noise drawn at a time
 
 @dataclass(frozen=True)
 class Job:
-    """Episodes to play: one from each of the seeds `seed`, `seed` + 1, …"""
+    """Episodes to play, one from each seed, with the policy's deterministic action or with samples."""
 
     environment: Environment
     deterministic: bool
-    episodes: int
-    seed: int
+    seeds: range
 
 
 @dataclass(frozen=True)
@@ -89,11 +87,6 @@ class Reach:
         return float(np.max(returns, initial=self.hope, where=~running))
 
 
-class _Batch(NamedTuple):
-    job: int
-    seeds: range
-
-
 def play_all(
     policy: Policy,
     action_map: ActionMap,
@@ -123,19 +116,18 @@ def play_all(
     if not getattr(policy, "is_plain", False):
         workers, rows = 1, None
     elif workers is None:
-        worth_it = takes_workers(policy, sum(job.episodes for job in jobs))
+        worth_it = takes_workers(policy, sum(len(job.seeds) for job in jobs))
         workers = worker_processes.cores() if worth_it else 1
-    batches = [
-        _Batch(number, seeds)
-        for number, job in enumerate(jobs)
-        for seeds in _cuts(range(job.seed, job.seed + job.episodes), rows, workers)
-    ]
-    batches.sort(key=lambda batch: -len(batch.seeds))  # small ones last, so that workers end together
-    player = functools.partial(_play_batch, policy, action_map, jobs, restarts, rows, reach)
-    played = _play_batches(player, batches, workers, restarts)
+    batches = [(i, replace(job, seeds=cut)) for i, job in enumerate(jobs) for cut in _cuts(job.seeds, rows, workers)]
+    batches.sort(key=lambda batch: -len(batch[1].seeds))  # small ones last, so that workers end together
+
+    def player(number: int, tell: Callable[[int], None] = lambda ended: None) -> list[Episode]:
+        return play(policy, action_map, batches[number][1], restarts, rows, reach, tell)
+
+    played = _play_batches(player, [len(batch.seeds) for _, batch in batches], workers, restarts)
     episodes: list[list[Episode]] = [[] for _ in jobs]
-    for batch, those in sorted(zip(batches, played), key=lambda pair: pair[0].seeds.start):
-        episodes[batch.job] += those
+    for (i, _), those in sorted(zip(batches, played), key=lambda pair: pair[0][1].seeds.start):
+        episodes[i] += those
     return episodes
 
 
@@ -154,31 +146,20 @@ def takes_workers(policy: Policy, episodes: int) -> bool:
     return getattr(policy, "is_plain", False) and batches >= WORTHWHILE and worker_processes.cores() > 1
 
 
-def _play_batch(
-    policy: Policy, action_map: ActionMap, jobs: Sequence[Job], restarts: int, rows: int | None, reach: Reach | None,
-    batch: _Batch, tell: Callable[[int], None] = lambda ended: None,
-) -> list[Episode]:  # fmt: skip
-    job, size = jobs[batch.job], len(batch.seeds)
-    rows = rows or size if getattr(policy, "is_plain", False) else None
-    return play(policy, action_map, job.environment, batch.seeds, job.deterministic, restarts, rows, reach, tell)
-
-
 def _play_batches(
-    player: Callable[..., list[Episode]], batches: list[_Batch], workers: int, restarts: int
+    player: Callable[..., list[Episode]], sizes: list[int], workers: int, restarts: int
 ) -> list[list[Episode]]:
-    sizes = [len(batch.seeds) for batch in batches]
-
     def tell(ended: int) -> None:
         progress.tell("episodes", ended, sum(sizes))
 
     if workers > 1:
         with contextlib.suppress(worker_processes.CannotStartError, StartError):  # perhaps only one may exist
             return worker_processes.run_in_workers(
-                player, batches, workers, restarts, lambda done: tell(sum(sizes[i] for i in done))
+                player, range(len(sizes)), workers, restarts, lambda done: tell(sum(sizes[i] for i in done))
             )
     played: list[list[Episode]] = []
-    for batch in batches:
-        played.append(player(batch, lambda ended: tell(sum(map(len, played)) + ended)))
+    for number in range(len(sizes)):
+        played.append(player(number, lambda ended: tell(sum(map(len, played)) + ended)))
     return played
 
 
@@ -290,28 +271,28 @@ class _Running:
 def play(
     policy: Policy,
     action_map: ActionMap,
-    environment: Environment,
-    seeds: Sequence[int],
-    deterministic: bool,
+    job: Job,
     restarts: int = 0,
     rows: int | None = None,
     reach: Reach | None = None,
     tell: Callable[[int], None] = lambda ended: None,
 ) -> list[Episode]:
-    """Play one episode from each seed, side by side in this process; the episodes are in the order of the seeds.
+    """Play a job's episodes side by side in this process; they are in the order of the seeds.
 
     Args:
-        deterministic: take the policy's deterministic action instead of a sample.
         restarts: how often an episode in which the environment fails, or returns NaN, is played again.
-        rows: observations in each batch for the policy, with those of ended episodes; None leaves ended ones out.
+        rows: observations that a plain policy sees at a time, with those of ended episodes; None: as many as episodes.
+            Another policy does not see those of ended episodes.
         reach: ends all episodes once it is missed; those that are running then have the score that was hoped for.
         tell: called between two steps with the number of episodes that have ended.
 
     Raises:
         UserError: the environment cannot be started, or the policy returned NaN.
     """
+    environment, seeds = job.environment, job.seeds
+    rows = (rows or len(seeds)) if getattr(policy, "is_plain", False) else None
     observations = _empty_observations(environment, rows or len(seeds))  # [R, *shape]
-    noise = None if deterministic else np.zeros((len(observations), action_map.noise_size), np.float32)  # [R, X]
+    noise = None if job.deterministic else np.zeros((len(observations), action_map.noise_size), np.float32)  # [R, X]
     acting = InEpisodes(policy, len(observations))
     episodes = [_Running(environment, seed, restarts, observations, acting, i) for i, seed in enumerate(seeds)]
     with contextlib.ExitStack() as stack:
@@ -324,8 +305,8 @@ def play(
             if len(seeds) == 1:
                 raise
             stack.close()  # perhaps only one may exist, so they are played one after another
-            alone = [play(policy, action_map, environment, [seed], deterministic, restarts, rows) for seed in seeds]
-            return [episode for [episode] in alone]
+            alone = [replace(job, seeds=seeds[i : i + 1]) for i in range(len(seeds))]
+            return [play(policy, action_map, one, restarts, rows)[0] for one in alone]
         stack.enter_context(one_blas_thread())
         while running := [i for i, episode in enumerate(episodes) if episode.outcome is None]:
             tell(len(seeds) - len(running))

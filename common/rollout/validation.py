@@ -188,7 +188,7 @@ def validate(
         with contextlib.closing(envs):
             return _validate_in_groups(policy, action_map, environment, envs, seed, reach)
     sizes = [len(part) for part in np.array_split(np.arange(episodes), groups)]  # not a process an episode
-    jobs = [Job(environment, True, size, first) for size, first in zip(sizes, group_seeds(seed, groups))]
+    jobs = [Job(environment, True, range(one, one + size)) for size, one in zip(sizes, group_seeds(seed, groups))]
     played = [e for job in play_all(policy, action_map, jobs, restarts, workers, None, reach) for e in job]
     scores, unfinished = (np.array(column) for column in zip(*((e.score, e.unfinished) for e in played)))  # [E], [E]
     if reach is not None and unfinished.any() and not reach.missed(scores, unfinished):  # it hoped for too little

@@ -35,8 +35,8 @@ class Recorder:
     every ten epochs, or less often if saving would take more than 1% of the run time. It is also due after an epoch of
     more than three seconds, unless saving would take more than 5% of these.
 
-    A signal stops the run at the end of its epoch. An epoch that takes longer than a few seconds is given up if the
-    one before it is saved.
+    A signal stops the run at the end of its epoch. An epoch that takes longer than a few seconds is given up once it
+    has taken longer than the epochs before it that are not saved and are given up too.
 
     Args:
         trainer: with the epochs that a resumed run already has.
@@ -68,7 +68,7 @@ class Recorder:
         self.saving_seconds = self._last_saving = 0.0  # of all checkpoints, of the last one
         self._saved_epoch, self._saved_at = trainer.epoch, time.perf_counter()
         self._asked_at = self._saved_at  # when `is_due` was called last
-        self._epoch_began, self._epoch_seconds = time.monotonic(), 0.0  # of this epoch, of the last one
+        self._epoch_began, self._epoch_seconds = self._saved_at, 0.0  # of this epoch, of the last one
 
     def __enter__(self) -> "Recorder":
         trainer = self._trainer
@@ -111,7 +111,7 @@ class Recorder:
                 self.save(result.epoch)
             self.draw(last=True)
             raise StoppedError(self._line(), self._stop)
-        now = time.monotonic()
+        now = time.perf_counter()
         self._epoch_seconds, self._epoch_began = now - self._epoch_began, now
 
     def _record(self, result: EpochResult) -> None:
@@ -201,9 +201,10 @@ class Recorder:
             raise StoppedError(self._line(), self._stop)
 
     def _gives_up(self) -> bool:
-        """Whether the epoch that has begun is long, and the last finished one is saved."""
-        seconds = max(time.monotonic() - self._epoch_began, self._epoch_seconds)
-        return seconds > LONG_EPOCH and self._saved_epoch == self._epoch
+        """Whether the epoch that has begun is long, and longer so far than those before it that are not saved."""
+        seconds = time.perf_counter() - self._epoch_began
+        unsaved = self._epoch_began - self._saved_at if self._saved_epoch != self._epoch else 0.0
+        return max(seconds, self._epoch_seconds) > LONG_EPOCH and seconds >= unsaved
 
     def _end_process(self, number: int) -> None:
         """End the process, whatever it is doing, if the epoch is given up; its workers end with it."""
@@ -214,6 +215,7 @@ class Recorder:
             os._exit(128 + number)
 
     def _line(self) -> str:
-        if not self._epoch:
-            return f"stopped before the first epoch was finished, so nothing is saved; start again with {self._resume}"
-        return f"stopped after epoch {self._epoch} of {self._trainer.config.epochs}; continue with {self._resume}"
+        saved, epochs = self._saved_epoch, self._trainer.config.epochs
+        if not saved:
+            return f"stopped before the first epoch was saved, so nothing is kept; start again with {self._resume}"
+        return f"stopped after epoch {saved} of {epochs}; continue with {self._resume}"

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from common import files, progress
 from common.config import TrainingConfig
-from common.envs.shards import shards_for_workers
 from common.errors import DivergedError, NotFiniteError, UserError
 from common.results import EpochResult, score_text
+from common.rollout.workers.shard import shards_for_workers
 from common.runs import after_training, checkpoint, finished, run_folder, trust
 from common.runs.command_line import names_of_flags, parse
 from common.runs.fit import fitted

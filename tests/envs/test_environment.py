@@ -95,23 +95,6 @@ def test_the_cores_are_divided_among_the_groups(monkeypatch, asked, each):
     assert threads == [each, each]
 
 
-def test_a_maker_returns_a_new_environment_each_time_and_films_at_30_without_a_rate():
-    env = gymnasium.make("Pendulum-v1")
-    with pytest.raises(UserError, match="returned the same environment twice"):
-        find_environment("", maker=lambda: env)
-
-    class Plain(gymnasium.envs.classic_control.PendulumEnv):
-        metadata = {"render_modes": []}  # noqa: RUF012
-
-    assert find_environment("", maker=Plain).render_fps == 30
-
-
-def test_an_atari_game_is_known_as_one():
-    pytest.importorskip("ale_py")
-    assert find_environment("ALE/Pong-v5").atari_game == "ALE/Pong-v5"
-    assert find_environment("Pendulum-v1").atari_game is None
-
-
 def test_what_a_library_writes_while_it_builds_an_environment_is_not_shown(capfd, monkeypatch):
     class Loud(tiny_envs.Lengths):
         def __init__(self):

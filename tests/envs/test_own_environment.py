@@ -1,5 +1,6 @@
 """An environment of one's own: the page's example as it stands, and what people get wrong with theirs."""
 
+import contextlib
 import importlib
 import json
 import os
@@ -345,6 +346,19 @@ def test_a_reward_design_that_does_not_work_is_one_line(design, words, eager):
 # -- functions --
 
 
+def stepped(maker, backend="processes", steps=1, num_envs=1, arguments=None):
+    """The last of some steps of a group, and the group's failures."""
+    environment = find_environment("", 3, arguments, maker)
+    with contextlib.closing(
+        (GymnasiumGroup if backend == "gymnasium" else ProcessGroup)(environment, num_envs)
+    ) as group:
+        group.reset(0)
+        for _ in range(steps):
+            group.send(np.zeros((num_envs, 1), np.float32))
+            step = group.recv()
+        return step, group.faults
+
+
 @pytest.mark.parametrize("backend", ["gymnasium", "processes"])
 def test_functions_and_their_arguments_reach_every_environment(backend):
     class Sized(tiny_envs.Plain):
@@ -356,14 +370,8 @@ def test_functions_and_their_arguments_reach_every_environment(backend):
         def step(self, action):
             return np.full(2, self.size, np.float32), float(self.size), False, False, {}
 
-    environment = find_environment("", 3, {"size": 7}, lambda size: Sized(size))
-    group = (GymnasiumGroup if backend == "gymnasium" else ProcessGroup)(environment, 2)
-    try:
-        group.reset(0)
-        group.send(np.zeros((2, 1), np.float32))
-        assert group.recv().rewards.tolist() == [7, 7]
-    finally:
-        group.close()
+    step, _ = stepped(lambda size: Sized(size), backend, num_envs=2, arguments={"size": 7})
+    assert step.rewards.tolist() == [7, 7]
 
 
 @pytest.mark.parametrize("trainer, config", [(PPOAgentTrainer, PPO), (OffPolicyAgentTrainer, TD3)])
@@ -579,13 +587,8 @@ def test_an_info_that_is_none_is_a_fault_of_the_environment(backend):
         def step(self, action):
             return *super().step(action)[:4], None
 
-    group = (GymnasiumGroup if backend == "gymnasium" else ProcessGroup)(find_environment("", maker=Bare), 1)
-    group.reset(0)
-    group.send(np.zeros((1, 1), np.float32))
-    assert group.recv().failed.tolist() == [True]
-    [fault] = group.faults
-    assert "NoneType" in fault.error
-    group.close()
+    step, [fault] = stepped(Bare, backend)
+    assert step.failed.tolist() == [True] and "NoneType" in fault.error
 
 
 def test_an_exception_that_cannot_be_pickled_is_a_fault_and_no_hang():
@@ -597,14 +600,9 @@ def test_an_exception_that_cannot_be_pickled_is_a_fault_and_no_hang():
         def step(self, action):
             raise CrashError("the simulator is gone")
 
-    group = ProcessGroup(find_environment("", maker=Crashing), 1)
-    group.reset(0)
-    group.send(np.zeros((1, 1), np.float32))
-    assert group.recv().failed.tolist() == [True]
-    [fault] = group.faults
-    assert fault.error == "CrashError: the simulator is gone"
+    step, [fault] = stepped(Crashing)
+    assert step.failed.tolist() == [True] and fault.error == "CrashError: the simulator is gone"
     assert "in step" in fault.details and "async_vector_env" not in fault.details
-    group.close()
 
 
 def test_a_process_that_cannot_reset_names_the_place_and_one_that_hangs_the_time():
@@ -616,9 +614,8 @@ def test_a_process_that_cannot_reset_names_the_place_and_one_that_hangs_the_time
         def reset(self, seed=None, options=None):
             time.sleep(60)
 
-    group = ProcessGroup(find_environment("", maker=Broken), 1)
     with pytest.raises(UserError, match=r"reset failed \(OSError: no display, at .*, line \d+, in reset\)"):
-        group.reset(0)
+        stepped(Broken)
     group = ProcessGroup(find_environment("", maker=Hanging), 1, time_limit=1.0)
     with pytest.raises(UserError, match="did not answer within 1 s, see --environment-time-limit"):
         group.reset(0)
@@ -666,15 +663,9 @@ def test_what_is_returned_later_is_checked_too(space, first, then, words):
 
 @pytest.mark.parametrize("backend", ["gymnasium", "processes"])
 def test_a_wrong_observation_is_told_in_one_line_without_a_traceback(backend):
-    environment = find_environment("", maker=lambda: Later(Box(-1, 1, (2,)), np.zeros(2), np.zeros(1)))
-    group = (GymnasiumGroup if backend == "gymnasium" else ProcessGroup)(environment, 1)
-    group.reset(0)
-    for _ in range(3):
-        group.send(np.zeros((1, 1), np.float32))
-        step = group.recv()
+    step, [fault] = stepped(lambda: Later(Box(-1, 1, (2,)), np.zeros(2), np.zeros(1)), backend, steps=3)
     assert step.failed.tolist() == [True]
-    assert group.faults[0][1:] == ("step returned an observation of shape (1,), but observation_space says (2,)", "")
-    group.close()
+    assert fault[1:] == ("step returned an observation of shape (1,), but observation_space says (2,)", "")
 
 
 @pytest.mark.parametrize("reward", [None, "1", np.ones(3), np.array([None]), np.array("1")])
@@ -738,9 +729,8 @@ def test_a_constructor_that_fails_in_a_process_is_said_not_to_be_built():
                 raise OSError("no licence")
             super().__init__()
 
-    group = ProcessGroup(find_environment("", maker=Second), 1)
     with pytest.raises(UserError, match=r"cannot be built \(OSError: no licence"):
-        group.reset(0)
+        stepped(Second)
 
 
 def test_an_action_that_is_changed_in_place_is_held_as_it_was():

@@ -9,16 +9,8 @@ from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.envs.spaces import (
-    BoxMap,
-    action_map,
-    as_numbers_or_image,
-    check_continuous,
-    check_spaces,
-    choices,
-    image_layout,
-    is_image,
-)
+from common.envs.spaces import BoxMap, action_map, choices, is_image
+from common.envs.supported_spaces import as_numbers_or_image, check_continuous, check_spaces, image_layout
 from common.errors import UserError
 
 fast = settings(max_examples=100, deadline=None, derandomize=True, database=None)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from run_program import is_there
 
 from common.envs.worker_processes import CannotStartError, in_background, run_in_workers
 from common.errors import UserError
@@ -117,40 +118,29 @@ def test_no_process_can_be_started(monkeypatch):
 
 
 def test_a_result_from_the_background():
-    with in_background(lambda: os.getpid()) as result:
-        assert result() != os.getpid()
+    for limit in (None, 60.0):
+        with in_background(lambda: os.getpid(), limit) as result:
+            assert result() != os.getpid()
 
 
-def test_what_the_background_raises_is_raised_here():
-    def fail():
-        raise UserError("there is no such game")
-
-    with in_background(fail) as result, pytest.raises(UserError, match="there is no such game"):
-        result()
+def fail():
+    raise UserError("there is no such game")
 
 
-def test_a_worker_that_dies_in_the_background_is_named():
-    with in_background(lambda: os._exit(7)) as result, pytest.raises(UserError, match="exit code 7"):
-        result()
-
-
-def test_the_background_has_a_time_limit():
-    with in_background(lambda: 3, time_limit=60.0) as result:
-        assert result() == 3
-    with in_background(lambda: os._exit(7), time_limit=60.0) as result, pytest.raises(UserError, match="exit code 7"):
-        result()
-    slow = "its process did not answer within 3 s"
-    with in_background(lambda: time.sleep(3600), time_limit=3.0) as result, pytest.raises(UserError, match=slow):
-        result()
-
-
-def test_a_function_that_cannot_be_loaded_in_the_background_is_told_apart():
-    class Unloadable:
-        def __reduce__(self):
-            return int, ("no number",)
-
-    thing = Unloadable()
-    with in_background(lambda: thing) as result, pytest.raises(CannotStartError, match="no number"):
+@pytest.mark.parametrize("limit", [None, 3.0])
+@pytest.mark.parametrize(
+    ("function", "error", "words"),
+    [
+        (fail, UserError, "there is no such game"),
+        (lambda: os._exit(7), UserError, "exit code 7"),
+        (lambda: time.sleep(3600), UserError, "its process did not answer within 3 s"),
+        (Stubborn(), CannotStartError, "no module named somewhere"),
+    ],
+)
+def test_what_goes_wrong_in_the_background_is_raised_here(function, error, words, limit):
+    if words.endswith("3 s") and limit is None:
+        return
+    with in_background(lambda: function(), limit) as result, pytest.raises(error, match=words):
         result()
 
 
@@ -193,23 +183,10 @@ def workers_of(folder: Path) -> list[int]:
 def gone(pids: list[int]) -> bool:
     """Within ten seconds."""
     for _ in range(100):
-        if not any(_lives(pid) for pid in pids):
+        if not any(map(is_there, pids)):
             return True
         time.sleep(0.1)
     return False
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    if not Path("/proc/self").exists():
-        return True
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):  # it ended just now
-        return False
 
 
 def test_the_program_is_not_imported_again(tmp_path):

@@ -1,7 +1,6 @@
 """Collecting on a scripted environment whose every step is known."""
 
 import pickle
-import warnings
 
 import gymnasium
 import numpy as np
@@ -12,11 +11,11 @@ from gymnasium.vector import SyncVectorEnv
 
 from common.envs.environment import find_environment
 from common.envs.envpool_group import EnvPoolGroup
-from common.envs.groups import Step, quiet_gymnasium
+from common.envs.groups import Step
 from common.envs.gymnasium_group import GymnasiumGroup
 from common.envs.seeded_episodes import RestoreMethod, episode_seed
 from common.envs.spaces import BoxMap
-from common.envs.vector_env import VectorEnv, copied_observations, make_vector_env
+from common.envs.vector_env import VectorEnv, make_vector_env
 from common.errors import UserError
 from common.records import Timing, Trajectory
 from common.rollout.not_finite import not_finite_action
@@ -155,23 +154,6 @@ def test_the_policy_acts_on_the_observation_its_action_is_stored_with():
     trajectory = collector(envs, 20).collect(Watching(), Timing())
     np.testing.assert_array_equal(trajectory.actions, trajectory.observations[:-1, :, :2] / 8)
     envs.close()
-
-
-def test_records_have_the_documented_shapes_and_types():
-    trajectory = collect(FROM_0, FROM_1, FROM_2, steps=7)
-    found = {name: (array.shape, array.dtype) for name, array in trajectory._asdict().items()}
-    assert found == {
-        "observations": ((8, 3, 4), np.float32),
-        "actions": ((7, 3, 2), np.float32),
-        "rewards": ((7, 3), np.float64),
-        "terminated": ((7, 3), bool),
-        "truncated": ((7, 3), bool),
-        "ended": ((7, 3), bool),
-        "valid": ((7, 3), bool),
-        "episode_steps": ((7, 3), np.int64),
-        "replaced": ((7, 3), bool),
-        "outputs": ((8, 3, 0), np.float32),
-    }
 
 
 # -- groups --
@@ -403,17 +385,6 @@ def test_envpools_native_interface_steps_as_its_public_one(env_id):
     group.close()
 
 
-def test_gymnasiums_own_errors_are_kept_back_and_its_level_comes_back():
-    before = gymnasium.logger.min_level
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        with quiet_gymnasium():
-            gymnasium.logger.error("in other words")
-        assert said == []
-        gymnasium.logger.error("aloud")
-    assert len(said) == 1 and gymnasium.logger.min_level == before
-
-
 def test_a_non_finite_action_is_the_environments_fault_only_where_it_saw_something_non_finite():
     seen = np.ones((3, 2, 2), np.float32)
     assert str(not_finite_action(seen, 4, 7)).startswith("the policy returned NaN or infinity at step 7")
@@ -423,11 +394,3 @@ def test_a_non_finite_action_is_the_environments_fault_only_where_it_saw_somethi
     assert str(error) == error.fault + ", or collect such epochs again with --on-not-finite skip"
     assert str(pickle.loads(pickle.dumps(error))) == str(error)  # workers send it
     assert "environment 5" in str(not_finite_action(seen, 4, 0)) and "at a reset" in str(not_finite_action(seen, 4, 0))
-
-
-def test_images_stay_bytes_and_all_other_observations_become_float32():
-    images = np.full((2, 5, 5, 1), 200, np.uint8)
-    copied = copied_observations(images)
-    assert copied.dtype == np.uint8 and not np.shares_memory(copied, images)
-    for flat in (np.ones((2, 5), np.uint8), np.ones((2, 5), np.float64), np.ones((2, 5, 5, 1), np.float64)):
-        assert copied_observations(flat).dtype == np.float32

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import tiny_envs
 from gymnasium.envs.registration import EnvSpec
+from run_program import is_there
 
 import PPOAgentTrainer as main_program
 from common.envs import worker_processes
@@ -385,21 +386,6 @@ def test_the_time_limit_does_not_count_while_the_program_is_suspended():
             assert [parent.stdout.readline() for _ in range(3)] == ["[]\n"] * 3
         finally:
             os.killpg(parent.pid, signal.SIGKILL)
-
-
-def is_there(process: int) -> bool:
-    """Whether a process runs; one that ended but was not waited for does not."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):  # the latter if it ends between opening and reading
-        pass
-    if Path("/proc/self").exists():
-        return False
-    try:
-        os.kill(process, 0)
-        return True
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize("way", ["episodes", "history"])

@@ -85,7 +85,7 @@ def test_a_group_that_hoped_for_too_little_is_played_again(workers, target, hope
     whole = idle(6, None)
     assert whole.returns.tolist() == [1.0, 3.0, 6.0, 15.0, 21.0, 28.0]
     reach = Reach(target, hope, 6)  # the first group hopes for 1 + 5 · 13 after a step, or 1 + 5 · 20
-    jobs = [Job(LENGTHS, True, 3, first) for first in group_seeds(3, 2)]
+    jobs = [Job(LENGTHS, True, range(first, first + 3)) for first in group_seeds(3, 2)]
     assert any(
         episode.unfinished
         for part in play_all(Idle(), action_map(LENGTHS.action_space), jobs, 0, 1, None, reach)

@@ -10,7 +10,6 @@ from collecting import Forgetful, Reliable
 
 from common.config import TrainingConfig
 from common.envs.environment import find_environment
-from common.envs.shards import resolve_shards, shards_for_workers
 from common.envs.spaces import action_map
 from common.errors import NotFiniteError, UserError
 from common.nets.network import UNCHANGED, Dense, Network
@@ -18,6 +17,7 @@ from common.records import Timing
 from common.rollout import collector as collectors
 from common.rollout.collector import Collecting, Collector
 from common.rollout.policies import DeterministicPolicy, NormalPolicy, WarmUp
+from common.rollout.workers.shard import resolve_shards, shards_for_workers
 from common.state import State
 
 SIZES = {"BipedalWalker-v3": (24, 4), "Pendulum-v1": (3, 1), "LunarLanderContinuous-v3": (8, 2)}

@@ -33,6 +33,7 @@ class Stops(gymnasium.Env):
 
     observation_space = action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
     left: int | None = None
+    rest = 0.0  # seconds that the step with the signal takes
 
     def __init__(self, seconds: float = 0.0, ends: bool = True):
         self._seconds, self._ends = seconds, ends
@@ -48,6 +49,7 @@ class Stops(gymnasium.Env):
             Stops.left -= 1
             if Stops.left == 0:
                 os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(Stops.rest)
         self._steps += 1
         observation = self.np_random.uniform(-1, 1, 1).astype(np.float32)
         return observation, -abs(float(action[0])), self._ends and self._steps == 5, False, {}
@@ -75,12 +77,12 @@ def learned(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("module", "settings", "steps"),
-    [(PPOAgentTrainer, PPO, 66), (OffPolicyAgentTrainer, TD3, 40)],
-    ids=["validating", "collecting"],
+    ("module", "settings", "steps", "unsaved"),
+    [(PPOAgentTrainer, PPO, 66, 0), (OffPolicyAgentTrainer, TD3, 40, 0), (PPOAgentTrainer, PPO, 66, 1)],
+    ids=["validating", "collecting", "after an epoch that is not saved"],
 )
 def test_a_long_epoch_is_given_up_and_the_resumed_run_is_the_same(
-    monkeypatch, tmp_path, capfd, eager, module, settings, steps
+    monkeypatch, tmp_path, capfd, eager, module, settings, steps, unsaved
 ):
     def arguments(name):
         return *settings, *QUIET, "--runs-folder", tmp_path, "--name", name
@@ -90,17 +92,19 @@ def test_a_long_epoch_is_given_up_and_the_resumed_run_is_the_same(
 
     def arm(self, row):
         write(self, row)
-        if row.epoch == 2:
+        if row.epoch == 2 + unsaved:
             Stops.left = steps
 
     with monkeypatch.context() as patch:
         patch.setattr(Terminal, "row", arm)
         patch.setattr(recorder, "LONG_EPOCH", 0.0)
         patch.setattr(recorder, "LARGEST_SHARE_OF_LONG", math.inf)
-        assert call(patch, module, *arguments("run")) == 128 + signal.SIGTERM
+        patch.setattr(Stops, "rest", 2.0 * unsaved)
+        every = ("--checkpoint-every", 1 + unsaved)
+        assert call(patch, module, *arguments("run"), *every) == 128 + signal.SIGTERM
     Stops.left = None
     assert "stopped after epoch 2 of 4; continue with " in capfd.readouterr().err
-    assert len(run_folder.read_results(tmp_path / "run")["epoch"]) == 2
+    assert len(run_folder.read_results(tmp_path / "run")["epoch"]) == 2 + unsaved
     assert checkpoint.generations(tmp_path / "run" / session.CHECKPOINTS)[0] == 2
     assert call(monkeypatch, module, "--resume", tmp_path / "run", *QUIET) == 0
     assert learned(tmp_path / "run") == learned(tmp_path / "whole")
@@ -142,7 +146,7 @@ runpy.run_module("PPOAgentTrainer", run_name="__main__", alter_sys=True)
 @pytest.mark.parametrize(
     ("backend", "epoch", "line"),
     [
-        ("gymnasium", 0, "stopped before the first epoch was finished, so nothing is saved; start again with "),
+        ("gymnasium", 0, "stopped before the first epoch was saved, so nothing is kept; start again with "),
         ("processes", 1, "stopped after epoch 1 of 4; continue with "),
     ],
 )

@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from common.config import TrainingConfig
 from common.envs.environment import Environment
 from common.envs.groups import Fault, quiet_gymnasium
 from common.envs.seeded_episodes import RestoreMethod, RestorePoint
-from common.envs.spaces import ActionMap
+from common.envs.spaces import ActionMap, is_image
 from common.envs.vector_env import VectorEnv, copied_observations, make_vector_env
 from common.errors import NotFiniteError, UserError
 from common.records import Timing, empty_trajectory
@@ -16,7 +17,31 @@ from common.rollout.not_finite import not_finite_action
 from common.rollout.policies import Policy
 from common.rollout.stepping import Stepped, step_through
 
+# Shards of a run that does not say how many. A policy is called once per shard and step, so cheap environments would
+# notice more than a few; workers gain by many, which share the work evenly.
+WITH_WORKERS = 16
+WITHOUT = 4
 STEPPED = ("observations", "actions", "rewards", "terminated", "truncated", "ended", "replaced")  # of a trajectory
+
+
+def shards_for_workers(config: TrainingConfig) -> int:
+    """How many shards a new run with workers has."""
+    return config.shards or min(config.num_envs, WITH_WORKERS)
+
+
+def resolve_shards(config: TrainingConfig, backend: str, environment: Environment) -> int | None:
+    """How many any run has: some where `--backend auto` stands for Gymnasium, so that workers may step them later.
+
+    Args:
+        backend: what the config's stands for.
+
+    Returns:
+        None: as many as the backend's environments come in.
+    """
+    if config.shards is not None:
+        return config.shards
+    divides = config.backend == "auto" and backend == "gymnasium" and not is_image(environment.observation_space)
+    return min(config.num_envs, WITHOUT) if divides else None
 
 
 class Recipe(NamedTuple):
