@@ -53,7 +53,8 @@ class Agent(AgentBase):
     ) -> None:
         super().__init__(observation_space, action_space, config)
         self.choices = None if isinstance(action_space, gymnasium.spaces.Box) else choices(action_space)
-        torso = architecture.torso_for(observation_space.shape, self.action_size, config)
+        *sides, last = observation_space.shape
+        torso = architecture.torso_for((*sides, last - self.mask_size), self.action_size, config)
         heads = architecture.heads_for(self.action_size, self.choices, config)
         seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(2)]  # of actor and critic
         actor_kernel, critic_kernel = map(orthogonal, seeds)
@@ -67,6 +68,10 @@ class Agent(AgentBase):
             self.critic = keras_models.critic_network(torso, critic_kernel, self.mirror)
             self._networks = {"actor": self.actor, "critic": self.critic}
         architecture.draw_weights(self._networks.values(), seeds, config)
+        if self.mask_size:  # which the networks do not see
+            for name in {"actor", "critic", *self._networks}:
+                setattr(self, name, keras_models.WithMask(getattr(self, name), self.mask_size))
+            self._networks = {name: getattr(self, name) for name in self._networks}
         self._adam_of = {
             name: self.new_adam(config.learning_rate, network.trainable_variables, config.adam_epsilon)
             for name, network in self._networks.items()

@@ -180,6 +180,11 @@ class RunSettings(Settings):
     seed: int = setting(0, at_least=0, at_most=2**31 - 1, main=True)
     """Random seed of initial weights, environments, actions and minibatches. Runs with different seeds show how much
     a result varies."""
+    start_from: str | None = None
+    """Trained agent whose weights and normalisation this run begins with: a run's folder, its name in runs, or an
+    agent that comes with the project, such as walker. It has the same method, hidden layers and observations; heads
+    for other actions are drawn anew, as is the critic of an agent that comes with the project. Its optimiser's state
+    is left behind. None draws all weights."""
     environment_restarts: int = setting(3, at_least=0)
     """Number of times that failed environments are replaced before a failure ends the run. The episode that failed is
     not scored."""
@@ -247,6 +252,7 @@ class TrainingConfig(RunSettings, EnvironmentSettings):
 
     METHOD: ClassVar[str] = ""
     """The method's name in config.json."""
+    action_masks = False  # a setting of methods whose actions may be choices
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -381,6 +381,11 @@ class DDPGAgent(AgentBase):
         if self.config.normalize_observations:
             self.observation_statistics.load_state(part_of(state, "observations"))
 
+    def layers(self, state: State) -> dict[str, list[np.ndarray]]:
+        """See `AgentBase.layers`; the arrays are views of the vectors in the state."""
+        networks = self.flat_networks().items()
+        return super().layers(state) | {name: flat_.layers(state[name]) for name, flat_ in networks if name in state}
+
     def counters(self) -> State:
         """The number of updates so far."""
         return {"updates": np.array(self.updates, np.int64)}

@@ -69,6 +69,10 @@ class NetworkSettings(Settings):
     """Largest number of steps through which an update follows the memory back. Each sequence begins with the memory
     that was stored with its first step. Raise it if something must be remembered for longer; an update then makes
     fewer steps at the same time, and takes longer. Only used with memory gru or lstm."""
+    action_masks: bool = False
+    """Whether the policy never chooses what the environment forbids. The environment says which choices are allowed in
+    info["action_mask"] of each reset and step, or by a method action_masks(): 0 or 1 for each choice, first those of
+    the first action dimension. Set it if many actions are invalid. For discrete actions and number observations."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -252,6 +256,9 @@ class PPOConfig(UpdateSettings, ExplorationSettings, NetworkSettings, TrainingCo
                 f"reused_trajectories {self.reused_trajectories} does not go with recompute_targets: leave "
                 "--reused-trajectories out, or use --no-recompute-targets"
             )
+        if self.action_masks and (self.symmetry or max(self.action_repeat) > 1):
+            other = "symmetry" if self.symmetry else f"action_repeat {self.action_repeat}"
+            raise UserError(f"action_masks does not go with {other}: leave one of them out")
         if self.min_std and self.initial_std is None:
             raise UserError(
                 f"min_std {self.min_std} has no effect with initial_std None: leave --min-std out, or use "
@@ -268,6 +275,7 @@ class PPOConfig(UpdateSettings, ExplorationSettings, NetworkSettings, TrainingCo
         """Raises UserError for what does not go with networks that remember."""
         refused = {
             "symmetry": self.symmetry and "use --no-symmetry",
+            "action_masks": self.action_masks and "use --no-action-masks",
             "objective": self.objective != "clip" and "use --objective clip",
             "value_target": self.value_target == "one_step_gradient" and "use --value-target one_step",
         }

@@ -48,6 +48,8 @@ def duties(config: TrainingConfig) -> list[str]:
     lines = []
     if getattr(config, "memory", "none") != "none":  # a setting of PPO's alone
         lines.append("begin an episode with a memory of zeros, and give each step's next_memory to the next one")
+    if config.action_masks:
+        lines.append("the last numbers of the input are the action mask: 1 for each choice that is allowed, else 0")
     repeat = config.action_repeat[-1]
     if repeat > 1:
         lines.append(f"hold each action for {repeat} steps of the environment")

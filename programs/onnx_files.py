@@ -19,6 +19,7 @@ from common.errors import UserError
 from common.nets.network import (
     ACTIVATIONS,
     OBSERVATION_CLIP,
+    RULED_OUT,
     Convolution,
     Dense,
     LayerNormalization,
@@ -102,6 +103,13 @@ class _Graph:
 
     def flattened(self, features: str) -> str:
         return self("Flatten", features, axis=1)
+
+    def cut(self, array: str, size: int) -> tuple[str, str]:
+        return self.columns(array, 0, -size), self.columns(array, -size, np.iinfo(np.int64).max)
+
+    def masked(self, logits: str, mask: str) -> str:
+        allowed = self("Greater", mask, self.constant(np.float32(0)))
+        return self("Where", allowed, logits, self.constant(np.float32(RULED_OUT)))
 
     def joined(self, one: str, other: str) -> str:
         return self("Concat", one, other, axis=0)

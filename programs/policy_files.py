@@ -146,6 +146,8 @@ def random_observations(agent: Agent | DDPGAgent, rng: np.random.Generator) -> n
     drawn = spread * rng.standard_normal((CHECKED_OBSERVATIONS, agent.observation_size))  # [K, S]
     if normalize.shift is not None and normalize.scale is not None:
         drawn = normalize.shift + drawn / normalize.scale  # [K, S]
+    if agent.mask_size:
+        drawn[:, -agent.mask_size :] = rng.integers(2, size=(CHECKED_OBSERVATIONS, agent.mask_size))
     return drawn.astype(np.float32)
 
 

@@ -174,6 +174,7 @@ def differing(recorded, asked):
     The backend `auto` stood for is the machine's; how to validate says nothing where validation does not choose.
     """
     free = {"backend"} if asked.backend == "auto" else set()
+    free |= {"shards"} if asked.shards is None else set()
     if asked.best_metric != "validation":
         free |= {"validate_every", "validation_episodes"}
     if not recorded.get("stop_target_gradient", True):
@@ -186,7 +187,8 @@ def differing(recorded, asked):
         recorded = recorded | {"reward_design": "outcome_bonus"}
     if recorded.get("std") == "softplus_head":
         recorded = recorded | {"initial_std": None}
-    lists = {name: [recorded[name]] for name in ("action_repeat", "validate_from") if name in recorded}  # numbers then
+    once_numbers = ("action_repeat", "validate_from")
+    lists = {name: [recorded[name]] for name in once_numbers if isinstance(recorded.get(name), int | float)}
     recorded = recorded | lists
     now = json.loads(json.dumps(dataclasses.asdict(asked)))
     free |= {"action_cost"}  # a number then, with action_cost_score

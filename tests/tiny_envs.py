@@ -414,7 +414,56 @@ class Awkward(gymnasium.Env):
         raise AttributeError("there is no window")
 
 
+class Doors(gymnasium.Env):
+    """Pass five walls of 40 doors, of which two are open: the first pays 1 and leads to the next wall, the other out.
+
+    The observation is the number of the wall, and which doors are open depends on it alone. A closed door costs
+    one of 20 steps, or raises where it is `strict`. Knowing scores 5, guessing among the open doors 31/32.
+
+    Args:
+        how: "info" or "method" offers the mask; "nothing", "closed" and "short" are mistakes from step 3 on.
+    """
+
+    observation_space = Discrete(5)
+    action_space = Discrete(40, start=2)
+    DOORS = 40
+
+    def __init__(self, render_mode=None, how="info", strict=True):
+        self.render_mode, self.how, self.strict = render_mode, how, strict
+        if how == "method":
+            self.action_masks = self._open
+
+    def _open(self):
+        mask = np.zeros(self.DOORS, bool)
+        mask[[7 * self._wall % self.DOORS + 3, 7 * self._wall % self.DOORS + 5]] = True
+        return mask
+
+    def _info(self):
+        if self.how == "method" or (self.how == "nothing" and self._steps >= 3):
+            return {}
+        mask = self._open() & ~(self.how == "closed" and self._steps >= 3)
+        return {"action_mask": mask[: 7 if self.how == "short" and self._steps >= 3 else None].astype(np.int8)}
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self._wall = self._steps = 0
+        return self._wall, self._info()
+
+    def step(self, action):
+        self._steps += 1
+        first, other = np.flatnonzero(self._open()) + 2
+        assert action in (first, other) or not self.strict, f"door {action} is closed"
+        passed = action == first
+        self._wall += passed
+        over = bool(action == other or self._wall == 5)
+        self._wall = min(self._wall, 4)
+        return self._wall, float(passed), over, self._steps == 20, self._info()
+
+
 gymnasium.register("tests/Target-v0", Target)
+gymnasium.register("tests/Doors-v0", Doors)
+gymnasium.register("tests/LooseDoors-v0", Doors, kwargs={"strict": False})
+gymnasium.register("tests/DoorsByMethod-v0", Doors, kwargs={"how": "method"})
 gymnasium.register("tests/Dot-v0", Dot)
 gymnasium.register("tests/Lives-v0", Lives)
 gymnasium.register("tests/LivesShort-v0", Lives, kwargs={"short": True})

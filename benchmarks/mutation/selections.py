@@ -59,6 +59,8 @@ COLOR = "tests/ppo/test_training.py -k color"
 UPDATE = "tests/ppo/test_update.py"
 STOP = "tests/runs/test_stop_score.py"
 VALIDATION = "tests/ppo/test_training.py -k validation"
+START_FROM = "tests/learning/test_start_from.py"
+MASKS = "tests/ppo/test_action_masks.py"
 WEIGHTS = "tests/ppo/test_training.py -k 'best or weights or saved or saving'"
 WINDOW = "tests/runs/test_window.py"
 WORKERS = "tests/rollout/test_workers.py"
@@ -74,6 +76,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/atari.py": ("tests/envs/test_atari.py",),
     "common/envs/environment.py": ("tests/envs/test_environment.py", OWN, SPACES),
     "common/envs/environment_check.py": (OWN,),
+    "common/envs/action_masks.py": (MASKS,),
     "common/envs/action_repeat.py": ("tests/envs/test_action_repeat.py", OWN),
     "common/envs/envpool_group.py": (
         "tests/envs/test_action_repeat.py",
@@ -106,7 +109,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/figures/style.py": (FIGURES, "tests/figures/test_study_figure.py"),
     "common/files.py": (CHECKPOINT, DISKS, HOSTILE),
     "common/funcs.py": (FUNCS,),
-    "common/learning/agent_base.py": (WEIGHTS, "tests/companions/test_normalization.py", TRAINING),
+    "common/learning/agent_base.py": (WEIGHTS, "tests/companions/test_normalization.py", TRAINING, START_FROM),
     "common/learning/compiled.py": ("tests/learning/test_compiled.py", TORSO),
     "common/learning/device.py": ("tests/learning/test_device.py",),
     "common/learning/quiet_start.py": ("tests/learning/test_device.py", "tests/runs/test_start.py"),
@@ -122,6 +125,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/nets/network.py": (NETWORK, POLICIES, MIRRORED),
     "common/nets/rounded_products.py": (ROUNDED,),
     "common/nets/tensorflow_operations.py": (NETWORK, OFF_POLICY, ROUNDED, EXPORT),
+    "common/learning/start_from.py": (START_FROM,),
     "common/learning/trainer_base.py": (LIVE, STOP, FAULTS, TRAINING, OWN),
     "common/progress.py": (SLOW,),
     "common/records.py": (FUNCS, OFF_POLICY),

@@ -13,10 +13,12 @@ import numpy as np
 
 from common.config import TrainingConfig
 from common.envs import atari
+from common.envs.action_masks import WithActionMask
 from common.envs.action_repeat import RepeatedActions
 from common.envs.environment_check import CheckedSteps, check_environment
 from common.envs.make_env import EnvironmentSource, MakeEnv, step_limit, takes_render_mode
 from common.envs.registered import gymnasiums_own
+from common.envs.spaces import DISCRETE, is_image
 from common.envs.supported_spaces import as_numbers_or_image
 from common.errors import StartError, UserError
 from common.user_code import closed
@@ -39,6 +41,7 @@ class Environment(EnvironmentSource):
             Gymnasium itself does, which EnvPool may also offer; else None.
         atari_game: ale-py's id of an Atari game; else None.
         action_repeat: for how many steps of the environment itself each action is held.
+        action_masks: whether the environment's action mask stands behind each observation.
         draws_with_mujoco: whether its pictures are drawn by Gymnasium's renderer for MuJoCo.
         remarks: what the user should know of its spaces, a line each.
     """
@@ -51,6 +54,7 @@ class Environment(EnvironmentSource):
     gymnasium_id: str | None = None
     atari_game: str | None = None
     action_repeat: int = 1
+    action_masks: bool = False
     draws_with_mujoco: bool = False
     remarks: tuple[str, ...] = ()
 
@@ -75,7 +79,8 @@ class Environment(EnvironmentSource):
         """
         env = self.make_native(render_mode)
         env = as_numbers_or_image(CheckedSteps(env) if self._is_users else env)
-        return RepeatedActions(env, self.action_repeat) if self.action_repeat > 1 else env
+        env = RepeatedActions(env, self.action_repeat) if self.action_repeat > 1 else env
+        return WithActionMask(env) if self.action_masks else env
 
     def limited_to(self, max_episode_steps: int | None) -> "Environment":
         """The same environment with another step limit; None keeps the one in force."""
@@ -97,7 +102,7 @@ class Environment(EnvironmentSource):
         return dataclasses.replace(self, action_repeat=action_repeat, render_fps=render_fps)
 
     def check(self, restarts: int = 0) -> None:
-        """Reset and step the environment once if it is the user's own, so that its mistakes are found before training.
+        """Reset and step the environment once if it is the user's own or has a mask, to find mistakes before training.
 
         Args:
             restarts: how often it is built again if its reset fails.
@@ -105,11 +110,11 @@ class Environment(EnvironmentSource):
         Raises:
             UserError: its reset or its step fails, or returns a value that does not fit its spaces.
         """
-        if self._is_users:
+        if self._is_users or self.action_masks:
             env = self.make_native()
             try:
                 with closed(env):
-                    check_environment(self.id, env)
+                    check_environment(self.id, env, self.action_masks)
             except StartError:
                 if not restarts:
                     raise
@@ -123,12 +128,14 @@ def find_environment(
     maker: MakeEnv | None = None,
     action_repeat: int = 1,
     wrappers: tuple[str, ...] = (),
+    action_masks: bool = False,
 ) -> Environment:
     """Build an environment, record what is known about it, and close it.
 
     Args:
         env_id, max_episode_steps, env_kwargs, maker, wrappers: see `EnvironmentSource`; a `maker` needs no id.
         action_repeat: for how many steps of the environment itself each action is held.
+        action_masks: whether the environment's action mask stands behind each observation.
 
     Raises:
         UserError: the name is unknown, a package is missing, or a space is not supported.
@@ -145,7 +152,7 @@ def find_environment(
     with closed(env):
         if maker is not None:
             _check_new(source, env)
-        flat = as_numbers_or_image(env)
+        flat = _prepared(env_id, env, action_masks)
         spec = env.unwrapped.spec if maker is None and atari_game is None else None
         spec = None if spec is None else gymnasium.spec(spec.id)
         module, colon, _ = env_id.rpartition(":")
@@ -166,6 +173,7 @@ def find_environment(
             render_fps=_render_fps(env),
             gymnasium_id=spec.id if spec is not None and is_gymnasiums else None,
             atari_game=atari_game,
+            action_masks=action_masks,
             draws_with_mujoco=hasattr(env.unwrapped, "mujoco_renderer"),
             remarks=tuple(_remarks(env)),
         ).holding(action_repeat)
@@ -180,6 +188,17 @@ def _checked_id(env_id: str, maker: MakeEnv | None) -> str:
             "make_env=the function, or name a registered one with --env"
         )
     return env_id
+
+
+def _prepared(env_id: str, env: gymnasium.Env, action_masks: bool) -> gymnasium.Env:
+    """The environment with its observations as the networks get them; UserError where they cannot be made."""
+    env = as_numbers_or_image(env)
+    if action_masks and is_image(env.observation_space):
+        raise UserError(f"action_masks is for observations that are numbers, {env_id} shows images: leave it out")
+    if action_masks and not isinstance(env.action_space, DISCRETE):
+        kind = type(env.action_space).__name__
+        raise UserError(f"action_masks is for actions that are choices, {env_id} has {kind} actions: leave it out")
+    return WithActionMask(env) if action_masks else env
 
 
 def _remarks(env: gymnasium.Env) -> Iterator[str]:
@@ -202,8 +221,9 @@ def _render_fps(env: gymnasium.Env) -> int:
 
 def environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:
     """What is known about the environment that the settings name; arguments and errors: see `find_environment`."""
-    kwargs, limit = config.env_kwargs, config.max_episode_steps
-    return find_environment(config.env, limit, kwargs, maker, config.action_repeat[0], config.wrappers)
+    kwargs, limit, repeat = config.env_kwargs, config.max_episode_steps, config.action_repeat[0]
+    own = config.wrappers, config.action_masks
+    return find_environment(config.env, limit, kwargs, maker, repeat, *own)
 
 
 def played_environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:

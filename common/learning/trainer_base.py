@@ -13,6 +13,7 @@ from common.envs.make_env import MakeEnv
 from common.envs.mirror_check import check_mirror
 from common.envs.vector_env import resolve_backend
 from common.learning.scoring import EpochScoring
+from common.learning.start_from import start_from
 from common.results import EpochResult, from_columns, results_dictionary, to_columns
 from common.rollout.collector import Collecting, Collector
 from common.rollout.validation import Validator
@@ -189,6 +190,8 @@ class TrainerBase(ABC):
         """
         last = self.epoch + (self.config.epochs if epochs is None else epochs)
         self.agent.leave_best()
+        if self.epoch == 0 and self.config.start_from is not None:
+            self.warn(start_from(self.agent, self.config))
         if self.epoch == 0 and may_keep_falling_policy(self.config):
             self.warn(
                 f"warning: best_metric {self.config.best_metric} scores actions with noise, and a symmetric policy "

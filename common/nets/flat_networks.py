@@ -59,6 +59,18 @@ class FlatNetworks:
         rows = weights.reshape(len(self.networks), -1)
         return [[row[part].reshape(shape) for part, shape in zip(self._parts, self._shapes)] for row in rows]
 
+    def layers(self, weights: np.ndarray) -> list[np.ndarray]:
+        """Views of each kernel and bias in [W] weights; of one network with another head, whose head is one vector.
+
+        Nothing is returned where the hidden layers differ, too.
+        """
+        parts, head, size = [*zip(self._parts, self._shapes)], self._parts[-2].start, self._parts[-1].stop
+        if len(weights) % size == 0:
+            return [row[part].reshape(shape) for row in weights.reshape(-1, size) for part, shape in parts]
+        if len(self.networks) > 1 or len(weights) <= head or (len(weights) - head) % (self._shapes[-2][0] + 1):
+            return []
+        return [*(weights[part].reshape(shape) for part, shape in parts[:-2]), weights[head:]]
+
     def first(self, normalize: Normalizer) -> Network:
         """A copy of the first network, with its present weights and this normaliser."""
         return self._network.with_arrays(normalize, self._arrays()[0])

@@ -4,6 +4,7 @@ A model with another layer cannot be described. It can still be trained and call
 sees images acts (`common.learning.compiled.ImageHeads`).
 """
 
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import keras
@@ -13,6 +14,7 @@ from common.envs.mirrors import Sides
 from common.errors import UserError
 from common.nets.keras_layers import MeanOfBoth, StateIndependentStd, WithMirrorImage
 from common.nets.memory_layer import MemoryLayer
+from common.nets.keras_models import WithMask
 from common.nets.network import (
     MAX_STD,
     MIN_STD,
@@ -55,6 +57,8 @@ def describe(model: keras.Model, normalize: Normalizer = UNCHANGED) -> Network:
     Raises:
         UserError: a layer of the model is unknown here, or is not in a row with the others.
     """
+    if isinstance(model, WithMask):
+        return replace(describe(model.network, normalize), mask_size=model.mask_size)
     layers = getattr(model, "operations", model.layers)  # a Sequential model has layers alone
     for layer in layers:
         if type(layer) not in (*_OPTIONS, *_OTHERS):

@@ -9,7 +9,9 @@ from common.envs.mirrors import Mirror, unmoved
 from common.nets.keras_layers import MeanOfBoth, StateIndependentStd, WithMirrorImage
 from common.nets.kernels import Kernels
 from common.nets.memory_layer import MemoryLayer
+from common.nets.network import RULED_OUT
 from common.nets.rounded_products import RoundedDense
+from common.nets.tensorflow_operations import TENSORFLOW
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,19 @@ def actor_and_critic_of_one_torso(
     actor = keras.Model(inputs, [*outputs, *memory], name="actor")
     critic = keras.Model(inputs, [value, *memory] if memory else value, name="critic")
     return keras.Model(inputs, [*outputs, value, *memory], name="network"), actor, critic
+
+
+class WithMask(keras.Model):
+    """A network that does not see the action mask [B, X] at the end of its inputs; an actor's logits heed it."""
+
+    def __init__(self, network: keras.Model, mask_size: int) -> None:
+        inputs = keras.Input((network.input_shape[1] + mask_size,))
+        numbers, mask = TENSORFLOW.cut(inputs, mask_size)
+        outputs = network(numbers)
+        if isinstance(outputs, list):
+            outputs = [keras.ops.where(mask > 0, outputs[0], RULED_OUT), *outputs[1:]]
+        super().__init__(inputs, outputs, name=network.name)
+        self.network, self.mask_size = network, mask_size
 
 
 def _hidden(torso: Torso, kernel: Kernels, mirror: Mirror | None) -> tuple[Any, keras.KerasTensor, list[Any]]:

@@ -22,6 +22,7 @@ from common.nets.recurrent import GRU, LSTM
 OBSERVATION_CLIP = 10.0  # standard deviations; larger observations would make the networks diverge
 MIN_STD = 1e-6  # keeps log-probabilities finite should softplus or exp underflow
 MAX_STD = 100.0  # beyond it actions are coin tosses, and too strong an entropy bonus would drive it to infinity
+RULED_OUT = -1e9  # a logit whose probability is 0 and whose entropy is not NaN
 MIN_LOG_STD, MAX_LOG_STD = -20.0, 2.0  # of a squashed Normal: appendix C of arXiv:1801.01290 and its code
 
 # A Python number would be converted at every call, which takes longer than the rest.
@@ -168,12 +169,15 @@ class Network:
         hidden: the layers before the heads, in their order.
         heads: the output layers.
         sides: how a mirror changes the inputs and the outputs of each head; empty without `symmetry`.
+        mask_size: numbers at the end of an observation that no layer sees: which of the first head's logits are
+            allowed, 0 or 1; the others become RULED_OUT.
     """
 
     normalize: Normalizer
     hidden: tuple[Layer, ...]
     heads: tuple[Dense | Constant, ...]
     sides: tuple[Sides, ...] = ()
+    mask_size: int = 0
 
     def __call__(self, observations: np.ndarray, memory: np.ndarray | None = None) -> list[np.ndarray]:
         """Raw observations [n, *shape] → the output of each head, [n, out] or [out]; in NumPy.
@@ -212,7 +216,7 @@ class Network:
                 ]
             )
 
-        return Network(normalize, filled(self.hidden), filled(self.heads), self.sides)
+        return replace(self, normalize=normalize, hidden=filled(self.hidden), heads=filled(self.heads))
 
     def first_head(self) -> "Network":
         """The same network with its first head alone."""
@@ -228,6 +232,9 @@ def forward(operations: Any, network: Network, inputs: Any, memory: Any = None) 
     A network with one layer that remembers takes the memory [n, Z], and returns the next one after the heads.
     """
     features, sides = operations.normalized(inputs, network.normalize), network.sides
+    mask = None
+    if network.mask_size:
+        features, mask = operations.cut(features, network.mask_size)  # [n, S], [n, X]
     if sides:
         features = with_image(operations, features, sides[0].inputs)  # [2n, S]
     for layer in network.hidden:
@@ -237,8 +244,10 @@ def forward(operations: Any, network: Network, inputs: Any, memory: Any = None) 
         else:
             features = layer.apply(operations, features)  # [n, units], or [2n, units]
     if not sides:
-        heads = [head.apply(operations, features) for head in network.heads]
-        return heads if memory is None else [*heads, memory]
+        outputs = [head.apply(operations, features) for head in network.heads]
+        if mask is not None:
+            outputs = [operations.masked(outputs[0], mask), *outputs[1:]]
+        return outputs if memory is None else [*outputs, memory]
     return [_mirrored_head(operations, head, features, both) for head, both in zip(network.heads, sides)]
 
 
@@ -331,6 +340,14 @@ class NumPyOperations:
     def columns(self, array: np.ndarray, start: int, end: int) -> np.ndarray:
         """Some columns of an array."""
         return array[:, start:end]
+
+    def cut(self, array: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """[n, X + size] → [n, X] and [n, size]."""
+        return array[:, :-size], array[:, -size:]
+
+    def masked(self, logits: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Logits [n, X], RULED_OUT where the mask [n, X] is 0."""
+        return np.where(mask > 0, logits, np.float32(RULED_OUT))
 
     def joined(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
         """[n, X] and below it [n, X], so [2n, X]."""

@@ -11,6 +11,7 @@ from common.envs.mirrors import Entries
 from common.nets.network import (
     ACTIVATIONS,
     OBSERVATION_CLIP,
+    RULED_OUT,
     Convolution,
     Dense,
     LayerNormalization,
@@ -75,6 +76,12 @@ class _TensorFlowOperations:
 
     def columns(self, array: tf.Tensor, start: int, end: int) -> tf.Tensor:
         return array[:, start:end]
+
+    def cut(self, array: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
+        return array[:, :-size], array[:, -size:]
+
+    def masked(self, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        return tf.where(mask > 0, logits, RULED_OUT)
 
     def joined(self, one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
         return tf.concat([one, other], axis=-2)

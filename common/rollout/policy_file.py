@@ -52,6 +52,8 @@ def to_arrays(policy: PlainPolicy) -> State:
     }
     if isinstance(policy, CategoricalPolicy):
         layout["choices"] = list(policy.choices)
+    if network.mask_size:
+        layout["masks"] = True
     if isinstance(policy, DeterministicPolicy):
         layout["std"] = float(policy.std)
     arrays = {LAYOUT: pack_json(layout)}
@@ -95,18 +97,18 @@ def of_arrays(arrays: State) -> PlainPolicy:
         ValueError: the arrays are not those of a policy, or their shapes do not fit together.
     """
     try:
-        policy, first = _policy(layout_of(arrays), arrays)
+        policy, inputs = _policy(layout_of(arrays), arrays)
     except (KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__} in what it says of its arrays") from None
     try:
-        policy.act(np.zeros((1, len(first.kernel)), np.float32))
+        policy.act(np.zeros((1, inputs), np.float32))
     except (ValueError, IndexError):
         raise ValueError("its layers do not fit together") from None
     return policy
 
 
-def _policy(layout: dict[str, Any], arrays: State) -> tuple[PlainPolicy, Dense]:
-    """The policy, and its first dense layer."""
+def _policy(layout: dict[str, Any], arrays: State) -> tuple[PlainPolicy, int]:
+    """The policy, and how many numbers an observation has."""
     normalize = Normalizer(arrays["shift"], arrays["scale"]) if "shift" in arrays else UNCHANGED
     hidden = tuple(_hidden(arrays, f"hidden/{i}", name) for i, name in enumerate(layout["hidden"]))
     heads = tuple(
@@ -119,13 +121,15 @@ def _policy(layout: dict[str, Any], arrays: State) -> tuple[PlainPolicy, Dense]:
         Sides(_entries_of(side["inputs"]), _entries_of(side["outputs"]), float(side["weight"]))
         for side in layout["sides"]
     )
-    kind, network = KINDS[layout["kind"]], Network(normalize, hidden, heads, sides)
+    mask_size = len(arrays["head/0/bias"]) if layout.get("masks") else 0
+    kind, network = KINDS[layout["kind"]], Network(normalize, hidden, heads, sides, mask_size)
     [first, *_] = [layer for layer in (*hidden, *heads) if isinstance(layer, Dense)]
+    inputs = len(first.kernel) + mask_size
     if kind is CategoricalPolicy:
-        return CategoricalPolicy(network, tuple(layout["choices"])), first
+        return CategoricalPolicy(network, tuple(layout["choices"])), inputs
     if kind is DeterministicPolicy:
-        return DeterministicPolicy(network, float(layout["std"])), first
-    return (NormalPolicy(network) if kind is NormalPolicy else SquashedPolicy(network)), first
+        return DeterministicPolicy(network, float(layout["std"])), inputs
+    return (NormalPolicy(network) if kind is NormalPolicy else SquashedPolicy(network)), inputs
 
 
 def _hidden(arrays: State, name: str, kind: str) -> Layer:

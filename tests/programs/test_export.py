@@ -41,6 +41,7 @@ SPACES = {
 
 
 REMEMBERS = "begin an episode with a memory of zeros, and give each step's next_memory to the next one"
+MASKED = "the last numbers of the input are the action mask: 1 for each choice that is allowed, else 0"
 
 
 def ppo_agent(space, **changes):
@@ -320,6 +321,7 @@ def test_the_last_weights_to_a_folder_of_choice(run, monkeypatch, tmp_path, capf
         ({"memory": "gru"}, [REMEMBERS]),
         ({"action_repeat": (3,)}, ["hold each action for 3 steps of the environment"]),
         ({"action_repeat": (3, 1)}, []),
+        ({"action_masks": True}, [MASKED]),
         ({"action_repeat": (1, 2)}, ["hold each action for 2 steps of the environment"]),
     ],
 )
