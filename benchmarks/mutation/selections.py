@@ -131,7 +131,6 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/records.py": (FUNCS, OFF_POLICY),
     "common/results.py": (FUNCS, FIGURES, TRAINING),
     "common/rollout/collector.py": (COLLECTOR, "tests/rollout/test_costs.py", FAULTS, SHARDS, TRAINING, RESUME),
-    "common/rollout/memory.py": (MEMORY,),
     "common/rollout/evaluation.py": (EVALUATION,),
     "common/rollout/not_finite.py": (COLLECTOR, FAULTS),
     "common/rollout/playing.py": (EVALUATION, VALIDATION, REACH, FILM, WINDOW),

@@ -7,7 +7,7 @@ import numpy as np
 from peers.scoring import Act, Curve
 from peers.tasks import Contestant, Task
 
-from common.rollout.memory import InEpisodes
+from common.rollout.policies import InEpisodes
 from programs.methods import METHODS
 
 

@@ -18,8 +18,7 @@ from common.envs.environment import Environment
 from common.envs.environment_check import start_error
 from common.envs.spaces import ActionMap, is_image
 from common.errors import StartError, UserError
-from common.rollout.memory import InEpisodes
-from common.rollout.policies import Policy
+from common.rollout.policies import InEpisodes, Policy
 from common.rollout.stepping import one_blas_thread
 from common.user_code import explain
 

@@ -6,7 +6,7 @@ heads are a `Network` can be pickled, so that worker processes can act too.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,7 +19,7 @@ Heads = Callable[..., list[np.ndarray]]  # raw observations [n, *shape], perhaps
 class Policy(Protocol):
     """Chooses actions for raw observations. Worker processes can use it if its attribute `is_plain` is True.
 
-    One with an attribute `memory_size` above 0 remembers; `common.rollout.memory` keeps what it remembers of episodes,
+    One with an attribute `memory_size` above 0 remembers; `InEpisodes` keeps what it remembers of episodes,
     and gives `act` a third argument, the memory [n, Z], which `act` replaces by the next one.
     """
 
@@ -40,6 +40,33 @@ class SamplingPolicy(Policy, Protocol):
     def noise(self) -> str:
         """How sampled actions are drawn, in words."""
         ...
+
+
+class InEpisodes:
+    """A policy that plays n episodes at once, with what it remembers of each; most policies remember nothing.
+
+    Args:
+        memory: [n, Z], which is written to; a number n for n episodes that begin.
+    """
+
+    def __init__(self, policy: Policy, memory: np.ndarray | int) -> None:
+        if not isinstance(memory, np.ndarray):
+            memory = np.zeros((memory, getattr(policy, "memory_size", 0)), np.float32)
+        self._policy, self.memory = policy, memory
+
+    def act(self, observations: np.ndarray, noise: np.ndarray | None = None, rows: Any = slice(None)) -> np.ndarray:
+        """`Policy.act` in the episodes `rows`, k of the n: actions [k, A] for raw observations [k, *shape]."""
+        if not self.memory.size:
+            return self._policy.act(observations, noise)
+        memory = self.memory[rows]  # [k, Z], a copy where rows are not a slice
+        act: Any = self._policy.act  # that of a policy which remembers
+        actions = act(observations, noise, memory)
+        self.memory[rows] = memory
+        return actions
+
+    def forget(self, rows: Any) -> None:
+        """The episodes `rows` are over: others begin in their place."""
+        self.memory[rows] = 0.0
 
 
 class NormalPolicy:

@@ -14,9 +14,8 @@ from common.envs.seeded_episodes import RestoreMethod, RestorePoint
 from common.envs.spaces import ActionMap
 from common.errors import UserError
 from common.records import Timing, Trajectory
-from common.rollout.memory import InEpisodes
 from common.rollout.not_finite import not_finite_action
-from common.rollout.policies import ActorCriticPolicy, Policy
+from common.rollout.policies import ActorCriticPolicy, InEpisodes, Policy
 from common.state import State, check_array, pack_json, unpack_json
 
 _THREADS = ThreadpoolController()

@@ -21,9 +21,8 @@ from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv, group_seeds, make_vector_env
 from common.records import Timing
 from common.rollout.evaluation import Evaluation, remarks_on
-from common.rollout.memory import InEpisodes
 from common.rollout.playing import STEP_BOUND, Job, Reach, forewarning, play_all
-from common.rollout.policies import Policy
+from common.rollout.policies import InEpisodes, Policy
 from common.state import State
 
 SLOW = 5.0  # seconds of a validation after which the next ones use a process for each core

@@ -17,8 +17,8 @@ from common.config import TrainingConfig
 from common.envs.environment import Environment
 from common.errors import UserError
 from common.rollout.evaluation import EVALUATION_SEED
-from common.rollout.memory import InEpisodes
 from common.rollout.playing import FILM_BOUND
+from common.rollout.policies import InEpisodes
 from common.rollout.rewards import Shaping
 from common.runs import run_folder
 from common.user_code import closed
