@@ -115,7 +115,7 @@ def flat_batch(
 
 
 def _assessed(trajectory: Trajectory, observations: np.ndarray, assess: Assess) -> tuple[np.ndarray, ...]:
-    """Values [M+N], log-probabilities [M], heads [M, X], memory [M+N, Z]; observations are normalised [T+1, N, ...]."""
+    """Values [M+N], log-probabilities [M], heads [M, X], memory [M+N, Z] of normalised observations [T+1, N, ...]."""
     samples, rows = trajectory.valid.size, trajectory.valid.size + trajectory.valid.shape[1]  # M, M+N
     values, log_probs, heads, *memory = assess(
         observations.reshape(rows, *observations.shape[2:]),

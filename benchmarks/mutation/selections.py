@@ -109,6 +109,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/figures/style.py": (FIGURES, "tests/figures/test_study_figure.py"),
     "common/files.py": (CHECKPOINT, DISKS, HOSTILE),
     "common/funcs.py": (FUNCS,),
+    "common/hidden_speeds.py": ("tests/test_env_wrappers.py",),
     "common/learning/agent_base.py": (WEIGHTS, "tests/companions/test_normalization.py", TRAINING, START_FROM),
     "common/learning/compiled.py": ("tests/learning/test_compiled.py", TORSO),
     "common/learning/device.py": ("tests/learning/test_device.py",),

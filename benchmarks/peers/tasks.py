@@ -96,7 +96,7 @@ def _hidden(env: str, wrapper: str, steps: int, zoo: dict[str, Any], ours: dict[
         "ours-stacked": Contestant("ours", "default", ours, wrappers=stacked),
         "ours-plain": Contestant("ours", "default", ours),
     }
-    return Task(env, steps, contestants, (f"common.env_wrappers:{wrapper}",))
+    return Task(env, steps, contestants, (f"common.hidden_speeds:{wrapper}",))
 
 
 TASKS = {

@@ -13,8 +13,8 @@ import numpy as np
 from common.envs.mirrors import Sides
 from common.errors import UserError
 from common.nets.keras_layers import MeanOfBoth, StateIndependentStd, WithMirrorImage
-from common.nets.memory_layer import MemoryLayer
 from common.nets.keras_models import WithMask
+from common.nets.memory_layer import MemoryLayer
 from common.nets.network import (
     MAX_STD,
     MIN_STD,

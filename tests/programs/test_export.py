@@ -15,12 +15,12 @@ from common.envs.environment import find_environment
 from common.errors import UserError
 from common.nets import tensorflow_operations
 from common.rollout import evaluation
+from common.rollout.policies import InEpisodes
 from common.runs import run_folder
 from companions.config import OffPolicyConfig, SACConfig
 from companions.DDPGAgent import DDPGAgent
 from companions.SACAgent import SACAgent
 from ppo.config import PPOConfig
-from common.rollout.policies import InEpisodes
 from programs import export, methods, onnx_files, policy_files
 
 OBSERVATIONS = Box(-np.inf, np.inf, (3,))
