@@ -78,7 +78,7 @@ class PPOAgentTrainer(TrainerBase):
         """The agent: an actor and a critic for the environment's spaces."""
         from Agent import Agent
 
-        return Agent(environment.observation_space, environment.action_space, config, seed)
+        return Agent(environment.observation_space, environment.action_space, config, seed, self.make_networks)
 
     def collecting(self, config: PPOConfig) -> Collecting:
         """How PPO collects: whole trajectories, with exploration noise of the colour `noise_color`."""

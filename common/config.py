@@ -3,9 +3,9 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -241,9 +241,25 @@ class RunSettings(Settings):
     code."""
 
 
+MakeNetworks = Callable[..., Any]  # observation space, action space and config → a `keras.Model`
+
+
+@dataclass(frozen=True)
+class OwnNetworkSettings(Settings):
+    """Networks of the user's own."""
+
+    GROUP = "network"
+
+    networks: str | None = None
+    """Function of your own that makes the hidden layers of actor and critic with Keras, as module:function, such as
+    my_networks:make_networks (docs/own-network.md). The module may be in the current folder. hidden_sizes then only
+    sets the layers that critics of observations and actions (DDPG, TD3, SAC, TQC) have after the action joins. None
+    builds the networks that the other settings describe."""
+
+
 # A dataclass takes its fields from the last base to the first: this is the order of config.json and of --help.
 @dataclass(frozen=True)
-class TrainingConfig(RunSettings, EnvironmentSettings):
+class TrainingConfig(OwnNetworkSettings, RunSettings, EnvironmentSettings):
     """The settings of every method, in one flat frozen dataclass; a method's config adds parts of its own.
 
     Raises:

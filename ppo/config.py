@@ -32,7 +32,8 @@ class NetworkSettings(Settings):
     are separate networks. Share the layers if they are expensive, as they are for images."""
     convolutions: tuple[str, ...] = ("32x8/4", "64x4/2", "64x3/1")
     """Convolutions of image observations, each written FILTERSxSIDE/STRIDE: the number of filters, the side of their
-    kernels and their stride, in pixels. The default is the network of Mnih et al. (2015). Only used with images."""
+    kernels and their stride, in pixels. The default is the network of Mnih et al. (2015). An image among numbers that
+    is too small for them gets 32x3/2 64x3/2. Only used with images."""
     hidden_sizes: tuple[int, ...] = setting((64, 64), at_least=1, main=True)
     """Number of units in each hidden layer, for actor and critic; one number per layer. Larger layers can learn
     harder tasks and compute more slowly. With no number at all there are three layers, of 10*S, ceil(sqrt(10*S*10*A))

@@ -21,6 +21,7 @@ from common.nets.network import (
     OBSERVATION_CLIP,
     RULED_OUT,
     Convolution,
+    Cut,
     Dense,
     LayerNormalization,
     Network,
@@ -103,6 +104,13 @@ class _Graph:
 
     def flattened(self, features: str) -> str:
         return self("Flatten", features, axis=1)
+
+    def chosen(self, features: str, layer: Cut) -> str:
+        chosen = self("Gather", features, self.constant(np.asarray(layer.columns, np.int64)), axis=1)
+        return self("Reshape", chosen, self.constant(np.array((-1, *layer.shape), np.int64)))
+
+    def beside(self, parts: list[str]) -> str:
+        return self("Concat", *parts, axis=1)
 
     def cut(self, array: str, size: int) -> tuple[str, str]:
         return self.columns(array, 0, -size), self.columns(array, -size, np.iinfo(np.int64).max)

@@ -7,6 +7,7 @@ network and action map. Its weights are constants. A policy that remembers also 
 """
 
 import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
+import re
 import shutil
 import tempfile
 import warnings
@@ -20,9 +21,10 @@ import tensorflow as tf
 from Agent import Agent
 from common.envs.spaces import BoxMap
 from common.errors import UserError
-from common.nets.from_keras import describe
+from common.nets.from_keras import can_describe, describe
 from common.nets.network import Network, forward
 from common.nets.tensorflow_operations import TENSORFLOW
+from common.user_code import describe as describe_error
 from common.user_code import held_back_errors
 from companions.DDPGAgent import DDPGAgent
 from programs import onnx_files
@@ -46,16 +48,17 @@ class ExportedPolicy(tf.Module):
 
     def __init__(self, agent: Any) -> None:
         super().__init__()
-        policy, network = agent.acting_policy(), acting_network(agent)
+        policy, heads = agent.acting_policy(), _heads(agent)
+        size = getattr(policy, "memory_size", 0)  # Z
 
         def act(observations: tf.Tensor, memory: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-            first, *after = forward(TENSORFLOW, network, observations, memory)
+            first, *after = heads(observations, *([] if memory is None else [memory]))
             actions = environment_actions(_TensorFlowActions, first, policy, agent.action_map)
             return {OUTPUT: actions} | dict(zip([NEXT], after))
 
         signature = [tf.TensorSpec((None, *observation_shape(agent)), tf.uint8 if agent.sees_images else tf.float32)]
-        if network.memory_size:
-            signature.append(tf.TensorSpec((None, network.memory_size), tf.float32, MEMORY))
+        if size:
+            signature.append(tf.TensorSpec((None, size), tf.float32, MEMORY))
         self.act = tf.function(act, input_signature=signature, autograph=False)
 
 
@@ -91,9 +94,30 @@ def observation_shape(agent: Any) -> tuple[int, ...]:
 
 
 def acting_network(agent: Any) -> Network:
-    """The actor that acts as it is now, without the spread of a Normal policy; its arrays become constants."""
-    heads = agent.acting_policy().heads
-    return (describe(agent.actor) if agent.sees_images else heads).first_head()
+    """The actor that acts as it is now, without the spread of a Normal policy; its arrays become constants.
+
+    Raises:
+        UserError: it is of the user's own, and has a layer that is not known here.
+    """
+    return describe(agent.actor, agent.normalizer()).first_head()
+
+
+def _heads(agent: Any) -> Callable[..., list[tf.Tensor]]:
+    """What computes the first head of an actor as it is now, and its next memory if any; weights are constants."""
+    if can_describe(agent.actor):
+        network = acting_network(agent)
+        return lambda observations, *memory: forward(TENSORFLOW, network, observations, *memory)
+    actor, normalize = agent.actor, agent.normalizer()
+    weights, others = (
+        [tf.constant(np.array(variable)) for variable in variables]
+        for variables in (actor.trainable_variables, actor.non_trainable_variables)
+    )
+
+    def heads(observations: tf.Tensor) -> list[tf.Tensor]:
+        inputs = TENSORFLOW.normalized(observations, normalize)
+        return tf.nest.flatten(actor.stateless_call(weights, others, inputs, training=False)[0])[:1]
+
+    return heads
 
 
 def write_saved_model(policy: ExportedPolicy, folder: Path) -> None:
@@ -228,10 +252,22 @@ def export(agent: Agent | DDPGAgent, folder: Path, onnx: bool = False) -> list[W
     with tempfile.TemporaryDirectory() as temporary:  # TensorFlow takes `[x]` in a path for a pattern
         plain = Path(temporary)
         if onnx:  # first, since its package may be missing
-            policy, network = agent.acting_policy(), acting_network(agent)
+            try:
+                policy, network = agent.acting_policy(), acting_network(agent)
+            except UserError as error:
+                raise UserError(
+                    f"{ONNX} cannot be written, {error}; or leave --onnx out for the other formats"
+                ) from None
             onnx_files.write_onnx(policy, network, agent.action_map, observation_shape(agent), plain / ONNX)
         write_saved_model(ExportedPolicy(agent), plain / SAVED_MODEL)
-        write_litert(plain / SAVED_MODEL, plain / LITERT)
+        try:
+            write_litert(plain / SAVED_MODEL, plain / LITERT)
+        except Exception as error:
+            if can_describe(agent.actor):
+                raise
+            named = re.search(r"'tf\.(\w+)' op", str(error))
+            what = f"the operation {named[1]}" if named else describe_error(error)
+            print(f"{LITERT} is left out, since LiteRT cannot convert your networks ({what}); {SAVED_MODEL} has them")
         return copy(agent, random_observations(agent, np.random.default_rng(0)), plain, folder, onnx)
 
 
@@ -247,7 +283,8 @@ def copy(agent: Any, observations: np.ndarray, source: Path, folder: Path, onnx:
                 "nothing was exported; score the agent itself with python -m programs evaluate"
             )
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / ONNX).unlink(missing_ok=True)  # of an earlier export, perhaps of another policy
+    for name in {LITERT, ONNX} - {*names}:
+        (folder / name).unlink(missing_ok=True)  # of an earlier export, perhaps of another policy
     for name in names:
         _replace(folder / name, source / name)
     return [Written(folder / name, _size(folder / name), difference) for name, difference in differences.items()]

@@ -17,10 +17,12 @@ FUNCS = "tests/test_funcs.py"
 HOSTILE = "tests/runs/test_hostile_folders.py"
 LIVE = "tests/ppo/test_live_settings.py"
 LOSSES = "tests/ppo/test_losses.py"
+IMAGES_AND_NUMBERS = "tests/nets/test_images_and_numbers.py"
 KERAS_MODELS = "tests/nets/test_keras_models.py"
 MIRRORED = "tests/nets/test_mirrored.py"
 MEMORY = "tests/ppo/test_memory.py"
 NETWORK = "tests/nets/test_network.py"
+OWN_NETWORKS = "tests/nets/test_own_networks.py"
 LESSONS = "tests/programs/test_notebook_lessons.py"
 NOTEBOOK = "tests/programs/test_notebook.py -k 'not from_top_to_bottom'"
 OFF_POLICY = (
@@ -86,6 +88,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
         RESUME,
     ),
     "common/envs/groups.py": (COLLECTOR, FAULTS),
+    "common/envs/image_rows.py": (SPACES, IMAGES_AND_NUMBERS),
     "common/envs/gymnasium_group.py": (COLLECTOR, FAULTS),
     "common/envs/make_env.py": (SPACES, OWN),
     "common/envs/known_mirrors.py": ("tests/envs/test_mirrors.py",),
@@ -96,7 +99,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/registered.py": (OWN,),
     "common/envs/seeded_episodes.py": (REPEATABLE, COLLECTOR, RESUME),
     "common/envs/spaces.py": (SPACES, OWN),
-    "common/envs/supported_spaces.py": (SPACES, OWN),
+    "common/envs/supported_spaces.py": (SPACES, IMAGES_AND_NUMBERS, OWN),
     "common/envs/vector_env.py": (ENVIRONMENT, COLLECTOR, REPEATABLE, SPACES, OWN, "tests/envs/test_atari.py"),
     "common/envs/worker_processes.py": ("tests/envs/test_worker_processes.py", FAULTS),
     "common/errors.py": (CLI,),
@@ -117,13 +120,14 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/learning/scoring.py": ("tests/learning/test_weight_average.py", STOP, VALIDATION),
     "common/nets/distributions.py": ("tests/nets/test_distributions.py",),
     "common/nets/flat_networks.py": (NETWORK, *COMPANIONS, *SAC, ROUNDED),
-    "common/nets/from_keras.py": (NETWORK, POLICIES),
+    "common/nets/from_keras.py": (NETWORK, IMAGES_AND_NUMBERS, POLICIES),
     "common/nets/keras_models.py": (KERAS_MODELS, NETWORK, TORSO, OFF_POLICY, *SAC),
     "common/nets/kernels.py": (KERAS_MODELS,),
     "common/nets/keras_layers.py": (MIRRORED, NETWORK),
     "common/nets/memory_layer.py": (RECURRENT, MEMORY),
     "common/nets/recurrent.py": (RECURRENT, "tests/rollout/test_policy_file.py", EXPORT),
     "common/nets/network.py": (NETWORK, POLICIES, MIRRORED),
+    "common/nets/own_networks.py": (OWN_NETWORKS,),
     "common/nets/rounded_products.py": (ROUNDED,),
     "common/nets/tensorflow_operations.py": (NETWORK, OFF_POLICY, ROUNDED, EXPORT),
     "common/learning/start_from.py": (START_FROM,),

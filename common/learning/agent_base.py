@@ -12,12 +12,14 @@ import keras
 import numpy as np
 
 from common import arrays_file
+from common.config import MakeNetworks
 from common.envs.mirror_settings import mirror_of
 from common.envs.mirrors import Mirror
 from common.envs.spaces import action_map, choices, is_image
 from common.funcs import RunningStatistics
 from common.learning.device import choose_device
 from common.nets.network import UNCHANGED, Normalizer
+from common.nets.own_networks import own_torso
 from common.nets.rounded_products import check_precision
 from common.state import State, part_of
 
@@ -28,6 +30,7 @@ class AgentBase(ABC):
     Args:
         observation_space, action_space: of one environment.
         config: the method's settings.
+        make_networks: makes the hidden layers (`common.nets.own_networks`), in place of what the config names.
 
     Attributes:
         action_map: from policy actions to the environment's.
@@ -37,20 +40,29 @@ class AgentBase(ABC):
         best_parameters: a copy of them, by name; empty before there are any.
         mask_size: numbers of an action mask at the end of each observation; 0 without `action_masks`.
         sees_images: whether observations are images, which are scaled inside the network.
+        images: those among the numbers of an observation.
         mirror: the symmetry of the networks, for observations as they see them; None without `symmetry`.
+        own_torso: the hidden layers of a function of the user's; None without one.
         observation_statistics: mean and variance of raw observations; empty without `normalize_observations`.
 
     Raises:
         UserError: the requested device is missing, `precision` is not supported by this processor, or `symmetry` is
-            asked for and no mirror is known or fits the spaces.
+            asked for and no mirror is known or fits the spaces; or `networks` names no function.
     """
 
     adams: Mapping[str, keras.optimizers.Adam]
 
-    def __init__(self, observation_space: gymnasium.Space, action_space: gymnasium.Space, config: Any) -> None:
+    def __init__(
+        self,
+        observation_space: gymnasium.Space,
+        action_space: gymnasium.Space,
+        config: Any,
+        make_networks: MakeNetworks | None = None,
+    ) -> None:
         self.config = config
         self.sees_images = is_image(observation_space)
-        choose_device(config.device, self.sees_images)
+        self.images = getattr(observation_space, "images", ())
+        choose_device(config.device, self.sees_images or bool(self.images))
         check_precision("float32" if self.sees_images else config.precision)  # Keras rounds images
         self.action_map = action_map(action_space)
         self.action_size = self.action_map.size
@@ -64,6 +76,10 @@ class AgentBase(ABC):
         self.mirror: Mirror | None = self._mirror_of_raw
         if self.mirror is not None and self._normalizes:
             self.mirror = self.mirror.normalized
+        seen: Any = observation_space
+        if self.mask_size:  # which networks do not see
+            seen = gymnasium.spaces.Box(seen.low[: -self.mask_size], seen.high[: -self.mask_size])
+        self.own_torso = own_torso(seen, action_space, config, make_networks)
         self.observation_statistics = RunningStatistics(observation_space.shape or ())
 
     def new_adam(
@@ -80,6 +96,10 @@ class AgentBase(ABC):
     def normalizer(self) -> Normalizer:
         """A frozen copy of the present normalisation; without `normalize_observations` it changes nothing."""
         normalize = Normalizer.of(self.observation_statistics) if self._normalizes else UNCHANGED
+        if normalize.shift is not None and normalize.scale is not None:
+            for image in self.images:
+                if image.is_scaled:  # already
+                    normalize.shift[image.columns], normalize.scale[image.columns] = 0, 1
         if self.mask_size and normalize.shift is not None and normalize.scale is not None:  # a mask stays as it is
             normalize.shift[-self.mask_size :], normalize.scale[-self.mask_size :] = 0, 1
         return normalize

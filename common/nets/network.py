@@ -147,6 +147,39 @@ class Flatten(NamedTuple):
         return operations.flattened(features)
 
 
+class Cut(NamedTuple):
+    """Some columns of a row of numbers, as an image or as a shorter row.
+
+    Attributes:
+        columns: their positions.
+        shape: [height, width, channels], or [units].
+    """
+
+    columns: np.ndarray
+    shape: tuple[int, ...]
+
+    def apply(self, operations: Any, features: Any) -> Any:
+        """features [n, S] → [n, *shape]."""
+        return operations.chosen(features, self)
+
+
+class Joined(NamedTuple):
+    """Several rows of layers, each from the observations on, whose features stand side by side."""
+
+    paths: tuple[tuple[Any, ...], ...]
+
+    def apply(self, operations: Any, features: Any) -> Any:
+        """features [n, S] → [n, units]."""
+        return operations.beside([through(operations, path, features) for path in self.paths])
+
+
+def through(operations: Any, layers: Sequence[Any], features: Any) -> Any:
+    """What layers in a row make of features."""
+    for layer in layers:
+        features = layer.apply(operations, features)
+    return features
+
+
 class Constant(NamedTuple):
     """A head whose output does not depend on the observation: `values`, [out] in NumPy."""
 
@@ -157,7 +190,7 @@ class Constant(NamedTuple):
         return operations.constant(self.values)
 
 
-Layer = Dense | Convolution | LayerNormalization | Rescaling | Flatten | GRU | LSTM
+Layer = Dense | Convolution | LayerNormalization | Rescaling | Flatten | Cut | Joined | GRU | LSTM
 
 
 @dataclass(frozen=True)
@@ -314,6 +347,14 @@ class NumPyOperations:
         """[n, ...] → [n, units]."""
         return features.reshape(len(features), -1)
 
+    def chosen(self, features: np.ndarray, layer: Cut) -> np.ndarray:
+        """[n, S] → [n, *shape]."""
+        return features[:, layer.columns].reshape(-1, *layer.shape)
+
+    def beside(self, parts: list[np.ndarray]) -> np.ndarray:
+        """Features side by side, [n, units]."""
+        return np.concatenate(parts, axis=1)
+
     def constant(self, values: np.ndarray) -> np.ndarray:
         """An array that does not depend on observations."""
         return values
@@ -332,10 +373,6 @@ class NumPyOperations:
         np.tanh(sums, out=sums)
         sums *= _HALF
         return np.add(sums, _HALF, out=sums)
-
-    def beside(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """[n, X] and to its right [n, Y], so [n, X + Y]."""
-        return np.concatenate([one, other], axis=1)
 
     def columns(self, array: np.ndarray, start: int, end: int) -> np.ndarray:
         """Some columns of an array."""

@@ -74,7 +74,7 @@ class LSTM(NamedTuple):
         gates = sums + operations.product(memory[:, :units], self.recurrent_kernel)  # [n, 4H]
         put, keep, candidate, show = (gates[:, i * units : (i + 1) * units] for i in range(4))  # [n, H] each
         cell = operations.sigmoid(keep) * memory[:, units:] + operations.sigmoid(put) * tanh(candidate)  # [n, H]
-        return operations.beside(operations.sigmoid(show) * tanh(cell), cell)
+        return operations.beside([operations.sigmoid(show) * tanh(cell), cell])
 
 
 RECURRENT: dict[str, type[GRU] | type[LSTM]] = {"gru": GRU, "lstm": LSTM}

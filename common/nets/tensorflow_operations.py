@@ -13,6 +13,7 @@ from common.nets.network import (
     OBSERVATION_CLIP,
     RULED_OUT,
     Convolution,
+    Cut,
     Dense,
     LayerNormalization,
     Normalizer,
@@ -59,6 +60,12 @@ class _TensorFlowOperations:
     def flattened(self, features: tf.Tensor) -> tf.Tensor:
         return tf.reshape(features, (-1, np.prod(features.shape[1:])))
 
+    def chosen(self, features: tf.Tensor, layer: Cut) -> tf.Tensor:
+        return tf.reshape(tf.gather(features, layer.columns, axis=1), (-1, *layer.shape))
+
+    def beside(self, parts: list[tf.Tensor]) -> tf.Tensor:
+        return tf.concat(parts, axis=1)
+
     def constant(self, values: np.ndarray) -> tf.Tensor:
         return tf.constant(values)
 
@@ -70,9 +77,6 @@ class _TensorFlowOperations:
 
     def sigmoid(self, sums: tf.Tensor) -> tf.Tensor:
         return tf.sigmoid(sums)
-
-    def beside(self, one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
-        return tf.concat([one, other], axis=1)
 
     def columns(self, array: tf.Tensor, start: int, end: int) -> tf.Tensor:
         return array[:, start:end]

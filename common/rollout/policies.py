@@ -1,8 +1,8 @@
 """Policies that act, with arrays alone: without TensorFlow or Keras.
 
 Updates do not use them: values and log-probabilities come from TensorFlow, in one batch, after collecting. A network
-that sees images is the exception: it acts in TensorFlow, and `ActorCriticPolicy` keeps its values. Policies whose
-heads are a `Network` can be pickled, so that worker processes can act too.
+that sees images, or is not a `Network`, is the exception: it acts in TensorFlow, and `ActorCriticPolicy` keeps its
+values. Policies whose heads are a `Network` can be pickled, so that worker processes can act too.
 """
 
 from collections.abc import Callable
@@ -159,10 +159,9 @@ class DeterministicPolicy:
         std: standard deviation of the noise, in units of half the action range.
     """
 
-    is_plain = True
-
-    def __init__(self, heads: Network, std: float) -> None:
+    def __init__(self, heads: Heads, std: float) -> None:
         self.heads, self.std = heads, std
+        self.is_plain = isinstance(heads, Network)
 
     @property
     def noise(self) -> str:
@@ -181,11 +180,11 @@ class DeterministicPolicy:
 class SquashedPolicy:
     """Acts as tanh of a Normal (arXiv:1801.01290), whose μ and log σ are the only head of an actor, side by side."""
 
-    is_plain = True
     noise = "drawn from the policy's Normal distribution, before tanh"
 
-    def __init__(self, heads: Network) -> None:
+    def __init__(self, heads: Heads) -> None:
         self.heads = heads
+        self.is_plain = isinstance(heads, Network)
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions [n, A] in [−1, 1] for observations [n, S]: tanh(μ + σ·noise [n, A]), or tanh(μ) without noise."""

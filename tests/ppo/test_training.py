@@ -419,7 +419,7 @@ ENDS = {  # what the default ends training with
     "environment_restarts": "failed at step",
     "on_not_finite": "NaN or infinity as reward",
 }
-SHAPES = ("env", "wrappers", "history", "action_masks", "shared_torso", "convolutions", "hidden_sizes")
+SHAPES = ("env", "wrappers", "networks", "history", "action_masks", "shared_torso", "convolutions", "hidden_sizes")
 NOT_LEARNED = ("score_window", "device", "environment_time_limit", "start_from")  # tested where they act
 
 

@@ -252,8 +252,8 @@ def test_images_whatever_the_actions_and_the_torso(tmp_path):
 def test_a_convolution_that_is_turned_is_noticed(tmp_path, monkeypatch):
     right = policy_files.describe
 
-    def turned(actor):
-        network = right(actor)
+    def turned(*arguments):
+        network = right(*arguments)
         rescaling, first, *others = network.hidden
         return replace(network, hidden=(rescaling, first._replace(kernel=first.kernel[:, ::-1]), *others))
 
