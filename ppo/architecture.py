@@ -59,11 +59,7 @@ def torso_for(
 
 
 def memory_columns(config: PPOConfig, own_networks: bool) -> dict[str, slice]:
-    """Network → its columns of all that is remembered; empty if nothing is.
-
-    Raises:
-        UserError: the networks are the user's own.
-    """
+    """Network → its columns of all that is remembered; UserError if networks of the user's own are to remember."""
     if config.memory == "none":
         return {}
     if own_networks:
