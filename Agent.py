@@ -91,11 +91,13 @@ class Agent(AgentBase):
             for name, network in self._networks.items()
         }
         self.adams = {"adam" if name == "network" else f"{name}_adam": adam for name, adam in self._adam_of.items()}
+        self._memory_of = architecture.memory_columns(config, self.own_torso is not None)
+        self.memory_size = max([columns.stop for columns in self._memory_of.values()], default=0)  # Z
         self.kl_coefficient = 1.0  # β of the KL penalty, which adapts
         # XLA: 1.2 to 1.7 times the speed of the plain graph, but half of it with convolutions of many images.
         # No AutoGraph: nothing here needs it, and it writes a file that a full disk refuses.
         compiled = functools.partial(tf.function, jit_compile=not (self.sees_images or self.images), autograph=False)
-        self.compiled_assess = compiled(self._assess)
+        self.compiled_assess = compiled(self._assess_in_order if self.memory_size else self._assess)
         self.compiled_passes = compiled(self._passes)
         self.compiled_update = tf.function(self._update, autograph=False)  # XLA would pass one network after the other
         self.compiled_divergence = compiled(self._divergence)
@@ -138,7 +140,7 @@ class Agent(AgentBase):
 
     def policy(self, observations: tf.Tensor) -> distributions.tfd.Distribution:
         """The policy at normalised observations [B, ...]: one distribution for each action dimension, [B, A]."""
-        return self._distribution(tf.concat(self.actor(observations), axis=1))
+        return self._distribution(tf.concat(self._begun(self.actor, observations), axis=1))
 
     def _distribution(self, heads: tf.Tensor) -> distributions.tfd.Distribution:
         """heads: means and standard deviations side by side [B, 2A], or logits [B, Σ choices]."""
@@ -147,31 +149,66 @@ class Agent(AgentBase):
         return distributions.categorical_policy(heads, self.choices)
 
     def values(self, observations: np.ndarray) -> np.ndarray:
-        """The critic's values V [K] of raw observations [K, ...]."""
-        return np.asarray(self.critic(self.normalize(observations)))[:, 0]
+        """The critic's values V [K] of raw observations [K, ...]; with a memory, as if episodes began with them."""
+        return np.asarray(self._begun(self.critic, self.normalize(observations))[0])[:, 0]
+
+    def _begun(self, network: keras.Model, observations: tf.Tensor) -> list[tf.Tensor]:
+        """A network's outputs [K, ...] for normalised observations [K, ...], without a memory of earlier ones."""
+        if not self.memory_size:
+            return tf.nest.flatten(network(observations))
+        count, size = len(observations), network.outputs[-1].shape[1]
+        return network([observations, tf.zeros((count, size)), tf.ones(count)])[:-1]
+
+    def outputs(self, name: str, batch: Batch) -> list[tf.Tensor]:
+        """A network's outputs [B, ...] for a minibatch, which is made of sequences if it remembers."""
+        network = self._networks[name]
+        if not self.memory_size:
+            return tf.nest.flatten(network(batch.observations, training=True))
+        memory = batch.memory[:: self.config.sequence_steps, self._memory_of[name]]  # [b, Z]
+        return network([batch.observations, memory, batch.weights], training=True)[:-1]
 
     # -- values and log-probabilities of an epoch --
 
     def assess(
-        self, observations: np.ndarray, actions: np.ndarray, outputs: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        self, observations: np.ndarray, actions: np.ndarray, outputs: np.ndarray | None = None,
+        memory: np.ndarray | None = None, valid: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, ...]:  # fmt: skip
         """Values, log-probabilities and the actor's outputs for a whole trajectory, in one call.
 
         Args:
             observations: [M + N, S], normalised; the last N follow the last step and only bootstrap.
             actions: [M, A].
             outputs: [M + N, X + 1], what the network returned for the observations when it acted; None asks it again.
+            memory: [N, Z] before the first step, of networks that remember.
+            valid: [T, N], False for a step after which nothing is remembered.
 
         Returns:
             Values [M + N], log-probabilities [M] in nats, and the actor's heads [M, X] ([M, 0] without a KL penalty),
-            all float32.
+            all float32; of networks that remember, also the memory [M + N, Z] before each step.
         """
-        if outputs is None:
+        if memory is not None and valid is not None:
+            assessed = self.compiled_assess(observations, actions, memory, valid.astype(np.float32))
+        elif outputs is None:
             assessed = self.compiled_assess(observations, actions)
         else:
             assessed = self.compiled_assess_outputs(outputs, actions)
-        values, log_probs, heads = (column.numpy() for column in assessed)
-        return values, log_probs, heads
+        return tuple(column.numpy() for column in assessed)
+
+    def _assess_in_order(
+        self, observations: tf.Tensor, actions: tf.Tensor, memory: tf.Tensor, valid: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
+        """`_assess` of networks that remember: each environment's steps are one sequence."""
+        steps, count = valid.shape  # T, N
+        kept = tf.reshape(tf.concat([tf.transpose(valid), tf.ones((count, 1))], axis=1), [-1])  # [N·(T+1)]
+        seen, outputs, memories = _turned(observations, steps + 1), [], []
+        for name, columns in self._memory_of.items():
+            *found, after = self._networks[name]([seen, memory[:, columns], kept])
+            outputs += found
+            memories.append(after)
+        *heads, values = (_turned(rows, count) for rows in outputs)  # [M + N, ...]
+        heads = tf.concat(heads, axis=1)[: steps * count]  # [M, X]
+        before = tf.concat([memory, _turned(tf.concat(memories, axis=1), count)[:-count]], axis=0)  # [M + N, Z]
+        return values[:, 0], *self._log_probs_and_heads(heads, actions), before
 
     def _assess(self, observations: tf.Tensor, actions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         count = actions.shape[0]  # M
@@ -321,7 +358,7 @@ class Agent(AgentBase):
     def _joint_step(self, batch: Batch, hyperparameters: Hyperparameters, kl_coefficient: tf.Tensor) -> Metrics:
         """Both losses through one torso: equation 9 of arXiv:1707.06347."""
         with tf.GradientTape() as tape:
-            *heads, values = self.network(batch.observations, training=True)  # [B, ...], [B, 1]
+            *heads, values = self.outputs("network", batch)  # [B, ...], [B, 1]
             loss_policy, metrics = self._policy_loss(tf.concat(heads, axis=1), batch, hyperparameters, kl_coefficient)
             loss_value = self._value_loss(values, batch, hyperparameters)
             loss = loss_policy + hyperparameters.value_coefficient * loss_value
@@ -330,13 +367,14 @@ class Agent(AgentBase):
 
     def _actor_step(self, batch: Batch, hyperparameters: Hyperparameters, kl_coefficient: tf.Tensor) -> Metrics:
         with tf.GradientTape() as tape:
-            heads = tf.concat(self.actor(batch.observations, training=True), axis=1)  # [B, X]
+            heads = tf.concat(self.outputs("actor", batch), axis=1)  # [B, X]
             loss, metrics = self._policy_loss(heads, batch, hyperparameters, kl_coefficient)
         return metrics | {"gradient_norm_actor": self._descend(tape, loss, "actor")}
 
     def _critic_step(self, batch: Batch, hyperparameters: Hyperparameters, _: tf.Tensor) -> Metrics:
         with tf.GradientTape() as tape:
-            loss = self._value_loss(self.critic(batch.observations, training=True), batch, hyperparameters)
+            [values] = self.outputs("critic", batch)  # [B, 1]
+            loss = self._value_loss(values, batch, hyperparameters)
         return {"loss_critic": loss, "gradient_norm_critic": self._descend(tape, loss, "critic")}
 
     def _policy_loss(
@@ -413,4 +451,10 @@ def _means(metrics: dict[str, np.ndarray]) -> dict[str, float]:
 
 
 def _take(batch: Batch, rows: tf.Tensor) -> Batch:
-    return Batch(*(tf.gather(column, rows) for column in batch))
+    return Batch(*(tf.gather(column, rows) if column.shape[0] else column for column in batch))
+
+
+def _turned(rows: tf.Tensor, count: int) -> tf.Tensor:
+    """Rows of `count` steps of all environments → those of one environment after another, or the other way round."""
+    turned = tf.transpose(tf.reshape(rows, (count, -1, rows.shape[1])), (1, 0, 2))
+    return tf.reshape(turned, (-1, rows.shape[1]))

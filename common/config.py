@@ -100,8 +100,9 @@ class EnvironmentSettings(Settings):
     """Arguments for the environment's constructor, as a JSON object: '{"gravity": 3.7}'."""
     wrappers: tuple[str, ...] = ()
     """Wrappers of the environment as module:Class, applied in this order, such as
-    gymnasium.wrappers:FlattenObservation. Each class is called with the environment alone. The module may be in the
-    current folder. Scores use the rewards of the wrapped environment."""
+    gymnasium.wrappers:FlattenObservation. Each class is called with the environment, and with arguments in JSON if
+    they are given in brackets: 'gymnasium.wrappers:FrameStackObservation(4)'. The module may be in the current folder.
+    Scores use the rewards of the wrapped environment."""
     max_episode_steps: int | None = setting(None, at_least=1)
     """Steps after which an episode is truncated. None keeps the environment's own limit."""
     action_repeat: tuple[int, ...] = setting((1,), at_least=1, at_most=1000)
@@ -109,8 +110,7 @@ class EnvironmentSettings(Settings):
     results then count actions instead of environment steps, except max_episode_steps. Raise it (to 2 or 3) if the
     environment takes small steps: an episode then has fewer decisions and needs fewer updates. A second number holds
     where the agent does not learn: in validations, evaluations, films and exported policies. 3 1 lets an agent that
-    learned with held actions react sooner; it does not go with history. Not for Atari games, whose actions are held
-    for four frames already."""
+    learned with held actions react sooner. Not for Atari games, whose actions are held for four frames already."""
     reward_design: RewardDesignName = "unchanged"
     """Reward that the agent learns from; scores always use the environment's own. unchanged: the environment's own.
     sign: -1, 0 or +1, the reward's sign, for games. scaled: the reward times reward_factor. function: computed by a
@@ -142,11 +142,6 @@ class EnvironmentSettings(Settings):
     """Numbers that the environment reports in info, such as is_success, by their names. Each becomes a column of
     results.csv and a curve of TensorBoard, info_NAME: the mean of the values in the last step of the episodes that
     finished in the epoch. Episodes without that value do not count. Backend ale reports none."""
-    history: tuple[int, ...] = setting((), at_least=1, at_most=1000)
-    """Ages, in steps, of the earlier observations that the networks see beside the newest: 4 8 adds those of four and
-    eight steps ago. At the start of an episode the first observation stands for all earlier ones. Set it if one
-    observation does not tell enough: it lacks velocities, or what has passed out of sight. Empty adds none. Images
-    have no history."""
     num_envs: int = setting(16, at_least=1, main=True)
     """Number of environments that are stepped in parallel. More of them collect faster, but each contributes fewer
     consecutive steps to an epoch."""
@@ -299,11 +294,6 @@ class TrainingConfig(OwnNetworkSettings, RunSettings, EnvironmentSettings):
             )
         if len(self.action_repeat) not in (1, 2):
             raise UserError(f"action_repeat is {self.action_repeat}: expected one number, or two like 3 1")
-        if self.history and self.action_repeat[0] != self.action_repeat[-1]:
-            raise UserError(
-                f"action_repeat {self.action_repeat} and history {self.history}: the ages of a history are numbers of "
-                "actions, which would last shorter or longer than in training; leave one of them out"
-            )
         if len(self.validate_from) not in (1, 2) or not 0 <= self.validate_from[0] <= 1:
             raise UserError(
                 f"validate_from is {self.validate_from}: expected a share of 1 at most, and perhaps a score"

@@ -30,6 +30,8 @@ class Trajectory(NamedTuple):
         replaced: [T, N] bool; the environment took another action than this one.
         outputs: [T+1, N, X+1] float32, what the network returned when it acted: the actor's heads, then the value;
             [T+1, N, 0] where the policy returns nothing but actions.
+        memory: [N, Z] float32, what the networks remembered before row 0, the actor before the critic; [N, 0] where
+            they remember nothing.
         infos: [T, N, K] float64, the numbers of info that are logged, in the last step of an episode; NaN elsewhere.
     """
 
@@ -43,6 +45,7 @@ class Trajectory(NamedTuple):
     episode_steps: np.ndarray
     replaced: np.ndarray
     outputs: np.ndarray
+    memory: np.ndarray = np.empty((0, 0), np.float32)
     infos: np.ndarray = np.empty((0, 0, 0))
 
     @property
@@ -54,9 +57,6 @@ class Trajectory(NamedTuple):
     def without_infos(self) -> "Trajectory":
         """The same without `infos`, which are counted once."""
         return self._replace(infos=self.infos[:, :, :0])
-
-
-MAY_LACK = ("outputs", "infos")  # arrays of a trajectory that a checkpoint may lack
 
 
 class Episodes(NamedTuple):
@@ -88,6 +88,8 @@ class Batch(NamedTuple):
         next_observations: [M, S] float32 if gradients flow through the target, else [M, 0].
         discounts: [M] float32, γ, or 0 after a termination; used if gradients flow through the target.
         actor_weights: [M] float32, as `weights`, but also 0 where the action was not the policy's.
+        memory: [M, Z] float32, what the networks remembered before each step, the actor before the critic; [M, 0]
+            where they remember nothing.
     """
 
     observations: np.ndarray
@@ -101,6 +103,7 @@ class Batch(NamedTuple):
     next_observations: np.ndarray
     discounts: np.ndarray
     actor_weights: np.ndarray
+    memory: np.ndarray = np.empty((0, 0), np.float32)
 
 
 class Transitions(NamedTuple):

@@ -27,10 +27,13 @@ def torso_for(
     """The hidden layers that a config names for observations of this shape, with `images` among their numbers.
 
     Raises:
-        UserError: the convolutions leave nothing of the image, or `precision` has nothing to round.
+        UserError: the convolutions leave nothing of the image, images are to be remembered, or `precision` has nothing
+            to round.
     """
     convolutions: tuple[Convolution, ...] = ()
     named = tuple(Convolution(*layer) for layer in config.convolution_layers)
+    if config.memory != "none" and (images or len(observation_shape) == 3):
+        raise UserError(f"memory {config.memory} is for observations that are numbers, not images: leave it out")
     if len(observation_shape) == 3:
         convolutions = named
         _check_convolutions(observation_shape, convolutions)
@@ -50,7 +53,21 @@ def torso_for(
         False,
         config.precision,
         with_convolutions(images, named),
+        None if config.memory == "none" else config.memory,
+        config.memory_size,
     )
+
+
+def memory_columns(config: PPOConfig, own_networks: bool) -> dict[str, slice]:
+    """Network → its columns of all that is remembered; UserError if networks of the user's own are to remember."""
+    if config.memory == "none":
+        return {}
+    if own_networks:
+        raise UserError(f"memory {config.memory} does not go with networks of your own: leave --memory out")
+    size = config.memory_size * (2 if config.memory == "lstm" else 1)
+    if config.shared_torso:
+        return {"network": slice(0, size)}
+    return {"actor": slice(0, size), "critic": slice(size, 2 * size)}
 
 
 def draw_weights(networks: Iterable[keras.Model], seeds: Iterable[int], config: PPOConfig) -> None:

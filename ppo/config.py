@@ -18,6 +18,9 @@ Quirk = Literal[
 ]
 
 
+REMEMBERS = Needs("memory", lambda kind: kind != "none", "--memory gru")
+
+
 @dataclass(frozen=True)
 class NetworkSettings(Settings):
     """The actor's and the critic's networks, and the policy's distribution."""
@@ -56,6 +59,17 @@ class NetworkSettings(Settings):
     network, through a softplus, and differs from state to state, as in the 2021 code. Only used with continuous
     actions."""
 
+    memory: Literal["none", "gru", "lstm"] = "none"
+    """Layer with which the networks remember earlier steps of an episode, after the hidden layers: a gated recurrent
+    unit or a long short-term memory. Set it (to gru) if one observation does not tell enough, because it lacks
+    velocities or because something has passed out of sight. An update then takes several times as long. Images have no
+    memory."""
+    memory_size: int = setting(64, at_least=1, used_with=(REMEMBERS,))
+    """Number of units of the memory. Only used with memory gru or lstm."""
+    sequence_length: int = setting(32, at_least=1, used_with=(REMEMBERS,))
+    """Largest number of steps through which an update follows the memory back. Each sequence begins with the memory
+    that was stored with its first step. Raise it if something must be remembered for longer; an update then makes
+    fewer steps at the same time, and takes longer. Only used with memory gru or lstm."""
     action_masks: bool = False
     """Whether the policy never chooses what the environment forbids. The environment says which choices are allowed in
     info["action_mask"] of each reset and step, or by a method action_masks(): 0 or 1 for each choice, first those of
@@ -256,6 +270,22 @@ class PPOConfig(UpdateSettings, ExplorationSettings, NetworkSettings, TrainingCo
                 f"critic_learning_rate {self.critic_learning_rate} has no effect with shared_torso, whose one Adam "
                 "takes learning_rate: leave --critic-learning-rate out, or use --no-shared-torso"
             )
+        self._check_memory()
+
+    def _check_memory(self) -> None:
+        """Raises UserError for what does not go with networks that remember."""
+        refused = {
+            "symmetry": self.symmetry and "use --no-symmetry",
+            "action_masks": self.action_masks and "use --no-action-masks",
+            "objective": self.objective != "clip" and "use --objective clip",
+            "value_target": self.value_target == "one_step_gradient" and "use --value-target one_step",
+        }
+        for name, advice in refused.items() if self.memory != "none" else ():
+            if advice:
+                raise UserError(
+                    f"{name} {getattr(self, name)} does not go with memory {self.memory}: {advice}, or leave --memory "
+                    "out"
+                )
 
     @property
     def restarts_at_epoch_end(self) -> bool:
@@ -266,6 +296,12 @@ class PPOConfig(UpdateSettings, ExplorationSettings, NetworkSettings, TrainingCo
     def steps_per_update(self) -> int:
         """M: environment steps that are collected for an update, summed over all environments."""
         return self.steps_per_epoch // self.updates_per_epoch
+
+    @property
+    def sequence_steps(self) -> int:
+        """L: the steps of each environment in equal parts of at most `sequence_length`."""
+        steps = self.steps_per_update // self.num_envs  # T
+        return -(-steps // -(-steps // self.sequence_length))
 
     @property
     def samples_per_update(self) -> int:

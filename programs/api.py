@@ -24,6 +24,7 @@ from common.envs.vector_env import copied_observations
 from common.errors import UserError
 from common.results import EpochResult
 from common.rollout.evaluation import EVALUATION_SEED, Summaries, evaluate_both
+from common.rollout.policies import InEpisodes
 from common.runs import film, run_folder, session, trust
 from common.runs.command_line import check_same_run
 from common.runs.options import RunOptions
@@ -182,7 +183,7 @@ class TrainedAgent:
         if ":" in (self.config.networks or ""):
             config_to_play(folder, **self._typed)  # raises what must be typed before their module may be imported
         self._native = self._stored_spaces(content.get("spaces"))
-        inputs = prepared(self.config.env, self._native, self.config.history, self.config.action_masks)
+        inputs = prepared(self.config.env, self._native, self.config.action_masks)
         seen = SpacesAlone(inputs.observation_space, inputs.action_space)
         agent: Any
         if shipped.is_shipped(folder):
@@ -191,6 +192,7 @@ class TrainedAgent:
             agent = new_agent(self.config, seen, make_networks)
             agent.read_weights(weights_of(folder, self.config, weights))
         self._policy, self._action_map = agent.acting_policy(), agent.action_map
+        self._playing = InEpisodes(self._policy, 1)
 
     def _stored_spaces(self, stored: Any) -> SpacesAlone:
         """The spaces that were stored with the agent; those of its environment where an older version wrote it."""
@@ -215,6 +217,8 @@ class TrainedAgent:
     def act(self, observation: Any, action_mask: Any = None) -> Any:
         """The deterministic action for an observation as `env.reset` and `env.step` return it, or a batch of actions.
 
+        An agent that was trained with `memory` remembers earlier calls; call `forget` where episodes begin.
+
         Args:
             observation: one, or a batch as Gymnasium's vector environments return it.
             action_mask: of 0 and 1, for an agent that was trained with `action_masks`; [n, Σ choices] for a batch.
@@ -223,12 +227,8 @@ class TrainedAgent:
             What `env.step` takes: an int for Discrete, else an array [*space.shape]; [n, *space.shape] for a batch.
 
         Raises:
-            UserError: the observation or the mask does not fit, or the agent also sees earlier observations.
+            UserError: the observation or the mask does not fit.
         """
-        if self.config.history:
-            raise UserError(
-                f"{self.folder} also sees earlier observations, so act cannot choose from one: evaluate it"
-            )
         raw, is_batch = rows_of(self._native.observation_space, observation)
         seen = as_numbers_or_image(self._native)
         if isinstance(seen, gymnasium.ObservationWrapper):
@@ -236,10 +236,20 @@ class TrainedAgent:
         rows = copied_observations(np.stack(raw))  # [n, *shape]
         if self.config.action_masks:
             rows = self._with_masks(rows, action_mask)
-        actions = self._action_map(self._policy.act(rows))  # [n, *space.shape]
+        if len(rows) != len(self._playing.memory):
+            self._playing = InEpisodes(self._policy, len(rows))
+        actions = self._action_map(self._playing.act(rows))  # [n, *space.shape]
         if is_batch:
             return actions
         return int(actions[0]) if isinstance(self._native.action_space, gymnasium.spaces.Discrete) else actions[0]
+
+    def forget(self, which: Any = slice(None)) -> None:
+        """Episodes begin: what the agent remembers of those before is dropped.
+
+        Args:
+            which: of a batch, [n] bool or indices; all by default.
+        """
+        self._playing.forget(which)
 
     def _with_masks(self, rows: np.ndarray, action_mask: Any) -> np.ndarray:
         masks = np.atleast_2d(np.asarray(action_mask, np.float32))  # [n, Σ choices]

@@ -81,6 +81,26 @@ class Endless(Tiny):
         return self._observe(), 1.0, False, False, {}
 
 
+class Recall(Tiny):
+    """The first observation, −1 or 1, tells which action the last of four steps rewards; all others are 0.
+
+    Whoever does not remember is right half of the time.
+    """
+
+    observation_space = Box(-1.0, 1.0, (1,))
+    action_space = Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        super(Tiny, self).reset(seed=seed)
+        self._steps, self._right = 0, int(self.np_random.integers(2))
+        return np.full(1, 2 * self._right - 1, np.float32), {}
+
+    def step(self, action):
+        self._steps += 1
+        over = self._steps == 4
+        return np.zeros(1, np.float32), float(over and action == self._right), over, False, {}
+
+
 class Schedule(Tiny):
     """What it pays depends on its own age alone, so it is known which epoch is the best, and by which metric.
 
@@ -493,6 +513,7 @@ gymnasium.register("tests/PointAtDot-v0", PointAtDot)
 gymnasium.register("tests/Lives-v0", Lives)
 gymnasium.register("tests/LivesShort-v0", Lives, kwargs={"short": True})
 gymnasium.register("tests/Endless-v0", Endless, max_episode_steps=5)
+gymnasium.register("tests/Recall-v0", Recall)
 gymnasium.register("tests/Schedule-v0", Schedule)
 gymnasium.register("tests/Falls-v0", Falls)
 gymnasium.register("tests/Lengths-v0", Lengths)

@@ -1,5 +1,6 @@
 """Which tests should notice a fault of which file: groups, of which the quick ones come first."""
 
+API = "tests/programs/test_api.py"
 BATCH = "tests/ppo/test_batch.py"
 CLI = "tests/runs/test_command_line.py"
 CHECKPOINT = "tests/runs/test_checkpoint.py"
@@ -20,6 +21,7 @@ LOSSES = "tests/ppo/test_losses.py"
 IMAGES_AND_NUMBERS = "tests/nets/test_images_and_numbers.py"
 KERAS_MODELS = "tests/nets/test_keras_models.py"
 MIRRORED = "tests/nets/test_mirrored.py"
+MEMORY = "tests/ppo/test_memory.py"
 NETWORK = "tests/nets/test_network.py"
 OWN_NETWORKS = "tests/nets/test_own_networks.py"
 LESSONS = "tests/programs/test_notebook_lessons.py"
@@ -40,6 +42,7 @@ OWN = "tests/envs/test_own_environment.py"
 POLICIES = "tests/rollout/test_policies.py"
 PROGRAMS = "tests/programs/test_programs.py"
 REACH = "tests/rollout/test_reach.py"
+RECURRENT = "tests/nets/test_recurrent.py"
 REPEATABLE = "tests/rollout/test_repeatable.py"
 RESUME = "tests/runs/test_resume.py"
 ROUNDED = "tests/nets/test_rounded_products.py"
@@ -80,7 +83,6 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/action_repeat.py": ("tests/envs/test_action_repeat.py", OWN),
     "common/envs/envpool_group.py": (
         "tests/envs/test_action_repeat.py",
-        "tests/envs/test_history.py",
         COLLECTOR,
         REPEATABLE,
         VALIDATION,
@@ -90,7 +92,6 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/image_rows.py": (SPACES, IMAGES_AND_NUMBERS),
     "common/envs/gymnasium_group.py": (COLLECTOR, FAULTS),
     "common/envs/make_env.py": (SPACES, OWN),
-    "common/envs/history.py": ("tests/envs/test_history.py",),
     "common/envs/known_mirrors.py": ("tests/envs/test_mirrors.py",),
     "common/envs/mirror_check.py": ("tests/envs/test_mirror_check.py",),
     "common/envs/mirror_settings.py": ("tests/envs/test_mirrors.py",),
@@ -99,6 +100,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/registered.py": (OWN,),
     "common/envs/seeded_episodes.py": (REPEATABLE, COLLECTOR, RESUME),
     "common/envs/spaces.py": (SPACES, OWN),
+    "common/envs/stored_spaces.py": (API,),
     "common/envs/supported_spaces.py": (SPACES, IMAGES_AND_NUMBERS, OWN),
     "common/envs/vector_env.py": (ENVIRONMENT, COLLECTOR, REPEATABLE, SPACES, OWN, "tests/envs/test_atari.py"),
     "common/envs/worker_processes.py": ("tests/envs/test_worker_processes.py", FAULTS),
@@ -112,6 +114,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/figures/style.py": (FIGURES, "tests/figures/test_study_figure.py"),
     "common/files.py": (CHECKPOINT, DISKS, HOSTILE),
     "common/funcs.py": (FUNCS,),
+    "common/hidden_speeds.py": ("tests/test_env_wrappers.py",),
     "common/learning/agent_base.py": (WEIGHTS, "tests/companions/test_normalization.py", TRAINING, START_FROM),
     "common/learning/compiled.py": ("tests/learning/test_compiled.py", TORSO),
     "common/learning/device.py": ("tests/learning/test_device.py",),
@@ -123,6 +126,8 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/nets/keras_models.py": (KERAS_MODELS, NETWORK, TORSO, OFF_POLICY, *SAC),
     "common/nets/kernels.py": (KERAS_MODELS,),
     "common/nets/keras_layers.py": (MIRRORED, NETWORK),
+    "common/nets/memory_layer.py": (RECURRENT, MEMORY),
+    "common/nets/recurrent.py": (RECURRENT, "tests/rollout/test_policy_file.py", EXPORT),
     "common/nets/network.py": (NETWORK, POLICIES, MIRRORED),
     "common/nets/own_networks.py": (OWN_NETWORKS,),
     "common/nets/rounded_products.py": (ROUNDED,),
@@ -194,6 +199,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "ppo/live_settings.py": (LIVE, "tests/ppo/test_learning_rate.py"),
     "ppo/losses.py": (LOSSES, "tests/ppo/test_discrete.py"),
     "ppo/presets.py": (CLI, NOTEBOOK),
+    "ppo/sequences.py": (MEMORY,),
     "ppo/results.py": (FAULTS,),
     "programs/__main__.py": (PROGRAMS, "tests/test_pages.py", "tests/runs/test_start.py"),
     "programs/evaluate.py": (PROGRAMS, CLI, EXPORT, FINISHED),
@@ -210,6 +216,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "programs/resume.py": (PROGRAMS,),
     "programs/run_arguments.py": (PROGRAMS, CLI),
     "programs/ship.py": (SHIP,),
+    "programs/api.py": (API,),
     "programs/shipped.py": (AGENTS, SHIP),
     "programs/study.py": (PROGRAMS, "tests/test_pages.py"),
     "programs/train.py": (PROGRAMS, CLI),

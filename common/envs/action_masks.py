@@ -19,7 +19,9 @@ class WithActionMask(gymnasium.Wrapper):
         assert isinstance(space, gymnasium.spaces.Box), "`find_environment` makes sure of it"
         no, yes = np.zeros(size, space.dtype), np.ones(size, space.dtype)
         low, high = np.append(space.low, no), np.append(space.high, yes)
-        self.observation_space = gymnasium.spaces.Box(low, high, dtype=space.dtype.type)
+        row: Any = gymnasium.spaces.Box(low, high, dtype=space.dtype.type)
+        row.images = getattr(space, "images", ())  # which stand where they stood
+        self.observation_space = row
 
     def reset(self, **options: Any) -> tuple[np.ndarray, dict[str, Any]]:
         """As Gymnasium's; errors as of `action_mask`."""

@@ -16,7 +16,6 @@ from common.envs import atari
 from common.envs.action_masks import WithActionMask
 from common.envs.action_repeat import RepeatedActions
 from common.envs.environment_check import CheckedSteps, check_environment
-from common.envs.history import with_history
 from common.envs.make_env import EnvironmentSource, MakeEnv, step_limit, takes_render_mode
 from common.envs.registered import gymnasiums_own
 from common.envs.spaces import DISCRETE, is_image
@@ -41,7 +40,6 @@ class Environment(EnvironmentSource):
         gymnasium_id: the versioned id of one of Gymnasium's own environments without env_kwargs, registered as
             Gymnasium itself does, which EnvPool may also offer; else None.
         atari_game: ale-py's id of an Atari game; else None.
-        history: ages, in steps, of the earlier observations that are returned beside the newest.
         action_repeat: for how many steps of the environment itself each action is held.
         action_masks: whether the environment's action mask stands behind each observation.
         log_info: names of the numbers in info that are logged.
@@ -56,7 +54,6 @@ class Environment(EnvironmentSource):
     render_fps: float = 30
     gymnasium_id: str | None = None
     atari_game: str | None = None
-    history: tuple[int, ...] = ()
     action_repeat: int = 1
     action_masks: bool = False
     log_info: tuple[str, ...] = ()
@@ -84,9 +81,7 @@ class Environment(EnvironmentSource):
         """
         env = self.make_native(render_mode)
         env = as_numbers_or_image(CheckedSteps(env) if self._is_users else env)
-        if self.action_repeat > 1:
-            env = RepeatedActions(env, self.action_repeat)
-        env = with_history(env, self.history) if self.history else env
+        env = RepeatedActions(env, self.action_repeat) if self.action_repeat > 1 else env
         return WithActionMask(env) if self.action_masks else env
 
     def limited_to(self, max_episode_steps: int | None) -> "Environment":
@@ -108,11 +103,14 @@ class Environment(EnvironmentSource):
         render_fps = self.render_fps * self.action_repeat / action_repeat
         return dataclasses.replace(self, action_repeat=action_repeat, render_fps=render_fps)
 
-    def check(self, restarts: int = 0) -> None:
+    def check(self, restarts: int = 0) -> tuple[str, ...]:
         """Reset and step the environment once if it is the user's own or has a mask, to find mistakes before training.
 
         Args:
             restarts: how often it is built again if its reset fails.
+
+        Returns:
+            What the user should know of it, a line each.
 
         Raises:
             UserError: its reset or its step fails, or returns a value that does not fit its spaces.
@@ -121,11 +119,14 @@ class Environment(EnvironmentSource):
             env = self.make_native()
             try:
                 with closed(env):
-                    check_environment(self.id, env, self.action_masks)
+                    has_mask = check_environment(self.id, env, self.action_masks)
+                    if has_mask and not self.action_masks and isinstance(env.action_space, DISCRETE):
+                        return ("it says which actions are allowed; with --action-masks no others are taken",)
             except StartError:
                 if not restarts:
                     raise
-                self.check(restarts - 1)
+                return self.check(restarts - 1)
+        return ()
 
 
 def find_environment(
@@ -133,7 +134,6 @@ def find_environment(
     max_episode_steps: int | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
     maker: MakeEnv | None = None,
-    history: tuple[int, ...] = (),
     action_repeat: int = 1,
     wrappers: tuple[str, ...] = (),
     action_masks: bool = False,
@@ -142,7 +142,6 @@ def find_environment(
 
     Args:
         env_id, max_episode_steps, env_kwargs, maker, wrappers: see `EnvironmentSource`; a `maker` needs no id.
-        history: ages, in steps, of the earlier observations that are returned beside the newest.
         action_repeat: for how many steps of the environment itself each action is held.
         action_masks: whether the environment's action mask stands behind each observation.
 
@@ -161,7 +160,7 @@ def find_environment(
     with closed(env):
         if maker is not None:
             _check_new(source, env)
-        flat = prepared(env_id, env, history, action_masks)
+        flat = prepared(env_id, env, action_masks)
         spec = env.unwrapped.spec if maker is None and atari_game is None else None
         spec = None if spec is None else gymnasium.spec(spec.id)
         module, colon, _ = env_id.rpartition(":")
@@ -182,7 +181,6 @@ def find_environment(
             render_fps=_render_fps(env),
             gymnasium_id=spec.id if spec is not None and is_gymnasiums else None,
             atari_game=atari_game,
-            history=history,
             action_masks=action_masks,
             draws_with_mujoco=hasattr(env.unwrapped, "mujoco_renderer"),
             remarks=tuple(_remarks(env)),
@@ -200,20 +198,18 @@ def _checked_id(env_id: str, maker: MakeEnv | None) -> str:
     return env_id
 
 
-def prepared(env_id: str, env: gymnasium.Env, history: tuple[int, ...], action_masks: bool) -> gymnasium.Env:
+def prepared(env_id: str, env: gymnasium.Env, action_masks: bool) -> gymnasium.Env:
     """The environment with its observations as the networks get them.
 
     Raises:
         UserError: they cannot be made.
     """
     env = as_numbers_or_image(env)
-    for name, is_asked in (("history", history), ("action_masks", action_masks)):
-        if is_asked and is_image(env.observation_space):
-            raise UserError(f"{name} is for observations that are numbers, {env_id} shows images: leave it out")
+    if action_masks and is_image(env.observation_space):
+        raise UserError(f"action_masks is for observations that are numbers, {env_id} shows images: leave it out")
     if action_masks and not isinstance(env.action_space, DISCRETE):
         kind = type(env.action_space).__name__
         raise UserError(f"action_masks is for actions that are choices, {env_id} has {kind} actions: leave it out")
-    env = with_history(env, history) if history else env
     return WithActionMask(env) if action_masks else env
 
 
@@ -239,7 +235,7 @@ def environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Envi
     """What is known about the environment that the settings name; arguments and errors: see `find_environment`."""
     kwargs, limit, repeat = config.env_kwargs, config.max_episode_steps, config.action_repeat[0]
     own = config.wrappers, config.action_masks
-    found = find_environment(config.env, limit, kwargs, maker, config.history, repeat, *own)
+    found = find_environment(config.env, limit, kwargs, maker, repeat, *own)
     return dataclasses.replace(found, log_info=config.log_info)
 
 

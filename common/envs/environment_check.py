@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete, Tuple
 
 from common.envs.action_masks import action_mask, first_allowed
-from common.envs.spaces import action_map
+from common.envs.spaces import DISCRETE, action_map
 from common.envs.supported_spaces import image_layout
 from common.errors import StartError, UserError
 from common.user_code import WrongReturnError, cure, describe, explain, is_users
@@ -63,13 +63,16 @@ def _no_exit() -> Iterator[None]:
         raise RuntimeError("it ended the program with sys.exit()") from error
 
 
-def check_environment(name: str, env: gymnasium.Env, action_masks: bool = False) -> None:
+def check_environment(name: str, env: gymnasium.Env, action_masks: bool = False) -> bool:
     """Reset an environment and step it once with the middle of its action range, or a choice that its mask allows.
 
     Args:
         name: of the environment, for messages.
         env: with its native observations, before flattening.
         action_masks: whether it must have an action mask.
+
+    Returns:
+        Whether it has an action mask.
 
     Raises:
         UserError: reset or step fails, or returns a value that Gymnasium's interface or the spaces do not allow.
@@ -79,7 +82,8 @@ def check_environment(name: str, env: gymnasium.Env, action_masks: bool = False)
     try:
         returned = env.reset(seed=0)
         _check_reset(env.observation_space, returned)
-        if action_masks:
+        has_mask = "action_mask" in returned[1] or env.has_wrapper_attr("action_masks")
+        if action_masks or (has_mask and isinstance(env.action_space, DISCRETE)):
             middle = first_allowed(action_mask(env, returned[1]), env.action_space)
     except WrongReturnError as error:
         raise UserError(f"{name}: {error}; fix its reset") from error
@@ -95,6 +99,7 @@ def check_environment(name: str, env: gymnasium.Env, action_masks: bool = False)
             raise UserError(f"{name}: step returned another number of values: {STEP}") from error
         what = f"{name}: step failed with the action {action!r} ({explain(error)})"
         raise UserError(f"{what}: {cure(error, 'fix its step')}") from error
+    return has_mask
 
 
 def _check_reset(space: gymnasium.Space, returned: Any) -> None:

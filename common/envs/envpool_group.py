@@ -1,6 +1,6 @@
 """Environments of EnvPool, stepped in its own threads."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from common.envs.environment import Environment
 from common.envs.groups import Fault, Step, quiet_gymnasium
-from common.envs.history import History
 from common.envs.seeded_episodes import RestorePoint, episode_seed
 
 KEYS = ("obs", "reward", "done", "trunc")  # what is used of an answer
@@ -51,7 +50,7 @@ class EnvPoolGroup:
             self._seed = seed or 0
             self._pools = [self._build(part, 0) for part in self.parts]
             self._action_type = self._pools[0].action_space.dtype  # not always the dtype of Gymnasium's space
-            self._wanted = columns_of(self._pools[0], self._environment)
+            self._wanted = columns_of(self._pools[0], self._environment.log_info)
         for pool, ids in zip(self._pools, self._ids):
             pool._reset(ids)
         return self._received()[0]
@@ -63,7 +62,8 @@ class EnvPoolGroup:
         num_envs, known = part.stop - part.start, self._environment
         with quiet_gymnasium():  # it warns about a space that is not used here
             pool = envpool.make(self._env_id, num_envs=num_envs, seed=seed % 2**31, **self._options)
-        return AdaptedPool(pool, known, num_envs) if known.action_repeat > 1 or known.history else pool
+        repeats = known.action_repeat > 1
+        return RepeatingPool(pool, known.action_repeat, num_envs, known.log_info) if repeats else pool
 
     def restore(self, points: Mapping[int, RestorePoint]) -> np.ndarray:
         """See `Group.restore`; each part gets a new pool."""
@@ -127,13 +127,13 @@ class EnvPoolGroup:
         self._pools = []
 
 
-def columns_of(pool: Any, environment: Environment) -> list[int]:
+def columns_of(pool: Any, log_info: Sequence[str]) -> list[int]:
     """Where in a pool's answer KEYS stand, and then the numbers of info that are logged.
 
     Raises:
         ValueError: it has not got one of these.
     """
-    return [pool._state_keys.index(key) for key in (*KEYS, *(f"info:{name}" for name in environment.log_info))]
+    return [pool._state_keys.index(key) for key in (*KEYS, *(f"info:{name}" for name in log_info))]
 
 
 def _calls(points: list[RestorePoint], action_type: np.dtype) -> list[list[np.ndarray]]:
@@ -148,18 +148,17 @@ def _calls(points: list[RestorePoint], action_type: np.dtype) -> list[list[np.nd
     return [[order[:k], order[:k], row[:k]] for k, row in zip(running, actions)]
 
 
-class AdaptedPool:
-    """An EnvPool pool in which each action is held, and earlier observations are returned beside the newest.
+class RepeatingPool:
+    """An EnvPool pool in which each action is held.
 
     It has the part of EnvPool's interface that `EnvPoolGroup` uses. The step after an episode's end only begins the
     next episode, so it is not repeated.
     """
 
-    def __init__(self, pool: Any, environment: Environment, num_envs: int) -> None:
-        self._pool, self._repeat = pool, environment.action_repeat
-        self._history = History(num_envs, environment.history) if environment.history else None
+    def __init__(self, pool: Any, repeat: int, num_envs: int, log_info: Sequence[str]) -> None:
+        self._pool, self._repeat = pool, repeat
         self._state_keys, self.action_space = pool._state_keys, pool.action_space
-        self._columns = columns_of(pool, environment)
+        self._columns = columns_of(pool, log_info)
         self._begins = np.ones(num_envs, bool)  # [n]: what comes next is the first observation of an episode
         shape = num_envs, *pool.action_space.shape
         self._actions = np.zeros(shape, pool.action_space.dtype)  # [n, *action] that are held
@@ -194,8 +193,6 @@ class AdaptedPool:
                 column[rows] = values
             running &= ~(done | truncated)
         self._begins[ids] = done | truncated
-        if self._history is not None:
-            observations = self._history.add(observations, first, ids)
         for i, column in zip(self._columns, (observations, rewards, done, truncated, *infos)):
             answer[i] = column
         return answer

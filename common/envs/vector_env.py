@@ -112,7 +112,7 @@ def _unsuitable(best: str, environment: Environment, asked: str) -> str:
     flat = isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1
     if flat and environment.gymnasium_id in envpool.list_all_envs():
         try:
-            columns_of(envpool.make_spec(environment.gymnasium_id), environment)
+            columns_of(envpool.make_spec(environment.gymnasium_id), environment.log_info)
         except ValueError:
             return f"EnvPool reports no info {' '.join(environment.log_info)} here: use --backend gymnasium"
         return ""

@@ -115,10 +115,10 @@ class TrainerBase(ABC):
 
     def _check_environment(self) -> None:
         """Step the environment and try the mirror that the settings name, before anything is built for them."""
-        config, environment = self.config, self.environment
+        config, environment, remarks = self.config, self.environment, self.environment.remarks
         if config.backend != "processes":  # else a crash or an endless loop of its code would be this process's
-            environment.check(config.environment_restarts)
-        for remark in environment.remarks:
+            remarks += environment.check(config.environment_restarts)
+        for remark in remarks:
             self.warn(f"warning: {environment.id}: {remark}")
         check_mirror(config, environment, lambda line: self.warn(line))
 

@@ -14,6 +14,7 @@ from common.envs.mirrors import Sides
 from common.errors import UserError
 from common.nets.keras_layers import Columns, MeanOfBoth, StateIndependentStd, WithMirrorImage
 from common.nets.keras_models import WithMask
+from common.nets.memory_layer import MemoryLayer
 from common.nets.network import (
     MAX_STD,
     MIN_STD,
@@ -41,6 +42,7 @@ _OPTIONS: dict[type, dict[str, Any]] = {
     keras.layers.LayerNormalization: {"center": True, "scale": True, "axis": -1},
     keras.layers.Rescaling: {},
     keras.layers.Flatten: {"data_format": "channels_last"},
+    MemoryLayer: {},
 }  # fmt: skip
 """The layers of a torso, with the only values of their options that are known."""
 _OTHERS = (
@@ -71,7 +73,8 @@ def describe(model: keras.Model, normalize: Normalizer = UNCHANGED) -> Network:
         for node in layer._inbound_nodes  # noqa: SLF001  `Sequential.add` calls again, `output` is of the first call
         for tensor in node.output_tensors
     }
-    paths = [_path(model, output, made_by) for output in model.outputs]
+    outputs = [output for output in model.outputs if not isinstance(made_by[id(output)][0], MemoryLayer)]
+    paths = [_path(model, output, made_by) for output in outputs]
     means: list[Any] = [path.pop() if isinstance(path[-1], MeanOfBoth) else None for path in paths]
     heads = tuple(_head(model, path.pop()) for path in paths)
     torso = paths[0]
@@ -101,6 +104,8 @@ def _path(model: keras.Model, tensor: Any, made_by: dict[int, Any]) -> list[Any]
         layer, inputs = made_by.get(id(tensor), (model, ()))
         if isinstance(layer, keras.layers.Concatenate):
             return [layer, *path]
+        if isinstance(layer, MemoryLayer):
+            inputs = inputs[:1]  # its features
         if len(inputs) != 1 or layer in path:  # several inputs, or a layer that is called twice
             _refuse(model, layer)
         path.insert(0, layer)
@@ -141,6 +146,9 @@ def _described(model: keras.Model, layer: Any) -> Layer:
         return Rescaling(layer.scale, layer.offset)
     if isinstance(layer, keras.layers.Flatten):
         return Flatten()
+    if isinstance(layer, MemoryLayer):
+        described = layer.layer()
+        return type(described)(*map(np.array, described))
     one, other = layer.get_weights()
     if isinstance(layer, keras.layers.LayerNormalization):
         return LayerNormalization(one, other, epsilon=layer.epsilon)

@@ -1,7 +1,7 @@
 """Torsos and heads, and the networks made of them, as Keras functional models."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import keras
 import numpy as np
@@ -10,6 +10,7 @@ from common.envs.image_rows import ImagePart
 from common.envs.mirrors import Mirror, unmoved
 from common.nets.keras_layers import Columns, MeanOfBoth, StateIndependentStd, WithMirrorImage
 from common.nets.kernels import Kernels
+from common.nets.memory_layer import MemoryLayer
 from common.nets.network import RULED_OUT, Cut
 from common.nets.rounded_products import RoundedDense
 from common.nets.tensorflow_operations import TENSORFLOW
@@ -57,6 +58,8 @@ class Torso:
         layer_norm: whether dense layers have layer normalisation before their activation (arXiv:1607.06450).
         precision: bfloat16 rounds what hidden layers multiply, except observations that are not images.
         images: each image within a row of numbers, and its convolutions.
+        memory: "gru" or "lstm" is the last hidden layer, which remembers; None without one.
+        memory_size: units of that layer.
     """
 
     observation_shape: tuple[int, ...]
@@ -67,6 +70,8 @@ class Torso:
     layer_norm: bool = False
     precision: str = "float32"
     images: tuple[tuple[ImagePart, tuple[Convolution, ...]], ...] = ()
+    memory: str | None = None
+    memory_size: int = 0
 
     def hidden(self, kernel: Kernels, mirror: Mirror | None) -> tuple[keras.KerasTensor, keras.KerasTensor]:
         """A network's inputs, and the features of its last hidden layer, [B, units], or with a mirror [2B, units]."""
@@ -161,28 +166,33 @@ class HiddenLayers(Protocol):
 
 
 def actor_network(torso: HiddenLayers, heads: Heads, kernel: Kernels, mirror: Mirror | None = None) -> keras.Model:
-    """observations → the output of each head, such as logits, or means and standard deviations."""
-    inputs, features = torso.hidden(kernel, mirror)
-    return keras.Model(inputs, _means(heads(features, kernel), mirror), name="actor")
+    """observations → the output of each head, such as logits, or means and standard deviations.
+
+    With a memory, here and below: observations, memory and what is kept → outputs and memory, as of `MemoryLayer`.
+    """
+    inputs, features, memory = _hidden(torso, kernel, mirror)
+    return keras.Model(inputs, [*_means(heads(features, kernel), mirror), *memory], name="actor")
 
 
 def critic_network(
     torso: HiddenLayers, kernel: Kernels, mirror: Mirror | None = None, outputs: int = 1
 ) -> keras.Model:
     """observations, or observations and actions side by side → value [B, 1], or its distribution's [B, outputs]."""
-    inputs, features = torso.hidden(kernel, mirror)
-    return keras.Model(inputs, _values(features, kernel, mirror, outputs), name="critic")
+    inputs, features, memory = _hidden(torso, kernel, mirror)
+    value = _values(features, kernel, mirror, outputs)
+    return keras.Model(inputs, [value, *memory] if memory else value, name="critic")
 
 
 def actor_and_critic_of_one_torso(
     torso: HiddenLayers, heads: Heads, kernel: Kernels, mirror: Mirror | None = None
 ) -> tuple[keras.Model, keras.Model, keras.Model]:
     """The whole network, observations → [*heads, value]; and its two halves, which share the torso's layers."""
-    inputs, features = torso.hidden(kernel, mirror)
+    inputs, features, memory = _hidden(torso, kernel, mirror)
     outputs = _means(heads(features, kernel), mirror)
     value = _values(features, kernel, mirror, 1)
-    actor, critic = keras.Model(inputs, outputs, name="actor"), keras.Model(inputs, value, name="critic")
-    return keras.Model(inputs, [*outputs, value], name="network"), actor, critic
+    actor = keras.Model(inputs, [*outputs, *memory], name="actor")
+    critic = keras.Model(inputs, [value, *memory] if memory else value, name="critic")
+    return keras.Model(inputs, [*outputs, value, *memory], name="network"), actor, critic
 
 
 class WithMask(keras.Model):
@@ -196,6 +206,17 @@ class WithMask(keras.Model):
             outputs = [keras.ops.where(mask > 0, outputs[0], RULED_OUT), *outputs[1:]]
         super().__init__(inputs, outputs, name=network.name)
         self.network, self.mask_size = network, mask_size
+
+
+def _hidden(torso: HiddenLayers, kernel: Kernels, mirror: Mirror | None) -> tuple[Any, keras.KerasTensor, list[Any]]:
+    """A network's inputs, the features of its last hidden layer, and the memory [B, Z] after each step, if any."""
+    observations, features = torso.hidden(kernel, mirror)
+    if not isinstance(torso, Torso) or torso.memory is None:
+        return observations, features, []
+    layer = MemoryLayer(torso.memory, torso.memory_size, kernel, name="memory")
+    memory, kept = keras.Input((layer.memory_size,)), keras.Input(())
+    features, after = layer(features, memory, kept)
+    return [observations, memory, kept], features, [after]
 
 
 def _values(features: keras.KerasTensor, kernel: Kernels, mirror: Mirror | None, outputs: int) -> keras.KerasTensor:

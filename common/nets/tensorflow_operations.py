@@ -18,6 +18,7 @@ from common.nets.network import (
     LayerNormalization,
     Normalizer,
 )
+from common.nets.recurrent import GRU, LSTM
 from common.nets.rounded_products import rounded_product
 
 
@@ -29,6 +30,7 @@ class _TensorFlowOperations:
     """
 
     activations: ClassVar = {name: keras.activations.get(name) for name in ACTIVATIONS}
+    tanh = staticmethod(tf.tanh)
 
     def __init__(self, rounds: bool = False) -> None:
         self._rounds = rounds
@@ -66,6 +68,18 @@ class _TensorFlowOperations:
 
     def constant(self, values: np.ndarray) -> tf.Tensor:
         return tf.constant(values)
+
+    def remembered(self, features: tf.Tensor, layer: GRU | LSTM, memory: tf.Tensor) -> tf.Tensor:
+        return layer.step(self, self.product(features, layer.kernel) + layer.bias, memory)
+
+    def product(self, features: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        return tf.matmul(features, kernel)
+
+    def sigmoid(self, sums: tf.Tensor) -> tf.Tensor:
+        return tf.sigmoid(sums)
+
+    def columns(self, array: tf.Tensor, start: int, end: int) -> tf.Tensor:
+        return array[:, start:end]
 
     def cut(self, array: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
         return array[:, :-size], array[:, -size:]

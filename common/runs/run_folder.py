@@ -257,7 +257,10 @@ def _config_of(content: Any, kinds: Kinds) -> TrainingConfig:
     method = content["method"]
     if method not in kinds:
         raise UserError(f"it is a run of another method ({method!r:.40}): resume it with python -m programs resume")
-    return kinds[method](**content["config"])
+    settings = dict(content["config"])
+    if settings.pop("history", ()):  # a setting of before 1.1
+        raise UserError("it was trained with history, which is no longer a setting: use the version that trained it")
+    return kinds[method](**settings)
 
 
 def check_same_settings(folder: Path, config: TrainingConfig, saved: Any) -> None:

@@ -228,5 +228,10 @@ def test_where_there_can_be_no_mask(changes, line):
         environment_of(config).check()
 
 
+def test_who_has_a_mask_and_does_not_use_it_is_told(eager, capsys):
+    PPOAgentTrainer(CONFIG.replace(env="tests/LooseDoors-v0", action_masks=False)).close()
+    assert "it says which actions are allowed; with --action-masks no others are taken" in capsys.readouterr().out
+
+
 def test_methods_of_continuous_actions_have_no_such_setting():
     assert TrainingConfig.action_masks is False and "action_masks" not in vars(TrainingConfig())

@@ -70,6 +70,21 @@ def test_a_mask_is_given_with_the_observation(tmp_path):
         agent.act(observation)
 
 
+def test_an_agent_with_a_memory_acts_as_in_its_evaluation(tmp_path):
+    agent = train(env="tests/Target-v0", memory="gru", memory_size=4, runs_folder=str(tmp_path), **SMALL)
+    env, scores = gymnasium.make("tests/Target-v0"), []
+    for forgets in (True, True, False):
+        if forgets:
+            agent.forget()
+        observation, _ = env.reset(seed=EVALUATION_SEED)
+        score, over = 0.0, False
+        while not over:
+            observation, reward, over, _, _ = env.step(agent.act(observation))
+            score += reward
+        scores.append(score)
+    assert scores[0] == scores[1] == pytest.approx(agent.evaluate(1)["deterministic"]["mean"]) != scores[2]
+
+
 @pytest.mark.parametrize("name", shipped.names())
 def test_agents_that_come_with_the_project_act_without_their_environments(name, monkeypatch):
     monkeypatch.setattr("programs.api.played_environment_of", None)
@@ -159,12 +174,12 @@ print("acts", load(agent.folder).act(observation), "in", agent.folder)
 
 @pytest.mark.parametrize("guard", [False, True], ids=["without a guard", "with a guard"])
 def test_a_script_in_another_folder_is_run_once(guard, tmp_path):
-    way = {} if guard else {"PYTHONPATH": ""}
+    way = {"PYTHONPATH": str(ROOT)} if guard else {}
     script = SCRIPT if guard else f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{SCRIPT}"
-    body = SCRIPT.replace("\n", "\n    ") if guard else SCRIPT
+    body = script.replace("\n", "\n    ") if guard else script
     (tmp_path / "mine.py").write_text(f'if __name__ == "__main__":\n    {body}' if guard else body, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "mine.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        [sys.executable, "mine.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": "", **way},
         capture_output=True, text=True, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
