@@ -80,7 +80,7 @@ class Page:
 
     def _show_values(self, state: RunState, are_new: bool) -> None:
         live = state.live
-        self._heading.text = f"Settings that {'may change' if live else 'stay as they are'} while the run trains"
+        self._heading.text = f"Settings {'that may' if live else 'of this method never'} change while the run trains"
         if live is None:
             return
         for name, slider in sliders(live).items():
