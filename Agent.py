@@ -12,14 +12,16 @@ import numpy as np
 import tensorflow as tf
 
 from common import funcs
+from common.config import MakeNetworks
 from common.envs.spaces import choices
 from common.errors import DivergedError
 from common.learning.agent_base import AgentBase
-from common.learning.compiled import ImageHeads
+from common.learning.compiled import Compiled, KerasHeads
 from common.nets import distributions, keras_models
-from common.nets.from_keras import describe
+from common.nets.from_keras import can_describe, describe
 from common.nets.keras_layers import StateIndependentStd
 from common.nets.kernels import orthogonal
+from common.nets.own_networks import check_own
 from common.records import Batch
 from common.rollout.policies import ActorCriticPolicy, CategoricalPolicy, Heads, NormalPolicy, Policy
 from common.state import State
@@ -42,6 +44,7 @@ class Agent(AgentBase):
         action_space: Box for a Normal policy; Discrete, MultiDiscrete or MultiBinary for a Categorical one.
         config: network and update settings; all other settings are ignored here.
         seed: of the initial weights.
+        make_networks: makes the hidden layers, in place of what the config names; see `common.nets.own_networks`.
 
     Raises:
         UserError: the convolutions do not fit the images, the device is missing, no mirror is known or fits, or
@@ -49,11 +52,19 @@ class Agent(AgentBase):
     """
 
     def __init__(
-        self, observation_space: gymnasium.spaces.Box, action_space: gymnasium.Space, config: PPOConfig, seed: int
+        self,
+        observation_space: gymnasium.spaces.Box,
+        action_space: gymnasium.Space,
+        config: PPOConfig,
+        seed: int,
+        make_networks: MakeNetworks | None = None,
     ) -> None:
-        super().__init__(observation_space, action_space, config)
+        super().__init__(observation_space, action_space, config, make_networks)
         self.choices = None if isinstance(action_space, gymnasium.spaces.Box) else choices(action_space)
-        torso = architecture.torso_for(observation_space.shape, self.action_size, config)
+        *sides, last = observation_space.shape
+        torso = self.own_torso or architecture.torso_for(
+            (*sides, last - self.mask_size), self.action_size, config, self.images
+        )
         heads = architecture.heads_for(self.action_size, self.choices, config)
         seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(2)]  # of actor and critic
         actor_kernel, critic_kernel = map(orthogonal, seeds)
@@ -66,26 +77,37 @@ class Agent(AgentBase):
             self.actor = keras_models.actor_network(torso, heads, actor_kernel, self.mirror)
             self.critic = keras_models.critic_network(torso, critic_kernel, self.mirror)
             self._networks = {"actor": self.actor, "critic": self.critic}
-        architecture.draw_weights(self._networks.values(), seeds, config)
+        if self.own_torso is None:
+            architecture.draw_weights(self._networks.values(), seeds, config)
+        else:
+            for network in self._networks.values():
+                check_own(network)
+        if self.mask_size:  # which the networks do not see
+            for name in {"actor", "critic", *self._networks}:
+                setattr(self, name, keras_models.WithMask(getattr(self, name), self.mask_size))
+            self._networks = {name: getattr(self, name) for name in self._networks}
         self._adam_of = {
             name: self.new_adam(config.learning_rate, network.trainable_variables, config.adam_epsilon)
             for name, network in self._networks.items()
         }
         self.adams = {"adam" if name == "network" else f"{name}_adam": adam for name, adam in self._adam_of.items()}
+        self._memory_of = architecture.memory_columns(config, self.own_torso is not None)
+        self.memory_size = max([columns.stop for columns in self._memory_of.values()], default=0)  # Z
         self.kl_coefficient = 1.0  # β of the KL penalty, which adapts
         # XLA: 1.2 to 1.7 times the speed of the plain graph, but half of it with convolutions of many images.
         # No AutoGraph: nothing here needs it, and it writes a file that a full disk refuses.
-        compiled = functools.partial(tf.function, jit_compile=not self.sees_images, autograph=False)
-        self.compiled_assess = compiled(self._assess)
+        compiled = functools.partial(tf.function, jit_compile=not (self.sees_images or self.images), autograph=False)
+        self.compiled_assess = compiled(self._assess_in_order if self.memory_size else self._assess)
         self.compiled_passes = compiled(self._passes)
         self.compiled_update = tf.function(self._update, autograph=False)  # XLA would pass one network after the other
         self.compiled_divergence = compiled(self._divergence)
         self.compiled_assess_outputs = tf.function(self._assess_outputs, jit_compile=True, autograph=False)
-        self._image_heads = ImageHeads(self.actor)
+        self._acts_by_keras = self.sees_images or bool(self.images) or not can_describe(self.actor)
+        self._keras_heads = KerasHeads(Compiled(self.actor), self.normalize)
         self.output_size = 0  # numbers that the network returns when it acts; 0 where values are asked for afterwards
-        if self.sees_images and config.shared_torso:
+        if self._acts_by_keras and config.shared_torso:
             self.output_size = sum(head.shape[1] for head in self.network.outputs)  # X + 1
-            self._image_outputs = ImageHeads(self.network)
+            self._keras_outputs = KerasHeads(Compiled(self.network), self.normalize)
 
     # -- acting --
 
@@ -99,18 +121,18 @@ class Agent(AgentBase):
         return self._normalizes and self.observation_statistics.count == 0
 
     def acting_policy(self) -> NormalPolicy | CategoricalPolicy:
-        """The present policy, mapping raw observations to actions: a frozen copy, but with images the live one."""
-        if self.sees_images:
-            return self._policy_of(self._image_heads)
+        """The present policy, mapping raw observations to actions: a frozen copy, or the live one if Keras acts."""
+        if self._acts_by_keras:
+            return self._policy_of(self._keras_heads)
         return self._policy_of(describe(self.actor, self.normalizer()))
 
     def collecting_policy(self) -> Policy:
         """The present policy, for collecting what an update learns from.
 
-        If images go through shared layers, one call returns the action's distribution and the value; both are kept.
+        If Keras acts with shared layers, one call returns the action's distribution and the value; both are kept.
         """
         if self.output_size:
-            return ActorCriticPolicy(self._image_outputs, self.output_size, self._policy_of)
+            return ActorCriticPolicy(self._keras_outputs, self.output_size, self._policy_of)
         return self.acting_policy()
 
     def _policy_of(self, heads: Heads) -> NormalPolicy | CategoricalPolicy:
@@ -118,7 +140,7 @@ class Agent(AgentBase):
 
     def policy(self, observations: tf.Tensor) -> distributions.tfd.Distribution:
         """The policy at normalised observations [B, ...]: one distribution for each action dimension, [B, A]."""
-        return self._distribution(tf.concat(self.actor(observations), axis=1))
+        return self._distribution(tf.concat(self._begun(self.actor, observations), axis=1))
 
     def _distribution(self, heads: tf.Tensor) -> distributions.tfd.Distribution:
         """heads: means and standard deviations side by side [B, 2A], or logits [B, Σ choices]."""
@@ -127,31 +149,66 @@ class Agent(AgentBase):
         return distributions.categorical_policy(heads, self.choices)
 
     def values(self, observations: np.ndarray) -> np.ndarray:
-        """The critic's values V [K] of raw observations [K, ...]."""
-        return np.asarray(self.critic(self.normalize(observations)))[:, 0]
+        """The critic's values V [K] of raw observations [K, ...]; with a memory, as if episodes began with them."""
+        return np.asarray(self._begun(self.critic, self.normalize(observations))[0])[:, 0]
+
+    def _begun(self, network: keras.Model, observations: tf.Tensor) -> list[tf.Tensor]:
+        """A network's outputs [K, ...] for normalised observations [K, ...], without a memory of earlier ones."""
+        if not self.memory_size:
+            return tf.nest.flatten(network(observations))
+        count, size = len(observations), network.outputs[-1].shape[1]
+        return network([observations, tf.zeros((count, size)), tf.ones(count)])[:-1]
+
+    def outputs(self, name: str, batch: Batch) -> list[tf.Tensor]:
+        """A network's outputs [B, ...] for a minibatch, which is made of sequences if it remembers."""
+        network = self._networks[name]
+        if not self.memory_size:
+            return tf.nest.flatten(network(batch.observations, training=True))
+        memory = batch.memory[:: self.config.sequence_steps, self._memory_of[name]]  # [b, Z]
+        return network([batch.observations, memory, batch.weights], training=True)[:-1]
 
     # -- values and log-probabilities of an epoch --
 
     def assess(
-        self, observations: np.ndarray, actions: np.ndarray, outputs: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        self, observations: np.ndarray, actions: np.ndarray, outputs: np.ndarray | None = None,
+        memory: np.ndarray | None = None, valid: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, ...]:  # fmt: skip
         """Values, log-probabilities and the actor's outputs for a whole trajectory, in one call.
 
         Args:
             observations: [M + N, S], normalised; the last N follow the last step and only bootstrap.
             actions: [M, A].
             outputs: [M + N, X + 1], what the network returned for the observations when it acted; None asks it again.
+            memory: [N, Z] before the first step, of networks that remember.
+            valid: [T, N], False for a step after which nothing is remembered.
 
         Returns:
             Values [M + N], log-probabilities [M] in nats, and the actor's heads [M, X] ([M, 0] without a KL penalty),
-            all float32.
+            all float32; of networks that remember, also the memory [M + N, Z] before each step.
         """
-        if outputs is None:
+        if memory is not None and valid is not None:
+            assessed = self.compiled_assess(observations, actions, memory, valid.astype(np.float32))
+        elif outputs is None:
             assessed = self.compiled_assess(observations, actions)
         else:
             assessed = self.compiled_assess_outputs(outputs, actions)
-        values, log_probs, heads = (column.numpy() for column in assessed)
-        return values, log_probs, heads
+        return tuple(column.numpy() for column in assessed)
+
+    def _assess_in_order(
+        self, observations: tf.Tensor, actions: tf.Tensor, memory: tf.Tensor, valid: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
+        """`_assess` of networks that remember: each environment's steps are one sequence."""
+        steps, count = valid.shape  # T, N
+        kept = tf.reshape(tf.concat([tf.transpose(valid), tf.ones((count, 1))], axis=1), [-1])  # [N·(T+1)]
+        seen, outputs, memories = _turned(observations, steps + 1), [], []
+        for name, columns in self._memory_of.items():
+            *found, after = self._networks[name]([seen, memory[:, columns], kept])
+            outputs += found
+            memories.append(after)
+        *heads, values = (_turned(rows, count) for rows in outputs)  # [M + N, ...]
+        heads = tf.concat(heads, axis=1)[: steps * count]  # [M, X]
+        before = tf.concat([memory, _turned(tf.concat(memories, axis=1), count)[:-count]], axis=0)  # [M + N, Z]
+        return values[:, 0], *self._log_probs_and_heads(heads, actions), before
 
     def _assess(self, observations: tf.Tensor, actions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         count = actions.shape[0]  # M
@@ -301,7 +358,7 @@ class Agent(AgentBase):
     def _joint_step(self, batch: Batch, hyperparameters: Hyperparameters, kl_coefficient: tf.Tensor) -> Metrics:
         """Both losses through one torso: equation 9 of arXiv:1707.06347."""
         with tf.GradientTape() as tape:
-            *heads, values = self.network(batch.observations)  # [B, ...], [B, 1]
+            *heads, values = self.outputs("network", batch)  # [B, ...], [B, 1]
             loss_policy, metrics = self._policy_loss(tf.concat(heads, axis=1), batch, hyperparameters, kl_coefficient)
             loss_value = self._value_loss(values, batch, hyperparameters)
             loss = loss_policy + hyperparameters.value_coefficient * loss_value
@@ -310,13 +367,14 @@ class Agent(AgentBase):
 
     def _actor_step(self, batch: Batch, hyperparameters: Hyperparameters, kl_coefficient: tf.Tensor) -> Metrics:
         with tf.GradientTape() as tape:
-            heads = tf.concat(self.actor(batch.observations), axis=1)  # [B, X]
+            heads = tf.concat(self.outputs("actor", batch), axis=1)  # [B, X]
             loss, metrics = self._policy_loss(heads, batch, hyperparameters, kl_coefficient)
         return metrics | {"gradient_norm_actor": self._descend(tape, loss, "actor")}
 
     def _critic_step(self, batch: Batch, hyperparameters: Hyperparameters, _: tf.Tensor) -> Metrics:
         with tf.GradientTape() as tape:
-            loss = self._value_loss(self.critic(batch.observations), batch, hyperparameters)
+            [values] = self.outputs("critic", batch)  # [B, 1]
+            loss = self._value_loss(values, batch, hyperparameters)
         return {"loss_critic": loss, "gradient_norm_critic": self._descend(tape, loss, "critic")}
 
     def _policy_loss(
@@ -343,7 +401,9 @@ class Agent(AgentBase):
     def _descend(self, tape: tf.GradientTape, loss: tf.Tensor, network: str) -> tf.Tensor:
         """One Adam step; returns the gradient's global norm before clipping."""
         variables = self._networks[network].trainable_variables
-        gradients = tape.gradient(loss, variables)
+        gradients = [
+            tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, variables)
+        ]  # of Embedding, too
         norm = tf.linalg.global_norm(gradients)
         if self.config.max_gradient_norm is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, self.config.max_gradient_norm, use_norm=norm)
@@ -368,13 +428,21 @@ class Agent(AgentBase):
             network.set_weights([state[f"{name}/{i}"] for i in range(len(network.weights))])
         self.observation_statistics.load_state({k: state[f"observations/{k}"] for k in ("count", "mean", "m2")})
 
+    def _seeds(self) -> dict[str, keras.Variable]:
+        """The states of layers that draw random numbers in an update, such as Dropout."""
+        variables = [variable for network in self._networks.values() for variable in network.variables]
+        return {f"seed/{i}": variable for i, variable in enumerate(variables) if variable.dtype != "float32"}
+
     def counters(self) -> State:
-        """The present coefficient β of the KL penalty."""
-        return {"kl_coefficient": np.array(self.kl_coefficient, np.float64)}
+        """The present coefficient β of the KL penalty, and seeds."""
+        seeds = {name: np.array(variable) for name, variable in self._seeds().items()}
+        return {"kl_coefficient": np.array(self.kl_coefficient, np.float64)} | seeds
 
     def load_counters(self, state: State) -> None:
         """Restore what `counters` returned; other names are ignored."""
         self.kl_coefficient = float(state["kl_coefficient"])
+        for name, variable in self._seeds().items():
+            variable.assign(state[name])
 
 
 def _means(metrics: dict[str, np.ndarray]) -> dict[str, float]:
@@ -383,4 +451,10 @@ def _means(metrics: dict[str, np.ndarray]) -> dict[str, float]:
 
 
 def _take(batch: Batch, rows: tf.Tensor) -> Batch:
-    return Batch(*(tf.gather(column, rows) for column in batch))
+    return Batch(*(tf.gather(column, rows) if column.shape[0] else column for column in batch))
+
+
+def _turned(rows: tf.Tensor, count: int) -> tf.Tensor:
+    """Rows of `count` steps of all environments → those of one environment after another, or the other way round."""
+    turned = tf.transpose(tf.reshape(rows, (count, -1, rows.shape[1])), (1, 0, 2))
+    return tf.reshape(turned, (-1, rows.shape[1]))

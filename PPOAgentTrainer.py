@@ -44,6 +44,7 @@ from ppo.config import PPOConfig
 from ppo.live_settings import Hyperparameters, LiveHyperparameters, RateByDivergence
 from ppo.presets import DEFAULT, FOR_ANY, PRESETS, preset_for
 from ppo.results import AVERAGED_METRICS, RUNAWAY, UPDATE_METRICS, PPOResult
+from ppo.sequences import sequence_minibatches, sequence_rows
 
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
     from Agent import Agent
@@ -77,7 +78,7 @@ class PPOAgentTrainer(TrainerBase):
         """The agent: an actor and a critic for the environment's spaces."""
         from Agent import Agent
 
-        return Agent(environment.observation_space, environment.action_space, config, seed)
+        return Agent(environment.observation_space, environment.action_space, config, seed, self.make_networks)
 
     def collecting(self, config: PPOConfig) -> Collecting:
         """How PPO collects: whole trajectories, with exploration noise of the colour `noise_color`."""
@@ -85,7 +86,8 @@ class PPOAgentTrainer(TrainerBase):
         if config.noise_color and isinstance(action_map(self.environment.action_space), BoxMap):
             shape_noise = functools.partial(funcs.colored_noise, exponent=config.noise_color)
         restarts = config.restarts_at_epoch_end
-        return Collecting(config.updates_per_epoch, None, shape_noise, restarts, output_size=self.agent.output_size)
+        sizes = self.agent.output_size, self.agent.memory_size
+        return Collecting(config.updates_per_epoch, None, shape_noise, restarts, *sizes)
 
     def prepare(self) -> None:
         """Collect the trajectory that the first update learns from.
@@ -151,6 +153,7 @@ class PPOAgentTrainer(TrainerBase):
         rewards = self._scaled_rewards(gamma)  # [T, N]
         newest = self.prepare_batch(self.collector.trajectory, rewards, gamma)
         self.advantage_statistics = newest.advantage_statistics
+        self.collector.remember(newest.memory)
         batch = self.earlier.joined(
             newest.batch,
             lambda earlier: self._prepare_earlier(earlier, gamma),
@@ -212,10 +215,18 @@ class PPOAgentTrainer(TrainerBase):
 
     def _passes(self, batch: Batch, hyperparameters: Hyperparameters) -> dict[str, float]:
         """All passes over a batch, in shuffled minibatches."""
-        shape = (self._samples, self.config.minibatch_size, hyperparameters.passes)
-        actor_rows = minibatch_rows(*shape, self.generator)  # [K, B]
-        critic_rows = minibatch_rows(*shape, self.generator)  # [K, B]
+        actor_rows = self._minibatches(hyperparameters.passes)  # [K, B]
+        critic_rows = self._minibatches(hyperparameters.passes)  # [K, B]
         return self.agent.update(batch, actor_rows, critic_rows, hyperparameters)
+
+    def _minibatches(self, passes: int) -> np.ndarray:
+        """Rows [K, B] of the batch for every gradient step; of networks that remember they are sequences."""
+        config, size = self.config, self.config.minibatch_size
+        if config.memory == "none":
+            return minibatch_rows(self._samples, size, passes, self.generator)
+        steps = self._new_steps // config.num_envs  # T
+        rows = sequence_rows(steps, config.num_envs, config.sequence_steps, 1 + config.reused_trajectories)
+        return sequence_minibatches(rows, self._samples, size, passes, self.generator)
 
     def _passes_recomputing_targets(
         self, batch: Batch, rewards: np.ndarray, gamma: float, hyperparameters: Hyperparameters

@@ -42,7 +42,7 @@ def train(task: str, contestant: str, seed: int, steps: int | None, clone: Path 
     """
     wanted, chosen = TASKS[task], TASKS[task].contestants[contestant]
     steps = steps or wanted.steps
-    curve, began = Curve(chosen.env or wanted.env, steps), time.perf_counter()
+    curve, began = Curve(lambda: wanted.make(chosen), steps), time.perf_counter()
     if chosen.library == "cleanrl":
         from peers import cleanrl
 
@@ -56,6 +56,7 @@ def train(task: str, contestant: str, seed: int, steps: int | None, clone: Path 
         from peers import stable_baselines
 
         act = stable_baselines.train(wanted, chosen, seed, steps, curve)
+    seconds = time.perf_counter() - began
     return {
         "task": task,
         "env": chosen.env or wanted.env,
@@ -68,7 +69,8 @@ def train(task: str, contestant: str, seed: int, steps: int | None, clone: Path 
         "versions": _versions(),
         "cpu": _processor(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "seconds_with_scoring": round(time.perf_counter() - began),
+        "seconds": round(seconds - curve.seconds, 1),
+        "seconds_with_scoring": round(seconds),
         "steps": curve.steps,
         "validation_steps": curve.validation_steps,
         "deterministic": curve.deterministic,
@@ -114,7 +116,7 @@ def main() -> None:
             continue
         result = train(typed.task, typed.contestant, seed, typed.steps, typed.cleanrl)
         final = {name: sum(returns) / len(returns) for name, returns in result["final"].items()}
-        print(typed.task, typed.contestant, seed, final, f"{result['seconds_with_scoring']} s", flush=True)
+        print(typed.task, typed.contestant, seed, final, f"{result['seconds']} s", flush=True)
         if typed.steps is None:
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_suffix(".part")

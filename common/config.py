@@ -3,9 +3,9 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -94,8 +94,9 @@ class EnvironmentSettings(Settings):
     """Arguments for the environment's constructor, as a JSON object: '{"gravity": 3.7}'."""
     wrappers: tuple[str, ...] = ()
     """Wrappers of the environment as module:Class, applied in this order, such as
-    gymnasium.wrappers:FlattenObservation. Each class is called with the environment alone. The module may be in the
-    current folder. Scores use the rewards of the wrapped environment."""
+    gymnasium.wrappers:FlattenObservation. Each class is called with the environment, and with arguments in JSON if
+    they are given in brackets: 'gymnasium.wrappers:FrameStackObservation(4)'. The module may be in the current folder.
+    Scores use the rewards of the wrapped environment."""
     max_episode_steps: int | None = setting(None, at_least=1)
     """Steps after which an episode is truncated. None keeps the environment's own limit."""
     action_repeat: tuple[int, ...] = setting((1,), at_least=1, at_most=1000)
@@ -103,8 +104,7 @@ class EnvironmentSettings(Settings):
     results then count actions instead of environment steps, except max_episode_steps. Raise it (to 2 or 3) if the
     environment takes small steps: an episode then has fewer decisions and needs fewer updates. A second number holds
     where the agent does not learn: in validations, evaluations, films and exported policies. 3 1 lets an agent that
-    learned with held actions react sooner; it does not go with history. Not for Atari games, whose actions are held
-    for four frames already."""
+    learned with held actions react sooner. Not for Atari games, whose actions are held for four frames already."""
     reward_design: RewardDesignName = "unchanged"
     """Reward that the agent learns from; scores always use the environment's own. unchanged: the environment's own.
     sign: -1, 0 or +1, the reward's sign, for games. scaled: the reward times reward_factor. function: computed by a
@@ -132,11 +132,6 @@ class EnvironmentSettings(Settings):
     """Library that steps the environments. auto: ale-py for Atari games, EnvPool if it is installed and has the
     environment, else Gymnasium. gymnasium: all environments in this process, one after the other. processes: one
     Gymnasium process per environment, for environments that are slow or that crash."""
-    history: tuple[int, ...] = setting((), at_least=1, at_most=1000)
-    """Ages, in steps, of the earlier observations that the networks see beside the newest: 4 8 adds those of four and
-    eight steps ago. At the start of an episode the first observation stands for all earlier ones. Set it if one
-    observation does not tell enough: it lacks velocities, or what has passed out of sight. Empty adds none. Images
-    have no history."""
     num_envs: int = setting(16, at_least=1, main=True)
     """Number of environments that are stepped in parallel. More of them collect faster, but each contributes fewer
     consecutive steps to an epoch."""
@@ -185,6 +180,11 @@ class RunSettings(Settings):
     seed: int = setting(0, at_least=0, at_most=2**31 - 1, main=True)
     """Random seed of initial weights, environments, actions and minibatches. Runs with different seeds show how much
     a result varies."""
+    start_from: str | None = None
+    """Trained agent whose weights and normalisation this run begins with: a run's folder, its name in runs, or an
+    agent that comes with the project, such as walker. It has the same method, hidden layers and observations; heads
+    for other actions are drawn anew, as is the critic of an agent that comes with the project. Its optimiser's state
+    is left behind. None draws all weights."""
     environment_restarts: int = setting(3, at_least=0)
     """Number of times that failed environments are replaced before a failure ends the run. The episode that failed is
     not scored."""
@@ -241,9 +241,25 @@ class RunSettings(Settings):
     code."""
 
 
+MakeNetworks = Callable[..., Any]  # observation space, action space and config → a `keras.Model`
+
+
+@dataclass(frozen=True)
+class OwnNetworkSettings(Settings):
+    """Networks of the user's own."""
+
+    GROUP = "network"
+
+    networks: str | None = None
+    """Function of your own that makes the hidden layers of actor and critic with Keras, as module:function, such as
+    my_networks:make_networks (docs/own-network.md). The module may be in the current folder. hidden_sizes then only
+    sets the layers that critics of observations and actions (DDPG, TD3, SAC, TQC) have after the action joins. None
+    builds the networks that the other settings describe."""
+
+
 # A dataclass takes its fields from the last base to the first: this is the order of config.json and of --help.
 @dataclass(frozen=True)
-class TrainingConfig(RunSettings, EnvironmentSettings):
+class TrainingConfig(OwnNetworkSettings, RunSettings, EnvironmentSettings):
     """The settings of every method, in one flat frozen dataclass; a method's config adds parts of its own.
 
     Raises:
@@ -252,6 +268,7 @@ class TrainingConfig(RunSettings, EnvironmentSettings):
 
     METHOD: ClassVar[str] = ""
     """The method's name in config.json."""
+    action_masks = False  # a setting of methods whose actions may be choices
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -267,11 +284,6 @@ class TrainingConfig(RunSettings, EnvironmentSettings):
             )
         if len(self.action_repeat) not in (1, 2):
             raise UserError(f"action_repeat is {self.action_repeat}: expected one number, or two like 3 1")
-        if self.history and self.action_repeat[0] != self.action_repeat[-1]:
-            raise UserError(
-                f"action_repeat {self.action_repeat} and history {self.history}: the ages of a history are numbers of "
-                "actions, which would last shorter or longer than in training; leave one of them out"
-            )
         if len(self.validate_from) not in (1, 2) or not 0 <= self.validate_from[0] <= 1:
             raise UserError(
                 f"validate_from is {self.validate_from}: expected a share of 1 at most, and perhaps a score"

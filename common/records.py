@@ -30,6 +30,8 @@ class Trajectory(NamedTuple):
         replaced: [T, N] bool; the environment took another action than this one.
         outputs: [T+1, N, X+1] float32, what the network returned when it acted: the actor's heads, then the value;
             [T+1, N, 0] where the policy returns nothing but actions.
+        memory: [N, Z] float32, what the networks remembered before row 0, the actor before the critic; [N, 0] where
+            they remember nothing.
     """
 
     observations: np.ndarray
@@ -42,6 +44,7 @@ class Trajectory(NamedTuple):
     episode_steps: np.ndarray
     replaced: np.ndarray
     outputs: np.ndarray
+    memory: np.ndarray = np.empty((0, 0), np.float32)
 
     @property
     def without_outputs(self) -> "Trajectory":
@@ -78,6 +81,8 @@ class Batch(NamedTuple):
         next_observations: [M, S] float32 if gradients flow through the target, else [M, 0].
         discounts: [M] float32, γ, or 0 after a termination; used if gradients flow through the target.
         actor_weights: [M] float32, as `weights`, but also 0 where the action was not the policy's.
+        memory: [M, Z] float32, what the networks remembered before each step, the actor before the critic; [M, 0]
+            where they remember nothing.
     """
 
     observations: np.ndarray
@@ -91,6 +96,7 @@ class Batch(NamedTuple):
     next_observations: np.ndarray
     discounts: np.ndarray
     actor_weights: np.ndarray
+    memory: np.ndarray = np.empty((0, 0), np.float32)
 
 
 class Transitions(NamedTuple):

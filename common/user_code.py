@@ -19,6 +19,7 @@ _HERE = Path(__file__).resolve().parent
 _OURS = tuple(str(_HERE.parent / name) for name in ("common", "ppo", "companions", "programs"))
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _LONGEST = 300  # characters of an error's message
+_BOLD = re.compile("\x1b\\[1m(.+?)\x1b\\[0m", re.DOTALL)  # around what Keras says of an error within a layer
 _MISSING = re.compile("ImportError|ModuleNotFoundError|DependencyNotInstalled")
 
 
@@ -102,6 +103,8 @@ def describe(error: BaseException) -> str:
     if isinstance(error, RaisedElsewhere):
         return error.described
     message = error.msg if isinstance(error, SyntaxError) else str(error)
+    if keras_says := _BOLD.search(message or ""):
+        message = keras_says[1]
     first = next((line.strip() for line in (message or "").splitlines() if line.strip()), "")
     shown = first if len(first) <= _LONGEST else first[: _LONGEST - 1] + "…"
     if isinstance(error, WrongReturnError):

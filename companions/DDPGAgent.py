@@ -5,20 +5,23 @@ Lillicrap et al. 2016, arXiv:1509.02971 (DDPG); Fujimoto, van Hoof & Meger 2018,
 
 import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
 from collections.abc import Callable
+from typing import Any
 
 import gymnasium
 import keras
 import numpy as np
 import tensorflow as tf
 
+from common.config import MakeNetworks
 from common.envs.mirrors import Mirror
 from common.errors import DivergedError
 from common.learning.agent_base import AgentBase
-from common.learning.compiled import Compiled
+from common.learning.compiled import Compiled, KerasHeads
 from common.nets.flat_networks import FlatNetworks, flat
-from common.nets.keras_models import DenseHead, Torso, actor_network, critic_network
+from common.nets.keras_models import DenseHead, HiddenLayers, Torso, actor_network, critic_network, with_convolutions
 from common.nets.kernels import glorot
 from common.nets.network import Network, Normalizer
+from common.nets.own_networks import OwnCriticTorso, check_own
 from common.nets.tensorflow_operations import TENSORFLOW
 from common.records import Transitions
 from common.rollout.policies import DeterministicPolicy, SquashedPolicy
@@ -42,6 +45,7 @@ class DDPGAgent(AgentBase):
         observation_space, action_space: Box, of one environment.
         config: network and update settings; all other settings are ignored here.
         seed: of the initial weights.
+        make_networks: makes the hidden layers, in place of what the config names; see `common.nets.own_networks`.
 
     Raises:
         UserError: the requested device is missing, or `symmetry` is asked for and no mirror is known or fits.
@@ -59,12 +63,15 @@ class DDPGAgent(AgentBase):
         action_space: gymnasium.Space,
         config: OffPolicySettings,
         seed: int,
+        make_networks: MakeNetworks | None = None,
     ) -> None:
-        super().__init__(observation_space, action_space, config)
+        super().__init__(observation_space, action_space, config, make_networks)
         states = np.random.SeedSequence(seed).generate_state(1 + self.number_of_critics)
         actor_seed, *critic_seeds = (int(state) for state in states)
         actors = [[self.new_actor(actor_seed)] for _ in range(1 + self.has_target_actor)]
         critics = [[self.new_critic(seed) for seed in critic_seeds] for _ in range(2)]
+        for network in (actors[0][0], critics[0][0]) if self.own_torso else ():
+            check_own(network)
         flat_actors = [FlatNetworks(networks_) for networks_ in actors]
         self._actor, self._target_actor = flat_actors[0], flat_actors[-1]
         self._critics, self._target_critics = (FlatNetworks(networks_) for networks_ in critics)
@@ -77,6 +84,7 @@ class DDPGAgent(AgentBase):
         self._unpack = ReplayBuffer(0, self.observation_size, self.action_size).unpack
         self.compiled_cycles = Compiled(self._cycles)
         self.compiled_step = Compiled(self._lone_step)
+        self._compiled_actor = Compiled(lambda inputs: self._actor.call(self._actor.stacks(), inputs)[0])
 
     # -- networks --
 
@@ -97,16 +105,22 @@ class DDPGAgent(AgentBase):
 
     def _torso(self, inputs: int, layer_norm: bool = False) -> Torso:
         config = self.config
-        return Torso((inputs,), config.hidden_sizes, "relu", layer_norm=layer_norm, precision=config.precision)
+        images = with_convolutions(self.images)
+        return Torso((inputs,), config.hidden_sizes, "relu", 1.0, (), layer_norm, config.precision, images)
+
+    def _actor_torso(self) -> HiddenLayers:
+        return self.own_torso or self._torso(self.observation_size)
 
     def new_actor(self, seed: int) -> keras.Model:
         """An untrained actor, observations [B, S] → actions [B, A] in [−1, 1]."""
         head = DenseHead("mean", self.action_size, "tanh")
-        return actor_network(self._torso(self.observation_size), head, glorot(seed), self.mirror)
+        return actor_network(self._actor_torso(), head, glorot(seed), self.mirror)
 
     def new_critic(self, seed: int) -> keras.Model:
         """An untrained critic: observations and actions side by side [B, S + A] → [B, `outputs_of_critic`]."""
-        torso = self._torso(self.observation_size + self.action_size, self.config.layer_norm)
+        torso: Any = self._torso(self.observation_size + self.action_size, self.config.layer_norm)
+        if self.own_torso is not None:
+            torso = OwnCriticTorso(self.own_torso, self.action_size, torso)
         joint = None if self.mirror is None else Mirror(self.mirror.joint, self.mirror.action)
         return critic_network(torso, glorot(seed), joint, self.outputs_of_critic)
 
@@ -150,9 +164,9 @@ class DDPGAgent(AgentBase):
         inputs = np.concatenate([self.normalizer()(observations), actions], axis=1)  # [K, S + A]
         return np.asarray(self.critics[0](inputs)).mean(axis=1)
 
-    def acting_network(self) -> Network:
-        """A copy of the actor with its present weights; it takes raw observations."""
-        return self._actor.first(self.normalizer())
+    def acting_network(self) -> Network | KerasHeads:
+        """A copy of the actor with its present weights, or the live one if Keras acts; it takes raw observations."""
+        return self._actor.first(self.normalizer()) or KerasHeads(self._compiled_actor, self.normalizer())
 
     # -- learning --
 
@@ -194,6 +208,10 @@ class DDPGAgent(AgentBase):
         if not np.isfinite(metrics["loss_critic"].sum()):
             raise _diverged("a loss")
         return metrics
+
+    def actor_is_finite(self) -> bool:
+        """Whether no weight of the actor is NaN or infinite."""
+        return bool(np.isfinite(np.array(self._actor.weights)).all())
 
     def check_finite(self) -> None:
         """Raises DivergedError if a weight is NaN or infinite."""
@@ -284,7 +302,7 @@ class DDPGAgent(AgentBase):
         inputs = tf.concat([batch.observations, batch.actions], axis=1)  # [B, S + A]
 
         def loss_of(stacks: list[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-            values = self._values(self._critics, stacks, inputs)  # [critics, B, ...]
+            values = self._values(self._critics, stacks, inputs, training=True)  # [critics, B, ...]
             return self.critic_loss(values, target), values[0]
 
         loss, values = self.descend(self.critic_optimizer, self._critics, loss_of)
@@ -304,9 +322,11 @@ class DDPGAgent(AgentBase):
         adam.apply([flat(tape.gradient(loss, stacks))], [networks.weights])
         return loss, other
 
-    def _values(self, critics: FlatNetworks, stacks: list[tf.Tensor], inputs: tf.Tensor) -> tf.Tensor:
+    def _values(
+        self, critics: FlatNetworks, stacks: list[tf.Tensor], inputs: tf.Tensor, training: bool = False
+    ) -> tf.Tensor:
         """What critics with these weights make of observations and actions [B, S + A]: values [critics, B]."""
-        return critics.call(stacks, inputs)[..., 0]
+        return critics.call(stacks, inputs, training)[..., 0]
 
     def critic_loss(self, values: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
         """The mean squared error of values [critics, B] against a target [B], summed over critics."""
@@ -338,7 +358,7 @@ class DDPGAgent(AgentBase):
         first_critic = [stack[:1] for stack in self._critics.stacks()]
 
         def loss_of(stacks: list[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-            actions = self._actor.call(stacks, batch.observations)[0]  # [B, A]
+            actions = self._actor.call(stacks, batch.observations, training=True)[0]  # [B, A]
             inputs = tf.concat([batch.observations, actions], axis=1)  # [B, S + A]
             return -tf.reduce_mean(self._critics.call(first_critic, inputs)), actions
 
@@ -381,13 +401,25 @@ class DDPGAgent(AgentBase):
         if self.config.normalize_observations:
             self.observation_statistics.load_state(part_of(state, "observations"))
 
+    def _seeds(self) -> dict[str, keras.Variable]:
+        """The states of layers that draw random numbers in an update, such as Dropout."""
+        return {f"{name}/{i}": v for name, group in self.flat_networks().items() for i, v in enumerate(group.seeds)}
+
+    def layers(self, state: State) -> dict[str, list[np.ndarray]]:
+        """See `AgentBase.layers`; the arrays are views of the vectors in the state."""
+        networks = self.flat_networks().items()
+        return super().layers(state) | {name: flat_.layers(state[name]) for name, flat_ in networks if name in state}
+
     def counters(self) -> State:
-        """The number of updates so far."""
-        return {"updates": np.array(self.updates, np.int64)}
+        """The number of updates so far, and seeds."""
+        seeds = {name: np.array(variable) for name, variable in self._seeds().items()}
+        return {"updates": np.array(self.updates, np.int64)} | seeds
 
     def load_counters(self, state: State) -> None:
         """Restore what `counters` returned; other names are ignored."""
         self.updates = int(state["updates"])
+        for name, variable in self._seeds().items():
+            variable.assign(state[name])
 
 
 def _diverged(what: str) -> DivergedError:

@@ -20,6 +20,7 @@ import gymnasium
 import numpy as np
 
 from common import funcs
+from common.config import MakeNetworks
 from common.envs.environment import Environment
 from common.envs.spaces import action_map
 from common.envs.supported_spaces import check_continuous
@@ -40,6 +41,7 @@ from companions.replay import ReplayBuffer, WaitingMinibatches
 from companions.results import OffPolicyResult
 
 LARGE = 1000.0  # mean absolute value of observations or rewards; those of well-made environments are near 1
+MUCH = 4.0  # GiB of a replay buffer
 OU_THETA = 0.15  # rate, per unit of time, at which Ornstein-Uhlenbeck noise drifts back to 0; that of the DDPG paper
 
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
@@ -47,12 +49,16 @@ if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong se
 
 
 def make_agent(
-    observation_space: gymnasium.Space, action_space: gymnasium.Space, config: OffPolicyConfig, seed: int
+    observation_space: gymnasium.Space,
+    action_space: gymnasium.Space,
+    config: OffPolicyConfig,
+    seed: int,
+    make_networks: MakeNetworks | None = None,
 ) -> "DDPGAgent":
     """The agent of DDPG and TD3."""
     from companions.DDPGAgent import DDPGAgent
 
-    return DDPGAgent(observation_space, action_space, config, seed)
+    return DDPGAgent(observation_space, action_space, config, seed, make_networks)
 
 
 class OffPolicyAgentTrainer(TrainerBase):
@@ -82,7 +88,7 @@ class OffPolicyAgentTrainer(TrainerBase):
 
     def make_agent(self, environment: Environment, config: Any, seed: int) -> "DDPGAgent":
         """See `make_agent`."""
-        return make_agent(environment.observation_space, environment.action_space, config, seed)
+        return make_agent(environment.observation_space, environment.action_space, config, seed, self.make_networks)
 
     def collecting(self, config: OffPolicySettings) -> Collecting:
         """How the method collects: it hands over steps as soon as an update is due."""
@@ -96,6 +102,11 @@ class OffPolicyAgentTrainer(TrainerBase):
         size = action_map(self.environment.action_space).size
         self.exploration = OrnsteinUhlenbeck(OU_THETA, config.ou_dt, (config.num_envs, size))
         return self.exploration if config.exploration == "ornstein_uhlenbeck" else None
+
+    def prepare(self) -> None:
+        """Say how much memory the replay buffer will take, if it is much."""
+        if self.replay.gigabytes > MUCH and not self.epoch:
+            self.warn(f"the replay buffer will take {self.replay.gigabytes:.1f} GiB (--replay-size)")
 
     def exploring(self, last: int) -> dict[str, float]:
         """How the coming epoch explores: arguments of the agent's `acting_policy`, and columns of the epoch's row."""
@@ -154,11 +165,9 @@ class OffPolicyAgentTrainer(TrainerBase):
             self._updates.append(self.agent.update(*self._waiting.take(due)))
         except DivergedError as error:
             self._undo(error)
-        network = self.agent.acting_network()
-        if self.config.on_not_finite == "skip" and not all(np.isfinite(array).all() for array in network.arrays):
+        if self.config.on_not_finite == "skip" and not self.agent.actor_is_finite():
             self._check_weights()
-            network = self.agent.acting_network()
-        policy.heads = network
+        policy.heads = self.agent.acting_network()
 
     def _warn_if_nothing_was_learned(self) -> None:
         config = self.config

@@ -62,7 +62,7 @@ class SACAgent(DDPGAgent):
             both = mirror.action.beside(mirror.action.unsigned)  # a standard deviation has no sign
             mirror = Mirror(mirror.observation, both, mirror.weight)
         head = DenseHead("mean_and_log_std", 2 * self.action_size)
-        return actor_network(self._torso(self.observation_size), head, glorot(seed), mirror)
+        return actor_network(self._actor_torso(), head, glorot(seed), mirror)
 
     # -- acting --
 
@@ -73,7 +73,7 @@ class SACAgent(DDPGAgent):
     # -- learning --
 
     def sample(
-        self, stacks: list[tf.Tensor], observations: tf.Tensor, noise: tf.Tensor
+        self, stacks: list[tf.Tensor], observations: tf.Tensor, noise: tf.Tensor, training: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Sampled actions [B, A] in [−1, 1], and their log-probabilities [B] in nats.
 
@@ -81,8 +81,9 @@ class SACAgent(DDPGAgent):
             stacks: the actor's weights, layer by layer.
             observations: [B, S], as the networks see them.
             noise: [B, A], standard normal.
+            training: whether layers such as Dropout are active.
         """
-        return squashed_normal(self._actor.call(stacks, observations)[0], noise)
+        return squashed_normal(self._actor.call(stacks, observations, training)[0], noise)
 
     def targets(self, batch: Transitions, noise: tf.Tensor) -> tf.Tensor:
         """What the critics learn, [B]: r + γ·(1 − terminated)·(min Q'(s', a') − α·log π(a'|s')).
@@ -113,7 +114,8 @@ class SACAgent(DDPGAgent):
         temperature, critics = tf.exp(self._log_temperature)[0], self._critics.stacks()
 
         def loss_of(stacks: list[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-            actions, log_probs = self.sample(stacks, batch.observations, noise[:, self.action_size :])  # [B, A], [B]
+            of_actor = noise[:, self.action_size :]  # [B, A]
+            actions, log_probs = self.sample(stacks, batch.observations, of_actor, training=True)  # [B, A], [B]
             inputs = tf.concat([batch.observations, actions], axis=1)  # [B, S + A]
             values = self.estimate(self._values(self._critics, critics, inputs))  # [B]
             return tf.reduce_mean(temperature * log_probs - values), log_probs

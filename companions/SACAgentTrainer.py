@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import gymnasium
 
+from common.config import MakeNetworks
 from common.envs.environment import Environment
 from common.envs.spaces import action_map
 from common.errors import UserError
@@ -34,14 +35,18 @@ if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong se
 
 
 def make_agent(
-    observation_space: gymnasium.Space, action_space: gymnasium.Space, config: SACConfig, seed: int
+    observation_space: gymnasium.Space,
+    action_space: gymnasium.Space,
+    config: SACConfig,
+    seed: int,
+    make_networks: MakeNetworks | None = None,
 ) -> "SACAgent":
     """SAC's agent, or TQC's where critics learn more than one quantile."""
     from companions.SACAgent import SACAgent
     from companions.TQCAgent import TQCAgent
 
     kind = SACAgent if config.quantiles == 1 else TQCAgent
-    return kind(observation_space, action_space, config, seed)
+    return kind(observation_space, action_space, config, seed, make_networks)
 
 
 class SACAgentTrainer(OffPolicyAgentTrainer):
@@ -63,7 +68,7 @@ class SACAgentTrainer(OffPolicyAgentTrainer):
                 f"target_entropy is {wanted:g}, and the entropy of {size} action dimensions from -1 to 1 is at most "
                 f"{most:.2f}: choose a lower --target-entropy (the default is {-size})"
             )
-        return make_agent(environment.observation_space, environment.action_space, config, seed)
+        return make_agent(environment.observation_space, environment.action_space, config, seed, self.make_networks)
 
     def shape_noise(self, config: SACConfig) -> ShapeNoise | None:
         """None: the noise that actions are sampled with is independent at every step."""

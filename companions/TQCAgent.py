@@ -22,9 +22,11 @@ class TQCAgent(SACAgent):
         """How many numbers a critic gives for a state and an action."""
         return self.config.quantiles
 
-    def _values(self, critics: FlatNetworks, stacks: list[tf.Tensor], inputs: tf.Tensor) -> tf.Tensor:
+    def _values(
+        self, critics: FlatNetworks, stacks: list[tf.Tensor], inputs: tf.Tensor, training: bool = False
+    ) -> tf.Tensor:
         """Quantiles [critics, B, quantiles] of observations and actions [B, S + A]."""
-        return critics.call(stacks, inputs)
+        return critics.call(stacks, inputs, training)
 
     def critic_loss(self, values: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
         """The quantile Huber loss of quantiles [critics, B, quantiles] against a target [B, T]."""

@@ -1,11 +1,21 @@
 """The newest transitions, for methods that learn from them many times, and minibatches that were drawn of them."""
 
+import math
+import os
 from collections.abc import Mapping
 
 import numpy as np
 
 from common.errors import UserError
 from common.records import Transitions
+
+
+def memory() -> float:
+    """GiB of this machine's memory; infinity where the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    except (AttributeError, ValueError, OSError):
+        return math.inf
 
 
 class ReplayBuffer:
@@ -25,14 +35,21 @@ class ReplayBuffer:
         self._cuts = np.cumsum([observation_size, action_size, 1, 1])
         self.row_size = int(self._cuts[-1]) + observation_size
         try:
+            if self.gigabytes > memory():  # NumPy takes memory only as it is written
+                raise MemoryError
             self._rows = np.zeros((capacity, self.row_size), np.float32)  # [capacity, W]
         except MemoryError:
-            size = capacity * self.row_size * 4 / 2**30
             raise UserError(
-                f"there is not enough memory for {capacity:,} transitions ({size:,.1f} GiB): lower --replay-size"
+                f"there is not enough memory for {capacity:,} transitions ({self.gigabytes:,.1f} GiB): lower "
+                "--replay-size"
             ) from None
         self._position = 0  # of the next row
         self.size = 0
+
+    @property
+    def gigabytes(self) -> float:
+        """GiB that all transitions take."""
+        return self.capacity * self.row_size * 4 / 2**30
 
     def sizes(self) -> tuple[float, float]:
         """Mean absolute values of the observations' numbers and of the rewards."""

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 import keras
 import numpy as np
 
+from common.envs.image_rows import ImagePart
 from common.errors import UserError
-from common.nets.keras_models import Convolution, DenseHead, Heads, NormalHeads, Torso
+from common.nets.keras_models import Convolution, DenseHead, Heads, NormalHeads, Torso, fits, with_convolutions
 from common.nets.kernels import draw_as_pytorch
 from ppo.config import PPOConfig
 
@@ -20,15 +21,21 @@ def torso_sizes(hidden_sizes: tuple[int, ...], observation_size: int, action_siz
     return hidden_sizes or (first, math.ceil(math.sqrt(first * last)), last)
 
 
-def torso_for(observation_shape: tuple[int, ...], action_size: int, config: PPOConfig) -> Torso:
-    """The hidden layers that a config names for observations of this shape.
+def torso_for(
+    observation_shape: tuple[int, ...], action_size: int, config: PPOConfig, images: tuple[ImagePart, ...] = ()
+) -> Torso:
+    """The hidden layers that a config names for observations of this shape, with `images` among their numbers.
 
     Raises:
-        UserError: the convolutions leave nothing of the image, or `precision` has nothing to round.
+        UserError: the convolutions leave nothing of the image, images are to be remembered, or `precision` has nothing
+            to round.
     """
     convolutions: tuple[Convolution, ...] = ()
+    named = tuple(Convolution(*layer) for layer in config.convolution_layers)
+    if config.memory != "none" and (images or len(observation_shape) == 3):
+        raise UserError(f"memory {config.memory} is for observations that are numbers, not images: leave it out")
     if len(observation_shape) == 3:
-        convolutions = tuple(Convolution(*layer) for layer in config.convolution_layers)
+        convolutions = named
         _check_convolutions(observation_shape, convolutions)
     sizes = torso_sizes(config.hidden_sizes, int(np.prod(observation_shape)), action_size)
     if config.precision == "bfloat16" and not convolutions and len(sizes) < 2:
@@ -37,7 +44,30 @@ def torso_for(observation_shape: tuple[int, ...], action_size: int, config: PPOC
             "add --hidden-sizes 256 256, or leave --precision out"
         )
     gain, _ = config.initial_gains or NO_GAINS
-    return Torso(observation_shape, sizes, config.activation, gain, convolutions, precision=config.precision)
+    return Torso(
+        observation_shape,
+        sizes,
+        config.activation,
+        gain,
+        convolutions,
+        False,
+        config.precision,
+        with_convolutions(images, named),
+        None if config.memory == "none" else config.memory,
+        config.memory_size,
+    )
+
+
+def memory_columns(config: PPOConfig, own_networks: bool) -> dict[str, slice]:
+    """Network → its columns of all that is remembered; UserError if networks of the user's own are to remember."""
+    if config.memory == "none":
+        return {}
+    if own_networks:
+        raise UserError(f"memory {config.memory} does not go with networks of your own: leave --memory out")
+    size = config.memory_size * (2 if config.memory == "lstm" else 1)
+    if config.shared_torso:
+        return {"network": slice(0, size)}
+    return {"actor": slice(0, size), "critic": slice(size, 2 * size)}
 
 
 def draw_weights(networks: Iterable[keras.Model], seeds: Iterable[int], config: PPOConfig) -> None:
@@ -58,13 +88,9 @@ def heads_for(action_size: int, choices: tuple[int, ...] | None, config: PPOConf
 
 
 def _check_convolutions(shape: tuple[int, ...], convolutions: tuple[Convolution, ...]) -> None:
-    height, width, _ = shape
-    for layer in convolutions:
-        height, width = ((side - layer.kernel_size) // layer.stride + 1 for side in (height, width))
-        if min(height, width) < 1:
-            side = min(shape[:2])
-            fitting = "32x3/2 64x3/2" if side >= 7 else f"32x{min(3, side)}/1"
-            raise UserError(
-                f"the convolutions leave nothing of images of {shape[0]} × {shape[1]} pixels: "
-                f"use --convolutions {fitting}"
-            )
+    if not fits(shape, convolutions):
+        side = min(shape[:2])
+        fitting = "32x3/2 64x3/2" if side >= 7 else f"32x{min(3, side)}/1"
+        raise UserError(
+            f"the convolutions leave nothing of images of {shape[0]} × {shape[1]} pixels: use --convolutions {fitting}"
+        )

@@ -15,17 +15,19 @@ from ppo.config import PPOConfig
 LARGEST_WEIGHT = 1.5  # of an earlier step, so that none of them outweighs the new ones
 EPSILON = 1e-4  # added to a cumulative standard deviation before something is divided by it
 
-Assess = Callable[[np.ndarray, np.ndarray, np.ndarray | None], tuple[np.ndarray, np.ndarray, np.ndarray]]
+Assess = Callable[..., tuple[np.ndarray, ...]]
 """Normalised observations [M+N, ...], actions [M, A] and the network's outputs [M+N, X+1] when it acted, or None
-→ values [M+N], log-probabilities [M], heads [M, X]."""
+→ values [M+N], log-probabilities [M], heads [M, X]. Of networks that remember, also the memory [N, Z] before row 0 and
+`valid` [T, N] → also the memory [M+N, Z] before each row."""
 
 
 class PreparedBatch(NamedTuple):
-    """What `flat_batch` returns: `batch`, `explained_variance` of its targets, and new `advantage_statistics`."""
+    """What `flat_batch` returns: `batch`, `explained_variance`, new `advantage_statistics`, and the last memory."""
 
     batch: Batch
     explained_variance: float  # of the value targets by the critic as it was
     advantage_statistics: RunningStatistics  # with this trajectory's advantages, where they are divided by their std
+    memory: np.ndarray  # [N, Z] after the last row; [N, 0] where networks remember nothing
 
 
 def scaled_rewards(
@@ -77,11 +79,7 @@ def flat_batch(
     terminated = terminated | (truncated & ("truncation_is_terminal" in config.quirks))  # [T, N]
     terminated[-1] |= "terminal_at_epoch_end" in config.quirks
     observations = normalize(trajectory.observations)  # [T+1, N, ...]
-    values, log_probs, heads = assess(
-        observations.reshape((steps + 1) * num_envs, *observations.shape[2:]),
-        trajectory.actions.reshape(steps * num_envs, -1),
-        trajectory.outputs.reshape((steps + 1) * num_envs, -1) if trajectory.outputs.size else None,
-    )  # [M+N], [M], [M, X]
+    values, log_probs, heads, memory = _assessed(trajectory, observations, assess)  # [M+N], [M], [M, X], [M+N, Z]
     values = values.reshape(steps + 1, num_envs)  # [T+1, N]
     advantages = funcs.generalized_advantages(
         rewards, values, terminated, truncated, valid, gamma, config.gae_lambda
@@ -109,11 +107,23 @@ def flat_batch(
         next_observations=following,
         discounts=discounts,
         actor_weights=valid & ~trajectory.replaced,
+        memory=memory[:-num_envs].reshape(steps, num_envs, -1),
     )
-    padding = padded_rows(steps * num_envs, config.minibatch_size)
-    return PreparedBatch(
-        Batch(*(_flat(column, padding) for column in columns)), explained_variance, advantage_statistics
+    padding = 1 if memory.size else padded_rows(steps * num_envs, config.minibatch_size)
+    batch = Batch(*(_flat(column, padding) for column in columns))
+    return PreparedBatch(batch, explained_variance, advantage_statistics, memory[-num_envs:])
+
+
+def _assessed(trajectory: Trajectory, observations: np.ndarray, assess: Assess) -> tuple[np.ndarray, ...]:
+    """Values [M+N], log-probabilities [M], heads [M, X], memory [M+N, Z] of normalised observations [T+1, N, ...]."""
+    samples, rows = trajectory.valid.size, trajectory.valid.size + trajectory.valid.shape[1]  # M, M+N
+    values, log_probs, heads, *memory = assess(
+        observations.reshape(rows, *observations.shape[2:]),
+        trajectory.actions.reshape(samples, -1),
+        trajectory.outputs.reshape(rows, -1) if trajectory.outputs.size else None,
+        *((trajectory.memory, trajectory.valid) if trajectory.memory.size else ()),
     )
+    return values, log_probs, heads, memory[0] if memory else np.empty((rows, 0), np.float32)
 
 
 def _normalized(
@@ -196,7 +206,7 @@ class EarlierTrajectories:
             return newest
         batches = [newest, *(weighted(prepare(trajectory), log_probs) for trajectory, log_probs in self._kept)]
         batches += [newest] * (1 + self._most - len(batches))
-        padding = padded_rows(len(batches) * steps, minibatch_size)
+        padding = 1 if newest.memory.size else padded_rows(len(batches) * steps, minibatch_size)
         return Batch(*(_together(columns, steps, padding) for columns in zip(*batches)))
 
     # -- state --
@@ -236,7 +246,7 @@ def weighted(batch: Batch, log_probs: np.ndarray) -> Batch:
 
 
 def _arrays(acted: Acted) -> State:
-    arrays = {name: array for name, array in acted.trajectory._asdict().items() if name != "outputs"}
+    arrays = {name: array for name, array in acted.trajectory._asdict().items() if array.size}
     return arrays | {"log_probs": acted.log_probs}
 
 

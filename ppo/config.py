@@ -18,6 +18,9 @@ Quirk = Literal[
 ]
 
 
+REMEMBERS = Needs("memory", lambda kind: kind != "none", "--memory gru")
+
+
 @dataclass(frozen=True)
 class NetworkSettings(Settings):
     """The actor's and the critic's networks, and the policy's distribution."""
@@ -29,7 +32,8 @@ class NetworkSettings(Settings):
     are separate networks. Share the layers if they are expensive, as they are for images."""
     convolutions: tuple[str, ...] = ("32x8/4", "64x4/2", "64x3/1")
     """Convolutions of image observations, each written FILTERSxSIDE/STRIDE: the number of filters, the side of their
-    kernels and their stride, in pixels. The default is the network of Mnih et al. (2015). Only used with images."""
+    kernels and their stride, in pixels. The default is the network of Mnih et al. (2015). An image among numbers that
+    is too small for them gets 32x3/2 64x3/2. Only used with images."""
     hidden_sizes: tuple[int, ...] = setting((64, 64), at_least=1, main=True)
     """Number of units in each hidden layer, for actor and critic; one number per layer. Larger layers can learn
     harder tasks and compute more slowly. With no number at all there are three layers, of 10*S, ceil(sqrt(10*S*10*A))
@@ -54,6 +58,22 @@ class NetworkSettings(Settings):
     dimension is learned. Lower it if the first actions are too wild. None: the standard deviation is an output of the
     network, through a softplus, and differs from state to state, as in the 2021 code. Only used with continuous
     actions."""
+
+    memory: Literal["none", "gru", "lstm"] = "none"
+    """Layer with which the networks remember earlier steps of an episode, after the hidden layers: a gated recurrent
+    unit or a long short-term memory. Set it (to gru) if one observation does not tell enough, because it lacks
+    velocities or because something has passed out of sight. An update then takes several times as long. Images have no
+    memory."""
+    memory_size: int = setting(64, at_least=1, used_with=(REMEMBERS,))
+    """Number of units of the memory. Only used with memory gru or lstm."""
+    sequence_length: int = setting(32, at_least=1, used_with=(REMEMBERS,))
+    """Largest number of steps through which an update follows the memory back. Each sequence begins with the memory
+    that was stored with its first step. Raise it if something must be remembered for longer; an update then makes
+    fewer steps at the same time, and takes longer. Only used with memory gru or lstm."""
+    action_masks: bool = False
+    """Whether the policy never chooses what the environment forbids. The environment says which choices are allowed in
+    info["action_mask"] of each reset and step, or by a method action_masks(): 0 or 1 for each choice, first those of
+    the first action dimension. Set it if many actions are invalid. For discrete actions and number observations."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -237,6 +257,9 @@ class PPOConfig(UpdateSettings, ExplorationSettings, NetworkSettings, TrainingCo
                 f"reused_trajectories {self.reused_trajectories} does not go with recompute_targets: leave "
                 "--reused-trajectories out, or use --no-recompute-targets"
             )
+        if self.action_masks and (self.symmetry or max(self.action_repeat) > 1):
+            other = "symmetry" if self.symmetry else f"action_repeat {self.action_repeat}"
+            raise UserError(f"action_masks does not go with {other}: leave one of them out")
         if self.min_std and self.initial_std is None:
             raise UserError(
                 f"min_std {self.min_std} has no effect with initial_std None: leave --min-std out, or use "
@@ -247,6 +270,22 @@ class PPOConfig(UpdateSettings, ExplorationSettings, NetworkSettings, TrainingCo
                 f"critic_learning_rate {self.critic_learning_rate} has no effect with shared_torso, whose one Adam "
                 "takes learning_rate: leave --critic-learning-rate out, or use --no-shared-torso"
             )
+        self._check_memory()
+
+    def _check_memory(self) -> None:
+        """Raises UserError for what does not go with networks that remember."""
+        refused = {
+            "symmetry": self.symmetry and "use --no-symmetry",
+            "action_masks": self.action_masks and "use --no-action-masks",
+            "objective": self.objective != "clip" and "use --objective clip",
+            "value_target": self.value_target == "one_step_gradient" and "use --value-target one_step",
+        }
+        for name, advice in refused.items() if self.memory != "none" else ():
+            if advice:
+                raise UserError(
+                    f"{name} {getattr(self, name)} does not go with memory {self.memory}: {advice}, or leave --memory "
+                    "out"
+                )
 
     @property
     def restarts_at_epoch_end(self) -> bool:
@@ -257,6 +296,12 @@ class PPOConfig(UpdateSettings, ExplorationSettings, NetworkSettings, TrainingCo
     def steps_per_update(self) -> int:
         """M: environment steps that are collected for an update, summed over all environments."""
         return self.steps_per_epoch // self.updates_per_epoch
+
+    @property
+    def sequence_steps(self) -> int:
+        """L: the steps of each environment in equal parts of at most `sequence_length`."""
+        steps = self.steps_per_update // self.num_envs  # T
+        return -(-steps // -(-steps // self.sequence_length))
 
     @property
     def samples_per_update(self) -> int:

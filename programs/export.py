@@ -21,17 +21,20 @@ from programs.run_arguments import RunArguments
 SCORED = Needs("episodes", bool, "--episodes 100")
 
 
-def score(path: Path, environment: Environment, episodes: int, seed: int, restarts: int) -> str:
+def score(path: Path, environment: Environment, episodes: int, seed: int, restarts: int, memory_size: int = 0) -> str:
     """Play episodes with an exported file, and return a line such as 'deterministic 301.2 [298.0, 303.9]'.
 
     Args:
         path: a SavedModel's folder, a LiteRT or an ONNX file.
+        memory_size: numbers that its policy remembers.
         environment, episodes, seed, restarts: see `common.rollout.evaluation.evaluate`.
     """
     from programs.policy_files import READ  # imports TensorFlow
 
     policy, as_they_are = READ[path.name](path), lambda actions: actions
-    exported: Any = SimpleNamespace(act=lambda observations, noise=None: policy(observations))
+    exported: Any = SimpleNamespace(
+        act=lambda observations, noise=None, *memory: policy(observations, *memory), memory_size=memory_size
+    )
     played = evaluate(exported, as_they_are, environment, episodes, True, seed, restarts)  # type: ignore[arg-type]
     return evaluation_line({"deterministic": played.summary()})
 
@@ -43,9 +46,10 @@ def duties(config: TrainingConfig) -> list[str]:
         config: the run's settings.
     """
     lines = []
-    if config.history:
-        ages = " and ".join(map(str, config.history))
-        lines.append(f"the input is the newest observation, followed by those of {ages} actions ago")
+    if getattr(config, "memory", "none") != "none":  # a setting of PPO's alone
+        lines.append("begin an episode with a memory of zeros, and give each step's next_memory to the next one")
+    if config.action_masks:
+        lines.append("the last numbers of the input are the action mask: 1 for each choice that is allowed, else 0")
     repeat = config.action_repeat[-1]
     if repeat > 1:
         lines.append(f"hold each action for {repeat} steps of the environment")
@@ -95,7 +99,8 @@ def main() -> None:
             print(f"{file.path}: {file.size:,} bytes, largest difference {file.difference:.2g}")
             if arguments.episodes:
                 limited = environment.limited_to(arguments.max_episode_steps)
-                scored = score(file.path, limited, arguments.episodes, arguments.seed, config.environment_restarts)
+                asked = arguments.episodes, arguments.seed, config.environment_restarts
+                scored = score(file.path, limited, *asked, getattr(agent.acting_policy(), "memory_size", 0))
                 print(f"{file.path}: unshaped reward of {arguments.episodes} episodes: {scored}")
         for duty in duties(config):
             print(duty)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from common.config import TrainingConfig
+from common.config import MakeNetworks, TrainingConfig
 from common.envs.environment import Environment, played_environment_of
 from common.envs.make_env import MakeEnv
 from common.errors import UserError
@@ -35,7 +35,7 @@ class Method(NamedTuple):
         preset_for: an environment's id → the name of the preset that `--env ID` starts from.
         default_preset: the preset if neither a preset nor an environment is named.
         trainer: a class, called with a config.
-        agent: a function or class, called with observation space, action space, config and seed.
+        agent: a function or class, called with observation space, action space, config, seed and `make_networks`.
     """
 
     config: type[TrainingConfig]
@@ -70,7 +70,7 @@ def read_config(folder: Path, **typed: Any) -> tuple[str, TrainingConfig]:
     """The preset's name and the config of a run of any method; see `run_folder.read_config`.
 
     Args:
-        typed: `env`, `env_kwargs` and `wrappers` as they were typed, where they were.
+        typed: what was typed again, by its name in `run_folder.TYPED`.
     """
     return run_folder.read_config(folder, {name: method.config for name, method in METHODS.items()}, **typed)
 
@@ -78,15 +78,17 @@ def read_config(folder: Path, **typed: Any) -> tuple[str, TrainingConfig]:
 def config_to_play(folder: Path, **typed: Any) -> TrainingConfig:
     """The config of a run or of a shipped agent, whose environment is played and may not be another one."""
     _, config = read_config(folder, **typed)
-    trust.check_no_other_environment(folder, config, *map(typed.get, ("env", "env_kwargs", "wrappers")))
+    trust.check_no_other_environment(folder, config, *map(typed.get, run_folder.TYPED))
     return config
 
 
-def new_agent(config: TrainingConfig, environment: Environment) -> "Agent | DDPGAgent":
+def new_agent(
+    config: TrainingConfig, environment: Environment, make_networks: MakeNetworks | None = None
+) -> "Agent | DDPGAgent":
     """The untrained agent that a run with these settings begins with, to act and not to learn: in float32."""
     config = config.replace(precision="float32")  # which every processor has, and in which exported files act
     make = METHODS[config.METHOD].agent
-    return make(environment.observation_space, environment.action_space, config, config.seeds()[0])
+    return make(environment.observation_space, environment.action_space, config, config.seeds()[0], make_networks)
 
 
 def load_agent(
@@ -95,6 +97,7 @@ def load_agent(
     make_env: MakeEnv | None = None,
     *,
     device: str | None = None,
+    make_networks: MakeNetworks | None = None,
     **typed: Any,
 ) -> tuple["Agent | DDPGAgent", TrainingConfig, Environment]:
     """The agent of a run, the run's settings and its environment as the agent plays it.
@@ -103,7 +106,8 @@ def load_agent(
         weights: "best" loads the agent the run ended with, "last" that of its last checkpoint.
         make_env: builds the environment, where the run was trained with such a function.
         device: what TensorFlow computes on, "auto", "cpu" or "gpu"; None takes the run's own setting.
-        typed: `env`, `env_kwargs` and `wrappers` of the run, typed again; see `run_folder.read_config`.
+        make_networks: makes the hidden layers, where the run was trained with such a function.
+        typed: `env`, `env_kwargs`, `wrappers` and `networks` of the run, typed again; see `run_folder.read_config`.
 
     Raises:
         UserError: there is no run, its environment cannot be made or must be typed again, or its weights are missing
@@ -121,6 +125,6 @@ def load_agent(
     if device is not None:
         config = config.replace(device=device)
     environment = played_environment_of(config, make_env)
-    agent = new_agent(config, environment)
+    agent = new_agent(config, environment, make_networks)
     agent.read_weights(path)
     return agent, config, environment

@@ -19,17 +19,24 @@ from common.errors import UserError
 from common.nets.network import (
     ACTIVATIONS,
     OBSERVATION_CLIP,
+    RULED_OUT,
     Convolution,
+    Cut,
     Dense,
     LayerNormalization,
     Network,
     Normalizer,
     forward,
 )
+from common.nets.recurrent import GRU, LSTM
 from common.rollout.policies import CategoricalPolicy, SamplingPolicy, SquashedPolicy
 
 OPSET, IR_VERSION = 17, 8  # of 2022: ONNX Runtime reads them from version 1.12 on
 INPUT, OUTPUT = "observations", "actions"
+MEMORY, NEXT = "memory", "next_memory"  # further inputs and outputs of a policy that remembers
+Policy = Callable[..., np.ndarray]
+"""Raw observations [B, ...] → environment actions [B, *space.shape]. A policy that remembers also takes the memory
+[B, Z], which it replaces by the next one."""
 
 
 def can_write() -> bool:
@@ -98,6 +105,20 @@ class _Graph:
     def flattened(self, features: str) -> str:
         return self("Flatten", features, axis=1)
 
+    def chosen(self, features: str, layer: Cut) -> str:
+        chosen = self("Gather", features, self.constant(np.asarray(layer.columns, np.int64)), axis=1)
+        return self("Reshape", chosen, self.constant(np.array((-1, *layer.shape), np.int64)))
+
+    def beside(self, parts: list[str]) -> str:
+        return self("Concat", *parts, axis=1)
+
+    def cut(self, array: str, size: int) -> tuple[str, str]:
+        return self.columns(array, 0, -size), self.columns(array, -size, np.iinfo(np.int64).max)
+
+    def masked(self, logits: str, mask: str) -> str:
+        allowed = self("Greater", mask, self.constant(np.float32(0)))
+        return self("Where", allowed, logits, self.constant(np.float32(RULED_OUT)))
+
     def joined(self, one: str, other: str) -> str:
         return self("Concat", one, other, axis=0)
 
@@ -114,6 +135,29 @@ class _Graph:
     def mixed(self, one: str, other: str, weight: float) -> str:
         shares = np.float32(1.0 - weight), np.float32(weight)
         return self("Add", *(self("Mul", x, self.constant(share)) for x, share in zip((one, other), shares)))
+
+    def remembered(self, features: str, layer: GRU | LSTM, memory: str) -> str:
+        axis, units = self.constant(np.array([0], np.int64)), layer.units  # one step of a sequence
+
+        def weights(kernel: Any) -> str:
+            """[in, gates] → [1, gates, in], an LSTM's gates in ONNX's order."""
+            blocks = np.split(np.asarray(kernel), kernel.shape[1] // units, axis=1)
+            order = (0, 1, 2) if isinstance(layer, GRU) else (0, 3, 1, 2)
+            return self.constant(np.concatenate([blocks[i] for i in order], axis=1).T[None])
+
+        other = layer.recurrent_bias if isinstance(layer, GRU) else np.zeros_like(layer.bias)
+        biases = np.concatenate([np.split(bias, len(bias) // units) for bias in (layer.bias, other)])  # [gates, H]
+        if isinstance(layer, LSTM):
+            biases = biases[[0, 3, 1, 2, 4, 7, 5, 6]]
+        parts = [self.columns(memory, first, first + units) for first in range(0, layer.memory_size, units)]
+        inputs = (
+            self("Unsqueeze", features, axis), weights(layer.kernel), weights(layer.recurrent_kernel),
+            self.constant(biases.reshape(1, -1)), "", *(self("Unsqueeze", part, axis) for part in parts),
+        )  # fmt: skip
+        how = {"linear_before_reset": 1} if isinstance(layer, GRU) else {}
+        kind = type(layer).__name__
+        _, *after = self(kind, *inputs, outputs=1 + len(parts), hidden_size=units, **how)  # [1, B, H] each
+        return self("Concat", *(self("Squeeze", part, axis) for part in after), axis=1)
 
     # -- the operations of `environment_actions` --
 
@@ -137,21 +181,30 @@ class _Graph:
         reshaped = self("Reshape", actions, self.constant(np.array((-1, *shape), np.int64)))
         return self("Cast", reshaped, to=self._onnx.helper.np_dtype_to_tensor_dtype(dtype))
 
-    def model(self, result: str, observed: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    def model(
+        self, result: str, observed: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype, memory: list[str],
+        memory_size: int,
+    ) -> Any:  # fmt: skip
         """The whole model.
 
         Args:
             observed: shape of one observation; images are uint8, numbers float32.
+            memory: the next one [B, Z], of a network that remembers.
         """
         helper, proto = self._onnx.helper, self._onnx.TensorProto
         self.nodes.append(helper.make_node("Identity", [result], [OUTPUT]))
+        self.nodes.extend(helper.make_node("Identity", [name], [NEXT]) for name in memory)
+
+        def remembered(name: str) -> list[Any]:
+            return [helper.make_tensor_value_info(name, proto.FLOAT, ["batch", memory_size]) for _ in memory]
+
         kind = helper.np_dtype_to_tensor_dtype(dtype)
         seen = proto.FLOAT if len(observed) == 1 else proto.UINT8
         graph = helper.make_graph(
             self.nodes,
             "policy",
-            [helper.make_tensor_value_info(INPUT, seen, ["batch", *observed])],
-            [helper.make_tensor_value_info(OUTPUT, kind, ["batch", *shape])],
+            [helper.make_tensor_value_info(INPUT, seen, ["batch", *observed]), *remembered(MEMORY)],
+            [helper.make_tensor_value_info(OUTPUT, kind, ["batch", *shape]), *remembered(NEXT)],
             self.constants,
         )
         model = helper.make_model(
@@ -173,7 +226,8 @@ def write_onnx(
 ) -> None:
     """Write a deterministic policy: raw observations → environment actions [B, *space.shape].
 
-    Observations are [B, S] float32, or images [B, height, width, channels] uint8.
+    Observations are [B, S] float32, or images [B, height, width, channels] uint8. A policy that remembers also maps
+    its memory [B, Z] to the next one.
 
     Args:
         policy: says what the output of the network's only head means.
@@ -184,10 +238,11 @@ def write_onnx(
     """
     graph = _Graph()
     numbers = INPUT if len(observed) == 1 else graph("Cast", INPUT, to=imported("onnx").TensorProto.FLOAT)
-    [first] = forward(graph, network, numbers)  # [B, A], [B, 2A] or [B, Σ choices]
+    given = MEMORY if network.memory_size else None
+    first, *memory = forward(graph, network, numbers, given)  # [B, A], [B, 2A] or [B, Σ choices]
     result = environment_actions(graph, first, policy, action_map)
     some_action = action_map(np.zeros((1, action_map.size), np.float32))  # [1, *space.shape]
-    model = graph.model(result, observed, some_action.shape[1:], some_action.dtype)
+    model = graph.model(result, observed, some_action.shape[1:], some_action.dtype, memory, network.memory_size)
     file.write_bytes(model.SerializeToString())
 
 
@@ -225,8 +280,21 @@ def float32_bounds(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.nd
     return np.where(down < low, np.nextafter(down, inf), down), np.where(up > high, np.nextafter(up, -inf), up)
 
 
-def read_onnx(file: Path) -> Callable[[np.ndarray], np.ndarray]:
-    """Load the policy of an ONNX file, as its user would; raw observations [B, ...] → actions."""
+def read_onnx(file: Path) -> Policy:
+    """Load the policy of an ONNX file, as its user would."""
     runtime = imported("onnxruntime")
     session = runtime.InferenceSession(file.read_bytes(), providers=["CPUExecutionProvider"])
-    return lambda observations: session.run([OUTPUT], {INPUT: observations})[0]
+    names = [output.name for output in session.get_outputs()]
+    return policy_of(lambda inputs: dict(zip(names, session.run(names, inputs))))
+
+
+def policy_of(run: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]) -> Policy:
+    """The policy of a function of a file's inputs, by name, that returns its outputs."""
+
+    def act(observations: np.ndarray, memory: np.ndarray | None = None) -> np.ndarray:
+        outputs = run({INPUT: observations} | ({} if memory is None else {MEMORY: memory}))
+        if memory is not None:
+            memory[:] = outputs[NEXT]
+        return outputs[OUTPUT]
+
+    return act

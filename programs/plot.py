@@ -49,6 +49,7 @@ class Arguments(TypedEnvironment):
     env: str | None = setting(None, needs=POLICY)
     env_kwargs: str | None = setting(None, needs=POLICY)
     wrappers: tuple[str, ...] | None = setting(None, needs=POLICY)
+    networks: str | None = setting(None, needs=POLICY)
 
 
 def draw(

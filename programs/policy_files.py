@@ -2,10 +2,12 @@
 
 They are a TensorFlow SavedModel, a LiteRT (TensorFlow Lite) file and, if wanted, an ONNX file. Each is a function from
 raw observations, [B, S] or images [B, height, width, channels], to environment actions: it includes normalisation,
-network and action map. Its weights are constants.
+network and action map. Its weights are constants. A policy that remembers also takes what it remembers, `memory`
+[B, Z], and returns `next_memory`.
 """
 
 import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
+import re
 import shutil
 import tempfile
 import warnings
@@ -19,20 +21,20 @@ import tensorflow as tf
 from Agent import Agent
 from common.envs.spaces import BoxMap
 from common.errors import UserError
-from common.nets.from_keras import describe
+from common.nets.from_keras import can_describe, describe
 from common.nets.network import Network, forward
 from common.nets.tensorflow_operations import TENSORFLOW
+from common.user_code import describe as describe_error
 from common.user_code import held_back_errors
 from companions.DDPGAgent import DDPGAgent
 from programs import onnx_files
-from programs.onnx_files import environment_actions, is_whole
+from programs.onnx_files import MEMORY, NEXT, OUTPUT, Policy, environment_actions, is_whole, policy_of
 
 SAVED_MODEL, LITERT, ONNX = "saved_model", "policy.tflite", "policy.onnx"
 UNFINISHED = ".unfinished-"  # how the name of a copy begins that is not complete
 CHECKED_OBSERVATIONS = 500
 TOLERANCE = 1e-5
 CHECKED_IMAGES = 64
-Policy = Callable[[np.ndarray], np.ndarray]  # raw observations [B, S] float32 → environment actions [B, *space.shape]
 
 
 class ExportedPolicy(tf.Module):
@@ -40,18 +42,23 @@ class ExportedPolicy(tf.Module):
 
     Attributes:
         act: raw observations [B, S] float32, or images [B, height, width, channels] uint8, →
-            {"actions": [B, *space.shape] in the space's dtype}.
+            {"actions": [B, *space.shape] in the space's dtype}. A policy that remembers also maps its memory [B, Z]
+            float32 to "next_memory" [B, Z].
     """
 
     def __init__(self, agent: Any) -> None:
         super().__init__()
-        policy, network = agent.acting_policy(), acting_network(agent)
+        policy, heads = agent.acting_policy(), _heads(agent)
+        size = getattr(policy, "memory_size", 0)  # Z
 
-        def act(observations: tf.Tensor) -> dict[str, tf.Tensor]:
-            [first] = forward(TENSORFLOW, network, observations)
-            return {"actions": environment_actions(_TensorFlowActions, first, policy, agent.action_map)}
+        def act(observations: tf.Tensor, memory: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
+            first, *after = heads(observations, *([] if memory is None else [memory]))
+            actions = environment_actions(_TensorFlowActions, first, policy, agent.action_map)
+            return {OUTPUT: actions} | dict(zip([NEXT], after))
 
         signature = [tf.TensorSpec((None, *observation_shape(agent)), tf.uint8 if agent.sees_images else tf.float32)]
+        if size:
+            signature.append(tf.TensorSpec((None, size), tf.float32, MEMORY))
         self.act = tf.function(act, input_signature=signature, autograph=False)
 
 
@@ -83,13 +90,34 @@ class _TensorFlowActions:
 
 def observation_shape(agent: Any) -> tuple[int, ...]:
     """Of one observation: (S,), or (height, width, channels)."""
-    return tuple(agent.actor.input_shape[1:])
+    return tuple(agent.actor.inputs[0].shape[1:])
 
 
 def acting_network(agent: Any) -> Network:
-    """The actor that acts as it is now, without the spread of a Normal policy; its arrays become constants."""
-    heads = agent.acting_policy().heads
-    return (describe(agent.actor) if agent.sees_images else heads).first_head()
+    """The actor that acts as it is now, without the spread of a Normal policy; its arrays become constants.
+
+    Raises:
+        UserError: it is of the user's own, and has a layer that is not known here.
+    """
+    return describe(agent.actor, agent.normalizer()).first_head()
+
+
+def _heads(agent: Any) -> Callable[..., list[tf.Tensor]]:
+    """What computes the first head of an actor as it is now, and its next memory if any; weights are constants."""
+    if can_describe(agent.actor):
+        network = acting_network(agent)
+        return lambda observations, *memory: forward(TENSORFLOW, network, observations, *memory)
+    actor, normalize = agent.actor, agent.normalizer()
+    weights, others = (
+        [tf.constant(np.array(variable)) for variable in variables]
+        for variables in (actor.trainable_variables, actor.non_trainable_variables)
+    )
+
+    def heads(observations: tf.Tensor) -> list[tf.Tensor]:
+        inputs = TENSORFLOW.normalized(observations, normalize)
+        return tf.nest.flatten(actor.stateless_call(weights, others, inputs, training=False)[0])[:1]
+
+    return heads
 
 
 def write_saved_model(policy: ExportedPolicy, folder: Path) -> None:
@@ -109,7 +137,12 @@ def read_saved_model(folder: Path) -> Policy:
     with tempfile.TemporaryDirectory() as plain:  # as in `export`
         shutil.copytree(folder, plain, dirs_exist_ok=True)
         act = tf.saved_model.load(plain).signatures["serving_default"]
-    return lambda observations: act(tf.constant(observations))["actions"].numpy()
+
+    def run(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        outputs = act(**{name: tf.constant(array) for name, array in inputs.items()})
+        return {name: output.numpy() for name, output in outputs.items()}
+
+    return policy_of(run)
 
 
 def read_litert(file: Path) -> Policy:
@@ -120,7 +153,7 @@ def read_litert(file: Path) -> Policy:
         interpreter = tf.lite.Interpreter(model_content=file.read_bytes())
         interpreter.allocate_tensors()
         run = interpreter.get_signature_runner()
-    return lambda observations: run(observations=observations)["actions"]
+    return policy_of(lambda inputs: run(**inputs))
 
 
 def random_observations(agent: Agent | DDPGAgent, rng: np.random.Generator) -> np.ndarray:
@@ -137,6 +170,8 @@ def random_observations(agent: Agent | DDPGAgent, rng: np.random.Generator) -> n
     drawn = spread * rng.standard_normal((CHECKED_OBSERVATIONS, agent.observation_size))  # [K, S]
     if normalize.shift is not None and normalize.scale is not None:
         drawn = normalize.shift + drawn / normalize.scale  # [K, S]
+    if agent.mask_size:
+        drawn[:, -agent.mask_size :] = rng.integers(2, size=(CHECKED_OBSERVATIONS, agent.mask_size))
     return drawn.astype(np.float32)
 
 
@@ -157,17 +192,24 @@ def largest_difference(policy: Policy, agent: Any, observations: np.ndarray) -> 
 
     It is divided by the size of the largest action in the same dimension, if that is above 1 and actions are no
     choices. What rounding to the space's type changes is left out: float32 and float64 may round to different sides.
-    If shape or type differ, or an action is NaN, the result is infinite.
+    If shape or type differ, or an action is NaN, the result is infinite. A policy that remembers is asked with random
+    memories, and the next ones are compared, too.
     """
-    chosen, action_map = agent.acting_policy().act(observations), agent.action_map  # [K, A]
+    acting, action_map = agent.acting_policy(), agent.action_map
+    size = getattr(acting, "memory_size", 0)  # Z
+    drawn = np.random.default_rng(0).uniform(-1, 1, (len(observations), size)).astype(np.float32)  # [K, Z]
+    before = [drawn] if size else []
+    after, theirs_after = ([memory.copy() for memory in before] for _ in range(2))
+    chosen = acting.act(observations, None, *after)  # [K, A]
     expected = action_map(chosen)  # [K, *space.shape]
     exact, unit = expected.astype(np.float64), np.ones(expected.shape[1:])  # [K, *space.shape], [*space.shape]
     if isinstance(action_map, BoxMap):
         exact = action_map.unrounded(chosen).reshape(expected.shape)
         unit = np.maximum(1.0, np.abs(exact).max(axis=0))
-    few = observations[:10]
-    found = policy(observations), np.concatenate([policy(row[None]) for row in few])  # [K, ...], [10, ...]
-    differences = []
+    rows = [slice(i, i + 1) for i in range(min(10, len(observations)))]
+    alone = [policy(observations[row], *(memory[row].copy() for memory in before)) for row in rows]
+    found = policy(observations, *theirs_after), np.concatenate(alone)  # [K, ...], [10, ...]
+    differences = [np.abs(one - other).max() for one, other in zip(after, theirs_after)]
     for ours, theirs, wanted in zip(found, (expected, expected[:10]), (exact, exact[:10])):
         if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
             return np.inf
@@ -210,10 +252,22 @@ def export(agent: Agent | DDPGAgent, folder: Path, onnx: bool = False) -> list[W
     with tempfile.TemporaryDirectory() as temporary:  # TensorFlow takes `[x]` in a path for a pattern
         plain = Path(temporary)
         if onnx:  # first, since its package may be missing
-            policy, network = agent.acting_policy(), acting_network(agent)
+            try:
+                policy, network = agent.acting_policy(), acting_network(agent)
+            except UserError as error:
+                raise UserError(
+                    f"{ONNX} cannot be written, {error}; or leave --onnx out for the other formats"
+                ) from None
             onnx_files.write_onnx(policy, network, agent.action_map, observation_shape(agent), plain / ONNX)
         write_saved_model(ExportedPolicy(agent), plain / SAVED_MODEL)
-        write_litert(plain / SAVED_MODEL, plain / LITERT)
+        try:
+            write_litert(plain / SAVED_MODEL, plain / LITERT)
+        except Exception as error:
+            if can_describe(agent.actor):
+                raise
+            named = re.search(r"'tf\.(\w+)' op", str(error))
+            what = f"the operation {named[1]}" if named else describe_error(error)
+            print(f"{LITERT} is left out, since LiteRT cannot convert your networks ({what}); {SAVED_MODEL} has them")
         return copy(agent, random_observations(agent, np.random.default_rng(0)), plain, folder, onnx)
 
 
@@ -229,7 +283,8 @@ def copy(agent: Any, observations: np.ndarray, source: Path, folder: Path, onnx:
                 "nothing was exported; score the agent itself with python -m programs evaluate"
             )
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / ONNX).unlink(missing_ok=True)  # of an earlier export, perhaps of another policy
+    for name in {LITERT, ONNX} - {*names}:
+        (folder / name).unlink(missing_ok=True)  # of an earlier export, perhaps of another policy
     for name in names:
         _replace(folder / name, source / name)
     return [Written(folder / name, _size(folder / name), difference) for name, difference in differences.items()]

@@ -32,14 +32,18 @@ def find_preset(name: str, **typed: Any) -> tuple[str, Method, TrainingConfig]:
 
 
 def read_preset(
-    path: Path, env: str | None = None, env_kwargs: str | None = None, wrappers: Sequence[str] | None = None
+    path: Path,
+    env: str | None = None,
+    env_kwargs: str | None = None,
+    wrappers: Sequence[str] | None = None,
+    networks: str | None = None,
 ) -> tuple[str, Method, TrainingConfig]:
     """Its name, its method and its settings.
 
     From now on this process imports no module from the file's folder, unless the user's own modules are found there.
 
     Args:
-        env, env_kwargs, wrappers: what was typed as the environment. The file's own is used only as far as
+        env, env_kwargs, wrappers, networks: what was typed. The file's own is used only as far as
             `trust.check_trusted` allows.
 
     Raises:
@@ -61,12 +65,19 @@ def read_preset(
         raise UserError(f"{path} has a setting that is not known ({error}): remove it, or update the code") from None
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    _check_trusted(path, config if wrappers is None else config.replace(wrappers=wrappers), env, env_kwargs, wrappers)
+    replaced = config if wrappers is None else config.replace(wrappers=wrappers)
+    replaced = replaced if networks is None else replaced.replace(networks=networks)
+    _check_trusted(path, replaced, env, env_kwargs, wrappers, networks)
     return path.stem, method, config
 
 
 def _check_trusted(
-    path: Path, config: TrainingConfig, env: str | None, env_kwargs: str | None, wrappers: Sequence[str] | None
+    path: Path,
+    config: TrainingConfig,
+    env: str | None,
+    env_kwargs: str | None,
+    wrappers: Sequence[str] | None,
+    networks: str | None,
 ) -> None:
     """`trust.check_trusted` for what was not typed; what was typed replaces the file's."""
     replaced = config if env is None else config.replace(env=env)
@@ -77,7 +88,9 @@ def _check_trusted(
             f"{path} gives texts to its environment, which may name files or modules: type --env-kwargs with what "
             f"{env} needs ('{{}}' is nothing)"
         )
-    trust.check_trusted(path, replaced, env, replaced.env_kwargs if env_kwargs is not None else None, wrappers)
+    trust.check_trusted(
+        path, replaced, env, replaced.env_kwargs if env_kwargs is not None else None, wrappers, networks
+    )
 
 
 def write_preset(path: Path, config: TrainingConfig, **remarks: object) -> None:

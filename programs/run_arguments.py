@@ -7,6 +7,7 @@ from typing import Any, Literal
 from common.config import TrainingConfig
 from common.envs.environment import Environment
 from common.errors import UserError
+from common.runs import run_folder
 from common.settings import Settings
 from programs import shipped
 from programs.methods import WhichWeights, load_agent
@@ -14,7 +15,7 @@ from programs.methods import WhichWeights, load_agent
 
 @dataclass(frozen=True)
 class TypedEnvironment(Settings):
-    """What must be typed again of a run's environment, so that nobody else's code runs."""
+    """What must be typed again of a run's environment and networks, so that nobody else's code runs."""
 
     env: str | None = None
     """The run's environment, typed again. Only needed if a module of your own registers it (MODULE:ID), or together
@@ -24,11 +25,13 @@ class TypedEnvironment(Settings):
     strings."""
     wrappers: tuple[str, ...] | None = None
     """The environment's wrappers (MODULE:CLASS ...), typed again; only needed if it has some."""
+    networks: str | None = None
+    """The function that makes the networks (MODULE:FUNCTION), typed again; only needed if the run has one."""
 
     @property
     def typed(self) -> dict[str, Any]:
         """The arguments of `run_folder.read_config`."""
-        return {"env": self.env, "env_kwargs": self.env_kwargs, "wrappers": self.wrappers}
+        return {name: getattr(self, name) for name in run_folder.TYPED}
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,8 @@ def training_of(run: Path) -> Training:
     _, _, environment = load_agent(run)
     if not finished.is_done(run, finished.ADOPT, config.epochs):
         raise UserError(f"{run} is not finished: continue it with {trust.command('resume', run, config)}")
+    if getattr(config, "memory", "none") != "none":  # a setting of PPO's alone
+        raise UserError(f"{run} has a memory, and cannot be shipped: use the run itself, or python -m programs export")
     return Training(run, preset, config, environment, run_folder.read_results(run))
 
 

@@ -82,7 +82,7 @@ def load(folder: Path, stage: str = "trained", **typed: Any) -> tuple[ShippedAge
     """An agent that was shipped, the settings it was trained with, and its environment.
 
     Args:
-        typed: `env`, `env_kwargs` and `wrappers` as the user typed them; see `run_folder.read_config`.
+        typed: `env`, `env_kwargs`, `wrappers` and `networks` as the user typed them; see `run_folder.read_config`.
 
     Raises:
         UserError: a file is missing or damaged, or the environment cannot be made.

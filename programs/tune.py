@@ -21,7 +21,7 @@ from common.errors import UserError
 from common.figures.importances import importances
 from common.figures.style import save_light_and_dark
 from common.results import score_text
-from common.runs import trust
+from common.runs import run_folder, trust
 from common.runs.command_line import one_line_errors, parse_settings
 from common.runs.one_process import only_here
 from common.settings import Settings, setting
@@ -50,6 +50,9 @@ class Arguments(Settings):
     texts among them, they must be typed here."""
     wrappers: tuple[str, ...] | None = None
     """Wrappers of the environment (module:Class ...), in place of the preset's. If a preset file has some, they must
+    be typed here."""
+    networks: str | None = None
+    """Function that makes the networks (module:function), in place of the preset's. If a preset file has one, it must
     be typed here."""
     space: Path | None = None
     """JSON file of the settings to change and the values each may take. By default the file of the preset's method in
@@ -90,7 +93,7 @@ def preset_of(arguments: Arguments) -> TrainingConfig:
     Raises:
         UserError: the preset or the metric is unknown.
     """
-    typed = {name: getattr(arguments, name) for name in ("env", "env_kwargs", "wrappers")}
+    typed = {name: getattr(arguments, name) for name in run_folder.TYPED}
     _, method, preset = find_preset(arguments.preset, **typed)
     preset = preset.replace(**{name: value for name, value in typed.items() if value is not None})
     columns = {field.name: field.type for field in dataclasses.fields(method.trainer.result_type)}

@@ -63,7 +63,7 @@ def _each_way_is_found_out_once(monkeypatch):
     def find_once(environment, backend, *others):
         if environment.gymnasium_id is None:
             return find_restore_method(environment, backend, *others)
-        known = environment.gymnasium_id, environment.max_episode_steps, environment.history, backend
+        known = environment.gymnasium_id, environment.max_episode_steps, backend
         if known not in WAYS:
             WAYS[known] = find_restore_method(environment, backend, *others)
         return WAYS[known]

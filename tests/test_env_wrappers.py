@@ -9,6 +9,7 @@ from common import env_wrappers
 from common.env_wrappers import reward_design
 from common.envs.environment import find_environment
 from common.errors import UserError
+from common.hidden_speeds import CartPoleWithoutSpeeds, LunarLanderWithoutSpeeds, PendulumWithoutSpeed
 from ppo.config import PPOConfig
 
 Step = tuple[float, bool, bool]  # reward, terminated, truncated
@@ -173,3 +174,22 @@ def test_a_function_of_ones_own_gets_copies_in_the_documented_order():
     assert given[0].tolist() == [[1.0, 2.0]]
     with pytest.raises(UserError, match="a Python program has to give"):
         reward_design("function", 1.0, None)
+
+
+@pytest.mark.parametrize(
+    ("env", "wrapper", "shown"),
+    [
+        ("CartPole-v1", CartPoleWithoutSpeeds, [0, 2]),
+        ("Pendulum-v1", PendulumWithoutSpeed, [0, 1]),
+        ("LunarLanderContinuous-v3", LunarLanderWithoutSpeeds, [0, 1, 4, 6, 7]),
+    ],
+)
+def test_speeds_are_hidden(env, wrapper, shown):
+    whole, hidden = gymnasium.make(env), wrapper(gymnasium.make(env))
+    seen = whole.reset(seed=3)[0], hidden.reset(seed=3)[0]
+    action = hidden.action_space.sample()
+    seen += whole.step(action)[0], hidden.step(action)[0]
+    for all_numbers, some in zip(seen[::2], seen[1::2]):
+        assert some.tolist() == all_numbers[shown].tolist() and hidden.observation_space.contains(some)
+    with pytest.raises(ValueError, match="it is for observations of"):
+        wrapper(hidden)

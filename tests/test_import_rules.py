@@ -9,7 +9,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LEVELS = (  # from the bottom up; a module imports from its own level and from those below
-    ("common.records", "common.env_wrappers", "common.errors", "common.progress", "common.user_code"),
+    (
+        "common.records",
+        "common.env_wrappers",
+        "common.hidden_speeds",
+        "common.errors",
+        "common.progress",
+        "common.user_code",
+    ),
     (
         "common.envs",
         "common.funcs",

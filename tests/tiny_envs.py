@@ -70,6 +70,26 @@ class Endless(Tiny):
         return self._observe(), 1.0, False, False, {}
 
 
+class Recall(Tiny):
+    """The first observation, −1 or 1, tells which action the last of four steps rewards; all others are 0.
+
+    Whoever does not remember is right half of the time.
+    """
+
+    observation_space = Box(-1.0, 1.0, (1,))
+    action_space = Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        super(Tiny, self).reset(seed=seed)
+        self._steps, self._right = 0, int(self.np_random.integers(2))
+        return np.full(1, 2 * self._right - 1, np.float32), {}
+
+    def step(self, action):
+        self._steps += 1
+        over = self._steps == 4
+        return np.zeros(1, np.float32), float(over and action == self._right), over, False, {}
+
+
 class Schedule(Tiny):
     """What it pays depends on its own age alone, so it is known which epoch is the best, and by which metric.
 
@@ -344,6 +364,37 @@ class Dot(Tiny):
         return np.repeat(np.repeat(self._image, 4, 0), 4, 1).repeat(3, 2)
 
 
+class DotAndSign(Dot):
+    """Name the third that the dot is in, and whether the number shown with it is positive: a point for each of them.
+
+    The observation is Dict(eye=Dict(image [1, 12, 12] uint8), sign=Box). Guessing scores 6.67, knowing 16.
+    """
+
+    observation_space = Dict(eye=Dict(image=Box(0, 255, (1, 12, 12), np.uint8)), sign=Box(-1.0, 1.0, (1,)))
+    action_space = MultiDiscrete([3, 2])
+
+    def _observe(self):
+        image = super()._observe()
+        self._sign = self.np_random.choice([-0.5, 0.5])
+        return {"eye": {"image": image.transpose(2, 0, 1)}, "sign": np.array([self._sign], np.float32)}
+
+    def step(self, action):
+        reward = float(action[0] == self._column // 4) + float(action[1] == (self._sign > 0))
+        self._steps += 1
+        return self._observe(), reward, self._steps == 8, False, {}
+
+
+class PointAtDot(DotAndSign):
+    """The same with one action from −1 to 1: where the dot is, from left to right; the reward is −distance."""
+
+    action_space = Box(-1.0, 1.0, (1,))
+
+    def step(self, action):
+        reward = -abs(float(action[0]) - (self._column - 5.5) / 5.5)
+        self._steps += 1
+        return self._observe(), reward, self._steps == 8, False, {}
+
+
 class Lives(Tiny):
     """Games of three lives of two steps each that pay 1, 2, 3, …; the last life's end is the game's.
 
@@ -394,11 +445,63 @@ class Awkward(gymnasium.Env):
         raise AttributeError("there is no window")
 
 
+class Doors(gymnasium.Env):
+    """Pass five walls of 40 doors, of which two are open: the first pays 1 and leads to the next wall, the other out.
+
+    The observation is the number of the wall, and which doors are open depends on it alone. A closed door costs
+    one of 20 steps, or raises where it is `strict`. Knowing scores 5, guessing among the open doors 31/32.
+
+    Args:
+        how: "info" or "method" offers the mask; "nothing", "closed" and "short" are mistakes from step 3 on.
+    """
+
+    observation_space = Discrete(5)
+    action_space = Discrete(40, start=2)
+    DOORS = 40
+
+    def __init__(self, render_mode=None, how="info", strict=True):
+        self.render_mode, self.how, self.strict = render_mode, how, strict
+        if how == "method":
+            self.action_masks = self._open
+
+    def _open(self):
+        mask = np.zeros(self.DOORS, bool)
+        mask[[7 * self._wall % self.DOORS + 3, 7 * self._wall % self.DOORS + 5]] = True
+        return mask
+
+    def _info(self):
+        if self.how == "method" or (self.how == "nothing" and self._steps >= 3):
+            return {}
+        mask = self._open() & ~(self.how == "closed" and self._steps >= 3)
+        return {"action_mask": mask[: 7 if self.how == "short" and self._steps >= 3 else None].astype(np.int8)}
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self._wall = self._steps = 0
+        return self._wall, self._info()
+
+    def step(self, action):
+        self._steps += 1
+        first, other = np.flatnonzero(self._open()) + 2
+        assert action in (first, other) or not self.strict, f"door {action} is closed"
+        passed = action == first
+        self._wall += passed
+        over = bool(action == other or self._wall == 5)
+        self._wall = min(self._wall, 4)
+        return self._wall, float(passed), over, self._steps == 20, self._info()
+
+
 gymnasium.register("tests/Target-v0", Target)
+gymnasium.register("tests/Doors-v0", Doors)
+gymnasium.register("tests/LooseDoors-v0", Doors, kwargs={"strict": False})
+gymnasium.register("tests/DoorsByMethod-v0", Doors, kwargs={"how": "method"})
 gymnasium.register("tests/Dot-v0", Dot)
+gymnasium.register("tests/DotAndSign-v0", DotAndSign)
+gymnasium.register("tests/PointAtDot-v0", PointAtDot)
 gymnasium.register("tests/Lives-v0", Lives)
 gymnasium.register("tests/LivesShort-v0", Lives, kwargs={"short": True})
 gymnasium.register("tests/Endless-v0", Endless, max_episode_steps=5)
+gymnasium.register("tests/Recall-v0", Recall)
 gymnasium.register("tests/Schedule-v0", Schedule)
 gymnasium.register("tests/Falls-v0", Falls)
 gymnasium.register("tests/Lengths-v0", Lengths)

@@ -28,6 +28,8 @@ PROGRAMS = {  # name → module and settings
     "PPO on EnvPool": (PPO, f"pendulum --minibatch-size 128 --backend envpool {SMALL}"),
     "PPO in processes": (PPO, f"pendulum --minibatch-size 128 --backend processes {SMALL}"),
     "discrete PPO": (PPO, f"cartpole --objective clip+kl {SMALL}"),
+    "PPO with a memory": (PPO, f"pendulum --minibatch-size 128 --backend gymnasium --memory gru {SMALL}"),
+    "PPO with action masks": (PPO, f"--env Taxi-v4 --action-masks --minibatch-size 128 {SMALL}"),
     "TD3": (COMPANIONS, f"td3 {OFF_POLICY}"),
     "DDPG": (COMPANIONS, f"ddpg --exploration ornstein_uhlenbeck {OFF_POLICY}"),
     "SAC": (SAC, f"sac {OFF_POLICY}"),

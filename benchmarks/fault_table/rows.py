@@ -39,6 +39,8 @@ ROWS: dict[str, Row] = {
     }, "PPO"),
     "kill -9 in every phase, PPO on EnvPool": Row("kills.kills", "kills", program="PPO on EnvPool"),
     "kill -9 in every phase, discrete PPO": Row("kills.kills", "kills", program="discrete PPO"),
+    "kill -9 in every phase, PPO with a memory": Row("kills.kills", "kills", program="PPO with a memory"),
+    "kill -9 in every phase, PPO with masks": Row("kills.kills", "kills", program="PPO with action masks"),
     "kill -9 in every phase, TD3": Row("kills.kills", "kills", program="TD3"),
     "kill -9 in every phase, DDPG": Row("kills.kills", "kills", program="DDPG"),
     "kill -9 in every phase, SAC": Row("kills.kills", "kills", program="SAC"),

@@ -18,9 +18,12 @@ FUNCS = "tests/test_funcs.py"
 HOSTILE = "tests/runs/test_hostile_folders.py"
 LIVE = "tests/ppo/test_live_settings.py"
 LOSSES = "tests/ppo/test_losses.py"
+IMAGES_AND_NUMBERS = "tests/nets/test_images_and_numbers.py"
 KERAS_MODELS = "tests/nets/test_keras_models.py"
 MIRRORED = "tests/nets/test_mirrored.py"
+MEMORY = "tests/ppo/test_memory.py"
 NETWORK = "tests/nets/test_network.py"
+OWN_NETWORKS = "tests/nets/test_own_networks.py"
 LESSONS = "tests/programs/test_notebook_lessons.py"
 NOTEBOOK = "tests/programs/test_notebook.py -k 'not from_top_to_bottom'"
 OFF_POLICY = (
@@ -39,6 +42,7 @@ OWN = "tests/envs/test_own_environment.py"
 POLICIES = "tests/rollout/test_policies.py"
 PROGRAMS = "tests/programs/test_programs.py"
 REACH = "tests/rollout/test_reach.py"
+RECURRENT = "tests/nets/test_recurrent.py"
 REPEATABLE = "tests/rollout/test_repeatable.py"
 RESUME = "tests/runs/test_resume.py"
 ROUNDED = "tests/nets/test_rounded_products.py"
@@ -58,6 +62,8 @@ COLOR = "tests/ppo/test_training.py -k color"
 UPDATE = "tests/ppo/test_update.py"
 STOP = "tests/runs/test_stop_score.py"
 VALIDATION = "tests/ppo/test_training.py -k validation"
+START_FROM = "tests/learning/test_start_from.py"
+MASKS = "tests/ppo/test_action_masks.py"
 WEIGHTS = "tests/ppo/test_training.py -k 'best or weights or saved or saving'"
 WINDOW = "tests/runs/test_window.py"
 WORKERS = "tests/rollout/test_workers.py"
@@ -73,19 +79,19 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/atari.py": ("tests/envs/test_atari.py",),
     "common/envs/environment.py": ("tests/envs/test_environment.py", OWN, SPACES),
     "common/envs/environment_check.py": (OWN,),
+    "common/envs/action_masks.py": (MASKS,),
     "common/envs/action_repeat.py": ("tests/envs/test_action_repeat.py", OWN),
     "common/envs/envpool_group.py": (
         "tests/envs/test_action_repeat.py",
-        "tests/envs/test_history.py",
         COLLECTOR,
         REPEATABLE,
         VALIDATION,
         RESUME,
     ),
     "common/envs/groups.py": (COLLECTOR, FAULTS),
+    "common/envs/image_rows.py": (SPACES, IMAGES_AND_NUMBERS),
     "common/envs/gymnasium_group.py": (COLLECTOR, FAULTS),
     "common/envs/make_env.py": (SPACES, OWN),
-    "common/envs/history.py": ("tests/envs/test_history.py",),
     "common/envs/known_mirrors.py": ("tests/envs/test_mirrors.py",),
     "common/envs/mirror_check.py": ("tests/envs/test_mirror_check.py",),
     "common/envs/mirror_settings.py": ("tests/envs/test_mirrors.py",),
@@ -94,7 +100,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/registered.py": (OWN,),
     "common/envs/seeded_episodes.py": (REPEATABLE, COLLECTOR, RESUME),
     "common/envs/spaces.py": (SPACES, OWN),
-    "common/envs/supported_spaces.py": (SPACES, OWN),
+    "common/envs/supported_spaces.py": (SPACES, IMAGES_AND_NUMBERS, OWN),
     "common/envs/vector_env.py": (ENVIRONMENT, COLLECTOR, REPEATABLE, SPACES, OWN, "tests/envs/test_atari.py"),
     "common/envs/worker_processes.py": ("tests/envs/test_worker_processes.py", FAULTS),
     "common/errors.py": (CLI,),
@@ -107,20 +113,25 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/figures/style.py": (FIGURES, "tests/figures/test_study_figure.py"),
     "common/files.py": (CHECKPOINT, DISKS, HOSTILE),
     "common/funcs.py": (FUNCS,),
-    "common/learning/agent_base.py": (WEIGHTS, "tests/companions/test_normalization.py", TRAINING),
+    "common/hidden_speeds.py": ("tests/test_env_wrappers.py",),
+    "common/learning/agent_base.py": (WEIGHTS, "tests/companions/test_normalization.py", TRAINING, START_FROM),
     "common/learning/compiled.py": ("tests/learning/test_compiled.py", TORSO),
     "common/learning/device.py": ("tests/learning/test_device.py",),
     "common/learning/quiet_start.py": ("tests/learning/test_device.py", "tests/runs/test_start.py"),
     "common/learning/scoring.py": ("tests/learning/test_weight_average.py", STOP, VALIDATION),
     "common/nets/distributions.py": ("tests/nets/test_distributions.py",),
     "common/nets/flat_networks.py": (NETWORK, *COMPANIONS, *SAC, ROUNDED),
-    "common/nets/from_keras.py": (NETWORK, POLICIES),
+    "common/nets/from_keras.py": (NETWORK, IMAGES_AND_NUMBERS, POLICIES),
     "common/nets/keras_models.py": (KERAS_MODELS, NETWORK, TORSO, OFF_POLICY, *SAC),
     "common/nets/kernels.py": (KERAS_MODELS,),
     "common/nets/keras_layers.py": (MIRRORED, NETWORK),
+    "common/nets/memory_layer.py": (RECURRENT, MEMORY),
+    "common/nets/recurrent.py": (RECURRENT, "tests/rollout/test_policy_file.py", EXPORT),
     "common/nets/network.py": (NETWORK, POLICIES, MIRRORED),
+    "common/nets/own_networks.py": (OWN_NETWORKS,),
     "common/nets/rounded_products.py": (ROUNDED,),
     "common/nets/tensorflow_operations.py": (NETWORK, OFF_POLICY, ROUNDED, EXPORT),
+    "common/learning/start_from.py": (START_FROM,),
     "common/learning/trainer_base.py": (LIVE, STOP, FAULTS, TRAINING, OWN),
     "common/progress.py": (SLOW,),
     "common/records.py": (FUNCS, OFF_POLICY),
@@ -187,6 +198,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "ppo/live_settings.py": (LIVE, "tests/ppo/test_learning_rate.py"),
     "ppo/losses.py": (LOSSES, "tests/ppo/test_discrete.py"),
     "ppo/presets.py": (CLI, NOTEBOOK),
+    "ppo/sequences.py": (MEMORY,),
     "ppo/results.py": (FAULTS,),
     "ppo/sliders.py": (DASHBOARD,),
     "programs/__main__.py": (PROGRAMS, "tests/test_pages.py", "tests/runs/test_start.py"),

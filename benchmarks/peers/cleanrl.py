@@ -25,7 +25,7 @@ def acting(script: dict[str, Any]) -> Act:
     statistics = getattr(env, "obs_rms", None)
     space = env.unwrapped.action_space
 
-    def act(observations: np.ndarray, deterministic: bool) -> np.ndarray:
+    def act(observations: np.ndarray, deterministic: bool, _: bool) -> np.ndarray:
         if statistics is not None:
             observations = (observations - statistics.mean) / np.sqrt(statistics.var + 1e-8)
             observations = np.clip(observations, -10, 10)

@@ -7,18 +7,24 @@ import numpy as np
 from peers.scoring import Act, Curve
 from peers.tasks import Contestant, Task
 
+from common.rollout.policies import InEpisodes
 from programs.methods import METHODS
 
 
 def acting(agent: Any) -> Act:
     """How an agent acts on the environment's own observations."""
     policy, action_map, noise = agent.acting_policy(), agent.action_map, np.random.default_rng(0)
+    acting: InEpisodes
 
-    def act(observations: np.ndarray, deterministic: bool) -> np.ndarray:
+    def act(observations: np.ndarray, deterministic: bool, begins: bool) -> np.ndarray:
+        nonlocal acting
+        if begins:
+            acting = InEpisodes(policy, len(observations))
+        observations = observations.reshape(len(observations), -1)  # frames that are stacked
         drawn = None
         if not deterministic:
             drawn = noise.standard_normal((len(observations), action_map.noise_size), np.float32)
-        return action_map(policy.act(observations.astype(np.float32), drawn))
+        return action_map(acting.act(observations.astype(np.float32), drawn))
 
     return act
 
@@ -36,7 +42,9 @@ def train(task: Task, contestant: Contestant, seed: int, steps: int, curve: Curv
         How the trained agent acts.
     """
     method = next(method for method in METHODS.values() if contestant.method in method.presets)
-    config = method.presets[contestant.method].replace(env=task.env, seed=seed, **contestant.settings)
+    wrappers = task.wrappers + contestant.wrappers
+    settings = {"env": task.env, "wrappers": wrappers, "seed": seed, **contestant.settings}
+    config = method.presets[contestant.method].replace(**settings)
     trainer = method.trainer(config.replace(epochs=math.ceil(steps / config.steps_per_epoch)))
 
     def follow(row: Any) -> None:

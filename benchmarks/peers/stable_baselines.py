@@ -3,7 +3,6 @@
 import importlib
 from typing import Any
 
-import gymnasium
 import numpy as np
 from peers.scoring import Act, Curve
 from peers.tasks import Contestant, Linear, Task
@@ -28,12 +27,15 @@ class _Scored(BaseCallback):
 
 def acting(model: Any) -> Act:
     """How a model acts on the environment's own observations."""
-    normalizer = model.get_vec_normalize_env()
+    normalizer, memory = model.get_vec_normalize_env(), None  # of a recurrent policy
 
-    def act(observations: np.ndarray, deterministic: bool) -> np.ndarray:
+    def act(observations: np.ndarray, deterministic: bool, begins: bool) -> np.ndarray:
+        nonlocal memory
         if normalizer is not None:
             observations = normalizer.normalize_obs(observations)
-        return model.predict(observations, deterministic=deterministic)[0]
+        first = np.full(len(observations), begins)
+        actions, memory = model.predict(observations, None if begins else memory, first, deterministic)
+        return actions
 
     return act
 
@@ -54,7 +56,7 @@ def train(task: Task, contestant: Contestant, seed: int, steps: int, curve: Curv
         import torch
 
         torch.set_num_threads(1)
-    envs: Any = DummyVecEnv([lambda: gymnasium.make(task.env) for _ in range(contestant.num_envs)])
+    envs: Any = DummyVecEnv([lambda: task.make(contestant) for _ in range(contestant.num_envs)])
     if contestant.normalize:
         envs = VecNormalize(envs, gamma=contestant.settings["gamma"])
     settings = {
@@ -66,7 +68,8 @@ def train(task: Task, contestant: Contestant, seed: int, steps: int, curve: Curv
     if contestant.library != "sbx":
         settings["device"] = "cpu"
     algorithm = getattr(importlib.import_module(contestant.library), contestant.method)
-    model = algorithm("MlpPolicy", envs, seed=seed, **settings)
+    recurrent = contestant.method.startswith("Recurrent")
+    model = algorithm("MlpLstmPolicy" if recurrent else "MlpPolicy", envs, seed=seed, **settings)
     model.learn(steps, callback=_Scored(curve), log_interval=None)
     curve.follow(model.num_timesteps, acting(model))
     return acting(model)

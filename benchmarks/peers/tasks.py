@@ -9,6 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import gymnasium
+
+from common.envs.registered import wrapped
+
 
 class Linear(NamedTuple):
     """A value that falls linearly to 0 during the training."""
@@ -31,6 +35,7 @@ class Contestant:
     normalize: bool = False  # observations and rewards, by Stable-Baselines3's VecNormalize
     action_noise: float | None = None  # standard deviation of normal noise
     env: str | None = None  # the environment's id where the contestant needs an older Gymnasium
+    wrappers: tuple[str, ...] = ()  # what it learns and is scored with, besides the task's
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,12 @@ class Task:
     env: str
     steps: int
     contestants: dict[str, Contestant]
+    wrappers: tuple[str, ...] = ()  # of the environment, as of `--wrappers`
+
+    def make(self, contestant: Contestant) -> gymnasium.Env:
+        """A new environment as a contestant sees it."""
+        env_id = contestant.env or self.env
+        return wrapped(env_id, gymnasium.make(env_id), self.wrappers + contestant.wrappers)
 
 
 _NET_400 = {"net_arch": [400, 300]}
@@ -67,6 +78,26 @@ _LANDER_TQC = {
     "batch_size": 256, "learning_rate": Linear(7.3e-4), "buffer_size": 1_000_000, "ent_coef": "auto", "gamma": 0.99,
     "tau": 0.01, "train_freq": 1, "gradient_steps": 1, "learning_starts": 10_000, "policy_kwargs": _NET_400,
 }  # fmt: skip
+
+
+def _hidden(env: str, wrapper: str, steps: int, zoo: dict[str, Any], ours: dict[str, Any], num_envs: int) -> Task:
+    """A task whose speeds are hidden: with a memory, without one, with four observations at a time, and sb3-contrib.
+
+    Args:
+        zoo: rl-zoo3's settings for RecurrentPPO (its file `hyperparameters/ppo_lstm.yml`).
+        ours: the same as settings of ours.
+    """
+    ours = {**_PLAIN_PPO, "num_envs": num_envs, **ours}
+    stacked = ("gymnasium.wrappers:FrameStackObservation(4)",)
+    contestants = {
+        "sb3-contrib-zoo": Contestant("sb3_contrib", "RecurrentPPO", zoo, num_envs=num_envs),
+        "ours-zoo-lstm": Contestant("ours", "default", {**ours, "memory": "lstm", "memory_size": 256}),
+        "ours-gru": Contestant("ours", "default", {**ours, "memory": "gru"}),
+        "ours-stacked": Contestant("ours", "default", ours, wrappers=stacked),
+        "ours-plain": Contestant("ours", "default", ours),
+    }
+    return Task(env, steps, contestants, (f"common.hidden_speeds:{wrapper}",))
+
 
 TASKS = {
     "cartpole-ppo": Task(
@@ -223,5 +254,46 @@ TASKS = {
             "ours-unshaped": Contestant("ours", "bipedal-walker-tqc", {**_UNSHAPED, "symmetry": False}),
             "ours-mirror": Contestant("ours", "bipedal-walker-tqc"),
         },
+    ),
+    "cartpole-hidden": _hidden(
+        "CartPole-v1",
+        "CartPoleWithoutSpeeds",
+        100_000,
+        {
+            "n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "n_epochs": 20,
+            "learning_rate": Linear(1e-3), "clip_range": Linear(0.2),
+        },
+        {
+            "steps_per_epoch": 256, "minibatch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "passes": 20,
+            "learning_rate": 1e-3, "anneal": ("learning_rate", "clip_range"),
+        },
+        8,
+    ),
+    "pendulum-hidden": _hidden(
+        "Pendulum-v1",
+        "PendulumWithoutSpeed",
+        100_000,
+        {
+            "n_steps": 1024, "gae_lambda": 0.95, "gamma": 0.9, "n_epochs": 10, "learning_rate": 1e-3, "use_sde": True,
+            "sde_sample_freq": 4,
+        },
+        {
+            "steps_per_epoch": 4096, "minibatch_size": 128, "gae_lambda": 0.95, "gamma": 0.9, "passes": 10,
+            "learning_rate": 1e-3,
+        },
+        4,
+    ),
+    "lander-hidden": _hidden(
+        "LunarLanderContinuous-v3",
+        "LunarLanderWithoutSpeeds",
+        1_000_000,
+        {
+            "n_steps": 1024, "batch_size": 64, "gae_lambda": 0.98, "gamma": 0.999, "n_epochs": 4, "ent_coef": 0.01,
+        },
+        {
+            "steps_per_epoch": 16_384, "minibatch_size": 64, "gae_lambda": 0.98, "gamma": 0.999, "passes": 4,
+            "entropy_coefficient": 0.01,
+        },
+        16,
     ),
 }  # fmt: skip

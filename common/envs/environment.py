@@ -13,12 +13,12 @@ import numpy as np
 
 from common.config import TrainingConfig
 from common.envs import atari
+from common.envs.action_masks import WithActionMask
 from common.envs.action_repeat import RepeatedActions
 from common.envs.environment_check import CheckedSteps, check_environment
-from common.envs.history import with_history
 from common.envs.make_env import EnvironmentSource, MakeEnv, step_limit, takes_render_mode
 from common.envs.registered import gymnasiums_own
-from common.envs.spaces import is_image
+from common.envs.spaces import DISCRETE, is_image
 from common.envs.supported_spaces import as_numbers_or_image
 from common.errors import StartError, UserError
 from common.user_code import closed
@@ -40,8 +40,8 @@ class Environment(EnvironmentSource):
         gymnasium_id: the versioned id of one of Gymnasium's own environments without env_kwargs, registered as
             Gymnasium itself does, which EnvPool may also offer; else None.
         atari_game: ale-py's id of an Atari game; else None.
-        history: ages, in steps, of the earlier observations that are returned beside the newest.
         action_repeat: for how many steps of the environment itself each action is held.
+        action_masks: whether the environment's action mask stands behind each observation.
         draws_with_mujoco: whether its pictures are drawn by Gymnasium's renderer for MuJoCo.
         remarks: what the user should know of its spaces, a line each.
     """
@@ -53,8 +53,8 @@ class Environment(EnvironmentSource):
     render_fps: float = 30
     gymnasium_id: str | None = None
     atari_game: str | None = None
-    history: tuple[int, ...] = ()
     action_repeat: int = 1
+    action_masks: bool = False
     draws_with_mujoco: bool = False
     remarks: tuple[str, ...] = ()
 
@@ -79,9 +79,8 @@ class Environment(EnvironmentSource):
         """
         env = self.make_native(render_mode)
         env = as_numbers_or_image(CheckedSteps(env) if self._is_users else env)
-        if self.action_repeat > 1:
-            env = RepeatedActions(env, self.action_repeat)
-        return with_history(env, self.history) if self.history else env
+        env = RepeatedActions(env, self.action_repeat) if self.action_repeat > 1 else env
+        return WithActionMask(env) if self.action_masks else env
 
     def limited_to(self, max_episode_steps: int | None) -> "Environment":
         """The same environment with another step limit; None keeps the one in force."""
@@ -102,24 +101,30 @@ class Environment(EnvironmentSource):
         render_fps = self.render_fps * self.action_repeat / action_repeat
         return dataclasses.replace(self, action_repeat=action_repeat, render_fps=render_fps)
 
-    def check(self, restarts: int = 0) -> None:
-        """Reset and step the environment once if it is the user's own, so that its mistakes are found before training.
+    def check(self, restarts: int = 0) -> tuple[str, ...]:
+        """Reset and step the environment once if it is the user's own or has a mask, to find mistakes before training.
 
         Args:
             restarts: how often it is built again if its reset fails.
 
+        Returns:
+            What the user should know of it, a line each.
+
         Raises:
             UserError: its reset or its step fails, or returns a value that does not fit its spaces.
         """
-        if self._is_users:
+        if self._is_users or self.action_masks:
             env = self.make_native()
             try:
                 with closed(env):
-                    check_environment(self.id, env)
+                    has_mask = check_environment(self.id, env, self.action_masks)
+                    if has_mask and not self.action_masks and isinstance(env.action_space, DISCRETE):
+                        return ("it says which actions are allowed; with --action-masks no others are taken",)
             except StartError:
                 if not restarts:
                     raise
-                self.check(restarts - 1)
+                return self.check(restarts - 1)
+        return ()
 
 
 def find_environment(
@@ -127,16 +132,16 @@ def find_environment(
     max_episode_steps: int | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
     maker: MakeEnv | None = None,
-    history: tuple[int, ...] = (),
     action_repeat: int = 1,
     wrappers: tuple[str, ...] = (),
+    action_masks: bool = False,
 ) -> Environment:
     """Build an environment, record what is known about it, and close it.
 
     Args:
         env_id, max_episode_steps, env_kwargs, maker, wrappers: see `EnvironmentSource`; a `maker` needs no id.
-        history: ages, in steps, of the earlier observations that are returned beside the newest.
         action_repeat: for how many steps of the environment itself each action is held.
+        action_masks: whether the environment's action mask stands behind each observation.
 
     Raises:
         UserError: the name is unknown, a package is missing, or a space is not supported.
@@ -153,13 +158,9 @@ def find_environment(
     with closed(env):
         if maker is not None:
             _check_new(source, env)
-        flat = as_numbers_or_image(env)
-        if history and is_image(flat.observation_space):
-            raise UserError(f"history is for observations that are numbers, {env_id} shows images: leave it out")
+        flat = _prepared(env_id, env, action_masks)
         spec = env.unwrapped.spec if maker is None and atari_game is None else None
         spec = None if spec is None else gymnasium.spec(spec.id)
-        if history:
-            flat = with_history(flat, history)
         module, colon, _ = env_id.rpartition(":")
         is_gymnasiums = spec is not None and spec == gymnasiums_own().get(spec.id) and not (wrappers or kwargs)
         changed = dataclasses.replace(
@@ -178,7 +179,7 @@ def find_environment(
             render_fps=_render_fps(env),
             gymnasium_id=spec.id if spec is not None and is_gymnasiums else None,
             atari_game=atari_game,
-            history=history,
+            action_masks=action_masks,
             draws_with_mujoco=hasattr(env.unwrapped, "mujoco_renderer"),
             remarks=tuple(_remarks(env)),
         ).holding(action_repeat)
@@ -193,6 +194,17 @@ def _checked_id(env_id: str, maker: MakeEnv | None) -> str:
             "make_env=the function, or name a registered one with --env"
         )
     return env_id
+
+
+def _prepared(env_id: str, env: gymnasium.Env, action_masks: bool) -> gymnasium.Env:
+    """The environment with its observations as the networks get them; UserError where they cannot be made."""
+    env = as_numbers_or_image(env)
+    if action_masks and is_image(env.observation_space):
+        raise UserError(f"action_masks is for observations that are numbers, {env_id} shows images: leave it out")
+    if action_masks and not isinstance(env.action_space, DISCRETE):
+        kind = type(env.action_space).__name__
+        raise UserError(f"action_masks is for actions that are choices, {env_id} has {kind} actions: leave it out")
+    return WithActionMask(env) if action_masks else env
 
 
 def _remarks(env: gymnasium.Env) -> Iterator[str]:
@@ -215,8 +227,9 @@ def _render_fps(env: gymnasium.Env) -> int:
 
 def environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:
     """What is known about the environment that the settings name; arguments and errors: see `find_environment`."""
-    kwargs, limit = config.env_kwargs, config.max_episode_steps
-    return find_environment(config.env, limit, kwargs, maker, config.history, config.action_repeat[0], config.wrappers)
+    kwargs, limit, repeat = config.env_kwargs, config.max_episode_steps, config.action_repeat[0]
+    own = config.wrappers, config.action_masks
+    return find_environment(config.env, limit, kwargs, maker, repeat, *own)
 
 
 def played_environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:

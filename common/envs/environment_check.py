@@ -13,7 +13,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete, Tuple
 
-from common.envs.spaces import action_map
+from common.envs.action_masks import action_mask, first_allowed
+from common.envs.spaces import DISCRETE, action_map
 from common.envs.supported_spaces import image_layout
 from common.errors import StartError, UserError
 from common.user_code import WrongReturnError, cure, describe, explain, is_users
@@ -62,24 +63,33 @@ def _no_exit() -> Iterator[None]:
         raise RuntimeError("it ended the program with sys.exit()") from error
 
 
-def check_environment(name: str, env: gymnasium.Env) -> None:
-    """Reset an environment and step it once with the middle of its action range.
+def check_environment(name: str, env: gymnasium.Env, action_masks: bool = False) -> bool:
+    """Reset an environment and step it once with the middle of its action range, or a choice that its mask allows.
 
     Args:
         name: of the environment, for messages.
         env: with its native observations, before flattening.
+        action_masks: whether it must have an action mask.
+
+    Returns:
+        Whether it has an action mask.
 
     Raises:
         UserError: reset or step fails, or returns a value that Gymnasium's interface or the spaces do not allow.
     """
+    to_environment = action_map(env.action_space)
+    middle = np.zeros(to_environment.size, np.float32)  # [A]
     try:
-        _check_reset(env.observation_space, env.reset(seed=0))
+        returned = env.reset(seed=0)
+        _check_reset(env.observation_space, returned)
+        has_mask = "action_mask" in returned[1] or env.has_wrapper_attr("action_masks")
+        if action_masks or (has_mask and isinstance(env.action_space, DISCRETE)):
+            middle = first_allowed(action_mask(env, returned[1]), env.action_space)
     except WrongReturnError as error:
         raise UserError(f"{name}: {error}; fix its reset") from error
     except (Exception, SystemExit) as error:
         raise start_error(name, error) from error
-    to_environment = action_map(env.action_space)
-    [action] = to_environment(np.zeros((1, to_environment.size), np.float32))  # [*action]
+    [action] = to_environment(middle[None])  # [*action]
     try:
         _check_step(env.observation_space, env.step(action))
     except WrongReturnError as error:
@@ -89,6 +99,7 @@ def check_environment(name: str, env: gymnasium.Env) -> None:
             raise UserError(f"{name}: step returned another number of values: {STEP}") from error
         what = f"{name}: step failed with the action {action!r} ({explain(error)})"
         raise UserError(f"{what}: {cure(error, 'fix its step')}") from error
+    return has_mask
 
 
 def _check_reset(space: gymnasium.Space, returned: Any) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 
 from common.envs.environment import Environment
 from common.envs.groups import Fault, Step, quiet_gymnasium
-from common.envs.history import History
 from common.envs.seeded_episodes import RestorePoint, episode_seed
 
 KEYS = ("obs", "reward", "done", "trunc")  # what is used of an answer
@@ -63,7 +62,7 @@ class EnvPoolGroup:
         num_envs, known = part.stop - part.start, self._environment
         with quiet_gymnasium():  # it warns about a space that is not used here
             pool = envpool.make(self._env_id, num_envs=num_envs, seed=seed % 2**31, **self._options)
-        return AdaptedPool(pool, known, num_envs) if known.action_repeat > 1 or known.history else pool
+        return RepeatingPool(pool, known.action_repeat, num_envs) if known.action_repeat > 1 else pool
 
     def restore(self, points: Mapping[int, RestorePoint]) -> np.ndarray:
         """See `Group.restore`; each part gets a new pool."""
@@ -137,16 +136,15 @@ def _calls(points: list[RestorePoint], action_type: np.dtype) -> list[list[np.nd
     return [[order[:k], order[:k], row[:k]] for k, row in zip(running, actions)]
 
 
-class AdaptedPool:
-    """An EnvPool pool in which each action is held, and earlier observations are returned beside the newest.
+class RepeatingPool:
+    """An EnvPool pool in which each action is held.
 
     It has the part of EnvPool's interface that `EnvPoolGroup` uses. The step after an episode's end only begins the
     next episode, so it is not repeated.
     """
 
-    def __init__(self, pool: Any, environment: Environment, num_envs: int) -> None:
-        self._pool, self._repeat = pool, environment.action_repeat
-        self._history = History(num_envs, environment.history) if environment.history else None
+    def __init__(self, pool: Any, repeat: int, num_envs: int) -> None:
+        self._pool, self._repeat = pool, repeat
         self._state_keys, self.action_space = pool._state_keys, pool.action_space
         self._columns = [pool._state_keys.index(key) for key in KEYS]
         self._begins = np.ones(num_envs, bool)  # [n]: what comes next is the first observation of an episode
@@ -180,8 +178,6 @@ class AdaptedPool:
             rewards[rows] += reward
             running &= ~(done | truncated)
         self._begins[ids] = done | truncated
-        if self._history is not None:
-            observations = self._history.add(observations, first, ids)
         for i, column in zip(self._columns, (observations, rewards, done, truncated)):
             answer[i] = column
         return answer

@@ -48,8 +48,7 @@ def check_mirror(config: TrainingConfig, environment: Environment, warn: Callabl
         return
     mirror = mirror_of(config, environment.observation_space, environment.action_space)
     assert mirror is not None, "`symmetry` is set"
-    size = len(mirror.observation.sources) // (1 + len(config.history))  # S, numbers of the newest observation
-    newest = Entries(mirror.observation.sources[:size], mirror.observation.offsets[:size])
+    size = len(mirror.observation.sources)  # S
     if size > MOST_NUMBERS:
         warn(
             f"warning: the mirror of {environment.id} was not tested, because it has more than {MOST_NUMBERS} numbers"
@@ -63,7 +62,7 @@ def check_mirror(config: TrainingConfig, environment: Environment, warn: Callabl
         why = fault or "random steps soon end its episodes"
         warn(f"warning: the mirror of {environment.id} was not tested: {why}")
         return
-    wrong = contradicted(parts, Mirror(newest, mirror.action))
+    wrong = contradicted(parts, mirror)
     if wrong is not None:
         raise UserError(
             f"the mirror is contradicted by {sum(map(len, parts)) * HELD:,} random steps of {environment.id}, most in "

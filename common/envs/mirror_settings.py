@@ -1,6 +1,5 @@
 """The mirror that a run's settings name or describe, checked against the environment's spaces."""
 
-import functools
 import re
 from collections.abc import Sequence
 
@@ -42,7 +41,7 @@ def mirror_of(
             f"no mirror of {config.env} is known: add --mirror with observation and action, like {EXAMPLE}, or give "
             f"--no-symmetry (known: {', '.join(KNOWN)})"
         )
-    size = gymnasium.spaces.utils.flatdim(observation_space) // (1 + len(config.history))
+    size = gymnasium.spaces.utils.flatdim(observation_space)
     is_box = isinstance(action_space, gymnasium.spaces.Box)
     numbers = gymnasium.spaces.utils.flatdim(action_space) if is_box else sum(choices(action_space))
     _check("mirror observation", observation, observation.sources, size, "" if given.observation else config.env)
@@ -50,7 +49,6 @@ def mirror_of(
     if given.offset:
         observation = Entries(observation.sources, given.offset)
         _check("mirror offset", observation, given.offset, size)
-    observation = functools.reduce(Entries.beside, [observation] * (1 + len(config.history)))  # each alike
     if isinstance(observation_space, gymnasium.spaces.Box):
         _check_bounds("mirror observation", observation, observation_space)
     if isinstance(action_space, gymnasium.spaces.Box):

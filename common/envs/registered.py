@@ -4,6 +4,7 @@ import contextlib
 import difflib
 import functools
 import importlib
+import json
 import os
 import re
 import runpy
@@ -22,6 +23,7 @@ from common.errors import UserError
 from common.user_code import INSTALL, cure, explain, held_back_errors, is_users
 
 A_WRAPPER = "gymnasium.wrappers:FlattenObservation"
+STACKED = "gymnasium.wrappers:FrameStackObservation(4)"
 
 
 def make_registered(
@@ -77,24 +79,30 @@ def gymnasiums_own() -> dict[str, gymnasium.envs.registration.EnvSpec]:
 
 
 def wrapped(env_id: str, env: gymnasium.Env, names: Iterable[str]) -> gymnasium.Env:
-    """The environment within wrappers, each named module:Class; the last one is outermost.
+    """The environment within wrappers, each named module:Class or module:Class(JSON, …); the last one is outermost.
 
     Raises:
         UserError: a name is wrong, or a wrapper cannot be built.
     """
     for name in names:
-        module, _, kind = name.partition(":")
-        if not module or not kind:
+        typed, bracket, inside = name.partition("(")
+        module, _, kind = typed.partition(":")
+        if not module or not kind or (bracket and not inside.endswith(")")):
             raise UserError(f"wrappers names {name!r}: expected module:Class, like {A_WRAPPER}")
+        try:
+            arguments = json.loads(f"[{inside[:-1]}]")
+        except (ValueError, RecursionError):
+            raise UserError(f"wrappers names {name!r}: expected JSON in the brackets, like {STACKED}") from None
         wrapper = getattr(import_module(module, name), kind, None)
         if not callable(wrapper):
             raise UserError(
                 f"wrappers names {name!r}, but {module} has no class {kind}: expected one like {A_WRAPPER}"
             )
         try:
-            env = wrapper(without_texts(env) if module.startswith("gymnasium.") else env)  # which knows no texts
+            inner = without_texts(env) if module.startswith("gymnasium.") else env  # which knows no texts
+            env = wrapper(inner, *arguments)
         except (Exception, SystemExit) as error:
-            advice = cure(error, "expected a class that needs nothing but this environment; try another of --wrappers")
+            advice = cure(error, f"expected a class of this environment and of arguments, if any, as in {STACKED}")
             raise UserError(f"{env_id} cannot be wrapped in {name} ({explain(error)}): {advice}") from error
         if not isinstance(env, gymnasium.Env):
             raise UserError(f"{name} returned {env!r:.80}: expected a gymnasium.Env")

@@ -7,11 +7,13 @@ from typing import Any, TypeGuard
 import gymnasium
 import numpy as np
 
+from common.envs.image_rows import ImagePart, RowWithImages
 from common.envs.spaces import DISCRETE, is_image
 from common.errors import UserError
 
 VECTORS = (*DISCRETE, gymnasium.spaces.Box, gymnasium.spaces.Dict, gymnasium.spaces.Tuple)
 _WRAPPERS = "such as my_module:MyWrapper, or choose another --env"
+SMALLEST_SIDE, MOST_CHANNELS = 10, 12  # of images among numbers
 LARGEST = 100_000  # numbers in an observation; a trajectory of the default length then takes 6.5 GB
 
 
@@ -28,12 +30,11 @@ def check_spaces(env_id: str, observation_space: gymnasium.Space, action_space: 
                 f"{env_id} has observations of type {type(leaf).__name__}{where}; supported are Box, Discrete, "
                 f"MultiDiscrete, MultiBinary, and Dict or Tuple of those: change them with --wrappers, {_WRAPPERS}"
             )
-        if image_layout(observation_space) is None and _shows_pictures(leaf):
-            flatten = "gymnasium.wrappers:FlattenObservation, which makes one row of numbers of a Dict, or a class "
+        if image_layout(observation_space) is None and _shows_pictures(leaf) and not _fits_a_row(leaf.shape):
             raise UserError(
-                f"{env_id} has an image in its observations{where}, of shape {leaf.shape} and type {leaf.dtype}; "
-                "supported are uint8 images of height, width and channels, or of height and width, without numbers "
-                f"beside them: change it with --wrappers, {flatten if path else ''}{_WRAPPERS}"
+                f"{env_id} has an image in its observations{where}, of shape {leaf.shape}; supported are images of "
+                f"height, width and {MOST_CHANNELS} channels at most, of {SMALLEST_SIDE} × {SMALLEST_SIDE} pixels or "
+                f"more: change it with --wrappers, {_WRAPPERS}"
             )
     size = gymnasium.spaces.flatdim(observation_space)
     if image_layout(observation_space) is None and not 1 <= size <= LARGEST:
@@ -81,12 +82,35 @@ def _leaves(space: gymnasium.Space, path: str = "") -> Iterator[tuple[str, gymna
 
 
 def _shows_pictures(space: gymnasium.Space) -> TypeGuard[gymnasium.spaces.Box]:
-    """Whether a space holds images: uint8 from 0 to 255 with two or more axes, or planes of 32 × 32 or more."""
+    """Whether a space holds images: uint8 from 0 to 255 with two or more axes, or a few planes of 10 × 10 or more."""
     if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) < 2 or 0 in space.shape:
         return False
     if space.dtype == np.uint8:
         return bool((space.low == 0).all() and (space.high == 255).all())
-    return len(space.shape) >= 3 and sorted(space.shape)[-2] >= 32
+    return (len(space.shape) == 3 and _fits_a_row(space.shape)) or (
+        len(space.shape) >= 3 and sorted(space.shape)[-2] >= 32
+    )
+
+
+def _fits_a_row(shape: tuple[int, ...]) -> bool:
+    """Whether an image [H, W, C], [C, H, W] or [H, W] can stand among the numbers of a row."""
+    channels = 1 if len(shape) == 2 else min(shape[0], shape[-1])
+    return len(shape) in (2, 3) and sorted(shape)[-2] >= SMALLEST_SIDE and channels <= MOST_CHANNELS
+
+
+def images_of(space: gymnasium.Space) -> tuple[ImagePart, ...]:
+    """The images of an observation space in the row that `gymnasium.spaces.flatten` makes of it."""
+    found, start = [], 0
+    for _, leaf in _leaves(space):
+        if _shows_pictures(leaf):
+            shape, first = leaf.shape, False
+            if len(shape) == 2:
+                shape = (*shape, 1)
+            elif shape[0] < min(shape[1:]):
+                shape, first = (*shape[1:], shape[0]), True
+            found.append(ImagePart(start, shape, first, float(leaf.low.min()), float(leaf.high.max())))
+        start += gymnasium.spaces.flatdim(leaf)
+    return tuple(found)
 
 
 def image_layout(space: gymnasium.Space) -> str | None:
@@ -109,9 +133,13 @@ def image_layout(space: gymnasium.Space) -> str | None:
 def as_numbers_or_image(env: gymnasium.Env) -> gymnasium.Env:
     """The environment, wrapped so that its observations are numbers [S], or an image [height, width, channels].
 
-    A Discrete number becomes a one-hot vector; the parts of a Dict or Tuple are concatenated.
+    A Discrete number becomes a one-hot vector; the parts of a Dict or Tuple are concatenated, images among them.
     """
     space, layout = env.observation_space, image_layout(env.observation_space)
+    if layout is None and (parts := images_of(space)):
+        flat_space: Any = gymnasium.spaces.flatten_space(space)
+        row = RowWithImages(flat_space, parts)
+        return gymnasium.wrappers.TransformObservation(gymnasium.wrappers.FlattenObservation(env), row.scaled, row)
     if layout is None:
         flat = isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1
         return env if flat else gymnasium.wrappers.FlattenObservation(env)

@@ -92,7 +92,7 @@ def resolve_backend(backend: str, environment: Environment) -> str:
 
 def _unsuitable(best: str, environment: Environment, asked: str) -> str:
     """Why `best`, the fastest backend of such an environment, cannot step it, or is not `asked` for; else empty."""
-    for name in ("env_kwargs", "wrappers"):
+    for name in ("env_kwargs", "wrappers", "action_masks"):
         if getattr(environment, name):
             return f"backend {asked} takes no {name}: use --backend gymnasium or processes"
     if asked == "ale" and best != "ale":

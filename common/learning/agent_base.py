@@ -1,6 +1,7 @@
 """The base of all agents: spaces, optimisers, the best parameters, and saving and loading everything learned."""
 
 import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,12 +12,14 @@ import keras
 import numpy as np
 
 from common import arrays_file
+from common.config import MakeNetworks
 from common.envs.mirror_settings import mirror_of
 from common.envs.mirrors import Mirror
-from common.envs.spaces import action_map, is_image
+from common.envs.spaces import action_map, choices, is_image
 from common.funcs import RunningStatistics
 from common.learning.device import choose_device
 from common.nets.network import UNCHANGED, Normalizer
+from common.nets.own_networks import own_torso
 from common.nets.rounded_products import check_precision
 from common.state import State, part_of
 
@@ -27,6 +30,7 @@ class AgentBase(ABC):
     Args:
         observation_space, action_space: of one environment.
         config: the method's settings.
+        make_networks: makes the hidden layers (`common.nets.own_networks`), in place of what the config names.
 
     Attributes:
         action_map: from policy actions to the environment's.
@@ -34,24 +38,35 @@ class AgentBase(ABC):
         adams: the optimisers by their names in a checkpoint.
         best_metric: score of the best parameters so far; −∞ before there are any.
         best_parameters: a copy of them, by name; empty before there are any.
+        mask_size: numbers of an action mask at the end of each observation; 0 without `action_masks`.
         sees_images: whether observations are images, which are scaled inside the network.
+        images: those among the numbers of an observation.
         mirror: the symmetry of the networks, for observations as they see them; None without `symmetry`.
+        own_torso: the hidden layers of a function of the user's; None without one.
         observation_statistics: mean and variance of raw observations; empty without `normalize_observations`.
 
     Raises:
         UserError: the requested device is missing, `precision` is not supported by this processor, or `symmetry` is
-            asked for and no mirror is known or fits the spaces.
+            asked for and no mirror is known or fits the spaces; or `networks` names no function.
     """
 
     adams: Mapping[str, keras.optimizers.Adam]
 
-    def __init__(self, observation_space: gymnasium.Space, action_space: gymnasium.Space, config: Any) -> None:
+    def __init__(
+        self,
+        observation_space: gymnasium.Space,
+        action_space: gymnasium.Space,
+        config: Any,
+        make_networks: MakeNetworks | None = None,
+    ) -> None:
         self.config = config
         self.sees_images = is_image(observation_space)
-        choose_device(config.device, self.sees_images)
+        self.images = getattr(observation_space, "images", ())
+        choose_device(config.device, self.sees_images or bool(self.images))
         check_precision("float32" if self.sees_images else config.precision)  # Keras rounds images
         self.action_map = action_map(action_space)
         self.action_size = self.action_map.size
+        self.mask_size = sum(choices(action_space)) if config.action_masks else 0
         self.observation_size = int(np.prod(observation_space.shape or ()))
         self.best_metric = -np.inf
         self.best_parameters: State = {}
@@ -61,6 +76,10 @@ class AgentBase(ABC):
         self.mirror: Mirror | None = self._mirror_of_raw
         if self.mirror is not None and self._normalizes:
             self.mirror = self.mirror.normalized
+        seen: Any = observation_space
+        if self.mask_size:  # which networks do not see
+            seen = gymnasium.spaces.Box(seen.low[: -self.mask_size], seen.high[: -self.mask_size])
+        self.own_torso = own_torso(seen, action_space, config, make_networks)
         self.observation_statistics = RunningStatistics(observation_space.shape or ())
 
     def new_adam(
@@ -76,7 +95,14 @@ class AgentBase(ABC):
 
     def normalizer(self) -> Normalizer:
         """A frozen copy of the present normalisation; without `normalize_observations` it changes nothing."""
-        return Normalizer.of(self.observation_statistics) if self._normalizes else UNCHANGED
+        normalize = Normalizer.of(self.observation_statistics) if self._normalizes else UNCHANGED
+        if normalize.shift is not None and normalize.scale is not None:
+            for image in self.images:
+                if image.is_scaled:  # already
+                    normalize.shift[image.columns], normalize.scale[image.columns] = 0, 1
+        if self.mask_size and normalize.shift is not None and normalize.scale is not None:  # a mask stays as it is
+            normalize.shift[-self.mask_size :], normalize.scale[-self.mask_size :] = 0, 1
+        return normalize
 
     def observe(self, observations: np.ndarray) -> None:
         """Merge raw observations [K, S] into `observation_statistics`; do nothing without `normalize_observations`."""
@@ -103,6 +129,42 @@ class AgentBase(ABC):
     @abstractmethod
     def load_counters(self, state: State) -> None:
         """Restore what `counters` returned; other names are ignored."""
+
+    def layers(self, state: State) -> dict[str, list[np.ndarray]]:
+        """The weights in a state, each network's in the order of its layers."""
+        names = [name.removesuffix("0") for name in state if name.endswith("/0")]
+        counts = {name: sum(key.startswith(name) for key in state) for name in names}
+        return {name[:-1]: [state[f"{name}{i}"] for i in range(count)] for name, count in counts.items()}
+
+    def start_from(self, source: State) -> list[str]:
+        """Take over the weights and the normalisation of another agent, which may have other heads or no critic.
+
+        Returns:
+            The networks and the heads that stay as they were drawn.
+
+        Raises:
+            ValueError: its networks see other observations.
+        """
+        own = {name: np.array(array) for name, array in self.parameters().items()}
+        theirs, fresh = self.layers(source), []
+        convolutions = len(self.config.convolutions) if self.sees_images else 0
+        hidden = 2 * (convolutions + (len(self.config.hidden_sizes) or 3))  # arrays
+        for name, arrays in self.layers(own).items():
+            known = name, name.removeprefix("target_"), "actor" if name == "network" else ""  # a shipped one
+            found = next((theirs[other] for other in known if other in theirs), [])
+            found = found if len(found) == len(arrays) else found[:hidden]  # heads of another kind
+            fits = [*itertools.takewhile(lambda pair: pair[0].shape == pair[1].shape, zip(arrays, found))]
+            if not fits and name in ("actor", "network"):
+                raise ValueError("its networks see other observations")
+            for array, other in fits:
+                array[...] = other
+            if len(fits) < len(arrays) and not name.startswith("target_"):
+                fresh.append(f"the heads of the {name}" if fits else f"the {name}")
+        taken = {name for name in own if name.startswith("observations/") or name == "log_temperature"} & source.keys()
+        if any(own[name].shape != source[name].shape for name in taken):
+            raise ValueError("it normalises other observations")
+        self.load_parameters(own | {name: source[name] for name in taken})
+        return fresh
 
     # -- best parameters --
 

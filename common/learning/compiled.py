@@ -1,13 +1,12 @@
-"""A compiled function for many short calls, and actors that act by one."""
+"""A compiled function for many short calls, and networks that act by one."""
 
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
-IMAGES_A_CALL = 8  # when acting, whatever their number
+ROWS_A_CALL = 8  # when acting, whatever their number
 
 
 class Compiled:
@@ -58,18 +57,23 @@ def _is_array(argument: object) -> bool:
     return isinstance(argument, np.ndarray | np.generic)
 
 
-class ImageHeads:
-    """The heads of an actor that sees images, and the values if its network has them; it is the live one, no copy."""
+class KerasHeads:
+    """The outputs of a network that sees images, or cannot be described; it is the live one, not a copy.
 
-    def __init__(self, network: keras.Model) -> None:
-        self.compiled = Compiled(network)
+    Args:
+        compiled: of the network, inputs [ROWS_A_CALL, ...] → its outputs.
+        normalize: raw observations → the network's inputs.
+    """
 
-    def __call__(self, images: np.ndarray) -> list[np.ndarray]:
-        """images [n, height, width, channels] → each of its outputs, [n, ...]; one shape, so one compilation."""
-        parts = []
-        for first in range(0, len(images), IMAGES_A_CALL):
-            part = images[first : first + IMAGES_A_CALL]
-            missing = IMAGES_A_CALL - len(part)
-            padded = np.pad(part, [(0, missing), (0, 0), (0, 0), (0, 0)]) if missing else part
+    def __init__(self, compiled: Compiled, normalize: Callable[[np.ndarray], np.ndarray]) -> None:
+        self.compiled, self._normalize = compiled, normalize
+
+    def __call__(self, observations: np.ndarray) -> list[np.ndarray]:
+        """Raw observations [n, ...] → each of its outputs, [n, ...]; one shape, so one compilation."""
+        parts, inputs = [], self._normalize(observations)
+        for first in range(0, len(inputs), ROWS_A_CALL):
+            part = inputs[first : first + ROWS_A_CALL]
+            missing = ROWS_A_CALL - len(part)
+            padded = np.pad(part, [(0, missing)] + [(0, 0)] * (part.ndim - 1)) if missing else part
             parts.append([output.numpy()[: len(part)] for output in tf.nest.flatten(self.compiled(padded))])
         return [np.concatenate(outputs) for outputs in zip(*parts)]

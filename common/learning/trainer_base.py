@@ -7,12 +7,15 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
+from common.config import MakeNetworks
 from common.env_wrappers import RewardDesign
 from common.envs.environment import Environment, environment_of
 from common.envs.make_env import MakeEnv
 from common.envs.mirror_check import check_mirror
 from common.envs.vector_env import resolve_backend
+from common.errors import UserError
 from common.learning.scoring import EpochScoring
+from common.learning.start_from import start_from
 from common.results import EpochResult, from_columns, results_dictionary, to_columns
 from common.rollout.collector import Collecting, Collector
 from common.rollout.validation import Validator
@@ -54,6 +57,8 @@ class TrainerBase(ABC):
         make_env: a function or class that builds a new environment in each call, in place of the one in the config.
         reward_design: a function that computes the rewards, in place of the design in the config.
         workers: who steps the environments; the results do not depend on it.
+        make_networks: a function that makes the hidden layers of the networks, in place of the one in the config; see
+            docs/own-network.md.
 
     Raises:
         UserError: the environment is unknown or not supported, its backend is missing, or the agent refuses a setting.
@@ -74,9 +79,11 @@ class TrainerBase(ABC):
         make_env: MakeEnv | None = None,
         reward_design: RewardDesign | None = None,
         workers: WorkerPlacement = NO_WORKERS,
+        make_networks: MakeNetworks | None = None,
     ) -> None:
         self.name, self.description = name or self.default_name, description
         self.warn: Callable[[str], None] = print
+        self.make_networks = make_networks
         self.environment = environment_of(config, make_env)  # a bad one fails here, before any network is built
         self.played_environment = self.environment.holding(config.play_action_repeat)
         self.config = self._resolved(config, reward_design)
@@ -101,14 +108,15 @@ class TrainerBase(ABC):
             backend=backend,
             shards=resolve_shards(config, backend, environment),
             reward_design=config.reward_design if reward_design is None else "function",
+            networks=config.networks if self.make_networks is None else "function",
         )
 
     def _check_environment(self) -> None:
         """Step the environment and try the mirror that the settings name, before anything is built for them."""
-        config, environment = self.config, self.environment
+        config, environment, remarks = self.config, self.environment, self.environment.remarks
         if config.backend != "processes":  # else a crash or an endless loop of its code would be this process's
-            environment.check(config.environment_restarts)
-        for remark in environment.remarks:
+            remarks += environment.check(config.environment_restarts)
+        for remark in remarks:
             self.warn(f"warning: {environment.id}: {remark}")
         check_mirror(config, environment, lambda line: self.warn(line))
 
@@ -117,6 +125,11 @@ class TrainerBase(ABC):
         config = self.config
         agent_seed, environment_seed, generator_seed, validation_seed = config.seeds()
         self.agent = self.make_agent(self.environment, config, agent_seed)
+        if self.has_workers and config.networks is not None and not self.agent.acting_policy().is_plain:
+            raise UserError(
+                f"networks {config.networks} act through Keras, which is unsupported with --workers: leave --workers "
+                "out, or build them of Dense, LayerNormalization and Activation in a row"
+            )
         self.collector = Collector(
             config, self.environment, self.agent.action_map, environment_seed, lambda line: self.warn(line),
             self.collecting(config), reward_design, self._worker_pools,
@@ -189,6 +202,8 @@ class TrainerBase(ABC):
         """
         last = self.epoch + (self.config.epochs if epochs is None else epochs)
         self.agent.leave_best()
+        if self.epoch == 0 and self.config.start_from is not None:
+            self.warn(start_from(self.agent, self.config))
         if self.epoch == 0 and may_keep_falling_policy(self.config):
             self.warn(
                 f"warning: best_metric {self.config.best_metric} scores actions with noise, and a symmetric policy "

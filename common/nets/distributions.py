@@ -3,9 +3,7 @@
 import tensorflow as tf
 from tensorflow_probability import distributions as tfd
 
-from common.nets.network import MAX_STD, MIN_STD
-
-RULED_OUT = -1e9  # a logit whose probability is 0 and whose entropy is not NaN
+from common.nets.network import MAX_STD, MIN_STD, RULED_OUT
 
 
 def normal_policy(mean: tf.Tensor, std: tf.Tensor) -> tfd.Normal:

@@ -1,9 +1,10 @@
 """The description of a Keras model: its layers, one after the other, as a `Network`.
 
 A model with another layer cannot be described. It can still be trained and called through Keras, as an actor that
-sees images acts (`common.learning.compiled.ImageHeads`).
+sees images acts (`common.learning.compiled.KerasHeads`).
 """
 
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import keras
@@ -11,7 +12,9 @@ import numpy as np
 
 from common.envs.mirrors import Sides
 from common.errors import UserError
-from common.nets.keras_layers import MeanOfBoth, StateIndependentStd, WithMirrorImage
+from common.nets.keras_layers import Columns, MeanOfBoth, StateIndependentStd, WithMirrorImage
+from common.nets.keras_models import WithMask
+from common.nets.memory_layer import MemoryLayer
 from common.nets.network import (
     MAX_STD,
     MIN_STD,
@@ -20,6 +23,7 @@ from common.nets.network import (
     Convolution,
     Dense,
     Flatten,
+    Joined,
     Layer,
     LayerNormalization,
     Network,
@@ -38,9 +42,13 @@ _OPTIONS: dict[type, dict[str, Any]] = {
     keras.layers.LayerNormalization: {"center": True, "scale": True, "axis": -1},
     keras.layers.Rescaling: {},
     keras.layers.Flatten: {"data_format": "channels_last"},
+    MemoryLayer: {},
 }  # fmt: skip
 """The layers of a torso, with the only values of their options that are known."""
-_OTHERS = keras.layers.InputLayer, keras.layers.Activation, WithMirrorImage, MeanOfBoth, StateIndependentStd
+_OTHERS = (
+    keras.layers.InputLayer, keras.layers.Activation, keras.layers.Concatenate, Columns, WithMirrorImage, MeanOfBoth,
+    StateIndependentStd,
+)  # fmt: skip
 
 
 def describe(model: keras.Model, normalize: Normalizer = UNCHANGED) -> Network:
@@ -53,12 +61,20 @@ def describe(model: keras.Model, normalize: Normalizer = UNCHANGED) -> Network:
     Raises:
         UserError: a layer of the model is unknown here, or is not in a row with the others.
     """
+    if isinstance(model, WithMask):
+        return replace(describe(model.network, normalize), mask_size=model.mask_size)
     layers = getattr(model, "operations", model.layers)  # a Sequential model has layers alone
     for layer in layers:
         if type(layer) not in (*_OPTIONS, *_OTHERS):
             _refuse(model, layer)
-    made_by = {id(tensor): layer for layer in layers for tensor in keras.tree.flatten(layer.output)}
-    paths = [_path(model, output, made_by) for output in model.outputs]
+    made_by = {
+        id(tensor): (layer, node.input_tensors)
+        for layer in layers
+        for node in layer._inbound_nodes  # noqa: SLF001  `Sequential.add` calls again, `output` is of the first call
+        for tensor in node.output_tensors
+    }
+    outputs = [output for output in model.outputs if not isinstance(made_by[id(output)][0], MemoryLayer)]
+    paths = [_path(model, output, made_by) for output in outputs]
     means: list[Any] = [path.pop() if isinstance(path[-1], MeanOfBoth) else None for path in paths]
     heads = tuple(_head(model, path.pop()) for path in paths)
     torso = paths[0]
@@ -69,22 +85,42 @@ def describe(model: keras.Model, normalize: Normalizer = UNCHANGED) -> Network:
         if (mean is None) != (mirror is None):
             _refuse(model, mean or mirror)
     sides = () if mirror is None else tuple(Sides(mirror.entries, mean.entries, mean.weight) for mean in means)
-    return Network(normalize, _torso(model, torso), heads, sides)
+    return Network(normalize, _torso(model, torso, made_by), heads, sides)
+
+
+def can_describe(model: keras.Model) -> bool:
+    """Whether `describe` knows all layers of a model."""
+    try:
+        describe(model)
+    except UserError:
+        return False
+    return True
 
 
 def _path(model: keras.Model, tensor: Any, made_by: dict[int, Any]) -> list[Any]:
-    """The layers that lead from the model's input to a tensor."""
+    """The layers that lead from the model's input to a tensor, or from the last Concatenate."""
     path: list[Any] = []
     while tensor is not model.inputs[0]:
-        if id(tensor) not in made_by:  # a list of several inputs, or the result of a layer's second call
-            _refuse(model, path[0] if path else model)
-        path.insert(0, made_by[id(tensor)])
-        tensor = path[0].input
+        layer, inputs = made_by.get(id(tensor), (model, ()))
+        if isinstance(layer, keras.layers.Concatenate):
+            return [layer, *path]
+        if isinstance(layer, MemoryLayer):
+            inputs = inputs[:1]  # its features
+        if len(inputs) != 1 or layer in path:  # several inputs, or a layer that is called twice
+            _refuse(model, layer)
+        path.insert(0, layer)
+        [tensor] = inputs
     return path
 
 
-def _torso(model: keras.Model, layers: list[Any]) -> tuple[Layer, ...]:
+def _torso(model: keras.Model, layers: list[Any], made_by: dict[int, Any]) -> tuple[Layer, ...]:
     found: list[Any] = []
+    if layers and isinstance(layers[0], keras.layers.Concatenate):
+        join, *layers = layers
+        [tensors, *others] = [inputs for layer, inputs in made_by.values() if layer is join]
+        if others or join.axis not in (-1, 1) or len(tensors[0].shape) != 2:
+            _refuse(model, join)
+        found.append(Joined(tuple(_torso(model, _path(model, tensor, made_by), made_by) for tensor in tensors)))
     for layer in layers:
         if isinstance(layer, keras.layers.Activation) and found and getattr(found[-1], "activation", "") == "linear":
             found[-1] = found[-1]._replace(activation=_activation(model, layer))
@@ -101,6 +137,8 @@ def _head(model: keras.Model, layer: Any) -> Dense | Constant:
 
 
 def _described(model: keras.Model, layer: Any) -> Layer:
+    if isinstance(layer, Columns):
+        return layer.cut
     options = _OPTIONS.get(type(layer))  # None where a layer stands that belongs elsewhere
     if options is None or any(np.any(getattr(layer, name) != np.array(value)) for name, value in options.items()):
         _refuse(model, layer)
@@ -108,6 +146,9 @@ def _described(model: keras.Model, layer: Any) -> Layer:
         return Rescaling(layer.scale, layer.offset)
     if isinstance(layer, keras.layers.Flatten):
         return Flatten()
+    if isinstance(layer, MemoryLayer):
+        described = layer.layer()
+        return type(described)(*map(np.array, described))
     one, other = layer.get_weights()
     if isinstance(layer, keras.layers.LayerNormalization):
         return LayerNormalization(one, other, epsilon=layer.epsilon)

@@ -5,7 +5,7 @@ import math
 import keras
 
 from common.envs.mirrors import Entries
-from common.nets.network import mean_of_both, with_image
+from common.nets.network import Cut, mean_of_both, with_image
 from common.nets.tensorflow_operations import TENSORFLOW
 
 
@@ -21,6 +21,22 @@ class StateIndependentStd(keras.layers.Layer):
     def call(self, features: keras.KerasTensor) -> keras.KerasTensor:
         """features [B, units] → standard deviations [B, A]."""
         return keras.ops.zeros_like(features[:, :1]) + keras.ops.exp(self.log_std)  # [B, A]
+
+
+class Columns(keras.layers.Layer):
+    """Some columns of a row of numbers, as an image or as a shorter row; see `network.Cut`."""
+
+    def __init__(self, cut: Cut, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.cut = cut
+
+    def call(self, rows: keras.KerasTensor) -> keras.KerasTensor:
+        """[B, S] → [B, *shape]."""
+        return self.cut.apply(TENSORFLOW, rows)
+
+    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        """[B, S] → [B, *shape]."""
+        return input_shape[0], *self.cut.shape
 
 
 class WithMirrorImage(keras.layers.Layer):

@@ -1,13 +1,21 @@
 """Torsos and heads, and the networks made of them, as Keras functional models."""
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import keras
+import numpy as np
 
+from common.envs.image_rows import ImagePart
 from common.envs.mirrors import Mirror, unmoved
-from common.nets.keras_layers import MeanOfBoth, StateIndependentStd, WithMirrorImage
+from common.nets.keras_layers import Columns, MeanOfBoth, StateIndependentStd, WithMirrorImage
 from common.nets.kernels import Kernels
+from common.nets.memory_layer import MemoryLayer
+from common.nets.network import RULED_OUT, Cut
 from common.nets.rounded_products import RoundedDense
+from common.nets.tensorflow_operations import TENSORFLOW
+
+NUMBERS = 64  # units of the layer that sees the numbers beside images
 
 
 @dataclass(frozen=True)
@@ -17,6 +25,25 @@ class Convolution:
     filters: int
     kernel_size: int
     stride: int
+
+
+USUAL = Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(64, 3, 1)  # of Mnih et al. (2015)
+OF_SMALL_IMAGES = Convolution(32, 3, 2), Convolution(64, 3, 2)
+
+
+def fits(shape: tuple[int, ...], convolutions: tuple[Convolution, ...]) -> bool:
+    """Whether convolutions leave something of images [H, W, C]."""
+    side = min(shape[:2])
+    for layer in convolutions:
+        side = (side - layer.kernel_size) // layer.stride + 1
+    return side >= 1
+
+
+def with_convolutions(
+    images: tuple[ImagePart, ...], convolutions: tuple[Convolution, ...] = USUAL
+) -> tuple[tuple[ImagePart, tuple[Convolution, ...]], ...]:
+    """The convolutions of each image of a row: those given, or others if the image is too small for them."""
+    return tuple((image, convolutions if fits(image.shape, convolutions) else OF_SMALL_IMAGES) for image in images)
 
 
 @dataclass(frozen=True)
@@ -30,6 +57,9 @@ class Torso:
         convolutions: of images.
         layer_norm: whether dense layers have layer normalisation before their activation (arXiv:1607.06450).
         precision: bfloat16 rounds what hidden layers multiply, except observations that are not images.
+        images: each image within a row of numbers, and its convolutions.
+        memory: "gru" or "lstm" is the last hidden layer, which remembers; None without one.
+        memory_size: units of that layer.
     """
 
     observation_shape: tuple[int, ...]
@@ -39,6 +69,14 @@ class Torso:
     convolutions: tuple[Convolution, ...] = ()
     layer_norm: bool = False
     precision: str = "float32"
+    images: tuple[tuple[ImagePart, tuple[Convolution, ...]], ...] = ()
+    memory: str | None = None
+    memory_size: int = 0
+
+    def hidden(self, kernel: Kernels, mirror: Mirror | None) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+        """A network's inputs, and the features of its last hidden layer, [B, units], or with a mirror [2B, units]."""
+        inputs = keras.Input(self.observation_shape)
+        return inputs, self(inputs if mirror is None else WithMirrorImage(mirror.observation)(inputs), kernel)
 
     def __call__(self, inputs: keras.KerasTensor, kernel: Kernels) -> keras.KerasTensor:
         """observations [B, *observation_shape] → features [B, units]."""
@@ -46,13 +84,9 @@ class Torso:
         rounded = self.precision == "bfloat16"
         dtype = "mixed_bfloat16" if rounded and self.convolutions else None  # Keras rounds sums, too
         if self.convolutions:
-            features = keras.layers.Rescaling(1 / 255)(features)
-            for i, layer in enumerate(self.convolutions):
-                features = keras.layers.Conv2D(
-                    layer.filters, layer.kernel_size, layer.stride, activation=self.activation,
-                    kernel_initializer=kernel(self.gain), name=f"convolution_{i}", dtype=dtype,
-                )(features)  # [B, h, w, filters]  # fmt: skip
-            features = keras.layers.Flatten()(features)
+            features = self._convolved(keras.layers.Rescaling(1 / 255)(features), self.convolutions, kernel, "", dtype)
+        if self.images:
+            features = self._parts(inputs, kernel)
         for i, units in enumerate(self.sizes):
             activation = None if self.layer_norm else self.activation
             kind = RoundedDense if rounded and dtype is None and i > 0 else keras.layers.Dense
@@ -62,6 +96,30 @@ class Torso:
                 features = keras.layers.LayerNormalization(name=f"norm_{i}")(features)
                 features = keras.layers.Activation(self.activation)(features)
         return features
+
+    def _convolved(
+        self, image: keras.KerasTensor, layers: tuple[Convolution, ...], kernel: Kernels, name: str, dtype: str | None
+    ) -> keras.KerasTensor:
+        """images [B, H, W, C] → features [B, units]."""
+        for i, layer in enumerate(layers):
+            image = keras.layers.Conv2D(
+                layer.filters, layer.kernel_size, layer.stride, activation=self.activation,
+                kernel_initializer=kernel(self.gain), name=f"{name}convolution_{i}", dtype=dtype,
+            )(image)  # [B, h, w, filters]  # fmt: skip
+        return keras.layers.Flatten()(image)
+
+    def _parts(self, rows: keras.KerasTensor, kernel: Kernels) -> keras.KerasTensor:
+        """Rows [B, S] → the features of each image by its convolutions, and of all numbers by a dense layer."""
+        numbers, parts = np.arange(rows.shape[1]), []
+        for i, (image, layers) in enumerate(self.images):
+            cut = Columns(Cut(image.columns, image.shape), name=f"image_{i}")(rows)  # [B, H, W, C]
+            parts.append(self._convolved(cut, layers, kernel, f"image_{i}_", None))
+            numbers = np.setdiff1d(numbers, image.columns)
+        if len(numbers):
+            rest = Columns(Cut(numbers, numbers.shape), name="numbers")(rows)
+            layer = keras.layers.Dense(NUMBERS, self.activation, kernel_initializer=kernel(self.gain), name="dense")
+            parts.append(layer(rest))
+        return keras.layers.Concatenate()(parts) if len(parts) > 1 else parts[0]
 
 
 @dataclass(frozen=True)
@@ -100,33 +158,65 @@ class NormalHeads:
 Heads = NormalHeads | DenseHead
 
 
-def actor_network(torso: Torso, heads: Heads, kernel: Kernels, mirror: Mirror | None = None) -> keras.Model:
-    """observations → the output of each head, such as logits, or means and standard deviations."""
-    inputs, features = _hidden(torso, kernel, mirror)
-    return keras.Model(inputs, _means(heads(features, kernel), mirror), name="actor")
+class HiddenLayers(Protocol):
+    """What makes the hidden layers of a network: a `Torso`, or a function of the user's (`own_networks`)."""
+
+    def hidden(self, kernel: Kernels, mirror: Mirror | None) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+        """A network's inputs, and the features of its last hidden layer, [B, units], or with a mirror [2B, units]."""
 
 
-def critic_network(torso: Torso, kernel: Kernels, mirror: Mirror | None = None, outputs: int = 1) -> keras.Model:
+def actor_network(torso: HiddenLayers, heads: Heads, kernel: Kernels, mirror: Mirror | None = None) -> keras.Model:
+    """observations → the output of each head, such as logits, or means and standard deviations.
+
+    With a memory, here and below: observations, memory and what is kept → outputs and memory, as of `MemoryLayer`.
+    """
+    inputs, features, memory = _hidden(torso, kernel, mirror)
+    return keras.Model(inputs, [*_means(heads(features, kernel), mirror), *memory], name="actor")
+
+
+def critic_network(
+    torso: HiddenLayers, kernel: Kernels, mirror: Mirror | None = None, outputs: int = 1
+) -> keras.Model:
     """observations, or observations and actions side by side → value [B, 1], or its distribution's [B, outputs]."""
-    inputs, features = _hidden(torso, kernel, mirror)
-    return keras.Model(inputs, _values(features, kernel, mirror, outputs), name="critic")
+    inputs, features, memory = _hidden(torso, kernel, mirror)
+    value = _values(features, kernel, mirror, outputs)
+    return keras.Model(inputs, [value, *memory] if memory else value, name="critic")
 
 
 def actor_and_critic_of_one_torso(
-    torso: Torso, heads: Heads, kernel: Kernels, mirror: Mirror | None = None
+    torso: HiddenLayers, heads: Heads, kernel: Kernels, mirror: Mirror | None = None
 ) -> tuple[keras.Model, keras.Model, keras.Model]:
     """The whole network, observations → [*heads, value]; and its two halves, which share the torso's layers."""
-    inputs, features = _hidden(torso, kernel, mirror)
+    inputs, features, memory = _hidden(torso, kernel, mirror)
     outputs = _means(heads(features, kernel), mirror)
     value = _values(features, kernel, mirror, 1)
-    actor, critic = keras.Model(inputs, outputs, name="actor"), keras.Model(inputs, value, name="critic")
-    return keras.Model(inputs, [*outputs, value], name="network"), actor, critic
+    actor = keras.Model(inputs, [*outputs, *memory], name="actor")
+    critic = keras.Model(inputs, [value, *memory] if memory else value, name="critic")
+    return keras.Model(inputs, [*outputs, value, *memory], name="network"), actor, critic
 
 
-def _hidden(torso: Torso, kernel: Kernels, mirror: Mirror | None) -> tuple[keras.KerasTensor, keras.KerasTensor]:
-    """A network's inputs, and the features of its last hidden layer, [B, units], or with a mirror [2B, units]."""
-    inputs = keras.Input(torso.observation_shape)
-    return inputs, torso(inputs if mirror is None else WithMirrorImage(mirror.observation)(inputs), kernel)
+class WithMask(keras.Model):
+    """A network that does not see the action mask [B, X] at the end of its inputs; an actor's logits heed it."""
+
+    def __init__(self, network: keras.Model, mask_size: int) -> None:
+        inputs = keras.Input((network.input_shape[1] + mask_size,))
+        numbers, mask = TENSORFLOW.cut(inputs, mask_size)
+        outputs = network(numbers)
+        if isinstance(outputs, list):
+            outputs = [keras.ops.where(mask > 0, outputs[0], RULED_OUT), *outputs[1:]]
+        super().__init__(inputs, outputs, name=network.name)
+        self.network, self.mask_size = network, mask_size
+
+
+def _hidden(torso: HiddenLayers, kernel: Kernels, mirror: Mirror | None) -> tuple[Any, keras.KerasTensor, list[Any]]:
+    """A network's inputs, the features of its last hidden layer, and the memory [B, Z] after each step, if any."""
+    observations, features = torso.hidden(kernel, mirror)
+    if not isinstance(torso, Torso) or torso.memory is None:
+        return observations, features, []
+    layer = MemoryLayer(torso.memory, torso.memory_size, kernel, name="memory")
+    memory, kept = keras.Input((layer.memory_size,)), keras.Input(())
+    features, after = layer(features, memory, kept)
+    return [observations, memory, kept], features, [after]
 
 
 def _values(features: keras.KerasTensor, kernel: Kernels, mirror: Mirror | None, outputs: int) -> keras.KerasTensor:

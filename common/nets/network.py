@@ -17,14 +17,18 @@ import numpy as np
 
 from common.envs.mirrors import Entries, Sides
 from common.funcs import RunningStatistics
+from common.nets.recurrent import GRU, LSTM
 
 OBSERVATION_CLIP = 10.0  # standard deviations; larger observations would make the networks diverge
 MIN_STD = 1e-6  # keeps log-probabilities finite should softplus or exp underflow
 MAX_STD = 100.0  # beyond it actions are coin tosses, and too strong an entropy bonus would drive it to infinity
+RULED_OUT = -1e9  # a logit whose probability is 0 and whose entropy is not NaN
 MIN_LOG_STD, MAX_LOG_STD = -20.0, 2.0  # of a squashed Normal: appendix C of arXiv:1801.01290 and its code
 
 # A Python number would be converted at every call, which takes longer than the rest.
-_ZERO, _LEAST, _MOST = (np.array(number, np.float32) for number in (0.0, -OBSERVATION_CLIP, OBSERVATION_CLIP))
+_ZERO, _HALF, _LEAST, _MOST = (
+    np.array(number, np.float32) for number in (0.0, 0.5, -OBSERVATION_CLIP, OBSERVATION_CLIP)
+)
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "linear": lambda x: x,
     "tanh": lambda x: np.tanh(x, out=x),
@@ -143,6 +147,39 @@ class Flatten(NamedTuple):
         return operations.flattened(features)
 
 
+class Cut(NamedTuple):
+    """Some columns of a row of numbers, as an image or as a shorter row.
+
+    Attributes:
+        columns: their positions.
+        shape: [height, width, channels], or [units].
+    """
+
+    columns: np.ndarray
+    shape: tuple[int, ...]
+
+    def apply(self, operations: Any, features: Any) -> Any:
+        """features [n, S] → [n, *shape]."""
+        return operations.chosen(features, self)
+
+
+class Joined(NamedTuple):
+    """Several rows of layers, each from the observations on, whose features stand side by side."""
+
+    paths: tuple[tuple[Any, ...], ...]
+
+    def apply(self, operations: Any, features: Any) -> Any:
+        """features [n, S] → [n, units]."""
+        return operations.beside([through(operations, path, features) for path in self.paths])
+
+
+def through(operations: Any, layers: Sequence[Any], features: Any) -> Any:
+    """What layers in a row make of features."""
+    for layer in layers:
+        features = layer.apply(operations, features)
+    return features
+
+
 class Constant(NamedTuple):
     """A head whose output does not depend on the observation: `values`, [out] in NumPy."""
 
@@ -153,7 +190,7 @@ class Constant(NamedTuple):
         return operations.constant(self.values)
 
 
-Layer = Dense | Convolution | LayerNormalization | Rescaling | Flatten
+Layer = Dense | Convolution | LayerNormalization | Rescaling | Flatten | Cut | Joined | GRU | LSTM
 
 
 @dataclass(frozen=True)
@@ -165,16 +202,34 @@ class Network:
         hidden: the layers before the heads, in their order.
         heads: the output layers.
         sides: how a mirror changes the inputs and the outputs of each head; empty without `symmetry`.
+        mask_size: numbers at the end of an observation that no layer sees: which of the first head's logits are
+            allowed, 0 or 1; the others become RULED_OUT.
     """
 
     normalize: Normalizer
     hidden: tuple[Layer, ...]
     heads: tuple[Dense | Constant, ...]
     sides: tuple[Sides, ...] = ()
+    mask_size: int = 0
 
-    def __call__(self, observations: np.ndarray) -> list[np.ndarray]:
-        """Raw observations [n, *shape] → the output of each head, [n, out] or [out]; in NumPy."""
-        return forward(NUMPY, self, observations)
+    def __call__(self, observations: np.ndarray, memory: np.ndarray | None = None) -> list[np.ndarray]:
+        """Raw observations [n, *shape] → the output of each head, [n, out] or [out]; in NumPy.
+
+        Args:
+            memory: [n, Z or more] of a network that remembers; the next one replaces the first Z columns. None begins
+                episodes.
+        """
+        size = self.memory_size
+        if not size:
+            return forward(NUMPY, self, observations)
+        own = np.zeros((len(observations), size), np.float32) if memory is None else memory[:, :size]  # [n, Z]
+        *heads, own[:] = forward(NUMPY, self, observations, own)
+        return heads
+
+    @property
+    def memory_size(self) -> int:
+        """Z, numbers that it remembers of an episode from one step to the next; 0 if it does not remember."""
+        return sum(layer.memory_size for layer in self.hidden if isinstance(layer, GRU | LSTM))
 
     @property
     def arrays(self) -> list[Any]:
@@ -194,7 +249,7 @@ class Network:
                 ]
             )
 
-        return Network(normalize, filled(self.hidden), filled(self.heads), self.sides)
+        return replace(self, normalize=normalize, hidden=filled(self.hidden), heads=filled(self.heads))
 
     def first_head(self) -> "Network":
         """The same network with its first head alone."""
@@ -204,15 +259,28 @@ class Network:
 _WITH_WEIGHTS = (Dense, Convolution, LayerNormalization)
 
 
-def forward(operations: Any, network: Network, inputs: Any) -> list[Any]:
-    """Raw observations [n, *shape] → the output of each head, [n, out]; of a `Constant`, [out]."""
+def forward(operations: Any, network: Network, inputs: Any, memory: Any = None) -> list[Any]:
+    """Raw observations [n, *shape] → the output of each head, [n, out]; of a `Constant`, [out].
+
+    A network with one layer that remembers takes the memory [n, Z], and returns the next one after the heads.
+    """
     features, sides = operations.normalized(inputs, network.normalize), network.sides
+    mask = None
+    if network.mask_size:
+        features, mask = operations.cut(features, network.mask_size)  # [n, S], [n, X]
     if sides:
         features = with_image(operations, features, sides[0].inputs)  # [2n, S]
     for layer in network.hidden:
-        features = layer.apply(operations, features)  # [n, units], or [2n, units]
+        if isinstance(layer, GRU | LSTM):
+            memory = operations.remembered(features, layer, memory)  # [n, Z]
+            features = operations.columns(memory, 0, layer.units)  # [n, units]
+        else:
+            features = layer.apply(operations, features)  # [n, units], or [2n, units]
     if not sides:
-        return [head.apply(operations, features) for head in network.heads]
+        outputs = [head.apply(operations, features) for head in network.heads]
+        if mask is not None:
+            outputs = [operations.masked(outputs[0], mask), *outputs[1:]]
+        return outputs if memory is None else [*outputs, memory]
     return [_mirrored_head(operations, head, features, both) for head, both in zip(network.heads, sides)]
 
 
@@ -247,7 +315,7 @@ class NumPyOperations:
         activations: functions of features, which they may overwrite, by their names.
     """
 
-    activations = ACTIVATIONS
+    activations, tanh = ACTIVATIONS, staticmethod(np.tanh)
 
     def normalized(self, observations: np.ndarray, normalize: Normalizer) -> np.ndarray:
         """Raw observations [n, *shape] → what the first layer sees, float32."""
@@ -279,9 +347,44 @@ class NumPyOperations:
         """[n, ...] → [n, units]."""
         return features.reshape(len(features), -1)
 
+    def chosen(self, features: np.ndarray, layer: Cut) -> np.ndarray:
+        """[n, S] → [n, *shape]."""
+        return features[:, layer.columns].reshape(-1, *layer.shape)
+
+    def beside(self, parts: list[np.ndarray]) -> np.ndarray:
+        """Features side by side, [n, units]."""
+        return np.concatenate(parts, axis=1)
+
     def constant(self, values: np.ndarray) -> np.ndarray:
         """An array that does not depend on observations."""
         return values
+
+    def remembered(self, features: np.ndarray, layer: GRU | LSTM, memory: np.ndarray) -> np.ndarray:
+        """The next memory [n, Z] of a layer that remembers."""
+        return layer.step(self, self.product(features, layer.kernel) + layer.bias, memory)
+
+    def product(self, features: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+        """[n, in] times [in, out]."""
+        return features.dot(kernel)
+
+    def sigmoid(self, sums: np.ndarray) -> np.ndarray:
+        """1 / (1 + exp(−x)) in place, without overflow."""
+        sums *= _HALF
+        np.tanh(sums, out=sums)
+        sums *= _HALF
+        return np.add(sums, _HALF, out=sums)
+
+    def columns(self, array: np.ndarray, start: int, end: int) -> np.ndarray:
+        """Some columns of an array."""
+        return array[:, start:end]
+
+    def cut(self, array: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """[n, X + size] → [n, X] and [n, size]."""
+        return array[:, :-size], array[:, -size:]
+
+    def masked(self, logits: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Logits [n, X], RULED_OUT where the mask [n, X] is 0."""
+        return np.where(mask > 0, logits, np.float32(RULED_OUT))
 
     def joined(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
         """[n, X] and below it [n, X], so [2n, X]."""

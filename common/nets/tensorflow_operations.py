@@ -11,11 +11,14 @@ from common.envs.mirrors import Entries
 from common.nets.network import (
     ACTIVATIONS,
     OBSERVATION_CLIP,
+    RULED_OUT,
     Convolution,
+    Cut,
     Dense,
     LayerNormalization,
     Normalizer,
 )
+from common.nets.recurrent import GRU, LSTM
 from common.nets.rounded_products import rounded_product
 
 
@@ -27,6 +30,7 @@ class _TensorFlowOperations:
     """
 
     activations: ClassVar = {name: keras.activations.get(name) for name in ACTIVATIONS}
+    tanh = staticmethod(tf.tanh)
 
     def __init__(self, rounds: bool = False) -> None:
         self._rounds = rounds
@@ -56,8 +60,32 @@ class _TensorFlowOperations:
     def flattened(self, features: tf.Tensor) -> tf.Tensor:
         return tf.reshape(features, (-1, np.prod(features.shape[1:])))
 
+    def chosen(self, features: tf.Tensor, layer: Cut) -> tf.Tensor:
+        return tf.reshape(tf.gather(features, layer.columns, axis=1), (-1, *layer.shape))
+
+    def beside(self, parts: list[tf.Tensor]) -> tf.Tensor:
+        return tf.concat(parts, axis=1)
+
     def constant(self, values: np.ndarray) -> tf.Tensor:
         return tf.constant(values)
+
+    def remembered(self, features: tf.Tensor, layer: GRU | LSTM, memory: tf.Tensor) -> tf.Tensor:
+        return layer.step(self, self.product(features, layer.kernel) + layer.bias, memory)
+
+    def product(self, features: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        return tf.matmul(features, kernel)
+
+    def sigmoid(self, sums: tf.Tensor) -> tf.Tensor:
+        return tf.sigmoid(sums)
+
+    def columns(self, array: tf.Tensor, start: int, end: int) -> tf.Tensor:
+        return array[:, start:end]
+
+    def cut(self, array: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
+        return array[:, :-size], array[:, -size:]
+
+    def masked(self, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        return tf.where(mask > 0, logits, RULED_OUT)
 
     def joined(self, one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
         return tf.concat([one, other], axis=-2)

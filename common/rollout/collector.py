@@ -36,6 +36,7 @@ class Collecting(NamedTuple):
     shape_noise: ShapeNoise | None = None  # standard normal numbers → exploration noise, both [T, N, X]
     restart_each_epoch: bool = False  # see `quirks` of `PPOConfig`
     output_size: int = 0  # numbers that the policy returns beside an action; see `ActorCriticPolicy`
+    memory_size: int = 0  # Z, numbers that the networks remember of an episode, the policy's first
 
 
 class Collector:
@@ -106,6 +107,7 @@ class Collector:
             if self._make_team is None
             else EnvsOnWorkers(recipe, self._make_team(recipe), *counted)
         )
+        self.envs.record.memory = np.zeros((config.num_envs, self._how.memory_size), np.float32)
 
     def collect(
         self, policy: Policy, epoch: int, timing: Timing, on_rows: Callable[[slice], None] = lambda rows: None
@@ -173,8 +175,9 @@ class Collector:
         return noise, np.zeros((steps, count), bool)
 
     def _empty_trajectory(self, output_size: int) -> Trajectory:
-        seen = self.envs.record.observations[0]
-        return empty_trajectory(self._steps, self._config.num_envs, seen, self._action_map.size, output_size)
+        seen, memory = self.envs.record.observations[0], self.envs.record.memory.copy()
+        empty = empty_trajectory(self._steps, self._config.num_envs, seen, self._action_map.size, output_size)
+        return empty._replace(memory=memory)
 
     def _fill(
         self, policy: Policy, noise: np.ndarray, trajectory: Trajectory, failed: np.ndarray, timing: Timing,
@@ -183,7 +186,11 @@ class Collector:
         envs = self.envs
         if isinstance(envs, EnvsOnWorkers):
             return envs.fill(policy, noise, trajectory, failed, timing, rows_per_yield)
-        stepped = Stepped(envs.groups, envs.columns, envs.record.observations, self._action_map, envs.count_faults)
+        record = envs.record
+        stepped = Stepped(
+            envs.groups, envs.columns, record.observations, record.ended, record.memory, self._action_map,
+            envs.count_faults,
+        )  # fmt: skip
         return step_through(stepped, policy, noise, trajectory, failed, timing, rows_per_yield)
 
     def _complete(self, rows: slice, failed: np.ndarray, ended: np.ndarray, steps: np.ndarray) -> None:
@@ -225,6 +232,11 @@ class Collector:
         self.envs.restart(int(seed))
         self.scores.running_returns[:] = 0.0
 
+    def remember(self, memory: np.ndarray) -> None:
+        """Continue the running episodes with this memory [N, Z] of all networks; those that begin anew have none."""
+        record = self.envs.record
+        record.memory[:] = np.where(record.episode_steps[:, None] > 0, memory, 0.0)
+
     @contextlib.contextmanager
     def aside(self, epoch: int) -> Iterator[None]:
         """Within the context the environments are closed; then their next episodes begin."""
@@ -242,7 +254,7 @@ class Collector:
         return join_parts(
             {
                 "collector": self.envs.state() | {"noise": pack_generator(self.noise)},
-                "trajectory": {name: array for name, array in trajectory.items() if name != "outputs" or array.size},
+                "trajectory": {name: array for name, array in trajectory.items() if array.size},
                 "episodes": self.scores.state(),
                 "fall": self.shaped.state(),
             }
@@ -267,13 +279,14 @@ class Collector:
         self.shaped.load_state(part_of(state, "fall"))
         if trajectory:
             self.check_trajectory(trajectory)
-            self._use(Trajectory(**{"outputs": self._empty_trajectory(0).outputs} | trajectory))
+            empty = self._empty_trajectory(0)
+            self._use(Trajectory(**{"outputs": empty.outputs, "memory": empty.memory} | trajectory))
         self.scores.load_state(part_of(state, "episodes"))
 
     def check_trajectory(self, trajectory: State) -> None:
         """Raises ValueError unless its arrays are what `collect` would make; `outputs` may be missing."""
         for name, expected in self._empty_trajectory(self._how.output_size)._asdict().items():
-            if name == "outputs" and name not in trajectory:
+            if name not in trajectory and (name == "outputs" or not expected.size):
                 continue
             array = trajectory[name]
             if (array.shape, array.dtype) != (expected.shape, expected.dtype):

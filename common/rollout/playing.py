@@ -18,7 +18,7 @@ from common.envs.environment import Environment
 from common.envs.environment_check import start_error
 from common.envs.spaces import ActionMap, is_image
 from common.errors import StartError, UserError
-from common.rollout.policies import Policy
+from common.rollout.policies import InEpisodes, Policy
 from common.rollout.stepping import one_blas_thread
 from common.user_code import explain
 
@@ -191,9 +191,11 @@ class _NotFiniteNumberError(Exception):
 class _Running:
     """An episode that is being played; row i of `observations` [R, *shape] is always its newest observation."""
 
-    def __init__(self, environment: Environment, seed: int, restarts: int, observations: np.ndarray, i: int) -> None:
+    def __init__(
+        self, environment: Environment, seed: int, restarts: int, observations: np.ndarray, acting: InEpisodes, i: int
+    ) -> None:
         self._environment, self._seed, self._restarts = environment, seed, restarts
-        self._observations, self._i = observations, i
+        self._observations, self._acting, self._i = observations, acting, i
         self._env: Any = None
         self._failures = 0
         self.outcome: Episode | None = None
@@ -201,6 +203,7 @@ class _Running:
     def begin(self) -> None:
         """Begin the episode in a new environment, because some depend on what they did before a reset."""
         self.score, self._steps = 0.0, 0
+        self._acting.forget(self._i)
         self._generator = np.random.default_rng([self._seed, 1])
         while True:
             try:
@@ -289,7 +292,8 @@ def play(
     rows = (rows or len(seeds)) if getattr(policy, "is_plain", False) else None
     observations = _empty_observations(environment, rows or len(seeds))  # [R, *shape]
     noise = None if job.deterministic else np.zeros((len(observations), action_map.noise_size), np.float32)  # [R, X]
-    episodes = [_Running(environment, seed, restarts, observations, i) for i, seed in enumerate(seeds)]
+    acting = InEpisodes(policy, len(observations))
+    episodes = [_Running(environment, seed, restarts, observations, acting, i) for i, seed in enumerate(seeds)]
     with contextlib.ExitStack() as stack:
         for episode in episodes:
             stack.callback(episode.close)
@@ -309,7 +313,7 @@ def play(
                 for i in running:
                     noise[i] = episodes[i].noise(action_map.noise_size)
             asked = slice(None) if rows else running
-            chosen = policy.act(observations[asked], None if noise is None else noise[asked])  # [n, A]
+            chosen = acting.act(observations[asked], None if noise is None else noise[asked], asked)  # [n, A]
             chosen = chosen[running] if rows else chosen  # [running, A]
             if not np.isfinite(chosen).all():
                 raise UserError("the policy returned NaN or infinity: evaluate other weights")
@@ -352,13 +356,13 @@ def one_episode(
         The progress after the reset and after every step.
     """
     rows = ROWS if getattr(policy, "is_plain", False) else 1  # as the evaluation plays it
-    observations = _empty_observations(environment, rows)  # [R, *shape]
+    observations, acting = _empty_observations(environment, rows), InEpisodes(policy, rows)  # [R, *shape]
     observations[0], _ = env.reset(seed=seed)
     now = Progress()
     yield now
     while not (now.over or now.was_cut):
         with one_blas_thread():
-            action = action_map(policy.act(observations)[:1])[0]
+            action = action_map(acting.act(observations)[:1])[0]
         observations[0], reward, terminated, truncated, _ = env.step(action)
         score, steps, over = now.score + float(np.asarray(reward).item()), now.steps + 1, terminated or truncated
         was_cut = not over and environment.max_episode_steps is None and steps == FILM_BOUND

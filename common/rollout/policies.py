@@ -1,23 +1,27 @@
 """Policies that act, with arrays alone: without TensorFlow or Keras.
 
 Updates do not use them: values and log-probabilities come from TensorFlow, in one batch, after collecting. A network
-that sees images is the exception: it acts in TensorFlow, and `ActorCriticPolicy` keeps its values. Policies whose
-heads are a `Network` can be pickled, so that worker processes can act too.
+that sees images, or is not a `Network`, is the exception: it acts in TensorFlow, and `ActorCriticPolicy` keeps its
+values. Policies whose heads are a `Network` can be pickled, so that worker processes can act too.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from common.nets.network import MAX_LOG_STD, MAX_STD, MIN_LOG_STD, MIN_STD, Network
 
 _MINUS_ONE, _ONE = (np.array(number, np.float32) for number in (-1.0, 1.0))  # converted once, not at every call
-Heads = Callable[[np.ndarray], list[np.ndarray]]  # raw observations [n, *shape] → outputs [n, out] or [out]
+Heads = Callable[..., list[np.ndarray]]  # raw observations [n, *shape], perhaps memory → outputs [n, out] or [out]
 
 
 class Policy(Protocol):
-    """Chooses actions for raw observations. Worker processes can use it if its attribute `is_plain` is True."""
+    """Chooses actions for raw observations. Worker processes can use it if its attribute `is_plain` is True.
+
+    One with an attribute `memory_size` above 0 remembers; `InEpisodes` keeps what it remembers of episodes,
+    and gives `act` a third argument, the memory [n, Z], which `act` replaces by the next one.
+    """
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions [n, A] for raw observations [n, *shape].
@@ -38,6 +42,33 @@ class SamplingPolicy(Policy, Protocol):
         ...
 
 
+class InEpisodes:
+    """A policy that plays n episodes at once, with what it remembers of each; most policies remember nothing.
+
+    Args:
+        memory: [n, Z], which is written to; a number n for n episodes that begin.
+    """
+
+    def __init__(self, policy: Policy, memory: np.ndarray | int) -> None:
+        if not isinstance(memory, np.ndarray):
+            memory = np.zeros((memory, getattr(policy, "memory_size", 0)), np.float32)
+        self._policy, self.memory = policy, memory
+
+    def act(self, observations: np.ndarray, noise: np.ndarray | None = None, rows: Any = slice(None)) -> np.ndarray:
+        """`Policy.act` in the episodes `rows`, k of the n: actions [k, A] for raw observations [k, *shape]."""
+        if not self.memory.size:
+            return self._policy.act(observations, noise)
+        memory = self.memory[rows]  # [k, Z], a copy where rows are not a slice
+        act: Any = self._policy.act  # that of a policy which remembers
+        actions = act(observations, noise, memory)
+        self.memory[rows] = memory
+        return actions
+
+    def forget(self, rows: Any) -> None:
+        """The episodes `rows` are over: others begin in their place."""
+        self.memory[rows] = 0.0
+
+
 class NormalPolicy:
     """Acts as a Normal policy with two heads: means [n, A], and standard deviations [n, A] or [A]."""
 
@@ -46,15 +77,16 @@ class NormalPolicy:
     def __init__(self, heads: Heads) -> None:
         self.heads = heads
         self.is_plain = isinstance(heads, Network)
+        self.memory_size = heads.memory_size if isinstance(heads, Network) else 0
 
-    def mean_and_std(self, observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def mean_and_std(self, observations: np.ndarray, *memory: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Observations [n, S] → mean [n, A], standard deviation [n, A] in [MIN_STD, MAX_STD], or [A]."""
-        mean, std = self.heads(observations)
+        mean, std = self.heads(observations, *memory)
         return mean, std if std.ndim == 1 else np.clip(std, MIN_STD, MAX_STD)
 
-    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+    def act(self, observations: np.ndarray, noise: np.ndarray | None = None, *memory: np.ndarray) -> np.ndarray:
         """Actions [n, A] for observations [n, S]: mean + std·noise [n, A], or the mean without noise."""
-        mean, std = self.mean_and_std(observations)
+        mean, std = self.mean_and_std(observations, *memory)
         return mean if noise is None else mean + std * noise
 
 
@@ -66,22 +98,23 @@ class CategoricalPolicy:
     def __init__(self, heads: Heads, choices: tuple[int, ...]) -> None:
         self.heads = heads
         self.is_plain = isinstance(heads, Network)
+        self.memory_size = heads.memory_size if isinstance(heads, Network) else 0
         self.choices = tuple(choices)
         self._cuts = np.cumsum(choices)[:-1]
 
-    def logits(self, observations: np.ndarray) -> np.ndarray:
+    def logits(self, observations: np.ndarray, *memory: np.ndarray) -> np.ndarray:
         """Observations [n, S] → logits [n, Σ choices]."""
-        [logits] = self.heads(observations)
+        [logits] = self.heads(observations, *memory)
         return logits
 
-    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+    def act(self, observations: np.ndarray, noise: np.ndarray | None = None, *memory: np.ndarray) -> np.ndarray:
         """Actions [n, A] for observations [n, S]: whole numbers from 0, as float32; without noise the likeliest.
 
         Args:
             noise: [n, Σ choices], standard normal. −log(−log Φ(noise)) is Gumbel noise. The choice with the largest
                 logit plus Gumbel noise is a sample from the softmax (Gumbel 1954).
         """
-        scores = self.logits(observations)  # [n, Σ choices]
+        scores = self.logits(observations, *memory)  # [n, Σ choices]
         if noise is not None:
             from scipy.special import log_ndtr  # here, because it would double the imports of a worker process
 
@@ -126,10 +159,9 @@ class DeterministicPolicy:
         std: standard deviation of the noise, in units of half the action range.
     """
 
-    is_plain = True
-
-    def __init__(self, heads: Network, std: float) -> None:
+    def __init__(self, heads: Heads, std: float) -> None:
         self.heads, self.std = heads, std
+        self.is_plain = isinstance(heads, Network)
 
     @property
     def noise(self) -> str:
@@ -148,11 +180,11 @@ class DeterministicPolicy:
 class SquashedPolicy:
     """Acts as tanh of a Normal (arXiv:1801.01290), whose μ and log σ are the only head of an actor, side by side."""
 
-    is_plain = True
     noise = "drawn from the policy's Normal distribution, before tanh"
 
-    def __init__(self, heads: Network) -> None:
+    def __init__(self, heads: Heads) -> None:
         self.heads = heads
+        self.is_plain = isinstance(heads, Network)
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions [n, A] in [−1, 1] for observations [n, S]: tanh(μ + σ·noise [n, A]), or tanh(μ) without noise."""

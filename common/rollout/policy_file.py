@@ -12,7 +12,8 @@ import numpy as np
 from common import arrays_file
 from common.envs.mirrors import Entries, Sides
 from common.errors import UserError
-from common.nets.network import ACTIVATIONS, UNCHANGED, Constant, Dense, Network, Normalizer
+from common.nets.network import ACTIVATIONS, UNCHANGED, Constant, Dense, Layer, Network, Normalizer
+from common.nets.recurrent import RECURRENT
 from common.rollout.policies import CategoricalPolicy, DeterministicPolicy, NormalPolicy, SquashedPolicy
 from common.state import State, pack_json, unpack_json
 
@@ -34,14 +35,15 @@ def kind_of(policy: PlainPolicy) -> str:
 
 
 def to_arrays(policy: PlainPolicy) -> State:
-    """The arrays of a policy whose heads are dense; `of_arrays` makes the same policy of them."""
+    """The arrays of a policy whose layers are dense or remember; `of_arrays` makes the same policy of them."""
     network = policy.heads
     assert isinstance(network, Network), "a policy that sees images has no plain arrays"
-    hidden: tuple[Any, ...] = network.hidden  # all dense; another layer has no kernel, so it is not lost in silence
+    hidden: tuple[Any, ...] = network.hidden  # another layer has no kernel, so it is not lost in silence
+    kinds = {kind: name for name, kind in RECURRENT.items()}
     layout = {
         "format": FORMAT,
         "kind": kind_of(policy),
-        "hidden": [layer.activation for layer in hidden],
+        "hidden": [kinds.get(type(layer)) or layer.activation for layer in hidden],
         "heads": [head.activation if isinstance(head, Dense) else None for head in network.heads],
         "sides": [
             {"inputs": _entries(side.inputs), "outputs": _entries(side.outputs), "weight": side.weight}
@@ -50,6 +52,8 @@ def to_arrays(policy: PlainPolicy) -> State:
     }
     if isinstance(policy, CategoricalPolicy):
         layout["choices"] = list(policy.choices)
+    if network.mask_size:
+        layout["masks"] = True
     if isinstance(policy, DeterministicPolicy):
         layout["std"] = float(policy.std)
     arrays = {LAYOUT: pack_json(layout)}
@@ -59,6 +63,8 @@ def to_arrays(policy: PlainPolicy) -> State:
         for i, layer in enumerate(layers):
             if isinstance(layer, Constant):
                 arrays[f"{name}/{i}/values"] = layer.values
+            elif type(layer) in kinds:
+                arrays |= {f"{name}/{i}/{part}": array for part, array in layer._asdict().items()}
             else:
                 arrays |= {f"{name}/{i}/kernel": layer.kernel, f"{name}/{i}/bias": layer.bias}
     return arrays
@@ -91,20 +97,20 @@ def of_arrays(arrays: State) -> PlainPolicy:
         ValueError: the arrays are not those of a policy, or their shapes do not fit together.
     """
     try:
-        policy, first = _policy(layout_of(arrays), arrays)
+        policy, inputs = _policy(layout_of(arrays), arrays)
     except (KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__} in what it says of its arrays") from None
     try:
-        policy.act(np.zeros((1, len(first.kernel)), np.float32))
+        policy.act(np.zeros((1, inputs), np.float32))
     except (ValueError, IndexError):
         raise ValueError("its layers do not fit together") from None
     return policy
 
 
-def _policy(layout: dict[str, Any], arrays: State) -> tuple[PlainPolicy, Dense]:
-    """The policy, and its first dense layer."""
+def _policy(layout: dict[str, Any], arrays: State) -> tuple[PlainPolicy, int]:
+    """The policy, and how many numbers an observation has."""
     normalize = Normalizer(arrays["shift"], arrays["scale"]) if "shift" in arrays else UNCHANGED
-    hidden = tuple(_dense(arrays, f"hidden/{i}", name) for i, name in enumerate(layout["hidden"]))
+    hidden = tuple(_hidden(arrays, f"hidden/{i}", name) for i, name in enumerate(layout["hidden"]))
     heads = tuple(
         Constant(arrays[f"head/{i}/values"]) if name is None else _dense(arrays, f"head/{i}", name)
         for i, name in enumerate(layout["heads"])
@@ -115,13 +121,21 @@ def _policy(layout: dict[str, Any], arrays: State) -> tuple[PlainPolicy, Dense]:
         Sides(_entries_of(side["inputs"]), _entries_of(side["outputs"]), float(side["weight"]))
         for side in layout["sides"]
     )
-    kind, network = KINDS[layout["kind"]], Network(normalize, hidden, heads, sides)
+    mask_size = len(arrays["head/0/bias"]) if layout.get("masks") else 0
+    kind, network = KINDS[layout["kind"]], Network(normalize, hidden, heads, sides, mask_size)
     [first, *_] = [layer for layer in (*hidden, *heads) if isinstance(layer, Dense)]
+    inputs = len(first.kernel) + mask_size
     if kind is CategoricalPolicy:
-        return CategoricalPolicy(network, tuple(layout["choices"])), first
+        return CategoricalPolicy(network, tuple(layout["choices"])), inputs
     if kind is DeterministicPolicy:
-        return DeterministicPolicy(network, float(layout["std"])), first
-    return (NormalPolicy(network) if kind is NormalPolicy else SquashedPolicy(network)), first
+        return DeterministicPolicy(network, float(layout["std"])), inputs
+    return (NormalPolicy(network) if kind is NormalPolicy else SquashedPolicy(network)), inputs
+
+
+def _hidden(arrays: State, name: str, kind: str) -> Layer:
+    if kind in RECURRENT:
+        return RECURRENT[kind](*(arrays[f"{name}/{part}"] for part in RECURRENT[kind]._fields))
+    return _dense(arrays, name, kind)
 
 
 def _dense(arrays: State, name: str, activation: str) -> Dense:

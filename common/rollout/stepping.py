@@ -15,8 +15,8 @@ from common.envs.spaces import ActionMap
 from common.errors import UserError
 from common.records import Timing, Trajectory
 from common.rollout.not_finite import not_finite_action
-from common.rollout.policies import ActorCriticPolicy, Policy
-from common.state import State, pack_json, unpack_json
+from common.rollout.policies import ActorCriticPolicy, InEpisodes, Policy
+from common.state import State, check_array, pack_json, unpack_json
 
 _THREADS = ThreadpoolController()
 
@@ -32,6 +32,8 @@ class Stepped(NamedTuple):
     groups: list[Group]
     columns: list[slice]  # of each group
     observations: list[np.ndarray]  # the last of each group, [n, *shape]
+    ended: np.ndarray  # [N] bool, whether that is an episode's final one
+    memory: np.ndarray  # [N, Z] of the policy, which is written to
     action_map: ActionMap
     count_faults: Callable[[int, int], None]  # takes the failures of a group in a step of the epoch from its list
 
@@ -49,7 +51,8 @@ def step_through(
         NotFiniteError: the policy returned NaN or infinity.
         UserError: environments failed more often than they may.
     """
-    observations, actions, rewards, terminated, truncated, ended, _, _, replaced, outputs = trajectory
+    observations, actions, rewards, terminated, truncated, ended, _, _, replaced, outputs, _ = trajectory
+    acting = InEpisodes(policy, envs.memory)
     steps, clock = len(actions), time.perf_counter
     every = rows_per_yield or steps
     groups = list(zip(range(len(envs.columns)), envs.groups, envs.columns))
@@ -76,11 +79,14 @@ def step_through(
                 arrived = clock()
                 timing.environment += arrived - began
                 if t < steps:
-                    chosen = policy.act(observations[t, columns], noise[t, columns])  # [n, A]
+                    chosen = acting.act(observations[t, columns], noise[t, columns], columns)  # [n, A]
                     if not np.isfinite(chosen.sum()):
                         raise not_finite_action(observations[t, columns], columns.start, t)
                     actions[t, columns] = chosen
                     group.send(envs.action_map(chosen))
+                    if acting.memory.size:  # these are reset now
+                        over = envs.ended[columns] if t == 0 else ended[t - 1, columns]  # [n]
+                        acting.forget(columns.start + np.flatnonzero(over))
                 elif isinstance(policy, ActorCriticPolicy):  # nothing follows, but the last value is needed
                     policy.act(observations[t, columns])
                 if isinstance(policy, ActorCriticPolicy):
@@ -103,12 +109,14 @@ class Record:
         ended: [N] bool, whether the episode has ended; the next step begins a new one.
         lost: [N] bool, whether the actions since the start hold a failure, which cannot be repeated.
         episode_steps: [N] int64, steps of the running episodes.
+        memory: [N, Z] float32, what the networks remember of the running episodes.
     """
 
     observations: list[np.ndarray]
 
     def __init__(self, columns: list[slice], way: RestoreMethod, action_size: int) -> None:
         self.columns, self.way, self._action_size, self._num_envs = columns, way, action_size, columns[-1].stop
+        self.memory = np.zeros((self._num_envs, 0), np.float32)  # [N, 0] until it is said how much there is
         self.clear()
 
     def clear(self) -> None:
@@ -117,6 +125,7 @@ class Record:
         self._chunks: list[np.ndarray] = []  # [K, N, A] each; the last `_steps` rows of a column are its own
         self.ended, self.lost = np.zeros((2, self._num_envs), bool)  # [N] each
         self.episode_steps = np.zeros(self._num_envs, np.int64)  # [N]
+        self.memory[:] = 0.0
 
     def begin_episodes(self) -> None:
         """Every environment begins its next episode."""
@@ -131,6 +140,7 @@ class Record:
 
     def _begin(self, columns: slice) -> None:
         self._steps[columns] = self.episode_steps[columns] = 0
+        self.memory[columns] = 0.0
         self.ended[columns] = self.lost[columns] = False
 
     def add(self, trajectory: Trajectory, rows: slice, failed: np.ndarray) -> None:
@@ -182,6 +192,7 @@ class Record:
             "ended": self.ended.copy(),
             "lost": self.lost.copy(),
             "episode_steps": self.episode_steps.copy(),
+            **({"memory": self.memory.copy()} if self.memory.size else {}),
         } | {f"observations/{i}": seen.copy() for i, seen in enumerate(self.observations)}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
@@ -197,6 +208,9 @@ class Record:
             np.array(state[name], int) for name in ("restarts", "episodes", "steps")
         )
         self.ended, self.lost, self.episode_steps = (state[name].copy() for name in ("ended", "lost", "episode_steps"))
+        if self.memory.size:
+            check_array("memory", state["memory"], self.memory.shape, np.float32)
+            self.memory[:] = state["memory"]
         actions, longest = state["actions"], int(self._steps.max())  # [ΣL, A]
         chunk = np.zeros((longest, self._num_envs, self._action_size), np.float32)  # [K, N, A]
         for n, own in enumerate(np.split(actions, np.cumsum(self._steps)[:-1])):

@@ -22,7 +22,7 @@ from common.envs.vector_env import VectorEnv, group_seeds, make_vector_env
 from common.records import Timing
 from common.rollout.evaluation import Evaluation, remarks_on
 from common.rollout.playing import STEP_BOUND, Job, Reach, forewarning, play_all
-from common.rollout.policies import Policy
+from common.rollout.policies import InEpisodes, Policy
 from common.state import State
 
 SLOW = 5.0  # seconds of a validation after which the next ones use a process for each core
@@ -208,13 +208,14 @@ def _validate_in_groups(
     observations = envs.reset(seed)  # [n, *shape] a group
     returns, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)  # [N], [N]
     running = np.ones(envs.num_envs, bool)  # [N]
+    acting = InEpisodes(policy, envs.num_envs)
     active, steps = list(zip(envs.groups, envs.columns, observations)), 0
     while active and steps < bound:
         progress.tell("episodes", envs.num_envs - int(running.sum()), envs.num_envs)
         stepped = []  # [n] bool a group
         for group, columns, seen in active:
             wanted = running[columns] if isinstance(group, EnvPoolGroup) else np.ones(group.num_envs, bool)  # [n]
-            actions = action_map(policy.act(seen))  # [n, *action]
+            actions = action_map(acting.act(seen, rows=columns))  # [n, *action]
             if isinstance(group, EnvPoolGroup) and not wanted.all():
                 group.send(actions[wanted], np.flatnonzero(wanted))
             else:

@@ -252,6 +252,7 @@ def typed_environment(arguments: list[str]) -> dict[str, Any]:
         "env": value_of("--env", arguments),
         "env_kwargs": value_of("--env-kwargs", arguments),
         "wrappers": wrappers,
+        "networks": value_of("--networks", arguments),
     }
 
 

@@ -166,12 +166,16 @@ def source_commit() -> str | None:
     return head[1] + ("+" if changes else "")
 
 
+TYPED = "env", "env_kwargs", "wrappers", "networks"  # what must be typed again where it runs code of the user's
+
+
 def read_config(
     folder: Path,
     kinds: Kinds,
     env: str | None = None,
     env_kwargs: str | Mapping[str, object] | None = None,
     wrappers: Sequence[str] | None = None,
+    networks: str | None = None,
 ) -> tuple[str, TrainingConfig]:
     """The preset's name and the config of a run; from its newest checkpoint where config.json is lost or damaged.
 
@@ -182,6 +186,7 @@ def read_config(
         env: the environment as the user typed it. A run's environment that imports a module is used only then.
         env_kwargs: its arguments as the user typed them, as JSON or parsed. Strings among them are used only if typed.
         wrappers: the names of its wrappers as the user typed them. They are used only then.
+        networks: the function that makes its networks as the user typed it. It is used only then.
 
     Raises:
         UserError: there is no run, its config.json is not one of ours, or its environment must be typed again.
@@ -189,7 +194,7 @@ def read_config(
     trust.refuse(folder)
     trust.refuse_runs(folder.resolve().parent)
     content, config, _ = read_content(folder, kinds)
-    trust.check_trusted(folder, config, env, env_kwargs, wrappers)
+    trust.check_trusted(folder, config, env, env_kwargs, wrappers, networks)
     preset = str(content["preset"])
     return preset if preset.isprintable() and len(preset) <= LONGEST_NAME else "unnamed", config
 
@@ -246,7 +251,10 @@ def _config_of(content: Any, kinds: Kinds) -> TrainingConfig:
     method = content["method"]
     if method not in kinds:
         raise UserError(f"it is a run of another method ({method!r:.40}): resume it with python -m programs resume")
-    return kinds[method](**content["config"])
+    settings = dict(content["config"])
+    if settings.pop("history", ()):  # a setting of before 1.1
+        raise UserError("it was trained with history, which is no longer a setting: use the version that trained it")
+    return kinds[method](**settings)
 
 
 def check_same_settings(folder: Path, config: TrainingConfig, saved: Any) -> None:

@@ -28,6 +28,7 @@ def check_trusted(
     env: str | None,
     env_kwargs: str | Mapping[str, object] | None,
     wrappers: Sequence[str] | None = None,
+    networks: str | None = None,
 ) -> None:
     """Check that the user typed everything that could run somebody else's code.
 
@@ -36,6 +37,7 @@ def check_trusted(
         env: the environment as the user typed it.
         env_kwargs: its arguments as the user typed them, as JSON or parsed.
         wrappers: the names of its wrappers as the user typed them.
+        networks: the function that makes its networks as the user typed it.
 
     Raises:
         UserError: something has to be typed again.
@@ -45,10 +47,12 @@ def check_trusted(
         (env == config.env or not (texts or ":" in config.env))
         and (_parsed(env_kwargs) == config.env_kwargs or not texts)
         and (tuple(wrappers or ()) == config.wrappers or not config.wrappers)
+        and (networks == config.networks or ":" not in (config.networks or ""))
     )
     if not typed:
+        whose = "the networks" if ":" in (config.networks or "") else "the environment"
         raise UserError(
-            f"the environment of {where} may import modules or read files: if you trust it, type it yourself "
+            f"{whose} of {where} may import modules or read files: if you trust it, type it yourself "
             f"with{flags_again(config)}"
         )
 
@@ -59,6 +63,7 @@ def check_no_other_environment(
     env: str | None,
     env_kwargs: str | Mapping[str, object] | None,
     wrappers: Sequence[str] | None = None,
+    networks: str | None = None,
 ) -> None:
     """Check that what the user typed is the environment of the run, which is the one that is played.
 
@@ -67,18 +72,24 @@ def check_no_other_environment(
         env: the environment as the user typed it; None if it was not typed.
         env_kwargs: its arguments as the user typed them, as JSON or parsed; None if they were not typed.
         wrappers: the names of its wrappers; None if they were not typed.
+        networks: the function that makes its networks; None if it was not typed.
 
     Raises:
         UserError: it is another one.
     """
     if env is not None and env not in _names_of(config.env) and config.env not in _names_of(env):
         raise UserError(f"{where} was trained on {config.env}, and plays on it alone: leave out --env {env}")
-    again = {"env_kwargs": _parsed(env_kwargs), "wrappers": None if wrappers is None else tuple(wrappers)}
+    again = {
+        "env_kwargs": _parsed(env_kwargs),
+        "wrappers": None if wrappers is None else tuple(wrappers),
+        "networks": networks,
+    }
     for name, typed in again.items():
         if typed is not None and typed != getattr(config, name):
             own = json.dumps(getattr(config, name))
             flag = "--" + name.replace("_", "-")
-            raise UserError(f"the environment of {where} has the {name} {own}: leave {flag} out, or type these")
+            whose = where if name == "networks" else f"the environment of {where}"
+            raise UserError(f"{whose} has the {name} {own}: leave {flag} out, or type these")
 
 
 def _names_of(env: str) -> set[str]:
@@ -101,6 +112,7 @@ def flags_again(config: TrainingConfig) -> str:
     flags = ["--env", config.env] if texts or ":" in config.env else []
     flags += ["--env-kwargs", json.dumps(config.env_kwargs)] if texts else []
     flags += ["--wrappers", *config.wrappers] if config.wrappers else []
+    flags += ["--networks", config.networks] if config.networks and ":" in config.networks else []
     return f" {shlex.join(flags)}" if flags else ""
 
 

@@ -266,7 +266,7 @@ def place(runs_folder: str | Path, name: str, config: TrainingConfig) -> tuple[P
         if not folder.exists():
             break
         try:
-            typed = {"env": config.env, "env_kwargs": config.env_kwargs, "wrappers": config.wrappers}
+            typed = {name: getattr(config, name) for name in run_folder.TYPED}
             _, saved = methods.read_config(folder, **typed)
         except UserError as error:
             if (folder / run_folder.CONFIG).exists():  # else it was killed before it wrote its settings
@@ -322,8 +322,8 @@ def score(*runs: Path | None, episodes: int = 100, **typed: Any) -> None:
 
     Args:
         episodes: played with deterministic actions, and as many again with sampled ones.
-        typed: `env`, `env_kwargs` and `wrappers` of the runs, see `methods.read_config`; only needed again where they
-            import a module of your own or hold texts.
+        typed: `env`, `env_kwargs`, `wrappers` and `networks` of the runs, see `methods.read_config`; only needed again
+            where they import a module of your own or hold texts.
     """
     folders = trained(runs)
     shown, rows = put({"text/plain": "playing ..."}), {}

@@ -18,6 +18,7 @@ from common.envs.environment import Environment
 from common.errors import UserError
 from common.rollout.evaluation import EVALUATION_SEED
 from common.rollout.playing import FILM_BOUND
+from common.rollout.policies import InEpisodes
 from common.rollout.rewards import Shaping
 from common.runs import run_folder
 from common.user_code import closed
@@ -75,13 +76,13 @@ def play(agent: Any, config: PPOConfig, environment: Environment, results: Mappi
 
 def _steps(agent: Any, environment: Environment) -> tuple[np.ndarray, ...]:
     """Observations [T+1, S], the policy's actions [T, A], the environment's rewards, terminated and truncated [T]."""
-    policy, rng = agent.acting_policy(), np.random.default_rng(0)
+    acting, rng = InEpisodes(agent.acting_policy(), 1), np.random.default_rng(0)
     rows: list[tuple[np.ndarray, float, bool, bool]] = []
     with closed(environment.make()) as env:
         observations, over = [np.array(env.reset(seed=EVALUATION_SEED)[0])], False
         while not over and len(rows) < FILM_BOUND:
             noise = rng.standard_normal((1, agent.action_map.noise_size), np.float32)  # [1, X]
-            chosen = policy.act(np.asarray(observations[-1])[None], noise)  # [1, A]
+            chosen = acting.act(np.asarray(observations[-1])[None], noise)  # [1, A]
             observation, reward, terminated, truncated, _ = env.step(agent.action_map(chosen)[0])
             observations.append(np.array(observation))  # an environment may use one array again
             rows.append((chosen[0], float(np.asarray(reward).item()), bool(terminated), bool(truncated)))

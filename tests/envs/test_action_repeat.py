@@ -92,7 +92,7 @@ def test_envpool_does_what_sending_an_action_several_times_does(repeat, limit):
 def test_a_resumed_run_goes_on_exactly(backend, env, eager):
     pytest.importorskip("envpool")
     config = PPOConfig(
-        env=env, backend=backend, action_repeat=(3,), history=(2,), num_envs=6, epochs=2, steps_per_epoch=210,
+        env=env, backend=backend, action_repeat=(3,), num_envs=6, epochs=2, steps_per_epoch=210,
         minibatch_size=210, passes=1, hidden_sizes=(4,), max_episode_steps=50, validate_from=(0.0,), validate_every=2,
         validation_episodes=3,
     )  # fmt: skip
@@ -125,12 +125,6 @@ def test_the_trained_agent_may_hold_its_actions_for_another_time(tmp_path, eager
     run_folder.write_config(tmp_path, trainer.config, "a preset")
     agent.save_weights(tmp_path / run_folder.BEST_AGENT)
     assert load_agent(tmp_path)[2].action_repeat == 1
-
-
-def test_a_history_lasts_as_long_in_play_as_in_training():
-    with pytest.raises(UserError, match=r"\(3, 1\) and history \(2,\): the ages .* leave one of them out"):
-        PPOConfig(action_repeat=(3, 1), history=(2,))
-    PPOConfig(action_repeat=(3, 3), history=(2,))
 
 
 def test_steps_that_are_counted_are_actions():

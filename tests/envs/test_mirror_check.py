@@ -122,11 +122,11 @@ TRUE = {"observation": (-1, -2, 3, 4), "action": (-1, 2)}
 WRONG_ACTION = TRUE | {"action": (1, 2)}
 
 
-def refusal(changes=None, made=Cart, history=(), **arguments) -> str:
+def refusal(changes=None, made=Cart, **arguments) -> str:
     """What is said of a mirror; empty if it is accepted."""
     mirror = TRUE | (changes or {})
-    config = PPOConfig(env="function()", symmetry=True, mirror=mirror, backend="gymnasium", history=history)
-    environment = find_environment("", maker=functools.partial(made, **arguments), history=config.history)
+    config = PPOConfig(env="function()", symmetry=True, mirror=mirror, backend="gymnasium")
+    environment = find_environment("", maker=functools.partial(made, **arguments))
     try:
         check_mirror(config, environment, lambda line: pytest.fail(line))
     except UserError as error:
@@ -136,7 +136,6 @@ def refusal(changes=None, made=Cart, history=(), **arguments) -> str:
 
 def test_a_true_mirror_is_accepted():
     assert refusal() == ""
-    assert refusal(history=(1, 3)) == ""
     assert refusal(made=Failing) == "" and refusal(made=Rattling) == ""
     assert refusal({"action": (3, 2, 1, 4, 5)}, Buttons) == ""
 

@@ -821,8 +821,10 @@ def test_wrappers_are_applied_in_order_recorded_and_imported_again_only_if_named
         ("mien:First", "there is no module mien"),
         (
             "mine:Needy",
-            r"cannot be wrapped in mine:Needy \(TypeError.*'size'.*\): expected a class that needs nothing",
+            r"cannot be wrapped in mine:Needy \(TypeError.*'size'.*\): expected a class of this environment and",
         ),
+        ("mine:Needy(x)", r"expected JSON in the brackets, like gymnasium.wrappers:FrameStackObservation\(4\)"),
+        ("mine:Needy(3", "expected module:Class"),
         ("mine:Half", r"cannot be wrapped in mine:Half \(ModuleNotFoundError.*\): install the package"),
         ("mine:np", "module' object is not callable|has no class np"),
         ("builtins:str", "expected a gymnasium.Env"),
@@ -838,6 +840,8 @@ def test_a_wrapper_that_does_not_fit_is_one_line(folder, named, words):
 def test_a_wrapped_environment_is_the_users_own_and_no_other_backends():
     pendulum = find_environment("Pendulum-v1", wrappers=("gymnasium.wrappers:FlattenObservation",))
     assert pendulum.gymnasium_id is None and resolve_backend("auto", pendulum) == "gymnasium"
+    stacked = find_environment("Pendulum-v1", wrappers=("gymnasium.wrappers:FrameStackObservation(4)",))
+    assert stacked.observation_space.shape == (12,)
     with pytest.raises(UserError, match="envpool takes no wrappers"):
         resolve_backend("envpool", pendulum)
 

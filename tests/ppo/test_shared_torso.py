@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from Agent import Agent
 from common.errors import UserError
-from common.learning.compiled import ImageHeads
+from common.learning.compiled import Compiled, KerasHeads
 from ppo.config import PPOConfig
 from ppo.live_settings import Hyperparameters
 from ppo.presets import PRESETS
@@ -201,7 +201,7 @@ def test_any_number_of_images_is_acted_upon_with_one_compilation(actions):
     agent = Agent(IMAGES, actions, config, 0)
     images = np.random.default_rng(0).integers(0, 256, (19, 12, 12, 1), dtype=np.uint8)
     expected = [head.numpy() for head in tf.nest.flatten(agent.actor(images))]
-    heads = ImageHeads(agent.actor)
+    heads = KerasHeads(Compiled(agent.actor), agent.normalize)
     for count in (1, 8, 9, 19):
         for head, whole in zip(heads(images[:count]), expected):
             assert_allclose(head, whole[:count], rtol=1e-5, atol=1e-6)

@@ -361,6 +361,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "value_loss": ("smooth_l1", {}),
     "value_coefficient": (0.0, {"shared_torso": True}),
     "env": ("tests/Target-v0", {}),
+    "action_masks": (True, {"env": "tests/LooseDoors-v0"}),
     "max_episode_steps": (10, {}),
     "reward_design": ("outcome_bonus", {}),
     "backend": ("envpool", {}),
@@ -418,8 +419,8 @@ ENDS = {  # what the default ends training with
     "environment_restarts": "failed at step",
     "on_not_finite": "NaN or infinity as reward",
 }
-SHAPES = ("env", "wrappers", "history", "shared_torso", "convolutions", "hidden_sizes")  # they change what there is
-NOT_LEARNED = ("score_window", "device", "environment_time_limit")  # tested where they act
+SHAPES = ("env", "wrappers", "networks", "history", "action_masks", "shared_torso", "convolutions", "hidden_sizes")
+NOT_LEARNED = ("score_window", "device", "environment_time_limit", "start_from")  # tested where they act
 
 
 @functools.cache

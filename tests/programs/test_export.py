@@ -11,9 +11,11 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from run_program import call
 
 from Agent import Agent
+from common.envs.environment import find_environment
 from common.errors import UserError
 from common.nets import tensorflow_operations
 from common.rollout import evaluation
+from common.rollout.policies import InEpisodes
 from common.runs import run_folder
 from companions.config import OffPolicyConfig, SACConfig
 from companions.DDPGAgent import DDPGAgent
@@ -36,6 +38,10 @@ SPACES = {
     "MultiDiscrete": MultiDiscrete([3, 2, 4], start=[1, 0, 5]),
     "MultiBinary": MultiBinary(3),
 }
+
+
+REMEMBERS = "begin an episode with a memory of zeros, and give each step's next_memory to the next one"
+MASKED = "the last numbers of the input are the action mask: 1 for each choice that is allowed, else 0"
 
 
 def ppo_agent(space, **changes):
@@ -117,6 +123,28 @@ def test_actions_beyond_the_bounds_are_cut(tmp_path):
 def test_every_kind_of_normal_actor(tmp_path, changes):
     *_, written = exported(ppo_agent(UNEVEN, **changes), tmp_path)
     assert all(file.difference <= 1e-5 for file in written)
+
+
+@pytest.mark.parametrize(("kind", "space"), [("gru", Box(-2.0, 2.0, (1,))), ("lstm", Discrete(4, start=3))])
+def test_a_policy_that_remembers_takes_its_memory_and_returns_the_next(tmp_path, kind, space):
+    agent = ppo_agent(space, memory=kind, memory_size=5)
+    *policies, written = exported(agent, tmp_path)
+    assert all(file.difference <= 1e-5 for file in written)
+    acting, rng = InEpisodes(agent.acting_policy(), 2), np.random.default_rng(1)
+    memories = [acting.memory.copy() for _ in policies]
+    for _ in range(4):
+        observations = (np.array([50, 0, -3]) + np.array([10, 0.1, 1]) * rng.standard_normal((2, 3))).astype(
+            np.float32
+        )
+        expected = agent.action_map(acting.act(observations))
+        for policy, memory in zip(policies, memories):
+            np.testing.assert_allclose(policy(observations, memory), expected, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(memory, acting.memory, atol=1e-5)
+    if kind == "gru":
+        pendulum = find_environment("Pendulum-v1", 30)
+        played = evaluation.evaluate(agent.acting_policy(), agent.action_map, pendulum, 2, True, 7)
+        line = evaluation.evaluation_line({"deterministic": played.summary()})
+        assert [export.score(file.path, pendulum, 2, 7, 0, 5) for file in written] == [line] * 3
 
 
 def td3_agent(space, **changes):
@@ -224,8 +252,8 @@ def test_images_whatever_the_actions_and_the_torso(tmp_path):
 def test_a_convolution_that_is_turned_is_noticed(tmp_path, monkeypatch):
     right = policy_files.describe
 
-    def turned(actor):
-        network = right(actor)
+    def turned(*arguments):
+        network = right(*arguments)
         rescaling, first, *others = network.hidden
         return replace(network, hidden=(rescaling, first._replace(kernel=first.kernel[:, ::-1]), *others))
 
@@ -290,9 +318,10 @@ def test_the_last_weights_to_a_folder_of_choice(run, monkeypatch, tmp_path, capf
     ("changes", "said"),
     [
         ({}, []),
-        ({"history": (2, 5)}, ["the input is the newest observation, followed by those of 2 and 5 actions ago"]),
+        ({"memory": "gru"}, [REMEMBERS]),
         ({"action_repeat": (3,)}, ["hold each action for 3 steps of the environment"]),
         ({"action_repeat": (3, 1)}, []),
+        ({"action_masks": True}, [MASKED]),
         ({"action_repeat": (1, 2)}, ["hold each action for 2 steps of the environment"]),
     ],
 )

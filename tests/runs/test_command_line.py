@@ -102,9 +102,6 @@ MISTAKES = {
     "wrong types": (
         ["pendulum", "--hidden-sizes", "8", "x"], ["is 8 x: expected whole numbers, such as --hidden-sizes 64 64;"],
     ),
-    "no numbers, and none by default": (
-        ["pendulum", "--history", "two"], ["--history is two: expected whole numbers; --help-all"],
-    ),
     "wrong type that may be None": (["pendulum", "--max-kl", "x"], ["--max-kl is 'x': expected a number or None;"]),
     "wrong choice": (
         ["pendulum", "--activation", "wide"], ["--activation is 'wide': expected one of tanh, relu"],

@@ -38,7 +38,9 @@ WAYS = {  # how environments are brought back; see `common.rollout.repeatable`
     "all actions": "history",
     "quirks": "rebuilt",
     "rounded products": "rebuilt",
+    "action masks": "rebuilt",
     "quirk and all actions": "history",
+    "a memory": "rebuilt",
 }
 CASES = {
     "a new environment an episode": BASE,
@@ -58,6 +60,10 @@ CASES = {
     ),
     "quirks": BASE.replace(quirks=("restart_at_epoch_end",), normalize_advantages="running_std", initial_std=None),
     "rounded products": BASE.replace(precision="bfloat16", hidden_sizes=(32, 32)),
+    "a memory": BASE.replace(memory="lstm", memory_size=8, sequence_length=12, reused_trajectories=1),
+    "action masks": BASE.replace(
+        env="tests/Doors-v0", max_episode_steps=None, reward_design="unchanged", action_masks=True
+    ),
 }
 COMPILED = ("quirks", "rounded products")
 
@@ -161,7 +167,7 @@ FORGED = {  # name of an array → a value that it cannot have
 def test_arrays_that_do_not_fit_are_refused_in_one_line(method: str, tmp_path: Path) -> None:
     small = dict(env="Pendulum-v1", max_episode_steps=20, backend="gymnasium", num_envs=2, hidden_sizes=(8,), epochs=9)
     if method == "PPO":
-        make, config = PPOAgentTrainer, PPOConfig(**small, steps_per_epoch=64, minibatch_size=32)
+        make, config = PPOAgentTrainer, PPOConfig(**small, steps_per_epoch=64, minibatch_size=32, memory="gru")
     else:
         make = OffPolicyAgentTrainer
         config = OffPolicyConfig(**small, steps_per_epoch=64, batch_size=8, warmup_steps=32, train_every=8)

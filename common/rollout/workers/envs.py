@@ -88,7 +88,8 @@ class EnvsOnWorkers(RepeatableEnvs):
             given = [] if ahead is None else [ahead[k][None]]  # [1, n, A]
             given += [] if chosen is None else [chosen[:, columns]]  # [K, n, A]
             part = noise[rows.start : rows.stop + 1, columns]  # [K + 1, n, X], or [K, n, X] at the end
-            todo = Rows(rows.start, part, not is_last, np.concatenate(given) if given else None)
+            ended, memory = self.record.ended[columns], self.record.memory[columns]  # [n], [n, Z]
+            todo = Rows(rows.start, part, not is_last, ended, memory, np.concatenate(given) if given else None)
             arguments.append((seen, todo))
         return policy, arguments
 
@@ -107,6 +108,7 @@ class EnvsOnWorkers(RepeatableEnvs):
                 array = part.stepped[name]  # [K, n, ...], of observations [K + 1, n, *shape]
                 getattr(trajectory, name)[rows.start : rows.start + len(array), columns] = array
             failed[rows, columns] = part.failed
+            self.record.memory[columns] = part.memory
         self.record.add(trajectory, rows, failed)
 
     def _perform(

@@ -103,6 +103,8 @@ class Rows(NamedTuple):
     first: int
     noise: np.ndarray  # [K, n, X] of exploration; [K + 1, n, X] if the actions of the row after them are chosen too
     ahead: bool  # whether they are
+    ended: np.ndarray  # [n] bool, whether the last observations are the final ones of their episodes
+    memory: np.ndarray  # [n, Z] of the policy
     given: np.ndarray | None = None  # [G, n, A] actions of the first rows; the policy chooses the others
 
 
@@ -112,6 +114,7 @@ class Columns(NamedTuple):
     stepped: dict[str, np.ndarray]  # name in STEPPED → its columns [K, n, ...]
     failed: np.ndarray  # [K, n] bool
     ahead: np.ndarray | None  # [n, A] actions of the row after them
+    memory: np.ndarray  # [n, Z] of the policy after them
     events: list[Event]
     timing: Timing
 
@@ -172,7 +175,10 @@ class Host:
             events.extend(Event(rows.first + t + 1, shard, fault) for fault in group.faults)
             group.faults.clear()
 
-        envs = Stepped([group], [slice(0, count)], [observations], self._action_map, keep_faults)
+        memory = np.array(rows.memory)  # what Ray gives cannot be written to
+        envs = Stepped(
+            [group], [slice(0, count)], [observations], rows.ended, memory, self._action_map, keep_faults
+        )  # fmt: skip
         try:
             for _ in step_through(envs, acting, rows.noise[:steps], trajectory, failed, timing):
                 pass
@@ -186,7 +192,7 @@ class Host:
             events.append(Event(rows.first + t, shard, fault))
         except UserError as error:
             events.append(Event(rows.first + acting.turns, shard, error))
-        return Columns({name: getattr(trajectory, name) for name in STEPPED}, failed, ahead, events, timing)
+        return Columns({name: getattr(trajectory, name) for name in STEPPED}, failed, ahead, memory, events, timing)
 
     def leave(self, shard: int) -> None:
         """End a shard's environments."""
@@ -203,8 +209,8 @@ class _CountedPolicy:
     def __init__(self, policy: Policy, given: np.ndarray | None) -> None:
         self._policy, self._given, self.turns = policy, () if given is None else given, 0
 
-    def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+    def act(self, observations: np.ndarray, noise: np.ndarray | None = None, *memory: np.ndarray) -> np.ndarray:
         self.turns += 1
         if self.turns <= len(self._given):
             return self._given[self.turns - 1]
-        return self._policy.act(observations, noise)
+        return self._policy.act(observations, noise, *memory)

@@ -1,0 +1,72 @@
+"""Weights and normalisation of a trained agent, a run's or one that comes with the project, as the start of a run."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common import arrays_file, files
+from common.errors import UserError
+from common.nets.network import Constant, Network
+from common.rollout import policy_file
+from common.state import State
+
+ROOT = Path(__file__).resolve().parents[2]
+WEIGHTS = ("best_agent.npz", "weights.npz", "policy.npz")  # of a run, of one that has not ended, of a shipped agent
+ALIKE = (
+    "hidden_sizes", "activation", "mean_activation", "shared_torso", "layer_norm", "symmetry", "twin_critics",
+    "critics", "normalize_observations", "action_masks",
+)  # fmt: skip
+"""Settings without which the same weights are another function."""
+
+
+def start_from(agent: Any, config: Any) -> str:
+    """Give an agent the weights and the normalisation of the one that `config.start_from` names.
+
+    Returns:
+        What it took over, and what was drawn anew, in a line.
+
+    Raises:
+        UserError: there is no such agent, or it is of another method or has other networks.
+    """
+    source = config.start_from
+    folders = Path(source), ROOT / "agents" / source, Path("runs") / source
+    found = [folder / name for folder in folders for name in WEIGHTS if (folder / name).is_file()]
+    if not found:
+        raise UserError(f"start_from is {source!r:.80}: expected a run with weights, like runs/NAME, or walker")
+    path, folder = found[0], found[0].parent
+    files.check_plain(folder)
+    try:
+        content: Any = files.read_json(folder / "config.json")
+        _check_alike(folder, content, config)
+        state = arrays_file.read(path)
+        fresh = agent.start_from(_of_policy(state, content["config"]) if path.name == WEIGHTS[-1] else state)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise UserError(f"{path} does not fit this run ({error}): name an agent with the same observations") from None
+    return f"the weights begin as those of {folder}" + (f"; drawn anew: {', '.join(fresh)}" if fresh else "")
+
+
+def _check_alike(folder: Path, content: dict[str, Any], config: Any) -> None:
+    """Raises UserError if an agent is of another method, or was trained with settings that this run has to share."""
+    if content["method"] != config.METHOD:
+        raise UserError(f"{folder} was trained by {content['method']!r:.40}, not {config.METHOD}: name another agent")
+    for name in ALIKE:
+        ours, theirs = getattr(config, name, None), content["config"].get(name)
+        if None not in (ours, theirs) and theirs != (list(ours) if isinstance(ours, tuple) else ours):
+            flag = f"--{name.replace('_', '-')}"
+            raise UserError(f"{folder} was trained with {name} {theirs}, this run has {ours}: give it the same {flag}")
+
+
+def _of_policy(arrays: State, settings: dict[str, Any]) -> State:
+    """The file of a shipped policy as an agent names its weights; its statistics saw all steps of its training."""
+    if policy_file.layout_of(arrays).get("kind") == "actor":  # it sees images, which are not normalised
+        return {name: array for name, array in arrays.items() if name != policy_file.LAYOUT}
+    network = policy_file.of_arrays(arrays).heads
+    assert isinstance(network, Network), "policies of a file are plain"
+    weights = [*network.arrays, *(np.log(head.values) for head in network.heads if isinstance(head, Constant))]
+    state = {f"actor/{i}": array for i, array in enumerate(weights)}
+    if network.normalize.shift is None or network.normalize.scale is None:
+        return state
+    count = np.array(float(settings["epochs"] * settings["steps_per_epoch"]))
+    m2 = count / network.normalize.scale.astype(np.float64) ** 2
+    return state | {"observations/count": count, "observations/mean": network.normalize.shift, "observations/m2": m2}
