@@ -31,7 +31,7 @@ def main() -> None:
             raise UserError(f"port {arguments.port} is taken or needs more rights: choose another --port") from None
         try:
             from programs import run_page
-        except ModuleNotFoundError as error:
-            raise UserError(f"{error.name} is missing: run 'pip install -r requirements/dashboard.txt'") from None
+        except ModuleNotFoundError:
+            raise UserError("NiceGUI is not installed: run 'pip install -r requirements/dashboard.txt'") from None
         print(f"{arguments.run} is shown on http://127.0.0.1:{listener.getsockname()[1]} until Ctrl-C", flush=True)
         run_page.serve(arguments.run, listener)

@@ -113,7 +113,7 @@ def test_what_is_missing_or_taken_is_one_line(run, monkeypatch, capsys):
         port = taken.getsockname()[1]
         assert call(monkeypatch, dashboard, run) == call(monkeypatch, dashboard, run, "--port", port) == 2
     missing, in_use = capsys.readouterr().err.splitlines()
-    assert "nicegui is missing: run 'pip install -r requirements/dashboard.txt'" in missing
+    assert "NiceGUI is not installed: run 'pip install -r requirements/dashboard.txt'" in missing
     assert f"port {port} is taken or needs more rights: choose another" in in_use
 
 
