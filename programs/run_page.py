@@ -106,8 +106,7 @@ class Page:
             run_state.change(self._folder, name, value)
         except (UserError, OSError) as error:
             ui.notify(str(error), type="negative", multi_line=True)
-            self._written = {}  # so that the slider goes back
-        self._look()
+            self._written = {}  # so that the slider goes back with the next look
 
 
 def _options(column: str, state: RunState) -> dict[str, Any]:

@@ -209,6 +209,17 @@ def test_a_slider_that_is_moved_changes_the_run_from_the_next_update_on(browser,
     assert process.wait(SECONDS) == 130 and process.stderr.read().strip() == "stopped"
 
 
+def test_a_slider_that_cannot_be_written_goes_back_and_says_why(browser, start, run):
+    _, page = opened(browser, start, run)
+    (run / FILE).write_text("{")
+    page.get_by_text("cannot be read (JSONDecodeError)").wait_for()
+    page.locator(".slider-passes [tabindex]").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.locator(".q-notification", has_text="cannot be read").wait_for()
+    page.locator(".slider-passes[aria-valuenow='2']").wait_for()
+    assert (run / FILE).read_text() == "{"
+
+
 def test_a_finished_run_shows_its_curves_and_its_film_and_keeps_its_settings(browser, start, run):
     finished.note(run, finished.ADOPT, 4)
     imageio.mimwrite(run / run_folder.VIDEO, np.zeros((30, 64, 64, 3), np.uint8), fps=30)
