@@ -67,11 +67,11 @@ class LiveHyperparameters:
             name: (1 if name == "passes" else 0, max(highest.get(name, 1.0), value))
             for name, value in self.values.items()
         }
-        self._without_effect: dict[str, str] = {}  # name → why
+        self.without_effect: dict[str, str] = {}  # name → why
         if not config.shared_torso:
-            self._without_effect["value_coefficient"] = "actor and critic are networks of their own"
+            self.without_effect["value_coefficient"] = "actor and critic are networks of their own"
         if config.objective == "kl_penalty" and config.value_loss != "clipped":
-            self._without_effect["clip_range"] = "nothing is clipped"
+            self.without_effect["clip_range"] = "nothing is clipped"
         self._asked: dict[str, float | int] = {}  # set with `live[name] = value`, not used yet
         self._asking = threading.Lock()
         self._path: Path | None = None
@@ -99,7 +99,7 @@ class LiveHyperparameters:
         lines = []
         for name in self.values:
             low, high = self.ranges[name]
-            why = self._without_effect.get(name)
+            why = self.without_effect.get(name)
             lines.append(f"{name:20} {self[name]:<10g} {f'no effect, since {why}' if why else f'{low:g} to {high:g}'}")
         return "\n".join(lines)
 
@@ -113,8 +113,8 @@ class LiveHyperparameters:
             kind, shown = "a whole number" if wanted is int else "a number", repr(value)
             shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
             raise UserError(f"{name} is {shown}: expected {kind} from {low:g} to {high:g}")
-        if name in self._without_effect and value != self.values[name]:
-            raise UserError(f"{name} has no effect in this run, since {self._without_effect[name]}")
+        if name in self.without_effect and value != self.values[name]:
+            raise UserError(f"{name} has no effect in this run, since {self.without_effect[name]}")
         return wanted(value)
 
     # -- the file --
@@ -127,7 +127,7 @@ class LiveHyperparameters:
 
     def _write(self, path: Path) -> None:
         files.write_json(path, {"values": self.values, "ranges": {n: list(r) for n, r in self.ranges.items()}})
-        self._read_at = _written_at(path)
+        self._read_at = written_at(path)
 
     def poll(self) -> Polled:
         """Use the changes made since the last call: those of the file, then those from Python.
@@ -155,7 +155,7 @@ class LiveHyperparameters:
             UserError: something in the file is wrong.
         """
         path = self._path
-        written = None if path is None else _written_at(path)
+        written = None if path is None else written_at(path)
         if path is None or written is None or written == self._read_at:
             return {}
         self._read_at = written
@@ -219,7 +219,7 @@ class LiveHyperparameters:
                     values[name] = int(value) if name == "passes" else value
 
 
-def _written_at(path: Path) -> tuple[int, int] | None:
+def written_at(path: Path) -> tuple[int, int] | None:
     """A file's time of writing [ns] and size [bytes]; None if it is missing."""
     try:
         status = path.lstat()

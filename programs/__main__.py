@@ -20,6 +20,7 @@ COMMANDS = {
     "resume": "Continue a run that was stopped, or train it for more epochs: RUN [--epochs N].",
     "evaluate": "Play episodes with a trained agent and write their scores: RUN.",
     "watch": "Show a trained agent in a window or as a film: walker, or RUN.",
+    "dashboard": "Show a run in a browser, with sliders of what may change while it trains: RUN.",
     "plot": "Draw figures of one run or several: RUN [RUN ...] --output PICTURE.",
     "export": "Write a policy as a SavedModel and a LiteRT file, with --onnx as an ONNX file too: RUN.",
     "ship": "Put the agent of a finished run into the project: RUN NAME.",

@@ -9,6 +9,7 @@ DISKS = "tests/runs/test_disks_and_terminals.py"
 AGENTS = "tests/programs/test_agents.py"
 ENVIRONMENT = "tests/envs/test_environment.py"
 EVALUATION = "tests/rollout/test_evaluation.py"
+DASHBOARD = "tests/programs/test_dashboard.py"
 EXPORT = "tests/programs/test_export.py"
 FAULTS = "tests/rollout/test_faults.py"
 FIGURES = "tests/figures/test_figures.py"
@@ -201,7 +202,9 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "ppo/presets.py": (CLI, NOTEBOOK),
     "ppo/sequences.py": (MEMORY,),
     "ppo/results.py": (FAULTS,),
+    "ppo/sliders.py": (DASHBOARD,),
     "programs/__main__.py": (PROGRAMS, "tests/test_pages.py", "tests/runs/test_start.py"),
+    "programs/dashboard.py": (DASHBOARD, PROGRAMS),
     "programs/evaluate.py": (PROGRAMS, CLI, EXPORT, FINISHED),
     "programs/export.py": (EXPORT, PROGRAMS),
     "programs/methods.py": (EXPORT, CLI),
@@ -210,11 +213,14 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "programs/notebook/figures.py": (LESSONS,),
     "programs/notebook/films.py": (LESSONS, NOTEBOOK),
     "programs/notebook/lessons.py": (LESSONS,),
+    "programs/notebook/sliders.py": (DASHBOARD,),
     "programs/preset_files.py": (TUNE,),
     "programs/plot.py": (FIGURES, CLI),
     "programs/policy_files.py": (EXPORT,),
     "programs/resume.py": (PROGRAMS,),
     "programs/run_arguments.py": (PROGRAMS, CLI),
+    "programs/run_page.py": (DASHBOARD,),
+    "programs/run_state.py": (DASHBOARD,),
     "programs/ship.py": (SHIP,),
     "programs/api.py": (API,),
     "programs/shipped.py": (AGENTS, SHIP),

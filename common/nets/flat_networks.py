@@ -2,7 +2,7 @@
 
 A method that updates six small networks and their Adams once a step spends part of every call on passing
 variables in and out: 60 of them took 0.2 ms more than 12. Two critics of 256 units as one batch made an update a
-third faster, presumably since each core has a product of its own instead of half of every one (LOG.md).
+third faster, presumably since each core has a product of its own instead of half of every one (see the log).
 """
 
 import itertools

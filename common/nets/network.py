@@ -6,7 +6,7 @@ off-policy methods learn and for exports, and as the nodes of an ONNX file. Each
 [networks, in, out].
 
 For a batch of one to a few dozen observations, calling TensorFlow takes many times longer than the arithmetic
-(figures in LOG.md), and it occupies a core that the environments could use. So policies act in NumPy.
+(figures in experiments/log), and it occupies a core that the environments could use. So policies act in NumPy.
 """
 
 from collections.abc import Callable, Sequence

@@ -108,7 +108,7 @@ def standardized_rows(features: tf.Tensor, epsilon: float) -> tf.Tensor:
     """Rows of [..., units] with mean 0 and variance 1.
 
     Means are products with a column of 1 / units, and the gradient is written out: compiled, a forward and backward
-    pass takes a fifth less time than with `tf.nn.moments` (LOG.md).
+    pass takes a fifth less time than with `tf.nn.moments` (see the log).
     """
     units = features.shape[-1]
     column = tf.fill((*(1,) * (len(features.shape) - 2), units, 1), 1.0 / units)

@@ -290,6 +290,8 @@ def test_no_two_methods_have_a_preset_of_one_name():
         ("evaluate walker --gif", "--gif has no effect for an agent that comes with its film"),
         ("watch", "type python -m programs watch runs/NAME"),
         ("watch runs/none --folder nowhere", "nowhere is not a folder"),
+        ("dashboard", "type python -m programs dashboard runs/NAME"),
+        ("dashboard runs/none", "holds no run"),
         ("plot", "type python -m programs plot runs/NAME"),
         ("plot runs/none", "holds no run"),
         ("plot runs/none --output overlay.txt", "end it in .png, .svg or .pdf"),
