@@ -53,11 +53,6 @@ class Trajectory(NamedTuple):
         """The same without `outputs`: the network has learned since it acted."""
         return self._replace(outputs=self.outputs[:, :, :0])
 
-    @property
-    def without_infos(self) -> "Trajectory":
-        """The same without `infos`, which are counted once."""
-        return self._replace(infos=self.infos[:, :, :0])
-
 
 class Episodes(NamedTuple):
     """Finished episodes, in the order in which they ended.
@@ -158,9 +153,7 @@ class Timing:
         }
 
 
-def empty_trajectory(
-    steps: int, count: int, seen: np.ndarray, action_size: int, output_size: int = 0, info_size: int = 0
-) -> Trajectory:
+def empty_trajectory(steps: int, count: int, seen: np.ndarray, action_size: int, output_size: int = 0) -> Trajectory:
     """A trajectory to fill, of `count` environments that return observations like `seen` [n, *shape]."""
     shape = steps, count
     return Trajectory(
@@ -174,5 +167,4 @@ def empty_trajectory(
         episode_steps=np.empty(shape, np.int64),
         replaced=np.zeros(shape, bool),
         outputs=np.empty((steps + 1, count, output_size), np.float32),
-        infos=np.full((*shape, info_size), np.nan),
     )

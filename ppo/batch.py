@@ -246,7 +246,9 @@ def weighted(batch: Batch, log_probs: np.ndarray) -> Batch:
 
 
 def _arrays(acted: Acted) -> State:
-    arrays = {name: array for name, array in acted.trajectory.without_infos._asdict().items() if array.size}
+    arrays = {
+        name: array for name, array in acted.trajectory._replace(infos=np.empty(0))._asdict().items() if array.size
+    }
     return arrays | {"log_probs": acted.log_probs}
 
 

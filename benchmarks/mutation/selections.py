@@ -92,6 +92,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/envs/groups.py": (COLLECTOR, FAULTS),
     "common/envs/image_rows.py": (SPACES, IMAGES_AND_NUMBERS),
     "common/envs/gymnasium_group.py": (COLLECTOR, FAULTS),
+    "common/envs/logged_info.py": ("tests/rollout/test_log_info.py",),
     "common/envs/make_env.py": (SPACES, OWN),
     "common/envs/known_mirrors.py": ("tests/envs/test_mirrors.py",),
     "common/envs/mirror_check.py": ("tests/envs/test_mirror_check.py",),

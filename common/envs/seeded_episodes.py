@@ -8,6 +8,7 @@ import numpy as np
 
 from common.envs.atari import ACTION_REPLACED, LIFE_LOST
 from common.envs.environment import Environment
+from common.envs.logged_info import logged_numbers
 
 RestoreMethod = Literal["episodes", "rebuilt", "resets", "history"]
 """How environments are restored; `common.rollout.repeatable` says what each way means."""
@@ -81,7 +82,8 @@ class SeededEpisodes:
         if isinstance(reward, np.ndarray):
             reward = reward.item()
         lost, replaced = info.get(LIFE_LOST, False), info.get(ACTION_REPLACED, False)
-        infos = tuple(_number(info.get(name)) for name in self._environment.log_info) if self._over else ()
+        names = self._environment.log_info if self._over else ()
+        infos = logged_numbers(info, names) if names else ()
         return Answer(self._as_declared(observation), float(reward), terminated, truncated, lost, replaced, infos)
 
     def give_up(self) -> None:
@@ -106,11 +108,3 @@ class SeededEpisodes:
             env, self._env = self._env, None
             with contextlib.suppress(Exception):  # a failure to close does not matter any more
                 env.close()
-
-
-def _number(value: Any) -> float:
-    """A value of info as a number; NaN if it is missing or something else."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return float("nan")

@@ -11,6 +11,7 @@ from common import funcs
 from common.config import TrainingConfig
 from common.env_wrappers import RewardDesign
 from common.envs.environment import Environment
+from common.envs.logged_info import LoggedInfo
 from common.envs.seeded_episodes import RestoreMethod
 from common.envs.spaces import ActionMap, is_image
 from common.errors import NotFiniteError, UserError
@@ -84,7 +85,8 @@ class Collector:
         self._steps = steps // how.per_epoch  # T
         self._restart_every = default_restart_interval(environment, steps)
         self.shaped = Shaping(config, environment, design)  # it may refuse, so before environments are built
-        self.scores = EpisodeScores(config.num_envs, config.score_window, config.log_info, warn)
+        infos = LoggedInfo(config.log_info, warn) if config.log_info else None
+        self.scores = EpisodeScores(config.num_envs, config.score_window, infos)
         self._collected = self.is_fresh = False
         self._underway = False  # a trajectory was begun and is not whole
         self._build(
@@ -176,8 +178,9 @@ class Collector:
 
     def _empty_trajectory(self, output_size: int) -> Trajectory:
         seen, memory = self.envs.record.observations[0], self.envs.record.memory.copy()
-        sizes = self._action_map.size, output_size, len(self._config.log_info)
-        return empty_trajectory(self._steps, self._config.num_envs, seen, *sizes)._replace(memory=memory)
+        empty = empty_trajectory(self._steps, self._config.num_envs, seen, self._action_map.size, output_size)
+        infos = np.full((self._steps, self._config.num_envs, len(self._config.log_info)), np.nan)
+        return empty._replace(memory=memory, infos=infos)
 
     def _fill(
         self, policy: Policy, noise: np.ndarray, trajectory: Trajectory, failed: np.ndarray, timing: Timing,
@@ -250,7 +253,7 @@ class Collector:
 
     def state(self) -> State:
         """Everything that changes during training; call it between two epochs."""
-        trajectory = self.trajectory.without_infos._asdict() if self.is_fresh else {}
+        trajectory = self.trajectory._replace(infos=np.empty(0))._asdict() if self.is_fresh else {}
         return join_parts(
             {
                 "collector": self.envs.state() | {"noise": pack_generator(self.noise)},

@@ -1,14 +1,13 @@
 """What rewards amount to: the shaped ones that an agent learns from, and the returns of finished episodes."""
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from common.config import TrainingConfig, costs_by_score, info_column
+from common.config import TrainingConfig, costs_by_score
 from common.env_wrappers import RewardDesign, reward_design
 from common.envs.environment import Environment
+from common.envs.logged_info import LoggedInfo
 from common.envs.spaces import BoxMap, action_map
 from common.errors import UserError
 from common.records import Episodes, Trajectory
@@ -122,19 +121,15 @@ class EpisodeScores:
 
     Args:
         window: episodes that the moving mean is taken over.
-        log_info: names of the numbers in info that are logged.
-        warn: called with a line for each name that the first finished episodes lack.
+        infos: counts what they report in info, where that is logged.
 
     Attributes:
         running_returns: [2, N] shaped and unshaped returns of unfinished episodes, so far.
         of_epoch: the episodes that ended, a record for each trajectory since `begin_epoch`.
     """
 
-    def __init__(
-        self, num_envs: int, window: int, log_info: Sequence[str] = (), warn: Callable[[str], None] = print
-    ) -> None:
-        self._window, self._log_info, self._warn = window, log_info, warn
-        self._checks_names = bool(log_info)
+    def __init__(self, num_envs: int, window: int, infos: LoggedInfo | None = None) -> None:
+        self._window, self._infos = window, infos
         self.running_returns = np.zeros((2, num_envs))  # [2, N]
         self._last = Episodes(*np.zeros((3, 0)))  # the last episodes of all epochs, [≤ window] each
         self._total_episodes = 0  # ended since training began
@@ -143,7 +138,8 @@ class EpisodeScores:
     def begin_epoch(self) -> None:
         """Forget the episodes of the epoch before."""
         self.of_epoch: list[Episodes] = []
-        self._infos: list[np.ndarray] = []  # [E, K] each
+        if self._infos is not None:
+            self._infos.begin_epoch()
         self._total_reward = self._total_reward_orig = 0.0
 
     def add(self, trajectory: Trajectory, shaped_rewards: np.ndarray, cut_counts: bool = False) -> None:
@@ -160,22 +156,12 @@ class EpisodeScores:
             shaped_rewards, trajectory.rewards, ended, trajectory.episode_steps, self.running_returns, failed
         )
         self.of_epoch.append(episodes)
-        self._infos.append(trajectory.infos[trajectory.ended & ~failed])  # [E, K]
-        self._check_names()
+        if self._infos is not None:
+            self._infos.add(trajectory.infos[trajectory.ended & ~failed])  # [E, K]
         self._total_reward += float(shaped_rewards.sum())
         self._total_reward_orig += float(trajectory.rewards[trajectory.valid].sum())
         self._last = Episodes(*(np.append(*columns)[-self._window :] for columns in zip(self._last, episodes)))
         self._total_episodes += len(episodes.lengths)
-
-    def _check_names(self) -> None:
-        """Warn once of what the first finished episodes do not report."""
-        if self._checks_names and len(self._infos[-1]):
-            self._checks_names = False
-            for name in itertools.compress(self._log_info, np.isnan(self._infos[-1]).all(axis=0)):
-                self._warn(
-                    f"warning: the first finished episodes report no number {name!r} in info: its column "
-                    f"{info_column(name)} has no values until one does; check --log-info"
-                )
 
     def training_metrics(self) -> dict[str, float]:
         """What `best_metric` may name besides validation, of what was collected since `begin_epoch`.
@@ -209,11 +195,7 @@ class EpisodeScores:
             "score": self.moving_mean,
             "score_steps": self._moving(self._last.lengths),
             "total_episodes": self._total_episodes,
-        } | self._info_columns()
-
-    def _info_columns(self) -> dict[str, float]:
-        columns = zip(self._log_info, np.concatenate(self._infos).T) if self._log_info else ()  # [E] each
-        return {info_column(name): _mean(values[~np.isnan(values)]) for name, values in columns}
+        } | ({} if self._infos is None else self._infos.columns())
 
     @property
     def moving_mean(self) -> float:

@@ -96,7 +96,7 @@ def test_a_damaged_state_is_refused():
         kept(1).load_state(state | {"0/log_probs": np.zeros(7, np.float32)})
 
     def refuse(arrays):
-        assert set(arrays) == set(trajectory()._asdict()) - {"outputs", "memory"}
+        assert set(arrays) == set(trajectory()._asdict()) - {"outputs", "memory", "infos"}
         raise ValueError("no trajectory")
 
     with pytest.raises(ValueError, match="no trajectory"):

@@ -72,7 +72,8 @@ def test_a_worker_reports_them():
     agent = PPOAgentTrainer(PPO).agent
     host = Host(Recipe(environment, 2, "gymnasium", 1, "episodes", 60.0, agent.action_map))
     seen = host.reset(0, 3)
-    columns = host.collect(0, agent.acting_policy(), seen, Rows(0, np.zeros((9, 2, 1), np.float32), False))
+    rows = Rows(0, np.zeros((9, 2, 1), np.float32), False, np.zeros(2, bool), np.zeros((2, 0), np.float32))
+    columns = host.collect(0, agent.acting_policy(), seen, rows)
     host.close()
     infos, ended = columns.stepped["infos"], columns.stepped["ended"]
     assert infos.shape == (9, 2, 4) and ended.sum() == 4

@@ -21,16 +21,8 @@ from common.rollout.stepping import Stepped, step_through
 # notice more than a few; workers gain by many, which share the work evenly.
 WITH_WORKERS = 16
 WITHOUT = 4
-STEPPED = (
-    "observations",
-    "actions",
-    "rewards",
-    "terminated",
-    "truncated",
-    "ended",
-    "replaced",
-    "infos",
-)  # of a trajectory
+# Of a trajectory, what stepping fills in.
+STEPPED = ("observations", "actions", "rewards", "terminated", "truncated", "ended", "replaced", "infos")
 
 
 def shards_for_workers(config: TrainingConfig) -> int:
@@ -176,7 +168,8 @@ class Host:
             observations: [n, *shape], the last ones.
         """
         steps, count, group = len(rows.noise) - rows.ahead, len(observations), self._envs.groups[shard]  # K, n
-        trajectory = empty_trajectory(steps, count, observations, self._action_map.size, info_size=self._info_size)
+        trajectory = empty_trajectory(steps, count, observations, self._action_map.size)
+        trajectory = trajectory._replace(infos=np.full((steps, count, self._info_size), np.nan))
         failed, timing = np.zeros((steps, count), bool), Timing()  # [K, n]
         acting, ahead = _CountedPolicy(policy, rows.given), None
         events: list[Event] = []
