@@ -502,6 +502,13 @@ class Doors(gymnasium.Env):
         return self._wall, float(passed), over, self._steps == 20, self._info()
 
 
+def make_networks(observation_space, action_space, config):
+    """Hidden layers of one's own, for `--networks tiny_envs:make_networks`."""
+    import keras  # here, since processes that step environments need no TensorFlow
+
+    return keras.Sequential([keras.Input(observation_space.shape), keras.layers.Dense(3)])
+
+
 gymnasium.register("tests/Target-v0", Target)
 gymnasium.register("tests/Doors-v0", Doors)
 gymnasium.register("tests/LooseDoors-v0", Doors, kwargs={"strict": False})

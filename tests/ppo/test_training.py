@@ -368,7 +368,10 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "num_envs": (4, {}),
     "shards": (2, {}),
     "action_repeat": ((3,), {}),
-    "history": ((1,), {}),
+    "networks": ("tiny_envs:make_networks", {}),
+    "memory": ("gru", {}),
+    "memory_size": (8, {"memory": "gru"}),
+    "sequence_length": (3, {"memory": "gru"}),
     "symmetry": (True, {}),
     "mirror": ({"weight": 0.3}, {"symmetry": True}),  # Pendulum's own is 1 -2 -3, and -1
     "epochs": (3, {}),
@@ -419,8 +422,11 @@ ENDS = {  # what the default ends training with
     "environment_restarts": "failed at step",
     "on_not_finite": "NaN or infinity as reward",
 }
-SHAPES = ("env", "wrappers", "networks", "history", "action_masks", "shared_torso", "convolutions", "hidden_sizes")
-NOT_LEARNED = ("score_window", "device", "environment_time_limit", "start_from")  # tested where they act
+SHAPES = (
+    "env", "wrappers", "networks", "action_masks", "shared_torso", "convolutions", "hidden_sizes", "memory",
+    "memory_size",
+)  # fmt: skip
+NOT_LEARNED = ("score_window", "device", "environment_time_limit", "start_from", "log_info")  # tested where they act
 
 
 @functools.cache
@@ -442,7 +448,9 @@ def change(one, other):
 @pytest.mark.parametrize(
     "name", [field.name for field in dataclasses.fields(PPOConfig) if field.name not in NOT_LEARNED]
 )
-def test_every_setting_changes_what_is_learned(tiny, eager, monkeypatch, name):
+def test_every_setting_changes_what_is_learned(tiny, request, monkeypatch, name):
+    if "memory" not in name and name != "sequence_length":  # whose loop along the steps has to be compiled
+        request.getfixturevalue("eager")
     for module in (distributions, policies, from_keras):
         monkeypatch.setattr(module, "MAX_STD", 1e9)  # a density of 1e-8 takes a spread as wide as 1e7
     assert name in ALTERNATIVES, f"give {name} an alternative here: a setting that nothing reads is a defect"

@@ -178,7 +178,7 @@ def test_a_reset_that_always_fails_is_tried_as_often_as_may_be(no_probe, monkeyp
             raise OSError("no simulator")
 
     if not checked:  # as if it failed later
-        monkeypatch.setattr(Environment, "check", lambda *_: None)
+        monkeypatch.setattr(Environment, "check", lambda *_: ())
     with pytest.raises(UserError, match=r"cannot be started, its reset failed .OSError: no simulator"):
         PPOAgentTrainer(CONFIG.replace(environment_restarts=restarts, max_episode_steps=5), make_env=Broken)
     assert len(resets) == 1 + restarts

@@ -402,17 +402,18 @@ def test_no_cluster_at_an_address_is_one_line():
 
 
 def test_a_call_has_the_time_that_its_steps_take_with_those_of_a_restore(on, monkeypatch):
-    limit, steps = Team._limit, set()  # noqa: SLF001
+    give, steps = Team._give, set()  # noqa: SLF001
 
-    def noted(team, number):
-        steps.add(number)
-        return limit(team, number)
+    def noted(*arguments):
+        calls = give(*arguments)
+        steps.update(call.steps for call in calls.values())
+        return calls
 
     one, team = on(2)
     epochs(one, 0, 1)
     team._step_seconds.extend([0.5] * 500)  # noqa: SLF001
     assert team._limit(120) == teams.SLOWEST * 60.0 and team._limit(1) == teams.PATIENCE  # noqa: SLF001
-    monkeypatch.setattr(Team, "_limit", noted)
+    monkeypatch.setattr(Team, "_give", noted)
     epochs(one, 1, 2)
     assert steps <= {120}  # of 240 steps an epoch
     os.kill(team.workers[0].process, signal.SIGKILL)
