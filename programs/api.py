@@ -40,21 +40,22 @@ OnEpoch = Callable[[EpochResult], object]
 def train(
     preset: str = "",
     *,
+    on_epoch: OnEpoch | None = None,
     make_env: MakeEnv | None = None,
     make_networks: MakeNetworks | None = None,
     reward_design: RewardDesign | None = None,
-    on_epoch: OnEpoch | None = None,
+    typed: dict[str, Any] | None = None,
     **settings: Any,
 ) -> "TrainedAgent":
-    """Train a new run, evaluate and film it.
+    """Train, evaluate and film a new run, or continue one with `resume`.
 
     Args:
         preset: name of a preset of any method. "" takes PPO's for the environment.
-        make_env: a function or class that builds a new environment in each call, in place of the setting `env`.
-        make_networks, reward_design: functions in place of the settings `networks` and `reward_design`; see
-            `common.learning.trainer_base.TrainerBase`.
         on_epoch: called after each epoch with its row; training ends if it returns True.
-        settings: settings and options of the command line by their names, such as `env`, `epochs`, `runs_folder`.
+        make_env, make_networks, reward_design: functions in place of the settings `env`, `networks` and
+            `reward_design`; see `common.learning.trainer_base.TrainerBase`.
+        typed: of a run to resume, `env`, `env_kwargs`, `wrappers` and `networks`, where they must be typed again.
+        settings: settings and options of the command line by their names, such as `env`, `epochs`, `resume`.
 
     Returns:
         The agent that the run ended with.
@@ -63,70 +64,30 @@ def train(
         UserError: a name or a value is wrong, or the environment cannot be trained.
         StoppedError: Ctrl-C or a signal stopped the run; a checkpoint was written.
     """
-    options = RunOptions(**{name: settings.pop(name) for name in OPTIONS & set(settings)})
-    if options.resume is not None:
-        raise UserError("train begins a new run: continue one with resume(RUN)")
-    if not preset:
-        preset = presets.preset_for(settings["env"]) if "env" in settings else presets.FOR_ANY
-    preset, config = with_settings(preset, settings)
-    typed = [*settings] if preset == presets.FOR_ANY and make_env is None else None
-    functions = {"make_env": make_env, "make_networks": make_networks, "reward_design": reward_design}
-    return _run(preset, config, options, functions, on_epoch, typed)
+    chosen = {name: settings.pop(name) for name in OPTIONS & set(settings)}
+    chosen_again = None
+    if "resume" in chosen:
+        folder = chosen["resume"] = Path(chosen["resume"])
+        preset, saved = read_config(folder, **typed or {})
+        config = replaced(preset, saved, settings)
+        check_same_run(saved, config, folder)
+        options = run_folder.read_options(folder, {config.METHOD: type(config)}).replace(**chosen)
+    else:
+        preset = preset or (presets.preset_for(settings["env"]) if "env" in settings else presets.FOR_ANY)
+        preset, _, config = find_preset(preset)
+        config, options = replaced(preset, config, settings), RunOptions(**chosen)
+        chosen_again = [*settings, *chosen] if preset == presets.FOR_ANY and make_env is None else None
+    make_trainer = functools.partial(
+        METHODS[config.METHOD].trainer, description=f"preset {preset}", workers=options.placement, make_env=make_env,
+        make_networks=make_networks, reward_design=reward_design,
+    )  # fmt: skip
+    folder = session.run(make_trainer, preset, config, options, on_epoch=on_epoch, typed=chosen_again)
+    again = {name: getattr(config, name) for name in (run_folder.TYPED if make_env is None else ("networks",))}
+    return TrainedAgent(folder, make_env=make_env, make_networks=make_networks, typed=again)
 
 
-def resume(
-    run: str | Path,
-    *,
-    make_env: MakeEnv | None = None,
-    make_networks: MakeNetworks | None = None,
-    reward_design: RewardDesign | None = None,
-    on_epoch: OnEpoch | None = None,
-    typed: dict[str, Any] | None = None,
-    **changes: Any,
-) -> "TrainedAgent":
-    """Continue a run from its newest checkpoint; other arguments and errors as of `train`.
-
-    Args:
-        typed: the run's `env`, `env_kwargs`, `wrappers` and `networks`, where they must be typed again.
-        changes: what may be changed when a run is resumed, such as `epochs`.
-    """
-    folder = Path(run)
-    preset, config = read_config(folder, **typed or {})
-    stored = run_folder.read_options(folder, {config.METHOD: type(config)})
-    options = stored.replace(resume=folder, **{name: changes.pop(name) for name in OPTIONS & set(changes)})
-    changed = _replaced(preset, config, changes)
-    check_same_run(config, changed, folder)
-    functions = {"make_env": make_env, "make_networks": make_networks, "reward_design": reward_design}
-    return _run(preset, changed, options, functions, on_epoch)
-
-
-def _run(
-    preset: str,
-    config: TrainingConfig,
-    options: RunOptions,
-    functions: dict[str, Any],
-    on_epoch: OnEpoch | None,
-    typed: list[str] | None = None,
-) -> "TrainedAgent":
-    trainer, placement = METHODS[config.METHOD].trainer, options.placement
-    make = functools.partial(trainer, description=f"preset {preset}", workers=placement, **functions)
-    folder = session.run(make, preset, config, options, on_epoch=on_epoch, typed=typed)
-    names = run_folder.TYPED if functions["make_env"] is None else ("networks",)
-    again = {name: getattr(config, name) for name in names}
-    return TrainedAgent(folder, make_env=functions["make_env"], make_networks=functions["make_networks"], typed=again)
-
-
-def with_settings(preset: str, settings: dict[str, Any]) -> tuple[str, TrainingConfig]:
-    """A preset's name and its config with these settings.
-
-    Raises:
-        UserError: a name or a value is wrong.
-    """
-    preset, _, config = find_preset(preset)
-    return preset, _replaced(preset, config, settings)
-
-
-def _replaced(preset: str, config: TrainingConfig, settings: dict[str, Any]) -> TrainingConfig:
+def replaced(preset: str, config: TrainingConfig, settings: dict[str, Any]) -> TrainingConfig:
+    """A preset's config with these settings; UserError for a name or a value that is wrong."""
     try:
         return config.replace(**settings)
     except TypeError as error:

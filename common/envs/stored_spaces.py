@@ -43,11 +43,6 @@ def _text(numbers: np.ndarray) -> str:
     return " ".join(str(number) for number in (flat[:1] if np.all(flat == flat[:1]) else flat).tolist())
 
 
-def both_to_json(observation_space: gymnasium.Space, action_space: gymnasium.Space) -> dict[str, Any]:
-    """The spaces of an environment, as config.json has them."""
-    return {"observation": to_json(observation_space), "action": to_json(action_space)}
-
-
 def from_json(stored: Any) -> gymnasium.Space:
     """The space that `to_json` was called with.
 

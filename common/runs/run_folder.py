@@ -20,7 +20,7 @@ import numpy as np
 from common import files
 from common.config import MAY_CHANGE, TrainingConfig
 from common.envs.environment import Environment
-from common.envs.stored_spaces import both_to_json
+from common.envs.stored_spaces import to_json
 from common.errors import UserError
 from common.files import replace_file, write_json
 from common.results import EpochResult, columns_of
@@ -112,7 +112,8 @@ def write_config(
     content: dict[str, object] = {"preset": preset, "method": config.METHOD, "config": settings} | now
     content["options"] = {name: getattr(options or RunOptions(), name) for name in KEPT_OPTIONS}
     if environment is not None:
-        content["spaces"] = both_to_json(environment.native_observation_space, environment.action_space)
+        native = environment.native_observation_space
+        content["spaces"] = {"observation": to_json(native), "action": to_json(environment.action_space)}
     if resumed_after is not None:
         before, _, _ = read_content(folder, {config.METHOD: type(config)})
         changed = {

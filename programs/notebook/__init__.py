@@ -31,10 +31,11 @@ from ppo import presets
 from ppo.config import PPOConfig
 from ppo.live_settings import LiveHyperparameters
 from programs import methods, plot
-from programs.api import with_settings
+from programs.api import replaced
 from programs.methods import load_agent, new_agent
 from programs.notebook import display, films
 from programs.notebook.display import Screen, one_line, put, show, trained
+from programs.preset_files import find_preset
 
 PRESETS: dict[str, TrainingConfig] = {
     name: config for method in methods.METHODS.values() for name, config in method.presets.items()
@@ -59,7 +60,8 @@ def choose(preset: str, environment: str = "", epochs: int = 0, **settings: obje
     """
     if environment:
         preset, settings = presets.preset_for(environment), settings | {"env": environment}
-    preset, config = with_settings(preset, settings | ({"epochs": epochs} if epochs else {}))
+    preset, _, config = find_preset(preset)
+    config = replaced(preset, config, settings | ({"epochs": epochs} if epochs else {}))
     environment = environment_of(config).id  # with its version
     return preset, config.replace(env=environment)
 

@@ -16,7 +16,7 @@ from common.files import read_json, write_json
 from common.rollout.evaluation import EVALUATION_SEED
 from common.runs import run_folder
 from programs import shipped
-from programs.api import load, resume, train
+from programs.api import load, train
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"epochs": 2, "num_envs": 2, "steps_per_epoch": 64, "minibatch_size": 32, "passes": 1, "hidden_sizes": (4,),
@@ -115,10 +115,10 @@ def test_a_run_that_a_callback_ended_is_resumed(tmp_path):
                   score_window=1, evaluation_episodes=0, record=(), runs_folder=str(tmp_path),
                   on_epoch=lambda row: row.epoch == 1)  # fmt: skip
     rows = []
-    agent = resume(first.folder, epochs=4, on_epoch=rows.append)
+    agent = train(resume=first.folder, epochs=4, on_epoch=rows.append)
     assert agent.folder == first.folder and [row.epoch for row in rows] == [2, 3, 4]
     with pytest.raises(UserError, match=r"would make .* a different run"):
-        resume(first.folder, seed=5)
+        train(resume=first.folder, seed=5)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_run_that_a_callback_ended_is_resumed(tmp_path):
     [
         ({"preset": "cartpol"}, "did you mean cartpole"),
         ({"epoch": 3}, "default: .*'epoch'"),
-        ({"resume": "runs/x"}, r"continue one with resume\(RUN\)"),
+        ({"resume": "runs/x"}, "runs/x holds no run"),
     ],
 )
 def test_mistakes_are_one_line(settings, line, tmp_path, monkeypatch):
