@@ -28,7 +28,7 @@ from common.envs.spaces import BoxMap, action_map
 from common.errors import DivergedError
 from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
 from common.records import Batch, Timing, Trajectory
-from common.rollout.collector import Collecting
+from common.rollout.collector import CollectingPlan
 from common.runs.command_line import one_line_errors
 from common.runs.session import train_as_typed
 from common.state import State
@@ -80,14 +80,14 @@ class PPOAgentTrainer(TrainerBase):
 
         return Agent(environment.observation_space, environment.action_space, config, seed, self.make_networks)
 
-    def collecting(self, config: PPOConfig) -> Collecting:
+    def collecting(self, config: PPOConfig) -> CollectingPlan:
         """How PPO collects: whole trajectories, with exploration noise of the colour `noise_color`."""
         shape_noise = None  # white
         if config.noise_color and isinstance(action_map(self.environment.action_space), BoxMap):
             shape_noise = functools.partial(funcs.colored_noise, exponent=config.noise_color)
         restarts = config.restarts_at_epoch_end
         sizes = self.agent.output_size, self.agent.memory_size
-        return Collecting(config.updates_per_epoch, None, shape_noise, restarts, *sizes)
+        return CollectingPlan(config.updates_per_epoch, None, shape_noise, restarts, *sizes)
 
     def prepare(self) -> None:
         """Collect the trajectory that the first update learns from.

@@ -28,7 +28,7 @@ from common.errors import DivergedError, NotFiniteError
 from common.learning.trainer_base import SKIPS_IN_A_ROW, Part, TrainerBase
 from common.records import Timing, Trajectory, Transitions
 from common.results import EpochResult
-from common.rollout.collector import Collecting, ShapeNoise
+from common.rollout.collector import CollectingPlan, ShapeNoise
 from common.rollout.policies import DeterministicPolicy, SquashedPolicy, WarmUp
 from common.runs.command_line import one_line_errors
 from common.runs.session import train_as_typed
@@ -90,9 +90,9 @@ class OffPolicyAgentTrainer(TrainerBase):
         """See `make_agent`."""
         return make_agent(environment.observation_space, environment.action_space, config, seed, self.make_networks)
 
-    def collecting(self, config: OffPolicySettings) -> Collecting:
+    def collecting(self, config: OffPolicySettings) -> CollectingPlan:
         """How the method collects: it hands over steps as soon as an update is due."""
-        return Collecting(
+        return CollectingPlan(
             rows_per_yield=max(1, config.train_every // config.num_envs),
             shape_noise=self.shape_noise(config),
         )

@@ -22,7 +22,7 @@ from common.errors import UserError  # noqa: E402
 from common.files import replace_file  # noqa: E402
 from common.results import score_text  # noqa: E402
 from common.runs.command_line import one_line_errors, parse_settings  # noqa: E402
-from common.runs.film import Take  # noqa: E402
+from common.runs.film import FilmedEpisode  # noqa: E402
 from common.runs.side_by_side import GAP, Heading, opening, side_by_side, small_gif, with_minus  # noqa: E402
 from programs import shipped  # noqa: E402
 from programs.ship import training_of  # noqa: E402
@@ -64,7 +64,7 @@ def agent_of(name: str, stage: str, epoch: int, run: Path | None) -> tuple[Any, 
 
 def frames_of(agent: Any, environment: Environment, seed: int) -> tuple[list[Image.Image], float]:
     """The first seconds of an episode, and how many frames make a second."""
-    take = Take(agent.acting_policy(), agent.action_map, environment, seed, FRAMES_PER_SECOND)
+    take = FilmedEpisode(agent.acting_policy(), agent.action_map, environment, seed, FRAMES_PER_SECOND)
     return opening(take, (WIDTH - (STAGES - 1) * GAP) // STAGES, LONGEST), take.frame_rate
 
 

@@ -13,7 +13,7 @@ from common.figures.kinds import Band, Kind
 from common.runs import run_folder
 from common.runs.command_line import one_line_errors, parse_settings
 from common.settings import Needs, setting
-from programs.run_arguments import TypedEnvironment
+from programs.run_arguments import RetypedCode
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,7 +25,7 @@ POLICY = Needs("kind", lambda kind: kind == "policy", "--kind policy")
 
 
 @dataclass(frozen=True)
-class Arguments(TypedEnvironment):
+class Arguments(RetypedCode):
     """Draw one run, or several overlaid."""
 
     runs: tuple[Path, ...] = field(default=(), metadata={"example": "[runs/NAME ...]"})

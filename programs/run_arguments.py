@@ -14,7 +14,7 @@ from programs.methods import WhichWeights, load_agent
 
 
 @dataclass(frozen=True)
-class TypedEnvironment(Settings):
+class RetypedCode(Settings):
     """What must be typed again of a run's environment and networks, so that nobody else's code runs."""
 
     env: str | None = None
@@ -35,7 +35,7 @@ class TypedEnvironment(Settings):
 
 
 @dataclass(frozen=True)
-class RunArguments(TypedEnvironment):
+class RunArguments(RetypedCode):
     """A run, and which of its agents; or an agent that comes with the project."""
 
     run: Path = field(kw_only=True, metadata={"example": "runs/NAME"})

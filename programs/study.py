@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from common import files
 from common.figures.curves import LABELS
-from common.figures.study_figure import Arm, Level, compare, tasks
+from common.figures.study_figure import ArmScores, ReferenceScore, compare, tasks
 from common.figures.style import save_light_and_dark, true_minus
 from common.results import score_text
 from common.rollout.evaluation import mean_text
@@ -71,7 +71,7 @@ class Study:
     finding: str = ""
     first_seed: int = 0
     milestone: Milestone | None = None
-    levels: tuple[Level, ...] = ()
+    levels: tuple[ReferenceScore, ...] = ()
     lowest: float | None = None
     lowest_score: float | None = None
 
@@ -95,7 +95,7 @@ class Study:
 
 def _read_study(milestone: dict[str, Any] | None = None, levels: Iterable[dict[str, Any]] = (), **named: Any) -> Study:
     reached = None if milestone is None else Milestone(**milestone)
-    return Study(milestone=reached, levels=tuple(Level(**level) for level in levels), **named)
+    return Study(milestone=reached, levels=tuple(ReferenceScore(**level) for level in levels), **named)
 
 
 STUDIES = {
@@ -146,7 +146,7 @@ def summarise(name: str, results: Path) -> None:
         curves = [run_folder.read_results(folder) for folder in there.values()]
         scores, sampled = ([one[kind]["mean"] for one in evaluations] for kind in ("deterministic", "sampled"))
         reached = [one.row(curve) for one in milestone for curve in curves]
-        arms[arm] = Arm(curves, scores, sampled, len(evaluations[0]["deterministic"]["returns"]), reached)
+        arms[arm] = ArmScores(curves, scores, sampled, len(evaluations[0]["deterministic"]["returns"]), reached)
         three = map(score_text, (float(np.median(scores)), min(scores), max(scores)))
         medians.append([arm, len(scores), *three, *(one.reached(curves) for one in milestone)])
         for seed, evaluation, curve in zip(there, evaluations, curves):
@@ -170,7 +170,7 @@ def _markdown(rows: list[list[Any]]) -> str:
     return "\n".join([header, "|" + "---|" * len(rows[0]), *body])
 
 
-def figure_of(study: Study, arms: dict[str, Arm]) -> Figure:
+def figure_of(study: Study, arms: dict[str, ArmScores]) -> Figure:
     """The figure of a study's runs; its title says the finding once every setting has a run."""
     if not study.panels:
         return _figure_of_tasks(study.finding, arms)
@@ -182,7 +182,7 @@ def figure_of(study: Study, arms: dict[str, Arm]) -> Figure:
     return compare(title, arms, panels, study.levels, study.lowest, study.lowest_score, milestone)
 
 
-def summary_of(arm: Arm, milestone: Milestone | None) -> SimpleNamespace:
+def summary_of(arm: ArmScores, milestone: Milestone | None) -> SimpleNamespace:
     """What a study's finding may name of a setting: its scores, and the seeds that reach the milestone."""
     return SimpleNamespace(
         median=float(np.median(arm.deterministic)),
@@ -195,7 +195,7 @@ def summary_of(arm: Arm, milestone: Milestone | None) -> SimpleNamespace:
     )
 
 
-def _figure_of_tasks(finding: str, arms: dict[str, Arm]) -> Figure:
+def _figure_of_tasks(finding: str, arms: dict[str, ArmScores]) -> Figure:
     """Small multiples of a study whose settings are tasks."""
     thresholds = {task: gymnasium.spec(task).reward_threshold for task in arms}
     solved = {task: level for task, level in thresholds.items() if level is not None}

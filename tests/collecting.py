@@ -9,10 +9,10 @@ from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv
 from common.records import Batch, Timing, Trajectory
 from common.rollout import collector
-from common.rollout.collector import Collecting, Collector, ShapeNoise
+from common.rollout.collector import CollectingPlan, Collector, ShapeNoise
 from common.rollout.evaluation import evaluate
 from common.rollout.policies import Policy
-from common.rollout.workers.shard import Host, Recipe, Task
+from common.rollout.workers.shard import ShardRunner, Recipe, Task
 from common.state import State, join_parts, part_of
 from ppo.batch import flat_batch, scaled_rewards
 
@@ -38,7 +38,12 @@ class WholeEpochs(Collector):
         collector.find_restore_method, collector.Recipe = lambda *_: way, lambda *_: _Given(envs)
         try:
             super().__init__(
-                config, find_environment("Pendulum-v1"), action_map, seed, warn, Collecting(shape_noise=shape_noise)
+                config,
+                find_environment("Pendulum-v1"),
+                action_map,
+                seed,
+                warn,
+                CollectingPlan(shape_noise=shape_noise),
             )
         finally:
             collector.find_restore_method, collector.Recipe = before
@@ -89,7 +94,7 @@ class Reliable:
     """Stands for workers that are never lost: performs all tasks in the same environments."""
 
     def __init__(self, recipe: Recipe) -> None:
-        self._recipe, self._host = recipe, Host(recipe)
+        self._recipe, self._host = recipe, ShardRunner(recipe)
 
     def perform(self, tasks: list[Task], snapshot, policy=None) -> list:
         return [self._host.perform(task, None, policy) for task in tasks]
@@ -104,6 +109,6 @@ class Forgetful(Reliable):
     def perform(self, tasks: list[Task], snapshot, policy=None) -> list:
         values = []
         for task in tasks:
-            with contextlib.closing(Host(self._recipe)) as host:
+            with contextlib.closing(ShardRunner(self._recipe)) as host:
                 values.append(host.perform(task, None if task.method == "reset" else snapshot(task), policy))
         return values

@@ -13,7 +13,7 @@ from common import funcs
 from common.funcs import RunningStatistics, colored_noise
 from common.records import Episodes, Timing, Trajectory
 from common.results import EpochResult, format_seconds, from_columns
-from common.rollout.rewards import EpisodeScores, finished_episodes
+from common.rollout.rewards import EpisodeStatistics, finished_episodes
 
 fast = settings(max_examples=150, deadline=None, derandomize=True, database=None)
 
@@ -351,7 +351,7 @@ def test_seconds_of_an_epoch_by_stage_and_its_speed():
 
 
 def test_the_score_is_the_mean_of_a_full_window():
-    scores = EpisodeScores(num_envs=1, window=2)
+    scores = EpisodeStatistics(num_envs=1, window=2)
     rewards = np.array([[1.0], [2.0], [3.0]])  # [T, N], an episode a step
     ones, zeros = np.ones((3, 1), bool), np.zeros((3, 1), bool)
     steps = np.ones((3, 1), np.int64)

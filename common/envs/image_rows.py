@@ -38,7 +38,7 @@ class ImagePart:
         return bool(np.isfinite([self.low, self.high]).all() and self.low < self.high)
 
 
-class RowWithImages(gymnasium.spaces.Box):
+class RowWithImagesSpace(gymnasium.spaces.Box):
     """Observations of numbers and images in one row [S] of float32; what the images are is in `images`."""
 
     def __init__(self, space: gymnasium.spaces.Box, images: tuple[ImagePart, ...]) -> None:

@@ -13,7 +13,7 @@ from common.envs.environment_check import start_error
 from common.envs.groups import Fault, Step
 from common.envs.gymnasium_group import empty_observations, joined
 from common.envs.seeded_episodes import Answer, RestorePoint, SeededEpisodes
-from common.envs.worker_processes import CannotStartError, TimeLimit, Worker
+from common.envs.worker_processes import CannotStartError, ResponseTimeLimit, Worker
 from common.errors import UserError
 from common.user_code import describe, own_traceback, told_elsewhere
 
@@ -63,7 +63,7 @@ class ProcessGroup:
             for i, point in points.items():
                 self._start(i, point)
             for i, point in points.items():
-                limit = TimeLimit(self._time_limit * (1 + len(point.actions)))
+                limit = ResponseTimeLimit(self._time_limit * (1 + len(point.actions)))
                 self._observations[i] = self._workers[i].result(limit)[0]
         except Exception as error:
             self.close()
@@ -87,7 +87,7 @@ class ProcessGroup:
 
     def send(self, actions: np.ndarray) -> None:
         """See `Group.send`."""
-        self._left = TimeLimit(self._time_limit)
+        self._left = ResponseTimeLimit(self._time_limit)
         failed, self._failed = self._failed, set()
         for i, worker in sorted(self._workers.items()):
             if self._points[i].over:

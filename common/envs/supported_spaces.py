@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 import gymnasium
 import numpy as np
 
-from common.envs.image_rows import ImagePart, RowWithImages
+from common.envs.image_rows import ImagePart, RowWithImagesSpace
 from common.envs.spaces import DISCRETE, is_image
 from common.errors import UserError
 
@@ -138,7 +138,7 @@ def as_numbers_or_image(env: gymnasium.Env) -> gymnasium.Env:
     space, layout = env.observation_space, image_layout(env.observation_space)
     if layout is None and (parts := images_of(space)):
         flat_space: Any = gymnasium.spaces.flatten_space(space)
-        row = RowWithImages(flat_space, parts)
+        row = RowWithImagesSpace(flat_space, parts)
         return gymnasium.wrappers.TransformObservation(gymnasium.wrappers.FlattenObservation(env), row.scaled, row)
     if layout is None:
         flat = isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1

@@ -45,7 +45,7 @@ class NoAnswerError(WrongReturnError):
     """A worker's process died, or did not answer in time."""
 
 
-class TimeLimit:
+class ResponseTimeLimit:
     """Seconds of waiting for other processes, without those in which this process is suspended, as by Ctrl-Z.
 
     The processes that it waits for are suspended with it.
@@ -136,7 +136,7 @@ def in_background(function: Callable[[], Result], time_limit: float | None = Non
             if problem:
                 raise CannotStartError(problem)
             try:
-                return worker.result(None if time_limit is None else TimeLimit(time_limit))
+                return worker.result(None if time_limit is None else ResponseTimeLimit(time_limit))
             except NoAnswerError as error:
                 raise UserError(str(error)) from None
 
@@ -240,7 +240,7 @@ class Worker:
             raise value
         return kind == "done", value
 
-    def result(self, limit: TimeLimit | None = None) -> Any:
+    def result(self, limit: ResponseTimeLimit | None = None) -> Any:
         """What the function returned for the item that was given last; raises what `receive` does, or no answer."""
         while True:
             with contextlib.suppress(OSError):  # the process died; `receive` raises for it

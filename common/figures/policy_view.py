@@ -14,7 +14,7 @@ from common.figures.style import COLOURS, style_axis
 
 
 @dataclass(frozen=True)
-class Grid:
+class PolicyGrid:
     """The points at which a policy is drawn: one axis or two, and the observation at each point.
 
     Attributes:
@@ -28,7 +28,7 @@ class Grid:
     action: str = "Action"
 
 
-PENDULUM = Grid(
+PENDULUM = PolicyGrid(
     (
         ("Angle from upright (rad)", np.linspace(-np.pi, np.pi, 181)),
         ("Angular velocity (rad/s)", np.linspace(-8, 8, 161)),
@@ -38,7 +38,7 @@ PENDULUM = Grid(
 )
 
 
-def grid_for(env_id: str, agent: Any) -> Grid:
+def grid_for(env_id: str, agent: Any) -> PolicyGrid:
     """The grid of Pendulum, or three standard deviations around the mean observation of one or two numbers.
 
     Raises:
@@ -60,10 +60,10 @@ def grid_for(env_id: str, agent: Any) -> Grid:
         (f"Observation, number {i}", np.linspace(centre[i] - 3 * spread[i], centre[i] + 3 * spread[i], 161))
         for i in range(size)
     )
-    return Grid(axes, lambda *values: np.stack(values, axis=1))
+    return PolicyGrid(axes, lambda *values: np.stack(values, axis=1))
 
 
-def policy_view(agent: Any, grid: Grid, number: int = 0) -> Figure:
+def policy_view(agent: Any, grid: PolicyGrid, number: int = 0) -> Figure:
     """The deterministic action and its value: two heat maps, or over one dimension two lines.
 
     Args:
@@ -113,7 +113,7 @@ def _action_colours(agent: Any, number: int) -> dict[str, Any]:
 
 
 def _heat_map(
-    figure: Figure, axis: Axes, grid: Grid, picture: np.ndarray, label: str, colours: dict[str, Any]
+    figure: Figure, axis: Axes, grid: PolicyGrid, picture: np.ndarray, label: str, colours: dict[str, Any]
 ) -> None:
     """Draw a picture [second, first] over the grid's two axes."""
     (right, first), (up, second) = grid.axes

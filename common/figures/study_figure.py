@@ -15,7 +15,7 @@ DOTS = "dots: a seed's mean score, filled with deterministic actions, hollow wit
 LINES, LINE = "lines: training, thin a seed, thick their median", "line: training"
 
 
-class Arm(NamedTuple):
+class ArmScores(NamedTuple):
     """One setting of a study; each list has one entry for each seed."""
 
     curves: list[Curves]
@@ -25,7 +25,7 @@ class Arm(NamedTuple):
     reached: Sequence[int | None] = ()  # the row of the curves in which a seed reaches the study's milestone
 
 
-class Level(NamedTuple):
+class ReferenceScore(NamedTuple):
     """A score to compare with, such as the one that counts as solved."""
 
     value: float
@@ -34,9 +34,9 @@ class Level(NamedTuple):
 
 def compare(
     title: str,
-    arms: dict[str, Arm],
+    arms: dict[str, ArmScores],
     panels: Sequence[tuple[str, str]],
-    levels: Sequence[Level] = (),
+    levels: Sequence[ReferenceScore] = (),
     lowest: float | None = None,
     lowest_score: float | None = None,
     milestone: str = "",
@@ -81,7 +81,7 @@ def compare(
 
 def tasks(
     title: str,
-    arms: dict[str, Arm],
+    arms: dict[str, ArmScores],
     solved: dict[str, float],
     columns: int = 4,
     lowest: Mapping[str, float] | None = None,
@@ -133,7 +133,7 @@ def _solved(scores: list[float], level: float | None) -> str:
     return true_minus(f"{score}, {reached}")
 
 
-def _draw_dots(axis: Axes, arms: dict[str, Arm], levels: Sequence[Level], lowest: float | None) -> None:
+def _draw_dots(axis: Axes, arms: dict[str, ArmScores], levels: Sequence[ReferenceScore], lowest: float | None) -> None:
     """A row for each setting; the names are in the curves' colours, in place of a legend."""
     for i, arm in enumerate(arms.values()):
         axis.plot(arm.sampled, i + 0.2 + _apart(len(arm.sampled)), **_dot(colour_of(i), filled=False))
@@ -175,7 +175,7 @@ def _apart(count: int) -> np.ndarray:
     return (np.arange(count) - (count - 1) / 2) * 0.2 / max(1, count - 1)
 
 
-def _draw_levels(axis: Axes, levels: Sequence[Level]) -> None:
+def _draw_levels(axis: Axes, levels: Sequence[ReferenceScore]) -> None:
     """Scores to compare with, named right of the axis."""
     highest = max((level.value for level in levels), default=0.0)
     for level in levels:
@@ -187,7 +187,7 @@ def _draw_levels(axis: Axes, levels: Sequence[Level]) -> None:
         )  # fmt: skip
 
 
-def _mark_milestones(axis: Axes, arm: Arm, column: str, colour: str) -> None:
+def _mark_milestones(axis: Axes, arm: ArmScores, column: str, colour: str) -> None:
     """A triangle on the curve of every seed that reaches the study's milestone."""
     for curve, row in zip(arm.curves, arm.reached):
         if row is not None:

@@ -17,7 +17,7 @@ from common.errors import UserError
 from common.learning.scoring import EpochScoring
 from common.learning.start_from import start_from
 from common.results import EpochResult, from_columns, results_dictionary, to_columns, with_info
-from common.rollout.collector import Collecting, Collector
+from common.rollout.collector import CollectingPlan, Collector
 from common.rollout.validation import Validator
 from common.rollout.workers.cluster import NO_WORKERS, WorkerPlacement
 from common.rollout.workers.shard import resolve_shards
@@ -160,9 +160,9 @@ class TrainerBase(ABC):
     def make_agent(self, environment: Environment, config: Any, seed: int) -> Any:
         """The agent to train."""
 
-    def collecting(self, config: Any) -> Collecting:
+    def collecting(self, config: Any) -> CollectingPlan:
         """How the method collects."""
-        return Collecting()
+        return CollectingPlan()
 
     def prepare(self) -> None:  # noqa: B027  a method may need none
         """Prepare the first epoch."""

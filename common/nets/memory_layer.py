@@ -26,7 +26,11 @@ class MemoryLayer(keras.layers.Layer):
 
     def __init__(self, kind: str, units: int, kernel: Kernels, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        own = {"kernel_initializer": kernel(1.0), "recurrent_initializer": kernel(1.0), "seed": 0}  # no dropout uses it
+        own = {
+            "kernel_initializer": kernel(1.0),
+            "recurrent_initializer": kernel(1.0),
+            "seed": 0,
+        }  # no dropout uses it
         self.cell = CELLS[kind](units, **own)
         self._units, self.memory_size = units, units if kind == "gru" else 2 * units
 

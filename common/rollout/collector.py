@@ -20,7 +20,7 @@ from common.rollout.not_finite import not_finite_step
 from common.rollout.policies import Policy
 from common.rollout.probe import find_restore_method
 from common.rollout.repeatable import RepeatableEnvs
-from common.rollout.rewards import EpisodeScores, Shaping
+from common.rollout.rewards import EpisodeStatistics, Shaping
 from common.rollout.stepping import Stepped, restore_method_of, step_through
 from common.rollout.workers.envs import EnvsOnWorkers
 from common.rollout.workers.shard import Recipe
@@ -29,7 +29,7 @@ from common.state import State, join_parts, load_generator, pack_generator, part
 ShapeNoise = Callable[[np.ndarray], np.ndarray]
 
 
-class Collecting(NamedTuple):
+class CollectingPlan(NamedTuple):
     """How a method collects."""
 
     per_epoch: int = 1  # trajectories that make an epoch
@@ -70,7 +70,7 @@ class Collector:
         action_map: ActionMap,
         seed: int,
         warn: Callable[[str], None] = print,
-        how: Collecting = Collecting(),  # noqa: B008  (it is immutable)
+        how: CollectingPlan = CollectingPlan(),  # noqa: B008  (it is immutable)
         design: RewardDesign | None = None,
         make_team: Callable[[Recipe], Any] | None = None,
     ) -> None:
@@ -86,7 +86,7 @@ class Collector:
         self._restart_every = default_restart_interval(environment, steps)
         self.shaped = Shaping(config, environment, design)  # it may refuse, so before environments are built
         infos = LoggedInfo(config.log_info, warn) if config.log_info else None
-        self.scores = EpisodeScores(config.num_envs, config.score_window, infos)
+        self.scores = EpisodeStatistics(config.num_envs, config.score_window, infos)
         self._collected = self.is_fresh = False
         self._underway = False  # a trajectory was begun and is not whole
         self._build(

@@ -10,7 +10,7 @@ from common.envs.environment import Environment
 from common.envs.spaces import ActionMap
 from common.errors import UserError
 from common.results import score_text
-from common.rollout.playing import STEP_BOUND, Episode, Job, play_all
+from common.rollout.playing import STEP_BOUND, Episode, EpisodeBatch, play_all
 from common.rollout.policies import Policy, SamplingPolicy
 
 EVALUATION_SEED = 1_000_003  # far from the small seeds people train with
@@ -109,13 +109,13 @@ def evaluate(
     Raises:
         UserError: the environment cannot be started or failed in every episode, or the policy returned NaN.
     """
-    job = Job(environment, deterministic, range(seed, seed + episodes))
+    job = EpisodeBatch(environment, deterministic, range(seed, seed + episodes))
     [evaluation] = _evaluations(policy, action_map, [job], restarts, workers)
     return evaluation
 
 
 def _evaluations(
-    policy: Policy, action_map: ActionMap, jobs: Sequence[Job], restarts: int, workers: int | None
+    policy: Policy, action_map: ActionMap, jobs: Sequence[EpisodeBatch], restarts: int, workers: int | None
 ) -> list[Evaluation]:
     evaluations = [Evaluation.of(episodes) for episodes in play_all(policy, action_map, jobs, restarts, workers)]
     for job, evaluation in zip(jobs, evaluations):
@@ -145,7 +145,9 @@ def evaluate_limits(
 ) -> list[Summaries]:
     """`evaluate_both` in each of several environments, which differ in their step limits."""
     seeds = range(seed, seed + episodes)
-    jobs = [Job(environment, kind == "deterministic", seeds) for environment in environments for kind in KINDS]
+    jobs = [
+        EpisodeBatch(environment, kind == "deterministic", seeds) for environment in environments for kind in KINDS
+    ]
     found: list[Summaries] = [{} for _ in environments]
     for i, (job, evaluation) in enumerate(zip(jobs, _evaluations(policy, action_map, jobs, restarts, workers))):
         conditions = {"seed": seed, "max_episode_steps": job.environment.max_episode_steps}

@@ -31,7 +31,7 @@ _NOISE_STEPS = 128  # steps of noise drawn at a time
 
 
 @dataclass(frozen=True)
-class Job:
+class EpisodeBatch:
     """Episodes to play, one from each seed, with the policy's deterministic action or with samples."""
 
     environment: Environment
@@ -89,7 +89,7 @@ class Reach:
 def play_all(
     policy: Policy,
     action_map: ActionMap,
-    jobs: Sequence[Job],
+    jobs: Sequence[EpisodeBatch],
     restarts: int,
     workers: int | None = None,
     rows: int | None = ROWS,
@@ -270,7 +270,7 @@ class _Running:
 def play(
     policy: Policy,
     action_map: ActionMap,
-    job: Job,
+    job: EpisodeBatch,
     restarts: int = 0,
     rows: int | None = None,
     reach: Reach | None = None,

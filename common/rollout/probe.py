@@ -14,7 +14,7 @@ from common.envs.seeded_episodes import RestoreMethod, RestorePoint
 from common.envs.spaces import ActionMap, choices
 from common.envs.vector_env import make_vector_env
 from common.errors import StartError, UserError
-from common.rollout.stepping import Record
+from common.rollout.stepping import RestoreRecord
 from common.user_code import closed
 
 BEGINNINGS = (70, 150, 250)  # steps before which all begin an episode, so that long ones are no exception
@@ -60,7 +60,7 @@ def find_restore_method(
         return make_vector_env(environment, count, backend, 1, way, time_limit).groups[0]
 
     try:
-        record = Record([slice(0, count)], way, action_map.size)
+        record = RestoreRecord([slice(0, count)], way, action_map.size)
         played = _played(make, actions, action_map, record, patient)
         if played is None:
             return "rebuilt"
@@ -83,7 +83,7 @@ def find_restore_method(
 
 
 def _played(
-    make: MakeGroup, actions: np.ndarray, action_map: ActionMap, record: Record, patient: bool
+    make: MakeGroup, actions: np.ndarray, action_map: ActionMap, record: RestoreRecord, patient: bool
 ) -> tuple[list[Step], dict[int, Points]] | None:
     """What environments do with some actions, and what restores them at several steps; None if slow or failing.
 

@@ -22,7 +22,7 @@ from common.envs.seeded_episodes import RestoreMethod, RestorePoint
 from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv
 from common.errors import StartError, UserError
-from common.rollout.stepping import Record
+from common.rollout.stepping import RestoreRecord
 from common.state import State
 
 
@@ -49,7 +49,7 @@ class RepeatableEnvs:
         way: RestoreMethod = "episodes",
     ) -> None:
         self._envs, self.action_map, self._restarts, self._warn = envs, action_map, restarts, warn
-        self.record = Record(envs.columns, way, action_map.size)
+        self.record = RestoreRecord(envs.columns, way, action_map.size)
         self._faults = 0  # since training began
         self.num_envs, self.groups = envs.num_envs, envs.groups
         self.columns, self.parts = envs.columns, envs.parts

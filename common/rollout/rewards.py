@@ -116,7 +116,7 @@ class _Cost:
             raise ValueError(f"{self._name} {self._passed + 1} of {len(self.costs)}")
 
 
-class EpisodeScores:
+class EpisodeStatistics:
     """Counts the episodes that ended, an epoch at a time, and the last of them across epochs.
 
     Args:

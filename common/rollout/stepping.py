@@ -98,7 +98,7 @@ def step_through(
                 yield t
 
 
-class Record:
+class RestoreRecord:
     """Where each of N environments is, and what restores it there: how it began, and the actions since.
 
     Args:

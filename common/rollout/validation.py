@@ -21,7 +21,7 @@ from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv, group_seeds, make_vector_env
 from common.records import Timing
 from common.rollout.evaluation import Evaluation, remarks_on
-from common.rollout.playing import STEP_BOUND, Job, Reach, forewarning, play_all
+from common.rollout.playing import STEP_BOUND, EpisodeBatch, Reach, forewarning, play_all
 from common.rollout.policies import InEpisodes, Policy
 from common.state import State
 
@@ -187,7 +187,9 @@ def validate(
         with contextlib.closing(envs):
             return _validate_in_groups(policy, action_map, environment, envs, seed, reach)
     sizes = [len(part) for part in np.array_split(np.arange(episodes), groups)]  # not a process an episode
-    jobs = [Job(environment, True, range(one, one + size)) for size, one in zip(sizes, group_seeds(seed, groups))]
+    jobs = [
+        EpisodeBatch(environment, True, range(one, one + size)) for size, one in zip(sizes, group_seeds(seed, groups))
+    ]
     played = [e for job in play_all(policy, action_map, jobs, restarts, workers, None, reach) for e in job]
     scores, unfinished = (np.array(column) for column in zip(*((e.score, e.unfinished) for e in played)))  # [E], [E]
     if reach is not None and unfinished.any() and not reach.missed(scores, unfinished):  # it hoped for too little

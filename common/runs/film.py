@@ -32,7 +32,7 @@ MP4_FRAMES_PER_SECOND = 20  # at most: a frame of the walker takes as long as 30
 FFMPEG = ["-preset", "veryfast", "-threads", "1"]
 
 
-class Take:
+class FilmedEpisode:
     """One deterministic episode as frames [H, W, 3] uint8; iterating over it again plays it again.
 
     It is the first episode of an evaluation with the same seed.
@@ -189,7 +189,7 @@ def _film(
 ) -> tuple[str, Path | None]:
     for left in range(restarts, -1, -1):
         try:
-            take = Take(policy, action_map, environment, seed, None if gif else MP4_FRAMES_PER_SECOND)
+            take = FilmedEpisode(policy, action_map, environment, seed, None if gif else MP4_FRAMES_PER_SECOND)
             save_video(take, take.frame_rate, path)
         except UserError as error:  # the environment failed, perhaps just this once
             if not left:

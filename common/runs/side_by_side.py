@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from common.results import score_text
-from common.runs.film import Take
+from common.runs.film import FilmedEpisode
 
 GAP, HEADING = 8, 44  # pixels
 COLORS, SMALLEST_COLORS = 64, 16
@@ -20,7 +20,7 @@ Heading = tuple[str, str]
 """The two lines above an episode."""
 
 
-def opening(take: Take, width: int, seconds: float, whole: bool = False) -> list[Image.Image]:
+def opening(take: FilmedEpisode, width: int, seconds: float, whole: bool = False) -> list[Image.Image]:
     """The first seconds of an episode as small pictures.
 
     Args:

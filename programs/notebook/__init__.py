@@ -25,7 +25,7 @@ from common.envs.vector_env import resolve_backend
 from common.errors import StoppedError, UserError
 from common.rollout import evaluation
 from common.runs import finished, run_folder, session
-from common.runs.film import Take
+from common.runs.film import FilmedEpisode
 from common.runs.options import RunOptions
 from ppo import presets
 from ppo.config import PPOConfig
@@ -360,7 +360,9 @@ def watch(run: Path | None, **typed: Any) -> None:
     try:
         films.show_films(
             {
-                stage: Take(agent.acting_policy(), agent.action_map, found, most_frames=films.FRAMES_PER_SECOND)
+                stage: FilmedEpisode(
+                    agent.acting_policy(), agent.action_map, found, most_frames=films.FRAMES_PER_SECOND
+                )
                 for stage, agent in agents.items()
             }
         )

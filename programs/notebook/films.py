@@ -8,7 +8,7 @@ from typing import Any
 
 from common import files
 from common.errors import UserError
-from common.runs.film import Take
+from common.runs.film import FilmedEpisode
 from common.runs.side_by_side import opening, side_by_side, small_gif, with_minus
 from programs import shipped
 from programs.notebook.display import put
@@ -18,7 +18,7 @@ WIDTH, SECONDS, REST = 260, 8.0, 1.5  # pixels of an episode; seconds of it; sec
 LARGEST = 180_000  # bytes of a film; the page holds it as text, which takes a third more
 
 
-def takes_of_shipped(name: str) -> dict[str, Take]:
+def takes_of_shipped(name: str) -> dict[str, FilmedEpisode]:
     """The episodes with the median score of an agent that comes with the project, untrained and trained.
 
     No TensorFlow is imported, unless the agent sees images.
@@ -35,11 +35,11 @@ def takes_of_shipped(name: str) -> dict[str, Take]:
     for stage in ("untrained", "trained"):
         agent, _, environment = shipped.load(folder, stage)
         seed = card["stages"][stage]["median_seed"]
-        takes[stage] = Take(agent.acting_policy(), agent.action_map, environment, seed, FRAMES_PER_SECOND)
+        takes[stage] = FilmedEpisode(agent.acting_policy(), agent.action_map, environment, seed, FRAMES_PER_SECOND)
     return takes
 
 
-def show_films(takes: Mapping[str, Take]) -> None:
+def show_films(takes: Mapping[str, FilmedEpisode]) -> None:
     """Play episodes and show them side by side, each below its stage, score and number of steps.
 
     Args:

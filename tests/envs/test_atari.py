@@ -18,7 +18,7 @@ from common.envs.vector_env import make_vector_env, resolve_backend
 from common.errors import UserError
 from common.records import Timing
 from common.rollout.evaluation import evaluate
-from common.runs.film import Take
+from common.runs.film import FilmedEpisode
 from ppo.presets import preset_for
 
 pytest.importorskip("ale_py")
@@ -142,7 +142,7 @@ def test_a_policy_that_never_fires_still_plays_all_five_lives():
 
 
 def test_a_film_shows_the_game_at_its_pace():
-    take = Take(Random(), ACTIONS, find_environment(BREAKOUT, 5))
+    take = FilmedEpisode(Random(), ACTIONS, find_environment(BREAKOUT, 5))
     frames = list(take)
     assert (len(frames), frames[0].shape, take.frame_rate) == (6, (210, 160, 3), 15)
     assert frames[0].std() > 0

@@ -30,7 +30,7 @@ from common.envs.vector_env import resolve_backend
 from common.errors import UserError
 from common.rollout.evaluation import evaluate
 from common.runs import run_folder, session, trust
-from common.runs.film import Take
+from common.runs.film import FilmedEpisode
 from common.runs.options import RunOptions
 from common.runs.terminal import Terminal
 from companions.config import OffPolicyConfig
@@ -510,7 +510,7 @@ def test_without_pictures_the_film_is_left_out_in_a_line():
 
     def films(make):
         trainer = PPOAgentTrainer(PPO.replace(max_episode_steps=4), make_env=make)
-        return list(Take(trainer.agent.acting_policy(), trainer.agent.action_map, trainer.environment))
+        return list(FilmedEpisode(trainer.agent.acting_policy(), trainer.agent.action_map, trainer.environment))
 
     for make, words in (
         (NoMetadata, "draws no pictures"),
@@ -567,7 +567,7 @@ def test_an_awkward_environment_is_trained_scored_and_filmed(tmp_path, backend):
     policy, actions = trainer.agent.acting_policy(), trainer.agent.action_map
     scores = evaluate(policy, actions, trainer.environment, 2, True)
     assert scores.lengths.tolist() == [6, 6] and not scores.faults
-    take = Take(policy, actions, trainer.environment)
+    take = FilmedEpisode(policy, actions, trainer.environment)
     assert len(list(take)) == 7 and take.frame_rate == 1 and take.score == scores.returns[0]
 
 
@@ -578,7 +578,7 @@ class Grey(tiny_envs.Awkward):
 
 def test_pictures_of_one_channel_are_refused_in_one_line():
     with pytest.raises(UserError, match="draws no pictures: expected uint8 of shape"):
-        list(Take(None, None, find_environment("", maker=Grey)))
+        list(FilmedEpisode(None, None, find_environment("", maker=Grey)))
 
 
 @pytest.mark.parametrize("backend", ["gymnasium", "processes"])

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from common.figures.study_figure import Arm, Level, compare, tasks
+from common.figures.study_figure import ArmScores, ReferenceScore, compare, tasks
 from common.figures.style import COLOURS, colour_of, entitle, save_light_and_dark
 
 PANELS = (("avg_reward_orig", "Reward"), ("avg_steps", "Steps"))
@@ -18,8 +18,10 @@ def curve(rewards):
 
 
 ARMS = {
-    "plain": Arm([curve([1, 2, 3]), curve([3, np.nan, 9, 7]), curve([2, 5, 6])], [1.0, 2.0, 4.0], [0.5, 1.5, 2.5]),
-    "tuned": Arm([curve([8, 9, 10])], [11.0], [10.0]),
+    "plain": ArmScores(
+        [curve([1, 2, 3]), curve([3, np.nan, 9, 7]), curve([2, 5, 6])], [1.0, 2.0, 4.0], [0.5, 1.5, 2.5]
+    ),
+    "tuned": ArmScores([curve([8, 9, 10])], [11.0], [10.0]),
 }
 
 
@@ -29,7 +31,7 @@ def drawn(figure):
 
 
 def test_every_seed_is_a_dot_and_names_have_the_curves_colours():
-    dots, reward, _ = drawn(compare("finding", ARMS, PANELS, (Level(10.0, "solved"),), -2.0)).axes
+    dots, reward, _ = drawn(compare("finding", ARMS, PANELS, (ReferenceScore(10.0, "solved"),), -2.0)).axes
     points = {tuple(line.get_xdata()): line for line in dots.lines if line.get_linestyle() == "None"}
     assert set(points) == {(1.0, 2.0, 4.0), (0.5, 1.5, 2.5), (11.0,), (10.0,)}
     assert (
@@ -50,7 +52,12 @@ def test_dots_of_equal_scores_are_apart_and_those_outside_are_written():
     scores = [-99.0, -99.0, 1.0, 1.0, 5.0]
     figure = drawn(
         compare(
-            "finding", {"plain": Arm([curve([1])] * 5, scores, [2.0])}, PANELS, (Level(4.0, "solved"),), None, -5.0
+            "finding",
+            {"plain": ArmScores([curve([1])] * 5, scores, [2.0])},
+            PANELS,
+            (ReferenceScore(4.0, "solved"),),
+            None,
+            -5.0,
         )
     )
     [left, right] = figure.axes[0].get_xlim()
@@ -61,7 +68,7 @@ def test_dots_of_equal_scores_are_apart_and_those_outside_are_written():
 
 
 def test_triangles_mark_the_milestone_on_the_seeds_curves():
-    arm = Arm([curve([1, 2, 3]), curve([3, 4, 5])], [1.0, 2.0], [1.0, 2.0], 20, [None, 1])
+    arm = ArmScores([curve([1, 2, 3]), curve([3, 4, 5])], [1.0, 2.0], [1.0, 2.0], 20, [None, 1])
     figure = drawn(compare("finding", {"plain": arm}, PANELS, milestone="a first"))
     [mark] = [line for line in figure.axes[1].lines if line.get_marker() == "v"]
     assert (mark.get_xdata(), mark.get_ydata()) == ([200.0], [4.0])
@@ -79,7 +86,7 @@ def test_the_thick_line_is_the_median_as_far_as_all_seeds_have_come():
     [alone] = [line for line in reward.lines if line.get_color() == COLOURS[1]]
     np.testing.assert_array_equal(alone.get_ydata(), [8, 9, 10])
     other = curve([1, 2, 3]) | {"steps": np.array([50.0, 99.0, 300.0])}  # seeds whose epochs differ have no median
-    apart = compare("finding", {"plain": Arm([curve([1, 2, 3]), other], [1.0, 2.0], [1.0, 2.0])}, PANELS)
+    apart = compare("finding", {"plain": ArmScores([curve([1, 2, 3]), other], [1.0, 2.0], [1.0, 2.0])}, PANELS)
     assert len(apart.axes[1].lines) == 2
     one_seed = compare("finding", {"tuned": ARMS["tuned"]}, PANELS)  # says nothing of medians
     assert one_seed.get_supxlabel().endswith("; line: training")

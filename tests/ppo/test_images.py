@@ -15,7 +15,7 @@ from common.rollout import collector as collectors
 from common.rollout.collector import Collector
 from common.rollout.evaluation import evaluate
 from common.rollout.validation import validate
-from common.runs.film import Take
+from common.runs.film import FilmedEpisode
 from ppo.config import PPOConfig
 
 
@@ -71,7 +71,7 @@ def test_images_are_evaluated_and_filmed():
     assert known.returns.tolist() == [8.0] * 4
     guessed = evaluate(Knowing(), spaces, find_environment("tests/Dot-v0"), 60, deterministic=False)
     assert 2 < guessed.returns.mean() < 3.4  # 8 / 3
-    take = Take(Knowing(), spaces, find_environment("tests/Dot-v0"))
+    take = FilmedEpisode(Knowing(), spaces, find_environment("tests/Dot-v0"))
     frames = list(take)
     assert (take.score, take.frame_rate, len(frames), frames[0].shape) == (8.0, 4, 9, (48, 48, 3))
 

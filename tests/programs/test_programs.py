@@ -13,7 +13,7 @@ import pytest
 
 from common.config import MAY_CHANGE
 from common.errors import UserError
-from common.figures.study_figure import Level, compare
+from common.figures.study_figure import ReferenceScore, compare
 from common.results import TIMING_COLUMNS
 from common.runs import run_folder, trust
 from common.runs.options import RunOptions
@@ -165,7 +165,7 @@ def test_study_trains_what_is_missing_and_summarises_it(monkeypatch, tmp_path, c
 
 
 def test_a_studys_title_says_its_finding_once_every_setting_has_a_run(trained, monkeypatch, tmp_path):
-    levels = (Level(5.0, "solved"),)
+    levels = (ReferenceScore(5.0, "solved"),)
     arms = {"one": "", "other": ""}
     finding = "{0.median:.1f} {0.lowest:.0f} {0.highest:.0f} {0.sampled:.0f} {1.seeds}"
     small = study.Study(3, arms, ["avg_reward_orig"], low=0, finding=finding, levels=levels)
@@ -205,15 +205,15 @@ def test_a_finding_counts_the_seeds_that_reach_the_milestone(trained):
     milestone = study.Milestone("steps", steps[-1], "epoch", "the end")
     late = study.Milestone("steps", 2 * steps[-1], "epoch")
     assert (milestone.row(curve), late.row(curve)) == (len(steps) - 1, None)
-    arm = study.Arm([curve] * 3, [1.0] * 3, [0.0] * 3, reached=[0, None, 2])
+    arm = study.ArmScores([curve] * 3, [1.0] * 3, [0.0] * 3, reached=[0, None, 2])
     assert "{0.reached_by} of {0.seeds}".format(study.summary_of(arm, milestone)) == "2 of 3"
 
 
 def test_a_study_of_tasks_counts_the_seeds_that_solve_theirs(trained):
     curve = run_folder.read_results(trained / "ppo")
     arms = {
-        "CartPole-v1": study.Arm([curve] * 2, [475.0, 474.9], [0.0, 0.0]),  # solved at 475
-        "Pendulum-v1": study.Arm([curve], [-150.0], [0.0]),  # no score counts as solved
+        "CartPole-v1": study.ArmScores([curve] * 2, [475.0, 474.9], [0.0, 0.0]),  # solved at 475
+        "Pendulum-v1": study.ArmScores([curve], [-150.0], [0.0]),  # no score counts as solved
     }
     one = study.Study(2, dict.fromkeys(arms, ""), [], low=0, finding="{tasks} {reached} {scored}")
     assert study.figure_of(one, arms).get_suptitle() == "2 1 2"

@@ -9,7 +9,7 @@ from common.config import info_column
 from common.envs.environment import environment_of
 from common.envs.vector_env import resolve_backend
 from common.errors import UserError
-from common.rollout.workers.shard import Host, Recipe, Rows
+from common.rollout.workers.shard import ShardRunner, Recipe, Rows
 from common.runs import run_folder, session
 from common.runs.options import RunOptions
 from companions.config import OffPolicyConfig
@@ -70,7 +70,7 @@ def test_a_callback_ends_training_without_a_folder():
 def test_a_worker_reports_them():
     environment = environment_of(PPO)
     agent = PPOAgentTrainer(PPO).agent
-    host = Host(Recipe(environment, 2, "gymnasium", 1, "episodes", 60.0, agent.action_map))
+    host = ShardRunner(Recipe(environment, 2, "gymnasium", 1, "episodes", 60.0, agent.action_map))
     seen = host.reset(0, 3)
     rows = Rows(0, np.zeros((9, 2, 1), np.float32), False, np.zeros(2, bool), np.zeros((2, 0), np.float32))
     columns = host.collect(0, agent.acting_policy(), seen, rows)

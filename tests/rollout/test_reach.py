@@ -12,7 +12,7 @@ from common.envs.spaces import action_map
 from common.envs.vector_env import group_seeds
 from common.records import Timing
 from common.rollout import validation
-from common.rollout.playing import Job, Reach, play_all
+from common.rollout.playing import EpisodeBatch, Reach, play_all
 from common.rollout.validation import validate
 from PPOAgentTrainer import PPOAgentTrainer
 
@@ -85,7 +85,7 @@ def test_a_group_that_hoped_for_too_little_is_played_again(workers, target, hope
     whole = idle(6, None)
     assert whole.returns.tolist() == [1.0, 3.0, 6.0, 15.0, 21.0, 28.0]
     reach = Reach(target, hope, 6)  # the first group hopes for 1 + 5 · 13 after a step, or 1 + 5 · 20
-    jobs = [Job(LENGTHS, True, range(first, first + 3)) for first in group_seeds(3, 2)]
+    jobs = [EpisodeBatch(LENGTHS, True, range(first, first + 3)) for first in group_seeds(3, 2)]
     assert any(
         episode.unfinished
         for part in play_all(Idle(), action_map(LENGTHS.action_space), jobs, 0, 1, None, reach)

@@ -15,13 +15,16 @@ from common.errors import NotFiniteError, UserError
 from common.nets.network import UNCHANGED, Dense, Network
 from common.records import Timing
 from common.rollout import collector as collectors
-from common.rollout.collector import Collecting, Collector
+from common.rollout.collector import CollectingPlan, Collector
 from common.rollout.policies import DeterministicPolicy, NormalPolicy, WarmUp
 from common.rollout.workers.shard import resolve_shards, shards_for_workers
 from common.state import State
 
 SIZES = {"BipedalWalker-v3": (24, 4), "Pendulum-v1": (3, 1), "LunarLanderContinuous-v3": (8, 2)}
-LEARNING, TWO_ROWS = Collecting(rows_per_yield=7), Collecting(rows_per_yield=2)  # which are learned from at once
+LEARNING, TWO_ROWS = (
+    CollectingPlan(rows_per_yield=7),
+    CollectingPlan(rows_per_yield=2),
+)  # which are learned from at once
 
 
 def policy(observation_size: int, action_size: int, seed: int = 0, scale: float = 0.25) -> NormalPolicy:
@@ -39,7 +42,7 @@ def one_layer(observation_size: int, weight: float = 1.0) -> Network:
     return Network(UNCHANGED, (), (head,))
 
 
-def experience(make_team=None, env="Pendulum-v1", warn=print, how=Collecting(), **settings) -> Collector:  # noqa: B008
+def experience(make_team=None, env="Pendulum-v1", warn=print, how=CollectingPlan(), **settings) -> Collector:  # noqa: B008
     environment = find_environment(env, settings.get("max_episode_steps"))
     config = TrainingConfig(**{"env": env, "num_envs": 4, "steps_per_epoch": 240, "backend": "gymnasium"} | settings)
     return Collector(config, environment, action_map(environment.action_space), 7, warn, how, None, make_team)
@@ -90,7 +93,7 @@ def test_shards_that_are_restored_anywhere_collect_what_one_process_collects(env
         one.close()
 
 
-@pytest.mark.parametrize("how", [Collecting(), LEARNING])
+@pytest.mark.parametrize("how", [CollectingPlan(), LEARNING])
 def test_seconds_of_workers_are_divided_between_environments_and_policy(how):
     one, timing = experience(how=how, shards=2, steps_per_epoch=2400), Timing()
     began = time.perf_counter()
@@ -108,7 +111,7 @@ def test_the_division_decides_the_numbers():
 
 @pytest.mark.parametrize("make_team", [Reliable, Forgetful])
 def test_episodes_that_are_cut_at_each_epoch_are_the_same(make_team):
-    how = Collecting(restart_each_epoch=True)
+    how = CollectingPlan(restart_each_epoch=True)
     one, other = (experience(runner, how=how, shards=2) for runner in (None, make_team))
     for state, same in zip(epochs(one, 0, 3), epochs(other, 0, 3)):
         assert_equal(state, same)
@@ -116,7 +119,7 @@ def test_episodes_that_are_cut_at_each_epoch_are_the_same(make_team):
 
 
 @pytest.mark.parametrize("make_team", [Reliable, Forgetful])
-@pytest.mark.parametrize(("how", "restarts"), [(Collecting(), 3), (Collecting(), 30), (TWO_ROWS, 30)])
+@pytest.mark.parametrize(("how", "restarts"), [(CollectingPlan(), 3), (CollectingPlan(), 30), (TWO_ROWS, 30)])
 def test_failing_environments_are_counted_as_in_one_process(make_team, how, restarts):
     """Those of tests/Unsound-v0 raise or return NaN, by the seed of the episode."""
 
@@ -233,7 +236,7 @@ def learning(one: Collector, at_random: int = 0, size: int = 7) -> list[State]:
 @pytest.mark.parametrize("shards", [1, 3])
 def test_rows_that_are_learned_from_as_they_come_are_the_same(make_team, shards):
     for size, at_random in ((7, 12), (1, 70)):  # the random actions end within the second epoch
-        how = Collecting(rows_per_yield=size)
+        how = CollectingPlan(rows_per_yield=size)
         one, other = (experience(runner, how=how, shards=shards, max_episode_steps=25) for runner in (None, make_team))
         states = learning(one, at_random=at_random, size=size), learning(other, at_random=at_random, size=size)
         for state, same in zip(*states, strict=True):
@@ -266,7 +269,7 @@ def test_a_failure_that_cannot_be_repeated_is_told_where_a_worker_must_repeat_it
 def test_environments_whose_turn_it_is_are_built_again_once_an_epoch(monkeypatch):
     monkeypatch.setattr(collectors, "find_restore_method", lambda *_: "history")
     monkeypatch.setattr(collectors, "default_restart_interval", lambda *_: 2)
-    one, restarts = experience(how=Collecting(per_epoch=2)), []
+    one, restarts = experience(how=CollectingPlan(per_epoch=2)), []
     for epoch in range(5):
         one.scores.begin_epoch()
         for _ in range(2):

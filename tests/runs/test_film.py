@@ -19,7 +19,7 @@ from common.envs.spaces import action_map
 from common.rollout import playing
 from common.rollout.evaluation import evaluate
 from common.runs import film, run_folder
-from common.runs.film import Take, film_into, save_video
+from common.runs.film import FilmedEpisode, film_into, save_video
 
 
 class Swinging:
@@ -41,7 +41,7 @@ class Still:
 
 
 def take(env_id="tests/Lengths-v0", **options):
-    return Take(Still(), ACTIONS, find_environment(env_id), **options)
+    return FilmedEpisode(Still(), ACTIONS, find_environment(env_id), **options)
 
 
 @pytest.mark.skipif(not ctypes.util.find_library("EGL"), reason="no library that draws without a screen")
@@ -106,7 +106,7 @@ def test_a_film_has_at_most_20_frames_a_second_and_a_gif_all(tmp_path, gif, fram
 
 def test_a_take_shows_the_first_evaluated_episode():
     environment = find_environment("Pendulum-v1", 40)
-    one = Take(Swinging(), PENDULUM_ACTIONS, environment)
+    one = FilmedEpisode(Swinging(), PENDULUM_ACTIONS, environment)
     frames = list(one)
     assert one.score == evaluate(Swinging(), PENDULUM_ACTIONS, environment, 10, True).returns[0]
     assert len(frames) == 41 and one.frame_rate == 30
@@ -136,7 +136,7 @@ def test_a_film_of_an_environment_without_a_limit_is_cut(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("restarts", [0, 1])
 def test_an_environment_that_fails_once_is_filmed_again(tmp_path, monkeypatch, restarts):
-    steps, step = [], film.Take.drawn
+    steps, step = [], film.FilmedEpisode.drawn
 
     def failing(one, env):
         steps.append(1)
@@ -144,7 +144,7 @@ def test_an_environment_that_fails_once_is_filmed_again(tmp_path, monkeypatch, r
             raise RuntimeError("the lens broke\nin two")
         return step(one, env)
 
-    monkeypatch.setattr(film.Take, "drawn", failing)
+    monkeypatch.setattr(film.FilmedEpisode, "drawn", failing)
     line, path = film_into(tmp_path, Still(), ACTIONS, find_environment("tests/Lengths-v0"), restarts=restarts)
     if restarts:
         assert line.startswith("filmed an episode of ") and path is not None

@@ -27,7 +27,7 @@ def test_an_episode_that_is_over_grows_pale_while_the_others_go_on():
 
 @pytest.mark.parametrize(("whole", "drawn"), [(False, 6), (True, 20)])
 def test_only_the_opening_is_kept(whole, drawn):
-    class Take:
+    class FilmedEpisode:
         frame_rate, drawn = 10.0, 0
 
         def __iter__(self):
@@ -35,7 +35,7 @@ def test_only_the_opening_is_kept(whole, drawn):
                 self.drawn += 1
                 yield np.zeros((30, 60, 3), np.uint8)
 
-    take = Take()
+    take = FilmedEpisode()
     frames = side_by_side.opening(take, 20, 0.4, whole)
     assert [frame.size for frame in frames] == [(20, 10)] * 5
     assert take.drawn == drawn

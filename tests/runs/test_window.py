@@ -81,7 +81,7 @@ def test_a_film_opens_no_window_where_there_is_a_screen(screen, monkeypatch):
         return pygame.surfarray.array3d(surface)
 
     monkeypatch.setattr(tiny_envs.Lengths, "render", render)
-    frames = list(film.Take(Swinging(), ACTIONS, find_environment("tests/Lengths-v0")))
+    frames = list(film.FilmedEpisode(Swinging(), ACTIONS, find_environment("tests/Lengths-v0")))
     assert len(frames) > 1 and frames[0].min() == 255
 
 

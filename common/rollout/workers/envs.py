@@ -74,7 +74,7 @@ class EnvsOnWorkers(RepeatableEnvs):
     def _tasks(
         self, policy: Policy, noise: np.ndarray, rows: slice, ahead: list[Any] | None
     ) -> tuple[Policy, list[tuple[Any, ...]]]:
-        """The policy with which workers step these rows, and the other arguments of `Host.collect` by shard.
+        """The policy with which workers step these rows, and the other arguments of `ShardRunner.collect` by shard.
 
         Args:
             ahead: [n, A] actions of the first row, by shard; None where it is the epoch's first.
@@ -114,7 +114,7 @@ class EnvsOnWorkers(RepeatableEnvs):
     def _perform(
         self, method: str, shards: Sequence[int], arguments: Sequence[tuple[Any, ...]], policy: Policy | None = None
     ) -> list[Any]:
-        """What a method of `Host` returns for some shards; `policy`: its first argument, if it takes one.
+        """What a method of `ShardRunner` returns for some shards; `policy`: its first argument, if it takes one.
 
         Raises:
             UserError: it raised one.

@@ -81,7 +81,7 @@ class Task(NamedTuple):
     """Something to do with a shard. It may be done again, by another worker that restores the shard first."""
 
     shard: int
-    method: str  # of `Host`: "reset", "restore" or "collect"
+    method: str  # of `ShardRunner`: "reset", "restore" or "collect"
     arguments: tuple[Any, ...]  # of the method, without shard and policy
 
     @property
@@ -125,7 +125,7 @@ class Columns(NamedTuple):
         return (self.timing.environment + self.timing.policy) / max(1, self.failed.size)
 
 
-class Host:
+class ShardRunner:
     """Holds shards and steps them."""
 
     def __init__(self, recipe: Recipe) -> None:

@@ -21,7 +21,7 @@ from common import progress
 from common.errors import UserError
 from common.rollout.policies import Policy
 from common.rollout.workers.cluster import Cluster, WorkerPlacement
-from common.rollout.workers.shard import Columns, Host, Recipe, Snapshot, Task
+from common.rollout.workers.shard import Columns, ShardRunner, Recipe, Snapshot, Task
 from common.user_code import describe
 
 LOSSES = 5  # of workers while they performed the same task, after which the run ends
@@ -33,7 +33,7 @@ TICK = 1.0  # seconds between looks at the clock
 MakeSnapshot = Callable[[Task], Snapshot]
 
 
-class WorkerProcess(Host):
+class WorkerProcess(ShardRunner):
     """What a worker process runs. `path`: where the training process finds modules; `recipe`: pickled."""
 
     def __init__(self, path: list[str], recipe: bytes) -> None:
@@ -51,7 +51,7 @@ class WorkerProcess(Host):
         return self._problem, (ray.util.get_node_ip_address(), os.getpid()), computing()
 
     def perform_all(self, policy: Policy | None, tasks: list[tuple[Task, Snapshot | None]]) -> list[Any]:
-        """See `Host.perform`."""
+        """See `ShardRunner.perform`."""
         return [self.perform(task, snapshot, policy) for task, snapshot in tasks]
 
 
