@@ -12,7 +12,7 @@ from common.rollout import collector
 from common.rollout.collector import CollectingPlan, Collector, ShapeNoise
 from common.rollout.evaluation import evaluate
 from common.rollout.policies import Policy
-from common.rollout.workers.shard import ShardRunner, Recipe, Task
+from common.rollout.workers.shard import Recipe, ShardRunner, Task
 from common.state import State, join_parts, part_of
 from ppo.batch import flat_batch, scaled_rewards
 

@@ -9,7 +9,7 @@ from common.config import info_column
 from common.envs.environment import environment_of
 from common.envs.vector_env import resolve_backend
 from common.errors import UserError
-from common.rollout.workers.shard import ShardRunner, Recipe, Rows
+from common.rollout.workers.shard import Recipe, Rows, ShardRunner
 from common.runs import run_folder, session
 from common.runs.options import RunOptions
 from companions.config import OffPolicyConfig

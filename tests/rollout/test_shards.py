@@ -24,7 +24,7 @@ SIZES = {"BipedalWalker-v3": (24, 4), "Pendulum-v1": (3, 1), "LunarLanderContinu
 LEARNING, TWO_ROWS = (
     CollectingPlan(rows_per_yield=7),
     CollectingPlan(rows_per_yield=2),
-)  # which are learned from at once
+)  # learned from at once
 
 
 def policy(observation_size: int, action_size: int, seed: int = 0, scale: float = 0.25) -> NormalPolicy:

@@ -21,7 +21,7 @@ from common import progress
 from common.errors import UserError
 from common.rollout.policies import Policy
 from common.rollout.workers.cluster import Cluster, WorkerPlacement
-from common.rollout.workers.shard import Columns, ShardRunner, Recipe, Snapshot, Task
+from common.rollout.workers.shard import Columns, Recipe, ShardRunner, Snapshot, Task
 from common.user_code import describe
 
 LOSSES = 5  # of workers while they performed the same task, after which the run ends
