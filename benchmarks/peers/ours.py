@@ -53,6 +53,7 @@ def train(task: Task, contestant: Contestant, seed: int, steps: int, curve: Curv
 
     try:
         trainer.train(on_epoch=follow)
+        curve.follow(int(trainer.results[-1].steps), acting(trainer.agent), True)
         return acting(trainer.agent)
     finally:
         trainer.close()

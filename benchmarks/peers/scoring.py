@@ -49,9 +49,15 @@ class Curve:
         self.seconds = 0.0  # that scoring took
         self.validation_steps = 0  # of the episodes that the training played for itself
 
-    def follow(self, steps: int, act: Act) -> None:
-        """Score the policy if another part of the steps is done; steps that scoring takes are not counted."""
-        if steps < (self._scored + 1) * self._every:
+    def follow(self, steps: int, act: Act, is_last: bool = False) -> None:
+        """Score the policy if another part of the steps is done; steps that scoring takes are not counted.
+
+        Args:
+            steps: of the training so far.
+            act: the policy.
+            is_last: whether the training has ended, maybe before all its steps.
+        """
+        if self.steps[-1:] == [steps] or not (is_last or steps >= (self._scored + 1) * self._every):
             return
         began = time.perf_counter()
         self._scored = int(steps // self._every)
