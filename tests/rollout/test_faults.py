@@ -114,8 +114,11 @@ def test_processes_step_as_this_process_does():
         GymnasiumGroup(find_environment("Pendulum-v1", 5), 2),
         ProcessGroup(find_environment("Pendulum-v1", 5), 2),
     )
-    for mine, theirs in zip(stepped(one, 12), stepped(other, 12)):
-        np.testing.assert_array_equal(np.array(mine), np.array(theirs))
+    (mine, my_rest), (theirs, their_rest) = stepped(one, 12), stepped(other, 12)
+    np.testing.assert_array_equal(mine, theirs)
+    for my_step, their_step in zip(my_rest, their_rest, strict=True):
+        for my_column, their_column in zip(my_step, their_step, strict=True):
+            np.testing.assert_array_equal(my_column, their_column)
     one.close(), other.close()
 
 
