@@ -32,6 +32,7 @@ def serve(folder: Path, listener: socket.socket) -> None:
     server.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])  # no other site's name
     ui.run_with(server, root=lambda: Page(folder), title=folder.resolve().name, show_welcome_message=False)
     uvicorn.Server(uvicorn.Config(server, log_level="warning", timeout_graceful_shutdown=1)).run(sockets=[listener])
+    raise KeyboardInterrupt  # which asyncio drops if the server has ended before it is delivered
 
 
 class Page:

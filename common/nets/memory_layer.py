@@ -26,12 +26,8 @@ class MemoryLayer(keras.layers.Layer):
 
     def __init__(self, kind: str, units: int, kernel: Kernels, **kwargs: object) -> None:
         super().__init__(**kwargs)
-        own = {
-            "kernel_initializer": kernel(1.0),
-            "recurrent_initializer": kernel(1.0),
-            "seed": 0,
-        }  # no dropout uses it
-        self.cell = CELLS[kind](units, **own)
+        # Nothing uses the seed, since there is no dropout; but Keras would draw another one each time.
+        self.cell = CELLS[kind](units, kernel_initializer=kernel(1.0), recurrent_initializer=kernel(1.0), seed=0)
         self._units, self.memory_size = units, units if kind == "gru" else 2 * units
 
     def build(self, features_shape: tuple[int | None, ...], *_: object, **__: object) -> None:
