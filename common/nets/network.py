@@ -242,11 +242,12 @@ class Network:
         pairs = zip(arrays[::2], arrays[1::2])
 
         def filled(layers: tuple[Any, ...]) -> tuple[Any, ...]:
-            made = [
-                type(layer)(*next(pairs), *layer[2:]) if isinstance(layer, _WITH_WEIGHTS) else layer
-                for layer in layers
-            ]
-            return tuple(made)
+            return tuple(
+                [
+                    type(layer)(*next(pairs), *layer[2:]) if isinstance(layer, _WITH_WEIGHTS) else layer
+                    for layer in layers
+                ]
+            )
 
         return replace(self, normalize=normalize, hidden=filled(self.hidden), heads=filled(self.heads))
 
