@@ -44,7 +44,9 @@ def raw(path):
     files = [(path.parent / link).resolve() for link in linked]
     files = [file for file in files if "results" in str(file.relative_to(ROOT)) or file.name == "LEADERBOARD.md"]
     tables = [match[0] for match in scores.BLOCK.finditer(text)]
-    rows = [" ".join(row) for file in files if file.suffix == ".csv" for row in csv.reader(file.open(encoding="utf-8"))]
+    rows = [
+        " ".join(row) for file in files if file.suffix == ".csv" for row in csv.reader(file.open(encoding="utf-8"))
+    ]
     return " ".join([*tables, *rows, *(file.read_text("utf-8") for file in files if file.suffix == ".md")])
 
 
@@ -116,3 +118,13 @@ def test_validations_are_added_where_they_are_known():
     assert walker.validation is None
     assert pendulum.validation == [5 * 30 * 200] * 5  # every second of ten epochs, 30 episodes of 200 steps
     assert scores.of_agent("lander").validation == [0]  # its best parameters are those of the best training episodes
+
+
+def test_readme_says_how_long_the_first_command_takes_as_recorded():
+    seeds = leaderboard.standing(leaderboard.recorded())["fast-walker"]["seeds"]
+    times, solved = [one["seconds"] for one in seeds], sum(one["scores"]["1600"] >= 300 for one in seeds)
+    sentence = (
+        f"[{np.median(times):.0f} seconds in the median](LEADERBOARD.md) of {len(seeds)} seeds "
+        f"({min(times):.0f} to {max(times):.0f} s), and {solved} of the {len(seeds)} agents score at least 300"
+    )
+    assert sentence in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
