@@ -3,6 +3,7 @@
 import csv
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -128,3 +129,11 @@ def test_readme_says_how_long_the_first_command_takes_as_recorded():
         f"({min(times):.0f} to {max(times):.0f} s), and {solved} of the {len(seeds)} agents score at least 300"
     )
     assert sentence in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+
+
+def test_a_study_with_recorded_runs_is_on_a_page_and_one_without_is_open():
+    shown = " ".join(path.read_text(encoding="utf-8") for path in (*SHOWING, ROOT / "docs" / "studies.md"))
+    for name in tomllib.loads((ROOT / "experiments" / "studies.toml").read_text(encoding="utf-8")):
+        recorded = any((scores.STUDIES / name).glob("*/evaluation.json"))
+        assert recorded != (f"| `python -m programs study {name}` |" in shown), name
+        assert not recorded or f"<!-- study {name}" in shown or f"`{name}`" in shown, name
