@@ -71,7 +71,7 @@ def test_an_example_runs(page, number, code, little_training, exported, monkeypa
 def file_of_the_page(name):
     """A file that deploy.md prints, as a module."""
     page = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
-    [code] = re.findall(rf"^```python file={name}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    [code] = re.findall(rf'^```python title="{name}"\n(.*?)^```', page, re.MULTILINE | re.DOTALL)
     module = types.ModuleType(name.removesuffix(".py"))
     exec(compile(code, name, "exec"), vars(module))  # the project's own pages
     return module

@@ -18,7 +18,7 @@ from common.runs import run_folder, session
 from common.runs.command_line import parse
 from companions import presets as companions
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
-from experiments import differences
+from experiments import differences, page_blocks
 from ppo import presets
 from PPOAgentTrainer import PPOAgentTrainer
 from programs import methods, preset_files, study
@@ -102,7 +102,7 @@ def test_every_entry_of_the_log_has_a_row_in_its_table():
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in NOT_TYPED])
 def test_files_that_are_named_are_there(page):
-    printed = re.findall(r"^```python file=(\S+)", text_of(page), re.MULTILINE)
+    printed = re.findall(r'^```python title="(\S+)"', text_of(page), re.MULTILINE)
     for name in set(re.findall(r"`([\w./-]+\.(?:py|md|txt|toml))`", text_of(page))) - set(printed):
         assert (ROOT / name).exists() or ((ROOT / page).parent / name).exists(), name
 
@@ -124,6 +124,32 @@ def test_differences_from_published_presets_are_those_of_the_presets():
     tables = [differences.table(*pair) for pair in differences.PAIRS]
     assert all(table in text_of("docs/presets.md") for table in tables)
     assert len(tables[0].splitlines()) == 2 + 29  # as the page says
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page_blocks.BLOCK.search(text_of(page))])
+def test_settings_and_code_on_a_page_are_those_of_the_project(page):
+    assert text_of(page) == page_blocks.written(text_of(page)), "experiments/page_blocks.py writes them"
+
+
+def test_every_setting_of_every_method_is_on_the_page_of_settings():
+    names = {name for method in methods.METHODS.values() for name in vars(next(iter(method.presets.values())))}
+    assert {name for name in names if f"| `--{name.replace('_', '-')}` |" not in text_of("docs/settings.md")} == set()
+
+
+def test_a_block_of_source_names_something_that_is_there():
+    assert page_blocks.code_of("companions/losses.py", "polyak") == (
+        "def polyak(target: tf.Tensor, source: tf.Tensor, tau: float) -> tf.Tensor:\n"
+        "    return target + tau * (source - target)"
+    )
+    assert page_blocks.code_of("companions/DDPGAgent.py", "DDPGAgent.number_of_critics").startswith("@property\ndef ")
+    with pytest.raises(LookupError, match=r"companions/losses\.py defines no polyac"):
+        page_blocks.code_of("companions/losses.py", "polyac")
+
+
+def test_a_setting_that_another_class_has_too_is_shown_where_its_default_differs():
+    tables = page_blocks.tables("companions.config.SACConfig without companions.config.OffPolicyConfig")
+    assert "`--policy-delay`" in tables and "`--target-entropy`" in tables  # 1 there, 2 here; and one of its own
+    assert "`--gamma`" not in tables
 
 
 HALLS = (

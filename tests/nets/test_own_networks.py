@@ -27,7 +27,7 @@ from programs import policy_files
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "own-network.md").read_text(encoding="utf-8")
-FILES = dict(re.findall(r"^```python file=(\S+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+FILES = dict(re.findall(r'^```python title="(\S+)"\n(.*?)^```', PAGE, re.MULTILINE | re.DOTALL))
 QUICK = ["--evaluation-episodes", "20", "--record"]
 OBSERVATIONS = Box(-np.inf, np.inf, (12,), np.float32)
 layers = keras.layers
