@@ -91,10 +91,12 @@ def test_functions_keep_their_distance_in_equations():
     assert "<mo>&#x0223C;</mo>" in mathml(r"n \sim \pi", "inline")
 
 
-def test_pages_in_japanese_say_so(site):
-    languages = {name: re.search('<html lang="(..)"', page)[1] for name, page in pages(site).items()}
-    assert {name for name, language in languages.items() if language != "en"} == {"README.ja.html"}
-    assert languages["README.ja.html"] == "ja"
+def test_pages_in_another_language_say_so(site):
+    languages = {name: re.search('<html lang="([^"]+)"', page)[1] for name, page in pages(site).items()}
+    expected = {"ja": ".ja.html", "zh-Hant": ".zh.html"}
+    for name, language in languages.items():
+        assert language == next((one for one, ending in expected.items() if name.endswith(ending)), "en"), name
+    assert languages["README.ja.html"] == "ja" and "zh-Hant" in languages.values()
 
 
 def test_flags_and_long_paths_are_broken_where_they_can_be_read():
