@@ -57,7 +57,8 @@ def code_of(file: str, name: str) -> str:
     first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
     lines, left_out = text.splitlines(), range(0)
     if ast.get_docstring(node) is not None:
-        left_out = range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
+        last = node.body[0].end_lineno or 0
+        left_out = range(node.body[0].lineno, last + 1 + (not lines[last].strip()))  # with an empty line below
     kept = [lines[number - 1] for number in range(first, (node.end_lineno or 0) + 1) if number not in left_out]
     return textwrap.dedent("\n".join(kept))
 

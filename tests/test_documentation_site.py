@@ -48,7 +48,7 @@ def test_every_page_of_docs_is_there_with_its_figures(site):
 
 def test_every_page_of_docs_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1].split("\ntheme:\n")[0]
-    named = set(re.findall(r"[\w/-]+\.md", navigation))
+    named = set(re.findall(r"[\w./-]+\.md", navigation))
     assert {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")} - named == set()
 
 

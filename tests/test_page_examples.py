@@ -59,7 +59,7 @@ def exported(tmp_path_factory):
 
 
 def test_the_pages_have_examples():
-    assert {page for page, _, _ in EXAMPLES} >= {"docs/quick-start.md", "docs/coming-from.md", "docs/deploy.md"}
+    assert {page for page, _, _ in EXAMPLES} >= {"docs/from-a-script.md", "docs/coming-from.md", "docs/deploy.md"}
 
 
 @pytest.mark.parametrize(("page", "number", "code"), EXAMPLES, ids=[f"{page}-{i}" for page, i, _ in EXAMPLES])

@@ -138,6 +138,14 @@ def test_every_setting_of_every_method_is_on_the_page_of_settings():
     assert {name for name in names if f"| `--{name.replace('_', '-')}` |" not in text_of("docs/settings.md")} == set()
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith(("docs/sources/", "docs/coming-from"))])
+def test_settings_that_stand_beside_another_programs_names_are_there(page):
+    rows = [line.split("|") for line in text_of(page).splitlines() if line.startswith("|")]
+    used = {name for row in rows for name in re.findall(r"`(\w+)=", row[2])}
+    settings = {name for method in methods.METHODS.values() for name in vars(next(iter(method.presets.values())))}
+    assert used - {"make_env"} <= settings
+
+
 def test_a_block_of_source_names_something_that_is_there():
     assert page_blocks.code_of("companions/losses.py", "polyak") == (
         "def polyak(target: tf.Tensor, source: tf.Tensor, tau: float) -> tf.Tensor:\n"
