@@ -167,7 +167,7 @@ HALLS = (
     "common/learning", "common/runs", "common/figures",
 )  # fmt: skip
 RECORDED = [  # page, file, which of its tables
-    ("docs/runs.md", "benchmarks/results/faults.md", 0),
+    ("docs/faults.md", "benchmarks/results/faults.md", 0),
     ("docs/results.md", "experiments/results/walker/summary.md", 0),
     ("docs/results.md", "experiments/results/walker/summary.md", 1),
     ("docs/results.md", "experiments/results/entropy/summary.md", 0),
