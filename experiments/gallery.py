@@ -162,10 +162,10 @@ Trained agents come with the project. You can watch them at once, without traini
 training.
 
 ```bash
-python -m programs watch best-hardcore               # show an episode in a window, or film it if there is no screen
-python -m programs watch walker --film               # film it, as walker.mp4
-python -m programs watch walker --stage half-way     # show it half-way through its training, or untrained
-python -m programs evaluate walker                   # play the 100 episodes again
+python -m programs watch best-hardcore           # in a window, or as a film if there is no screen
+python -m programs watch walker --film           # as a film, walker.mp4
+python -m programs watch walker --stage half-way # half-way through its training, or untrained
+python -m programs evaluate walker               # play the 100 episodes again
 ```
 """
 READING = """

@@ -146,6 +146,15 @@ def test_settings_that_stand_beside_another_programs_names_are_there(page):
     assert used - {"make_env"} <= settings
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if re.match(r"docs/.*\.(ja|zh)\.md", page)])
+def test_a_translation_has_the_commands_and_numbers_of_its_page(page):
+    def said(text):
+        lines = re.findall(r"^(python .*?)\s*(?:#.*)?$", text, re.MULTILINE)
+        return {*lines, *re.findall(r"\d[\d,]*\d\d(?!\d)|\d+\.\d+", text)}
+
+    assert said(text_of(page)) <= said(text_of(re.sub(r"\.(ja|zh)\.md", ".md", page)))
+
+
 def test_a_block_of_source_names_something_that_is_there():
     assert page_blocks.code_of("companions/losses.py", "polyak") == (
         "def polyak(target: tf.Tensor, source: tf.Tensor, tau: float) -> tf.Tensor:\n"
