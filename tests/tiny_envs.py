@@ -506,7 +506,7 @@ def make_networks(observation_space, action_space, config):
     """Hidden layers of one's own, for `--networks tiny_envs:make_networks`."""
     import keras  # here, since processes that step environments need no TensorFlow
 
-    return keras.Sequential([keras.Input(observation_space.shape), keras.layers.Dense(3)])
+    return keras.Sequential([keras.Input(observation_space.shape), keras.layers.Dense(3), keras.layers.Dense(3)])
 
 
 gymnasium.register("tests/Target-v0", Target)
