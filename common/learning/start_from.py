@@ -51,10 +51,9 @@ def _check_alike(folder: Path, content: dict[str, Any], config: Any) -> None:
     if content["method"] != config.METHOD:
         raise UserError(f"{folder} was trained by {content['method']!r:.40}, not {config.METHOD}: name another agent")
     for name in ALIKE:
-        ours = getattr(config, name, None)
-        ours = list(ours) if isinstance(ours, tuple) else ours
-        theirs = content["config"].get(name, ours)
-        if theirs != ours:
+        before = getattr(type(config), name, None)  # where an older version wrote the settings
+        ours, theirs = getattr(config, name, None), content["config"].get(name, before)
+        if theirs != (list(ours) if isinstance(ours, tuple) else ours):
             flag = f"--{name.replace('_', '-')}"
             raise UserError(f"{folder} was trained with {name} {theirs}, this run has {ours}: give it the same {flag}")
 
