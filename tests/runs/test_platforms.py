@@ -16,13 +16,6 @@ CONSOLES = {
     "cp437": {"PYTHONIOENCODING": "cp437"},
     "C locale": {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"},
 }
-PROGRAMS = [
-    ["PPOAgentTrainer.py"],
-    ["-m", "companions.OffPolicyAgentTrainer"],
-    ["-m", "companions.SACAgentTrainer"],
-    ["-m", "programs"],
-    *(["-m", "programs", command] for command in ("train", "evaluate", "watch", "export", "plot")),
-]
 SMALL = [
     "pendulum", "--backend", "gymnasium", "--num-envs", "2", "--epochs", "2", "--steps-per-epoch", "64",
     "--passes", "1", "--minibatch-size", "64", "--max-episode-steps", "20", "--hidden-sizes", "8",
@@ -36,13 +29,10 @@ def typed(console, *arguments):
     )
 
 
-@pytest.mark.parametrize(
-    ("console", "program"),
-    [(console, PROGRAMS[0]) for console in CONSOLES] + [("C locale", program) for program in PROGRAMS[1:]],
-    ids=lambda value: value if isinstance(value, str) else " ".join(value),
-)
-def test_help_on_a_console_that_has_not_got_every_letter(console, program):
-    done = typed(console, *program, "--help")
+@pytest.mark.parametrize("console", ["cp1252", "cp437"])
+def test_help_on_a_console_that_has_not_got_every_letter(console):
+    """test_start.py has the C locale, for every program."""
+    done = typed(console, "PPOAgentTrainer.py", "--help")
     assert done.returncode == 0 and not done.stderr
     assert len(done.stdout.splitlines()) > 5
 
