@@ -126,9 +126,12 @@ def step_by_step():
 
 
 @pytest.fixture
-def eager():
-    """Runs compiled functions step by step: for a handful of gradient steps that is faster than compiling."""
-    with step_by_step():
+def eager(request):
+    """Runs compiled functions step by step: for a handful of gradient steps that is faster than compiling.
+
+    A module may use it for all tests but those that are marked "compiled".
+    """
+    with contextlib.nullcontext() if request.node.get_closest_marker("compiled") else step_by_step():
         yield
 
 
