@@ -22,7 +22,8 @@ from programs import shipped
 COMMON = dict(env="tests/Target-v0", num_envs=2, epochs=2, steps_per_epoch=64, hidden_sizes=(8, 8), adopt_best=False)
 QUICK = COMMON | dict(best_metric="mean_episode_reward", score_window=1)
 PPO = PPOConfig(**QUICK, minibatch_size=32, passes=2, learning_rate=1e-2)
-OFF = dict(warmup_steps=16, batch_size=8, normalize_observations=True)
+OFF = dict(warmup_steps=16, train_every=16, batch_size=8, normalize_observations=True)
+pytestmark = pytest.mark.usefixtures("eager_module")
 CASES = {
     "ppo": (PPOAgentTrainer, PPO),
     "shared torso": (PPOAgentTrainer, PPO.replace(shared_torso=True)),
@@ -138,7 +139,7 @@ def test_an_agent_that_comes_with_the_project_acts_as_before(agent, kind, change
 
 
 @pytest.mark.parametrize("name", ["ppo", "td3"])
-def test_a_resumed_run_needs_its_source_no_more(name, trained, tmp_path, eager):
+def test_a_resumed_run_needs_its_source_no_more(name, trained, tmp_path):
     kind, config = CASES[name]
     source = shutil.copytree(trained[name][0], tmp_path / "source")
     make = lambda: kind(config.replace(start_from=str(source)))  # noqa: E731
