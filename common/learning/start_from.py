@@ -87,7 +87,7 @@ def _take_over(agent: Any, source: State) -> list[str]:
     theirs, fresh, hidden = agent.layers(source), [], _hidden_arrays(agent)
     for name, arrays in agent.layers(own).items():
         known = name, name.removeprefix("target_"), "actor" if name == "network" else ""  # a shipped one
-        found = next((theirs[other] for other in known if other in theirs), [])
+        found: list[np.ndarray] = next((theirs[other] for other in known if other in theirs), [])
         found = found if len(found) == len(arrays) else found[:hidden]  # heads of another kind
         fits = [*itertools.takewhile(lambda pair: pair[0].shape == pair[1].shape, zip(arrays, found))]
         if not fits and name in ("actor", "network"):
