@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.config import MakeNetworks
+from common.envs.image_rows import ImagePart
 from common.envs.mirrors import Mirror
 from common.errors import DivergedError
 from common.learning.agent_base import AgentBase
@@ -22,13 +23,14 @@ from common.nets.keras_models import DenseHead, HiddenLayers, Torso, actor_netwo
 from common.nets.kernels import glorot
 from common.nets.network import Network, Normalizer
 from common.nets.own_networks import OwnCriticTorso, check_own
+from common.nets.rounded_products import check_precision
 from common.nets.tensorflow_operations import TENSORFLOW
 from common.records import Transitions
 from common.rollout.policies import DeterministicPolicy, SquashedPolicy
 from common.state import State, join_parts, part_of
 from companions import losses
 from companions.config import OffPolicySettings
-from companions.replay import ReplayBuffer
+from companions.replay import PackedObservations, ReplayBuffer
 from companions.results import UPDATE_METRICS
 
 Metrics = dict[str, tf.Tensor]
@@ -46,6 +48,9 @@ class DDPGAgent(AgentBase):
         config: network and update settings; all other settings are ignored here.
         seed: of the initial weights.
         make_networks: makes the hidden layers, in place of what the config names; see `common.nets.own_networks`.
+
+    Attributes:
+        packed: how observations with images are stored; None for observations of numbers alone.
 
     Raises:
         UserError: the requested device is missing, or `symmetry` is asked for and no mirror is known or fits.
@@ -66,6 +71,12 @@ class DDPGAgent(AgentBase):
         make_networks: MakeNetworks | None = None,
     ) -> None:
         super().__init__(observation_space, action_space, config, make_networks)
+        check_precision(config.precision)
+        if self.sees_images:
+            shape = observation_space.shape or ()
+            self.images = (ImagePart(0, shape, False, 0.0, 255.0, is_uint8=True, scaled_by_network=True),)
+        self.observation_shape = observation_space.shape or ()
+        self.packed = PackedObservations(self.observation_size, self.images) if self.images else None
         states = np.random.SeedSequence(seed).generate_state(1 + self.number_of_critics)
         actor_seed, *critic_seeds = (int(state) for state in states)
         actors = [[self.new_actor(actor_seed)] for _ in range(1 + self.has_target_actor)]
@@ -103,13 +114,13 @@ class DDPGAgent(AgentBase):
         """Standard normal numbers that an update takes for each transition: those of target policy smoothing."""
         return self.action_size if self.config.target_smoothing else 0
 
-    def _torso(self, inputs: int, layer_norm: bool = False) -> Torso:
+    def _torso(self, inputs: tuple[int, ...], layer_norm: bool = False) -> Torso:
         config = self.config
         images = with_convolutions(self.images)
-        return Torso((inputs,), config.hidden_sizes, "relu", 1.0, (), layer_norm, config.precision, images)
+        return Torso(inputs, config.hidden_sizes, "relu", 1.0, (), layer_norm, config.precision, images)
 
     def _actor_torso(self) -> HiddenLayers:
-        return self.own_torso or self._torso(self.observation_size)
+        return self.own_torso or self._torso(self.observation_shape)
 
     def new_actor(self, seed: int) -> keras.Model:
         """An untrained actor, observations [B, S] → actions [B, A] in [−1, 1]."""
@@ -118,7 +129,7 @@ class DDPGAgent(AgentBase):
 
     def new_critic(self, seed: int) -> keras.Model:
         """An untrained critic: observations and actions side by side [B, S + A] → [B, `outputs_of_critic`]."""
-        torso: Any = self._torso(self.observation_size + self.action_size, self.config.layer_norm)
+        torso: Any = self._torso((self.observation_size + self.action_size,), self.config.layer_norm)
         if self.own_torso is not None:
             torso = OwnCriticTorso(self.own_torso, self.action_size, torso)
         joint = None if self.mirror is None else Mirror(self.mirror.joint, self.mirror.action)
@@ -161,7 +172,8 @@ class DDPGAgent(AgentBase):
     def values(self, observations: np.ndarray) -> np.ndarray:
         """The first critic's Q [K] of raw observations [K, S] and the policy's deterministic actions there."""
         actions = self.acting_policy().act(observations)  # [K, A]
-        inputs = np.concatenate([self.normalizer()(observations), actions], axis=1)  # [K, S + A]
+        seen = self.normalizer()(observations).reshape(len(actions), -1)  # [K, S]
+        inputs = np.concatenate([seen, actions], axis=1)  # [K, S + A]
         return np.asarray(self.critics[0](inputs)).mean(axis=1)
 
     def acting_network(self) -> Network | KerasHeads:
@@ -270,14 +282,28 @@ class DDPGAgent(AgentBase):
 
     def minibatch(self, rows: tf.Tensor) -> Transitions:
         """The columns of packed rows [B, W], with observations as the networks see them."""
-        batch = self._unpack(rows)
-        if not self.config.normalize_observations:
+        batch = self._unpack(rows) if self.packed is None else self._unpack_bytes(rows, self.packed)
+        if not self._normalizes:
             return batch
         normalize = Normalizer(*tf.unstack(tf.convert_to_tensor(self._shift_and_scale.value)))  # [S], [S]
         return batch._replace(
             observations=TENSORFLOW.normalized(batch.observations, normalize),
             next_observations=TENSORFLOW.normalized(batch.next_observations, normalize),
         )
+
+    def _unpack_bytes(self, rows: tf.Tensor, packed: PackedObservations) -> Transitions:
+        """The columns of packed rows [B, W] of bytes; see `ImageReplayBuffer`."""
+
+        def floats(part: tf.Tensor) -> tf.Tensor:
+            return tf.bitcast(tf.reshape(part, (len(part), part.shape[1] // 4, 4)), tf.float32)
+
+        def observations(part: tf.Tensor) -> tf.Tensor:
+            cut = packed.cut(part)
+            return tf.concat([tf.cast(x, tf.float32) * (most / 255) if most else floats(x) for x, most in cut], 1)
+
+        first, last = (observations(part) for part in (rows[:, : packed.size], rows[:, -packed.size :]))  # [B, S] each
+        numbers = floats(rows[:, packed.size : -packed.size])  # [B, A + 2]
+        return Transitions(first, numbers[:, :-2], numbers[:, -2], numbers[:, -1], last)
 
     def _lone_step(self, rows: tf.Tensor, noise: tf.Tensor, with_actor: bool, copy: tf.Tensor | None) -> tf.Tensor:
         """One update from a packed minibatch [B, W]; the metrics, [metrics]."""
@@ -390,7 +416,7 @@ class DDPGAgent(AgentBase):
     def parameters(self) -> State:
         """Copies of the weights of all networks, those of the targets included, and what normalises observations."""
         weights = {name: np.array(networks_.weights) for name, networks_ in self.flat_networks().items()}
-        if not self.config.normalize_observations:
+        if not self._normalizes:
             return weights
         return weights | join_parts({"observations": self.observation_statistics.state()})
 
@@ -398,8 +424,13 @@ class DDPGAgent(AgentBase):
         """Restore what `parameters` returned; other names are ignored."""
         for name, networks_ in self.flat_networks().items():
             networks_.weights.assign(state[name])
-        if self.config.normalize_observations:
+        if self._normalizes:
             self.observation_statistics.load_state(part_of(state, "observations"))
+
+    def load_actor(self, arrays: list[np.ndarray]) -> None:
+        """Restore the actor alone from what `actor.get_weights()` returned."""
+        self.actor.set_weights(arrays)
+        self._actor.push()
 
     def _seeds(self) -> dict[str, keras.Variable]:
         """The states of layers that draw random numbers in an update, such as Dropout."""

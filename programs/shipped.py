@@ -126,4 +126,4 @@ def set_actor(agent: Any, arrays: State) -> None:
     Raises:
         ValueError: they are not those of such an actor.
     """
-    agent.actor.set_weights([arrays[f"{ACTOR}/{i}"] for i in range(len(arrays) - 1)])
+    agent.load_actor([arrays[f"{ACTOR}/{i}"] for i in range(len(arrays) - 1)])

@@ -18,6 +18,7 @@ from common.envs.mirrors import Mirror
 from common.envs.spaces import action_map, choices, is_image
 from common.funcs import RunningStatistics
 from common.learning.device import choose_device
+from common.nets.keras_models import USUAL
 from common.nets.network import UNCHANGED, Normalizer
 from common.nets.own_networks import own_torso
 from common.nets.rounded_products import check_precision
@@ -147,7 +148,7 @@ class AgentBase(ABC):
         """
         own = {name: np.array(array) for name, array in self.parameters().items()}
         theirs, fresh = self.layers(source), []
-        convolutions = len(self.config.convolutions) if self.sees_images else 0
+        convolutions = len(getattr(self.config, "convolutions", USUAL)) if self.sees_images else 0
         hidden = 2 * (convolutions + (len(self.config.hidden_sizes) or 3))  # arrays
         for name, arrays in self.layers(own).items():
             known = name, name.removeprefix("target_"), "actor" if name == "network" else ""  # a shipped one
