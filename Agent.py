@@ -422,10 +422,6 @@ class Agent(AgentBase):
         statistics = {f"observations/{name}": value for name, value in self.observation_statistics.state().items()}
         return weights | statistics
 
-    def load_actor(self, arrays: list[np.ndarray]) -> None:
-        """Restore the actor alone from what `actor.get_weights()` returned."""
-        self.actor.set_weights(arrays)
-
     def load_parameters(self, state: State) -> None:
         """Restore what `parameters` returned; other names are ignored."""
         for name, network in self._networks.items():

@@ -4,6 +4,7 @@ Lillicrap et al. 2016, arXiv:1509.02971 (DDPG); Fujimoto, van Hoof & Meger 2018,
 """
 
 import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,6 @@ import numpy as np
 import tensorflow as tf
 
 from common.config import MakeNetworks
-from common.envs.image_rows import ImagePart
 from common.envs.mirrors import Mirror
 from common.errors import DivergedError
 from common.learning.agent_base import AgentBase
@@ -23,14 +23,15 @@ from common.nets.keras_models import DenseHead, HiddenLayers, Torso, actor_netwo
 from common.nets.kernels import glorot
 from common.nets.network import Network, Normalizer
 from common.nets.own_networks import OwnCriticTorso, check_own
-from common.nets.rounded_products import check_precision
 from common.nets.tensorflow_operations import TENSORFLOW
 from common.records import Transitions
 from common.rollout.policies import DeterministicPolicy, SquashedPolicy
 from common.state import State, join_parts, part_of
 from companions import losses
 from companions.config import OffPolicySettings
-from companions.replay import PackedObservations, ReplayBuffer
+from companions.image_replay import packed_observations
+from companions.packed_minibatch import unpacked
+from companions.replay import ReplayBuffer
 from companions.results import UPDATE_METRICS
 
 Metrics = dict[str, tf.Tensor]
@@ -71,12 +72,9 @@ class DDPGAgent(AgentBase):
         make_networks: MakeNetworks | None = None,
     ) -> None:
         super().__init__(observation_space, action_space, config, make_networks)
-        check_precision(config.precision)
-        if self.sees_images:
-            shape = observation_space.shape or ()
-            self.images = (ImagePart(0, shape, False, 0.0, 255.0, is_uint8=True, scaled_by_network=True),)
-        self.observation_shape = observation_space.shape or ()
-        self.packed = PackedObservations(self.observation_size, self.images) if self.images else None
+        self._observation_shape = observation_space.shape or ()
+        self.packed = packed_observations(observation_space)
+        self.images = self.packed.images if self.packed else ()
         states = np.random.SeedSequence(seed).generate_state(1 + self.number_of_critics)
         actor_seed, *critic_seeds = (int(state) for state in states)
         actors = [[self.new_actor(actor_seed)] for _ in range(1 + self.has_target_actor)]
@@ -92,7 +90,8 @@ class DDPGAgent(AgentBase):
         self.updates = 0
         unchanged = np.repeat(np.array([[0], [1]], np.float32), self.observation_size, axis=1)  # [2, S]
         self._shift_and_scale = keras.Variable(unchanged)  # of the normaliser, at the last update
-        self._unpack = ReplayBuffer(0, self.observation_size, self.action_size).unpack
+        of_rows = ReplayBuffer(0, self.observation_size, self.action_size).unpack
+        self._unpack = functools.partial(unpacked, self.packed) if self.packed else of_rows
         self.compiled_cycles = Compiled(self._cycles)
         self.compiled_step = Compiled(self._lone_step)
         self._compiled_actor = Compiled(lambda inputs: self._actor.call(self._actor.stacks(), inputs)[0])
@@ -120,7 +119,7 @@ class DDPGAgent(AgentBase):
         return Torso(inputs, config.hidden_sizes, "relu", 1.0, (), layer_norm, config.precision, images)
 
     def _actor_torso(self) -> HiddenLayers:
-        return self.own_torso or self._torso(self.observation_shape)
+        return self.own_torso or self._torso(self._observation_shape)
 
     def new_actor(self, seed: int) -> keras.Model:
         """An untrained actor, observations [B, S] → actions [B, A] in [−1, 1]."""
@@ -282,7 +281,7 @@ class DDPGAgent(AgentBase):
 
     def minibatch(self, rows: tf.Tensor) -> Transitions:
         """The columns of packed rows [B, W], with observations as the networks see them."""
-        batch = self._unpack(rows) if self.packed is None else self._unpack_bytes(rows, self.packed)
+        batch = self._unpack(rows)
         if not self._normalizes:
             return batch
         normalize = Normalizer(*tf.unstack(tf.convert_to_tensor(self._shift_and_scale.value)))  # [S], [S]
@@ -290,20 +289,6 @@ class DDPGAgent(AgentBase):
             observations=TENSORFLOW.normalized(batch.observations, normalize),
             next_observations=TENSORFLOW.normalized(batch.next_observations, normalize),
         )
-
-    def _unpack_bytes(self, rows: tf.Tensor, packed: PackedObservations) -> Transitions:
-        """The columns of packed rows [B, W] of bytes; see `ImageReplayBuffer`."""
-
-        def floats(part: tf.Tensor) -> tf.Tensor:
-            return tf.bitcast(tf.reshape(part, (len(part), part.shape[1] // 4, 4)), tf.float32)
-
-        def observations(part: tf.Tensor) -> tf.Tensor:
-            cut = packed.cut(part)
-            return tf.concat([tf.cast(x, tf.float32) * (most / 255) if most else floats(x) for x, most in cut], 1)
-
-        first, last = (observations(part) for part in (rows[:, : packed.size], rows[:, -packed.size :]))  # [B, S] each
-        numbers = floats(rows[:, packed.size : -packed.size])  # [B, A + 2]
-        return Transitions(first, numbers[:, :-2], numbers[:, -2], numbers[:, -1], last)
 
     def _lone_step(self, rows: tf.Tensor, noise: tf.Tensor, with_actor: bool, copy: tf.Tensor | None) -> tf.Tensor:
         """One update from a packed minibatch [B, W]; the metrics, [metrics]."""
@@ -426,11 +411,6 @@ class DDPGAgent(AgentBase):
             networks_.weights.assign(state[name])
         if self._normalizes:
             self.observation_statistics.load_state(part_of(state, "observations"))
-
-    def load_actor(self, arrays: list[np.ndarray]) -> None:
-        """Restore the actor alone from what `actor.get_weights()` returned."""
-        self.actor.set_weights(arrays)
-        self._actor.push()
 
     def _seeds(self) -> dict[str, keras.Variable]:
         """The states of layers that draw random numbers in an update, such as Dropout."""

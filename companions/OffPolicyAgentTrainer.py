@@ -35,9 +35,10 @@ from common.runs.session import train_as_typed
 from common.state import State
 from companions.config import OffPolicyConfig, OffPolicySettings
 from companions.exploration import OrnsteinUhlenbeck
+from companions.image_replay import new_replay
 from companions.n_step import NStepReturns
 from companions.presets import PRESETS, preset_for
-from companions.replay import ImageReplayBuffer, ReplayBuffer, WaitingMinibatches
+from companions.replay import WaitingMinibatches
 from companions.results import OffPolicyResult
 
 LARGE = 1000.0  # mean absolute value of observations or rewards; those of well-made environments are near 1
@@ -71,7 +72,7 @@ class OffPolicyAgentTrainer(TrainerBase):
 
     def __init__(self, config: OffPolicySettings, *arguments: Any, **named: Any) -> None:
         super().__init__(config, *arguments, **named)
-        self.replay = self._new_replay(config)
+        self.replay = new_replay(config, self.agent)
         sizes = self.replay.observation_size, self.agent.action_size
         self._n_step = NStepReturns(config.n_step, config.gamma, config.num_envs, sizes) if config.n_step > 1 else None
         self._learning_rates = {name: float(adam.learning_rate) for name, adam in self.agent.adams.items()}
@@ -79,15 +80,8 @@ class OffPolicyAgentTrainer(TrainerBase):
         self._diverged = False  # in this epoch, so that its updates are undone
         self._updates: list[dict[str, np.ndarray]] = []  # metrics of this epoch's updates
         self._untrained = 0  # steps since the last time of training, the warm-up not counted
-        self._waiting = WaitingMinibatches(
-            config.batch_size, self.replay.row_size, self.agent.update_noise_size, self.replay.row_type
-        )
-
-    def _new_replay(self, config: OffPolicySettings) -> ReplayBuffer:
-        agent, waiting = self.agent, config.train_every + (config.n_step + 2) * config.num_envs
-        if agent.packed is not None:
-            return ImageReplayBuffer(config.replay_size, agent.packed, agent.action_size, waiting)
-        return ReplayBuffer(config.replay_size, agent.observation_size, agent.action_size)
+        row_size, row_type = self.replay.row_size, self.replay.row_type
+        self._waiting = WaitingMinibatches(config.batch_size, row_size, self.agent.update_noise_size, row_type)
 
     def check_environment(self, environment: Environment) -> None:
         """Raises UserError unless actions are a Box, and an image has a size that the networks take."""

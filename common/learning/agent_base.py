@@ -64,7 +64,8 @@ class AgentBase(ABC):
         self.sees_images = is_image(observation_space)
         self.images = getattr(observation_space, "images", ())
         choose_device(config.device, self.sees_images or bool(self.images))
-        check_precision("float32" if self.sees_images else config.precision)  # Keras rounds images
+        by_keras = self.sees_images and hasattr(config, "convolutions")  # which rounds images itself
+        check_precision("float32" if by_keras else config.precision)
         self.action_map = action_map(action_space)
         self.action_size = self.action_map.size
         self.mask_size = sum(choices(action_space)) if config.action_masks else 0

@@ -43,7 +43,8 @@ class FlatNetworks:
         self._parts = [
             slice(int(start), int(end)) for start, end in itertools.pairwise(ends)
         ]  # of a network's weights
-        self.weights = keras.Variable(self._of_networks())
+        arrays = [np.ravel(variable) for network in networks for variable in network.trainable_variables]
+        self.weights = keras.Variable(np.concatenate(arrays))
         self.seeds = [v for network in networks for v in network.variables if v.dtype != "float32"]
 
     def stacks(self) -> list[tf.Tensor]:
@@ -95,15 +96,6 @@ class FlatNetworks:
         if self._network is None:
             return None
         return self._network.with_arrays(normalize, self._arrays()[0])
-
-    def _of_networks(self) -> np.ndarray:
-        """The weights that the Keras networks have, [W]."""
-        variables = [variable for network in self.networks for variable in network.trainable_variables]
-        return np.concatenate([np.ravel(variable) for variable in variables])
-
-    def push(self) -> None:
-        """Take the weights that the Keras networks have."""
-        self.weights.assign(self._of_networks())
 
     def pull(self) -> list[keras.Model]:
         """The Keras networks, with the weights of now."""
