@@ -1,5 +1,7 @@
 """The replay buffer of images against the observations that it was given."""
 
+import copy
+
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict
@@ -111,14 +113,13 @@ def test_environments_that_were_built_again_begin_with_observations_of_their_own
 @pytest.mark.parametrize("played_before", [1, 8])
 def test_it_goes_on_where_it_was(played_before):
     one, other = (ImageReplayBuffer(20, PARTS["alone"][0], 1, 8) for _ in range(2))
-    plays = [Played(one), Played(other)]
+    played = Played(one)
     for _ in range(played_before):
-        plays[0].play(3)
+        played.play(3)
     other.load_state({name: array.copy() for name, array in one.state().items()})
-    plays[1].__dict__.update(plays[0].__dict__ | {"replay": other})
-    for each in plays:
-        plays[1].images, plays[1].ended, plays[1].steps = plays[0].images, plays[0].ended, plays[0].steps
-        each.replay.stored(np.stack([each.images, each.images + 1]).astype(np.uint8))
+    goes_on = copy.copy(played)
+    goes_on.replay = other
+    played.play(3), goes_on.play(3)
     for name, array in one.state().items():
         np.testing.assert_array_equal(array, other.state()[name])
     draws = [buffer.sample(5, 5, np.random.default_rng(2)) for buffer in (one, other)]
