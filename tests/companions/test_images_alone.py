@@ -1,12 +1,8 @@
 """Off-policy methods on images alone: they learn, resume to the byte, are exported and shipped, and play."""
 
 import numpy as np
-import pytest
-from gymnasium.spaces import Box
 from same_state import assert_same_state, resumed_and_whole
 
-from common.envs.supported_spaces import check_continuous
-from common.errors import UserError
 from common.rollout import policy_file
 from companions.config import OffPolicyConfig, SACConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
@@ -56,9 +52,3 @@ def test_a_resumed_run_is_the_same_and_what_is_written_of_it_acts_as_the_agent(t
     seen = np.random.default_rng(0).integers(256, size=(5, 12, 12, 1)).astype(np.uint8)
     np.testing.assert_array_equal(other.acting_policy().act(seen), whole.agent.acting_policy().act(seen))
     assert whole.agent.values(seen).shape == (5,)
-
-
-@pytest.mark.parametrize("shape", [(12, 12, 13), (9, 12, 3)])
-def test_images_of_other_sizes_are_refused(shape):
-    with pytest.raises(UserError, match=r"X has an image in its observations, of shape .* 12 channels at most"):
-        check_continuous("X", Box(0, 255, shape, np.uint8), Box(-1.0, 1.0, (1,)))
