@@ -121,7 +121,7 @@ def test_images_are_accepted(shape):
 @pytest.mark.parametrize(
     "shape, actions, wrong",
     [
-        ((12, 12, 13), Box(-1, 1, (2,)), "has an image in its observations, of shape .* 12 channels at most"),
+        ((20, 20, 13), Box(-1, 1, (2,)), "has an image in its observations, of shape .* 12 channels at most"),
         ((9, 12, 3), Box(-1, 1, (2,)), "has an image in its observations, of shape .* 10 × 10 pixels"),
         ((12, 12, 1), Discrete(3), "has actions of type Discrete; .*PPOAgentTrainer"),
     ],
