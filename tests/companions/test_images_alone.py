@@ -1,6 +1,7 @@
 """Off-policy methods on images alone: they learn, resume to the byte, are exported and shipped, and play."""
 
 import numpy as np
+import pytest
 from same_state import assert_same_state, resumed_and_whole
 
 from common.rollout import policy_file
@@ -10,7 +11,7 @@ from companions.SACAgentTrainer import SACAgentTrainer
 from programs import policy_files, ship, shipped
 
 SMALL = {
-    "env": "tests/PointAtDotAlone-v0", "num_envs": 4, "epochs": 6, "steps_per_epoch": 144, "warmup_steps": 128,
+    "env": "tests/PointAtDotAlone-v0", "num_envs": 4, "epochs": 5, "steps_per_epoch": 144, "warmup_steps": 128,
     "batch_size": 32, "train_every": 16, "updates_per_train": 16, "hidden_sizes": (32,), "gamma": 0.0,
     "learning_rate": 3e-3, "best_metric": "mean_episode_reward", "score_window": 1, "adopt_best": False,
 }  # fmt: skip
@@ -21,6 +22,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.compiled
 def test_it_learns_where_the_dot_is():
     """No action that ignores the image scores above −4.4 in eight steps, and knowing 0."""
     trainer = OffPolicyAgentTrainer(OffPolicyConfig(**SMALL))
