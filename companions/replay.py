@@ -108,7 +108,7 @@ class WaitingMinibatches:
     """
 
     def __init__(self, batch_size: int, row_size: int, noise_size: int, row_type: type = np.float32) -> None:
-        self._rows = np.empty((0, batch_size, row_size), row_type)
+        self._rows: np.ndarray = np.empty((0, batch_size, row_size), row_type)
         self._noise = np.empty((0, batch_size, noise_size), np.float32)
 
     def __len__(self) -> int:
