@@ -23,6 +23,7 @@ from common.nets.keras_models import DenseHead, HiddenLayers, Torso, actor_netwo
 from common.nets.kernels import glorot
 from common.nets.network import Network, Normalizer
 from common.nets.own_networks import OwnCriticTorso, check_own
+from common.nets.rounded_products import check_precision
 from common.nets.tensorflow_operations import TENSORFLOW
 from common.records import Transitions
 from common.rollout.policies import DeterministicPolicy, SquashedPolicy
@@ -72,6 +73,7 @@ class DDPGAgent(AgentBase):
         make_networks: MakeNetworks | None = None,
     ) -> None:
         super().__init__(observation_space, action_space, config, make_networks)
+        check_precision(config.precision)  # with images, too
         self._observation_shape = observation_space.shape or ()
         self.packed = packed_observations(observation_space)
         self.images = self.packed.images if self.packed else ()

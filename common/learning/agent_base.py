@@ -18,7 +18,6 @@ from common.envs.mirrors import Mirror
 from common.envs.spaces import action_map, choices, is_image
 from common.funcs import RunningStatistics
 from common.learning.device import choose_device
-from common.nets.keras_models import USUAL
 from common.nets.network import UNCHANGED, Normalizer
 from common.nets.own_networks import own_torso
 from common.nets.rounded_products import check_precision
@@ -64,8 +63,7 @@ class AgentBase(ABC):
         self.sees_images = is_image(observation_space)
         self.images = getattr(observation_space, "images", ())
         choose_device(config.device, self.sees_images or bool(self.images))
-        by_keras = self.sees_images and hasattr(config, "convolutions")  # which rounds images itself
-        check_precision("float32" if by_keras else config.precision)
+        check_precision("float32" if self.sees_images else config.precision)  # Keras rounds images
         self.action_map = action_map(action_space)
         self.action_size = self.action_map.size
         self.mask_size = sum(choices(action_space)) if config.action_masks else 0
@@ -149,7 +147,7 @@ class AgentBase(ABC):
         """
         own = {name: np.array(array) for name, array in self.parameters().items()}
         theirs, fresh = self.layers(source), []
-        convolutions = len(getattr(self.config, "convolutions", USUAL)) if self.sees_images else 0
+        convolutions = len(getattr(self.config, "convolutions", range(3))) if self.sees_images else 0  # or fewer
         hidden = 2 * (convolutions + (len(self.config.hidden_sizes) or 3))  # arrays
         for name, arrays in self.layers(own).items():
             known = name, name.removeprefix("target_"), "actor" if name == "network" else ""  # a shipped one
