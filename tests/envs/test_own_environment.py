@@ -68,7 +68,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def files_of_the_page():
-    return dict(re.findall(r"^```python file=(\S+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+    return dict(re.findall(r'^```python title="(\S+)"\n(.*?)^```', PAGE, re.MULTILINE | re.DOTALL))
 
 
 def commands_of_the_page():

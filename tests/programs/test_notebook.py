@@ -61,6 +61,7 @@ def check(executed):
     text = "\n".join(outputs(executed, "text/plain"))
     epochs = int(re.search(r"stopped after epoch \d+ of (\d+), which is saved", text)[1])
     assert f"continuing after epoch {epochs // 2}\nepoch {epochs}/{epochs}  █" in text
+    assert text.count("VBox(children=(FloatLogSlider(") == 1
     # A run, advantages, the clipped loss, CartPole, one in two parts, two overlays, what the change did, TD3.
     assert len(outputs(executed, "image/png")) == 10
     scores, companions = outputs(executed, "text/markdown")
@@ -116,36 +117,6 @@ def test_the_first_film_waits_for_no_tensorflow():
         "assert not {'tensorflow', 'keras'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
-
-
-def test_one_address_for_badges_and_clone(tmp_path, monkeypatch):
-    def pages():
-        cells = nbformat.read(program.NOTEBOOK, as_version=4).cells
-        return "\n".join(cell.source for cell in cells), program.README.read_text(encoding="utf-8")
-
-    def badges():
-        return [re.findall(r"colab\.research\.google\.com/github/([^/]+/[^/]+)/blob", page) for page in pages()]
-
-    [address] = program.ADDRESS.findall(pages()[0])
-    assert badges() == ([[], []] if not address else [[address.removeprefix("https://github.com/")]] * 2)
-    for name in ("NOTEBOOK", "README", "README_JA", "JAPANESE"):
-        copy = shutil.copy(getattr(program, name), tmp_path)
-        monkeypatch.setattr(program, name, Path(copy))
-    before = pages()
-    for address in ("https://github.com/some-one/a.name", "https://github.com/some-one/another.git"):
-        program.set_address(address)
-        address = address.removesuffix(".git")
-        assert program.ADDRESS.findall(pages()[0]) == [address]
-        assert badges() == [[address.removeprefix("https://github.com/")]] * 2
-        for japanese in (program.JAPANESE, program.README_JA):
-            link = f"{address.removeprefix('https://github.com/')}/blob/main/training.ja.ipynb"
-            assert japanese.read_text(encoding="utf-8").count(link) == 1
-    with pytest.raises(UserError, match="no address of a repository"):
-        program.set_address("https://example.org/a")
-    program.set_address("")
-    assert badges() == [[], []] and program.ADDRESS.findall(pages()[0]) == [""]
-    if not program.ADDRESS.findall(before[0])[0]:
-        assert pages() == before
 
 
 def test_the_presets_it_offers_are_there():
