@@ -74,7 +74,6 @@ class DDPGAgent(AgentBase):
     ) -> None:
         super().__init__(observation_space, action_space, config, make_networks)
         check_precision(config.precision)  # with images, too
-        self._observation_shape = observation_space.shape or ()
         self.packed = packed_observations(observation_space)
         self.images = self.packed.images if self.packed else ()
         states = np.random.SeedSequence(seed).generate_state(1 + self.number_of_critics)
@@ -121,7 +120,7 @@ class DDPGAgent(AgentBase):
         return Torso(inputs, config.hidden_sizes, "relu", 1.0, (), layer_norm, config.precision, images)
 
     def _actor_torso(self) -> HiddenLayers:
-        return self.own_torso or self._torso(self._observation_shape)
+        return self.own_torso or self._torso(self.images[0].shape if self.sees_images else (self.observation_size,))
 
     def new_actor(self, seed: int) -> keras.Model:
         """An untrained actor, observations [B, S] → actions [B, A] in [−1, 1]."""
