@@ -33,7 +33,7 @@ def test_it_learns_where_the_dot_is():
 
 def trained(kind):
     trainer, config = KINDS[kind]
-    small = SMALL | SETTINGS[kind] | {"train_every": 24, "updates_per_train": 1, "batch_size": 4, "replay_size": 300}
+    small = SMALL | SETTINGS[kind] | {"train_every": 48, "updates_per_train": 1, "batch_size": 4, "replay_size": 300}
     return resumed_and_whole(lambda: trainer(config(**small)), 2, 4)
 
 
