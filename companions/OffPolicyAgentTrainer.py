@@ -105,9 +105,9 @@ class OffPolicyAgentTrainer(TrainerBase):
         return self.exploration if config.exploration == "ornstein_uhlenbeck" else None
 
     def prepare(self) -> None:
-        """Say how much memory the replay buffer will take."""
-        if not self.epoch:
-            self.warn(f"the replay buffer takes up to {self.replay.gigabytes:.2g} GiB of memory (--replay-size)")
+        """Say how much memory the replay buffer will take, but for small ones."""
+        if self.replay.gigabytes >= 0.1 and not self.epoch:
+            self.warn(f"the replay buffer takes up to {self.replay.gigabytes:.1f} GiB of memory (--replay-size)")
 
     def exploring(self, last: int) -> dict[str, float]:
         """How the coming epoch explores: arguments of the agent's `acting_policy`, and columns of the epoch's row."""

@@ -25,9 +25,11 @@ SETTINGS = {
 @pytest.mark.compiled
 def test_it_learns_where_the_dot_is():
     """No action that ignores the image scores above −4.4 in eight steps, and knowing 0."""
-    trainer = OffPolicyAgentTrainer(OffPolicyConfig(**SMALL))
+    trainer, said = OffPolicyAgentTrainer(OffPolicyConfig(**SMALL)), []
+    trainer.warn = said.append
     trainer.train()
     trainer.close()
+    assert said == ["the replay buffer takes up to 0.2 GiB of memory (--replay-size)"]
     assert trainer.results[0].avg_reward < -4 < -3 < trainer.results[-1].avg_reward
 
 
