@@ -116,7 +116,7 @@ class DDPGAgent(AgentBase):
 
     def _torso(self, inputs: tuple[int, ...], layer_norm: bool = False) -> Torso:
         config = self.config
-        images = with_convolutions(self.images)
+        images = with_convolutions(self.images if self.own_torso is None else ())  # whose layers see them
         return Torso(inputs, config.hidden_sizes, "relu", 1.0, (), layer_norm, config.precision, images)
 
     def _actor_torso(self) -> HiddenLayers:

@@ -1,11 +1,14 @@
 """Off-policy methods on images alone: they learn, resume to the byte, are exported and shipped, and play."""
 
+import keras
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 from same_state import assert_same_state, resumed_and_whole
 
 from common.rollout import policy_file
 from companions.config import OffPolicyConfig, SACConfig
+from companions.DDPGAgent import DDPGAgent
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from companions.SACAgentTrainer import SACAgentTrainer
 from programs import policy_files, ship, shipped
@@ -56,3 +59,18 @@ def test_a_resumed_run_is_the_same_and_what_is_written_of_it_acts_as_the_agent(t
     seen = np.random.default_rng(0).integers(256, size=(5, 12, 12, 1)).astype(np.uint8)
     np.testing.assert_array_equal(other.acting_policy().act(seen), whole.agent.acting_policy().act(seen))
     assert whole.agent.values(seen).shape == (5,)
+
+
+def test_networks_of_the_users_own_see_the_image():
+    def make_networks(space, *_):
+        image = keras.Input(space.shape)
+        seen = keras.layers.Conv2D(2, 3, 2, activation="relu")(keras.layers.Rescaling(1 / 255)(image))
+        return keras.Model(image, keras.layers.Flatten()(seen))
+
+    image, config = Box(0, 255, (12, 12, 1), np.uint8), OffPolicyConfig(hidden_sizes=(4,))
+    agent = DDPGAgent(image, Box(-1.0, 1.0, (1,)), config, 0, make_networks)
+    rows = np.full((2, 3, 2 * 144 + 12), 200, np.uint8)
+    rows[..., 144:-144] = np.array([0, 1, 0], np.float32).view(np.uint8)  # action, reward, terminated
+    before = agent.values(np.full((2, 12, 12, 1), 200, np.uint8))
+    agent.update(rows, np.zeros((2, 3, agent.update_noise_size), np.float32))
+    assert (agent.values(np.full((2, 12, 12, 1), 200, np.uint8)) != before).all()
