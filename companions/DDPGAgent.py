@@ -75,7 +75,7 @@ class DDPGAgent(AgentBase):
         super().__init__(observation_space, action_space, config, make_networks)
         check_precision(config.precision)  # with images, too
         self.packed = packed_observations(observation_space)
-        self.images = self.packed.images if self.packed else ()
+        self.images: Any = self.packed.images if self.packed else ()
         states = np.random.SeedSequence(seed).generate_state(1 + self.number_of_critics)
         actor_seed, *critic_seeds = (int(state) for state in states)
         actors = [[self.new_actor(actor_seed)] for _ in range(1 + self.has_target_actor)]
