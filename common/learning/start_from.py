@@ -107,6 +107,6 @@ def _hidden_arrays(agent: Any) -> int:
     """How many arrays an actor's hidden layers have."""
     if agent.own_torso is not None:
         return len(agent.own_torso.made[0].weights)
-    convolutions = len(agent.config.convolutions) if agent.sees_images else 0
+    convolutions = len(getattr(agent.config, "convolutions", range(3))) if agent.sees_images else 0  # or fewer
     memory = 3 if getattr(agent.config, "memory", "none") != "none" else 0
     return 2 * (convolutions + (len(agent.config.hidden_sizes) or 3)) + memory
