@@ -1,4 +1,4 @@
-"""Prints the tables of docs/presets.md that compare presets with published ones: python experiments/differences.py
+"""Prints the tables of the pages that compare presets with published ones: python experiments/differences.py
 
 `WORTH` has what was measured of a change alone, by the log.
 """

@@ -16,7 +16,7 @@ from common.runs import run_folder, session
 from common.runs.command_line import parse
 from companions import presets as companions
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
-from experiments import differences
+from experiments import differences, page_blocks
 from ppo import presets
 from PPOAgentTrainer import PPOAgentTrainer
 from programs import methods, preset_files, study
@@ -42,6 +42,7 @@ NOT_TYPED = (
     "docs/own-network.md",
     "docs/tuning.md",
     "docs/cluster.md",
+    "docs/cluster-security.md",
 )
 """Pages whose commands are not read here: of old versions, for any seed, tested elsewhere, or about a cluster."""
 A_RUN = ROOT / "tests" / "data" / "run"  # stands for the runs that commands name
@@ -100,7 +101,7 @@ def test_every_entry_of_the_log_has_a_row_in_its_table():
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in NOT_TYPED])
 def test_files_that_are_named_are_there(page):
-    printed = re.findall(r"^```python file=(\S+)", text_of(page), re.MULTILINE)
+    printed = re.findall(r'^```python title="(\S+)"', text_of(page), re.MULTILINE)
     for name in set(re.findall(r"`([\w./-]+\.(?:py|md|txt|toml))`", text_of(page))) - set(printed):
         assert (ROOT / name).exists() or ((ROOT / page).parent / name).exists(), name
 
@@ -120,8 +121,52 @@ def test_the_picture_of_the_house_names_every_file():
 
 def test_differences_from_published_presets_are_those_of_the_presets():
     tables = [differences.table(*pair) for pair in differences.PAIRS]
-    assert all(table in text_of("docs/presets.md") for table in tables)
+    pages = "\n".join(map(text_of, PAGES))
+    assert all(table in pages for table in tables)
     assert len(tables[0].splitlines()) == 2 + 29  # as the page says
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page_blocks.BLOCK.search(text_of(page))])
+def test_settings_and_code_on_a_page_are_those_of_the_project(page):
+    assert text_of(page) == page_blocks.written(text_of(page)), "experiments/page_blocks.py writes them"
+
+
+def test_every_setting_of_every_method_is_on_the_page_of_settings():
+    names = {name for method in methods.METHODS.values() for name in vars(next(iter(method.presets.values())))}
+    assert {name for name in names if f"| `--{name.replace('_', '-')}` |" not in text_of("docs/settings.md")} == set()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith(("docs/sources/", "docs/coming-from"))])
+def test_settings_that_stand_beside_another_programs_names_are_there(page):
+    rows = [line.split("|") for line in text_of(page).splitlines() if line.startswith("|")]
+    used = {name for row in rows for name in re.findall(r"`(\w+)=", row[2])}
+    settings = {name for method in methods.METHODS.values() for name in vars(next(iter(method.presets.values())))}
+    assert used - {"make_env"} <= settings
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if re.match(r"docs/.*\.(ja|zh)\.md", page)])
+def test_a_translation_has_the_commands_and_numbers_of_its_page(page):
+    def said(text):
+        lines = re.findall(r"^(python .*?)\s*(?:#.*)?$", text, re.MULTILINE)
+        return {*lines, *re.findall(r"\d[\d,]*\d\d(?!\d)|\d+\.\d+", text)}
+
+    assert said(text_of(page)) <= said(text_of(re.sub(r"\.(ja|zh)\.md", ".md", page)))
+
+
+def test_a_block_of_source_names_something_that_is_there():
+    assert page_blocks.code_of("companions/losses.py", "polyak") == (
+        "def polyak(target: tf.Tensor, source: tf.Tensor, tau: float) -> tf.Tensor:\n"
+        "    return target + tau * (source - target)"
+    )
+    assert page_blocks.code_of("companions/DDPGAgent.py", "DDPGAgent.number_of_critics").startswith("@property\ndef ")
+    with pytest.raises(LookupError, match=r"companions/losses\.py defines no polyac"):
+        page_blocks.code_of("companions/losses.py", "polyac")
+
+
+def test_a_setting_that_another_class_has_too_is_shown_where_its_default_differs():
+    tables = page_blocks.tables("companions.config.SACConfig without companions.config.OffPolicyConfig")
+    assert "`--policy-delay`" in tables and "`--target-entropy`" in tables  # 1 there, 2 here; and one of its own
+    assert "`--gamma`" not in tables
 
 
 HALLS = (
@@ -129,9 +174,10 @@ HALLS = (
     "common/learning", "common/runs", "common/figures",
 )  # fmt: skip
 RECORDED = [  # page, file, which of its tables
-    ("docs/runs.md", "benchmarks/results/faults.md", 0),
+    ("docs/faults.md", "benchmarks/results/faults.md", 0),
+    ("docs/own-environment.md", "experiments/results/taxi/summary.md", 0),
     ("docs/speed.md", "benchmarks/results/atari_speed.md", 0),
-    ("docs/cluster.md", "benchmarks/results/cluster_scaling.md", 0),
+    ("docs/cluster-measured.md", "benchmarks/results/cluster_scaling.md", 0),
     ("docs/speed.md", "benchmarks/results/off_policy_speed.md", 0),
 ]
 
@@ -194,6 +240,11 @@ def test_the_version_is_the_same_wherever_it_stands():
     assert newest is not None and newest[1] == project["version"] == citation["version"]
     assert newest[2] == citation["date-released"]
     assert project["license"]["text"] == citation["license"] == "MIT" and "MIT License" in text_of("LICENSE")
+
+
+@pytest.mark.parametrize(("page", "most"), [("docs/quick-start.md", 700), ("docs/cluster.md", 1000)])
+def test_a_page_that_is_read_first_stays_short(page, most):
+    assert len(text_of(page).split()) <= most
 
 
 def test_links_and_commands_are_found():

@@ -57,7 +57,7 @@ class Torso:
         convolutions: of images.
         layer_norm: whether dense layers have layer normalisation before their activation (arXiv:1607.06450).
         precision: bfloat16 rounds what hidden layers multiply, except observations that are not images.
-        images: each image within a row of numbers, and its convolutions.
+        images: each image within a row of numbers, or the one that observations are, and its convolutions.
         memory: "gru" or "lstm" is the last hidden layer, which remembers; None without one.
         memory_size: units of that layer.
     """
@@ -109,10 +109,14 @@ class Torso:
         return keras.layers.Flatten()(image)
 
     def _parts(self, rows: keras.KerasTensor, kernel: Kernels) -> keras.KerasTensor:
-        """Rows [B, S] → the features of each image by its convolutions, and of all numbers by a dense layer."""
-        numbers, parts = np.arange(rows.shape[1]), []
+        """Rows [B, S], or images alone → the features of each image by its convolutions, of all numbers by a layer."""
+        numbers, parts = np.arange(np.prod(rows.shape[1:])), []
         for i, (image, layers) in enumerate(self.images):
-            cut = Columns(Cut(image.columns, image.shape), name=f"image_{i}")(rows)  # [B, H, W, C]
+            cut = rows  # [B, H, W, C]
+            if len(rows.shape) == 2:
+                cut = Columns(Cut(image.columns, image.shape), name=f"image_{i}")(rows)
+            if image.scaled_by_network:
+                cut = keras.layers.Rescaling(1 / 255)(cut)
             parts.append(self._convolved(cut, layers, kernel, f"image_{i}_", None))
             numbers = np.setdiff1d(numbers, image.columns)
         if len(numbers):
