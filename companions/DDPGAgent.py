@@ -56,6 +56,7 @@ class DDPGAgent(AgentBase):
     """Names of what an update returns; the actor's are NaN where it did not learn."""
     has_target_actor = True
     """Whether the critics' targets use actions of the target actor; if not, of the actor itself."""
+    has_target_critics = True
 
     def __init__(
         self,
@@ -69,14 +70,15 @@ class DDPGAgent(AgentBase):
         states = np.random.SeedSequence(seed).generate_state(1 + self.number_of_critics)
         actor_seed, *critic_seeds = (int(state) for state in states)
         actors = [[self.new_actor(actor_seed)] for _ in range(1 + self.has_target_actor)]
-        critics = [[self.new_critic(seed) for seed in critic_seeds] for _ in range(2)]
+        critics = [[self.new_critic(seed) for seed in critic_seeds] for _ in range(1 + self.has_target_critics)]
         for network in (actors[0][0], critics[0][0]) if self.own_torso else ():
             check_own(network)
-        flat_actors = [FlatNetworks(networks_) for networks_ in actors]
+        flat_actors, flat_critics = ([FlatNetworks(group) for group in groups] for groups in (actors, critics))
         self._actor, self._target_actor = flat_actors[0], flat_actors[-1]
-        self._critics, self._target_critics = (FlatNetworks(networks_) for networks_ in critics)
-        self.actor_optimizer = self.new_adam(config.learning_rate, [self._actor.weights])
-        self.critic_optimizer = self.new_adam(config.critic_learning_rate, [self._critics.weights])
+        self._critics, self._target_critics = flat_critics[0], flat_critics[-1]
+        beta = config.adam_beta_1
+        self.actor_optimizer = self.new_adam(config.learning_rate, [self._actor.weights], beta_1=beta)
+        self.critic_optimizer = self.new_adam(config.critic_learning_rate, [self._critics.weights], beta_1=beta)
         self.adams = {"actor_adam": self.actor_optimizer, "critic_adam": self.critic_optimizer}
         self.updates = 0
         unchanged = np.repeat(np.array([[0], [1]], np.float32), self.observation_size, axis=1)  # [2, S]
@@ -103,13 +105,12 @@ class DDPGAgent(AgentBase):
         """Standard normal numbers that an update takes for each transition: those of target policy smoothing."""
         return self.action_size if self.config.target_smoothing else 0
 
-    def _torso(self, inputs: int, layer_norm: bool = False) -> Torso:
-        config = self.config
+    def _torso(self, inputs: int, sizes: tuple[int, ...], layer_norm: bool = False) -> Torso:
         images = with_convolutions(self.images)
-        return Torso((inputs,), config.hidden_sizes, "relu", 1.0, (), layer_norm, config.precision, images)
+        return Torso((inputs,), sizes, "relu", 1.0, (), layer_norm, self.config.precision, images)
 
     def _actor_torso(self) -> HiddenLayers:
-        return self.own_torso or self._torso(self.observation_size)
+        return self.own_torso or self._torso(self.observation_size, self.config.hidden_sizes)
 
     def new_actor(self, seed: int) -> keras.Model:
         """An untrained actor, observations [B, S] → actions [B, A] in [−1, 1]."""
@@ -118,7 +119,9 @@ class DDPGAgent(AgentBase):
 
     def new_critic(self, seed: int) -> keras.Model:
         """An untrained critic: observations and actions side by side [B, S + A] → [B, `outputs_of_critic`]."""
-        torso: Any = self._torso(self.observation_size + self.action_size, self.config.layer_norm)
+        config = self.config
+        sizes = config.critic_hidden_sizes or config.hidden_sizes
+        torso: Any = self._torso(self.observation_size + self.action_size, sizes, config.layer_norm)
         if self.own_torso is not None:
             torso = OwnCriticTorso(self.own_torso, self.action_size, torso)
         joint = None if self.mirror is None else Mirror(self.mirror.joint, self.mirror.action)
@@ -384,20 +387,27 @@ class DDPGAgent(AgentBase):
     def flat_networks(self) -> dict[str, FlatNetworks]:
         """The weights of all networks, each group as one vector: actor, critics and their targets."""
         target_actor = {"target_actor": self._target_actor} if self.has_target_actor else {}
-        critics = {"critics": self._critics, "target_critics": self._target_critics}
-        return {"actor": self._actor, **target_actor, **critics}
+        target_critics = {"target_critics": self._target_critics} if self.has_target_critics else {}
+        return {"actor": self._actor, **target_actor, "critics": self._critics, **target_critics}
+
+    def _vectors(self) -> dict[str, keras.Variable]:
+        """The weights of all networks, and running statistics where they normalise batches."""
+        groups = self.flat_networks()
+        statistics = {f"{name}_statistics": group.statistics for name, group in groups.items()}
+        known = {name: vector for name, vector in statistics.items() if vector is not None}
+        return {name: group.weights for name, group in groups.items()} | known
 
     def parameters(self) -> State:
         """Copies of the weights of all networks, those of the targets included, and what normalises observations."""
-        weights = {name: np.array(networks_.weights) for name, networks_ in self.flat_networks().items()}
+        weights = {name: np.array(vector) for name, vector in self._vectors().items()}
         if not self.config.normalize_observations:
             return weights
         return weights | join_parts({"observations": self.observation_statistics.state()})
 
     def load_parameters(self, state: State) -> None:
         """Restore what `parameters` returned; other names are ignored."""
-        for name, networks_ in self.flat_networks().items():
-            networks_.weights.assign(state[name])
+        for name, vector in self._vectors().items():
+            vector.assign(state[name])
         if self.config.normalize_observations:
             self.observation_statistics.load_state(part_of(state, "observations"))
 

@@ -83,11 +83,11 @@ class AgentBase(ABC):
         self.observation_statistics = RunningStatistics(observation_space.shape or ())
 
     def new_adam(
-        self, rate: float | None, variables: Sequence[keras.Variable], epsilon: float = 1e-7
+        self, rate: float | None, variables: Sequence[keras.Variable], epsilon: float = 1e-7, beta_1: float = 0.9
     ) -> keras.optimizers.Adam:
         """An Adam optimiser of these variables; the rate None takes that of the setting `learning_rate`."""
         rate = self.config.learning_rate if rate is None else rate
-        adam = keras.optimizers.Adam(rate, epsilon=epsilon)
+        adam = keras.optimizers.Adam(rate, beta_1, epsilon=epsilon)
         adam.build(variables)
         return adam
 
@@ -160,9 +160,10 @@ class AgentBase(ABC):
                 array[...] = other
             if len(fits) < len(arrays) and not name.startswith("target_"):
                 fresh.append(f"the heads of the {name}" if fits else f"the {name}")
-        taken = {name for name in own if name.startswith("observations/") or name == "log_temperature"} & source.keys()
+        whole = "log_temperature", "actor_statistics", "critics_statistics"
+        taken = {name for name in own if name.startswith("observations/") or name in whole} & source.keys()
         if any(own[name].shape != source[name].shape for name in taken):
-            raise ValueError("it normalises other observations")
+            raise ValueError("it normalises other observations, or has other layers that normalise")
         self.load_parameters(own | {name: source[name] for name in taken})
         return fresh
 

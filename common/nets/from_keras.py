@@ -12,13 +12,14 @@ import numpy as np
 
 from common.envs.mirrors import Sides
 from common.errors import UserError
-from common.nets.keras_layers import Columns, MeanOfBoth, StateIndependentStd, WithMirrorImage
+from common.nets.keras_layers import BatchRenormalization, Columns, MeanOfBoth, StateIndependentStd, WithMirrorImage
 from common.nets.keras_models import WithMask
 from common.nets.memory_layer import MemoryLayer
 from common.nets.network import (
     MAX_STD,
     MIN_STD,
     UNCHANGED,
+    BatchNormalization,
     Constant,
     Convolution,
     Dense,
@@ -40,6 +41,7 @@ _OPTIONS: dict[type, dict[str, Any]] = {
         "use_bias": True, "padding": "valid", "groups": 1, "dilation_rate": (1, 1), "data_format": "channels_last"
     },
     keras.layers.LayerNormalization: {"center": True, "scale": True, "axis": -1},
+    BatchRenormalization: {},
     keras.layers.Rescaling: {},
     keras.layers.Flatten: {"data_format": "channels_last"},
     MemoryLayer: {},
@@ -149,7 +151,9 @@ def _described(model: keras.Model, layer: Any) -> Layer:
     if isinstance(layer, MemoryLayer):
         described = layer.layer()
         return type(described)(*map(np.array, described))
-    one, other = layer.get_weights()
+    one, other, *statistics = layer.get_weights()
+    if isinstance(layer, BatchRenormalization):
+        return BatchNormalization(one, other, *statistics, layer.epsilon)
     if isinstance(layer, keras.layers.LayerNormalization):
         return LayerNormalization(one, other, epsilon=layer.epsilon)
     activation = _activation(model, layer)

@@ -8,7 +8,7 @@ import numpy as np
 
 from common.envs.image_rows import ImagePart
 from common.envs.mirrors import Mirror, unmoved
-from common.nets.keras_layers import Columns, MeanOfBoth, StateIndependentStd, WithMirrorImage
+from common.nets.keras_layers import BatchRenormalization, Columns, MeanOfBoth, StateIndependentStd, WithMirrorImage
 from common.nets.kernels import Kernels
 from common.nets.memory_layer import MemoryLayer
 from common.nets.network import RULED_OUT, Cut
@@ -56,6 +56,8 @@ class Torso:
         gain: of the orthogonal kernels.
         convolutions: of images.
         layer_norm: whether dense layers have layer normalisation before their activation (arXiv:1607.06450).
+        batch_norm: whether the input and the features after each dense layer have batch renormalisation
+            (arXiv:1702.03275).
         precision: bfloat16 rounds what hidden layers multiply, except observations that are not images.
         images: each image within a row of numbers, and its convolutions.
         memory: "gru" or "lstm" is the last hidden layer, which remembers; None without one.
@@ -72,6 +74,7 @@ class Torso:
     images: tuple[tuple[ImagePart, tuple[Convolution, ...]], ...] = ()
     memory: str | None = None
     memory_size: int = 0
+    batch_norm: bool = False
 
     def hidden(self, kernel: Kernels, mirror: Mirror | None) -> tuple[keras.KerasTensor, keras.KerasTensor]:
         """A network's inputs, and the features of its last hidden layer, [B, units], or with a mirror [2B, units]."""
@@ -87,6 +90,8 @@ class Torso:
             features = self._convolved(keras.layers.Rescaling(1 / 255)(features), self.convolutions, kernel, "", dtype)
         if self.images:
             features = self._parts(inputs, kernel)
+        if self.batch_norm:
+            features = BatchRenormalization(name="batch_norm_input")(features)
         for i, units in enumerate(self.sizes):
             activation = None if self.layer_norm else self.activation
             kind = RoundedDense if rounded and dtype is None and i > 0 else keras.layers.Dense
@@ -95,6 +100,8 @@ class Torso:
             if self.layer_norm:
                 features = keras.layers.LayerNormalization(name=f"norm_{i}")(features)
                 features = keras.layers.Activation(self.activation)(features)
+            if self.batch_norm:
+                features = BatchRenormalization(name=f"batch_norm_{i}")(features)
         return features
 
     def _convolved(

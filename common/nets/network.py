@@ -11,6 +11,7 @@ For a batch of one to a few dozen observations, calling TensorFlow takes many ti
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -128,6 +129,38 @@ class LayerNormalization(NamedTuple):
         return operations.activations[self.activation](operations.layer_normalized(features, self))
 
 
+class BatchNormalization(NamedTuple):
+    """Features with the running mean 0 and variance 1 (arXiv:1502.03167), then scaled and shifted.
+
+    An update normalises by statistics of its own batch; see `common.nets.batch_renormalization`.
+
+    Attributes:
+        scale, shift: [units], or [networks, 1, units].
+        mean, variance: running statistics of updates, of the same shape.
+        epsilon: is added to the variance.
+    """
+
+    scale: Any
+    shift: Any
+    mean: Any
+    variance: Any
+    epsilon: float = 1e-3
+
+    def apply(self, operations: Any, features: Any) -> Any:
+        """features [n, units] → [n, units]."""
+        return operations.batch_normalized(features, self)
+
+    def factor_and_shift(self) -> tuple[Any, Any]:
+        """What features are multiplied by, and what is added then."""
+        factor = self.scale * (self.variance + self.epsilon) ** -0.5
+        return factor, self.shift - self.mean * factor
+
+    def within(self, after: Dense) -> Dense:
+        """A dense layer that does both: this one and the layer after it."""
+        factor, shift = self.factor_and_shift()
+        return after._replace(kernel=factor[:, None] * after.kernel, bias=shift.dot(after.kernel) + after.bias)
+
+
 class Rescaling(NamedTuple):
     """features · scale + shift, for images."""
 
@@ -190,7 +223,7 @@ class Constant(NamedTuple):
         return operations.constant(self.values)
 
 
-Layer = Dense | Convolution | LayerNormalization | Rescaling | Flatten | Cut | Joined | GRU | LSTM
+Layer = Dense | Convolution | LayerNormalization | BatchNormalization | Rescaling | Flatten | Cut | Joined | GRU | LSTM
 
 
 @dataclass(frozen=True)
@@ -233,30 +266,39 @@ class Network:
 
     @property
     def arrays(self) -> list[Any]:
-        """Kernel and bias, or scale and shift, of each layer with weights."""
+        """Kernel and bias, scale and shift, or scale, shift, mean and variance of each layer with weights."""
         layers: tuple[Any, ...] = (*self.hidden, *self.heads)
-        return [array for layer in layers if isinstance(layer, _WITH_WEIGHTS) for array in layer[:2]]
+        return [array for layer in layers for array in layer[: _ARRAYS.get(type(layer), 0)]]
 
     def with_arrays(self, normalize: Normalizer, arrays: Sequence[Any]) -> "Network":
         """The same layers with another normaliser and with other arrays, in the order of `arrays`."""
-        pairs = zip(arrays[::2], arrays[1::2])
+        left = iter(arrays)
 
         def filled(layers: tuple[Any, ...]) -> tuple[Any, ...]:
-            return tuple(
-                [
-                    type(layer)(*next(pairs), *layer[2:]) if isinstance(layer, _WITH_WEIGHTS) else layer
-                    for layer in layers
-                ]
-            )
+            counts = [_ARRAYS.get(type(layer), 0) for layer in layers]
+            return tuple([type(layer)(*islice(left, n), *layer[n:]) if n else layer for layer, n in zip(layers, counts)])
 
         return replace(self, normalize=normalize, hidden=filled(self.hidden), heads=filled(self.heads))
+
+    def folded(self) -> "Network":
+        """The same network with every `BatchNormalization` within the dense layer, or the heads, after it."""
+        hidden: list[Any] = []
+        before = None
+        for layer in self.hidden:
+            if isinstance(layer, BatchNormalization):
+                before = layer
+                continue
+            hidden.append(layer if before is None else before.within(layer))
+            before = None
+        heads: Any = self.heads if before is None else tuple(before.within(head) for head in self.heads)
+        return replace(self, hidden=tuple(hidden), heads=heads)
 
     def first_head(self) -> "Network":
         """The same network with its first head alone."""
         return replace(self, heads=self.heads[:1], sides=self.sides[:1])
 
 
-_WITH_WEIGHTS = (Dense, Convolution, LayerNormalization)
+_ARRAYS = {Dense: 2, Convolution: 2, LayerNormalization: 2, BatchNormalization: 4}  # at the start of each
 
 
 def forward(operations: Any, network: Network, inputs: Any, memory: Any = None) -> list[Any]:
@@ -339,7 +381,11 @@ class NumPyOperations:
         variance = np.square(centred).mean(axis=-1, keepdims=True)  # [n, 1]
         return centred / np.sqrt(variance + np.float32(layer.epsilon)) * layer.scale + layer.shift
 
-    def scaled(self, features: np.ndarray, scale: float, shift: float) -> np.ndarray:
+    def batch_normalized(self, features: np.ndarray, layer: BatchNormalization) -> np.ndarray:
+        """Features with the running mean 0 and variance 1, scaled and shifted."""
+        return self.scaled(features, *layer.factor_and_shift())
+
+    def scaled(self, features: np.ndarray, scale: Any, shift: Any) -> np.ndarray:
         """features · scale + shift."""
         return features * np.float32(scale) + np.float32(shift)
 

@@ -1,7 +1,7 @@
 """The operations of a network in TensorFlow."""
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -12,6 +12,7 @@ from common.nets.network import (
     ACTIVATIONS,
     OBSERVATION_CLIP,
     RULED_OUT,
+    BatchNormalization,
     Convolution,
     Cut,
     Dense,
@@ -22,7 +23,7 @@ from common.nets.recurrent import GRU, LSTM
 from common.nets.rounded_products import rounded_product
 
 
-class _TensorFlowOperations:
+class TensorFlowOperations:
     """The same as `NumPyOperations` on tensors: features [n, units], or [networks, n, units] of stacked networks.
 
     Args:
@@ -54,7 +55,10 @@ class _TensorFlowOperations:
     def layer_normalized(self, features: tf.Tensor, layer: LayerNormalization) -> tf.Tensor:
         return standardized_rows(features, layer.epsilon) * layer.scale + layer.shift
 
-    def scaled(self, features: tf.Tensor, scale: float, shift: float) -> tf.Tensor:
+    def batch_normalized(self, features: tf.Tensor, layer: BatchNormalization) -> tf.Tensor:
+        return self.scaled(features, *layer.factor_and_shift())
+
+    def scaled(self, features: tf.Tensor, scale: Any, shift: Any) -> tf.Tensor:
         return features * scale + shift
 
     def flattened(self, features: tf.Tensor) -> tf.Tensor:
@@ -101,7 +105,7 @@ class _TensorFlowOperations:
         return (1.0 - weight) * one + weight * other
 
 
-TENSORFLOW, ROUNDING = _TensorFlowOperations(), _TensorFlowOperations(rounds=True)
+TENSORFLOW, ROUNDING = TensorFlowOperations(), TensorFlowOperations(rounds=True)
 
 
 def standardized_rows(features: tf.Tensor, epsilon: float) -> tf.Tensor:
