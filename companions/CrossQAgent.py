@@ -35,9 +35,9 @@ class CrossQAgent(SACAgent):
         return replace(super()._torso(*arguments), batch_norm=True)
 
     def _actor_torso(self) -> HiddenLayers:
-        if self.own_torso is not None or self.images:
-            what = "images" if self.images else "networks of your own"
-            raise UserError(f"crossq does not go with {what}: use --no-crossq")
+        if self.own_torso is not None or self.images or self.sees_images:
+            other = "images" if self.own_torso is None else "networks of your own"
+            raise UserError(f"crossq does not go with {other}: use --no-crossq")
         return super()._actor_torso()
 
     def targets(self, batch: Transitions, noise: tf.Tensor) -> tf.Tensor:

@@ -139,8 +139,8 @@ class SACSettings(Settings):
     GROUP = "SAC"
 
     crossq: bool = False
-    """Whether networks have batch renormalisation and critics learn without target networks (CrossQ). hard_update_every
-    and tau have no effect then."""
+    """Whether networks have batch renormalisation and critics learn without target networks (CrossQ). tau and
+    hard_update_every have no effect then."""
 
     critics: int = setting(2, at_least=1)
     """Number of critics. With quantiles 1, targets use the smallest critic's value (clipped double Q-learning, as

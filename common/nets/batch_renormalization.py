@@ -7,7 +7,6 @@ use the running statistics as they are; see `network.BatchNormalization`.
 import tensorflow as tf
 
 from common.nets.network import BatchNormalization
-from common.nets.tensorflow_operations import TensorFlowOperations
 
 MOMENTUM = 0.99  # of the running statistics; these numbers are those of the code of CrossQ's authors
 WARM_UP = 100_000  # updates without a correction, until the running statistics have settled
@@ -55,27 +54,3 @@ def batch_renormalized(
         return (standardized * (scale * r) + (scale * d + shift), mean, variance), gradient
 
     return normalized(features, layer.scale, layer.shift)
-
-
-class RenormalizingOperations(TensorFlowOperations):
-    """The operations of an update.
-
-    Args:
-        updates: number of updates so far.
-
-    Attributes:
-        running: the next running mean and variance of each such layer that a pass went through, in their order.
-    """
-
-    def __init__(self, updates: tf.Tensor) -> None:
-        super().__init__(rounds=True)
-        self._corrected = updates >= WARM_UP
-        self.running: list[tf.Tensor] = []
-
-    def batch_normalized(self, features: tf.Tensor, layer: BatchNormalization) -> tf.Tensor:
-        if len(features.shape) == 2:  # the first layer of stacked networks
-            features = tf.broadcast_to(features, (layer.scale.shape[0], *features.shape))
-        result, *found = batch_renormalized(features, layer, self._corrected)
-        for before, new in zip((layer.mean, layer.variance), found):
-            self.running.append(MOMENTUM * before + (1.0 - MOMENTUM) * new)
-        return result

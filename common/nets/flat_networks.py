@@ -14,11 +14,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from common.nets.batch_renormalization import RenormalizingOperations
 from common.nets.from_keras import can_describe, describe
 from common.nets.keras_layers import BatchRenormalization
 from common.nets.network import UNCHANGED, Network, Normalizer, forward
-from common.nets.tensorflow_operations import ROUNDING
+from common.nets.tensorflow_operations import ROUNDING, RenormalizingOperations
 
 _NOT_STACKED = keras.layers.Conv2D, keras.layers.Concatenate
 
@@ -63,8 +62,8 @@ class FlatNetworks:
 
     Attributes:
         weights: [W] float32, all weights of all networks that an optimiser changes.
-        statistics: [V] float32, running means and variances of `BatchRenormalization` layers; None without such layers.
-        updates: how many updates the networks had, a scalar variable; set by an agent whose networks have such layers.
+        statistics: [V] float32, running means and variances of `BatchRenormalization` layers; None without any.
+        updates: how many updates the networks had, a scalar variable; set by an agent whose networks have them.
         seeds: of layers that draw random numbers in an update, such as Dropout.
     """
 

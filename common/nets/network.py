@@ -276,7 +276,9 @@ class Network:
 
         def filled(layers: tuple[Any, ...]) -> tuple[Any, ...]:
             counts = [_ARRAYS.get(type(layer), 0) for layer in layers]
-            return tuple([type(layer)(*islice(left, n), *layer[n:]) if n else layer for layer, n in zip(layers, counts)])
+            return tuple(
+                [type(layer)(*islice(left, n), *layer[n:]) if n else layer for layer, n in zip(layers, counts)]
+            )
 
         return replace(self, normalize=normalize, hidden=filled(self.hidden), heads=filled(self.heads))
 

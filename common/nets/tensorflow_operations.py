@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.envs.mirrors import Entries
+from common.nets.batch_renormalization import MOMENTUM, WARM_UP, batch_renormalized
 from common.nets.network import (
     ACTIVATIONS,
     OBSERVATION_CLIP,
@@ -23,7 +24,7 @@ from common.nets.recurrent import GRU, LSTM
 from common.nets.rounded_products import rounded_product
 
 
-class TensorFlowOperations:
+class _TensorFlowOperations:
     """The same as `NumPyOperations` on tensors: features [n, units], or [networks, n, units] of stacked networks.
 
     Args:
@@ -105,7 +106,32 @@ class TensorFlowOperations:
         return (1.0 - weight) * one + weight * other
 
 
-TENSORFLOW, ROUNDING = TensorFlowOperations(), TensorFlowOperations(rounds=True)
+TENSORFLOW, ROUNDING = _TensorFlowOperations(), _TensorFlowOperations(rounds=True)
+
+
+class RenormalizingOperations(_TensorFlowOperations):
+    """The operations of an update.
+
+    Args:
+        updates: number of updates so far.
+
+    Attributes:
+        running: the next running mean and variance of each such layer that a pass went through, in their order.
+    """
+
+    def __init__(self, updates: tf.Tensor) -> None:
+        super().__init__(rounds=True)
+        self._corrected = updates >= WARM_UP
+        self.running: list[tf.Tensor] = []
+
+    def batch_normalized(self, features: tf.Tensor, layer: BatchNormalization) -> tf.Tensor:
+        """Features normalised by the statistics of their own batch, scaled and shifted."""
+        if len(features.shape) == 2:  # the first layer of stacked networks
+            features = tf.broadcast_to(features, (layer.scale.shape[0], *features.shape))
+        result, *found = batch_renormalized(features, layer, self._corrected)
+        for before, new in zip((layer.mean, layer.variance), found):
+            self.running.append(MOMENTUM * before + (1.0 - MOMENTUM) * new)
+        return result
 
 
 def standardized_rows(features: tf.Tensor, epsilon: float) -> tf.Tensor:

@@ -558,6 +558,7 @@ def test_ten_thousand_updates_compile_once_and_memory_stays_flat(resident_megaby
 
 ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "hidden_sizes": ((9,), {}),
+    "critic_hidden_sizes": ((9,), {}),
     "layer_norm": (True, {}),
     "precision": ("bfloat16", {"hidden_sizes": (8, 8)}),
     "normalize_observations": (True, {}),
@@ -575,6 +576,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "n_step": (3, {}),
     "learning_rate": (1e-3, {}),
     "critic_learning_rate": (1e-1, {}),
+    "adam_beta_1": (0.5, {}),
     "anneal": (("learning_rate",), {}),
     "tau": (0.5, {}),
     "hard_update_every": (10, {}),
@@ -585,7 +587,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
 }
 
 
-SHAPES = ("hidden_sizes", "twin_critics", "layer_norm")  # they change what there is
+SHAPES = ("hidden_sizes", "critic_hidden_sizes", "twin_critics", "layer_norm")  # they change what there is
 OF_ALL_METHODS = {field.name for field in dataclasses.fields(TrainingConfig)}
 
 
