@@ -76,7 +76,7 @@ class DDPGAgent(AgentBase):
         flat_actors, flat_critics = ([FlatNetworks(group) for group in groups] for groups in (actors, critics))
         self._actor, self._target_actor = flat_actors[0], flat_actors[-1]
         self._critics, self._target_critics = flat_critics[0], flat_critics[-1]
-        beta = config.adam_beta_1
+        beta = config.adam_beta
         self.actor_optimizer = self.new_adam(config.learning_rate, [self._actor.weights], beta_1=beta)
         self.critic_optimizer = self.new_adam(config.critic_learning_rate, [self._critics.weights], beta_1=beta)
         self.adams = {"actor_adam": self.actor_optimizer, "critic_adam": self.critic_optimizer}

@@ -95,9 +95,9 @@ class UpdateSettings(Settings):
     collapses; raise it if learning is slow but steady."""
     critic_learning_rate: float | None = setting(None, at_least=0)
     """Adam's step size for the critics. None uses learning_rate."""
-    adam_beta_1: float = setting(0.9, at_least=0, at_most=0.9999)
-    """Adam's decay rate of the mean gradient, for actor and critics. Lower it (to 0.5) if targets change quickly, as
-    without target networks."""
+    adam_beta: float = setting(0.9, at_least=0, at_most=0.9999)
+    """Adam's decay rate of the mean gradient (beta 1), for actor and critics. Lower it (to 0.5) if targets change
+    quickly, as without target networks."""
     anneal: tuple[Literal["learning_rate"], ...] = ()
     """What falls linearly to 0 over the epochs: learning_rate, which stands for those of actor, critics and
     temperature, or nothing. Try it if the score still swings at the end."""

@@ -12,7 +12,7 @@ CROSSQ = SAC.replace(
     critic_hidden_sizes=(2048, 2048),
     warmup_steps=5000,
     learning_rate=1e-3,
-    adam_beta_1=0.5,
+    adam_beta=0.5,
     policy_delay=3,
 )
 

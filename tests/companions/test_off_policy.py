@@ -576,7 +576,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "n_step": (3, {}),
     "learning_rate": (1e-3, {}),
     "critic_learning_rate": (1e-1, {}),
-    "adam_beta_1": (0.5, {}),
+    "adam_beta": (0.5, {}),
     "anneal": (("learning_rate",), {}),
     "tau": (0.5, {}),
     "hard_update_every": (10, {}),

@@ -44,7 +44,7 @@ TINY = SACConfig(
 )  # fmt: skip
 unpack = ReplayBuffer(0, S, A).unpack
 TQC = dict(quantiles=5, dropped_quantiles=1)
-CROSSQ = dict(crossq=True, policy_delay=3, adam_beta_1=0.5, critic_hidden_sizes=(12,))
+CROSSQ = dict(crossq=True, policy_delay=3, adam_beta=0.5, critic_hidden_sizes=(12,))
 compiled = pytest.mark.compiled
 
 
@@ -505,7 +505,7 @@ def test_presets_are_what_is_published():
     assert (crossq.hidden_sizes, crossq.critic_hidden_sizes, crossq.learning_rate, crossq.policy_delay) == (
         (256, 256), (2048, 2048), 1e-3, 3,
     )  # fmt: skip
-    assert (crossq.adam_beta_1, crossq.warmup_steps, crossq.batch_size, crossq.gamma) == (0.5, 5000, 256, 0.99)
+    assert (crossq.adam_beta, crossq.warmup_steps, crossq.batch_size, crossq.gamma) == (0.5, 5000, 256, 0.99)
 
 
 def test_an_infinite_temperature_has_diverged():

@@ -28,6 +28,7 @@ CASES = {
     "shared torso": (PPOAgentTrainer, PPO.replace(shared_torso=True)),
     "td3": (OffPolicyAgentTrainer, OffPolicyConfig(**QUICK, **OFF)),
     "sac": (SACAgentTrainer, SACConfig(**QUICK, **OFF)),
+    "crossq": (SACAgentTrainer, SACConfig(**QUICK, **OFF, crossq=True)),
 }
 
 
