@@ -93,13 +93,13 @@ class FlatNetworks:
                 which the running ones follow.
         """
         if self._network is not None:
-            operations, arrays = ROUNDING, stacks
-            if self._running is not None:
-                arrays = self._merged(stacks, self._running.stacks(True))
-                operations = RenormalizingOperations(self.updates) if training else ROUNDING
-            [output] = forward(operations, self._network.with_arrays(UNCHANGED, arrays), inputs)
-            if isinstance(operations, RenormalizingOperations):
-                self._running.variable.assign(flat(operations.running))
+            arrays = stacks if self._running is None else self._merged(stacks, self._running.stacks(True))
+            network = self._network.with_arrays(UNCHANGED, arrays)
+            if self._running is None or not training:
+                return forward(ROUNDING, network, inputs)[0]
+            operations = RenormalizingOperations(self.updates)
+            [output] = forward(operations, network, inputs)
+            self._running.variable.assign(flat(operations.running))
             return output
         outputs = []
         for network, *weights in zip(self.networks, *map(tf.unstack, stacks)):
