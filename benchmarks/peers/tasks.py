@@ -102,7 +102,7 @@ def _hidden(env: str, wrapper: str, steps: int, zoo: dict[str, Any], ours: dict[
 _BODIES = "HalfCheetah", "Hopper", "Walker2d", "Ant", "Humanoid"
 _CROSSQ = {  # as of `mujoco-crossq`; SBX's own default is a width of 2,048
     "learning_rate": 1e-3, "learning_starts": 5000, "policy_delay": 3,
-    "policy_kwargs": {"net_arch": {"pi": [256, 256], "qf": [512, 512]}},
+    "policy_kwargs": {"net_arch": {"pi": [256, 256], "qf": [256, 256]}},
 }  # fmt: skip
 
 

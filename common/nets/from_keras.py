@@ -151,9 +151,9 @@ def _described(model: keras.Model, layer: Any) -> Layer:
     if isinstance(layer, MemoryLayer):
         described = layer.layer()
         return type(described)(*map(np.array, described))
-    one, other, *statistics = layer.get_weights()
     if isinstance(layer, BatchRenormalization):
-        return BatchNormalization(one, other, *statistics, layer.epsilon)
+        return BatchNormalization(*layer.get_weights(), epsilon=layer.epsilon)
+    one, other = layer.get_weights()
     if isinstance(layer, keras.layers.LayerNormalization):
         return LayerNormalization(one, other, epsilon=layer.epsilon)
     activation = _activation(model, layer)

@@ -155,8 +155,8 @@ class BatchNormalization(NamedTuple):
         factor = self.scale * (self.variance + self.epsilon) ** -0.5
         return factor, self.shift - self.mean * factor
 
-    def within(self, after: Dense) -> Dense:
-        """A dense layer that does both: this one and the layer after it."""
+    def within(self, after: Any) -> Any:
+        """One dense layer in place of this one and the dense layer after it."""
         factor, shift = self.factor_and_shift()
         return after._replace(kernel=factor[:, None] * after.kernel, bias=shift.dot(after.kernel) + after.bias)
 
