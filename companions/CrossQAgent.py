@@ -8,11 +8,14 @@ import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything 
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError
+from common.nets.batch_renormalization import RenormalizedNetworks
 from common.nets.keras_models import HiddenLayers, Torso
 from common.records import Transitions
+from common.state import State
 from companions.DDPGAgent import Metrics
 from companions.SACAgent import SACAgent
 
@@ -25,6 +28,9 @@ class CrossQAgent(SACAgent):
     """
 
     has_target_critics = False
+    networks_type = RenormalizedNetworks
+    _actor: RenormalizedNetworks
+    _critics: RenormalizedNetworks
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)
@@ -64,3 +70,16 @@ class CrossQAgent(SACAgent):
 
         loss, means = self.descend(self.critic_optimizer, self._critics, loss_of)
         return {"loss_critic": loss, "mean_value": tf.reduce_mean(means[0]), "mean_target": tf.reduce_mean(means[1])}
+
+    # -- state --
+
+    def parameters(self) -> State:
+        """See `SACAgent.parameters`; and the running statistics."""
+        groups = {"actor_statistics": self._actor, "critics_statistics": self._critics}
+        return super().parameters() | {name: np.array(group.statistics) for name, group in groups.items()}
+
+    def load_parameters(self, state: State) -> None:
+        """Restore what `parameters` returned; other names are ignored."""
+        super().load_parameters(state)
+        self._actor.statistics.assign(state["actor_statistics"])
+        self._critics.statistics.assign(state["critics_statistics"])

@@ -57,6 +57,7 @@ class DDPGAgent(AgentBase):
     has_target_actor = True
     """Whether the critics' targets use actions of the target actor; if not, of the actor itself."""
     has_target_critics = True
+    networks_type = FlatNetworks
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class DDPGAgent(AgentBase):
         critics = [[self.new_critic(seed) for seed in critic_seeds] for _ in range(1 + self.has_target_critics)]
         for network in (actors[0][0], critics[0][0]) if self.own_torso else ():
             check_own(network)
-        flat_actors, flat_critics = ([FlatNetworks(group) for group in groups] for groups in (actors, critics))
+        flat_actors, flat_critics = ([self.networks_type(group) for group in groups] for groups in (actors, critics))
         self._actor, self._target_actor = flat_actors[0], flat_actors[-1]
         self._critics, self._target_critics = flat_critics[0], flat_critics[-1]
         beta = config.adam_beta
@@ -390,24 +391,17 @@ class DDPGAgent(AgentBase):
         target_critics = {"target_critics": self._target_critics} if self.has_target_critics else {}
         return {"actor": self._actor, **target_actor, "critics": self._critics, **target_critics}
 
-    def _vectors(self) -> dict[str, keras.Variable]:
-        """The weights of all networks, and running statistics where they normalise batches."""
-        groups = self.flat_networks()
-        statistics = {f"{name}_statistics": group.statistics for name, group in groups.items()}
-        known = {name: vector for name, vector in statistics.items() if vector is not None}
-        return {name: group.weights for name, group in groups.items()} | known
-
     def parameters(self) -> State:
         """Copies of the weights of all networks, those of the targets included, and what normalises observations."""
-        weights = {name: np.array(vector) for name, vector in self._vectors().items()}
+        weights = {name: np.array(networks_.weights) for name, networks_ in self.flat_networks().items()}
         if not self.config.normalize_observations:
             return weights
         return weights | join_parts({"observations": self.observation_statistics.state()})
 
     def load_parameters(self, state: State) -> None:
         """Restore what `parameters` returned; other names are ignored."""
-        for name, vector in self._vectors().items():
-            vector.assign(state[name])
+        for name, networks_ in self.flat_networks().items():
+            networks_.weights.assign(state[name])
         if self.config.normalize_observations:
             self.observation_statistics.load_state(part_of(state, "observations"))
 

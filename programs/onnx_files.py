@@ -20,7 +20,6 @@ from common.nets.network import (
     ACTIVATIONS,
     OBSERVATION_CLIP,
     RULED_OUT,
-    BatchNormalization,
     Convolution,
     Cut,
     Dense,
@@ -98,9 +97,6 @@ class _Graph:
     def layer_normalized(self, features: str, layer: LayerNormalization) -> str:
         arrays = self.constant(layer.scale), self.constant(layer.shift)
         return self("LayerNormalization", features, *arrays, axis=-1, epsilon=layer.epsilon)
-
-    def batch_normalized(self, features: str, layer: BatchNormalization) -> str:
-        return self.scaled(features, *layer.factor_and_shift())
 
     def scaled(self, features: str, scale: Any, shift: Any) -> str:
         scaled = self("Mul", features, self.constant(np.float32(scale)))

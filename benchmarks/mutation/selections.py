@@ -127,6 +127,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "common/nets/from_keras.py": (NETWORK, IMAGES_AND_NUMBERS, POLICIES),
     "common/nets/keras_models.py": (KERAS_MODELS, NETWORK, TORSO, OFF_POLICY, *SAC),
     "common/nets/kernels.py": (KERAS_MODELS,),
+    "common/nets/batch_normalization.py": (NETWORK, *SAC),
     "common/nets/batch_renormalization.py": ("tests/nets/test_batch_renormalization.py",),
     "common/nets/keras_layers.py": (MIRRORED, NETWORK),
     "common/nets/memory_layer.py": (RECURRENT, MEMORY),

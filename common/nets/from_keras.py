@@ -12,14 +12,14 @@ import numpy as np
 
 from common.envs.mirrors import Sides
 from common.errors import UserError
-from common.nets.keras_layers import BatchRenormalization, Columns, MeanOfBoth, StateIndependentStd, WithMirrorImage
-from common.nets.keras_models import WithMask
+from common.nets.batch_normalization import BatchNormalization
+from common.nets.keras_layers import Columns, MeanOfBoth, StateIndependentStd, WithMirrorImage
+from common.nets.keras_models import BatchRenormalization, WithMask
 from common.nets.memory_layer import MemoryLayer
 from common.nets.network import (
     MAX_STD,
     MIN_STD,
     UNCHANGED,
-    BatchNormalization,
     Constant,
     Convolution,
     Dense,
@@ -47,6 +47,7 @@ _OPTIONS: dict[type, dict[str, Any]] = {
     MemoryLayer: {},
 }  # fmt: skip
 """The layers of a torso, with the only values of their options that are known."""
+_NORMALIZATIONS: Any = {keras.layers.LayerNormalization: LayerNormalization, BatchRenormalization: BatchNormalization}
 _OTHERS = (
     keras.layers.InputLayer, keras.layers.Activation, keras.layers.Concatenate, Columns, WithMirrorImage, MeanOfBoth,
     StateIndependentStd,
@@ -151,11 +152,9 @@ def _described(model: keras.Model, layer: Any) -> Layer:
     if isinstance(layer, MemoryLayer):
         described = layer.layer()
         return type(described)(*map(np.array, described))
-    if isinstance(layer, BatchRenormalization):
-        return BatchNormalization(*layer.get_weights(), epsilon=layer.epsilon)
+    if normalization := _NORMALIZATIONS.get(type(layer)):
+        return normalization(*layer.get_weights(), epsilon=layer.epsilon)
     one, other = layer.get_weights()
-    if isinstance(layer, keras.layers.LayerNormalization):
-        return LayerNormalization(one, other, epsilon=layer.epsilon)
     activation = _activation(model, layer)
     if isinstance(layer, keras.layers.Dense):
         return Dense(one, other, activation, isinstance(layer, RoundedDense))

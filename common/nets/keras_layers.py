@@ -23,10 +23,6 @@ class StateIndependentStd(keras.layers.Layer):
         return keras.ops.zeros_like(features[:, :1]) + keras.ops.exp(self.log_std)  # [B, A]
 
 
-class BatchRenormalization(keras.layers.BatchNormalization):
-    """Batch normalisation whose updates `common.nets.batch_renormalization` computes."""
-
-
 class Columns(keras.layers.Layer):
     """Some columns of a row of numbers, as an image or as a shorter row; see `network.Cut`."""
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from common.envs.image_rows import ImagePart
 from common.envs.mirrors import Mirror, unmoved
-from common.nets.keras_layers import BatchRenormalization, Columns, MeanOfBoth, StateIndependentStd, WithMirrorImage
+from common.nets.keras_layers import Columns, MeanOfBoth, StateIndependentStd, WithMirrorImage
 from common.nets.kernels import Kernels
 from common.nets.memory_layer import MemoryLayer
 from common.nets.network import RULED_OUT, Cut
@@ -16,6 +16,10 @@ from common.nets.rounded_products import RoundedDense
 from common.nets.tensorflow_operations import TENSORFLOW
 
 NUMBERS = 64  # units of the layer that sees the numbers beside images
+
+
+class BatchRenormalization(keras.layers.BatchNormalization):
+    """Batch normalisation whose updates `common.nets.batch_renormalization` computes."""
 
 
 @dataclass(frozen=True)

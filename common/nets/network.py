@@ -11,13 +11,13 @@ For a batch of one to a few dozen observations, calling TensorFlow takes many ti
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from common.envs.mirrors import Entries, Sides
 from common.funcs import RunningStatistics
+from common.nets.batch_normalization import BatchNormalization
 from common.nets.recurrent import GRU, LSTM
 
 OBSERVATION_CLIP = 10.0  # standard deviations; larger observations would make the networks diverge
@@ -127,38 +127,6 @@ class LayerNormalization(NamedTuple):
     def apply(self, operations: Any, features: Any) -> Any:
         """features [n, units] → [n, units]."""
         return operations.activations[self.activation](operations.layer_normalized(features, self))
-
-
-class BatchNormalization(NamedTuple):
-    """Features with the running mean 0 and variance 1 (arXiv:1502.03167), then scaled and shifted.
-
-    An update normalises by statistics of its own batch; see `common.nets.batch_renormalization`.
-
-    Attributes:
-        scale, shift: [units], or [networks, 1, units].
-        mean, variance: running statistics of updates, of the same shape.
-        epsilon: is added to the variance.
-    """
-
-    scale: Any
-    shift: Any
-    mean: Any
-    variance: Any
-    epsilon: float = 1e-3
-
-    def apply(self, operations: Any, features: Any) -> Any:
-        """features [n, units] → [n, units]."""
-        return operations.batch_normalized(features, self)
-
-    def factor_and_shift(self) -> tuple[Any, Any]:
-        """What features are multiplied by, and what is added then."""
-        factor = self.scale * (self.variance + self.epsilon) ** -0.5
-        return factor, self.shift - self.mean * factor
-
-    def within(self, after: Any) -> Any:
-        """One dense layer in place of this one and the dense layer after it."""
-        factor, shift = self.factor_and_shift()
-        return after._replace(kernel=factor[:, None] * after.kernel, bias=shift.dot(after.kernel) + after.bias)
 
 
 class Rescaling(NamedTuple):
@@ -275,25 +243,12 @@ class Network:
         left = iter(arrays)
 
         def filled(layers: tuple[Any, ...]) -> tuple[Any, ...]:
-            counts = [_ARRAYS.get(type(layer), 0) for layer in layers]
+            sizes = [(layer, _ARRAYS.get(type(layer), 0)) for layer in layers]
             return tuple(
-                [type(layer)(*islice(left, n), *layer[n:]) if n else layer for layer, n in zip(layers, counts)]
+                [type(layer)(*[next(left) for _ in range(n)], *layer[n:]) if n else layer for layer, n in sizes]
             )
 
         return replace(self, normalize=normalize, hidden=filled(self.hidden), heads=filled(self.heads))
-
-    def folded(self) -> "Network":
-        """The same network with every `BatchNormalization` within the dense layer, or the heads, after it."""
-        hidden: list[Any] = []
-        before = None
-        for layer in self.hidden:
-            if isinstance(layer, BatchNormalization):
-                before = layer
-                continue
-            hidden.append(layer if before is None else before.within(layer))
-            before = None
-        heads: Any = self.heads if before is None else tuple(before.within(head) for head in self.heads)
-        return replace(self, hidden=tuple(hidden), heads=heads)
 
     def first_head(self) -> "Network":
         """The same network with its first head alone."""
@@ -383,11 +338,7 @@ class NumPyOperations:
         variance = np.square(centred).mean(axis=-1, keepdims=True)  # [n, 1]
         return centred / np.sqrt(variance + np.float32(layer.epsilon)) * layer.scale + layer.shift
 
-    def batch_normalized(self, features: np.ndarray, layer: BatchNormalization) -> np.ndarray:
-        """Features with the running mean 0 and variance 1, scaled and shifted."""
-        return self.scaled(features, *layer.factor_and_shift())
-
-    def scaled(self, features: np.ndarray, scale: Any, shift: Any) -> np.ndarray:
+    def scaled(self, features: np.ndarray, scale: float, shift: float) -> np.ndarray:
         """features · scale + shift."""
         return features * np.float32(scale) + np.float32(shift)
 

@@ -1,19 +1,17 @@
 """The operations of a network in TensorFlow."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from common.envs.mirrors import Entries
-from common.nets.batch_renormalization import MOMENTUM, WARM_UP, batch_renormalized
 from common.nets.network import (
     ACTIVATIONS,
     OBSERVATION_CLIP,
     RULED_OUT,
-    BatchNormalization,
     Convolution,
     Cut,
     Dense,
@@ -56,10 +54,7 @@ class _TensorFlowOperations:
     def layer_normalized(self, features: tf.Tensor, layer: LayerNormalization) -> tf.Tensor:
         return standardized_rows(features, layer.epsilon) * layer.scale + layer.shift
 
-    def batch_normalized(self, features: tf.Tensor, layer: BatchNormalization) -> tf.Tensor:
-        return self.scaled(features, *layer.factor_and_shift())
-
-    def scaled(self, features: tf.Tensor, scale: Any, shift: Any) -> tf.Tensor:
+    def scaled(self, features: tf.Tensor, scale: float, shift: float) -> tf.Tensor:
         return features * scale + shift
 
     def flattened(self, features: tf.Tensor) -> tf.Tensor:
@@ -107,31 +102,6 @@ class _TensorFlowOperations:
 
 
 TENSORFLOW, ROUNDING = _TensorFlowOperations(), _TensorFlowOperations(rounds=True)
-
-
-class RenormalizingOperations(_TensorFlowOperations):
-    """The operations of an update.
-
-    Args:
-        updates: number of updates so far.
-
-    Attributes:
-        running: the next running mean and variance of each such layer that a pass went through, in their order.
-    """
-
-    def __init__(self, updates: tf.Tensor) -> None:
-        super().__init__(rounds=True)
-        self._corrected = updates >= WARM_UP
-        self.running: list[tf.Tensor] = []
-
-    def batch_normalized(self, features: tf.Tensor, layer: BatchNormalization) -> tf.Tensor:
-        """Features normalised by the statistics of their own batch, scaled and shifted."""
-        if len(features.shape) == 2:  # the first layer of stacked networks
-            features = tf.broadcast_to(features, (layer.scale.shape[0], *features.shape))
-        result, *found = batch_renormalized(features, layer, self._corrected)
-        for before, new in zip((layer.mean, layer.variance), found):
-            self.running.append(MOMENTUM * before + (1.0 - MOMENTUM) * new)
-        return result
 
 
 def standardized_rows(features: tf.Tensor, epsilon: float) -> tf.Tensor:

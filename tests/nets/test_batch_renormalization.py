@@ -5,11 +5,10 @@ import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose
 
-from common.nets.batch_renormalization import WARM_UP, batch_renormalized
-from common.nets.flat_networks import FlatNetworks
+from common.nets.batch_normalization import BatchNormalization
+from common.nets.batch_renormalization import WARM_UP, RenormalizedNetworks, batch_renormalized
 from common.nets.keras_models import DenseHead, Torso, actor_network
 from common.nets.kernels import glorot
-from common.nets.network import BatchNormalization
 
 
 @pytest.mark.parametrize(
@@ -60,7 +59,7 @@ def test_an_update_is_keras_s_batch_normalisation_until_it_is_warm():
         actor_network(Torso((3,), (8, 5), "relu", batch_norm=True), DenseHead("mean", 2), glorot(seed))
         for seed in (1, 2)
     ]
-    together, rows = FlatNetworks(networks), tf.random.stateless_normal((6, 3), (1, 2))
+    together, rows = RenormalizedNetworks(networks), tf.random.stateless_normal((6, 3), (1, 2))
     together.updates = tf.Variable(WARM_UP - 1)
     found = together.call(together.stacks(), rows, training=True)
     assert_allclose(found, [network(rows, training=True) for network in networks], atol=1e-5)
