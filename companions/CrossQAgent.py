@@ -75,11 +75,11 @@ class CrossQAgent(SACAgent):
 
     def parameters(self) -> State:
         """See `SACAgent.parameters`; and the running statistics."""
-        groups = {"actor_statistics": self._actor, "critics_statistics": self._critics}
+        groups = {"statistics/actor": self._actor, "statistics/critics": self._critics}
         return super().parameters() | {name: np.array(group.statistics) for name, group in groups.items()}
 
     def load_parameters(self, state: State) -> None:
         """Restore what `parameters` returned; other names are ignored."""
         super().load_parameters(state)
-        self._actor.statistics.assign(state["actor_statistics"])
-        self._critics.statistics.assign(state["critics_statistics"])
+        self._actor.statistics.assign(state["statistics/actor"])
+        self._critics.statistics.assign(state["statistics/critics"])

@@ -160,9 +160,7 @@ class AgentBase(ABC):
                 array[...] = other
             if len(fits) < len(arrays) and not name.startswith("target_"):
                 fresh.append(f"the heads of the {name}" if fits else f"the {name}")
-        taken = {n for n in own if n.startswith("observations/") or n.endswith(("_temperature", "_statistics"))} & {
-            *source
-        }
+        taken = {n for n in own if n.startswith(("observations/", "statistics/", "log_temperature"))} & source.keys()
         if any(own[name].shape != source[name].shape for name in taken):
             raise ValueError("it normalises other observations, or has other layers that normalise")
         self.load_parameters(own | {name: source[name] for name in taken})

@@ -244,9 +244,7 @@ class Network:
 
         def filled(layers: tuple[Any, ...]) -> tuple[Any, ...]:
             sizes = [(layer, _ARRAYS.get(type(layer), 0)) for layer in layers]
-            return tuple(
-                [type(layer)(*[next(left) for _ in range(n)], *layer[n:]) if n else layer for layer, n in sizes]
-            )
+            return tuple([type(x)(*[next(left) for _ in range(n)], *x[n:]) if n else x for x, n in sizes])
 
         return replace(self, normalize=normalize, hidden=filled(self.hidden), heads=filled(self.heads))
 

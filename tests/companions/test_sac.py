@@ -314,7 +314,7 @@ def test_crossq_learns_from_one_pass_over_both_states_and_has_no_target_networks
     """Its loss and target, by Keras networks that normalise the joint batch."""
     rows, noise = drawn(1)
     agent = made(**CROSSQ, temperature=0.5, gamma=0.9)
-    statistics = {"actor_statistics", "critics_statistics"}
+    statistics = {"statistics/actor", "statistics/critics"}
     assert set(agent.parameters()) == {"actor", "critics", "log_temperature", *statistics}
     before = agent.parameters()
     batch = unpack(tf.constant(rows[0]))
@@ -329,7 +329,7 @@ def test_crossq_learns_from_one_pass_over_both_states_and_has_no_target_networks
     assert found["mean_target"] == pytest.approx(np.mean(target), rel=1e-4)
     assert found["mean_value"] == pytest.approx(values[0].mean(), rel=1e-4)
     moved = {name: np.abs(agent.parameters()[name] - array).max() for name, array in before.items()}
-    assert {name for name, most in moved.items() if most > 0} == {"critics", "critics_statistics"}  # the actor waits
+    assert {name for name, most in moved.items() if most > 0} == {"critics", "statistics/critics"}  # the actor waits
     agent.load_parameters(before)
     assert_same_state(agent.parameters(), before)
 

@@ -158,8 +158,8 @@ def sac_agent(space, **changes):
 
 def crossq_agent(space, **changes):
     agent = CrossQAgent(OBSERVATIONS, space, SAC.replace(crossq=True, **changes), 1)
-    drawn = np.random.default_rng(0).uniform(0.5, 2.0, len(agent.parameters()["actor_statistics"]))
-    agent.load_parameters(agent.parameters() | {"actor_statistics": drawn.astype(np.float32)})
+    drawn = np.random.default_rng(0).uniform(0.5, 2.0, len(agent.parameters()["statistics/actor"]))
+    agent.load_parameters(agent.parameters() | {"statistics/actor": drawn.astype(np.float32)})
     return agent
 
 
