@@ -113,7 +113,8 @@ class RenormalizedNetworks(FlatNetworks):
         network = self._with(UNCHANGED, stacks, tf.split(table, self._sizes, axis=2))
         if not training:
             return forward(ROUNDING, network, inputs)[0]
-        corrected, next_running = self.updates >= WARM_UP, []
+        corrected = self.updates >= WARM_UP
+        next_running: list[tf.Tensor] = []
         layers: Any = [
             _OfBatch(layer, corrected, next_running) if isinstance(layer, BatchNormalization) else layer
             for layer in network.hidden
