@@ -201,6 +201,17 @@ PENDULUM = MEASURED.replace(
     learning_rate=1e-3,
 )
 
+# MuJoCo's tasks: a million steps, with the same settings for all of them.
+MUJOCO = MEASURED.replace(
+    env="HalfCheetah-v5",
+    epochs=97,
+    steps_per_epoch=10_240,
+    updates_per_epoch=5,
+    reward_scaling="returns",
+    minibatch_size=64,
+    adam_epsilon=1e-5,
+)
+
 # The published CartPole program: reward-to-go (λ = 1), advantages standardised over the epoch, 16 ReLU units. Every
 # batch begins with a reset, and nothing is bootstrapped where an episode is cut.
 CARTPOLE = MEASURED.replace(
@@ -361,6 +372,7 @@ PRESETS: dict[str, PPOConfig] = {
     "bipedal-walker-hardcore": BIPEDAL_WALKER_HARDCORE,
     "lunar-lander-continuous": LUNAR_LANDER_CONTINUOUS,
     "pendulum": PENDULUM,
+    "mujoco": MUJOCO,
     "cartpole": CARTPOLE,
     "cartpole-corrected": CARTPOLE_CORRECTED,
     "cartpole-fast": CARTPOLE_FAST,

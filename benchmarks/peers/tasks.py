@@ -99,7 +99,33 @@ def _hidden(env: str, wrapper: str, steps: int, zoo: dict[str, Any], ours: dict[
     return Task(env, steps, contestants, (f"common.hidden_speeds:{wrapper}",))
 
 
+_BODIES = "HalfCheetah", "Hopper", "Walker2d", "Ant", "Humanoid"
+_CROSSQ = {  # as of `mujoco-crossq`; SBX's own default is a width of 2,048
+    "learning_rate": 1e-3, "learning_starts": 5000, "policy_delay": 3,
+    "policy_kwargs": {"net_arch": {"pi": [256, 256], "qf": [256, 256]}},
+}  # fmt: skip
+
+
+def _mujoco(env: str) -> Task:
+    """A task of MuJoCo, with presets and defaults that are the same for every task; the last weights are scored."""
+    last = {"best_metric": "mean_episode_reward", "adopt_best": False}
+    contestants = {
+        "sb3-ppo": Contestant("stable_baselines3", "PPO"),
+        "sbx-sac": Contestant("sbx", "SAC"),
+        "sbx-crossq": Contestant("sbx", "CrossQ", _CROSSQ),
+    }
+    presets = {
+        "ours-ppo": "mujoco",
+        "ours-sac": "mujoco-sac",
+        "ours-tqc": "mujoco-tqc",
+        "ours-crossq": "mujoco-crossq",
+    }
+    ours = {name: Contestant("ours", preset, last) for name, preset in presets.items()}
+    return Task(env, 1_000_000, contestants | ours)
+
+
 TASKS = {
+    **{f"mujoco-{name.lower()}": _mujoco(f"{name}-v5") for name in _BODIES},
     "cartpole-ppo": Task(
         "CartPole-v1",
         100_000,

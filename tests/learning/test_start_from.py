@@ -32,6 +32,7 @@ CASES = {
     "own networks": (PPOAgentTrainer, PPO.replace(networks="tiny_envs:make_networks", hidden_sizes=(8,))),
     "td3": (OffPolicyAgentTrainer, OffPolicyConfig(**QUICK, **OFF)),
     "sac": (SACAgentTrainer, SACConfig(**QUICK, **OFF)),
+    "crossq": (SACAgentTrainer, SACConfig(**QUICK, **OFF, crossq=True)),
 }
 
 
