@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 
+from common.envs.action_masks import WithActionMask
 from common.envs.registered import wrapped
 
 
@@ -48,9 +49,11 @@ class Task:
     wrappers: tuple[str, ...] = ()  # of the environment, as of `--wrappers`
 
     def make(self, contestant: Contestant) -> gymnasium.Env:
-        """A new environment as a contestant sees it."""
+        """A new environment as a contestant sees it; its action mask stands behind the observation if it uses one."""
         env_id = contestant.env or self.env
-        return wrapped(env_id, gymnasium.make(env_id), self.wrappers + contestant.wrappers)
+        env = wrapped(env_id, gymnasium.make(env_id), self.wrappers + contestant.wrappers)
+        is_masked = contestant.method == "MaskablePPO" or "action_masks" in contestant.settings
+        return WithActionMask(env) if is_masked else env
 
 
 _NET_400 = {"net_arch": [400, 300]}
@@ -122,6 +125,21 @@ def _mujoco(env: str) -> Task:
     }
     ours = {name: Contestant("ours", preset, last) for name, preset in presets.items()}
     return Task(env, 1_000_000, contestants | ours)
+
+
+def _masked(env: str, steps: int, wrappers: tuple[str, ...] = ()) -> Task:
+    """A task with invalid actions: with the masks, without them, and sb3-contrib, all with the same settings."""
+    ours = {
+        **_PLAIN_PPO, "num_envs": 8, "steps_per_epoch": 1024, "minibatch_size": 256, "gae_lambda": 0.95, "gamma": 0.99,
+        "passes": 10, "learning_rate": 1e-3, "entropy_coefficient": 0.01,
+    }  # fmt: skip
+    theirs = {"n_steps": 128, "batch_size": 256, "learning_rate": 1e-3, "ent_coef": 0.01}
+    contestants = {
+        "sb3-contrib-masked": Contestant("sb3_contrib", "MaskablePPO", theirs, num_envs=8),
+        "ours-masked": Contestant("ours", "default", {**ours, "action_masks": True}),
+        "ours-unmasked": Contestant("ours", "default", ours),
+    }
+    return Task(env, steps, contestants, wrappers)
 
 
 TASKS = {
@@ -322,4 +340,6 @@ TASKS = {
         },
         16,
     ),
+    "queens-masked": _masked("peers.queens:Queens-v0", 200_000),
+    "taxi-masked": _masked("Taxi-v4", 200_000, ("gymnasium.wrappers:FlattenObservation",)),
 }  # fmt: skip

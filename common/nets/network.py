@@ -358,7 +358,8 @@ class NumPyOperations:
 
     def remembered(self, features: np.ndarray, layer: GRU | LSTM, memory: np.ndarray) -> np.ndarray:
         """The next memory [n, Z] of a layer that remembers."""
-        return layer.step(self, self.product(features, layer.kernel) + layer.bias, memory)
+        carried = self.product(memory[:, : layer.units], layer.recurrent_kernel)
+        return layer.step(self, self.product(features, layer.kernel) + layer.bias, carried, memory)
 
     def product(self, features: np.ndarray, kernel: np.ndarray) -> np.ndarray:
         """[n, in] times [in, out]."""
