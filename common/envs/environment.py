@@ -137,11 +137,12 @@ def find_environment(
     action_repeat: int = 1,
     wrappers: tuple[str, ...] = (),
     action_masks: bool = False,
+    image_size: int = atari.SIZE,
 ) -> Environment:
     """Build an environment, record what is known about it, and close it.
 
     Args:
-        env_id, max_episode_steps, env_kwargs, maker, wrappers: see `EnvironmentSource`; a `maker` needs no id.
+        env_id, max_episode_steps, env_kwargs, maker, wrappers, image_size: see `EnvironmentSource`; a `maker` needs no id.
         action_repeat: for how many steps of the environment itself each action is held.
         action_masks: whether the environment's action mask stands behind each observation.
 
@@ -152,9 +153,16 @@ def find_environment(
     atari_game = None if maker is not None else atari.game_id(env_id)
     if wrappers and atari_game is not None:
         raise UserError(f"wrappers are not for {env_id}: Atari games are prepared here already; leave --wrappers out")
+    if image_size != atari.SIZE and atari_game is None:
+        raise UserError(f"image_size {image_size} is for Atari games, and {env_id} is none: leave --image-size out")
     kwargs = env_kwargs or {}
     source = EnvironmentSource(
-        id=env_id, max_episode_steps=max_episode_steps, env_kwargs=kwargs, wrappers=wrappers, maker=maker
+        id=env_id,
+        max_episode_steps=max_episode_steps,
+        env_kwargs=kwargs,
+        wrappers=wrappers,
+        maker=maker,
+        image_size=image_size,
     )
     env = source.make_native()
     with closed(env):
@@ -234,7 +242,7 @@ def _render_fps(env: gymnasium.Env) -> int:
 def environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:
     """What is known about the environment that the settings name; arguments and errors: see `find_environment`."""
     kwargs, limit, repeat = config.env_kwargs, config.max_episode_steps, config.action_repeat[0]
-    own = config.wrappers, config.action_masks
+    own = config.wrappers, config.action_masks, config.image_size
     found = find_environment(config.env, limit, kwargs, maker, repeat, *own)
     return dataclasses.replace(found, log_info=config.log_info)
 
