@@ -104,7 +104,9 @@ def make_atari(
     env = gymnasium.make(game, render_mode=render_mode, disable_env_checker=True, **fixed, **env_kwargs)
     try:
         idle = 0 if one_life else IDLE_FRAMES
-        env = gymnasium.wrappers.AtariPreprocessing(env, idle, FRAMES_A_STEP, image_size, terminal_on_life_loss=one_life)
+        env = gymnasium.wrappers.AtariPreprocessing(
+            env, idle, FRAMES_A_STEP, image_size, terminal_on_life_loss=one_life
+        )
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"{game}: {MISSING}") from error
     env.metadata = {**env.metadata, "render_fps": 60 // FRAMES_A_STEP}  # one picture per step

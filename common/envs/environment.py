@@ -142,7 +142,8 @@ def find_environment(
     """Build an environment, record what is known about it, and close it.
 
     Args:
-        env_id, max_episode_steps, env_kwargs, maker, wrappers, image_size: see `EnvironmentSource`; a `maker` needs no id.
+        env_id, max_episode_steps, env_kwargs, maker, wrappers, image_size: see `EnvironmentSource`; a `maker`
+            needs no id.
         action_repeat: for how many steps of the environment itself each action is held.
         action_masks: whether the environment's action mask stands behind each observation.
 
