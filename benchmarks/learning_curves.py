@@ -4,9 +4,10 @@
 
 Every seed is trained in this process, one after the other, and is scored by one script (peers/scoring.py): 20
 deterministic and 20 sampled episodes at every fiftieth of the steps (of games, every tenth), 100 of each at the end,
-of the environment's own rewards. Raw results go to results/learning_curves/TASK/CONTESTANT/SEED.json. Seeds that are there are left out, so the
-command can be repeated after an interruption. Peers need requirements/benchmarks.txt; CleanRL needs a clone
-(`--cleanrl`) and requirements/cleanrl.txt. Runs may share the machine: their seconds are not a measure of speed.
+of the environment's own rewards. Raw results go to results/learning_curves/TASK/CONTESTANT/SEED.json. Seeds that are
+there are left out, so the command can be repeated after an interruption. Peers need requirements/benchmarks.txt;
+CleanRL needs a clone (`--cleanrl`) and requirements/cleanrl.txt. Runs may share the machine: their seconds are not a
+measure of speed.
 """
 
 import argparse
