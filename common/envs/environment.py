@@ -152,19 +152,12 @@ def find_environment(
     """
     env_id = _checked_id(env_id, maker)
     atari_game = None if maker is not None else atari.game_id(env_id)
-    if wrappers and atari_game is not None:
-        raise UserError(f"wrappers are not for {env_id}: Atari games are prepared here already; leave --wrappers out")
-    if image_size != atari.SIZE and atari_game is None:
-        raise UserError(f"image_size {image_size} is for Atari games, and {env_id} is none: leave --image-size out")
+    _check_game(env_id, atari_game is not None, wrappers, image_size)
     kwargs = env_kwargs or {}
     source = EnvironmentSource(
-        id=env_id,
-        max_episode_steps=max_episode_steps,
-        env_kwargs=kwargs,
-        wrappers=wrappers,
-        maker=maker,
+        id=env_id, max_episode_steps=max_episode_steps, env_kwargs=kwargs, wrappers=wrappers, maker=maker,
         image_size=image_size,
-    )
+    )  # fmt: skip
     env = source.make_native()
     with closed(env):
         if maker is not None:
@@ -205,6 +198,14 @@ def _checked_id(env_id: str, maker: MakeEnv | None) -> str:
             "make_env=the function, or name a registered one with --env"
         )
     return env_id
+
+
+def _check_game(env_id: str, is_game: bool, wrappers: tuple[str, ...], image_size: int) -> None:
+    """Raises UserError for what is only for Atari games, or not for them."""
+    if wrappers and is_game:
+        raise UserError(f"wrappers are not for {env_id}: Atari games are prepared here already; leave --wrappers out")
+    if image_size != atari.SIZE and not is_game:
+        raise UserError(f"image_size {image_size} is for Atari games, and {env_id} is none: leave --image-size out")
 
 
 def prepared(env_id: str, env: gymnasium.Env, action_masks: bool) -> gymnasium.Env:
