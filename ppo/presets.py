@@ -349,18 +349,19 @@ BREAKOUT = BREAKOUT_2021.replace(
     adopt_best=True,
 )
 
-# The same game for two cores: small images and a network of a seventh of the parameters, so that an update costs a
-# fraction, and two halves of the games, one of which steps while the policy acts in the other.
+# The same for two cores: small images and the network of Mnih et al. (2013), so that an update costs a tenth, and two
+# halves of the games, one of which steps while the policy acts in the other.
 BREAKOUT_FAST = BREAKOUT.replace(
-    image_size=42,
-    convolutions=("32x6/3", "64x4/2", "64x3/1"),
+    image_size=48,
+    convolutions=("16x8/4", "32x4/2"),
     hidden_sizes=(256,),
     num_envs=32,
     shards=2,
-    epochs=500,
+    epochs=625,
     steps_per_epoch=16_384,
     updates_per_epoch=8,
     passes=4,
+    learning_rate=5e-4,
     adam_epsilon=1e-5,
 )
 
