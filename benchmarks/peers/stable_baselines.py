@@ -13,9 +13,9 @@ from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize
 
-GAME = "ale_py:{}NoFrameskip-v4"  # as rl-zoo3 names games, on Stable-Baselines3's own wrappers
-
 from common.envs.action_masks import WithActionMask
+
+GAME = "ale_py:{}NoFrameskip-v4"  # as rl-zoo3 names games, on Stable-Baselines3's own wrappers
 
 
 class _MaskApart(gymnasium.ObservationWrapper):
