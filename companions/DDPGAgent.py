@@ -63,6 +63,8 @@ class DDPGAgent(AgentBase):
     """Names of what an update returns; the actor's are NaN where it did not learn."""
     has_target_actor = True
     """Whether the critics' targets use actions of the target actor; if not, of the actor itself."""
+    has_target_critics = True
+    networks_type = FlatNetworks
 
     def __init__(
         self,
@@ -79,14 +81,15 @@ class DDPGAgent(AgentBase):
         states = np.random.SeedSequence(seed).generate_state(1 + self.number_of_critics)
         actor_seed, *critic_seeds = (int(state) for state in states)
         actors = [[self.new_actor(actor_seed)] for _ in range(1 + self.has_target_actor)]
-        critics = [[self.new_critic(seed) for seed in critic_seeds] for _ in range(2)]
+        critics = [[self.new_critic(seed) for seed in critic_seeds] for _ in range(1 + self.has_target_critics)]
         for network in (actors[0][0], critics[0][0]) if self.own_torso else ():
             check_own(network)
-        flat_actors = [FlatNetworks(networks_) for networks_ in actors]
+        flat_actors, flat_critics = ([self.networks_type(group) for group in groups] for groups in (actors, critics))
         self._actor, self._target_actor = flat_actors[0], flat_actors[-1]
-        self._critics, self._target_critics = (FlatNetworks(networks_) for networks_ in critics)
-        self.actor_optimizer = self.new_adam(config.learning_rate, [self._actor.weights])
-        self.critic_optimizer = self.new_adam(config.critic_learning_rate, [self._critics.weights])
+        self._critics, self._target_critics = flat_critics[0], flat_critics[-1]
+        beta = config.adam_beta
+        self.actor_optimizer = self.new_adam(config.learning_rate, [self._actor.weights], beta_1=beta)
+        self.critic_optimizer = self.new_adam(config.critic_learning_rate, [self._critics.weights], beta_1=beta)
         self.adams = {"actor_adam": self.actor_optimizer, "critic_adam": self.critic_optimizer}
         self.updates = 0
         unchanged = np.repeat(np.array([[0], [1]], np.float32), self.observation_size, axis=1)  # [2, S]
@@ -114,13 +117,13 @@ class DDPGAgent(AgentBase):
         """Standard normal numbers that an update takes for each transition: those of target policy smoothing."""
         return self.action_size if self.config.target_smoothing else 0
 
-    def _torso(self, inputs: tuple[int, ...], layer_norm: bool = False) -> Torso:
-        config = self.config
+    def _torso(self, inputs: tuple[int, ...], sizes: tuple[int, ...], layer_norm: bool = False) -> Torso:
         images = with_convolutions(self.images if self.own_torso is None else ())  # whose layers see them
-        return Torso(inputs, config.hidden_sizes, "relu", 1.0, (), layer_norm, config.precision, images)
+        return Torso(inputs, sizes, "relu", 1.0, (), layer_norm, self.config.precision, images)
 
     def _actor_torso(self) -> HiddenLayers:
-        return self.own_torso or self._torso(self.images[0].shape if self.sees_images else (self.observation_size,))
+        inputs = self.images[0].shape if self.sees_images else (self.observation_size,)
+        return self.own_torso or self._torso(inputs, self.config.hidden_sizes)
 
     def new_actor(self, seed: int) -> keras.Model:
         """An untrained actor, observations [B, S] → actions [B, A] in [−1, 1]."""
@@ -129,7 +132,9 @@ class DDPGAgent(AgentBase):
 
     def new_critic(self, seed: int) -> keras.Model:
         """An untrained critic: observations and actions side by side [B, S + A] → [B, `outputs_of_critic`]."""
-        torso: Any = self._torso((self.observation_size + self.action_size,), self.config.layer_norm)
+        config = self.config
+        sizes = config.critic_hidden_sizes or config.hidden_sizes
+        torso: Any = self._torso((self.observation_size + self.action_size,), sizes, config.layer_norm)
         if self.own_torso is not None:
             torso = OwnCriticTorso(self.own_torso, self.action_size, torso)
         joint = None if self.mirror is None else Mirror(self.mirror.joint, self.mirror.action)
@@ -396,8 +401,8 @@ class DDPGAgent(AgentBase):
     def flat_networks(self) -> dict[str, FlatNetworks]:
         """The weights of all networks, each group as one vector: actor, critics and their targets."""
         target_actor = {"target_actor": self._target_actor} if self.has_target_actor else {}
-        critics = {"critics": self._critics, "target_critics": self._target_critics}
-        return {"actor": self._actor, **target_actor, **critics}
+        target_critics = {"target_critics": self._target_critics} if self.has_target_critics else {}
+        return {"actor": self._actor, **target_actor, "critics": self._critics, **target_critics}
 
     def parameters(self) -> State:
         """Copies of the weights of all networks, those of the targets included, and what normalises observations."""

@@ -83,11 +83,11 @@ class AgentBase(ABC):
         self.observation_statistics = RunningStatistics(observation_space.shape or ())
 
     def new_adam(
-        self, rate: float | None, variables: Sequence[keras.Variable], epsilon: float = 1e-7
+        self, rate: float | None, variables: Sequence[keras.Variable], epsilon: float = 1e-7, beta_1: float = 0.9
     ) -> keras.optimizers.Adam:
         """An Adam optimiser of these variables; the rate None takes that of the setting `learning_rate`."""
         rate = self.config.learning_rate if rate is None else rate
-        adam = keras.optimizers.Adam(rate, epsilon=epsilon)
+        adam = keras.optimizers.Adam(rate, beta_1, epsilon=epsilon)
         adam.build(variables)
         return adam
 

@@ -96,9 +96,9 @@ def _take_over(agent: Any, source: State) -> list[str]:
             array[...] = other
         if len(fits) < len(arrays) and not name.startswith("target_"):
             fresh.append(f"the heads of the {name}" if fits else f"the {name}")
-    taken = {name for name in own if name.startswith("observations/") or name == "log_temperature"} & source.keys()
+    taken = {n for n in own if n.startswith(("observations/", "statistics/", "log_temperature"))} & source.keys()
     if any(own[name].shape != source[name].shape for name in taken):
-        raise ValueError("it normalises other observations")
+        raise ValueError("it normalises other observations, or has other layers that normalise")
     agent.load_parameters(own | {name: source[name] for name in taken})
     return fresh
 

@@ -551,6 +551,7 @@ def test_thousands_of_updates_compile_once_and_memory_stays_flat(resident_megaby
 
 ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "hidden_sizes": ((9,), {}),
+    "critic_hidden_sizes": ((9,), {}),
     "layer_norm": (True, {}),
     "precision": ("bfloat16", {"hidden_sizes": (8, 8)}),
     "normalize_observations": (True, {}),
@@ -568,6 +569,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "n_step": (3, {}),
     "learning_rate": (1e-3, {}),
     "critic_learning_rate": (1e-1, {}),
+    "adam_beta": (0.5, {}),
     "anneal": (("learning_rate",), {}),
     "tau": (0.5, {}),
     "hard_update_every": (10, {}),
@@ -578,7 +580,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
 }
 
 
-SHAPES = ("hidden_sizes", "twin_critics", "layer_norm")  # they change what there is
+SHAPES = ("hidden_sizes", "critic_hidden_sizes", "twin_critics", "layer_norm")  # they change what there is
 OF_ALL_METHODS = {field.name for field in dataclasses.fields(TrainingConfig)}
 
 

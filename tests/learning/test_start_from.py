@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from gymnasium.spaces import Box, Discrete
 from same_state import assert_same_state
 from tiny_envs import Target
@@ -31,6 +32,7 @@ CASES = {
     "own networks": (PPOAgentTrainer, PPO.replace(networks="tiny_envs:make_networks", hidden_sizes=(8,))),
     "td3": (OffPolicyAgentTrainer, OffPolicyConfig(**QUICK, **OFF)),
     "sac": (SACAgentTrainer, SACConfig(**QUICK, **OFF)),
+    "crossq": (SACAgentTrainer, SACConfig(**QUICK, **OFF, crossq=True)),
 }
 
 
@@ -39,6 +41,7 @@ def trained(tmp_path_factory):
     """One epoch of each case, as a run folder holds it, and its parameters."""
     found = {}
     for name, (kind, config) in CASES.items():
+        tf.config.run_functions_eagerly(name != "memory")  # whose layers need graphs
         trainer, folder = kind(config), tmp_path_factory.mktemp("runs") / name.replace(" ", "-")
         trainer.train(1)
         trainer.close()
@@ -46,6 +49,7 @@ def trained(tmp_path_factory):
         run_folder.write_config(folder, trainer.config, "none")
         trainer.agent.save_weights(folder / run_folder.WEIGHTS)
         found[name] = folder, trainer.agent.parameters()
+    tf.config.run_functions_eagerly(True)
     return found
 
 

@@ -426,7 +426,9 @@ SHAPES = (
     "env", "wrappers", "networks", "action_masks", "shared_torso", "convolutions", "hidden_sizes", "memory",
     "memory_size",
 )  # fmt: skip
-NOT_LEARNED = ("score_window", "device", "environment_time_limit", "start_from", "log_info")  # tested where they act
+NOT_LEARNED = (
+    "score_window", "device", "environment_time_limit", "start_from", "log_info", "image_size"
+)  # tested where they act  # fmt: skip
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from common.rollout import evaluation
 from common.rollout.policies import InEpisodes
 from common.runs import run_folder
 from companions.config import OffPolicyConfig, SACConfig
+from companions.CrossQAgent import CrossQAgent
 from companions.DDPGAgent import DDPGAgent
 from companions.SACAgent import SACAgent
 from ppo.config import PPOConfig
@@ -155,11 +156,18 @@ def sac_agent(space, **changes):
     return SACAgent(OBSERVATIONS, space, SAC.replace(**changes), 1)
 
 
+def crossq_agent(space, **changes):
+    agent = CrossQAgent(OBSERVATIONS, space, SAC.replace(crossq=True, **changes), 1)
+    drawn = np.random.default_rng(0).uniform(0.5, 2.0, len(agent.parameters()["statistics/actor"]))
+    agent.load_parameters(agent.parameters() | {"statistics/actor": drawn.astype(np.float32)})
+    return agent
+
+
 MIRROR = {"observation": [1, -2, -3], "action": [-1], "weight": 0.3}
 MIRRORED = dict(symmetry=True, mirror=MIRROR)
 
 
-@pytest.mark.parametrize("make", [ppo_agent, td3_agent, sac_agent])
+@pytest.mark.parametrize("make", [ppo_agent, td3_agent, sac_agent, crossq_agent])
 def test_onnx_of_every_method_that_obeys_a_mirror(make, tmp_path):
     agent, file = make(Box(-2.0, 2.0, (1,)), **MIRRORED), tmp_path / "policy.onnx"
     policy = agent.acting_policy()
