@@ -198,7 +198,8 @@ python -m programs ship runs/mine mine               # write policies, scores, s
 python experiments/gallery.py mine                   # write its film to docs/gallery, and this page
 ```
 
-`ship` does not take a run whose environment needs a module (`module:Id`).
+`ship` takes a run that needs a module of yours if you type its name again (`--env`, `--wrappers`, `--networks`);
+this page does not show such agents.
 
 `agents/NAME` holds these files:
 

@@ -33,6 +33,7 @@ PLACE = re.compile(r"(<!-- Colab badge -->)(\n\[!\[Open in Colab\].*)?")  # wher
 COLAB = "https://colab.research.google.com"
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", "results")
 MOST_BYTES = 1_000_000
+WIDGET = "application/vnd.jupyter.widget-view+json"  # names a state that a stored notebook does not have
 
 
 def left_out(folder: str, names: list[str]) -> set[str]:
@@ -62,9 +63,12 @@ def execute(folder: Path, quick: bool, seconds_a_cell: int = 3600) -> nbformat.N
 
 
 def tidied(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """The notebook without execution times and the kernel's version, which differ between machines."""
+    """The notebook without execution times and the kernel's version, which differ; sliders as text."""
+    notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
+        for output in cell.get("outputs", []):
+            output.get("data", {}).pop(WIDGET, None)
     notebook.metadata.language_info = {"name": "python"}
     return notebook
 

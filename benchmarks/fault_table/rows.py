@@ -41,6 +41,7 @@ ROWS: dict[str, Row] = {
     "kill -9 in every phase, discrete PPO": Row("kills.kills", "kills", program="discrete PPO"),
     "kill -9 in every phase, PPO with a memory": Row("kills.kills", "kills", program="PPO with a memory"),
     "kill -9 in every phase, PPO with masks": Row("kills.kills", "kills", program="PPO with action masks"),
+    "kill -9 in every phase, PPO with own networks": Row("kills.kills", "kills", program="PPO with own networks"),
     "kill -9 in every phase, TD3": Row("kills.kills", "kills", program="TD3"),
     "kill -9 in every phase, DDPG": Row("kills.kills", "kills", program="DDPG"),
     "kill -9 in every phase, SAC": Row("kills.kills", "kills", program="SAC"),

@@ -79,6 +79,7 @@ class AgentBase(ABC):
         seen: Any = observation_space
         if self.mask_size:  # which networks do not see
             seen = gymnasium.spaces.Box(seen.low[: -self.mask_size], seen.high[: -self.mask_size])
+            seen.images = self.images
         self.own_torso = own_torso(seen, action_space, config, make_networks)
         self.observation_statistics = RunningStatistics(observation_space.shape or ())
 
@@ -148,7 +149,9 @@ class AgentBase(ABC):
         own = {name: np.array(array) for name, array in self.parameters().items()}
         theirs, fresh = self.layers(source), []
         convolutions = len(self.config.convolutions) if self.sees_images else 0
-        hidden = 2 * (convolutions + (len(self.config.hidden_sizes) or 3))  # arrays
+        memory = 3 if getattr(self.config, "memory", "none") != "none" else 0
+        hidden = 2 * (convolutions + (len(self.config.hidden_sizes) or 3)) + memory  # arrays
+        hidden = hidden if self.own_torso is None else len(self.own_torso.made[0].weights)
         for name, arrays in self.layers(own).items():
             known = name, name.removeprefix("target_"), "actor" if name == "network" else ""  # a shipped one
             found = next((theirs[other] for other in known if other in theirs), [])

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WEIGHTS = ("best_agent.npz", "weights.npz", "policy.npz")  # of a run, of one that has not ended, of a shipped agent
 ALIKE = (
     "hidden_sizes", "activation", "mean_activation", "shared_torso", "layer_norm", "symmetry", "twin_critics",
-    "critics", "normalize_observations", "action_masks",
+    "critics", "normalize_observations", "action_masks", "memory", "memory_size", "networks",
 )  # fmt: skip
 """Settings without which the same weights are another function."""
 
@@ -51,8 +51,9 @@ def _check_alike(folder: Path, content: dict[str, Any], config: Any) -> None:
     if content["method"] != config.METHOD:
         raise UserError(f"{folder} was trained by {content['method']!r:.40}, not {config.METHOD}: name another agent")
     for name in ALIKE:
-        ours, theirs = getattr(config, name, None), content["config"].get(name)
-        if None not in (ours, theirs) and theirs != (list(ours) if isinstance(ours, tuple) else ours):
+        before = getattr(type(config), name, None)  # where an older version wrote the settings
+        ours, theirs = getattr(config, name, None), content["config"].get(name, before)
+        if theirs != (list(ours) if isinstance(ours, tuple) else ours):
             flag = f"--{name.replace('_', '-')}"
             raise UserError(f"{folder} was trained with {name} {theirs}, this run has {ours}: give it the same {flag}")
 

@@ -26,6 +26,8 @@ OFF = dict(warmup_steps=16, batch_size=8, normalize_observations=True)
 CASES = {
     "ppo": (PPOAgentTrainer, PPO),
     "shared torso": (PPOAgentTrainer, PPO.replace(shared_torso=True)),
+    "memory": (PPOAgentTrainer, PPO.replace(memory="gru", memory_size=4)),
+    "own networks": (PPOAgentTrainer, PPO.replace(networks="tiny_envs:make_networks", hidden_sizes=(8,))),
     "td3": (OffPolicyAgentTrainer, OffPolicyConfig(**QUICK, **OFF)),
     "sac": (SACAgentTrainer, SACConfig(**QUICK, **OFF)),
 }
@@ -84,6 +86,8 @@ class ThreeJoints(ThreeDoors):
         ("ppo", ThreeDoors, "the heads of the actor"),
         ("ppo", ThreeJoints, "the heads of the actor"),
         ("shared torso", ThreeDoors, "the heads of the network"),
+        ("memory", ThreeDoors, "the heads of the actor"),
+        ("own networks", ThreeDoors, "the heads of the actor"),
         ("td3", ThreeJoints, "the heads of the actor, the critics"),
         ("sac", ThreeJoints, "the heads of the actor, the critics"),
     ],
@@ -97,9 +101,10 @@ def test_other_actions_keep_the_hidden_layers_and_are_told_in_a_line(name, make_
     mine = trainer.agent.parameters()
     fresh.close()
     if f"{network}/0" in mine:
-        for i in range(4):
+        hidden = 7 if name == "memory" else 4  # arrays
+        for i in range(hidden):
             np.testing.assert_array_equal(mine[f"{network}/{i}"], theirs[f"{network}/{i}"])
-        np.testing.assert_array_equal(mine[f"{network}/4"], drawn[f"{network}/4"])
+        np.testing.assert_array_equal(mine[f"{network}/{hidden}"], drawn[f"{network}/{hidden}"])
     else:
         hidden = 2 * 8 + 8 + 8 * 8 + 8
         np.testing.assert_array_equal(mine["actor"][:hidden], theirs["actor"][:hidden])
@@ -156,6 +161,16 @@ def test_a_resumed_run_needs_its_source_no_more(name, trained, tmp_path, eager):
         ("ppo", {"start_from": "walker"}, r"hidden_sizes \[256, 256\].*: give it the same --hidden-sizes"),
         ("ppo", {"activation": "relu"}, "give it the same --activation"),
         ("td3", {"normalize_observations": False}, "give it the same --normalize-observations"),
+        (
+            "ppo",  # from an agent of an older version
+            {"start_from": "cartpole", "memory": "gru", "hidden_sizes": (64, 64), "normalize_observations": False},
+            "with memory none, this run has gru: .* --memory",
+        ),
+        (
+            "own networks",
+            {"networks": None},
+            "with networks tiny_envs:make_networks, this run has None: .* --networks",
+        ),
         (
             "ppo",
             {"env": "Pendulum-v1"},

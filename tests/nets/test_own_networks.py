@@ -62,6 +62,8 @@ def test_the_pages_commands_train_resume_evaluate_and_export(folder, monkeypatch
     train = importlib.import_module("programs.__main__")
     assert call(monkeypatch, train, "evaluate", runs["normed"]) == 2
     assert "with --networks normed:make_networks" in capsys.readouterr().err
+    assert call(monkeypatch, train, "ship", runs["normed"], "normed", "--networks", "normed:make_networks") == 2
+    assert "has layers that are not dense, and cannot be shipped" in capsys.readouterr().err
     arguments = ["--wrappers", "newest:newest_four", "--networks", "transformer:make_networks", "--onnx"]
     assert call(monkeypatch, train, "export", runs["attention"], *arguments) == 2
     assert re.search(r"policy.onnx cannot be written, the layer .*leave --onnx out", capsys.readouterr().err)

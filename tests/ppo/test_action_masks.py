@@ -186,7 +186,16 @@ def test_the_bins_of_the_page_are_filled():
     trainer.close()
 
 
-@pytest.mark.parametrize("changes", [{}, {"backend": "processes", "shards": 2}, {"objective": "clip+kl"}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"backend": "processes", "shards": 2},
+        {"objective": "clip+kl"},
+        {"networks": "tiny_envs:make_networks"},
+    ],
+    ids=str,
+)
 def test_a_resumed_run_is_the_same_to_the_byte(changes, eager):
     small = CONFIG.replace(steps_per_epoch=64, minibatch_size=32, passes=2, epochs=3, **changes)
     resumed, whole, _ = resumed_and_whole(lambda: PPOAgentTrainer(small), 1, 3)

@@ -36,7 +36,7 @@ def test_a_stored_space_is_the_same(space, tmp_path):
     assert from_json(read_json(tmp_path / "space.json")) == space
 
 
-@pytest.mark.parametrize("env", ["tests/Matching-v0", "tests/Dot-v0", "tests/Target-v0"])
+@pytest.mark.parametrize("env", ["tests/Matching-v0", "tests/Nested-v0", "tests/Dot-v0", "tests/Target-v0"])
 def test_an_agent_acts_on_raw_observations_without_its_environment(env, tmp_path, monkeypatch):
     settings = SMALL | ({"convolutions": ("4x3/2",)} if env == "tests/Dot-v0" else {})
     trained = train(env=env, runs_folder=str(tmp_path), **settings)
@@ -53,7 +53,7 @@ def test_an_agent_acts_on_raw_observations_without_its_environment(env, tmp_path
         action = agent.act(observation)
         assert one.action_space.contains(action) and np.array_equal(action, actions[i])
         one.step(action)
-    with pytest.raises(UserError, match=r"Matching|Dot|Target"):
+    with pytest.raises(UserError, match=r"Matching|Nested|Dot|Target"):
         agent.evaluate(1)
     with pytest.raises(UserError, match=r"the observation is .*: expected one of"):
         agent.act(np.zeros((2, 2, 7)))

@@ -61,6 +61,7 @@ def check(executed):
     text = "\n".join(outputs(executed, "text/plain"))
     epochs = int(re.search(r"stopped after epoch \d+ of (\d+), which is saved", text)[1])
     assert f"continuing after epoch {epochs // 2}\nepoch {epochs}/{epochs}  █" in text
+    assert text.count("VBox(children=(FloatLogSlider(") == 1
     # A run, advantages, the clipped loss, CartPole, one in two parts, two overlays, what the change did, TD3.
     assert len(outputs(executed, "image/png")) == 10
     scores, companions = outputs(executed, "text/markdown")

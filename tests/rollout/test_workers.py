@@ -32,6 +32,8 @@ from common.rollout.workers.team import Team
 from common.state import State
 from companions.config import OffPolicyConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
+from ppo.config import PPOConfig
+from PPOAgentTrainer import PPOAgentTrainer
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is an extra")
 
@@ -180,6 +182,28 @@ def test_an_environment_that_crashes_its_process_ends_the_run(cluster):
     assert len(said) == 4
 
 
+class WorkerPoolFactory:
+    """Stands for the one that starts a cluster: `make_team` is on a cluster that runs."""
+
+    def __init__(self, make_team):
+        self._make_team = make_team
+
+    def __call__(self, recipe):
+        return self._make_team(recipe)
+
+    def close(self):
+        pass
+
+
+def trained(kind, config: TrainingConfig, workers: int) -> State:
+    """The state of a trainer after all epochs, without times."""
+    trainer = kind(config, workers=WorkerPlacement(workers))
+    trainer.train()
+    trainer.close()
+    state = trainer.state()
+    return {name: array for name, array in state.items() if name.rpartition("/")[2] not in TIMING_COLUMNS}
+
+
 def test_a_method_that_learns_while_it_steps_learns_the_same_on_workers(cluster, monkeypatch, eager):
     """One of the two workers is killed whenever the policy was sent five times."""
     config = OffPolicyConfig(
@@ -197,26 +221,22 @@ def test_a_method_that_learns_while_it_steps_learns_the_same_on_workers(cluster,
                     os.kill(self.ready[0].process, signal.SIGKILL)
             return super().perform(tasks, snapshot, policy)
 
-    class WorkerPoolFactory:
-        def __init__(self, *_):
-            pass
-
-        def __call__(self, recipe):
-            return Losing(recipe, cluster, 2, said.append)
-
-        def close(self):
-            pass
-
-    def trained(workers: int) -> State:
-        trainer = OffPolicyAgentTrainer(config, workers=WorkerPlacement(workers))
-        trainer.train()
-        trainer.close()
-        state = trainer.state()
-        return {name: array for name, array in state.items() if name.rpartition("/")[2] not in TIMING_COLUMNS}
-
-    monkeypatch.setattr(trainer_base, "WorkerPoolFactory", WorkerPoolFactory)
-    assert_equal(trained(2), trained(0))
+    pool = WorkerPoolFactory(lambda recipe: Losing(recipe, cluster, 2, said.append))
+    monkeypatch.setattr(trainer_base, "WorkerPoolFactory", lambda *_: pool)
+    assert_equal(*(trained(OffPolicyAgentTrainer, config, workers) for workers in (2, 0)))
     assert len(sent) == 24 and sum("was lost" in line for line in said) >= 3
+
+
+def test_columns_of_info_are_the_same_on_workers(cluster, monkeypatch, eager):
+    config = PPOConfig(
+        env="tiny_envs:tests/Reaching-v0", log_info=("is_success", "words"), num_envs=4, shards=2, epochs=2,
+        steps_per_epoch=64, minibatch_size=32, passes=1, hidden_sizes=(4,), best_metric="mean_episode_reward",
+    )  # fmt: skip
+    pool = WorkerPoolFactory(lambda recipe: Team(recipe, cluster, 2, print))
+    monkeypatch.setattr(trainer_base, "WorkerPoolFactory", lambda *_: pool)
+    on_workers, alone = (trained(PPOAgentTrainer, config, workers) for workers in (2, 0))
+    assert_equal(on_workers, alone)
+    assert 0 < alone["results/info_is_success"].mean() < 1 and np.isnan(alone["results/info_words"]).all()
 
 
 def test_a_worker_that_hangs_is_replaced(cluster, monkeypatch, tmp_path):
