@@ -36,6 +36,7 @@ PACKAGES = (
     "tensorflow",
     "keras",
     "stable-baselines3",
+    "sb3-contrib",
     "torch",
     "sbx-rl",
     "jax",

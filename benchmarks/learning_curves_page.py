@@ -1,9 +1,11 @@
 """Writes docs/learning-curves.md and its figures from the raw results of `learning_curves.py`.
 
-Run `python benchmarks/learning_curves_page.py`; tests compare the page with the raw results.
+Run `python benchmarks/learning_curves_page.py`; tests compare the page with the raw results. It also writes the tables
+on the pages of memories and of invalid actions, with those of `curve_speed.py`.
 """
 
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +20,12 @@ from peers.tasks import TASKS
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).resolve().parent / "results" / "learning_curves"
 PAGE, FIGURES = ROOT / "docs" / "learning-curves.md", ROOT / "docs" / "learning-curves"
+SPEED = ROOT / "benchmarks" / "results" / "curve_speed.md"
+COMPARED = {  # page → its tasks, and how the rows of `curve_speed.py` begin that it shows
+    ROOT / "docs" / "memory.md": (("cartpole-hidden", "pendulum-hidden", "lander-hidden"), "RecurrentPPO"),
+    ROOT / "docs" / "own-environment.md": (("queens-masked", "taxi-masked"), "MaskablePPO"),
+}
+BLOCK = re.compile(r"(?<=<!-- compared -->\n).*?(?=<!-- end -->)", re.DOTALL)
 Runs = dict[str, list[dict[str, Any]]]  # contestant → its seeds
 HEAD = """# Learning curves compared with other libraries
 
@@ -28,7 +36,8 @@ episodes, and 100 of each at the end.
 Contestants whose names end in `zoo` have the settings that rl-zoo3 publishes, at its commit 22e3ff2. `defaults` are
 those of the library. `ours-zoo` is this project with rl-zoo3's settings, and `ours` is its own preset. Names with
 `mirror` use the mirror symmetry of the task. `ours-unshaped` learns from the environment's own rewards where the
-preset shapes them. The file `benchmarks/peers/tasks.py` lists all settings.
+preset shapes them. In the tasks `queens-masked` and `taxi-masked` all contestants have the same settings. The file
+`benchmarks/peers/tasks.py` lists all settings.
 
 The tables show interquartile means over seeds, with 95% bootstrap intervals over seeds in brackets. A row with one
 seed has no interval. Steps are in thousands. Some methods play episodes to validate the agent while they train, and
@@ -84,29 +93,52 @@ def page(tasks: dict[str, Runs]) -> str:
     """The page."""
     lines = [HEAD]
     for task, contestants in tasks.items():
-        reference = final(next(iter(contestants.values())), "deterministic")
-        env, steps = TASKS[task].env, TASKS[task].steps
         lines += [
-            f"## {task}: {env}, {steps:,} steps\n",
+            f"## {heading(task)}\n",
             f"![Scores while training, {task}](learning-curves/{task}.png)\n",
-            "| contestant | seeds | deterministic | sampled | steps | validation | higher than the first row |",
-            "|---|---:|---:|---:|---:|---:|---:|",
+            table(contestants),
         ]
-        for number, (name, runs) in enumerate(contestants.items()):
-            played, sampled = final(runs, "deterministic"), final(runs, "sampled")
-            validated = np.mean([run.get("validation_steps", 0) for run in runs]) / 1000
-            trained = np.mean([run["steps"][-1] for run in runs]) / 1000
-            better = "–"
-            if number:
-                pair = (played, reference)
-                better = with_interval(float(improvement(*pair)), interval(pair, improvement), ".2f")
-            lines.append(
-                f"| {name} | {len(runs)} | {with_interval(float(iqm(played)), interval([played], iqm), '.1f')} | "
-                f"{with_interval(float(iqm(sampled)), interval([sampled], iqm), '.1f')} | {trained:,.0f} | "
-                f"{validated:,.0f} | {better} |"
-            )
-        lines.append("")
     return "\n".join(lines)
+
+
+def heading(task: str) -> str:
+    """A task's name, environment and steps."""
+    return f"{task}: {TASKS[task].env.rpartition(':')[2]}, {TASKS[task].steps:,} steps"
+
+
+def table(contestants: Runs) -> str:
+    """The scores of a task after training."""
+    reference = final(next(iter(contestants.values())), "deterministic")
+    lines = [
+        "| contestant | seeds | deterministic | sampled | steps | validation | higher than the first row |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for number, (name, runs) in enumerate(contestants.items()):
+        played, sampled = final(runs, "deterministic"), final(runs, "sampled")
+        validated = np.mean([run.get("validation_steps", 0) for run in runs]) / 1000
+        trained = np.mean([run["steps"][-1] for run in runs]) / 1000
+        better = "–"
+        if number:
+            pair = (played, reference)
+            better = with_interval(float(improvement(*pair)), interval(pair, improvement), ".2f")
+        lines.append(
+            f"| {name} | {len(runs)} | {with_interval(float(iqm(played)), interval([played], iqm), '.1f')} | "
+            f"{with_interval(float(iqm(sampled)), interval([sampled], iqm), '.1f')} | {trained:,.0f} | "
+            f"{validated:,.0f} | {better} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+def compared(tasks: dict[str, Runs], names: Sequence[str], peer: str) -> str:
+    """What a page says of some tasks: scores, and how fast ours is beside a peer."""
+    parts = [f"{heading(task)}:\n\n{table(tasks[task])}" for task in names if task in tasks]
+    if SPEED.exists():
+        measured, *_, machine = SPEED.read_text(encoding="utf-8").strip().split("\n\n")
+        head, rule, *rows = measured.splitlines()
+        parts.append(
+            "\n".join(["Steps per second:\n", head, rule, *(row for row in rows if peer in row), "", machine, ""])
+        )
+    return "\n" + "\n".join(parts or ["No run has been recorded yet.\n"]) + "\n"
 
 
 def figure(task: str, contestants: Runs) -> Any:
@@ -129,11 +161,13 @@ def figure(task: str, contestants: Runs) -> Any:
 
 
 def main() -> None:
-    """Write the page and the figures."""
+    """Write the pages and the figures."""
     from common.figures.style import save_figure
 
     tasks = found()
     PAGE.write_text(page(tasks), encoding="utf-8")
+    for path, shown in COMPARED.items():
+        path.write_text(BLOCK.sub(compared(tasks, *shown), path.read_text(encoding="utf-8")), encoding="utf-8")
     for task, contestants in tasks.items():
         save_figure(figure(task, contestants), FIGURES / f"{task}.png")
 

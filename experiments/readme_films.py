@@ -1,7 +1,7 @@
 """The two films of README: python experiments/readme_films.py
 
-One shows `best-hardcore` on rough ground, from where the ground fills the picture. The other shows `fast-walker` before
-and after its training, one after the other.
+One shows `best-hardcore` on rough ground, where the ground fills the picture. The other shows `fast-walker` before and
+after its training.
 """
 
 import sys

@@ -79,7 +79,7 @@ def test_every_fence_became_a_block(site):
 
 def test_equations_are_drawn(site):
     assert not [name for name, page in pages(site).items() if "arithmatex" in page]
-    for method in ("ppo", "ddpg", "td3", "sac", "tqc"):
+    for method in ("ppo", "ddpg", "td3", "sac", "tqc", "crossq"):
         assert pages(site)[f"methods/{method}.html"].count("<math") >= 2
 
 

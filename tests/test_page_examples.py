@@ -63,7 +63,7 @@ def test_the_pages_have_examples():
 
 
 @pytest.mark.parametrize(("page", "number", "code"), EXAMPLES, ids=[f"{page}-{i}" for page, i, _ in EXAMPLES])
-def test_an_example_runs(page, number, code, little_training, exported, monkeypatch):
+def test_an_example_runs(page, number, code, little_training, exported, eager, monkeypatch):
     monkeypatch.chdir(exported)
     exec(compile(code, f"{page}, block {number + 1}", "exec"), {})  # the project's own pages
 

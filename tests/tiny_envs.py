@@ -416,6 +416,13 @@ class PointAtDot(DotAndSign):
         return self._observe(), reward, self._steps == 8, False, {}
 
 
+class PointAtDotAlone(PointAtDot):
+    """The same without the number: the observation is the image alone, [12, 12, 1] uint8."""
+
+    observation_space = Dot.observation_space
+    _observe = Dot._observe  # noqa: SLF001  of a base class
+
+
 class Lives(Tiny):
     """Games of three lives of two steps each that pay 1, 2, 3, …; the last life's end is the game's.
 
@@ -527,6 +534,7 @@ gymnasium.register("tests/Reaching-v0", Reaching)
 gymnasium.register("tests/Dot-v0", Dot)
 gymnasium.register("tests/DotAndSign-v0", DotAndSign)
 gymnasium.register("tests/PointAtDot-v0", PointAtDot)
+gymnasium.register("tests/PointAtDotAlone-v0", PointAtDotAlone)
 gymnasium.register("tests/Lives-v0", Lives)
 gymnasium.register("tests/LivesShort-v0", Lives, kwargs={"short": True})
 gymnasium.register("tests/Endless-v0", Endless, max_episode_steps=5)

@@ -36,6 +36,7 @@ PROGRAMS = {  # name → module and settings
     "DDPG": (COMPANIONS, f"ddpg --exploration ornstein_uhlenbeck {OFF_POLICY}"),
     "SAC": (SAC, f"sac {OFF_POLICY}"),
     "TQC": (SAC, f"tqc --n-step 3 --normalize-observations --layer-norm {OFF_POLICY}"),
+    "CrossQ": (SAC, f"crossq --critic-hidden-sizes 24 {OFF_POLICY}"),
 }
 
 

@@ -46,6 +46,7 @@ ROWS: dict[str, Row] = {
     "kill -9 in every phase, DDPG": Row("kills.kills", "kills", program="DDPG"),
     "kill -9 in every phase, SAC": Row("kills.kills", "kills", program="SAC"),
     "kill -9 in every phase, TQC": Row("kills.kills", "kills", program="TQC"),
+    "kill -9 in every phase, CrossQ": Row("kills.kills", "kills", program="CrossQ"),
     "kill -9 while a complete run is extended": Row("kills.extended", "kills", {
         "done for one number of epochs, done for all": 1, "the shorter run's files left in place": 2,
     }),

@@ -1,46 +1,73 @@
 """Trains a contestant of Stable-Baselines3, its contrib or its Jax edition, and scores it on the way."""
 
 import importlib
+import math
 from typing import Any
 
+import gymnasium
 import numpy as np
 from peers.scoring import Act, Curve
 from peers.tasks import Contestant, Linear, Task
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.noise import NormalActionNoise
-from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize
+
+from common.envs.action_masks import WithActionMask
+
+GAME = "ale_py:{}NoFrameskip-v4"  # as rl-zoo3 names games, on Stable-Baselines3's own wrappers
+
+
+class _MaskApart(gymnasium.ObservationWrapper):
+    """Gives by a method what stands behind the observations of `WithActionMask`."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self.observation_space = env.env.observation_space  # type: ignore[attr-defined]
+        self._size = self.observation_space.shape[0]
+
+    def observation(self, observation: np.ndarray) -> np.ndarray:
+        self._mask = observation[self._size :] > 0
+        return observation[: self._size]
+
+    def action_masks(self) -> np.ndarray:
+        return self._mask
 
 
 class _Scored(BaseCallback):
     """Scores the policy before every rollout, so that an update's result is what is scored."""
 
-    def __init__(self, curve: Curve) -> None:
+    def __init__(self, curve: Curve, steps: float) -> None:
         super().__init__()
-        self._curve = curve
+        self._curve, self._steps = curve, steps
 
     def _on_rollout_start(self) -> None:
         self._curve.follow(self.num_timesteps, acting(self.model))
 
     def _on_step(self) -> bool:
-        return True
+        return self.num_timesteps < self._steps
 
 
 def acting(model: Any) -> Act:
     """How a model acts on the environment's own observations."""
     normalizer, memory = model.get_vec_normalize_env(), None  # of a recurrent policy
+    size = model.observation_space.shape[0]
 
     def act(observations: np.ndarray, deterministic: bool, begins: bool) -> np.ndarray:
         nonlocal memory
         if normalizer is not None:
             observations = normalizer.normalize_obs(observations)
         first = np.full(len(observations), begins)
+        if observations.shape[1] > size:
+            observations, masks = np.split(observations, [size], axis=1)
+            return model.predict(observations, deterministic=deterministic, action_masks=masks)[0]
         actions, memory = model.predict(observations, None if begins else memory, first, deterministic)
         return actions
 
     return act
 
 
-def train(task: Task, contestant: Contestant, seed: int, steps: int, curve: Curve) -> Act:
+def train(task: Task, contestant: Contestant, seed: int, steps: int, curve: Curve, threads: int | None = 1) -> Act:
     """Train, scoring into `curve`.
 
     Args:
@@ -48,15 +75,25 @@ def train(task: Task, contestant: Contestant, seed: int, steps: int, curve: Curv
         seed: of everything random.
         steps: of the environment.
         curve: filled on the way.
+        threads: PyTorch's; None leaves its default.
 
     Returns:
         How the trained model acts.
     """
-    if contestant.library != "sbx":
+    if contestant.library != "sbx" and threads is not None:
         import torch
 
-        torch.set_num_threads(1)
-    envs: Any = DummyVecEnv([lambda: task.make(contestant) for _ in range(contestant.num_envs)])
+        torch.set_num_threads(threads)
+
+    def make() -> gymnasium.Env:
+        env = task.make(contestant)
+        return _MaskApart(env) if isinstance(env, WithActionMask) else env
+
+    envs: Any
+    if is_game := task.env.startswith("ALE/"):
+        envs = VecFrameStack(make_atari_env(GAME.format(task.env[4:-3]), contestant.num_envs, seed), 4)
+    else:
+        envs = DummyVecEnv([make] * contestant.num_envs)
     if contestant.normalize:
         envs = VecNormalize(envs, gamma=contestant.settings["gamma"])
     settings = {
@@ -68,8 +105,9 @@ def train(task: Task, contestant: Contestant, seed: int, steps: int, curve: Curv
     if contestant.library != "sbx":
         settings["device"] = "cpu"
     algorithm = getattr(importlib.import_module(contestant.library), contestant.method)
-    recurrent = contestant.method.startswith("Recurrent")
-    model = algorithm("MlpLstmPolicy" if recurrent else "MlpPolicy", envs, seed=seed, **settings)
-    model.learn(steps, callback=_Scored(curve), log_interval=None)
+    policy = "MlpLstmPolicy" if contestant.method.startswith("Recurrent") else "CnnPolicy" if is_game else "MlpPolicy"
+    model = algorithm(policy, envs, seed=seed, **settings)
+    scored = _Scored(curve, steps if task.schedule else math.inf)
+    model.learn(task.schedule or steps, callback=scored, log_interval=None)
     curve.follow(model.num_timesteps, acting(model))
     return acting(model)

@@ -49,23 +49,38 @@ class MemoryLayer(keras.layers.Layer):
             memory: [b, Z] of each sequence before its first step.
             kept: [B], 0 for a step after which the episode is over and the memory is empty, else 1.
         """
-        layer, count = self.layer(), memory.shape[0]  # b
+        layer, count, before = self.layer(), memory.shape[0], list[tf.Tensor]()  # b
         length = features.shape[0] // count  # L
+        kernel = tf.convert_to_tensor(layer.recurrent_kernel)
 
-        def by_step(rows: tf.Tensor) -> tf.TensorArray:
-            """[B, X] → L times [b, X]."""
-            steps = tf.transpose(tf.reshape(rows, (count, length, rows.shape[1])), (1, 0, 2))  # [L, b, X]
-            return tf.TensorArray(tf.float32, length, element_shape=(count, rows.shape[1])).unstack(steps)
+        def turned(rows: tf.Tensor) -> tf.Tensor:
+            """[B, X] → [L, b, X]."""
+            return tf.transpose(tf.reshape(rows, (count, length, rows.shape[1])), (1, 0, 2))
 
-        sums, keep = by_step(tf.matmul(features, layer.kernel) + layer.bias), by_step(kept[:, None])
+        def each(steps: tf.Tensor) -> tf.TensorArray:
+            """[L, b, X] → L times [b, X]."""
+            return tf.TensorArray(tf.float32, length, element_shape=steps.shape[1:]).unstack(steps)
+
+        @tf.custom_gradient
+        def zeros(kernel: tf.Tensor) -> tuple[tf.Tensor, Any]:
+            """[L, b, X] to add to the products; so the kernel's gradient is one product, and not a sum over steps."""
+            none = tf.zeros((length, count, kernel.shape[1]))
+            return none, lambda gradient: tf.einsum("lbh,lbx->hx", *before, gradient)
+
+        keep = turned(kept[:, None])
+        sums = each(turned(tf.matmul(features, layer.kernel) + layer.bias))
+        zero, keeps, fixed = each(zeros(kernel)), each(keep), tf.stop_gradient(kernel)
         found = tf.TensorArray(tf.float32, length, element_shape=memory.shape)
 
         def step(t: tf.Tensor, memory: tf.Tensor, found: tf.TensorArray) -> tuple[Any, ...]:
-            memory = layer.step(TENSORFLOW, sums.read(t), memory)  # [b, Z]
-            return t + 1, memory * keep.read(t), found.write(t, memory)
+            carried = tf.matmul(memory[:, : self._units], fixed) + zero.read(t)
+            after = layer.step(TENSORFLOW, sums.read(t), carried, memory)  # [b, Z]
+            return t + 1, after * keeps.read(t), found.write(t, after)
 
         *_, found = tf.while_loop(lambda t, *_: t < length, step, (0, memory, found), maximum_iterations=length)
-        after = tf.reshape(tf.transpose(found.stack(), (1, 0, 2)), (count * length, memory.shape[1]))  # [B, Z]
+        steps = found.stack()  # [L, b, Z]
+        before.append(tf.concat([memory[None], (steps * keep)[:-1]], axis=0)[:, :, : self._units])  # [L, b, H]
+        after = tf.reshape(tf.transpose(steps, (1, 0, 2)), (count * length, memory.shape[1]))  # [B, Z]
         return after[:, : self._units], after * kept[:, None]
 
     def compute_output_spec(

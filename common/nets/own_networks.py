@@ -100,7 +100,8 @@ class OwnCriticTorso:
         size = int(np.prod(self.own.arguments[0].shape or ()))  # S
         inputs = keras.Input((size + self.action_size,))
         both = inputs if mirror is None else WithMirrorImage(mirror.observation)(inputs)
-        _, features = self.own._applied(both[:, :size], kernel)  # noqa: SLF001  two halves of one thing
+        seen = keras.layers.Reshape(self.own.arguments[0].shape)(both[:, :size])
+        _, features = self.own._applied(seen, kernel)  # noqa: SLF001  two halves of one thing
         joined = keras.layers.Concatenate()([features, both[:, size:]])  # [B, F + A]
         return inputs, self.dense(joined, kernel)
 

@@ -33,10 +33,15 @@ class GRU(NamedTuple):
         """Z, how many numbers it remembers."""
         return self.units
 
-    def step(self, operations: Any, sums: Any, memory: Any) -> Any:
-        """The next memory [n, H] from the sums of the inputs, x·kernel + bias [n, 3H], and the memory [n, H]."""
-        units = self.units
-        carried = operations.product(memory, self.recurrent_kernel) + self.recurrent_bias  # [n, 3H]
+    def step(self, operations: Any, sums: Any, carried: Any, memory: Any) -> Any:
+        """The next memory [n, H].
+
+        Args:
+            sums: of the inputs, x·kernel + bias, [n, 3H].
+            carried: the last outputs times the recurrent kernel, [n, 3H].
+            memory: [n, H].
+        """
+        units, carried = self.units, carried + self.recurrent_bias
         gates = operations.sigmoid(sums[:, : 2 * units] + carried[:, : 2 * units])  # [n, 2H]
         update, reset = gates[:, :units], gates[:, units:]  # [n, H] each
         candidate = operations.tanh(sums[:, 2 * units :] + reset * carried[:, 2 * units :])  # [n, H]
@@ -68,10 +73,16 @@ class LSTM(NamedTuple):
         """Z, how many numbers it remembers."""
         return 2 * self.units
 
-    def step(self, operations: Any, sums: Any, memory: Any) -> Any:
-        """The next memory [n, 2H] from the sums of the inputs, x·kernel + bias [n, 4H], and the memory [n, 2H]."""
+    def step(self, operations: Any, sums: Any, carried: Any, memory: Any) -> Any:
+        """The next memory [n, 2H].
+
+        Args:
+            sums: of the inputs, x·kernel + bias, [n, 4H].
+            carried: the last outputs times the recurrent kernel, [n, 4H].
+            memory: [n, 2H].
+        """
         units, tanh = self.units, operations.tanh
-        gates = sums + operations.product(memory[:, :units], self.recurrent_kernel)  # [n, 4H]
+        gates = sums + carried  # [n, 4H]
         put, keep, candidate, show = (gates[:, i * units : (i + 1) * units] for i in range(4))  # [n, H] each
         cell = operations.sigmoid(keep) * memory[:, units:] + operations.sigmoid(put) * tanh(candidate)  # [n, H]
         return operations.beside([operations.sigmoid(show) * tanh(cell), cell])

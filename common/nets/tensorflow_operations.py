@@ -70,7 +70,8 @@ class _TensorFlowOperations:
         return tf.constant(values)
 
     def remembered(self, features: tf.Tensor, layer: GRU | LSTM, memory: tf.Tensor) -> tf.Tensor:
-        return layer.step(self, self.product(features, layer.kernel) + layer.bias, memory)
+        carried = self.product(memory[:, : layer.units], layer.recurrent_kernel)
+        return layer.step(self, self.product(features, layer.kernel) + layer.bias, carried, memory)
 
     def product(self, features: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         return tf.matmul(features, kernel)

@@ -17,6 +17,18 @@ def test_the_page_is_made_of_the_raw_results():
     assert {path.stem for path in curves.FIGURES.glob("*.png")} == set(tasks)
 
 
+def test_the_pages_of_memories_and_masks_show_them_too(tmp_path, monkeypatch):
+    for path, shown in curves.COMPARED.items():
+        assert curves.BLOCK.findall(path.read_text(encoding="utf-8")) == [curves.compared(curves.found(), *shown)]
+    rows = "| setting |\n| --- |\n| RecurrentPPO, A |\n| MaskablePPO, B |"
+    (tmp_path / "speed.md").write_text(f"{rows}\n\nMedians.\n\n2026-11-29, 2 cores.\n", encoding="utf-8")
+    monkeypatch.setattr(curves, "SPEED", tmp_path / "speed.md")
+    run = {"steps": [1000], "final": {"deterministic": [1.5], "sampled": [0.0]}}
+    text = curves.compared({"taxi-masked": {"ours-masked": [run]}}, ("queens-masked", "taxi-masked"), "MaskablePPO")
+    assert "taxi-masked: Taxi-v4, 200,000 steps:\n\n| contestant" in text and "| ours-masked | 1 | 1.5 |" in text
+    assert "| setting |\n| --- |\n| MaskablePPO, B |\n\n2026-11-29, 2 cores.\n" in text
+
+
 def test_of_all_pairs_of_runs_a_draw_counts_half():
     assert curves.improvement(np.array([3.0, 1.0]), np.array([1.0, 2.0])) == (1 + 1 + 0.5 + 0) / 4
 

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from common.nets.from_keras import describe
 from common.nets.keras_models import DenseHead, Torso, actor_network
@@ -29,11 +30,14 @@ def test_sequences_and_single_steps_agree_with_keras(kind):
     whole = LAYERS[kind](UNITS, return_sequences=True)
     whole.build((None, STEPS, 4))
     whole.set_weights(cell.get_weights())
-    expected = np.asarray(head(whole(hidden(seen))))  # [2, STEPS, 2]
-
     empty = np.zeros((2, cell.memory_size), np.float32)
-    found, after = model([seen.reshape(-1, 2), empty, np.ones(2 * STEPS, np.float32)])
-    np.testing.assert_allclose(np.reshape(found, expected.shape), expected, atol=1e-5)
+    with tf.GradientTape(persistent=True) as tape:
+        expected = head(whole(hidden(seen)))  # [2, STEPS, 2]
+        found, after = model([seen.reshape(-1, 2), empty, np.ones(2 * STEPS, np.float32)])
+        found = tf.reshape(found, expected.shape)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    for one, other in zip(cell.trainable_variables, whole.trainable_variables):
+        np.testing.assert_allclose(tape.gradient(found, one), tape.gradient(expected, other), atol=1e-4)
 
     network, memory = describe(model), empty.copy()
     for t in range(STEPS):
@@ -48,7 +52,13 @@ def test_nothing_is_remembered_of_an_episode_that_is_over():
     before = rng.standard_normal((1, 2 * UNITS)).astype(np.float32)
     found, after = map(np.asarray, model([seen, before, kept]))
     assert (after[1] == 0).all() and (after[[0, 2, 3, 4]] != 0).all()
-    alone, _ = model([seen[2:], np.zeros((1, 2 * UNITS), np.float32), kept[2:]])
-    np.testing.assert_allclose(found[2:], alone, atol=1e-6)
+    kernel, empty = model.get_layer("memory").cell.recurrent_kernel, np.zeros((1, 2 * UNITS), np.float32)
+    outputs, gradients = [], []
+    for rows, memory in ((slice(None), before), (slice(2), before), (slice(2, None), empty)):
+        with tf.GradientTape() as tape:
+            outputs.append(model([seen[rows], memory, kept[rows]])[0])
+        gradients.append(tape.gradient(outputs[-1], kernel))
+    np.testing.assert_allclose(found[2:], outputs[2], atol=1e-6)
+    np.testing.assert_allclose(gradients[0], gradients[1] + gradients[2], atol=1e-5)
     forgetful, _ = model([seen, 0 * before, kept])
     assert np.abs(found[:2] - forgetful[:2]).min() > 1e-3

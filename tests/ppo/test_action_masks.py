@@ -157,10 +157,9 @@ def score(trainer: PPOAgentTrainer, deterministic: bool) -> float:
     return played.returns.mean()
 
 
-@pytest.mark.parametrize("env", ["tests/Doors-v0", "tests/DoorsByMethod-v0"])
-def test_two_of_forty_doors_are_open(env):
+def test_two_of_forty_doors_are_open():
     """A closed door raises here, and a failure ends the run: none is ever chosen."""
-    trainer = PPOAgentTrainer(CONFIG.replace(env=env))
+    trainer = PPOAgentTrainer(CONFIG.replace(env="tests/DoorsByMethod-v0"))
     trainer.train()
     assert trainer.results[0].entropy < np.log(2) + 1e-3  # of two choices
     assert score(trainer, True) == 5 and score(trainer, False) > 4

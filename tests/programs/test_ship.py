@@ -35,19 +35,16 @@ TRAIN = (
     "--best-metric", "mean_episode_reward", "--score-window", "1", "--anneal", "--no-adopt-best",
     "--checkpoint-every", "1", "--record", "--evaluation-episodes", "2",
 )  # fmt: skip
+pytestmark = pytest.mark.usefixtures("eager_module")
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A finished run of three epochs that kept a checkpoint of each."""
-    import tensorflow as tf
-
     folder = tmp_path_factory.mktemp("runs")
-    tf.config.run_functions_eagerly(True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["programs", "train", *TRAIN, "--runs-folder", str(folder), "--name", "tiny"])
         programs.main()
-    tf.config.run_functions_eagerly(False)
     return folder / "tiny"
 
 
