@@ -2,7 +2,7 @@
 
 A page names a table in a comment, and what stands between this and the next `<!-- end -->` is written here:
 
-    <!-- scores all -->              every score; `scores four` and `scores four in Japanese` are READMEs'
+    <!-- scores all -->              every score; `scores four` is README's
     <!-- study entropy seeds 3-9 --> medians of a study's settings, over all of its seeds or some
     <!-- looks NAME, NAME -->        the same of runs in first-looks, which no study compares
     <!-- ranks entropy seeds 3-9 --> exact tests of whether its settings differ
@@ -193,21 +193,6 @@ COLUMNS = [
     "problem", "method", "score [95% interval]", "sampled", "steps", "with validations", "seconds", "seeds", "marks",
     "rl-zoo3, steps",
 ]  # fmt: skip
-JAPANESE = {
-    "problem": "環境",
-    "method": "手法",
-    "score [95% interval]": "スコア［95% 区間］",
-    "sampled": "行動を抽出したとき",
-    "steps": "ステップ数",
-    "with validations": "検証を含むステップ数",
-    "seconds": "秒",
-    "seeds": "シード数",
-    "marks": "印",
-    "not recorded": "記録なし",
-    ", the first command": "、最初のコマンド",
-    " to ": "～",
-    "agent ": "エージェント ",
-}
 
 
 def median_cell(values: list[float]) -> str:
@@ -270,17 +255,11 @@ def markdown(head: list[str], body: Iterable[list[str]]) -> str:
 
 
 def scores(which: str) -> str:
-    """The table of all scores, or README's four rows of it."""
-    shown = [cells(row) for row in rows() if which == "all" or row.first]
-    table = markdown(COLUMNS, shown) if which == "all" else markdown(COLUMNS[:-1], [row[:-1] for row in shown])
-    if which.endswith("Japanese"):
-        for english, japanese in JAPANESE.items():
-            table = (
-                table.replace(f"| {english} |", f"| {japanese} |")
-                if english in COLUMNS
-                else table.replace(english, japanese)
-            )
-    return table
+    """The table of all scores, or README's four rows of it, without the columns that few readers look for."""
+    shown = [COLUMNS, *(cells(row) for row in rows() if which == "all" or row.first)]
+    if which == "four":
+        shown = [[*row[:3], *(cell.partition(" (")[0] for cell in row[3:5]), *row[6:9]] for row in shown]
+    return markdown(shown[0], shown[1:])
 
 
 def chosen(words: str) -> tuple[dict[str, Runs], dict[str, Any] | None]:
