@@ -102,15 +102,20 @@ def _processor() -> str:
     return names[0] if names else platform.processor()
 
 
-def main() -> None:
-    """Train what the command line names."""
+def parse() -> argparse.Namespace:
+    """What is typed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("contestant")
     parser.add_argument("--seeds", type=int, nargs="+", required=True)
     parser.add_argument("--steps", type=int, help="fewer steps, for a trial; nothing is stored")
     parser.add_argument("--cleanrl", type=Path, help="folder of a clone of CleanRL")
-    typed = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Train what the command line names."""
+    typed = parse()
     for seed in typed.seeds:
         path = RESULTS / typed.task / typed.contestant / f"{seed}.json"
         if path.exists():
