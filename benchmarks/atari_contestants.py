@@ -22,7 +22,6 @@ from products import Shape, fastest, of_a_layer
 
 GAME = "ale_py:BreakoutNoFrameskip-v4"  # named so, processes that step it import what registers it
 NUM_ENVS, STEPS_PER_UPDATE, MINIBATCH = 8, 1024, 256
-STEPS_PER_EPOCH = 10 * STEPS_PER_UPDATE  # of the preset `breakout`
 
 
 @dataclass(frozen=True)
@@ -34,23 +33,25 @@ class Job:
     warm_up: int  # epochs before the clock counts
     epochs: int  # to be measured
     steps_per_epoch: int = 4 * STEPS_PER_UPDATE
+    preset: str = "breakout"  # of ours, and of the games of stepping alone
 
     def __str__(self) -> str:
-        return f"Breakout  passes {self.passes}  {self.contestant:22}"
+        return f"{self.preset}  passes {self.passes}  {self.contestant:22}"
 
     def tiny(self) -> "Job":
-        return replace(self, warm_up=1, epochs=1, steps_per_epoch=STEPS_PER_UPDATE)
+        return replace(self, warm_up=1, epochs=1, steps_per_epoch=4 * STEPS_PER_UPDATE)
 
 
 def ours(job: Job, seed: int, lap: Lap) -> None:
-    """The preset `breakout`."""
+    """A preset."""
     from ppo.presets import PRESETS
     from PPOAgentTrainer import PPOAgentTrainer
 
-    config = PRESETS["breakout"].replace(
+    config = PRESETS[job.preset]
+    config = config.replace(
         passes=job.passes,
         steps_per_epoch=job.steps_per_epoch,
-        updates_per_epoch=job.steps_per_epoch // STEPS_PER_UPDATE,
+        updates_per_epoch=job.steps_per_epoch // config.steps_per_update,
         seed=seed,
         adopt_best=False,
     )
@@ -101,15 +102,18 @@ def stable_baselines3(job: Job, seed: int, lap: Lap, subprocesses: bool = False)
 
 
 def stepping(job: Job, seed: int, lap: Lap) -> None:
-    """Our environments alone, under random actions drawn ahead."""
+    """A preset's environments alone, under random actions drawn ahead."""
     import numpy as np
 
-    from common.envs.environment import find_environment
+    from common.envs.environment import environment_of
     from common.envs.vector_env import make_vector_env
+    from ppo.presets import PRESETS
 
-    envs = make_vector_env(find_environment("ALE/Breakout-v5"), NUM_ENVS, "ale")
+    config = PRESETS[job.preset]
+    envs = make_vector_env(environment_of(config), config.num_envs, "ale", config.shards)
     envs.reset(seed)
-    actions = np.random.default_rng(seed).integers(4, size=(job.steps_per_epoch // NUM_ENVS, NUM_ENVS))  # [T, N]
+    steps = job.steps_per_epoch // config.num_envs  # T
+    actions = np.random.default_rng(seed).integers(4, size=(steps, config.num_envs))  # [T, N]
     for _ in range(job.warm_up + job.epochs):
         for chosen in actions:
             for group, columns in zip(envs.groups, envs.columns):

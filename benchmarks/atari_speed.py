@@ -25,17 +25,24 @@ class Setting:
     passes: int
     required: dict[str, float | None]
     ours: str = OURS
+    preset: str = "breakout"
+    steps_per_epoch: int = Job.steps_per_epoch
 
     def job(self, contestant: str) -> Job:
-        return Job(contestant, 0 if contestant == STEPPING else self.passes, warm_up=1, epochs=2)
+        passes = 0 if contestant == STEPPING else self.passes
+        return Job(contestant, passes, 1, 2, self.steps_per_epoch, self.preset)
 
 
-SETTINGS = (Setting("8 passes", 8, {SB3: 2.0, SB3_SUBPROCESSES: 2.0, STEPPING: None, PRODUCTS: None}),)
+SETTINGS = (
+    Setting("8 passes", 8, {SB3: 2.0, SB3_SUBPROCESSES: 2.0, STEPPING: None, PRODUCTS: None}),
+    Setting("4 passes", 4, {SB3: 1.8, SB3_SUBPROCESSES: 1.8, STEPPING: None}),
+    Setting("breakout-fast", 4, {STEPPING: 0.55}, preset="breakout-fast", steps_per_epoch=16_384),
+)
 NOTES = (
-    "Steps are the agent's, four frames each: 8 games, 1,024 steps an update, minibatches of 256, the same network of "
-    "1.7 million parameters. SB3 plays on its own wrappers in one process, or in a process for each game. Products "
-    "alone computes nothing but the matrix products of acting and of all gradients, by the fastest of TensorFlow, XLA "
-    "and NumPy."
+    "Steps are the agent's, four frames each. With 8 and 4 passes: 8 games, 1,024 steps an update, minibatches of "
+    "256, the same network of 1.7 million parameters. SB3 plays on its own wrappers in one process, or in a process "
+    "for each game. Products alone computes nothing but the matrix products of acting and of all gradients, by the "
+    "fastest of TensorFlow, XLA and NumPy."
 )
 
 

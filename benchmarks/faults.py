@@ -67,7 +67,7 @@ class Arguments:
     results: Path = RESULTS
     """Folder of faults.json and faults.md."""
     table: bool = False
-    """Print the table of the results for docs/runs.md, and do nothing."""
+    """Print the table of the results for docs/faults.md, and do nothing."""
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,11 @@
     python benchmarks/learning_curves.py walker-ppo sb3-zoo --seeds 300 301
 
 Every seed is trained in this process, one after the other, and is scored by one script (peers/scoring.py): 20
-deterministic and 20 sampled episodes at every fiftieth of the steps, 100 of each at the end, of the environment's own
-rewards. Raw results go to results/learning_curves/TASK/CONTESTANT/SEED.json. Seeds that are there are left out, so the
-command can be repeated after an interruption. Peers need requirements/benchmarks.txt; CleanRL needs a clone
-(`--cleanrl`) and requirements/cleanrl.txt. Runs may share the machine: their seconds are not a measure of speed.
+deterministic and 20 sampled episodes at every fiftieth of the steps (of games, every tenth), 100 of each at the end,
+of the environment's own rewards. Raw results go to results/learning_curves/TASK/CONTESTANT/SEED.json. Seeds that are
+there are left out, so the command can be repeated after an interruption. Peers need requirements/benchmarks.txt;
+CleanRL needs a clone (`--cleanrl`) and requirements/cleanrl.txt. Runs may share the machine: their seconds are not a
+measure of speed.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from peers.tasks import TASKS
 RESULTS = Path(__file__).resolve().parent / "results" / "learning_curves"
 PACKAGES = (
     "gymnasium", "Box2D", "numpy", "torch", "stable-baselines3", "sb3-contrib", "sbx-rl", "jax", "tensorflow", "keras",
-    "envpool",
+    "envpool", "ale-py", "opencv-python-headless",
 )  # fmt: skip
 
 
@@ -42,7 +43,7 @@ def train(task: str, contestant: str, seed: int, steps: int | None, clone: Path 
     """
     wanted, chosen = TASKS[task], TASKS[task].contestants[contestant]
     steps = steps or wanted.steps
-    curve, began = Curve(lambda: wanted.make(chosen), steps), time.perf_counter()
+    curve, began = Curve(lambda: wanted.make(chosen), steps, wanted.parts), time.perf_counter()
     if chosen.library == "cleanrl":
         from peers import cleanrl
 
@@ -101,15 +102,20 @@ def _processor() -> str:
     return names[0] if names else platform.processor()
 
 
-def main() -> None:
-    """Train what the command line names."""
+def parse() -> argparse.Namespace:
+    """What is typed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("contestant")
     parser.add_argument("--seeds", type=int, nargs="+", required=True)
     parser.add_argument("--steps", type=int, help="fewer steps, for a trial; nothing is stored")
     parser.add_argument("--cleanrl", type=Path, help="folder of a clone of CleanRL")
-    typed = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Train what the command line names."""
+    typed = parse()
     for seed in typed.seeds:
         path = RESULTS / typed.task / typed.contestant / f"{seed}.json"
         if path.exists():

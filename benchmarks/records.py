@@ -4,7 +4,7 @@ Each seed of a record is trained by one command, whose wall-clock time counts fr
 included, and then plays fresh episodes of Gymnasium's own environment, deterministically and with its own rewards.
 Every seed counts, and the seeds are not those that settings were tuned on. EnvPool is stepped alone at the beginning,
 and before each seed that has all cores, so that another machine's time can be judged. Raw results go to
-results/records/DATE-NAME.json.
+results/records/DATE-NAME.json, from which LEADERBOARD.md and history.csv are written.
 
 `--go-on` keeps the seeds that are there, and resumes one that was cut off; without a NAME only LEADERBOARD.md is
 written.
@@ -27,9 +27,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from fault_table import record
-from leaderboard import page
+from leaderboard import FOLDER, HISTORY, history, page, recorded
 from record_tables import RECORDS, Record, Task
-from speed import RESULTS, ROOT, busy_cores, machine
+from speed import ROOT, busy_cores, machine
 
 from common.envs.environment import find_environment
 from common.envs.vector_env import make_vector_env
@@ -38,7 +38,6 @@ from common.files import write_json
 from common.runs import checkpoint, run_folder
 from common.runs.command_line import one_line_errors, parse_settings
 
-FOLDER = RESULTS / "records"
 PAGE = ROOT / "LEADERBOARD.md"
 QUIETLY = "--evaluation-episodes 0 --record"
 
@@ -111,6 +110,7 @@ def measure(wanted: Record, seed: int, runs: Path, core: int | None = None, go_o
     return {
         "seed": seed,
         "steps": int(rows[-1]["steps"]),
+        "validation_steps": sum(int(row["validation_steps"]) for row in rows),
         "seconds": round(seconds, 1),
         **milestone(task, rows, seconds),
         "busy_cores_before": busy,
@@ -140,9 +140,9 @@ def milestone(task: Task, rows: list[dict[str, float]], seconds: float) -> dict[
         rows: of results.csv.
         seconds: of the whole command.
     """
-    if task.milestone is None:
+    if task.walks is None:
         return {}
-    reached = next((i for i, row in enumerate(rows) if row["metric"] >= task.milestone[1]), None)
+    reached = next((i for i, row in enumerate(rows) if row["metric"] >= task.walks), None)
     if reached is None:
         return {"walks_at_steps": None, "walks_at_seconds": None}
     before = seconds - sum(row["seconds"] for row in rows)  # imports, compilation and the end
@@ -167,9 +167,9 @@ def main() -> None:
             if arguments.name not in RECORDS:
                 raise UserError(f"there is no record {arguments.name!r}: expected one of {', '.join(RECORDS)}")
             take(arguments)
-        records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))]
-        PAGE.write_text(page([found for found in records if found["seeds"]]), "utf-8")
-        print(f"wrote {PAGE.name}")
+        PAGE.write_text(page(recorded()), "utf-8")
+        HISTORY.write_text(history(recorded()), "utf-8")
+        print(f"wrote {PAGE.name} and {HISTORY.name}")
 
 
 def path_of(stem: str, newest: bool) -> Path:
@@ -201,8 +201,7 @@ def take(arguments: Arguments) -> None:
         )
     path = path_of(arguments.name, arguments.go_on)
     found: dict[str, Any] = {
-        "metric": wanted.task.metric, "command": wanted.command,
-        "knowledge": wanted.knowledge, "changed": wanted.changed,
+        "metric": wanted.task.metric, "command": wanted.command, "knowledge": wanted.knowledge,
         "commit": commit, "machine": machine(), "stepping_alone": stepping_alone(), "seeds": [],
         "at_once": arguments.at_once, "core": arguments.core,
     }  # fmt: skip

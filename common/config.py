@@ -111,6 +111,9 @@ class EnvironmentSettings(Settings):
     environment takes small steps: an episode then has fewer decisions and needs fewer updates. A second number holds
     where the agent does not learn: in validations, evaluations, films and exported policies. 3 1 lets an agent that
     learned with held actions react sooner. Not for Atari games, whose actions are held for four frames already."""
+    image_size: int = setting(84, at_least=42, at_most=84)
+    """Height and width of an Atari game's images, in pixels. Smaller ones compute faster and show less; choose
+    convolutions that suit them. Only used with Atari games."""
     reward_design: RewardDesignName = "unchanged"
     """Reward that the agent learns from; scores always use the environment's own. unchanged: the environment's own.
     sign: -1, 0 or +1, the reward's sign, for games. scaled: the reward times reward_factor. function: computed by a

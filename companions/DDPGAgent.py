@@ -4,6 +4,7 @@ Lillicrap et al. 2016, arXiv:1509.02971 (DDPG); Fujimoto, van Hoof & Meger 2018,
 """
 
 import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -22,12 +23,15 @@ from common.nets.keras_models import DenseHead, HiddenLayers, Torso, actor_netwo
 from common.nets.kernels import glorot
 from common.nets.network import Network, Normalizer
 from common.nets.own_networks import OwnCriticTorso, check_own
+from common.nets.rounded_products import check_precision
 from common.nets.tensorflow_operations import TENSORFLOW
 from common.records import Transitions
 from common.rollout.policies import DeterministicPolicy, SquashedPolicy
 from common.state import State, join_parts, part_of
 from companions import losses
 from companions.config import OffPolicySettings
+from companions.image_replay import packed_observations
+from companions.packed_minibatch import unpacked
 from companions.replay import ReplayBuffer
 from companions.results import UPDATE_METRICS
 
@@ -47,6 +51,9 @@ class DDPGAgent(AgentBase):
         seed: of the initial weights.
         make_networks: makes the hidden layers, in place of what the config names; see `common.nets.own_networks`.
 
+    Attributes:
+        packed: how observations with images are stored; None for observations of numbers alone.
+
     Raises:
         UserError: the requested device is missing, or `symmetry` is asked for and no mirror is known or fits.
     """
@@ -56,6 +63,8 @@ class DDPGAgent(AgentBase):
     """Names of what an update returns; the actor's are NaN where it did not learn."""
     has_target_actor = True
     """Whether the critics' targets use actions of the target actor; if not, of the actor itself."""
+    has_target_critics = True
+    networks_type = FlatNetworks
 
     def __init__(
         self,
@@ -66,22 +75,27 @@ class DDPGAgent(AgentBase):
         make_networks: MakeNetworks | None = None,
     ) -> None:
         super().__init__(observation_space, action_space, config, make_networks)
+        check_precision(config.precision)  # with images, too
+        self.packed = packed_observations(observation_space)
+        self.images: Any = self.packed.images if self.packed else ()
         states = np.random.SeedSequence(seed).generate_state(1 + self.number_of_critics)
         actor_seed, *critic_seeds = (int(state) for state in states)
         actors = [[self.new_actor(actor_seed)] for _ in range(1 + self.has_target_actor)]
-        critics = [[self.new_critic(seed) for seed in critic_seeds] for _ in range(2)]
+        critics = [[self.new_critic(seed) for seed in critic_seeds] for _ in range(1 + self.has_target_critics)]
         for network in (actors[0][0], critics[0][0]) if self.own_torso else ():
             check_own(network)
-        flat_actors = [FlatNetworks(networks_) for networks_ in actors]
+        flat_actors, flat_critics = ([self.networks_type(group) for group in groups] for groups in (actors, critics))
         self._actor, self._target_actor = flat_actors[0], flat_actors[-1]
-        self._critics, self._target_critics = (FlatNetworks(networks_) for networks_ in critics)
-        self.actor_optimizer = self.new_adam(config.learning_rate, [self._actor.weights])
-        self.critic_optimizer = self.new_adam(config.critic_learning_rate, [self._critics.weights])
+        self._critics, self._target_critics = flat_critics[0], flat_critics[-1]
+        beta = config.adam_beta
+        self.actor_optimizer = self.new_adam(config.learning_rate, [self._actor.weights], beta_1=beta)
+        self.critic_optimizer = self.new_adam(config.critic_learning_rate, [self._critics.weights], beta_1=beta)
         self.adams = {"actor_adam": self.actor_optimizer, "critic_adam": self.critic_optimizer}
         self.updates = 0
         unchanged = np.repeat(np.array([[0], [1]], np.float32), self.observation_size, axis=1)  # [2, S]
         self._shift_and_scale = keras.Variable(unchanged)  # of the normaliser, at the last update
-        self._unpack = ReplayBuffer(0, self.observation_size, self.action_size).unpack
+        of_rows = ReplayBuffer(0, self.observation_size, self.action_size).unpack
+        self._unpack = functools.partial(unpacked, self.packed) if self.packed else of_rows
         self.compiled_cycles = Compiled(self._cycles)
         self.compiled_step = Compiled(self._lone_step)
         self._compiled_actor = Compiled(lambda inputs: self._actor.call(self._actor.stacks(), inputs)[0])
@@ -103,13 +117,13 @@ class DDPGAgent(AgentBase):
         """Standard normal numbers that an update takes for each transition: those of target policy smoothing."""
         return self.action_size if self.config.target_smoothing else 0
 
-    def _torso(self, inputs: int, layer_norm: bool = False) -> Torso:
-        config = self.config
-        images = with_convolutions(self.images)
-        return Torso((inputs,), config.hidden_sizes, "relu", 1.0, (), layer_norm, config.precision, images)
+    def _torso(self, inputs: tuple[int, ...], sizes: tuple[int, ...], layer_norm: bool = False) -> Torso:
+        images = with_convolutions(self.images if self.own_torso is None else ())  # whose layers see them
+        return Torso(inputs, sizes, "relu", 1.0, (), layer_norm, self.config.precision, images)
 
     def _actor_torso(self) -> HiddenLayers:
-        return self.own_torso or self._torso(self.observation_size)
+        inputs = self.images[0].shape if self.sees_images else (self.observation_size,)
+        return self.own_torso or self._torso(inputs, self.config.hidden_sizes)
 
     def new_actor(self, seed: int) -> keras.Model:
         """An untrained actor, observations [B, S] → actions [B, A] in [−1, 1]."""
@@ -118,7 +132,9 @@ class DDPGAgent(AgentBase):
 
     def new_critic(self, seed: int) -> keras.Model:
         """An untrained critic: observations and actions side by side [B, S + A] → [B, `outputs_of_critic`]."""
-        torso: Any = self._torso(self.observation_size + self.action_size, self.config.layer_norm)
+        config = self.config
+        sizes = config.critic_hidden_sizes or config.hidden_sizes
+        torso: Any = self._torso((self.observation_size + self.action_size,), sizes, config.layer_norm)
         if self.own_torso is not None:
             torso = OwnCriticTorso(self.own_torso, self.action_size, torso)
         joint = None if self.mirror is None else Mirror(self.mirror.joint, self.mirror.action)
@@ -161,7 +177,8 @@ class DDPGAgent(AgentBase):
     def values(self, observations: np.ndarray) -> np.ndarray:
         """The first critic's Q [K] of raw observations [K, S] and the policy's deterministic actions there."""
         actions = self.acting_policy().act(observations)  # [K, A]
-        inputs = np.concatenate([self.normalizer()(observations), actions], axis=1)  # [K, S + A]
+        seen = self.normalizer()(observations).reshape(len(actions), -1)  # [K, S]
+        inputs = np.concatenate([seen, actions], axis=1)  # [K, S + A]
         return np.asarray(self.critics[0](inputs)).mean(axis=1)
 
     def acting_network(self) -> Network | KerasHeads:
@@ -271,7 +288,7 @@ class DDPGAgent(AgentBase):
     def minibatch(self, rows: tf.Tensor) -> Transitions:
         """The columns of packed rows [B, W], with observations as the networks see them."""
         batch = self._unpack(rows)
-        if not self.config.normalize_observations:
+        if not self._normalizes:
             return batch
         normalize = Normalizer(*tf.unstack(tf.convert_to_tensor(self._shift_and_scale.value)))  # [S], [S]
         return batch._replace(
@@ -384,13 +401,13 @@ class DDPGAgent(AgentBase):
     def flat_networks(self) -> dict[str, FlatNetworks]:
         """The weights of all networks, each group as one vector: actor, critics and their targets."""
         target_actor = {"target_actor": self._target_actor} if self.has_target_actor else {}
-        critics = {"critics": self._critics, "target_critics": self._target_critics}
-        return {"actor": self._actor, **target_actor, **critics}
+        target_critics = {"target_critics": self._target_critics} if self.has_target_critics else {}
+        return {"actor": self._actor, **target_actor, "critics": self._critics, **target_critics}
 
     def parameters(self) -> State:
         """Copies of the weights of all networks, those of the targets included, and what normalises observations."""
         weights = {name: np.array(networks_.weights) for name, networks_ in self.flat_networks().items()}
-        if not self.config.normalize_observations:
+        if not self._normalizes:
             return weights
         return weights | join_parts({"observations": self.observation_statistics.state()})
 
@@ -398,7 +415,7 @@ class DDPGAgent(AgentBase):
         """Restore what `parameters` returned; other names are ignored."""
         for name, networks_ in self.flat_networks().items():
             networks_.weights.assign(state[name])
-        if self.config.normalize_observations:
+        if self._normalizes:
             self.observation_statistics.load_state(part_of(state, "observations"))
 
     def _seeds(self) -> dict[str, keras.Variable]:

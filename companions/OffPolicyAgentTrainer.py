@@ -35,13 +35,13 @@ from common.runs.session import train_as_typed
 from common.state import State
 from companions.config import OffPolicyConfig, OffPolicySettings
 from companions.exploration import OrnsteinUhlenbeck
+from companions.image_replay import new_replay
 from companions.n_step import NStepReturns
 from companions.presets import PRESETS, preset_for
-from companions.replay import ReplayBuffer, WaitingMinibatches
+from companions.replay import WaitingMinibatches
 from companions.results import OffPolicyResult
 
 LARGE = 1000.0  # mean absolute value of observations or rewards; those of well-made environments are near 1
-MUCH = 4.0  # GiB of a replay buffer
 OU_THETA = 0.15  # rate, per unit of time, at which Ornstein-Uhlenbeck noise drifts back to 0; that of the DDPG paper
 
 if TYPE_CHECKING:  # TensorFlow is imported with an agent; `--help` and wrong settings need not wait for it
@@ -72,18 +72,19 @@ class OffPolicyAgentTrainer(TrainerBase):
 
     def __init__(self, config: OffPolicySettings, *arguments: Any, **named: Any) -> None:
         super().__init__(config, *arguments, **named)
-        self.replay = ReplayBuffer(config.replay_size, self.agent.observation_size, self.agent.action_size)
-        sizes = self.agent.observation_size, self.agent.action_size
+        self.replay = new_replay(config, self.agent)
+        sizes = self.replay.observation_size, self.agent.action_size
         self._n_step = NStepReturns(config.n_step, config.gamma, config.num_envs, sizes) if config.n_step > 1 else None
         self._learning_rates = {name: float(adam.learning_rate) for name, adam in self.agent.adams.items()}
         self._before: State = {}  # what the agent had learned before the epoch
         self._diverged = False  # in this epoch, so that its updates are undone
         self._updates: list[dict[str, np.ndarray]] = []  # metrics of this epoch's updates
         self._untrained = 0  # steps since the last time of training, the warm-up not counted
-        self._waiting = WaitingMinibatches(config.batch_size, self.replay.row_size, self.agent.update_noise_size)
+        row_size, row_type = self.replay.row_size, self.replay.row_type
+        self._waiting = WaitingMinibatches(config.batch_size, row_size, self.agent.update_noise_size, row_type)
 
     def check_environment(self, environment: Environment) -> None:
-        """Raises UserError unless actions are a Box and observations are numbers."""
+        """Raises UserError unless actions are a Box, and an image has a size that the networks take."""
         check_continuous(environment.id, environment.observation_space, environment.action_space)
 
     def make_agent(self, environment: Environment, config: Any, seed: int) -> "DDPGAgent":
@@ -104,9 +105,9 @@ class OffPolicyAgentTrainer(TrainerBase):
         return self.exploration if config.exploration == "ornstein_uhlenbeck" else None
 
     def prepare(self) -> None:
-        """Say how much memory the replay buffer will take, if it is much."""
-        if self.replay.gigabytes > MUCH and not self.epoch:
-            self.warn(f"the replay buffer will take {self.replay.gigabytes:.1f} GiB (--replay-size)")
+        """Say how much memory the replay buffer will take, but for small ones."""
+        if self.replay.gigabytes >= 0.1 and not self.epoch:
+            self.warn(f"the replay buffer takes up to {self.replay.gigabytes:.1f} GiB of memory (--replay-size)")
 
     def exploring(self, last: int) -> dict[str, float]:
         """How the coming epoch explores: arguments of the agent's `acting_policy`, and columns of the epoch's row."""
@@ -208,12 +209,13 @@ class OffPolicyAgentTrainer(TrainerBase):
         """Rows of a trajectory into the replay buffer."""
         valid = trajectory.valid[rows]  # [K, N]
         ends = trajectory.terminated[rows], trajectory.truncated[rows]  # [K, N], [K, N]
+        seen = self.replay.stored(trajectory.observations[rows.start : rows.stop + 1])  # [K + 1, N, S]
         transitions = Transitions(
-            trajectory.observations[rows],
+            seen[:-1],
             trajectory.actions[rows],
             self.collector.shaped(trajectory, rows),
             ends[0] | ends[1] if "truncation_is_terminal" in self.config.quirks else ends[0],
-            trajectory.observations[rows.start + 1 : rows.stop + 1],
+            seen[1:],
         )
         if self._n_step is None:
             transitions = Transitions(*(column[valid] for column in transitions))  # [K · N or less, ...]

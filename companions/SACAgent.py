@@ -90,11 +90,15 @@ class SACAgent(DDPGAgent):
 
         Equations 3 of arXiv:1801.01290 and 5 of arXiv:1812.05905; a' is sampled from the actor itself.
         """
-        of_target = noise[:, : self.action_size]  # [B, A]
-        next_actions, log_probs = self.sample(self._actor.stacks(), batch.next_observations, of_target)  # [B, A], [B]
+        next_actions, entropy_bonus = self.next_actions(batch, noise)  # [B, A], [B]
         next_values = self.target_values(batch.next_observations, next_actions)  # [critics, B, ...]
-        entropy_bonus = -tf.exp(self._log_temperature) * log_probs  # [B]
         return self.soft_target(batch, next_values, entropy_bonus)
+
+    def next_actions(self, batch: Transitions, noise: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Sampled actions a' [B, A] in the next states, and their entropy bonus −α·log π(a'|s') [B]."""
+        of_target = noise[:, : self.action_size]  # [B, A]
+        actions, log_probs = self.sample(self._actor.stacks(), batch.next_observations, of_target)  # [B, A], [B]
+        return actions, -tf.exp(self._log_temperature) * log_probs
 
     def soft_target(self, batch: Transitions, next_values: tf.Tensor, entropy_bonus: tf.Tensor) -> tf.Tensor:
         """r + γ·(1 − terminated)·(min Q' + entropy bonus), [B]; next values Q' [critics, B], entropy bonus [B]."""

@@ -1,4 +1,4 @@
-"""The off-policy loop with a stochastic actor: SAC, and TQC by one setting more; and the command line.
+"""The off-policy loop with a stochastic actor: SAC, TQC and CrossQ by one setting more; and the command line.
 
     python -m companions.SACAgentTrainer pendulum-sac          a preset
     python -m companions.SACAgentTrainer sac --env Some-v0     any environment with Box observations and actions
@@ -41,11 +41,12 @@ def make_agent(
     seed: int,
     make_networks: MakeNetworks | None = None,
 ) -> "SACAgent":
-    """SAC's agent, or TQC's where critics learn more than one quantile."""
+    """SAC's agent, TQC's where critics learn more than one quantile, or CrossQ's."""
+    from companions.CrossQAgent import CrossQAgent
     from companions.SACAgent import SACAgent
     from companions.TQCAgent import TQCAgent
 
-    kind = SACAgent if config.quantiles == 1 else TQCAgent
+    kind = CrossQAgent if config.crossq else SACAgent if config.quantiles == 1 else TQCAgent
     return kind(observation_space, action_space, config, seed, make_networks)
 
 
@@ -56,7 +57,7 @@ class SACAgentTrainer(OffPolicyAgentTrainer):
     default_name = "sac"
 
     def make_agent(self, environment: Environment, config: SACConfig, seed: int) -> "SACAgent":
-        """SAC's agent, or TQC's with more than one quantile.
+        """See `make_agent`.
 
         Raises:
             UserError: no policy has the entropy that is asked for, so that α would grow for ever.

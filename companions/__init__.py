@@ -1,3 +1,3 @@
-"""DDPG, TD3, SAC and TQC: settings, presets, replay buffer, networks and trainers."""
+"""DDPG, TD3, SAC, TQC and CrossQ: settings, presets, replay buffer, networks and trainers."""
 
 import common  # noqa: F401  sets variables that TensorFlow reads when it is imported

@@ -24,6 +24,8 @@ class NetworkSettings(Settings):
     hidden_sizes: tuple[int, ...] = setting((256, 256), at_least=1, main=True)
     """Number of units in each hidden layer, for actor and critics; one number per layer. Larger layers can learn
     harder tasks and compute more slowly."""
+    critic_hidden_sizes: tuple[int, ...] = setting((), at_least=1)
+    """Number of units in each hidden layer of the critics; with no number at all they are as of hidden_sizes."""
     layer_norm: bool = False
     """Whether the critics normalise the features of each hidden layer, before its activation, to mean 0 and standard
     deviation 1. Try it if values diverge, or with many updates per step."""
@@ -93,6 +95,9 @@ class UpdateSettings(Settings):
     collapses; raise it if learning is slow but steady."""
     critic_learning_rate: float | None = setting(None, at_least=0)
     """Adam's step size for the critics. None uses learning_rate."""
+    adam_beta: float = setting(0.9, at_least=0, at_most=0.9999)
+    """Adam's decay rate of the mean gradient (beta 1), for actor and critics. Lower it (to 0.5) if targets change
+    quickly, as without target networks."""
     anneal: tuple[Literal["learning_rate"], ...] = ()
     """What falls linearly to 0 over the epochs: learning_rate, which stands for those of actor, critics and
     temperature, or nothing. Try it if the score still swings at the end."""
@@ -129,9 +134,13 @@ class TD3Settings(Settings):
 
 @dataclass(frozen=True)
 class SACSettings(Settings):
-    """The stochastic actor's entropy, and the distribution of values that makes SAC into TQC."""
+    """The stochastic actor's entropy, the distribution of values that makes SAC into TQC, and CrossQ."""
 
     GROUP = "SAC"
+
+    crossq: bool = False
+    """Whether networks have batch renormalisation and critics learn without target networks (CrossQ). tau and
+    hard_update_every have no effect then."""
 
     critics: int = setting(2, at_least=1)
     """Number of critics. With quantiles 1, targets use the smallest critic's value (clipped double Q-learning, as
@@ -214,7 +223,7 @@ class OffPolicyConfig(TD3Settings, ExplorationSettings, OffPolicySettings):
 
 @dataclass(frozen=True)
 class SACConfig(SACSettings, OffPolicySettings):
-    """Soft actor-critic (arXiv:1801.01290, 1812.05905) and truncated quantile critics (TQC, arXiv:2005.04269).
+    """Soft actor-critic (arXiv:1801.01290, 1812.05905), TQC (arXiv:2005.04269) and CrossQ (arXiv:1902.05605).
 
     The defaults are SAC as its authors publish it; `companions.sac_presets` has the named settings.
 
@@ -228,6 +237,8 @@ class SACConfig(SACSettings, OffPolicySettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.crossq and self.quantiles > 1:
+            raise UserError(f"quantiles {self.quantiles} does not go with crossq: use --quantiles 1, or --no-crossq")
         if 1 < self.quantiles <= self.dropped_quantiles:
             raise UserError(
                 f"dropped_quantiles {self.dropped_quantiles} leaves none of {self.quantiles} quantiles: "

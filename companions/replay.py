@@ -1,21 +1,12 @@
 """The newest transitions, for methods that learn from them many times, and minibatches that were drawn of them."""
 
-import math
-import os
 from collections.abc import Mapping
 
 import numpy as np
 
-from common.errors import UserError
 from common.records import Transitions
-
-
-def memory() -> float:
-    """GiB of this machine's memory; infinity where the system does not tell."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
-    except (AttributeError, ValueError, OSError):
-        return math.inf
+from common.state import check_array
+from companions.replay_memory import reserved
 
 
 class ReplayBuffer:
@@ -24,32 +15,35 @@ class ReplayBuffer:
     Args:
         capacity: number of transitions that are kept.
         observation_size, action_size: S and A.
+        others: size and type of what else is kept with each.
 
     Attributes:
-        row_size: W = 2·S + A + 2, numbers of a row.
+        observation_size: S.
+        row_size, row_type: W = 2·S + A + 2, numbers of a row, and their type.
         size: transitions that are there.
+
+    Raises:
+        UserError: there is not enough memory.
     """
 
-    def __init__(self, capacity: int, observation_size: int, action_size: int) -> None:
-        self.capacity = capacity
+    row_type: type = np.float32
+
+    def __init__(self, capacity: int, observation_size: int, action_size: int, *others: tuple[int, type]) -> None:
+        self.capacity, self.observation_size = capacity, observation_size
         self._cuts = np.cumsum([observation_size, action_size, 1, 1])
         self.row_size = int(self._cuts[-1]) + observation_size
-        try:
-            if self.gigabytes > memory():  # NumPy takes memory only as it is written
-                raise MemoryError
-            self._rows = np.zeros((capacity, self.row_size), np.float32)  # [capacity, W]
-        except MemoryError:
-            raise UserError(
-                f"there is not enough memory for {capacity:,} transitions ({self.gigabytes:,.1f} GiB): lower "
-                "--replay-size"
-            ) from None
+        self._rows, *self._others = reserved(capacity, (self.row_size, np.float32), *others)  # [capacity, W], ...
         self._position = 0  # of the next row
         self.size = 0
 
     @property
     def gigabytes(self) -> float:
         """GiB that all transitions take."""
-        return self.capacity * self.row_size * 4 / 2**30
+        return sum(array.nbytes for array in (self._rows, *self._others)) / 2**30
+
+    def stored(self, observations: np.ndarray) -> np.ndarray:
+        """What transitions hold of raw observations [K, N, S]: these themselves."""
+        return observations
 
     def sizes(self) -> tuple[float, float]:
         """Mean absolute values of the observations' numbers and of the rewards."""
@@ -62,17 +56,7 @@ class ReplayBuffer:
         if count > self.capacity:
             transitions = Transitions(*(column[-self.capacity :] for column in transitions))
             count = self.capacity
-        rows = np.concatenate(
-            [
-                transitions.observations,
-                transitions.actions,
-                transitions.rewards[:, None],
-                transitions.terminated[:, None],
-                transitions.next_observations,
-            ],
-            axis=1,
-            dtype=np.float32,
-        )  # [K, W]
+        rows = packed(transitions)  # [K, W]
         first = min(count, self.capacity - self._position)
         self._rows[self._position : self._position + first] = rows[:first]
         self._rows[: count - first] = rows[first:]
@@ -102,9 +86,16 @@ class ReplayBuffer:
         """Restore what `state` returned; raises ValueError if it does not fit a buffer of this capacity."""
         size, position = len(state["rows"]), int(state["position"])
         if not 0 <= position < self.capacity or (size < self.capacity and position != size):
-            raise ValueError(f"the next of {size} transitions cannot be number {position}")
+            raise ValueError(f"the next of {size} rows cannot be number {position}")
         self._rows[:size] = state["rows"]
         self.size, self._position = size, position
+
+
+def packed(transitions: Transitions) -> np.ndarray:
+    """K transitions as rows [K, W]."""
+    observations, actions, rewards, terminated, next_observations = transitions
+    columns = observations, actions, rewards[:, None], terminated[:, None], next_observations
+    return np.concatenate(columns, axis=1, dtype=np.float32)
 
 
 class WaitingMinibatches:
@@ -113,11 +104,12 @@ class WaitingMinibatches:
     Args:
         batch_size, row_size, noise_size: B, W and X: transitions of a minibatch, numbers of a packed transition, and
             standard normal numbers that an update takes for each.
+        row_type: of the numbers of a packed transition.
     """
 
-    def __init__(self, batch_size: int, row_size: int, noise_size: int) -> None:
-        self._shapes = (batch_size, row_size), (batch_size, noise_size)
-        self._rows, self._noise = (np.empty((0, *shape), np.float32) for shape in self._shapes)
+    def __init__(self, batch_size: int, row_size: int, noise_size: int, row_type: type = np.float32) -> None:
+        self._rows: np.ndarray = np.empty((0, batch_size, row_size), row_type)
+        self._noise = np.empty((0, batch_size, noise_size), np.float32)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -149,8 +141,6 @@ class WaitingMinibatches:
         self.take(len(self))
         if state:
             count = len(state["rows"])
-            for name, shape in zip(("rows", "noise"), self._shapes):
-                array = state[name]
-                if array.dtype != np.float32 or array.shape != (count, *shape):
-                    raise ValueError(f"{name} is {array.dtype} {array.shape}, expected float32 {(count, *shape)}")
+            for name, own in (("rows", self._rows), ("noise", self._noise)):
+                check_array(name, state[name], (count, *own.shape[1:]), own.dtype)
             self.add(state["rows"], state["noise"])

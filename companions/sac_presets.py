@@ -1,10 +1,25 @@
-"""Named settings of SAC and TQC, each with its source."""
+"""Named settings of SAC, TQC and CrossQ, each with its source."""
 
 from companions.config import SACConfig
 
 # SAC as its authors publish it (arXiv:1812.05905, table 1), and TQC (arXiv:2005.04269) by one setting more.
 SAC = SACConfig()
 TQC = SAC.replace(quantiles=25)
+
+# CrossQ as its authors publish it (arXiv:1902.05605 and their code), with critics of 2,048 units.
+CROSSQ = SAC.replace(
+    crossq=True,
+    critic_hidden_sizes=(2048, 2048),
+    warmup_steps=5000,
+    learning_rate=1e-3,
+    adam_beta=0.5,
+    policy_delay=3,
+)
+
+# MuJoCo's tasks: a million steps, with the same settings for all of them.
+MUJOCO_SAC = SAC.replace(env="HalfCheetah-v5")
+MUJOCO_TQC = TQC.replace(env="HalfCheetah-v5")
+MUJOCO_CROSSQ = CROSSQ.replace(env="HalfCheetah-v5", critic_hidden_sizes=(256, 256))  # an update as quick as SAC's
 
 # As many updates as environment steps, in calls of fifty.
 PENDULUM_SAC = SAC.replace(
@@ -66,10 +81,14 @@ PRESETS: dict[str, SACConfig] = {
     "pendulum-sac": PENDULUM_SAC,
     "bipedal-walker-tqc": BIPEDAL_WALKER_TQC,
     "lunar-lander-tqc": LUNAR_LANDER_TQC,
+    "mujoco-sac": MUJOCO_SAC,
+    "mujoco-tqc": MUJOCO_TQC,
+    "mujoco-crossq": MUJOCO_CROSSQ,
     "sac": SAC,
     "tqc": TQC,
+    "crossq": CROSSQ,
 }
-"""name → config; for other environments start from `sac` or `tqc`: `tqc --env ID`."""
+"""name → config; for other environments start from `sac`, `tqc` or `crossq`: `tqc --env ID`."""
 
 
 def preset_for(env_id: str) -> str:

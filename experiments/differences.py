@@ -1,4 +1,4 @@
-"""Prints the tables of docs/presets.md that compare presets with published ones: python experiments/differences.py
+"""Prints the tables of the pages that compare presets with published ones: python experiments/differences.py
 
 `WORTH` has what was measured of a change alone, by the log.
 """
@@ -20,7 +20,7 @@ WORTH = {
     "noise_color": "gaits of 303 to 310, and 295 to 300 with 0.5",
     "desired_kl": "with 0.010 the slowest seed was solved after 291,000 steps, without it not within 618,000",
     "stop_score": "with 301 and no margin, three of nine seeds stopped by luck, below 300",
-    "entropy_coefficient": "[ten seeds of each](results.md#does-the-entropy-bonus-help)",
+    "entropy_coefficient": "[ten seeds of each](studies/entropy-bonus.md)",
 }
 
 

@@ -28,6 +28,9 @@ from programs import shipped  # noqa: E402
 from programs.ship import training_of  # noqa: E402
 
 FOLDER, PAGE = ROOT / "docs" / "gallery", ROOT / "docs" / "gallery.md"
+DELIGHT = (
+    "best-hardcore", "fast-walker", "best-walker", "lander", "breakout", "walker", "hardcore", "cartpole", "pendulum",
+)  # fmt: skip
 WIDTH = 640  # pixels
 STAGES = 3
 FRAMES_PER_SECOND = 12.5  # at most
@@ -36,8 +39,9 @@ LARGEST = 1_500_000  # bytes
 
 
 def order() -> list[str]:
-    """The names of the agents, the walker first."""
-    return sorted(shipped.names(), key=lambda name: (name != "walker", name))
+    """The names of the agents, those that are a delight to watch first."""
+    place = {name: number for number, name in enumerate(DELIGHT)}
+    return sorted(shipped.names(), key=lambda name: (place.get(name, len(place)), name))
 
 
 def card_of(name: str) -> dict[str, Any]:
@@ -102,7 +106,7 @@ def draw_film(name: str, run: Path | None = None) -> Path:
 
 def page() -> str:
     """The text of the gallery."""
-    parts = [INTRODUCTION, *(section(name) for name in order()), OWN]
+    parts = [INTRODUCTION, *(section(name) for name in order()), READING, OWN]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -121,16 +125,17 @@ def section(name: str) -> str:
         "",
         f"![{card['environment']}: {', '.join(card['stages'])}](gallery/{name}.gif)",
         "",
-        card["environment"] + ("" if limit is None else f", at most {limit:,} steps an episode") + ".",
+        f"{card['environment']}: a score of {number(card['stages']['trained']['mean'])} after "
+        f"{card['stages']['trained']['steps']:,} steps of training. Watch it: `python -m programs watch {name}`",
+        "",
+        "<details markdown>",
+        "<summary>Its scores, and the commands that trained it</summary>",
         "",
         "| | environment steps | episodes | score | 95% interval of the mean | steps an episode |",
         "|---|---:|---:|---:|---:|---:|",
         *rows,
         "",
-        "```bash",
-        f"python -m programs watch {name}",
-        "```",
-        "",
+        *([] if limit is None else [f"An episode has at most {limit:,} steps.", ""]),
         f"Trained with seed {card['seed']} at commit {card['commit']}, and written to "
         f"[agents/{name}](../agents/{name}/{shipped.CARD}), by",
         "",
@@ -139,6 +144,8 @@ def section(name: str) -> str:
         card["shipped_by"],
         "```",
         *(["", "These commands do not repeat this: " + " ".join(departures)] if departures else []),
+        "",
+        "</details>",
     ])  # fmt: skip
 
 
@@ -150,18 +157,19 @@ def number(value: float) -> str:
 INTRODUCTION = """
 # Gallery
 
-Trained agents come with the project. You can watch them at once, without training:
+Trained agents come with the project. You can watch them at once, without training. On the site,
+[two of them act live](live.md), and you can push them. Each film shows an agent before, half-way through and after its
+training.
 
 ```bash
-python -m programs watch walker                      # show an episode in a window, or film it if there is no screen
-python -m programs watch walker --film               # film it, as walker.mp4
-python -m programs watch walker --stage half-way     # show it half-way through its training, or untrained
-python -m programs evaluate walker                   # play the 100 episodes again
+python -m programs watch best-hardcore           # in a window, or as a film if there is no screen
+python -m programs watch walker --film           # as a film, walker.mp4
+python -m programs watch walker --stage half-way # half-way through its training, or untrained
+python -m programs evaluate walker               # play the 100 episodes again
 ```
-
-On the site, [two of them act live](live.md), and you can push them.
-
-Each film shows the agent at three stages of its training, side by side:
+"""
+READING = """
+## How to read the films and scores
 
 - "Untrained" is the agent before the first update.
 - "Half-way" is a checkpoint of the same run. Of all checkpoints, it is the one whose score is nearest to the mean of
@@ -169,15 +177,15 @@ Each film shows the agent at three stages of its training, side by side:
   kept no early checkpoint, so these have two stages.
 - "Trained" is the agent at the epoch whose parameters were kept.
 
-`breakout` needs `pip install -r requirements/atari.txt`. Of its policies only the trained one comes with the project,
-because each takes 7 MB. An episode of it is a game of five lives, and a step is four frames.
-
 A score is the mean total reward of the episodes. Actions are deterministic (without noise), and rewards are the
 environment's own. Each film shows at most the first twenty seconds of the episode with the median score. A
 panel turns pale when its episode ends, or after the twenty seconds.
 
+`breakout` needs `pip install -r requirements/atari.txt`. Of its policies only the trained one comes with the project,
+because each takes 7 MB. An episode of it is a game of five lives, and a step is four frames.
+
 A score here may differ from the one in [Scores](results.md) for the same preset and seed. The agents were trained with
-other commits, and some on another kind of processor. The commit stands below each table. A seed repeats a run
+other commits, and some on another kind of processor. Each commit stands below its table. A seed repeats a run
 [only under the same conditions](runs.md#the-same-to-the-byte). For example, `walker` was trained with the preset
 `bipedal-walker` and seed 0, and scores more here than there.
 """
@@ -190,7 +198,8 @@ python -m programs ship runs/mine mine               # write policies, scores, s
 python experiments/gallery.py mine                   # write its film to docs/gallery, and this page
 ```
 
-`ship` does not take a run whose environment needs a module (`module:Id`).
+`ship` takes a run that needs a module of yours if you type its name again (`--env`, `--wrappers`, `--networks`);
+this page does not show such agents.
 
 `agents/NAME` holds these files:
 

@@ -1,9 +1,8 @@
-"""Executes `training.ipynb` and stores it with its outputs, or sets the public address it is opened from.
+"""Executes `training.ipynb` and stores it with its outputs.
 
-    python experiments/notebook.py                                           # the walker
-    python experiments/notebook.py --quick                                   # the pendulum, to test a change
-    python experiments/notebook.py --japanese                                # training.ja.ipynb alone, in a second
-    python experiments/notebook.py --address https://github.com/OWNER/NAME   # of the clone and of the Colab badges
+    python experiments/notebook.py              # the walker
+    python experiments/notebook.py --quick      # the pendulum, to test a change
+    python experiments/notebook.py --japanese   # training.ja.ipynb alone, in a second
 
 training.ja.ipynb is training.ipynb, code and outputs alike, with the text of experiments/notebook_ja.md.
 The notebook is executed in a copy of the project, so that its runs do not mix with existing ones.
@@ -26,15 +25,15 @@ sys.path.insert(0, str(ROOT))
 from common.errors import UserError  # noqa: E402
 from common.runs.command_line import one_line_errors, parse_settings  # noqa: E402
 
-NOTEBOOK, README, README_JA = (ROOT / name for name in ("training.ipynb", "README.md", "README.ja.md"))
-JAPANESE, TRANSLATION = ROOT / "training.ja.ipynb", ROOT / "experiments" / "notebook_ja.md"
+NOTEBOOK, JAPANESE = ROOT / "training.ipynb", ROOT / "training.ja.ipynb"
+TRANSLATION = ROOT / "experiments" / "notebook_ja.md"
 CELL = re.compile(r"^<!-- cell ([\w-]+) -->\n", re.MULTILINE)  # stands above a cell's text in the translation
 ADDRESS = re.compile(r'^REPOSITORY = "(.*?)"', re.MULTILINE)  # the one constant; empty until there is an address
-GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)(\.git)?")
 PLACE = re.compile(r"(<!-- Colab badge -->)(\n\[!\[Open in Colab\].*)?")  # where a page shows it
 COLAB = "https://colab.research.google.com"
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", "results")
 MOST_BYTES = 1_000_000
+WIDGET = "application/vnd.jupyter.widget-view+json"  # names a state that a stored notebook does not have
 
 
 def left_out(folder: str, names: list[str]) -> set[str]:
@@ -64,9 +63,12 @@ def execute(folder: Path, quick: bool, seconds_a_cell: int = 3600) -> nbformat.N
 
 
 def tidied(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """The notebook without execution times and the kernel's version, which differ between machines."""
+    """The notebook without execution times and the kernel's version, which differ; sliders as text."""
+    notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
+        for output in cell.get("outputs", []):
+            output.get("data", {}).pop(WIDGET, None)
     notebook.metadata.language_info = {"name": "python"}
     return notebook
 
@@ -76,29 +78,6 @@ def with_badge(page: str, repository: str, notebook: str = "training.ipynb") -> 
     picture, link = f"{COLAB}/assets/colab-badge.svg", f"{COLAB}/github/{repository}/blob/main/{notebook}"
     badge = f"\n[![Open in Colab]({picture})]({link})"
     return PLACE.sub(lambda place: place[1] + (badge if repository else ""), page)
-
-
-def set_address(address: str) -> None:
-    """Set the repository from which the notebook is cloned and opened, in both notebooks and both READMEs.
-
-    Args:
-        address: https://github.com/OWNER/NAME; empty if there is none, and so no badge.
-
-    Raises:
-        UserError: this is no address of a repository on GitHub.
-    """
-    found = GITHUB.fullmatch(address)
-    if address and found is None:
-        raise UserError(f"{address} is no address of a repository: expected https://github.com/OWNER/NAME")
-    repository = found[1] if found else ""
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    for cell in notebook.cells:
-        cell.source = ADDRESS.sub(f'REPOSITORY = "{address.removesuffix(".git")}"', cell.source)
-        cell.source = with_badge(cell.source, repository)
-    nbformat.write(notebook, NOTEBOOK)
-    write_japanese()
-    for page, opened in ((README, NOTEBOOK), (README_JA, JAPANESE)):
-        page.write_text(with_badge(page.read_text(encoding="utf-8"), repository, opened.name), encoding="utf-8")
 
 
 def translations() -> dict[str, str]:
@@ -125,24 +104,18 @@ def write_japanese() -> None:
 
 @dataclass(frozen=True)
 class Arguments:
-    """Execute training.ipynb and store it with its outputs and in Japanese, or set its public address."""
+    """Execute training.ipynb and store it with its outputs and in Japanese."""
 
     quick: bool = False
     """Train the pendulum for few epochs: two or three minutes instead of ten or more."""
     japanese: bool = False
     """Write training.ja.ipynb from training.ipynb as it is and experiments/notebook_ja.md. Nothing is executed."""
-    address: str | None = None
-    """Set the code's address, https://github.com/OWNER/NAME, in notebooks and READMEs, which then show a badge that
-    opens the notebook in Colab; '' takes the badges away. Nothing is executed."""
 
 
 def main() -> None:
     """Do what the command line asks for."""
     with one_line_errors():
         arguments = parse_settings(Arguments)
-        if arguments.address is not None:
-            set_address(arguments.address)
-            return
         if arguments.japanese:
             write_japanese()
             print(f"stored {JAPANESE.name}")

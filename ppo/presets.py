@@ -201,6 +201,17 @@ PENDULUM = MEASURED.replace(
     learning_rate=1e-3,
 )
 
+# MuJoCo's tasks: a million steps, with the same settings for all of them.
+MUJOCO = MEASURED.replace(
+    env="HalfCheetah-v5",
+    epochs=97,
+    steps_per_epoch=10_240,
+    updates_per_epoch=5,
+    reward_scaling="returns",
+    minibatch_size=64,
+    adam_epsilon=1e-5,
+)
+
 # The published CartPole program: reward-to-go (λ = 1), advantages standardised over the epoch, 16 ReLU units. Every
 # batch begins with a reset, and nothing is bootstrapped where an episode is cut.
 CARTPOLE = MEASURED.replace(
@@ -349,6 +360,22 @@ BREAKOUT = BREAKOUT_2021.replace(
     adopt_best=True,
 )
 
+# The same for two cores: small images and the network of Mnih et al. (2013), so that an update costs a tenth, and two
+# halves of the games, one of which steps while the policy acts in the other.
+BREAKOUT_FAST = BREAKOUT.replace(
+    image_size=48,
+    convolutions=("16x8/4", "32x4/2"),
+    hidden_sizes=(256,),
+    num_envs=32,
+    shards=2,
+    epochs=625,
+    steps_per_epoch=16_384,
+    updates_per_epoch=8,
+    passes=4,
+    learning_rate=5e-4,
+    adam_epsilon=1e-5,
+)
+
 PRESETS: dict[str, PPOConfig] = {
     "bipedal-walker-fast": BIPEDAL_WALKER_FAST,
     "bipedal-walker-fast-continued": BIPEDAL_WALKER_FAST_CONTINUED,
@@ -361,6 +388,7 @@ PRESETS: dict[str, PPOConfig] = {
     "bipedal-walker-hardcore": BIPEDAL_WALKER_HARDCORE,
     "lunar-lander-continuous": LUNAR_LANDER_CONTINUOUS,
     "pendulum": PENDULUM,
+    "mujoco": MUJOCO,
     "cartpole": CARTPOLE,
     "cartpole-corrected": CARTPOLE_CORRECTED,
     "cartpole-fast": CARTPOLE_FAST,
@@ -369,6 +397,7 @@ PRESETS: dict[str, PPOConfig] = {
     "breakout-2021": BREAKOUT_2021,
     "breakout-2020": BREAKOUT_2020,
     "breakout": BREAKOUT,
+    "breakout-fast": BREAKOUT_FAST,
     "default": PPOConfig(),
 }
 

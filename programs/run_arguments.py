@@ -1,4 +1,4 @@
-"""What evaluate, watch, export and plot have in common: the arguments that name a run or an agent, and its weights."""
+"""What programs that load a run have in common: the arguments that name a run or an agent, and its weights."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,8 @@ class RetypedCode(Settings):
     """The environment's arguments as JSON, typed again together with --env; only needed if some of them are
     strings."""
     wrappers: tuple[str, ...] | None = None
-    """The environment's wrappers (MODULE:CLASS ...), typed again; only needed if it has some."""
+    """The environment's wrappers (MODULE:CLASS ...), typed again; only needed if a module of your own has one of them,
+    or if their arguments hold strings."""
     networks: str | None = None
     """The function that makes the networks (MODULE:FUNCTION), typed again; only needed if the run has one."""
 

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -17,15 +17,17 @@ from common.config import TrainingConfig
 from common.envs.environment import Environment
 from common.errors import UserError
 from common.files import read_json, write_json
+from common.nets.network import Dense
 from common.results import score_text
 from common.rollout import evaluation, policy_file
 from common.runs import checkpoint, finished, run_folder, trust
 from common.runs.command_line import one_line_errors, parse_settings
 from common.runs.options import is_folder_name
-from common.settings import Settings, setting
+from common.settings import setting
 from common.state import pack_json, part_of
 from programs import onnx_files, shipped
 from programs.methods import load_agent, new_agent, read_config
+from programs.run_arguments import RetypedCode
 
 EPISODES = 100  # that every stage's score is the mean of
 TRIED_EPISODES = 10  # of each checkpoint, to choose the half-way one
@@ -36,13 +38,13 @@ UNKNOWN = "unknown"  # the commit of a run trained without git, say from an unpa
 
 
 @dataclass(frozen=True)
-class Arguments(Settings):
+class Arguments(RetypedCode):
     """Put the agent of a finished run into the project, with its settings, scores and exported policies."""
 
-    run: Path = field(metadata={"example": "runs/NAME"})
+    run: Path = field(kw_only=True, metadata={"example": "runs/NAME"})
     """Folder of a finished run, like runs/NAME. The half-way policy is chosen among the run's checkpoints: if one is
     wanted, train the run with --checkpoint-every K --keep-checkpoints 1000."""
-    name: str = field(metadata={"example": "NAME"})
+    name: str = field(kw_only=True, metadata={"example": "NAME"})
     """Name of the agent, by which watch shows it. An agent of this name is replaced."""
     commit: str | None = None
     """Commit of the project that the run was trained with; only for runs whose config.json does not name it."""
@@ -55,11 +57,12 @@ class Arguments(Settings):
 
 @dataclass(frozen=True)
 class Training:
-    """A finished run; its agent plays in `environment`."""
+    """A finished run; `agent`, with which it ended, plays in `environment`."""
 
     folder: Path
     preset: str
     config: TrainingConfig
+    agent: Any
     environment: Environment
     table: dict[str, np.ndarray]  # of its results
 
@@ -103,19 +106,28 @@ class Training:
         )
 
 
-def training_of(run: Path) -> Training:
+def training_of(run: Path, **typed: Any) -> Training:
     """What is known of a finished run.
 
+    Args:
+        typed: what was typed again of its environment and networks; see `run_folder.read_config`.
+
     Raises:
-        UserError: it is not a finished run.
+        UserError: it is not a finished run, or what it needs was not typed again.
     """
-    preset, config = read_config(run)
-    _, _, environment = load_agent(run)
+    preset, _ = read_config(run, **typed)
+    agent, config, environment = load_agent(run, **typed)
     if not finished.is_done(run, finished.ADOPT, config.epochs):
         raise UserError(f"{run} is not finished: continue it with {trust.command('resume', run, config)}")
-    if getattr(config, "memory", "none") != "none":  # a setting of PPO's alone
-        raise UserError(f"{run} has a memory, and cannot be shipped: use the run itself, or python -m programs export")
-    return Training(run, preset, config, environment, run_folder.read_results(run))
+    policy: Any = agent.acting_policy()
+    if not agent.sees_images and not all(
+        isinstance(layer, Dense) for layer in getattr(policy.heads, "hidden", [None])
+    ):
+        raise UserError(
+            f"{run} has layers that are not dense, and cannot be shipped: use the run itself, or python -m programs "
+            "export"
+        )
+    return Training(run, preset, config, agent, environment, run_folder.read_results(run))
 
 
 def half_way(training: Training, untrained: float, trained: float, episodes: int) -> tuple[int, Any] | None:
@@ -178,7 +190,9 @@ def stage(training: Training, epoch: int, score: dict[str, Any]) -> dict[str, An
     return counts | numbers | {"median_seed": evaluation.EVALUATION_SEED + median}
 
 
-def ship(run: Path, name: str, agents: Path, commit: str | None = None, episodes: int = EPISODES) -> Path:
+def ship(
+    run: Path, name: str, agents: Path, commit: str | None = None, episodes: int = EPISODES, **typed: Any
+) -> Path:
     """Write agents/NAME atomically; see `Arguments`.
 
     Raises:
@@ -188,7 +202,7 @@ def ship(run: Path, name: str, agents: Path, commit: str | None = None, episodes
         raise UserError(f"name {name!r} is not a folder name: use letters, digits, '-', '_' and '.'")
     if (agents / name).exists() and not shipped.is_shipped(agents / name):
         raise UserError(f"{agents / name} is there already, and is not a shipped agent: choose another name")
-    training = training_of(run)
+    training = training_of(run, **typed)
     agents.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=agents))
     try:
@@ -222,7 +236,7 @@ def write_all(folder: Path, training: Training, name: str, commit: str | None, e
     """
     from programs.policy_files import export  # imports TensorFlow
 
-    agent, config, environment = load_agent(training.folder)
+    agent, config = training.agent, training.config
     # What may be refused goes before the evaluations, which take minutes.
     write_policy(folder / shipped.STAGES["trained"], agent)
     export(agent, folder / shipped.EXPORT, onnx=onnx_files.can_write())
@@ -251,8 +265,8 @@ def write_all(folder: Path, training: Training, name: str, commit: str | None, e
         folder / shipped.CARD,
         {
             "name": name,
-            "environment": environment.id,
-            "max_episode_steps": environment.max_episode_steps,
+            "environment": training.environment.id,
+            "max_episode_steps": training.environment.max_episode_steps,
             "preset": training.preset,
             "method": config.METHOD,
             "seed": config.seed,
@@ -261,7 +275,7 @@ def write_all(folder: Path, training: Training, name: str, commit: str | None, e
             "commit": commit or content.get("versions", {}).get("commit", UNKNOWN),
             "trained_by": " && ".join(part.get("command", UNKNOWN) for part in (content, *changing)),
             "not_repeated": [f"Its setting {column[3:]} was changed during training." for column in live],
-            "shipped_by": f"python -m programs ship runs/{name} {name}",
+            "shipped_by": f"python -m programs ship runs/{name} {name}{trust.flags_again(config)}",
             "licence": LICENCE,
             "stages": stages,
         },
@@ -291,9 +305,8 @@ def main() -> None:
     """Ship what the command line names."""
     with one_line_errors():
         arguments = parse_settings(Arguments, prog="python -m programs ship")
-        folder = ship(
-            arguments.run, arguments.name, arguments.agents or shipped.AGENTS, arguments.commit, arguments.episodes
-        )
+        agents = arguments.agents or shipped.AGENTS
+        folder = ship(arguments.run, arguments.name, agents, arguments.commit, arguments.episodes, **arguments.typed)
         card: Any = read_json(folder / shipped.CARD)
         for name, what in card["stages"].items():
             print(
@@ -305,7 +318,8 @@ def main() -> None:
             print("the commit that the run was trained with is unknown; add --commit to name it on the agent's card")
         for sentence in card["not_repeated"]:
             print(f"the commands on the agent's card do not repeat this: {sentence}")
-        print(f"{folder}: python -m programs watch {arguments.name}")
+        _, config = read_config(folder, **arguments.typed)
+        print(f"{folder}: {trust.command('watch', PurePath(arguments.name), config)}")
 
 
 if __name__ == "__main__":

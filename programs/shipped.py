@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from common.config import TrainingConfig
 from common.envs.environment import Environment, played_environment_of
 from common.envs.spaces import ActionMap, action_map
@@ -126,4 +128,7 @@ def set_actor(agent: Any, arrays: State) -> None:
     Raises:
         ValueError: they are not those of such an actor.
     """
-    agent.actor.set_weights([arrays[f"{ACTOR}/{i}"] for i in range(len(arrays) - 1)])
+    weights = [arrays[f"{ACTOR}/{i}"] for i in range(len(arrays) - 1)]
+    agent.actor.set_weights(weights)
+    if ACTOR in (own := agent.parameters()):  # a vector of them, from which an off-policy agent acts
+        agent.load_parameters(own | {ACTOR: np.concatenate([array.ravel() for array in weights])})

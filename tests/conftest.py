@@ -1,5 +1,6 @@
 """Fixtures of the tests that train."""
 
+import contextlib
 import gc
 import os
 import shutil
@@ -115,14 +116,30 @@ def tiny() -> PPOConfig:
     )
 
 
-@pytest.fixture
-def eager():
-    """Runs compiled functions step by step: for a handful of gradient steps that is faster than compiling."""
+@contextlib.contextmanager
+def step_by_step():
     import tensorflow as tf
 
     tf.config.run_functions_eagerly(True)
     yield
     tf.config.run_functions_eagerly(False)
+
+
+@pytest.fixture
+def eager(request):
+    """Runs compiled functions step by step: for a handful of gradient steps that is faster than compiling.
+
+    A module may use it for all tests but those that are marked "compiled".
+    """
+    with contextlib.nullcontext() if request.node.get_closest_marker("compiled") else step_by_step():
+        yield
+
+
+@pytest.fixture(scope="module")
+def eager_module():
+    """The same for all tests of a module and for what they share."""
+    with step_by_step():
+        yield
 
 
 @pytest.fixture

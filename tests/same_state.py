@@ -18,12 +18,10 @@ def assert_same_state(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) 
 
 def resumed_and_whole(make: Callable[[], Any], first: int, last: int) -> tuple[Any, Any, dict[str, np.ndarray]]:
     """A trainer resumed after `first` epochs and one that was not, both at epoch `last`; and the state between."""
-    whole, cut, resumed = make(), make(), make()
-    whole.train(last)
-    cut.train(first)
-    state = {name: np.array(array) for name, array in cut.state().items()}
-    resumed.load_state(state)
+    whole, resumed, states = make(), make(), []
+    whole.train(last, lambda _: states.append({name: np.array(array) for name, array in whole.state().items()}))
+    resumed.load_state(states[first - 1])
     resumed.train(last - first)
-    for trainer in (whole, cut, resumed):
+    for trainer in (whole, resumed):
         trainer.close()
-    return resumed, whole, state
+    return resumed, whole, states[first - 1]

@@ -1,87 +1,29 @@
-"""README.ja.md says what README.md says: the same headings, commands, links and numbers."""
+"""README.ja.md trains what README.md trains, and its commands and bugs of the study are those of the study's page."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ENGLISH, JAPANESE = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "README.ja.md"))
-COLAB = "https://colab.research.google.com"
-MILLION, TEN_THOUSAND = 1_000_000, 10_000  # what their columns of steps count in
+ENGLISH, JAPANESE, STUDY = (
+    (ROOT / name).read_text(encoding="utf-8")
+    for name in ("README.md", "README.ja.md", "docs/sources/study-of-2021.ja.md")
+)
 
 
-def commands(text):
-    """The lines between fences, without comments and spaces at their ends."""
-    blocks = re.findall(r"^```bash\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    return [re.sub(r"\s+#.*", "", line) for block in blocks for line in block.splitlines()]
+def blocks(text):
+    """The lines of each block of commands, without comments."""
+    found = re.findall(r"^```bash\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [re.sub(r"\s+#.*", "", block).splitlines() for block in found]
 
 
-def links(text):
-    """Where links and pictures lead, but for those between both languages, and badges, which open a notebook each."""
-    targets = re.findall(r"\]\(([^)]+)\)|src(?:set)?=\"([^\"]+)\"", text)
-    return sorted("".join(target) for target in targets if not "".join(target).startswith(("README", COLAB)))
+def test_both_begin_with_the_same_commands():
+    assert blocks(JAPANESE)[0] == blocks(ENGLISH)[0] != []
 
 
-def cells(text, steps_in):
-    """The numbers of the table of scores, steps written out."""
-    rows = [line.split("|")[3:-1] for line in text.splitlines() if line.startswith("|") and "---" not in line][1:]
-    return [[number(cell, steps_in if i in STEPS else 1) for i, cell in enumerate(row)] for row in rows]
+def test_the_study_is_run_as_on_its_page():
+    assert blocks(JAPANESE)[1] == blocks(STUDY)[0] != []
 
 
-STEPS = (1,)  # columns, after those of problem and method
-
-
-def number(cell, factor):
-    """A cell's number, and its method if it names one."""
-    text = cell.replace("（", " (").replace("）", ")").replace("−", "-").strip().strip("*")
-    value, _, method = text.partition(" ")
-    return round(float(value) * factor, 1), method
-
-
-def test_both_have_the_same_commands():
-    assert commands(JAPANESE) == commands(ENGLISH) != []
-
-
-def test_both_lead_to_the_same_places():
-    assert links(JAPANESE) == links(ENGLISH) != []
-
-
-def test_both_have_as_many_headings():
-    assert len(re.findall("^## ", JAPANESE, re.MULTILINE)) == len(re.findall("^## ", ENGLISH, re.MULTILINE)) > 5
-
-
-def test_both_have_the_same_scores():
-    english = cells(ENGLISH, MILLION)
-    assert cells(JAPANESE, TEN_THOUSAND) == english and len(english) > 5
-
-
-def test_both_name_the_same_files_and_settings():
-    def named(text):
-        return set(re.findall(r"`([^`\s]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)))
-
-    assert named(JAPANESE) == named(ENGLISH)
-
-
-def test_what_both_say_in_numbers_is_the_same():
-    for english, japanese in (
-        (
-            r"after ([\d,]+) steps of training it scores (\d+\.\d)",
-            r"([\d,]+) ステップの学習後のスコアは (\d+\.\d)",
-        ),
-        (r"\[(\d+) seconds in the median\]", r"中央値で (\d+) 秒"),
-        (r"median\] of (\d+) seeds \((\d+) to (\d+) s\)", r"シード (\d+) 個の\[中央値で \d+ 秒\]（(\d+)～(\d+) 秒）"),
-        (r"(\d+) of the (?:\d+) agents score", r"エージェントのうち (\d+) 個のスコア"),
-        (r"\[(\d+ MB)\]", r"\[(\d+ MB)\]"),
-        (r"took (\d) to (\d) hours", r"(\d)～(\d) 時間"),
-        (
-            r"(\d+) kills, ([\d,]+) simulated power cuts, (\d+) full disks and ([\d,]+) damaged",
-            r"強制終了 (\d+) 回、模擬停電 ([\d,]+) 回、"
-            r"ディスクの容量不足 (\d+) 回、チェックポイントの破損 ([\d,]+) 回",
-        ),
-    ):
-        in_english = re.findall(english, flat(ENGLISH), re.IGNORECASE)
-        assert re.findall(japanese, flat(JAPANESE)) == in_english != [], english
-
-
-def flat(text):
-    """The text without line breaks and without the addresses of links."""
-    return re.sub(r"\s+", " ", re.sub(r"\]\([^)]*\)", "]", text))
+def test_the_bugs_are_those_of_the_studys_page():
+    switches = [re.findall(r"^\| (`--[^|]+`) \|", text, re.MULTILINE) for text in (JAPANESE, STUDY)]
+    assert switches[0] == switches[1] and len(switches[0]) == 5

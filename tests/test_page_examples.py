@@ -59,11 +59,11 @@ def exported(tmp_path_factory):
 
 
 def test_the_pages_have_examples():
-    assert {page for page, _, _ in EXAMPLES} >= {"docs/quick-start.md", "docs/coming-from.md", "docs/deploy.md"}
+    assert {page for page, _, _ in EXAMPLES} >= {"docs/from-a-script.md", "docs/coming-from.md", "docs/deploy.md"}
 
 
 @pytest.mark.parametrize(("page", "number", "code"), EXAMPLES, ids=[f"{page}-{i}" for page, i, _ in EXAMPLES])
-def test_an_example_runs(page, number, code, little_training, exported, monkeypatch):
+def test_an_example_runs(page, number, code, little_training, exported, eager, monkeypatch):
     monkeypatch.chdir(exported)
     exec(compile(code, f"{page}, block {number + 1}", "exec"), {})  # the project's own pages
 
@@ -71,7 +71,7 @@ def test_an_example_runs(page, number, code, little_training, exported, monkeypa
 def file_of_the_page(name):
     """A file that deploy.md prints, as a module."""
     page = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
-    [code] = re.findall(rf"^```python file={name}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    [code] = re.findall(rf'^```python title="{name}"\n(.*?)^```', page, re.MULTILINE | re.DOTALL)
     module = types.ModuleType(name.removesuffix(".py"))
     exec(compile(code, name, "exec"), vars(module))  # the project's own pages
     return module

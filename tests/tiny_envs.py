@@ -317,6 +317,16 @@ class Matching(Tiny):
         return self._observe(), reward, self._steps == 4, False, {}
 
 
+class Nested(Matching):
+    """The same with a Dict within the Dict."""
+
+    observation_space = Dict(sign=Box(-1.0, 1.0, (1,)), inner=Dict(number=Discrete(3, start=5), bit=MultiBinary(1)))
+
+    def _observe(self):
+        seen = super()._observe()
+        return {"sign": seen.pop("sign"), "inner": seen}
+
+
 class Wandering(Tiny):
     """A walk without a step limit that seldom ends: at one in `lasting` steps, of which each pays 1."""
 
@@ -404,6 +414,13 @@ class PointAtDot(DotAndSign):
         reward = -abs(float(action[0]) - (self._column - 5.5) / 5.5)
         self._steps += 1
         return self._observe(), reward, self._steps == 8, False, {}
+
+
+class PointAtDotAlone(PointAtDot):
+    """The same without the number: the observation is the image alone, [12, 12, 1] uint8."""
+
+    observation_space = Dot.observation_space
+    _observe = Dot._observe  # noqa: SLF001  of a base class
 
 
 class Lives(Tiny):
@@ -506,7 +523,7 @@ def make_networks(observation_space, action_space, config):
     """Hidden layers of one's own, for `--networks tiny_envs:make_networks`."""
     import keras  # here, since processes that step environments need no TensorFlow
 
-    return keras.Sequential([keras.Input(observation_space.shape), keras.layers.Dense(3)])
+    return keras.Sequential([keras.Input(observation_space.shape), keras.layers.Dense(3), keras.layers.Dense(3)])
 
 
 gymnasium.register("tests/Target-v0", Target)
@@ -517,6 +534,7 @@ gymnasium.register("tests/Reaching-v0", Reaching)
 gymnasium.register("tests/Dot-v0", Dot)
 gymnasium.register("tests/DotAndSign-v0", DotAndSign)
 gymnasium.register("tests/PointAtDot-v0", PointAtDot)
+gymnasium.register("tests/PointAtDotAlone-v0", PointAtDotAlone)
 gymnasium.register("tests/Lives-v0", Lives)
 gymnasium.register("tests/LivesShort-v0", Lives, kwargs={"short": True})
 gymnasium.register("tests/Endless-v0", Endless, max_episode_steps=5)
@@ -535,6 +553,7 @@ for name, how in (("Raising", "raise"), ("Dying", "die"), ("Hanging", "hang")):
 gymnasium.register("tests/Texts-v0", Odd, kwargs={"action_space": Text(3)})
 gymnasium.register("tests/Sequences-v0", Odd, kwargs={"observation_space": Sequence(Discrete(3))})
 gymnasium.register("tests/Matching-v0", Matching)
+gymnasium.register("tests/Nested-v0", Nested)
 gymnasium.register("tests/Plain-v0", Plain, max_episode_steps=10)
 gymnasium.register("tests/Unsound-v0", Unsound)
 gymnasium.register("tests/UnsoundOnce-v0", Unsound, kwargs={"repaired": True})

@@ -23,6 +23,7 @@ FEW, MANY = 4, 18  # episodes; many are evaluated by worker processes, and filme
 SMALL = "--num-envs 2 --steps-per-epoch 256 --max-episode-steps 50 --hidden-sizes 16 --seed 3"
 OFF_POLICY = f"--env Pendulum-v1 --batch-size 16 --warmup-steps 300 --train-every 4 {SMALL}"
 PPO, COMPANIONS, SAC = "PPOAgentTrainer", "companions.OffPolicyAgentTrainer", "companions.SACAgentTrainer"
+NETWORKS = "--networks fault_table.own_networks:make_networks"
 PROGRAMS = {  # name → module and settings
     "PPO": (PPO, f"pendulum --minibatch-size 128 --backend gymnasium {SMALL}"),
     "PPO on EnvPool": (PPO, f"pendulum --minibatch-size 128 --backend envpool {SMALL}"),
@@ -30,10 +31,12 @@ PROGRAMS = {  # name → module and settings
     "discrete PPO": (PPO, f"cartpole --objective clip+kl {SMALL}"),
     "PPO with a memory": (PPO, f"pendulum --minibatch-size 128 --backend gymnasium --memory gru {SMALL}"),
     "PPO with action masks": (PPO, f"--env Taxi-v4 --action-masks --minibatch-size 128 {SMALL}"),
+    "PPO with own networks": (PPO, f"pendulum --minibatch-size 128 --backend gymnasium {NETWORKS} {SMALL}"),
     "TD3": (COMPANIONS, f"td3 {OFF_POLICY}"),
     "DDPG": (COMPANIONS, f"ddpg --exploration ornstein_uhlenbeck {OFF_POLICY}"),
     "SAC": (SAC, f"sac {OFF_POLICY}"),
     "TQC": (SAC, f"tqc --n-step 3 --normalize-observations --layer-norm {OFF_POLICY}"),
+    "CrossQ": (SAC, f"crossq --critic-hidden-sizes 24 {OFF_POLICY}"),
 }
 
 
@@ -51,7 +54,9 @@ def first_command(program: str, folder: Path, epochs: int = EPOCHS) -> list[str]
 def resume_command(program: str, folder: Path, epochs: int | None = None) -> list[str]:
     """Module and arguments that go on with it, to more epochs if asked."""
     more = [] if epochs is None else ["--epochs", str(epochs)]
-    return [PROGRAMS[program][0], "--resume", str(folder), *more, *_options(program)]
+    module, settings = PROGRAMS[program]
+    more += NETWORKS.split() if NETWORKS in settings else []  # which have to be typed again
+    return [module, "--resume", str(folder), *more, *_options(program)]
 
 
 @dataclass

@@ -77,7 +77,7 @@ def page(rows: dict[str, dict]) -> str:
 
 
 def table(rows: dict[str, dict]) -> str:
-    """What was survived, as it stands in docs/runs.md."""
+    """What was survived, as it stands in docs/faults.md."""
     cells = [("fault", "tries", "survived", "lost"), ("---", "---:", "---:", "---:")]
     for name, row in rows.items():
         if not name.startswith(CONTROL):

@@ -41,10 +41,12 @@ ROWS: dict[str, Row] = {
     "kill -9 in every phase, discrete PPO": Row("kills.kills", "kills", program="discrete PPO"),
     "kill -9 in every phase, PPO with a memory": Row("kills.kills", "kills", program="PPO with a memory"),
     "kill -9 in every phase, PPO with masks": Row("kills.kills", "kills", program="PPO with action masks"),
+    "kill -9 in every phase, PPO with own networks": Row("kills.kills", "kills", program="PPO with own networks"),
     "kill -9 in every phase, TD3": Row("kills.kills", "kills", program="TD3"),
     "kill -9 in every phase, DDPG": Row("kills.kills", "kills", program="DDPG"),
     "kill -9 in every phase, SAC": Row("kills.kills", "kills", program="SAC"),
     "kill -9 in every phase, TQC": Row("kills.kills", "kills", program="TQC"),
+    "kill -9 in every phase, CrossQ": Row("kills.kills", "kills", program="CrossQ"),
     "kill -9 while a complete run is extended": Row("kills.extended", "kills", {
         "done for one number of epochs, done for all": 1, "the shorter run's files left in place": 2,
     }),

@@ -20,11 +20,12 @@ def acting(agent: Any) -> Act:
         nonlocal acting
         if begins:
             acting = InEpisodes(policy, len(observations))
-        observations = observations.reshape(len(observations), -1)  # frames that are stacked
+        if observations.dtype != np.uint8:  # images stay as they are
+            observations = observations.reshape(len(observations), -1).astype(np.float32)  # frames that are stacked
         drawn = None
         if not deterministic:
             drawn = noise.standard_normal((len(observations), action_map.noise_size), np.float32)
-        return action_map(acting.act(observations.astype(np.float32), drawn))
+        return action_map(acting.act(observations, drawn))
 
     return act
 
@@ -45,14 +46,15 @@ def train(task: Task, contestant: Contestant, seed: int, steps: int, curve: Curv
     wrappers = task.wrappers + contestant.wrappers
     settings = {"env": task.env, "wrappers": wrappers, "seed": seed, **contestant.settings}
     config = method.presets[contestant.method].replace(**settings)
-    trainer = method.trainer(config.replace(epochs=math.ceil(steps / config.steps_per_epoch)))
+    epochs = math.ceil((task.schedule or steps) / config.steps_per_epoch)
+    trainer = method.trainer(config.replace(epochs=epochs))
 
     def follow(row: Any) -> None:
         curve.validation_steps += row.validation_steps
         curve.follow(row.steps, acting(trainer.agent))
 
     try:
-        trainer.train(on_epoch=follow)
+        trainer.train(math.ceil(steps / config.steps_per_epoch), on_epoch=follow)
         curve.follow(int(trainer.results[-1].steps), acting(trainer.agent), True)
         return acting(trainer.agent)
     finally:

@@ -1,6 +1,7 @@
 """Trains a contestant of Stable-Baselines3, its contrib or its Jax edition, and scores it on the way."""
 
 import importlib
+import math
 from typing import Any
 
 import gymnasium
@@ -8,10 +9,13 @@ import numpy as np
 from peers.scoring import Act, Curve
 from peers.tasks import Contestant, Linear, Task
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_atari_env
 from stable_baselines3.common.noise import NormalActionNoise
-from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize
 
 from common.envs.action_masks import WithActionMask
+
+GAME = "ale_py:{}NoFrameskip-v4"  # as rl-zoo3 names games, on Stable-Baselines3's own wrappers
 
 
 class _MaskApart(gymnasium.ObservationWrapper):
@@ -33,15 +37,15 @@ class _MaskApart(gymnasium.ObservationWrapper):
 class _Scored(BaseCallback):
     """Scores the policy before every rollout, so that an update's result is what is scored."""
 
-    def __init__(self, curve: Curve) -> None:
+    def __init__(self, curve: Curve, steps: float) -> None:
         super().__init__()
-        self._curve = curve
+        self._curve, self._steps = curve, steps
 
     def _on_rollout_start(self) -> None:
         self._curve.follow(self.num_timesteps, acting(self.model))
 
     def _on_step(self) -> bool:
-        return True
+        return self.num_timesteps < self._steps
 
 
 def acting(model: Any) -> Act:
@@ -85,7 +89,11 @@ def train(task: Task, contestant: Contestant, seed: int, steps: int, curve: Curv
         env = task.make(contestant)
         return _MaskApart(env) if isinstance(env, WithActionMask) else env
 
-    envs: Any = DummyVecEnv([make] * contestant.num_envs)
+    envs: Any
+    if is_game := task.env.startswith("ALE/"):
+        envs = VecFrameStack(make_atari_env(GAME.format(task.env[4:-3]), contestant.num_envs, seed), 4)
+    else:
+        envs = DummyVecEnv([make] * contestant.num_envs)
     if contestant.normalize:
         envs = VecNormalize(envs, gamma=contestant.settings["gamma"])
     settings = {
@@ -97,8 +105,9 @@ def train(task: Task, contestant: Contestant, seed: int, steps: int, curve: Curv
     if contestant.library != "sbx":
         settings["device"] = "cpu"
     algorithm = getattr(importlib.import_module(contestant.library), contestant.method)
-    recurrent = contestant.method.startswith("Recurrent")
-    model = algorithm("MlpLstmPolicy" if recurrent else "MlpPolicy", envs, seed=seed, **settings)
-    model.learn(steps, callback=_Scored(curve), log_interval=None)
+    policy = "MlpLstmPolicy" if contestant.method.startswith("Recurrent") else "CnnPolicy" if is_game else "MlpPolicy"
+    model = algorithm(policy, envs, seed=seed, **settings)
+    scored = _Scored(curve, steps if task.schedule else math.inf)
+    model.learn(task.schedule or steps, callback=scored, log_interval=None)
     curve.follow(model.num_timesteps, acting(model))
     return acting(model)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import gymnasium
 
 from common.envs.action_masks import WithActionMask
+from common.envs.environment import find_environment
 from common.envs.registered import wrapped
 
 
@@ -47,9 +48,16 @@ class Task:
     steps: int
     contestants: dict[str, Contestant]
     wrappers: tuple[str, ...] = ()  # of the environment, as of `--wrappers`
+    parts: int = 50  # of the training after which it is scored
+    schedule: int | None = None  # steps after which falling values would be 0; None: all steps
 
     def make(self, contestant: Contestant) -> gymnasium.Env:
-        """A new environment as a contestant sees it; its action mask stands behind the observation if it uses one."""
+        """A new environment as a contestant sees it; its action mask stands behind the observation if it uses one.
+
+        An Atari game is a whole one, of all lives.
+        """
+        if self.env.startswith("ALE/"):
+            return find_environment(self.env).make()
         env_id = contestant.env or self.env
         env = wrapped(env_id, gymnasium.make(env_id), self.wrappers + contestant.wrappers)
         is_masked = contestant.method == "MaskablePPO" or "action_masks" in contestant.settings
@@ -102,6 +110,31 @@ def _hidden(env: str, wrapper: str, steps: int, zoo: dict[str, Any], ours: dict[
     return Task(env, steps, contestants, (f"common.hidden_speeds:{wrapper}",))
 
 
+_BODIES = "HalfCheetah", "Hopper", "Walker2d", "Ant", "Humanoid"
+_CROSSQ = {  # as of `mujoco-crossq`; SBX's own default is a width of 2,048
+    "learning_rate": 1e-3, "learning_starts": 5000, "policy_delay": 3,
+    "policy_kwargs": {"net_arch": {"pi": [256, 256], "qf": [256, 256]}},
+}  # fmt: skip
+
+
+def _mujoco(env: str) -> Task:
+    """A task of MuJoCo, with presets and defaults that are the same for every task; the last weights are scored."""
+    last = {"best_metric": "mean_episode_reward", "adopt_best": False}
+    contestants = {
+        "sb3-ppo": Contestant("stable_baselines3", "PPO"),
+        "sbx-sac": Contestant("sbx", "SAC"),
+        "sbx-crossq": Contestant("sbx", "CrossQ", _CROSSQ),
+    }
+    presets = {
+        "ours-ppo": "mujoco",
+        "ours-sac": "mujoco-sac",
+        "ours-tqc": "mujoco-tqc",
+        "ours-crossq": "mujoco-crossq",
+    }
+    ours = {name: Contestant("ours", preset, last) for name, preset in presets.items()}
+    return Task(env, 1_000_000, contestants | ours)
+
+
 def _masked(env: str, steps: int, wrappers: tuple[str, ...] = ()) -> Task:
     """A task with invalid actions: with the masks, without them, and sb3-contrib, all with the same settings."""
     ours = {
@@ -118,6 +151,7 @@ def _masked(env: str, steps: int, wrappers: tuple[str, ...] = ()) -> Task:
 
 
 TASKS = {
+    **{f"mujoco-{name.lower()}": _mujoco(f"{name}-v5") for name in _BODIES},
     "cartpole-ppo": Task(
         "CartPole-v1",
         100_000,
@@ -316,4 +350,29 @@ TASKS = {
     ),
     "queens-masked": _masked("peers.queens:Queens-v0", 200_000),
     "taxi-masked": _masked("Taxi-v4", 200_000, ("gymnasium.wrappers:FlattenObservation",)),
+    "breakout-ppo": Task(
+        "ALE/Breakout-v5",
+        1_000_000,
+        {
+            "sb3-zoo": Contestant(
+                "stable_baselines3",
+                "PPO",
+                {
+                    "n_steps": 128, "n_epochs": 4, "batch_size": 256, "learning_rate": Linear(2.5e-4),
+                    "clip_range": Linear(0.1), "vf_coef": 0.5, "ent_coef": 0.01,
+                },
+                num_envs=8,
+            ),
+            "ours-zoo": Contestant(
+                "ours",
+                "breakout",
+                {
+                    "passes": 4, "value_loss": "squared", "adam_epsilon": 1e-5, "adopt_best": False,
+                    "best_metric": "mean_episode_reward",
+                },
+            ),
+        },
+        parts=10,
+        schedule=10_000_000,
+    ),
 }  # fmt: skip

@@ -35,13 +35,14 @@ class AleGroup:
         self.parts = [slice(i, i + 1) for i in range(num_envs)]
         assert environment.atari_game is not None, "`resolve_backend` makes sure of it"
         assert environment.max_episode_steps is not None, "`make_atari` sets one"
+        size = environment.image_size
         self._rom = gymnasium.spec(environment.atari_game).kwargs["game"]
         self._options: dict[str, Any] = {
             "num_threads": 1,
             "max_num_frames_per_episode": atari.FRAMES_A_STEP * environment.max_episode_steps,
             "repeat_action_probability": 0.0,
-            "img_height": atari.SIZE,
-            "img_width": atari.SIZE,
+            "img_height": size,
+            "img_width": size,
             "stack_num": atari.STACKED,
             "frameskip": atari.FRAMES_A_STEP,
             "noop_max": atari.IDLE_FRAMES,
@@ -51,7 +52,7 @@ class AleGroup:
             "reward_clipping": False,
             "autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP,
         }
-        self._images = np.empty((num_envs, atari.SIZE, atari.SIZE, atari.STACKED), np.uint8)  # [n, H, W, C]
+        self._images = np.empty((num_envs, size, size, atari.STACKED), np.uint8)  # [n, H, W, C]
         self._envs: list[Any] = []
         self._seed = 0
 

@@ -1,6 +1,7 @@
-"""Atari games of the Arcade Learning Environment, prepared as DQN's were (Mnih et al. 2015), as images [84, 84, 4].
+"""Atari games of the Arcade Learning Environment, prepared as DQN's were (Mnih et al. 2015), as images [H, H, 4].
 
-A step repeats its action for four frames and returns the maximum of the last two, in grey, scaled to 84 × 84 pixels.
+A step repeats its action for four frames and returns the maximum of the last two, in grey, scaled to H × H pixels
+by the areas of its own, H = 84 if no setting says otherwise.
 An observation stacks the images of the last four steps, the newest last. After a restart up to 30 frames pass without
 an action. There are no sticky actions. Rewards are the game's own points, and an episode is a whole game of at most
 27,000 steps (30 minutes of play).
@@ -34,7 +35,7 @@ from common.errors import UserError
 
 FRAMES_A_STEP = 4
 STACKED = 4
-SIZE = 84  # pixels, height and width
+SIZE = 84  # pixels, height and width, if the settings do not say
 IDLE_FRAMES = 30  # the most frames that pass without an action after a restart
 STEP_LIMIT = 27_000
 NAMES = re.compile(r"(?:ALE/)?([A-Z]\w*?)(?:NoFrameskip|Deterministic)?(?:-v[045])?")
@@ -80,8 +81,9 @@ def make_atari(
     max_episode_steps: int | None = None,
     render_mode: str | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
+    image_size: int = SIZE,
 ) -> gymnasium.Env:
-    """One game, with observations [84, 84, 4] uint8.
+    """One game, with observations [image_size, image_size, 4] uint8.
 
     Args:
         game: as `game_id` returns it.
@@ -102,20 +104,22 @@ def make_atari(
     env = gymnasium.make(game, render_mode=render_mode, disable_env_checker=True, **fixed, **env_kwargs)
     try:
         idle = 0 if one_life else IDLE_FRAMES
-        env = gymnasium.wrappers.AtariPreprocessing(env, idle, FRAMES_A_STEP, SIZE, terminal_on_life_loss=one_life)
+        env = gymnasium.wrappers.AtariPreprocessing(
+            env, idle, FRAMES_A_STEP, image_size, terminal_on_life_loss=one_life
+        )
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"{game}: {MISSING}") from error
     env.metadata = {**env.metadata, "render_fps": 60 // FRAMES_A_STEP}  # one picture per step
     env = env if one_life else FireEachLife(env)
     padding = "reset" if one_life else "zero"
-    env = gymnasium.wrappers.FrameStackObservation(env, STACKED, padding_type=padding)  # [4, 84, 84]
-    space = gymnasium.spaces.Box(0, 255, (SIZE, SIZE, STACKED), np.uint8)
-    env = gymnasium.wrappers.TransformObservation(env, _channels_last, space)  # [84, 84, 4]
+    env = gymnasium.wrappers.FrameStackObservation(env, STACKED, padding_type=padding)  # [4, H, H]
+    space = gymnasium.spaces.Box(0, 255, (image_size, image_size, STACKED), np.uint8)
+    env = gymnasium.wrappers.TransformObservation(env, _channels_last, space)  # [H, H, 4]
     return gymnasium.wrappers.TimeLimit(env, max_episode_steps or STEP_LIMIT)
 
 
 def _channels_last(frames: np.ndarray) -> np.ndarray:
-    return np.moveaxis(frames, 0, -1)  # [84, 84, 4]
+    return np.moveaxis(frames, 0, -1)  # [H, H, 4]
 
 
 class FireEachLife(gymnasium.Wrapper):

@@ -137,11 +137,13 @@ def find_environment(
     action_repeat: int = 1,
     wrappers: tuple[str, ...] = (),
     action_masks: bool = False,
+    image_size: int = atari.SIZE,
 ) -> Environment:
     """Build an environment, record what is known about it, and close it.
 
     Args:
-        env_id, max_episode_steps, env_kwargs, maker, wrappers: see `EnvironmentSource`; a `maker` needs no id.
+        env_id, max_episode_steps, env_kwargs, maker, wrappers, image_size: see `EnvironmentSource`; a `maker`
+            needs no id.
         action_repeat: for how many steps of the environment itself each action is held.
         action_masks: whether the environment's action mask stands behind each observation.
 
@@ -150,12 +152,12 @@ def find_environment(
     """
     env_id = _checked_id(env_id, maker)
     atari_game = None if maker is not None else atari.game_id(env_id)
-    if wrappers and atari_game is not None:
-        raise UserError(f"wrappers are not for {env_id}: Atari games are prepared here already; leave --wrappers out")
+    _check_game(env_id, atari_game is not None, wrappers, image_size)
     kwargs = env_kwargs or {}
     source = EnvironmentSource(
-        id=env_id, max_episode_steps=max_episode_steps, env_kwargs=kwargs, wrappers=wrappers, maker=maker
-    )
+        id=env_id, max_episode_steps=max_episode_steps, env_kwargs=kwargs, wrappers=wrappers, maker=maker,
+        image_size=image_size,
+    )  # fmt: skip
     env = source.make_native()
     with closed(env):
         if maker is not None:
@@ -198,6 +200,14 @@ def _checked_id(env_id: str, maker: MakeEnv | None) -> str:
     return env_id
 
 
+def _check_game(env_id: str, is_game: bool, wrappers: tuple[str, ...], image_size: int) -> None:
+    """Raises UserError for what is only for Atari games, or not for them."""
+    if wrappers and is_game:
+        raise UserError(f"wrappers are not for {env_id}: Atari games are prepared here already; leave --wrappers out")
+    if image_size != atari.SIZE and not is_game:
+        raise UserError(f"image_size {image_size} is for Atari games, and {env_id} is none: leave --image-size out")
+
+
 def prepared(env_id: str, env: gymnasium.Env, action_masks: bool) -> gymnasium.Env:
     """The environment with its observations as the networks get them.
 
@@ -234,7 +244,7 @@ def _render_fps(env: gymnasium.Env) -> int:
 def environment_of(config: TrainingConfig, maker: MakeEnv | None = None) -> Environment:
     """What is known about the environment that the settings name; arguments and errors: see `find_environment`."""
     kwargs, limit, repeat = config.env_kwargs, config.max_episode_steps, config.action_repeat[0]
-    own = config.wrappers, config.action_masks
+    own = config.wrappers, config.action_masks, config.image_size
     found = find_environment(config.env, limit, kwargs, maker, repeat, *own)
     return dataclasses.replace(found, log_info=config.log_info)
 

@@ -15,6 +15,8 @@ class ImagePart:
         shape: [height, width, channels].
         channels_first: whether the channels are the first axis in the row.
         low, high: of its numbers, which are scaled to 0 to 1; infinite ones are not scaled.
+        is_uint8: whether the environment shows it as uint8.
+        scaled_by_network: whether the row has its numbers from 0 to 255, as of images alone.
     """
 
     start: int
@@ -22,6 +24,8 @@ class ImagePart:
     channels_first: bool
     low: float
     high: float
+    is_uint8: bool = False
+    scaled_by_network: bool = False
 
     @property
     def columns(self) -> np.ndarray:
@@ -34,8 +38,8 @@ class ImagePart:
 
     @property
     def is_scaled(self) -> bool:
-        """Whether its numbers are scaled to 0 to 1."""
-        return bool(np.isfinite([self.low, self.high]).all() and self.low < self.high)
+        """Whether its numbers in the row are scaled to 0 to 1."""
+        return not self.scaled_by_network and bool(np.isfinite([self.low, self.high]).all() and self.low < self.high)
 
 
 class RowWithImagesSpace(gymnasium.spaces.Box):

@@ -28,6 +28,7 @@ class EnvironmentSource:
         wrappers: names of the classes that wrap it, module:Class, the outermost last.
         maker: the function or class that builds it; None for Gymnasium's registry.
         spec: the entry to build in place of what is registered as `id`.
+        image_size: height and width of an Atari game's images, in pixels.
     """
 
     id: str
@@ -36,6 +37,7 @@ class EnvironmentSource:
     wrappers: tuple[str, ...] = ()
     maker: MakeEnv | None = None
     spec: gymnasium.envs.registration.EnvSpec | None = None
+    image_size: int = atari.SIZE
 
     def make_native(self, render_mode: str | None = None) -> gymnasium.Env:
         """A new environment with its own rewards and its own observations, but for texts; `render_mode` films it.
@@ -64,7 +66,7 @@ class EnvironmentSource:
         if game is None:
             return make_registered(self.id, self.spec, self.max_episode_steps, render_mode, self.env_kwargs)
         try:
-            return atari.make_atari(game, self.max_episode_steps, render_mode, self.env_kwargs)
+            return atari.make_atari(game, self.max_episode_steps, render_mode, self.env_kwargs, self.image_size)
         except gymnasium.error.Error as error:
             raise unknown_environment(self.id) from error
         except TypeError as error:

@@ -59,6 +59,8 @@ def make_registered(
                 spec or name, max_episode_steps=max_episode_steps, disable_env_checker=True, **rendering, **env_kwargs
             )
     except gymnasium.error.DependencyNotInstalled as error:
+        if "mujoco" in str(error).lower():
+            raise UserError(f"{env_id} needs MuJoCo: pip install -r requirements/mujoco.txt") from error
         raise UserError(f"{env_id} needs a package that is missing: {error}") from error
     except (Exception, SystemExit) as error:
         if isinstance(error, gymnasium.error.Error) and not _is_registered(name):

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeGuard
+from typing import Any, NoReturn, TypeGuard
 
 import gymnasium
 import numpy as np
@@ -31,11 +31,7 @@ def check_spaces(env_id: str, observation_space: gymnasium.Space, action_space: 
                 f"MultiDiscrete, MultiBinary, and Dict or Tuple of those: change them with --wrappers, {_WRAPPERS}"
             )
         if image_layout(observation_space) is None and _shows_pictures(leaf) and not _fits_a_row(leaf.shape):
-            raise UserError(
-                f"{env_id} has an image in its observations{where}, of shape {leaf.shape}; supported are images of "
-                f"height, width and {MOST_CHANNELS} channels at most, of {SMALLEST_SIDE} × {SMALLEST_SIDE} pixels or "
-                f"more: change it with --wrappers, {_WRAPPERS}"
-            )
+            _refuse_image(env_id, where, leaf.shape)
     size = gymnasium.spaces.flatdim(observation_space)
     if image_layout(observation_space) is None and not 1 <= size <= LARGEST:
         raise UserError(
@@ -51,6 +47,14 @@ def check_spaces(env_id: str, observation_space: gymnasium.Space, action_space: 
         raise UserError(
             f"{env_id} has actions of shape {action_space.shape}, which is no number: expected one or more"
         )
+
+
+def _refuse_image(env_id: str, where: str, shape: tuple[int, ...]) -> NoReturn:
+    raise UserError(
+        f"{env_id} has an image in its observations{where}, of shape {shape}; supported are images of "
+        f"height, width and {MOST_CHANNELS} channels at most, of {SMALLEST_SIDE} × {SMALLEST_SIDE} pixels or "
+        f"more: change it with --wrappers, {_WRAPPERS}"
+    )
 
 
 class WithoutTexts(gymnasium.wrappers.FilterObservation):
@@ -103,12 +107,12 @@ def images_of(space: gymnasium.Space) -> tuple[ImagePart, ...]:
     found, start = [], 0
     for _, leaf in _leaves(space):
         if _shows_pictures(leaf):
-            shape, first = leaf.shape, False
+            shape, first, bounds = leaf.shape, False, (float(leaf.low.min()), float(leaf.high.max()))
             if len(shape) == 2:
                 shape = (*shape, 1)
             elif shape[0] < min(shape[1:]):
                 shape, first = (*shape[1:], shape[0]), True
-            found.append(ImagePart(start, shape, first, float(leaf.low.min()), float(leaf.high.max())))
+            found.append(ImagePart(start, shape, first, *bounds, is_uint8=leaf.dtype == np.uint8))
         start += gymnasium.spaces.flatdim(leaf)
     return tuple(found)
 
@@ -164,11 +168,11 @@ def _image(layout: str, observation: Any) -> np.ndarray:
 
 
 def check_continuous(env_id: str, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
-    """Raises UserError unless actions are a Box and observations are numbers, as some methods need."""
-    if is_image(observation_space):
-        what = f"image observations {observation_space.shape}; this method needs observations of numbers"
-    elif not isinstance(action_space, gymnasium.spaces.Box):
-        what = f"actions of type {type(action_space).__name__}; this method needs Box actions"
-    else:
-        return
-    raise UserError(f"{env_id} has {what}: choose another --env, or train it with python PPOAgentTrainer.py")
+    """Raises UserError unless actions are a Box, and an image has a size that all methods take."""
+    if is_image(observation_space) and not _fits_a_row(observation_space.shape or ()):
+        _refuse_image(env_id, "", observation_space.shape or ())
+    if not isinstance(action_space, gymnasium.spaces.Box):
+        raise UserError(
+            f"{env_id} has actions of type {type(action_space).__name__}; this method needs Box actions: choose "
+            "another --env, or train it with python PPOAgentTrainer.py"
+        )

@@ -1,7 +1,6 @@
 """The base of all agents: spaces, optimisers, the best parameters, and saving and loading everything learned."""
 
 import common.learning.quiet_start  # noqa: F401  isort: skip  (before anything else imports TensorFlow)
-import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -79,15 +78,16 @@ class AgentBase(ABC):
         seen: Any = observation_space
         if self.mask_size:  # which networks do not see
             seen = gymnasium.spaces.Box(seen.low[: -self.mask_size], seen.high[: -self.mask_size])
+            seen.images = self.images
         self.own_torso = own_torso(seen, action_space, config, make_networks)
         self.observation_statistics = RunningStatistics(observation_space.shape or ())
 
     def new_adam(
-        self, rate: float | None, variables: Sequence[keras.Variable], epsilon: float = 1e-7
+        self, rate: float | None, variables: Sequence[keras.Variable], epsilon: float = 1e-7, beta_1: float = 0.9
     ) -> keras.optimizers.Adam:
         """An Adam optimiser of these variables; the rate None takes that of the setting `learning_rate`."""
         rate = self.config.learning_rate if rate is None else rate
-        adam = keras.optimizers.Adam(rate, epsilon=epsilon)
+        adam = keras.optimizers.Adam(rate, beta_1, epsilon=epsilon)
         adam.build(variables)
         return adam
 
@@ -135,36 +135,6 @@ class AgentBase(ABC):
         names = [name.removesuffix("0") for name in state if name.endswith("/0")]
         counts = {name: sum(key.startswith(name) for key in state) for name in names}
         return {name[:-1]: [state[f"{name}{i}"] for i in range(count)] for name, count in counts.items()}
-
-    def start_from(self, source: State) -> list[str]:
-        """Take over the weights and the normalisation of another agent, which may have other heads or no critic.
-
-        Returns:
-            The networks and the heads that stay as they were drawn.
-
-        Raises:
-            ValueError: its networks see other observations.
-        """
-        own = {name: np.array(array) for name, array in self.parameters().items()}
-        theirs, fresh = self.layers(source), []
-        convolutions = len(self.config.convolutions) if self.sees_images else 0
-        hidden = 2 * (convolutions + (len(self.config.hidden_sizes) or 3))  # arrays
-        for name, arrays in self.layers(own).items():
-            known = name, name.removeprefix("target_"), "actor" if name == "network" else ""  # a shipped one
-            found = next((theirs[other] for other in known if other in theirs), [])
-            found = found if len(found) == len(arrays) else found[:hidden]  # heads of another kind
-            fits = [*itertools.takewhile(lambda pair: pair[0].shape == pair[1].shape, zip(arrays, found))]
-            if not fits and name in ("actor", "network"):
-                raise ValueError("its networks see other observations")
-            for array, other in fits:
-                array[...] = other
-            if len(fits) < len(arrays) and not name.startswith("target_"):
-                fresh.append(f"the heads of the {name}" if fits else f"the {name}")
-        taken = {name for name in own if name.startswith("observations/") or name == "log_temperature"} & source.keys()
-        if any(own[name].shape != source[name].shape for name in taken):
-            raise ValueError("it normalises other observations")
-        self.load_parameters(own | {name: source[name] for name in taken})
-        return fresh
 
     # -- best parameters --
 

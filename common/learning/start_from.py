@@ -1,5 +1,6 @@
 """Weights and normalisation of a trained agent, a run's or one that comes with the project, as the start of a run."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WEIGHTS = ("best_agent.npz", "weights.npz", "policy.npz")  # of a run, of one that has not ended, of a shipped agent
 ALIKE = (
     "hidden_sizes", "activation", "mean_activation", "shared_torso", "layer_norm", "symmetry", "twin_critics",
-    "critics", "normalize_observations", "action_masks",
+    "critics", "normalize_observations", "action_masks", "memory", "memory_size", "networks",
 )  # fmt: skip
 """Settings without which the same weights are another function."""
 
@@ -40,7 +41,7 @@ def start_from(agent: Any, config: Any) -> str:
         content: Any = files.read_json(folder / "config.json")
         _check_alike(folder, content, config)
         state = arrays_file.read(path)
-        fresh = agent.start_from(_of_policy(state, content["config"]) if path.name == WEIGHTS[-1] else state)
+        fresh = _take_over(agent, _of_policy(state, content["config"]) if path.name == WEIGHTS[-1] else state)
     except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise UserError(f"{path} does not fit this run ({error}): name an agent with the same observations") from None
     return f"the weights begin as those of {folder}" + (f"; drawn anew: {', '.join(fresh)}" if fresh else "")
@@ -51,8 +52,9 @@ def _check_alike(folder: Path, content: dict[str, Any], config: Any) -> None:
     if content["method"] != config.METHOD:
         raise UserError(f"{folder} was trained by {content['method']!r:.40}, not {config.METHOD}: name another agent")
     for name in ALIKE:
-        ours, theirs = getattr(config, name, None), content["config"].get(name)
-        if None not in (ours, theirs) and theirs != (list(ours) if isinstance(ours, tuple) else ours):
+        before = getattr(type(config), name, None)  # where an older version wrote the settings
+        ours, theirs = getattr(config, name, None), content["config"].get(name, before)
+        if theirs != (list(ours) if isinstance(ours, tuple) else ours):
             flag = f"--{name.replace('_', '-')}"
             raise UserError(f"{folder} was trained with {name} {theirs}, this run has {ours}: give it the same {flag}")
 
@@ -70,3 +72,41 @@ def _of_policy(arrays: State, settings: dict[str, Any]) -> State:
     count = np.array(float(settings["epochs"] * settings["steps_per_epoch"]))
     m2 = count / network.normalize.scale.astype(np.float64) ** 2
     return state | {"observations/count": count, "observations/mean": network.normalize.shift, "observations/m2": m2}
+
+
+def _take_over(agent: Any, source: State) -> list[str]:
+    """Give an agent the weights and the normalisation of another one, which may have other heads or no critic.
+
+    Returns:
+        The networks and the heads that stay as they were drawn.
+
+    Raises:
+        ValueError: its networks see other observations.
+    """
+    own = {name: np.array(array) for name, array in agent.parameters().items()}
+    theirs, fresh, hidden = agent.layers(source), [], _hidden_arrays(agent)
+    for name, arrays in agent.layers(own).items():
+        known = name, name.removeprefix("target_"), "actor" if name == "network" else ""  # a shipped one
+        found: list[np.ndarray] = next((theirs[other] for other in known if other in theirs), [])
+        found = found if len(found) == len(arrays) else found[:hidden]  # heads of another kind
+        fits = [*itertools.takewhile(lambda pair: pair[0].shape == pair[1].shape, zip(arrays, found))]
+        if not fits and name in ("actor", "network"):
+            raise ValueError("its networks see other observations")
+        for array, other in fits:
+            array[...] = other
+        if len(fits) < len(arrays) and not name.startswith("target_"):
+            fresh.append(f"the heads of the {name}" if fits else f"the {name}")
+    taken = {n for n in own if n.startswith(("observations/", "statistics/", "log_temperature"))} & source.keys()
+    if any(own[name].shape != source[name].shape for name in taken):
+        raise ValueError("it normalises other observations, or has other layers that normalise")
+    agent.load_parameters(own | {name: source[name] for name in taken})
+    return fresh
+
+
+def _hidden_arrays(agent: Any) -> int:
+    """How many arrays an actor's hidden layers have."""
+    if agent.own_torso is not None:
+        return len(agent.own_torso.made[0].weights)
+    convolutions = len(getattr(agent.config, "convolutions", range(3))) if agent.sees_images else 0  # or fewer
+    memory = 3 if getattr(agent.config, "memory", "none") != "none" else 0
+    return 2 * (convolutions + (len(agent.config.hidden_sizes) or 3)) + memory

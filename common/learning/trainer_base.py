@@ -30,7 +30,7 @@ SKIPS_IN_A_ROW = 10  # updates that are undone before training stops anyway
 
 
 def may_keep_falling_policy(config: Any) -> bool:
-    """Whether a symmetric policy can be kept that nobody has seen without noise (see docs/own-environment.md)."""
+    """Whether a symmetric policy can be kept that nobody has seen without noise (see docs/mirrors.md)."""
     exact = config.symmetry and config.mirror_description.weight == 0.5
     return exact and config.adopt_best and config.best_metric != "validation"
 

@@ -63,6 +63,7 @@ class FlatNetworks:
         if self._network is not None:
             return forward(ROUNDING, self._network.with_arrays(UNCHANGED, stacks), inputs)[0]
         outputs = []
+        inputs = tf.reshape(inputs, (-1, *self.networks[0].input_shape[1:]))  # images come as rows, too
         for network, *weights in zip(self.networks, *map(tf.unstack, stacks)):
             others = network.non_trainable_variables
             output, changed = network.stateless_call(weights, [v.value for v in others], inputs, training=training)

@@ -12,8 +12,9 @@ import numpy as np
 
 from common.envs.mirrors import Sides
 from common.errors import UserError
+from common.nets.batch_normalization import BatchNormalization
 from common.nets.keras_layers import Columns, MeanOfBoth, StateIndependentStd, WithMirrorImage
-from common.nets.keras_models import WithMask
+from common.nets.keras_models import BatchRenormalization, WithMask
 from common.nets.memory_layer import MemoryLayer
 from common.nets.network import (
     MAX_STD,
@@ -40,11 +41,13 @@ _OPTIONS: dict[type, dict[str, Any]] = {
         "use_bias": True, "padding": "valid", "groups": 1, "dilation_rate": (1, 1), "data_format": "channels_last"
     },
     keras.layers.LayerNormalization: {"center": True, "scale": True, "axis": -1},
+    BatchRenormalization: {},
     keras.layers.Rescaling: {},
     keras.layers.Flatten: {"data_format": "channels_last"},
     MemoryLayer: {},
 }  # fmt: skip
 """The layers of a torso, with the only values of their options that are known."""
+_NORMALIZATIONS: Any = {keras.layers.LayerNormalization: LayerNormalization, BatchRenormalization: BatchNormalization}
 _OTHERS = (
     keras.layers.InputLayer, keras.layers.Activation, keras.layers.Concatenate, Columns, WithMirrorImage, MeanOfBoth,
     StateIndependentStd,
@@ -149,9 +152,9 @@ def _described(model: keras.Model, layer: Any) -> Layer:
     if isinstance(layer, MemoryLayer):
         described = layer.layer()
         return type(described)(*map(np.array, described))
+    if normalization := _NORMALIZATIONS.get(type(layer)):
+        return normalization(*layer.get_weights(), epsilon=layer.epsilon)
     one, other = layer.get_weights()
-    if isinstance(layer, keras.layers.LayerNormalization):
-        return LayerNormalization(one, other, epsilon=layer.epsilon)
     activation = _activation(model, layer)
     if isinstance(layer, keras.layers.Dense):
         return Dense(one, other, activation, isinstance(layer, RoundedDense))

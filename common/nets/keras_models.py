@@ -18,6 +18,10 @@ from common.nets.tensorflow_operations import TENSORFLOW
 NUMBERS = 64  # units of the layer that sees the numbers beside images
 
 
+class BatchRenormalization(keras.layers.BatchNormalization):
+    """Batch normalisation whose updates `common.nets.batch_renormalization` computes."""
+
+
 @dataclass(frozen=True)
 class Convolution:
     """A layer of filters over an image, without padding."""
@@ -56,8 +60,10 @@ class Torso:
         gain: of the orthogonal kernels.
         convolutions: of images.
         layer_norm: whether dense layers have layer normalisation before their activation (arXiv:1607.06450).
+        batch_norm: whether the input and the features after each dense layer have batch renormalisation
+            (arXiv:1702.03275).
         precision: bfloat16 rounds what hidden layers multiply, except observations that are not images.
-        images: each image within a row of numbers, and its convolutions.
+        images: each image within a row of numbers, or the one that observations are, and its convolutions.
         memory: "gru" or "lstm" is the last hidden layer, which remembers; None without one.
         memory_size: units of that layer.
     """
@@ -72,6 +78,7 @@ class Torso:
     images: tuple[tuple[ImagePart, tuple[Convolution, ...]], ...] = ()
     memory: str | None = None
     memory_size: int = 0
+    batch_norm: bool = False
 
     def hidden(self, kernel: Kernels, mirror: Mirror | None) -> tuple[keras.KerasTensor, keras.KerasTensor]:
         """A network's inputs, and the features of its last hidden layer, [B, units], or with a mirror [2B, units]."""
@@ -87,6 +94,8 @@ class Torso:
             features = self._convolved(keras.layers.Rescaling(1 / 255)(features), self.convolutions, kernel, "", dtype)
         if self.images:
             features = self._parts(inputs, kernel)
+        if self.batch_norm:
+            features = BatchRenormalization(name="batch_norm_input")(features)
         for i, units in enumerate(self.sizes):
             activation = None if self.layer_norm else self.activation
             kind = RoundedDense if rounded and dtype is None and i > 0 else keras.layers.Dense
@@ -95,6 +104,8 @@ class Torso:
             if self.layer_norm:
                 features = keras.layers.LayerNormalization(name=f"norm_{i}")(features)
                 features = keras.layers.Activation(self.activation)(features)
+            if self.batch_norm:
+                features = BatchRenormalization(name=f"batch_norm_{i}")(features)
         return features
 
     def _convolved(
@@ -109,10 +120,14 @@ class Torso:
         return keras.layers.Flatten()(image)
 
     def _parts(self, rows: keras.KerasTensor, kernel: Kernels) -> keras.KerasTensor:
-        """Rows [B, S] → the features of each image by its convolutions, and of all numbers by a dense layer."""
-        numbers, parts = np.arange(rows.shape[1]), []
+        """Rows [B, S], or images alone → the features of each image by its convolutions, of all numbers by a layer."""
+        numbers, parts = np.arange(np.prod(rows.shape[1:])), []
         for i, (image, layers) in enumerate(self.images):
-            cut = Columns(Cut(image.columns, image.shape), name=f"image_{i}")(rows)  # [B, H, W, C]
+            cut = rows  # [B, H, W, C]
+            if len(rows.shape) == 2:
+                cut = Columns(Cut(image.columns, image.shape), name=f"image_{i}")(rows)
+            if image.scaled_by_network:
+                cut = keras.layers.Rescaling(1 / 255)(cut)
             parts.append(self._convolved(cut, layers, kernel, f"image_{i}_", None))
             numbers = np.setdiff1d(numbers, image.columns)
         if len(numbers):

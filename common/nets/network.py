@@ -17,6 +17,7 @@ import numpy as np
 
 from common.envs.mirrors import Entries, Sides
 from common.funcs import RunningStatistics
+from common.nets.batch_normalization import BatchNormalization
 from common.nets.recurrent import GRU, LSTM
 
 OBSERVATION_CLIP = 10.0  # standard deviations; larger observations would make the networks diverge
@@ -190,7 +191,7 @@ class Constant(NamedTuple):
         return operations.constant(self.values)
 
 
-Layer = Dense | Convolution | LayerNormalization | Rescaling | Flatten | Cut | Joined | GRU | LSTM
+Layer = Dense | Convolution | LayerNormalization | BatchNormalization | Rescaling | Flatten | Cut | Joined | GRU | LSTM
 
 
 @dataclass(frozen=True)
@@ -233,21 +234,17 @@ class Network:
 
     @property
     def arrays(self) -> list[Any]:
-        """Kernel and bias, or scale and shift, of each layer with weights."""
+        """Kernel and bias, scale and shift, or scale, shift, mean and variance of each layer with weights."""
         layers: tuple[Any, ...] = (*self.hidden, *self.heads)
-        return [array for layer in layers if isinstance(layer, _WITH_WEIGHTS) for array in layer[:2]]
+        return [array for layer in layers for array in layer[: _ARRAYS.get(type(layer), 0)]]
 
     def with_arrays(self, normalize: Normalizer, arrays: Sequence[Any]) -> "Network":
         """The same layers with another normaliser and with other arrays, in the order of `arrays`."""
-        pairs = zip(arrays[::2], arrays[1::2])
+        left = iter(arrays)
 
         def filled(layers: tuple[Any, ...]) -> tuple[Any, ...]:
-            return tuple(
-                [
-                    type(layer)(*next(pairs), *layer[2:]) if isinstance(layer, _WITH_WEIGHTS) else layer
-                    for layer in layers
-                ]
-            )
+            sizes = [(layer, _ARRAYS.get(type(layer), 0)) for layer in layers]
+            return tuple([type(x)(*[next(left) for _ in range(n)], *x[n:]) if n else x for x, n in sizes])
 
         return replace(self, normalize=normalize, hidden=filled(self.hidden), heads=filled(self.heads))
 
@@ -256,7 +253,7 @@ class Network:
         return replace(self, heads=self.heads[:1], sides=self.sides[:1])
 
 
-_WITH_WEIGHTS = (Dense, Convolution, LayerNormalization)
+_ARRAYS = {Dense: 2, Convolution: 2, LayerNormalization: 2, BatchNormalization: 4}  # at the start of each
 
 
 def forward(operations: Any, network: Network, inputs: Any, memory: Any = None) -> list[Any]:

@@ -35,12 +35,13 @@ class OwnTorso:
         make: the function.
         name: of the function, for messages.
         arguments: what it is called with: observation space, action space and config.
+        made: what it returned, for one network after another.
     """
 
     make: MakeNetworks
     name: str
     arguments: tuple[gymnasium.Space, gymnasium.Space, Any]
-    _made: list[keras.Model] = field(default_factory=list)
+    made: list[keras.Model] = field(default_factory=list)
 
     def hidden(self, kernel: Kernels, mirror: Mirror | None) -> tuple[keras.KerasTensor, keras.KerasTensor]:
         """A network's inputs and its features [B, F], or with a mirror [2B, F]; see `Torso.hidden`.
@@ -70,14 +71,14 @@ class OwnTorso:
             raise UserError(f"{self.name} failed ({explain(error)}): {cure(error, 'fix it')}") from error
         finally:
             random.setstate(state)
-        self._made.append(model)
+        self.made.append(model)
         if features is None or len(getattr(features, "shape", ())) != 2:
             found = f"{model!r:.80}" if features is None else f"a model with outputs {_shapes(features)}"
             raise UserError(
                 f"{self.name} returned {found}: expected a keras.Model from observations {seen.shape} to features "
                 "(batch, number)"
             )
-        if any(model is earlier for earlier in self._made[:-1]):
+        if any(model is earlier for earlier in self.made[:-1]):
             raise UserError(f"{self.name} returned the same model twice: expected new layers in each call")
         return model, features
 
@@ -99,7 +100,8 @@ class OwnCriticTorso:
         size = int(np.prod(self.own.arguments[0].shape or ()))  # S
         inputs = keras.Input((size + self.action_size,))
         both = inputs if mirror is None else WithMirrorImage(mirror.observation)(inputs)
-        _, features = self.own._applied(both[:, :size], kernel)  # noqa: SLF001  two halves of one thing
+        seen = keras.layers.Reshape(self.own.arguments[0].shape)(both[:, :size])
+        _, features = self.own._applied(seen, kernel)  # noqa: SLF001  two halves of one thing
         joined = keras.layers.Concatenate()([features, both[:, size:]])  # [B, F + A]
         return inputs, self.dense(joined, kernel)
 

@@ -192,7 +192,8 @@ def read_config(
         kinds: method → class of its settings.
         env: the environment as the user typed it. A run's environment that imports a module is used only then.
         env_kwargs: its arguments as the user typed them, as JSON or parsed. Strings among them are used only if typed.
-        wrappers: the names of its wrappers as the user typed them. They are used only then.
+        wrappers: the names of its wrappers as the user typed them. Those of other modules than this project's and
+            Gymnasium's are used only then.
         networks: the function that makes its networks as the user typed it. It is used only then.
 
     Raises:

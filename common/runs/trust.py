@@ -20,6 +20,7 @@ from common.config import TrainingConfig
 from common.errors import UserError
 
 _CODE = Path(__file__).resolve().parents[2]  # where this project's own modules are
+_KNOWN = "common.hidden_speeds", "gymnasium.wrappers"  # modules of wrappers that do nothing but wrap, without a text
 
 
 def check_trusted(
@@ -46,7 +47,7 @@ def check_trusted(
     typed = (
         (env == config.env or not (texts or ":" in config.env))
         and (_parsed(env_kwargs) == config.env_kwargs or not texts)
-        and (tuple(wrappers or ()) == config.wrappers or not config.wrappers)
+        and (tuple(wrappers or ()) == config.wrappers or _are_known(config.wrappers))
         and (networks == config.networks or ":" not in (config.networks or ""))
     )
     if not typed:
@@ -92,6 +93,11 @@ def check_no_other_environment(
             raise UserError(f"{whose} has the {name} {own}: leave {flag} out, or type these")
 
 
+def _are_known(wrappers: Sequence[str]) -> bool:
+    """Whether all wrappers are this project's or Gymnasium's, with arguments without texts, if any."""
+    return all(name.partition(":")[0] in _KNOWN and '"' not in name for name in wrappers)
+
+
 def _names_of(env: str) -> set[str]:
     """An environment's id, with and without its namespace and its version: ALE/Pong-v5, Pong-v5, ALE/Pong, Pong."""
     names = {env, env.rpartition("/")[2]}
@@ -111,7 +117,7 @@ def flags_again(config: TrainingConfig) -> str:
     texts = holds_text(config.env_kwargs)
     flags = ["--env", config.env] if texts or ":" in config.env else []
     flags += ["--env-kwargs", json.dumps(config.env_kwargs)] if texts else []
-    flags += ["--wrappers", *config.wrappers] if config.wrappers else []
+    flags += [] if _are_known(config.wrappers) else ["--wrappers", *config.wrappers]
     flags += ["--networks", config.networks] if config.networks and ":" in config.networks else []
     return f" {shlex.join(flags)}" if flags else ""
 

@@ -23,6 +23,7 @@ PAGES = {  # path in the repository → path in the site
     "SECURITY.md": "security.md",
     "experiments/log/README.md": "log.md",
 }
+REMOTE_PICTURE = re.compile(r"!\[([^]]*)\]\(https?://[^)]*\)")  # a badge: the site fetches nothing and shows its text
 LINK = re.compile(r"""(\]\(|(?:src|srcset)=")([^)\s#"]+)""")  # what stands before it, and the address
 
 
@@ -68,4 +69,4 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
             return match[0]
         return f"{match[1]}{os.path.relpath(place(path), os.path.dirname(page.file.src_uri) or '.')}"
 
-    return LINK.sub(relinked, markdown)
+    return LINK.sub(relinked, REMOTE_PICTURE.sub(r"\1", markdown))

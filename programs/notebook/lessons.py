@@ -92,20 +92,21 @@ def _steps(agent: Any, environment: Environment) -> tuple[np.ndarray, ...]:
 
 @one_line()
 def show_advantages(
-    run: Path | None, function: Advantages, gamma: float = PRESETS_OWN, gae_lambda: float = PRESETS_OWN
+    run: Path | None, function: Advantages, gamma: float = PRESETS_OWN, gae_lambda: float = PRESETS_OWN, **typed: Any
 ) -> None:
     """Compare the reader's advantages with the project's, and draw both over one episode of a run.
 
     Args:
         function: the reader's; see `Advantages`.
         gamma, gae_lambda: the reader's; −1 takes the run's own.
+        typed: see `notebook.score`.
 
     Raises:
         UserError: the function returned something else, or a number is out of its range.
     """
     (folder,) = trained((run,))
     print(check_advantages(function))
-    agent, config, environment = load_agent(folder, "best")
+    agent, config, environment = load_agent(folder, "best", **typed)
     if not isinstance(config, PPOConfig):
         print(f"{folder.name} has no critic V of states ({config.METHOD} learns Q of actions): choose a preset of PPO")
         return

@@ -40,19 +40,18 @@ def results(tmp_path, monkeypatch):
 ENDED = {(record_tables.ROUGH_GROUND.metric, 157)}
 
 
-def found():
-    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(records.FOLDER.glob("*.json"))]
-
-
-def test_the_page_is_made_of_the_recorded_results():
-    assert found() and (ROOT / "LEADERBOARD.md").read_text(encoding="utf-8") == leaderboard.page(found())
+def test_the_page_and_the_history_are_made_of_the_recorded_results():
+    found = leaderboard.recorded()
+    assert records.PAGE.read_text(encoding="utf-8") == leaderboard.page(found)
+    assert leaderboard.HISTORY.read_text(encoding="utf-8") == leaderboard.history(found)
+    assert len(found) > len(leaderboard.standing(found)) == len(record_tables.RECORDS)
 
 
 def test_every_record_counts_all_of_its_seeds_and_none_that_was_tuned_on():
     """Its seeds begin with a multiple of ten, or go on where those of another record of this metric end."""
-    last_ones = {(one["metric"], one["seeds"][-1]["seed"]) for one in found()} | ENDED
+    last_ones = {(one["metric"], one["seeds"][-1]["seed"]) for one in leaderboard.recorded()} | ENDED
     next_ones = {(metric, seed + 1) for metric, seed in last_ones}
-    for one in found():
+    for one in leaderboard.recorded():
         task = record_tables.TASKS[one["metric"]]
         seeds = [row["seed"] for row in one["seeds"]]
         first = seeds[0]
@@ -73,6 +72,7 @@ def test_a_record_trains_a_preset_on_the_environment_of_its_task(name):
     _, config, _ = parse(arguments, program, find_preset(arguments[0])[1].presets, arguments[0], lambda _: "")
     assert record.task.metric.startswith(f"{config.env}: ")
     assert bool(record.knowledge) == config.symmetry
+    assert record.task.held == config.action_repeat[0]
     environment = find_environment(config.env, config.max_episode_steps, config.env_kwargs)
     assert environment.max_episode_steps == int(record.task.limits[0])
 
@@ -83,7 +83,7 @@ def seed_of(number, steps, seconds, scores, **more):
 
 def record_of(metric, seeds, knowledge=""):
     return {
-        "metric": metric, "knowledge": knowledge, "command": "train.py", "commit": "0123456789", "changed": "nothing",
+        "metric": metric, "knowledge": knowledge, "command": "train.py", "commit": "0123456789",
         "machine": {"date": "2026-01-02T03:04:05", "cpu": "Some processor", "cores": 2}, "stepping_alone": 30_000.4,
         "seeds": seeds,
     }  # fmt: skip
@@ -91,28 +91,38 @@ def record_of(metric, seeds, knowledge=""):
 
 def test_a_row_has_medians_ranges_and_failures():
     seeds = [
-        seed_of(100 + i, 1000 * (i + 1), 10.0 * (i + 1), {"1600": s, "2000": s + 1}, walks_at_seconds=walks)
+        seed_of(
+            100 + i, 1000 * (i + 1), 10.0 * (i + 1), {"1600": s, "2000": s + 1}, walks_at_seconds=walks, sampled=-s
+        )
         for i, (s, walks) in enumerate(((300.0, 5.0), (299.9, None), (310.0, 7.0)))
     ]
-    one = record_of(record_tables.WALKER.metric, seeds)
+    one = record_of(record_tables.WALKER.metric, seeds, "mirror symmetry")
     assert leaderboard.line(leaderboard.cells(one).values()) == (
-        "| 2026-01-02 | 0123456 | 100 to 102, 2 of 3 | 2,000 (1,000 to 3,000) | "
-        "20 (10 to 30) | 6 (5 to 7) | 300.0 (299.9 to 310.0) | 301.0 (300.9 to 311.0) | 30,000 |"
+        "| BipedalWalker until solved, mirror symmetry: `train.py` | 2 of 3, 300 | 300.0 (299.9 to 310.0) | "
+        "−300.0 (−310.0 to −299.9) | 2,000 (1,000 to 3,000) | 20 (10 to 30) | 2026-01-02, 0123456 |"
     )
+    row = leaderboard.past(one)
+    assert (row["seeds"], row["score, 2,000 steps"]) == ("100 to 102", "301.0 (300.9 to 311.0)")
+    assert (row["seconds to a score of 200"], row["EnvPool alone, steps/s"]) == ("6 (5 to 7)", "30,000")
     for one_seed, alone in zip(seeds, (29_000, 34_000, 31_000)):
         one_seed["stepping_alone"] = alone
-    assert leaderboard.cells(one)["EnvPool alone, steps/s"] == "31,000 (29,000 to 34,000)"
-    below = "- **2026-01-02, commit 0123456**: `python train.py --seed S` on Some processor, 2 cores. Nothing."
-    assert below in leaderboard.page([one]).splitlines()
-    assert f"## {record_tables.WALKER.metric}, without mirror symmetry\n" in leaderboard.page([one])
+    assert leaderboard.past(one)["EnvPool alone, steps/s"] == "31,000 (29,000 to 34,000)"
+
+
+def test_the_newest_record_of_a_command_stands_and_the_history_keeps_the_others():
+    wanted = record_tables.RECORDS["cartpole-steps"]
+    old, new = (
+        record_of(wanted.task.metric, [seed_of(100, steps, 9.0, {"500": 475.0}, sampled=1.0)], wanted.knowledge)
+        | {"command": wanted.command}
+        for steps in (640, 320)
+    )
+    assert leaderboard.standing([new, old]) == {"cartpole-steps": new}
+    assert "| 320 |" in leaderboard.page([new, old]) and "| 640 |" not in leaderboard.page([new, old])
+    assert len(leaderboard.history([new, old]).splitlines()) == 3
 
 
 def test_a_commit_with_changes_is_shown_as_such_and_not_measured(tmp_path, monkeypatch):
-    one = record_of(record_tables.CARTPOLE.metric, [seed_of(100, 640, 9.0, {"500": 475.0})]) | {
-        "commit": "0123456789-dirty"
-    }
-    assert leaderboard.cells(one)["commit"] == "0123456 and changes"
-    assert "**2026-01-02, commit 0123456 and changes**: " in leaderboard.page([one])
+    assert leaderboard.commit_of({"commit": "0123456789-dirty"}) == "0123456 and changes"
     monkeypatch.setattr(records.record, "commit", lambda: "0123456789-dirty")
     monkeypatch.setattr(records, "FOLDER", tmp_path)
     with pytest.raises(UserError, match="files differ from commit 0123456: expected none besides results"):
@@ -137,7 +147,9 @@ def test_a_seed_is_trained_then_scored_over_the_task_s_episodes_at_its_limits(tm
         commands.append(command)
         cores.append(core)
         (tmp_path / "seed3").mkdir(exist_ok=True)
-        (tmp_path / "seed3" / "results.csv").write_text("steps,metric,seconds\n64,,1.0\n128,500.0,1.0\n", "utf-8")
+        (tmp_path / "seed3" / "results.csv").write_text(
+            "steps,metric,seconds,validation_steps\n64,,1.0,0\n128,500.0,1.0,900\n", "utf-8"
+        )
         scores = {
             kind: {"mean": mean, "returns": [mean]} for kind, mean in (("deterministic", 499.96), ("sampled", 9))
         }
@@ -145,10 +157,11 @@ def test_a_seed_is_trained_then_scored_over_the_task_s_episodes_at_its_limits(tm
         (tmp_path / "seed3" / "evaluation.json").write_text(json.dumps(scores | by_limit), "utf-8")
 
     monkeypatch.setattr(records, "_run", run)
-    task = record_tables.Task("a metric", 475.0, limits, episodes=7)
-    one = records.measure(record_tables.Record("train.py fast", task, "", ""), 3, tmp_path, core=1)
+    task = record_tables.Task("a metric", "", 475.0, limits, episodes=7)
+    one = records.measure(record_tables.Record("train.py fast", task), 3, tmp_path, core=1)
     assert cores == [1, 1] and one["busy_cores_before"] is None  # beside it, another seed is trained
     assert (one["seed"], one["steps"], one["sampled"], one["returns"]) == (3, 128, 9, [499.96])
+    assert one["validation_steps"] == 900
     assert one["scores"] == dict.fromkeys(limits, 499.96) and "walks_at_steps" not in one
     assert commands[0].startswith("train.py fast --seed 3 ") and f"--runs-folder {tmp_path}" in commands[0]
     assert f"--episodes 7 --no-video --max-episode-steps {' '.join(limits)}" in commands[1]
@@ -212,24 +225,6 @@ def test_a_command_runs_on_its_core_alone(tmp_path):
         records._run(str(program), None)  # noqa: SLF001
 
 
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        ({"at_once": 2}, "; 2 seeds at a time, each on one core"),
-        ({"at_once": 3}, "; 3 seeds at a time, which share the cores"),
-        ({"at_once": 1}, ""),
-        ({"core": 0}, "; each seed on one core, beside other programs"),
-        ({"core": None}, ""),
-    ],
-)
-def test_a_row_says_how_seeds_shared_the_machine_and_has_the_score_of_sampled_actions(how, said):
-    seeds = [seed_of(100 + i, 210_000, 500.0 + i, {"1600": 330.0 + i}, sampled=320.0 + i) for i in range(3)]
-    one = record_of(record_tables.BEST_WALKER.metric, seeds) | how
-    assert leaderboard.cells(one)["score of sampled actions"] == "321.0 (320.0 to 322.0)"
-    assert leaderboard.cells(one)["score, 2,000 steps"] == "–"  # which older records have not
-    assert f"on Some processor, 2 cores{said}. Nothing." in leaderboard.page([one])
-
-
 def test_a_second_record_of_a_day_keeps_the_first_and_a_record_goes_on_with_its_newest_file(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "FOLDER", tmp_path)
     for i, (date, go_on, name) in enumerate((
@@ -261,15 +256,15 @@ def test_a_first_seed_that_was_cut_off_can_be_gone_on_with(results, monkeypatch)
 def test_a_seed_that_was_cut_off_is_resumed_and_its_earlier_seconds_count(tmp_path, monkeypatch):
     run, commands = tmp_path / "seed3", []
     (run / "checkpoints" / "00000002").mkdir(parents=True)
-    (run / "results.csv").write_text("steps,metric,seconds\n64,,100.0\n128,,50.0\n", "utf-8")
+    (run / "results.csv").write_text("steps,metric,seconds,validation_steps\n64,,100.0,0\n128,,50.0,0\n", "utf-8")
     scores = {kind: {"mean": 1.0, "returns": [1.0]} for kind in ("deterministic", "sampled")}
     (run / "evaluation.json").write_text(json.dumps(scores), "utf-8")
     monkeypatch.setattr(records, "_run", lambda command, core: commands.append(command))
-    task = record_tables.Task("a metric", 475.0, ("500",))
+    task = record_tables.Task("a metric", "", 475.0, ("500",))
     with pytest.raises(UserError, match="is there from an earlier record: use --go-on, or remove it"):
-        records.measure(record_tables.Record("train.py fast", task, "", ""), 3, tmp_path)
+        records.measure(record_tables.Record("train.py fast", task), 3, tmp_path)
     assert commands == []
-    one = records.measure(record_tables.Record("train.py fast", task, "", ""), 3, tmp_path, go_on=True)
+    one = records.measure(record_tables.Record("train.py fast", task), 3, tmp_path, go_on=True)
     assert commands[0].startswith(f"-m programs resume {run} ") and 150.0 <= one["seconds"] < 155.0
 
 

@@ -10,7 +10,6 @@ from common.errors import DivergedError
 from companions.config import OffPolicyConfig, SACConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
 from companions.OffPolicyAgentTrainer import make_agent as make_td3
-from companions.SACAgentTrainer import SACAgentTrainer
 from companions.SACAgentTrainer import make_agent as make_sac
 from programs import policy_files
 
@@ -21,7 +20,7 @@ SMALL = dict(
     warmup_steps=40, replay_size=500, batch_size=8, train_every=16, updates_per_train=3, learning_rate=1e-2,
     best_metric="mean_episode_reward", score_window=1, adopt_best=False, normalize_observations=True,
 )  # fmt: skip
-KINDS = {"td3": (OffPolicyConfig, make_td3, OffPolicyAgentTrainer), "sac": (SACConfig, make_sac, SACAgentTrainer)}
+KINDS = {"td3": (OffPolicyConfig, make_td3), "sac": (SACConfig, make_sac)}
 MEAN, STD = np.array([100.0, -3.0, 0.0]), np.array([10.0, 0.1, 1.0])
 
 pytestmark = pytest.mark.usefixtures("eager")
@@ -33,7 +32,7 @@ def kind(request):
 
 
 def made(kind, **changes):
-    config, make, _ = kind
+    config, make = kind
     return make(*SPACES, config(hidden_sizes=(8,), learning_rate=1e-2).replace(**changes), seed=0)
 
 
@@ -91,9 +90,9 @@ def test_the_acting_copy_and_the_export_normalise_and_clip(kind, tmp_path):
     assert_allclose(policy_files.read_litert(written[1].path)(raw), 2 * np.asarray(expected), atol=1e-4)
 
 
-def test_each_valid_observation_counts_once_and_a_resumed_run_is_the_run_that_was_not_stopped(kind):
-    config, _, trainer_kind = kind
-    resumed, whole, state = resumed_and_whole(lambda: trainer_kind(config(**SMALL)), 1, 3)
+def test_each_valid_observation_counts_once_and_a_resumed_run_is_the_run_that_was_not_stopped():
+    """In the loop that all four methods share."""
+    resumed, whole, state = resumed_and_whole(lambda: OffPolicyAgentTrainer(OffPolicyConfig(**SMALL)), 1, 3)
     assert "agent/observations/mean" in state
     assert_same_state(resumed.state(), whole.state())
     statistics, rows = whole.agent.observation_statistics, whole.replay.state()["rows"]

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import UserError
 from common.records import Transitions
 from companions.replay import ReplayBuffer
 
@@ -67,8 +66,3 @@ def test_it_goes_on_where_it_was(added):
         buffer.add(transitions(100, 3))
     draws = [buffer.sample(5, 5, np.random.default_rng(2)) for buffer in (one, other)]
     np.testing.assert_array_equal(*draws)
-
-
-def test_a_buffer_beyond_the_memory_names_the_setting():
-    with pytest.raises(UserError, match=r"1,000,000,000,000,000 transitions \(.* GiB\): lower --replay-size"):
-        ReplayBuffer(10**15, S, A)

@@ -1,10 +1,11 @@
-"""SAC and TQC: log-probabilities, targets and losses by hand, the temperature, and the loop that they share."""
+"""SAC, TQC, CrossQ: log-probabilities, targets and losses by hand, the temperature, and the loop that they share."""
 
 import dataclasses
 import functools
 import pickle
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,6 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from same_state import assert_same_state, resumed_and_whole
 from tensorflow_probability import bijectors, distributions
 
+from common.envs.image_rows import ImagePart, RowWithImagesSpace
 from common.errors import DivergedError, UserError
 from common.learning import trainer_base
 from common.nets.flat_networks import FlatNetworks
@@ -42,7 +44,8 @@ TINY = SACConfig(
 )  # fmt: skip
 unpack = ReplayBuffer(0, S, A).unpack
 TQC = dict(quantiles=5, dropped_quantiles=1)
-compiled = pytest.mark.compiled
+CROSSQ = dict(crossq=True, policy_delay=3, adam_beta=0.5, critic_hidden_sizes=(12,))
+compiled, pytestmark = pytest.mark.compiled, pytest.mark.usefixtures("eager")
 
 
 def made(**changes) -> SACAgent:
@@ -124,7 +127,7 @@ def test_log_probabilities_stay_finite_where_tanh_is_1_and_log_std_is_cut():
     assert_allclose(log_probs, [*expected, -0.5 + 20 + LOG_PROB_AT_ZERO], rtol=1e-5)
 
 
-@pytest.mark.parametrize("changes", [{}, TQC, {"hidden_sizes": ()}])
+@pytest.mark.parametrize("changes", [{}, TQC, {"hidden_sizes": ()}, CROSSQ, {**CROSSQ, "hidden_sizes": ()}])
 def test_the_frozen_copy_acts_as_the_actor_and_refreshes(changes):
     agent = made(**changes)
     policy = pickle.loads(pickle.dumps(agent.acting_policy()))
@@ -269,7 +272,7 @@ def test_the_temperature_rises_where_entropy_is_too_low(target_entropy, sign):
 # -- the update that DDPG shares --
 
 
-@pytest.mark.parametrize("changes", [{}, TQC, {"policy_delay": 2}, {"hard_update_every": 3}])
+@pytest.mark.parametrize("changes", [{}, TQC, CROSSQ, {"policy_delay": 2}, {"hard_update_every": 3}])
 def test_many_updates_in_one_call_are_as_many_calls(changes):
     rows, noise = drawn(7)
     one, other = made(**changes), made(**changes)
@@ -285,9 +288,10 @@ def test_many_updates_in_one_call_are_as_many_calls(changes):
 
 @compiled
 @pytest.mark.xla
-def test_a_compiled_update_is_the_update():
+@pytest.mark.parametrize("changes", [TQC, {**CROSSQ, "policy_delay": 1}])
+def test_a_compiled_update_is_the_update(changes):
     rows, noise = drawn(5)
-    one, other = made(**TQC), made(**TQC)
+    one, other = made(**changes), made(**changes)
     one.update(rows, noise)
     tf.config.run_functions_eagerly(True)
     other.update(rows, noise)
@@ -304,6 +308,42 @@ def test_there_is_no_target_actor_and_target_critics_follow():
     agent.update(rows, noise)
     now = agent.parameters()
     assert_allclose(now["target_critics"], 0.75 * was + 0.25 * now["critics"], atol=1e-6)
+
+
+def test_crossq_learns_from_one_pass_over_both_states_and_has_no_target_networks():
+    """Its loss and target, by Keras networks that normalise the joint batch."""
+    rows, noise = drawn(1)
+    agent = made(**CROSSQ, temperature=0.5, gamma=0.9)
+    statistics = {"statistics/actor", "statistics/critics"}
+    assert set(agent.parameters()) == {"actor", "critics", "log_temperature", *statistics}
+    before = agent.parameters()
+    batch = unpack(tf.constant(rows[0]))
+    actions, log_probs = squashed_normal(agent.actor(batch.next_observations), noise[0][:, :A])
+    now, then = (batch.observations, batch.actions), (batch.next_observations, actions)
+    joint = tf.concat([tf.concat(pair, axis=1) for pair in (now, then)], axis=0)
+    both = np.array([critic(joint, training=True)[:, 0] for critic in agent.critics])  # [critics, 2B]
+    values, next_values = np.split(both, 2, axis=1)
+    target = batch.rewards + 0.9 * (1 - batch.terminated) * (next_values.min(axis=0) - 0.5 * log_probs)
+    found = agent.update(rows, noise)
+    assert found["loss_critic"] == pytest.approx(np.square(values - target).mean(axis=1).sum(), rel=1e-4)
+    assert found["mean_target"] == pytest.approx(np.mean(target), rel=1e-4)
+    assert found["mean_value"] == pytest.approx(values[0].mean(), rel=1e-4)
+    moved = {name: np.abs(agent.parameters()[name] - array).max() for name, array in before.items()}
+    assert {name for name, most in moved.items() if most > 0} == {"critics", "statistics/critics"}  # the actor waits
+    agent.load_parameters(before)
+    assert_same_state(agent.parameters(), before)
+
+
+@pytest.mark.parametrize(
+    ("spaces", "networks"),
+    [
+        (SPACES_OF, lambda space, *_: keras.Sequential([keras.Input(space.shape), keras.layers.Dense(4)])),
+        ((RowWithImagesSpace(Box(0, 1, (250,)), (ImagePart(0, (9, 9, 3), False, 0.0, 1.0),)), SPACES_OF[1]), None),
+    ],
+)
+def test_crossq_is_for_numbers_and_networks_of_this_project(spaces, networks):
+    with pytest.raises(UserError, match=r"crossq does not go with (images|networks of your own): use --no-crossq"):
+        make_agent(*spaces, SACConfig(**CROSSQ), 0, networks)
 
 
 def test_actor_temperature_and_targets_wait_for_the_delay():
@@ -331,11 +371,16 @@ ROUNDED = {"precision": "bfloat16", "hidden_sizes": (32, 32)}
 
 
 @pytest.mark.parametrize(
-    "changes", [pytest.param({}, id="float32"), pytest.param(ROUNDED, id="bfloat16", marks=pytest.mark.xla)]
+    "changes",
+    [
+        pytest.param({}, id="float32"),
+        pytest.param({**CROSSQ, "quantiles": 1}, id="CrossQ"),
+        pytest.param(ROUNDED, id="bfloat16", marks=pytest.mark.xla),
+    ],
 )
 def test_a_resumed_run_is_the_run_that_was_not_stopped(changes):
-    config = TINY.replace(**TQC, num_envs=1, policy_delay=2, train_every=7).replace(**changes)
-    resumed, whole, state = resumed_and_whole(lambda: SACAgentTrainer(config), 2, 4)
+    config = TINY.replace(**TQC, num_envs=1, policy_delay=2, train_every=13).replace(**changes)
+    resumed, whole, state = resumed_and_whole(lambda: SACAgentTrainer(config), 2, 3)
     assert_same_state(resumed.state(), whole.state())
     assert {"agent/log_temperature", "agent/temperature_adam/0", "replay/rows", "trainer/rng"} <= set(state)
     assert not any(name.startswith("exploration") for name in state)
@@ -359,9 +404,10 @@ class Distant(Reliable):
         return super().perform(tasks, snapshot, pickle.loads(pickle.dumps(policy)))
 
 
-def test_workers_step_the_same(monkeypatch):
+@pytest.mark.parametrize("changes", [{}, CROSSQ])
+def test_workers_step_the_same(monkeypatch, changes):
     """tests/rollout/test_workers.py has real ones, for TD3."""
-    config = TINY.replace(num_envs=4, shards=2, steps_per_epoch=84, train_every=20)
+    config = TINY.replace(num_envs=4, shards=2, steps_per_epoch=84, train_every=20, **changes)
     monkeypatch.setattr(trainer_base, "WorkerPoolFactory", lambda *_: Distant)
     states = []
     for workers in (2, 0):
@@ -379,7 +425,7 @@ EVERYTHING = dict(
 
 
 @compiled
-@pytest.mark.parametrize("changes", [{}, EVERYTHING])
+@pytest.mark.parametrize("changes", [{}, EVERYTHING, {"crossq": True, "adam_beta": 0.5}])
 def test_pendulum_is_learned_in_three_thousand_steps(changes):
     config = PRESETS["pendulum-sac"].replace(epochs=4, adopt_best=False, best_metric="total_reward", **changes)
     trainer = SACAgentTrainer(config)
@@ -391,6 +437,7 @@ def test_pendulum_is_learned_in_three_thousand_steps(changes):
 # -- settings --
 
 ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
+    "crossq": (True, {}),
     "critics": (1, {}),
     "policy_delay": (2, {}),
     "learn_temperature": (False, {}),
@@ -399,7 +446,7 @@ ALTERNATIVES: dict[str, tuple[object, dict[str, object]]] = {
     "quantiles": (4, {}),
     "dropped_quantiles": (3, {"quantiles": 4}),
 }
-SHAPES = ("critics", "quantiles")  # they change what there is
+SHAPES = ("crossq", "critics", "quantiles")  # they change what there is
 
 
 @functools.cache
@@ -429,6 +476,7 @@ def test_every_setting_changes_what_is_learned(name):
         ({"quantiles": 0}, "quantiles is 0: expected 1 or more"),
         ({"quantiles": 3, "dropped_quantiles": 3}, "dropped_quantiles 3 leaves none of 3 quantiles: use "
          "--dropped-quantiles 2 or less"),
+        ({"quantiles": 3, "crossq": True}, "quantiles 3 does not go with crossq: use --quantiles 1, or --no-crossq"),
         ({"dropped_quantiles": 9}, "dropped_quantiles 9 has no effect with quantiles 1: add --quantiles 25, or leave "
          "--dropped-quantiles out"),
         ({"learn_temperature": False, "target_entropy": -1.0}, "target_entropy -1.0 has no effect with "
@@ -453,6 +501,11 @@ def test_presets_are_what_is_published():
     )  # fmt: skip
     assert (sac.critics, sac.quantiles, sac.target_entropy, sac.learn_temperature) == (2, 1, None, True)
     assert PRESETS["tqc"] == sac.replace(quantiles=25) and PRESETS["tqc"].dropped_quantiles == 2
+    crossq = PRESETS["crossq"]
+    assert (crossq.hidden_sizes, crossq.critic_hidden_sizes, crossq.learning_rate, crossq.policy_delay) == (
+        (256, 256), (2048, 2048), 1e-3, 3,
+    )  # fmt: skip
+    assert (crossq.adam_beta, crossq.warmup_steps, crossq.batch_size, crossq.gamma) == (0.5, 5000, 256, 0.99)
 
 
 def test_an_infinite_temperature_has_diverged():

@@ -88,6 +88,11 @@ def test_a_missing_package_is_named_in_one_line(package, monkeypatch):
     assert "\n" not in str(refusal.value)
 
 
+def test_the_size_of_images_is_for_games():
+    with pytest.raises(UserError, match="image_size 42 is for Atari games, and Pendulum-v1 is none"):
+        find_environment("Pendulum-v1", image_size=42)
+
+
 def test_a_name_that_may_be_a_games_tells_where_games_come_from(monkeypatch):
     with pytest.raises(UserError, match="see gymnasium"):
         find_environment("Zzzz").make()
@@ -176,10 +181,14 @@ def test_an_episode_may_be_a_single_life_of_a_new_game():
 # -- many games --
 
 
-def test_both_ways_of_stepping_show_the_same(monkeypatch):
+@pytest.mark.parametrize("size", [84, 42])
+def test_both_ways_of_stepping_show_the_same(size, monkeypatch):
     monkeypatch.setattr(atari, "IDLE_FRAMES", 0)  # else each draws its own number of them
-    ale, ours = AleGroup(find_environment(BREAKOUT), 2), GymnasiumGroup(find_environment(BREAKOUT), 2)
-    np.testing.assert_array_equal(ale.reset(0), ours.reset(0))
+    game = find_environment(BREAKOUT, image_size=size)
+    ale, ours = AleGroup(game, 2), GymnasiumGroup(game, 2)
+    first = ale.reset(0)
+    assert first.shape == (2, *game.observation_space.shape) == (2, size, size, 4)
+    np.testing.assert_array_equal(first, ours.reset(0))
     rng, ends, lost, replaced = np.random.default_rng(0), 0, 0, 0
     for _ in range(250):
         actions = rng.integers(0, 4, 2)

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import os
+import sys
 from types import SimpleNamespace
 
 import gymnasium
@@ -28,6 +29,14 @@ def test_the_limit_is_that_of_the_environment_that_was_built():
     assert find_environment("CartPole-v1", 7).max_episode_steps == 7
     assert find_environment("CliffWalking-v1").max_episode_steps is None
     assert find_environment("CartPole").gymnasium_id == "CartPole-v1"  # Gymnasium finds the newest version
+
+
+def test_mujoco_that_is_missing_is_named_with_the_file_that_installs_it(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("gymnasium.envs.mujoco")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "mujoco", None)  # importing it raises ImportError
+    with pytest.raises(UserError, match=r"^HalfCheetah-v5 needs MuJoCo: pip install -r requirements/mujoco.txt$"):
+        find_environment("HalfCheetah-v5")
 
 
 def test_another_limit_leaves_the_rest_alone():

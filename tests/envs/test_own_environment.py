@@ -43,6 +43,7 @@ from programs.methods import load_agent
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "own-environment.md").read_text(encoding="utf-8")
 QUICK = ["--evaluation-episodes", "2", "--record"]
+pytestmark = pytest.mark.usefixtures("eager")
 PPO = PPOConfig(
     backend="gymnasium", num_envs=2, epochs=1, steps_per_epoch=32, passes=1, minibatch_size=32, hidden_sizes=(4,),
     best_metric="mean_episode_reward",
@@ -68,7 +69,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def files_of_the_page():
-    return dict(re.findall(r"^```python file=(\S+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+    return dict(re.findall(r'^```python title="(\S+)"\n(.*?)^```', PAGE, re.MULTILINE | re.DOTALL))
 
 
 def commands_of_the_page():
@@ -79,17 +80,18 @@ def commands_of_the_page():
 # -- the page --
 
 
+@pytest.mark.compiled
 def test_the_pages_commands_train_resume_evaluate_draw_and_export(folder, monkeypatch, capsys):
     for name, text in files_of_the_page().items():
         (folder / name).write_text(text)
     for words in commands_of_the_page():
         assert words[0] == "python"
         module, arguments = (words[2], words[3:]) if words[1] == "-m" else (words[1].removesuffix(".py"), words[2:])
-        if "--name" in arguments and "moon" not in arguments:  # the first is trained as it stands
-            for flag, value in (("--epochs", "2"), ("--steps-per-epoch", "512"), ("--warmup-steps", "500")):
-                if flag in arguments:
-                    arguments[arguments.index(flag) + 1] = value
-            arguments += QUICK
+        if "moon" in arguments or "resume" in arguments:  # trained as it stands, but evaluated less
+            arguments += ["--evaluation-episodes", "10"]
+        elif "--name" in arguments:
+            fewer = ["--warmup-steps", "200"] if "td3" in arguments else ["--minibatch-size", "256", "--passes", "2"]
+            arguments += ["--epochs", "2", "--steps-per-epoch", "256", *fewer, *QUICK]
         module = "programs.__main__" if module == "programs" else module
         code = call(monkeypatch, importlib.import_module(module), *arguments)
         assert code == 0, capsys.readouterr().err
@@ -114,7 +116,8 @@ def test_the_command_that_a_stopped_run_names_continues_it(folder, monkeypatch, 
         record(self, row)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    arguments = ["--env", "rocket:Rocket-v0", "--epochs", "2", "--steps-per-epoch", "512", "--name", "moon", *QUICK]
+    arguments = ["--env", "rocket:Rocket-v0", "--epochs", "2", "--steps-per-epoch", "64", "--minibatch-size", "64"]
+    arguments += ["--passes", "1", "--name", "moon", *QUICK]
     with monkeypatch.context() as patch:
         patch.setattr(Terminal, "row", stop)
         assert call(patch, importlib.import_module("PPOAgentTrainer"), *arguments) == 128 + signal.SIGTERM
@@ -124,10 +127,11 @@ def test_the_command_that_a_stopped_run_names_continues_it(folder, monkeypatch, 
     assert len(run_folder.read_results(folder / "runs" / "moon")["epoch"]) == 2
 
 
+@pytest.mark.compiled
 def test_the_pages_python_program_trains_resumes_evaluates_and_exports(folder, monkeypatch, capsys):
     for name, text in files_of_the_page().items():
         text = text.replace("epochs=20, steps_per_epoch=4096", "epochs=2, steps_per_epoch=2048")
-        text = text.replace("epochs=25", "epochs=3")
+        text = text.replace("epochs=25", "epochs=3").replace("RunOptions(", "RunOptions(evaluation_episodes=2, ")
         (folder / name).write_text(text)
     monkeypatch.syspath_prepend(folder)
     program = runpy.run_path("train_rocket.py", run_name="__main__")
@@ -297,7 +301,7 @@ def test_a_mistake_is_one_line_that_says_what_to_do(folder, monkeypatch, capsys,
     assert not (folder / "runs").exists()
 
 
-def test_nothing_is_wrong_with_the_module_that_the_mistakes_are_made_in(folder, eager):
+def test_nothing_is_wrong_with_the_module_that_the_mistakes_are_made_in(folder):
     (folder / "mine.py").write_text(GOOD)
     for trainer in (PPOAgentTrainer, OffPolicyAgentTrainer):
         config = (PPO if trainer is PPOAgentTrainer else TD3).replace(env="mine:Mine-v0", env_kwargs={"size": 2})
@@ -338,7 +342,7 @@ def test_a_function_that_builds_no_new_environment_is_one_line(make, words):
     ],
 )
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
-def test_a_reward_design_that_does_not_work_is_one_line(design, words, eager):
+def test_a_reward_design_that_does_not_work_is_one_line(design, words):
     with pytest.raises(UserError, match=words):
         PPOAgentTrainer(PPO.replace(env="tests/Plain-v0"), reward_design=design).train()
 
@@ -375,7 +379,7 @@ def test_functions_and_their_arguments_reach_every_environment(backend):
 
 
 @pytest.mark.parametrize("trainer, config", [(PPOAgentTrainer, PPO), (OffPolicyAgentTrainer, TD3)])
-def test_a_reward_design_of_ones_own_is_learned_from_but_not_scored(trainer, config, eager):
+def test_a_reward_design_of_ones_own_is_learned_from_but_not_scored(trainer, config):
     def negative_and_in_place(rewards, terminated, truncated, steps):
         assert rewards.shape == terminated.shape == truncated.shape == steps.shape
         rewards *= -2
@@ -400,7 +404,7 @@ def test_a_function_is_never_mistaken_for_what_envpool_has():
     assert made.max_episode_steps == 200
 
 
-def test_a_run_of_a_function_resumes_from_python_to_the_same_bytes(folder, eager):
+def test_a_run_of_a_function_resumes_from_python_to_the_same_bytes(folder):
     def make_trainer(config):
         return PPOAgentTrainer(config, make_env=tiny_envs.Target)
 
@@ -473,9 +477,19 @@ CASES = [(name, space, Box(-1, 1, (1,))) for name, space in OBSERVATIONS.items()
 CASES += [("actions: " + name, NUMBERS, space) for name, space in ACTIONS.items()]
 
 
-@pytest.mark.parametrize("method", ["ppo", "td3"])
-@pytest.mark.parametrize("observations, actions", [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_spaces_train_and_evaluate(observations, actions, method, eager, tmp_path):
+ALSO_TD3 = ("float64", "nested", "a grey image", "actions: one-sided bounds", "actions: discrete from 5")
+
+
+@pytest.mark.parametrize(
+    "observations, actions, method",
+    [
+        pytest.param(*case, method, id=f"{name}-{method}")
+        for name, *case in CASES
+        for method in ("ppo", "td3")
+        if method == "ppo" or name in ALSO_TD3
+    ],
+)
+def test_spaces_train_and_evaluate(observations, actions, method, tmp_path):
     def make():
         return Shows(observations, actions)
 
@@ -530,7 +544,7 @@ def test_without_a_version_the_newest_is_taken_and_stored(program):
     assert trainer(config).config.env == config.env + "-v1"
 
 
-def test_an_environment_without_a_step_limit_is_given_one(folder, eager):
+def test_an_environment_without_a_step_limit_is_given_one(folder):
     unlimited = GOOD.replace(", max_episode_steps=10", "")
     (folder / "mine.py").write_text(unlimited)
     for trainer, config in ((PPOAgentTrainer, PPO), (OffPolicyAgentTrainer, TD3)):
@@ -542,7 +556,7 @@ def test_an_environment_without_a_step_limit_is_given_one(folder, eager):
         assert limited.results[0].max_steps == 5
 
 
-def test_a_fault_in_the_middle_of_training_shows_the_users_own_lines_alone(folder, eager):
+def test_a_fault_in_the_middle_of_training_shows_the_users_own_lines_alone(folder):
     (folder / "mine.py").write_text(
         GOOD.replace(STEP, "self.age = getattr(self, 'age', 0) + 1; 1 / (self.age - 4); " + STEP)
     )
@@ -748,7 +762,7 @@ def test_an_action_that_is_changed_in_place_is_held_as_it_was():
     assert taken == [[1.0]] * 3
 
 
-def test_texts_of_a_dict_are_left_out_and_named_and_deeper_ones_refused_with_their_place(eager, capsys):
+def test_texts_of_a_dict_are_left_out_and_named_and_deeper_ones_refused_with_their_place(capsys):
     seen = {"where": np.zeros(2), "said": "abc"}
     space = Dict({"where": Box(-1, 1, (2,)), "said": Text(3)})
     trainer = PPOAgentTrainer(PPO.replace(max_episode_steps=8), make_env=lambda: Later(space, seen, seen))

@@ -111,12 +111,24 @@ def test_the_policys_actions_are_not_changed():
 
 
 @pytest.mark.parametrize("shape", [(84, 84, 4), (96, 96, 3), (12, 12, 1)])
-def test_images_are_accepted_but_not_by_a_method_that_cannot_see(shape):
+def test_images_are_accepted(shape):
     images, actions = Box(0, 255, shape, np.uint8), Box(-1, 1, (2,))
     assert is_image(images)
     check_spaces("Some-v0", images, actions)
-    with pytest.raises(UserError, match=r"Some-v0 has image observations .*PPOAgentTrainer") as refusal:
-        check_continuous("Some-v0", images, actions)
+    check_continuous("Some-v0", images, actions)
+
+
+@pytest.mark.parametrize(
+    "shape, actions, wrong",
+    [
+        ((20, 20, 13), Box(-1, 1, (2,)), "has an image in its observations, of shape .* 12 channels at most"),
+        ((9, 12, 3), Box(-1, 1, (2,)), "has an image in its observations, of shape .* 10 × 10 pixels"),
+        ((12, 12, 1), Discrete(3), "has actions of type Discrete; .*PPOAgentTrainer"),
+    ],
+)
+def test_what_the_off_policy_methods_cannot_learn_from_is_refused_in_one_line(shape, actions, wrong):
+    with pytest.raises(UserError, match=f"Some-v0 {wrong}") as refusal:
+        check_continuous("Some-v0", Box(0, 255, shape, np.uint8), actions)
     assert "\n" not in str(refusal.value)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from gymnasium.spaces import Box, Discrete
 from same_state import assert_same_state
 from tiny_envs import Target
@@ -22,12 +23,16 @@ from programs import shipped
 COMMON = dict(env="tests/Target-v0", num_envs=2, epochs=2, steps_per_epoch=64, hidden_sizes=(8, 8), adopt_best=False)
 QUICK = COMMON | dict(best_metric="mean_episode_reward", score_window=1)
 PPO = PPOConfig(**QUICK, minibatch_size=32, passes=2, learning_rate=1e-2)
-OFF = dict(warmup_steps=16, batch_size=8, normalize_observations=True)
+OFF = dict(warmup_steps=16, train_every=16, batch_size=8, normalize_observations=True)
+pytestmark = pytest.mark.usefixtures("eager_module")
 CASES = {
     "ppo": (PPOAgentTrainer, PPO),
     "shared torso": (PPOAgentTrainer, PPO.replace(shared_torso=True)),
+    "memory": (PPOAgentTrainer, PPO.replace(memory="gru", memory_size=4)),
+    "own networks": (PPOAgentTrainer, PPO.replace(networks="tiny_envs:make_networks", hidden_sizes=(8,))),
     "td3": (OffPolicyAgentTrainer, OffPolicyConfig(**QUICK, **OFF)),
     "sac": (SACAgentTrainer, SACConfig(**QUICK, **OFF)),
+    "crossq": (SACAgentTrainer, SACConfig(**QUICK, **OFF, crossq=True)),
 }
 
 
@@ -36,6 +41,7 @@ def trained(tmp_path_factory):
     """One epoch of each case, as a run folder holds it, and its parameters."""
     found = {}
     for name, (kind, config) in CASES.items():
+        tf.config.run_functions_eagerly(name != "memory")  # whose layers need graphs
         trainer, folder = kind(config), tmp_path_factory.mktemp("runs") / name.replace(" ", "-")
         trainer.train(1)
         trainer.close()
@@ -43,6 +49,7 @@ def trained(tmp_path_factory):
         run_folder.write_config(folder, trainer.config, "none")
         trainer.agent.save_weights(folder / run_folder.WEIGHTS)
         found[name] = folder, trainer.agent.parameters()
+    tf.config.run_functions_eagerly(True)
     return found
 
 
@@ -84,6 +91,8 @@ class ThreeJoints(ThreeDoors):
         ("ppo", ThreeDoors, "the heads of the actor"),
         ("ppo", ThreeJoints, "the heads of the actor"),
         ("shared torso", ThreeDoors, "the heads of the network"),
+        ("memory", ThreeDoors, "the heads of the actor"),
+        ("own networks", ThreeDoors, "the heads of the actor"),
         ("td3", ThreeJoints, "the heads of the actor, the critics"),
         ("sac", ThreeJoints, "the heads of the actor, the critics"),
     ],
@@ -97,9 +106,10 @@ def test_other_actions_keep_the_hidden_layers_and_are_told_in_a_line(name, make_
     mine = trainer.agent.parameters()
     fresh.close()
     if f"{network}/0" in mine:
-        for i in range(4):
+        hidden = 7 if name == "memory" else 4  # arrays
+        for i in range(hidden):
             np.testing.assert_array_equal(mine[f"{network}/{i}"], theirs[f"{network}/{i}"])
-        np.testing.assert_array_equal(mine[f"{network}/4"], drawn[f"{network}/4"])
+        np.testing.assert_array_equal(mine[f"{network}/{hidden}"], drawn[f"{network}/{hidden}"])
     else:
         hidden = 2 * 8 + 8 + 8 * 8 + 8
         np.testing.assert_array_equal(mine["actor"][:hidden], theirs["actor"][:hidden])
@@ -133,7 +143,7 @@ def test_an_agent_that_comes_with_the_project_acts_as_before(agent, kind, change
 
 
 @pytest.mark.parametrize("name", ["ppo", "td3"])
-def test_a_resumed_run_needs_its_source_no_more(name, trained, tmp_path, eager):
+def test_a_resumed_run_needs_its_source_no_more(name, trained, tmp_path):
     kind, config = CASES[name]
     source = shutil.copytree(trained[name][0], tmp_path / "source")
     make = lambda: kind(config.replace(start_from=str(source)))  # noqa: E731
@@ -156,6 +166,16 @@ def test_a_resumed_run_needs_its_source_no_more(name, trained, tmp_path, eager):
         ("ppo", {"start_from": "walker"}, r"hidden_sizes \[256, 256\].*: give it the same --hidden-sizes"),
         ("ppo", {"activation": "relu"}, "give it the same --activation"),
         ("td3", {"normalize_observations": False}, "give it the same --normalize-observations"),
+        (
+            "ppo",  # from an agent of an older version
+            {"start_from": "cartpole", "memory": "gru", "hidden_sizes": (64, 64), "normalize_observations": False},
+            "with memory none, this run has gru: .* --memory",
+        ),
+        (
+            "own networks",
+            {"networks": None},
+            "with networks tiny_envs:make_networks, this run has None: .* --networks",
+        ),
         (
             "ppo",
             {"env": "Pendulum-v1"},

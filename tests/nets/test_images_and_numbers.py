@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from same_state import assert_same_state, resumed_and_whole
 
-from common.errors import UserError
 from companions.config import OffPolicyConfig, SACConfig
 from companions.OffPolicyAgentTrainer import OffPolicyAgentTrainer
-from companions.replay import ReplayBuffer, memory
 from companions.SACAgentTrainer import SACAgentTrainer
 from ppo.config import PPOConfig
 from PPOAgentTrainer import PPOAgentTrainer
@@ -48,13 +46,6 @@ def test_a_resumed_run_is_the_same_and_all_files_act_as_the_agent(name, tmp_path
     images = whole.agent.images[0].columns
     normalize = whole.agent.normalizer()
     assert normalize.shift is None or (normalize.scale[images] == 1).all()
-
-
-def test_a_replay_buffer_that_does_not_fit_is_refused_before_anything_is_collected():
-    fitting = int(memory() * 2**30 / (4 * (2 * 30_000 + 3)))
-    with pytest.raises(UserError, match=r"not enough memory for .* GiB\): lower --replay-size"):
-        ReplayBuffer(2 * fitting, 30_000, 1)
-    assert ReplayBuffer(fitting // 4, 30_000, 1).gigabytes == pytest.approx(memory() / 4, rel=0.01)
 
 
 def test_observations_have_images_between_0_and_1():

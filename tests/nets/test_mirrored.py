@@ -1,5 +1,7 @@
 """Networks with `symmetry` obey the mirror whatever their weights are: when they learn, act, and are exported."""
 
+import functools
+
 import gymnasium
 import keras
 import numpy as np
@@ -43,10 +45,9 @@ def marked(names) -> list:
     return [pytest.param(name, marks=pytest.mark.xla if "rounded" in name else ()) for name in names]
 
 
-@pytest.fixture(params=marked(KINDS))
-def made(request):
-    """An agent with random weights in every part, its mirror and raw observations [K, S]."""
-    config, rng = KINDS[request.param], np.random.default_rng(0)
+@functools.cache
+def random_agent(kind):
+    config, rng = KINDS[kind], np.random.default_rng(0)
     env = gymnasium.make(config.env)
     spaces = env.observation_space, env.action_space
     agent = METHODS[config.METHOD].agent(*spaces, config, 0)
@@ -57,6 +58,12 @@ def made(request):
         {k: v if "observations" in k else v + rng.normal(0, 0.2, v.shape).astype(v.dtype) for k, v in state.items()}
     )
     return agent, mirror_of(config, *spaces), observations
+
+
+@pytest.fixture(params=marked(KINDS))
+def made(request):
+    """An agent with random weights in every part, its mirror and raw observations [K, S]; tests only read them."""
+    return random_agent(request.param)
 
 
 def heads(agent, observations):

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from common.envs.mirrors import Entries, Mirror
 from common.envs.spaces import action_map
 from common.errors import UserError
+from common.nets.batch_renormalization import RenormalizedNetworks
 from common.nets.flat_networks import FlatNetworks, flat
 from common.nets.from_keras import describe
 from common.nets.keras_models import Convolution, DenseHead, NormalHeads, Torso, actor_network
@@ -29,6 +30,7 @@ NETWORKS = {
     "layer norm": (Torso((3,), (8, 5), "relu", layer_norm=True), ACTION, None),
     "mirror": (Torso((3,), (8,), "relu"), ACTION, MIRROR),
     "mirror and layer norm": (Torso((3,), (8, 5), "tanh", layer_norm=True), ACTION, MIRROR),
+    "mirror and batch norm": (Torso((3,), (8, 5), "relu", batch_norm=True), ACTION, MIRROR),
     "mirror and two heads": (Torso((3,), (8,), "softplus"), NORMAL, MIRROR),
     "convolutions": (IMAGES, NORMAL, None),
 }
@@ -64,7 +66,8 @@ def test_numpy_tensorflow_and_onnx_agree_with_keras(name, tmp_path):
 @pytest.mark.parametrize("name", [name for name, (_, heads, _) in NETWORKS.items() if heads is ACTION])
 def test_stacked_networks_agree_with_keras_before_and_after_their_weights_change(name):
     both, raw = models(name)
-    together = FlatNetworks(both)
+    normalizes = "batch norm" in name
+    together = (RenormalizedNetworks if normalizes else FlatNetworks)(both)
     for _ in range(2):
         found = together.call(together.stacks(), tf.constant(raw))  # [networks, B, out]
         assert_allclose(found, [model(raw) for model in together.pull()], atol=1e-5)
@@ -72,6 +75,8 @@ def test_stacked_networks_agree_with_keras_before_and_after_their_weights_change
     for keras_s, ours in zip(both[0].get_weights(), describe(both[0]).arrays, strict=True):
         assert_array_equal(keras_s, ours)
     assert_array_equal(flat(together.stacks()), together.weights)  # gradients come in the order of the weights
+    if normalizes:  # by statistics of both
+        return
     second = together.call([stack[1:] for stack in together.stacks()], tf.constant(raw))
     assert_allclose(second, [together.pull()[1](raw)], atol=1e-5)
 

@@ -129,8 +129,7 @@ def assert_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> Non
 
 def test_any_number_of_workers_trains_the_same_agent():
     pytest.importorskip("ray")
-    alone, one, two = (states(SMALL, workers=workers)[-1] for workers in (0, 1, 2))
-    assert_same(one, alone)
+    alone, two = (states(SMALL, workers=workers)[-1] for workers in (0, 2))
     assert_same(two, alone)
     assert alone["experience/collector/memory"].any()
 

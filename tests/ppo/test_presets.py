@@ -7,7 +7,7 @@ import pytest
 from companions import presets as companions
 from ppo.presets import PRESETS
 
-# (setting, value, line of the source); a source is a file at the commit that docs/methods/index.md links.
+# (setting, value, line of the source); a source is a file at the commit that a page of docs/sources links.
 STUDY = (  # ppo_continuous_tf 54c22f8 (version 2.0)
     ("env", "BipedalWalker-v3", "README, table of environments; the notebook builds BipedalWalkerHardcore-v3"),
     ("max_episode_steps", 2000, "training.ipynb, max_steps_episode"),

@@ -21,6 +21,7 @@ from programs.api import load, train
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"epochs": 2, "num_envs": 2, "steps_per_epoch": 64, "minibatch_size": 32, "passes": 1, "hidden_sizes": (4,),
          "best_metric": "mean_episode_reward", "score_window": 2, "evaluation_episodes": 0, "record": ()}  # fmt: skip
+pytestmark = pytest.mark.usefixtures("eager")
 SPACES = [
     Box(np.float32([-1.5, -np.inf]), np.float32([0.1, np.inf])),
     Box(0, 255, (3, 4, 3), np.uint8),
@@ -36,7 +37,7 @@ def test_a_stored_space_is_the_same(space, tmp_path):
     assert from_json(read_json(tmp_path / "space.json")) == space
 
 
-@pytest.mark.parametrize("env", ["tests/Matching-v0", "tests/Dot-v0", "tests/Target-v0"])
+@pytest.mark.parametrize("env", ["tests/Matching-v0", "tests/Nested-v0", "tests/Dot-v0", "tests/Target-v0"])
 def test_an_agent_acts_on_raw_observations_without_its_environment(env, tmp_path, monkeypatch):
     settings = SMALL | ({"convolutions": ("4x3/2",)} if env == "tests/Dot-v0" else {})
     trained = train(env=env, runs_folder=str(tmp_path), **settings)
@@ -53,7 +54,7 @@ def test_an_agent_acts_on_raw_observations_without_its_environment(env, tmp_path
         action = agent.act(observation)
         assert one.action_space.contains(action) and np.array_equal(action, actions[i])
         one.step(action)
-    with pytest.raises(UserError, match=r"Matching|Dot|Target"):
+    with pytest.raises(UserError, match=r"Matching|Nested|Dot|Target"):
         agent.evaluate(1)
     with pytest.raises(UserError, match=r"the observation is .*: expected one of"):
         agent.act(np.zeros((2, 2, 7)))
@@ -70,6 +71,7 @@ def test_a_mask_is_given_with_the_observation(tmp_path):
         agent.act(observation)
 
 
+@pytest.mark.compiled
 def test_an_agent_with_a_memory_acts_as_in_its_evaluation(tmp_path):
     agent = train(env="tests/Target-v0", memory="gru", memory_size=4, runs_folder=str(tmp_path), **SMALL)
     env, scores = gymnasium.make("tests/Target-v0"), []
@@ -111,8 +113,8 @@ def test_an_episode_of_acts_scores_as_evaluated_and_is_filmed(tmp_path):
 
 
 def test_a_run_that_a_callback_ended_is_resumed(tmp_path):
-    first = train("pendulum-td3-fast", steps_per_epoch=40, epochs=3, warmup_steps=20, max_episode_steps=20,
-                  score_window=1, evaluation_episodes=0, record=(), runs_folder=str(tmp_path),
+    first = train("pendulum-td3-fast", steps_per_epoch=40, epochs=3, warmup_steps=20, updates_per_train=1,
+                  max_episode_steps=20, score_window=1, evaluation_episodes=0, record=(), runs_folder=str(tmp_path),
                   on_epoch=lambda row: row.epoch == 1)  # fmt: skip
     rows = []
     agent = train(resume=first.folder, epochs=4, on_epoch=rows.append)
@@ -172,16 +174,10 @@ print("acts", load(agent.folder).act(observation), "in", agent.folder)
 """
 
 
-@pytest.mark.parametrize("guard", [False, True], ids=["without a guard", "with a guard"])
-def test_a_script_in_another_folder_is_run_once(guard, tmp_path):
-    way = {"PYTHONPATH": str(ROOT)} if guard else {}
-    script = SCRIPT if guard else f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{SCRIPT}"
-    body = script.replace("\n", "\n    ") if guard else script
-    (tmp_path / "mine.py").write_text(f'if __name__ == "__main__":\n    {body}' if guard else body, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "mine.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": "", **way},
-        capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
+def test_a_script_without_a_guard_in_another_folder_is_run_once(tmp_path, processes_without_xla):
+    script = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{SCRIPT}"
+    (tmp_path / "mine.py").write_text(script, encoding="utf-8")
+    done = subprocess.run([sys.executable, "mine.py"], cwd=tmp_path, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("the script begins") == 1
     assert "in runs/default-seed0" in done.stdout.replace("\\", "/") and (tmp_path / "runs").is_dir()

@@ -18,6 +18,7 @@ from common.rollout import evaluation
 from common.rollout.policies import InEpisodes
 from common.runs import run_folder
 from companions.config import OffPolicyConfig, SACConfig
+from companions.CrossQAgent import CrossQAgent
 from companions.DDPGAgent import DDPGAgent
 from companions.SACAgent import SACAgent
 from ppo.config import PPOConfig
@@ -155,11 +156,18 @@ def sac_agent(space, **changes):
     return SACAgent(OBSERVATIONS, space, SAC.replace(**changes), 1)
 
 
+def crossq_agent(space, **changes):
+    agent = CrossQAgent(OBSERVATIONS, space, SAC.replace(crossq=True, **changes), 1)
+    drawn = np.random.default_rng(0).uniform(0.5, 2.0, len(agent.parameters()["statistics/actor"]))
+    agent.load_parameters(agent.parameters() | {"statistics/actor": drawn.astype(np.float32)})
+    return agent
+
+
 MIRROR = {"observation": [1, -2, -3], "action": [-1], "weight": 0.3}
 MIRRORED = dict(symmetry=True, mirror=MIRROR)
 
 
-@pytest.mark.parametrize("make", [ppo_agent, td3_agent, sac_agent])
+@pytest.mark.parametrize("make", [ppo_agent, td3_agent, sac_agent, crossq_agent])
 def test_onnx_of_every_method_that_obeys_a_mirror(make, tmp_path):
     agent, file = make(Box(-2.0, 2.0, (1,)), **MIRRORED), tmp_path / "policy.onnx"
     policy = agent.acting_policy()
@@ -280,35 +288,37 @@ def run(tmp_path):
     return run_of(tmp_path / "run", CONFIG, Agent(OBSERVATIONS, Box(-2.0, 2.0, (1,)), CONFIG, seed=0))
 
 
-def test_a_run_is_exported_to_its_folder_and_again(run, monkeypatch, capfd):
-    for _ in range(2):  # the second takes the first one's place
-        assert call(monkeypatch, export, run) == 0
-        printed = capfd.readouterr()
-        assert printed.err == ""
-        lines = printed.out.splitlines()
-        assert len(lines) == 2
-        for line, name in zip(lines, ("saved_model", "policy.tflite")):
-            assert str(run / "export" / name) in line and "bytes, largest difference" in line
-    assert sorted(path.name for path in (run / "export").iterdir()) == ["policy.tflite", "saved_model"]
+def test_a_run_is_exported_in_place_of_what_an_earlier_export_left_and_needs_nothing_of_this_project(
+    run, monkeypatch, tmp_path, capfd
+):
+    for name in ("unfinished-thesis", f"{policy_files.UNFINISHED}saved_model", "saved_model"):
+        (run / "export" / name).mkdir(parents=True)
+    (run / "export" / "saved_model" / "saved_model.pb").touch()
+    assert call(monkeypatch, export, run) == 0
+    printed = capfd.readouterr()
+    lines = printed.out.splitlines()
+    assert printed.err == "" and len(lines) == 2
+    for line, name in zip(lines, ("saved_model", "policy.tflite")):
+        assert str(run / "export" / name) in line and "bytes, largest difference" in line
+    assert sorted(path.name for path in (run / "export").iterdir()) == [
+        "policy.tflite", "saved_model", "unfinished-thesis",
+    ]  # fmt: skip
+    program = (
+        "import sys, tensorflow as tf\n"
+        "act = tf.saved_model.load(sys.argv[1]).signatures['serving_default']\n"
+        "print(act(observations=tf.zeros((5, 3)))['actions'].shape)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(run / "export" / "saved_model")],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.stdout.strip() == "(5, 1)", ended.stderr
 
 
-def test_an_export_removes_only_what_an_earlier_one_left(run, monkeypatch, tmp_path):
-    mine, left = tmp_path / "out" / "unfinished-thesis", tmp_path / "out" / f"{policy_files.UNFINISHED}saved_model"
-    for folder in (mine, left):
-        folder.mkdir(parents=True)
-    assert call(monkeypatch, export, run, "--out", tmp_path / "out") == 0
-    assert sorted(path.name for path in mine.parent.iterdir()) == ["policy.tflite", "saved_model", "unfinished-thesis"]
-
-
-def test_a_run_with_rounded_products_is_exported_in_float32(tmp_path, monkeypatch):
-    """Also where there is no XLA, which alone has such products."""
+def test_the_last_weights_of_a_run_with_rounded_products_to_a_folder_of_choice(tmp_path, monkeypatch):
+    """In float32, also where there is no XLA, which alone has such products."""
     agent = Agent(OBSERVATIONS, Box(-2.0, 2.0, (1,)), CONFIG, seed=0)
     run = run_of(tmp_path / "run", CONFIG.replace(precision="bfloat16"), agent)
-    assert call(monkeypatch, export, run) == 0
-    assert (run / "export" / "policy.tflite").exists()
-
-
-def test_the_last_weights_to_a_folder_of_choice(run, monkeypatch, tmp_path, capfd):
     (run / run_folder.BEST_AGENT).unlink()
     assert call(monkeypatch, export, run, "--weights", "last", "--out", tmp_path / "deep" / "er") == 0
     assert (tmp_path / "deep" / "er" / "policy.tflite").exists() and not (run / "export").exists()
@@ -327,20 +337,6 @@ def test_the_last_weights_to_a_folder_of_choice(run, monkeypatch, tmp_path, capf
 )
 def test_it_says_what_the_training_did_to_observations_and_actions(changes, said):
     assert export.duties(CONFIG.replace(**changes)) == said
-
-
-def test_the_saved_model_needs_nothing_of_this_project(run, monkeypatch, tmp_path):
-    assert call(monkeypatch, export, run) == 0
-    program = (
-        "import sys, tensorflow as tf\n"
-        "act = tf.saved_model.load(sys.argv[1]).signatures['serving_default']\n"
-        "print(act(observations=tf.zeros((5, 3)))['actions'].shape)"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", program, str(run / "export" / "saved_model")],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert ended.stdout.strip() == "(5, 1)", ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -35,19 +35,16 @@ TRAIN = (
     "--best-metric", "mean_episode_reward", "--score-window", "1", "--anneal", "--no-adopt-best",
     "--checkpoint-every", "1", "--record", "--evaluation-episodes", "2",
 )  # fmt: skip
+pytestmark = pytest.mark.usefixtures("eager_module")
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A finished run of three epochs that kept a checkpoint of each."""
-    import tensorflow as tf
-
     folder = tmp_path_factory.mktemp("runs")
-    tf.config.run_functions_eagerly(True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["programs", "train", *TRAIN, "--runs-folder", str(folder), "--name", "tiny"])
         programs.main()
-    tf.config.run_functions_eagerly(False)
     return folder / "tiny"
 
 
@@ -168,6 +165,24 @@ def test_the_command_on_the_card_trains_the_same_run(trained, swinger):
     assert config == methods.read_config(trained)[1]
     assert (options.name, options.checkpoint_every) == ("tiny", 1)
     assert card["shipped_by"] == "python -m programs ship runs/swinger swinger"
+
+
+def test_networks_of_ones_own_are_typed_again(tmp_path, without_exports, monkeypatch, capsys, eager):
+    typed = "--networks", "tiny_envs:make_networks"
+    asked = *TRAIN, *typed, "--epochs", "1", "--runs-folder", tmp_path, "--name", "tiny"
+    assert call(monkeypatch, programs, "train", *asked) == 0
+    assert ships(monkeypatch, tmp_path / "tiny")[0] == 2
+    assert capsys.readouterr().err.endswith(f"type it yourself with {' '.join(typed)}\n")
+    code, agents = ships(monkeypatch, tmp_path / "tiny", *typed)
+    assert code == 0
+    assert capsys.readouterr().out.endswith(f"python -m programs watch swinger {' '.join(typed)}\n")
+    observations = np.random.default_rng(0).standard_normal((30, 3)).astype(np.float32)
+    agent, run = (
+        shipped.load(agents / "swinger", networks=typed[1])[0],
+        methods.load_agent(tmp_path / "tiny", networks=typed[1])[0],
+    )
+    expected = run.acting_policy().act(observations)
+    np.testing.assert_array_equal(agent.acting_policy().act(observations), expected)
 
 
 def test_an_agent_of_that_name_is_replaced(run, without_exports, monkeypatch):

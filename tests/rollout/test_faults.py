@@ -39,6 +39,7 @@ CONFIG = PPOConfig(
     env="tests/Raising-v0", backend="gymnasium", num_envs=3, epochs=3, steps_per_epoch=120, minibatch_size=40,
     passes=1, hidden_sizes=(4,),
 )  # fmt: skip
+pytestmark = pytest.mark.usefixtures("eager")
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ def test_processes_step_as_this_process_does():
     one.close(), other.close()
 
 
-def test_training_continues_with_a_new_environment_and_says_which_failed_where(fails_once, eager):
+def test_training_continues_with_a_new_environment_and_says_which_failed_where(fails_once):
     trainer, said = trained(CONFIG)
     assert trainer.epoch == 3
     [line] = said
@@ -392,7 +393,7 @@ def test_the_time_limit_does_not_count_while_the_program_is_suspended():
 
 
 @pytest.mark.parametrize("way", ["episodes", "history"])
-def test_a_run_resumed_after_a_fault_is_the_run_that_was_not_stopped(tmp_path, monkeypatch, eager, way):
+def test_a_run_resumed_after_a_fault_is_the_run_that_was_not_stopped(tmp_path, monkeypatch, way):
     monkeypatch.setattr(collector, "find_restore_method", lambda *_: way)
     rows = []
     for stopped in (False, True):
@@ -415,7 +416,7 @@ def test_a_run_resumed_after_a_fault_is_the_run_that_was_not_stopped(tmp_path, m
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_a_run_whose_environment_always_fails_at_the_same_step_can_be_resumed(monkeypatch, eager, shards):
+def test_a_run_whose_environment_always_fails_at_the_same_step_can_be_resumed(monkeypatch, shards):
     """Its history ends with the failure, which repeating it would repeat."""
     monkeypatch.setattr(collector, "find_restore_method", lambda *_: "history")
     monkeypatch.setitem(gymnasium.registry["tests/Raising-v0"].kwargs, "marks", None)
@@ -433,7 +434,7 @@ def test_a_run_whose_environment_always_fails_at_the_same_step_can_be_resumed(mo
     resumed.close()
 
 
-def test_a_resumed_run_counts_the_faults_of_before(no_probe, eager):
+def test_a_resumed_run_counts_the_faults_of_before(no_probe):
     config = CONFIG.replace(num_envs=1, steps_per_epoch=60, minibatch_size=20, adopt_best=False)
     trainer, said = PPOAgentTrainer(config.replace(environment_restarts=1000)), []
     trainer.warn = said.append
@@ -452,7 +453,7 @@ def test_a_resumed_run_counts_the_faults_of_before(no_probe, eager):
 # -- numbers that are none --
 
 
-def test_an_epoch_with_nan_is_collected_anew_or_ends_the_run(eager):
+def test_an_epoch_with_nan_is_collected_anew_or_ends_the_run():
     config = CONFIG.replace(
         env="tests/FaultyReward-v0", num_envs=1, steps_per_epoch=30, minibatch_size=10, best_metric="total_reward"
     )
@@ -488,6 +489,7 @@ def weights(trainer: PPOAgentTrainer) -> list[np.ndarray]:
 SEEING = {"env": "tests/Dot-v0", "convolutions": ("4x3/3",)}  # by the plain graph, whose optimiser writes in place
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("choice", "settings"),
     [("stop", {}), ("skip", {}), pytest.param("stop", {}, marks=pytest.mark.xla), ("stop", SEEING)],
@@ -524,7 +526,7 @@ def test_weights_that_overflow_are_undone_too():
     trainer.close()
 
 
-def test_a_resumed_run_counts_the_skipped_updates_of_before(eager):
+def test_a_resumed_run_counts_the_skipped_updates_of_before():
     config = CONFIG.replace(env="Pendulum-v1", on_not_finite="skip", adopt_best=False, epochs=20)
     trainer, said = PPOAgentTrainer(config), []
     trainer.warn = said.append
@@ -579,7 +581,7 @@ def test_the_spread_is_bounded_and_the_frozen_copy_agrees():
     )
 
 
-def test_a_spread_that_runs_away_is_reported_once(eager):
+def test_a_spread_that_runs_away_is_reported_once():
     config = CONFIG.replace(env="Pendulum-v1", entropy_coefficient=1e3, learning_rate=2.0, anneal=())
     trainer, said = trained(config, epochs=4)
     assert trainer.results[-1].mean_std > RUNAWAY["mean_std"][0]
@@ -593,7 +595,7 @@ def test_a_spread_that_runs_away_is_reported_once(eager):
     assert len(said) == 1  # it was reported before
 
 
-def test_an_update_that_changes_the_policy_far_too_much_is_reported_once(eager):
+def test_an_update_that_changes_the_policy_far_too_much_is_reported_once():
     fast = {"learning_rate": 10.0, "anneal": (), "activation": "relu", "hidden_sizes": (64, 64)}
     config = CONFIG.replace(env="Pendulum-v1", **fast)
     trainer, said = trained(config, epochs=3)
@@ -669,7 +671,7 @@ class OfOneThread(tiny_envs.Plain):
         return super().step(action)
 
 
-def test_an_environment_is_restored_by_the_thread_that_steps_it(monkeypatch, eager):
+def test_an_environment_is_restored_by_the_thread_that_steps_it(monkeypatch):
     monkeypatch.setitem(
         gymnasium.registry, "tests/Thread-v0", EnvSpec("tests/Thread-v0", OfOneThread, max_episode_steps=9)
     )

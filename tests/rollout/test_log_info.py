@@ -24,6 +24,7 @@ SMALL = {
 }  # fmt: skip
 PPO = PPOConfig(**SMALL, minibatch_size=32, passes=1)
 QUIET = {"evaluation_episodes": 0, "record": ("tensorboard",), "checkpoint_every": 3}
+pytestmark = pytest.mark.usefixtures("eager")
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ QUIET = {"evaluation_episodes": 0, "record": ("tensorboard",), "checkpoint_every
     [
         (PPOAgentTrainer, PPO.replace(backend="gymnasium")),
         (PPOAgentTrainer, PPO.replace(backend="processes", action_repeat=(2,))),
-        (OffPolicyAgentTrainer, OffPolicyConfig(**SMALL, warmup_steps=10, batch_size=8)),
+        (OffPolicyAgentTrainer, OffPolicyConfig(**SMALL, warmup_steps=10, train_every=32, batch_size=8)),
     ],
     ids=["ppo", "processes", "td3"],
 )

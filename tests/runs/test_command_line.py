@@ -19,7 +19,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from common.errors import StoppedError, UserError
 from common.results import columns_of
 from common.runs import run_folder, trust
-from common.runs.command_line import one_line_errors, parse, value_of
+from common.runs.command_line import one_line_errors, parse, typed_environment
 from ppo.config import PPOConfig
 from ppo.presets import PRESETS, preset_for
 from ppo.results import PPOResult
@@ -383,25 +383,30 @@ def test_each_kind_of_error_has_its_line_and_its_exit_code(capsys, raised, code,
 
 
 @pytest.mark.parametrize(
-    ("name", "settings"),
+    ("name", "settings", "needed"),
     [
-        ("my run", {}),
-        ("x", {"env": "FrozenLake-v1", "env_kwargs": {"map_name": "8x8"}}),
-        ("x", {"env": "their_module:Theirs-v0"}),
-        ("x", {"env_kwargs": {"gravity": 3.7}}),
+        ("my run", {}, ""),
+        ("x", {"env": "FrozenLake-v1", "env_kwargs": {"map_name": "8x8"}}, "--env --env-kwargs"),
+        ("x", {"env": "their_module:Theirs-v0"}, "--env"),
+        ("x", {"env_kwargs": {"gravity": 3.7}}, ""),
+        ("x", {"networks": "their_module:make"}, "--networks"),
+        ("x", {"wrappers": ("common.hidden_speeds:A", "gymnasium.wrappers:FrameStackObservation(4)")}, ""),
+        ("x", {"wrappers": ("gymnasium.wrappers:FrameStackObservation(4)", "their_module:Theirs")}, "--wrappers"),
+        ("x", {"wrappers": ('gymnasium.wrappers:RecordVideo("films")',)}, "--wrappers"),
+        ("x", {"wrappers": ("common.hidden_speeds.theirs:A",)}, "--wrappers"),
     ],
 )
-def test_the_command_that_continues_a_run_names_all_that_it_needs(tmp_path, name, settings):
+def test_the_command_that_continues_a_run_names_all_that_it_needs(tmp_path, name, settings, needed):
     config = PPOConfig(**({"env": "Pendulum-v1"} | settings))
     folder = tmp_path / name
     folder.mkdir()
     run_folder.write_config(folder, config, "default")
     python, _, module, program, run, *typed = shlex.split(trust.command("resume", folder, config))
     assert (python, module, program, run) == ("python", "programs", "resume", str(folder))
-    found = run_folder.read_config(
-        Path(run), {"ppo": PPOConfig}, value_of("--env", typed), value_of("--env-kwargs", typed)
-    )
-    assert found[1] == config
-    assert bool(typed) == ("env" in settings)
+    assert [word for word in typed if word.startswith("--")] == needed.split()
+    assert run_folder.read_config(Path(run), {"ppo": PPOConfig}, **typed_environment(typed))[1] == config
+    if needed:
+        with pytest.raises(UserError, match=f"type it yourself with {needed.split()[0]}"):
+            run_folder.read_config(Path(run), {"ppo": PPOConfig})
     windows = trust.command("resume", PureWindowsPath("runs", name), config)
     assert shlex.split(windows)[4] == f"runs/{name}"  # which needs no quotes but for the space

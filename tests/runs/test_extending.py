@@ -17,7 +17,7 @@ from PPOAgentTrainer import PPOAgentTrainer
 from programs import methods
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
-EXAMPLES = dict(re.findall(r"^```python file=(\S+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+EXAMPLES = dict(re.findall(r'^```python title="(\S+)"\n(.*?)^```', PAGE, re.MULTILINE | re.DOTALL))
 SMALL = presets.PRESETS["pendulum"].replace(
     backend="gymnasium", num_envs=2, epochs=4, steps_per_epoch=64, passes=1, minibatch_size=64, hidden_sizes=(4,),
     validation_episodes=1,

@@ -7,7 +7,6 @@ from pathlib import Path
 import imageio.v2 as imageio
 import numpy as np
 import pytest
-import tensorflow as tf
 from run_program import call
 
 import PPOAgentTrainer as main_program
@@ -24,14 +23,7 @@ SETTINGS = (  # noqa: SIM905  (as it is typed)
 ).split()
 TAIL = ["--evaluation-episodes", "2", "--record", "video", "--checkpoint-every", "1"]
 RESULTS = [run_folder.BEST_AGENT, run_folder.EVALUATION, run_folder.VIDEO]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _eager():
-    """For so few gradient steps faster than compiling."""
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
+pytestmark = pytest.mark.usefixtures("eager_module")
 
 
 def program(monkeypatch, *arguments) -> int:

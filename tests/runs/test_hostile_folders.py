@@ -34,6 +34,7 @@ from programs.preset_files import read_preset
 
 CONFIG = PPOConfig(env="Pendulum-v1", backend="gymnasium", num_envs=1, steps_per_epoch=8, minibatch_size=8, epochs=2)
 SECONDS = 20  # a folder is read in a moment, or refused
+pytestmark = pytest.mark.usefixtures("eager_module")
 
 
 class Bomb:

@@ -38,6 +38,7 @@ TD3 = (  # noqa: SIM905  (as it is typed)
     "--updates-per-train 2 --batch-size 16 --hidden-sizes 4"
 ).split()
 QUIET = ["--evaluation-episodes", "0", "--record", "--checkpoint-every", "2"]
+pytestmark = pytest.mark.usefixtures("eager_module")
 
 
 def program(monkeypatch, *arguments) -> int:
@@ -102,15 +103,15 @@ def test_a_signal_saves_and_the_resumed_run_is_the_same(monkeypatch, tmp_path, c
 
 SLOWLY = """
 import runpy, sys, time
-sys.path[:0] = [".", "tests"]
-import without_xla
+sys.path.insert(0, ".")
+import tensorflow
 from common.runs.terminal import Terminal
 
 def slowly(self, row, write=Terminal.row):
     write(self, row)
     time.sleep(0.5)
 
-without_xla.install()
+tensorflow.config.run_functions_eagerly(True)
 Terminal.row = slowly
 del sys.argv[0]
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -14,6 +14,7 @@ STOPS = [
     *["--stop-score", "-2000", "--best-metric", "validation", "--validate-from", "0.4", "--validate-every", "1"],
     *["--validation-episodes", "2", "--confirming-margin", "0.001"],
 ]
+pytestmark = pytest.mark.usefixtures("eager")
 
 
 @pytest.fixture
