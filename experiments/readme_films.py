@@ -15,9 +15,10 @@ sys.path.insert(0, str(ROOT))
 from common.files import replace_file  # noqa: E402
 from common.runs.film import FilmedEpisode  # noqa: E402
 from common.runs.side_by_side import small_gif  # noqa: E402
-from experiments.gallery import FOLDER, card_of  # noqa: E402
+from experiments.gallery import card_of  # noqa: E402
 from programs import shipped  # noqa: E402
 
+FOLDER = ROOT / "docs" / "films"
 FRAMES_PER_SECOND = 25
 LARGEST = 1_500_000  # bytes
 WIDTH, HEIGHT = 600, 300  # pixels; the sky above is cut off

@@ -28,7 +28,7 @@ from common.settings import Settings, setting
 from programs.preset_files import find_preset, write_preset
 from programs.tuning.journal import Journal, optuna
 from programs.tuning.search import Search
-from programs.tuning.space import SPACES, read_space
+from programs.tuning.space import default_space, read_space
 from programs.tuning.trial import score_or_fault
 from programs.worker_pool import WORKERS, Submit, result_of, worker_pool
 
@@ -224,7 +224,7 @@ def main() -> None:
         base = base_of(preset, arguments)
         environment = environment_of(base)  # a wrong one fails here, before a search is stored
         mirror_of(base, environment.observation_space, environment.action_space)
-        space = read_space(arguments.space or SPACES / f"{base.METHOD}.json", base)
+        space = read_space(arguments.space or default_space(base), base)
         name = Path(arguments.preset).stem
         folder = (arguments.into or Path("tuning") / name).absolute()
         files.make_folder(folder)

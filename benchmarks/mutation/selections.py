@@ -64,6 +64,7 @@ UPDATE = "tests/ppo/test_update.py"
 STOP = "tests/runs/test_stop_score.py"
 VALIDATION = "tests/ppo/test_training.py -k validation"
 START_FROM = "tests/learning/test_start_from.py"
+IMAGES = "tests/companions/test_image_replay.py"
 MASKS = "tests/ppo/test_action_masks.py"
 WEIGHTS = "tests/ppo/test_training.py -k 'best or weights or saved or saving'"
 WINDOW = "tests/runs/test_window.py"
@@ -190,11 +191,14 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "companions/CrossQAgent.py": SAC,
     "companions/config.py": ("tests/companions/test_n_step.py", *COMPANIONS, *SAC),
     "companions/exploration.py": COMPANIONS,
+    "companions/image_replay.py": (IMAGES, "tests/companions/test_images_alone.py"),
     "companions/losses.py": COMPANIONS,
     "companions/n_step.py": ("tests/companions/test_n_step.py",),
+    "companions/packed_minibatch.py": (IMAGES, "tests/companions/test_images_alone.py"),
     "companions/presets.py": ("tests/test_pages.py", *COMPANIONS),
     "companions/quantiles.py": SAC,
     "companions/replay.py": ("tests/companions/test_replay.py", "tests/companions/test_off_policy.py -k wait"),
+    "companions/replay_memory.py": (IMAGES, "tests/companions/test_images_alone.py"),
     "companions/results.py": (*COMPANIONS, *SAC),
     "companions/sac_presets.py": ("tests/test_pages.py", *SAC),
     "companions/squashed_normal.py": SAC,

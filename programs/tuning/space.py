@@ -39,6 +39,11 @@ class Values:
 Space = dict[str, Values]
 
 
+def default_space(base: TrainingConfig) -> Path:
+    """The file of the method that some settings are of."""
+    return SPACES / f"{'crossq' if getattr(base, 'crossq', False) else base.METHOD}.json"
+
+
 def read_space(path: Path, base: TrainingConfig) -> Space:
     """The space in a file, checked against the settings that it is to change.
 

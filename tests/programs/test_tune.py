@@ -16,7 +16,7 @@ from companions.config import OffPolicyConfig
 from ppo.config import PPOConfig
 from programs import preset_files, train, tune
 from programs.methods import METHODS
-from programs.tuning.space import SPACES, read_space
+from programs.tuning.space import default_space, read_space
 
 optuna = pytest.importorskip("optuna")
 
@@ -45,7 +45,7 @@ def written(path, content):
 def test_every_method_has_a_space_that_fits_all_its_presets(name):
     for preset in METHODS[name].presets.values():
         if not preset.env.startswith("ALE"):
-            space = read_space(SPACES / f"{name}.json", preset)
+            space = read_space(default_space(preset), preset)
             assert "learning_rate" in space
 
 
