@@ -205,7 +205,7 @@ def _check_game(env_id: str, is_game: bool, wrappers: tuple[str, ...], image_siz
     if wrappers and is_game:
         raise UserError(f"wrappers are not for {env_id}: Atari games are prepared here already; leave --wrappers out")
     if image_size != atari.SIZE and not is_game:
-        raise UserError(f"image_size {image_size} is for Atari games, but {env_id} is another one: leave --image-size out")
+        raise UserError(f"image_size {image_size} is for Atari games, not for {env_id}: leave --image-size out")
 
 
 def prepared(env_id: str, env: gymnasium.Env, action_masks: bool) -> gymnasium.Env:

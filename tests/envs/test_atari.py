@@ -89,7 +89,7 @@ def test_a_missing_package_is_named_in_one_line(package, monkeypatch):
 
 
 def test_the_size_of_images_is_for_games():
-    with pytest.raises(UserError, match="image_size 42 is for Atari games, but Pendulum-v1 is another one"):
+    with pytest.raises(UserError, match="image_size 42 is for Atari games, not for Pendulum-v1"):
         find_environment("Pendulum-v1", image_size=42)
 
 
