@@ -158,7 +158,7 @@ INTRODUCTION = """
 # Gallery
 
 Trained agents come with the project. You can watch them at once, without training. On the site,
-[two of them act live](live.md), and you can push them. Each film shows an agent before, half-way through and after its
+[three of them act live](live.md), and you can push them. Each film shows an agent before, half-way through and after its
 training.
 
 ```bash

@@ -20,20 +20,20 @@ sys.path.insert(0, str(ROOT))
 
 from common.errors import UserError  # noqa: E402
 from common.files import replace_file  # noqa: E402
-from common.nets.network import Dense, Network  # noqa: E402
+from common.nets.network import Constant, Dense, Network  # noqa: E402
 from common.rollout import policy_file  # noqa: E402
-from common.rollout.policies import CategoricalPolicy, SquashedPolicy  # noqa: E402
+from common.rollout.policies import CategoricalPolicy, NormalPolicy, SquashedPolicy  # noqa: E402
 from common.runs.command_line import one_line_errors, parse_settings  # noqa: E402
 from programs import shipped  # noqa: E402
 
 WEIGHTS = ROOT / "docs" / "live" / "weights.js"
-NAMES = ("pendulum", "cartpole")  # docs/live/physics.js has their environments
+NAMES = {"walker": "fast-walker", "pendulum": "pendulum", "cartpole": "cartpole"}  # the page's name: the agent
 HEADER = "// Written by experiments/live.py from agents/: float32, base64. Run it again when an agent has changed.\n"
 
 
 def script() -> str:
     """The text of the file of weights."""
-    return f"{HEADER}\nconst LiveWeights = {json.dumps({name: agent(name) for name in NAMES}, indent=1)};\n"
+    return f"{HEADER}\nconst LiveWeights = {json.dumps({name: agent(of) for name, of in NAMES.items()}, indent=1)};\n"
 
 
 def agent(name: str) -> dict[str, Any]:
@@ -47,17 +47,17 @@ def agent(name: str) -> dict[str, Any]:
     loaded, _, environment = shipped.load(folder)
     space = environment.action_space
     box = isinstance(space, gymnasium.spaces.Box)
-    if not isinstance(loaded.policy, SquashedPolicy | CategoricalPolicy) or space.shape not in ((), (1,)):
+    if not isinstance(loaded.policy, NormalPolicy | SquashedPolicy | CategoricalPolicy):
         raise UserError(
-            f"{name} cannot act on the page: docs/live/policy.js knows Categorical policies and squashed Normal "
-            "policies, with one number in an action; choose another agent"
+            f"{name} cannot act on the page: docs/live/policy.js knows Categorical, Normal and squashed Normal "
+            "policies; choose another agent"
         )
     return {
         "environment": card["environment"],
         "limit": card["max_episode_steps"],
         "kind": policy_file.kind_of(loaded.policy),
-        "low": float(space.low[0]) if box else None,
-        "high": float(space.high[0]) if box else None,
+        "low": space.low.tolist() if box else None,
+        "high": space.high.tolist() if box else None,
         "stages": {
             stage: {"steps": what["steps"], "score": what["mean"], "layers": layers(name, stage)}
             for stage, what in card["stages"].items()
@@ -73,7 +73,11 @@ def layers(name: str, stage: str) -> list[dict[str, str]]:
     """
     loaded, _, _ = shipped.load(shipped.AGENTS / name, stage)
     heads = loaded.policy.heads  # type: ignore[attr-defined]  # both kinds of policy have them
-    plain = isinstance(heads, Network) and len(heads.heads) == 1 and isinstance(heads.heads[0], Dense)
+    plain = (
+        isinstance(heads, Network)
+        and all(isinstance(layer, Dense) for layer in (*heads.hidden, heads.heads[0]))
+        and all(isinstance(head, Constant) for head in heads.heads[1:])  # a standard deviation, for sampling
+    )
     if not plain or heads.sides or heads.normalize.shift is not None:
         raise UserError(
             f"{name} cannot act on the page: docs/live/policy.js knows networks of dense layers, without symmetry and "
@@ -81,7 +85,7 @@ def layers(name: str, stage: str) -> list[dict[str, str]]:
         )
     return [
         {"activation": layer.activation, "kernel": text_of(layer.kernel), "bias": text_of(layer.bias)}
-        for layer in (*heads.hidden, *heads.heads)
+        for layer in (*heads.hidden, heads.heads[0])
     ]
 
 

@@ -19,6 +19,14 @@
 
   // What the page says about each agent.
   const WORDS = {
+    walker: {
+      label: "A walker with two legs. The agent moves its hips and knees, so that it walks to the far end.",
+      push: "Press or drag in the picture: the body is pulled towards the pointer. ← and → push the body.",
+      unit: "N",
+      action: (action) => action.map((torque) => number(80 * torque, 0)).join(", ") + " N m",
+      failure: (state) => (state.simulation.fallen ? "The walker fell." : "The walker has arrived."),
+      keys: { ArrowLeft: -1, ArrowRight: 1 },
+    },
     pendulum: {
       label: "A rod that hangs from a motor. The agent swings it up and holds it upright.",
       push: "Press or drag in the picture: the rod's tip is pulled towards the pointer. ← and → turn the rod.",
@@ -232,7 +240,8 @@
       const scale = width / this.picture.size[0];
       context.setTransform(scale, 0, 0, -scale, width / 2, height / 2);
       const part = this.time / this.world.seconds;
-      const state = this.shown.map((value, i) => this.before[i] + part * (value - this.before[i]));
+      const between = this.shown.map((value, i) => this.before[i] + part * (value - this.before[i]));
+      const state = Object.assign(between, { ground: this.shown.ground });
       const action = this.episode.over ? null : this.episode.action;
       this.picture.draw(context, state, action, this.episode.over ? 0 : this.push(), colours);
     }
@@ -251,6 +260,7 @@
         faint: named("--md-default-fg-color--light"),
         paper: named("--md-default-bg-color"),
         pole: named("--live-pole"),
+        ground: named("--live-ground"),
         agent: named("--live-agent"),
         push: named("--live-push"),
       };

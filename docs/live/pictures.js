@@ -1,4 +1,4 @@
-// Pictures of the two worlds on a canvas. draw(context, state, action, push, colours) works in metres: the middle of
+// Pictures of the worlds on a canvas. draw(context, state, action, push, colours) works in metres: the middle of
 // the picture is at 0, 0, x grows to the right and y upwards.
 
 "use strict";
@@ -91,5 +91,38 @@ const LivePictures = (() => {
     },
   };
 
-  return { pendulum, cartpole };
+  // A body's corners, at [place x, place y, angle].
+  function shape(context, colour, [x, y, angle], corners) {
+    const [cosine, sine] = [Math.cos(angle), Math.sin(angle)];
+    context.fillStyle = colour;
+    context.beginPath();
+    corners.forEach(([a, b]) => context.lineTo(x + a * cosine - b * sine, y + a * sine + b * cosine));
+    context.closePath();
+    context.fill();
+  }
+
+  const walker = {
+    size: [14, 5.6], // m
+
+    draw(context, state, action, push, colours) {
+      const { hull, leg, groundStep, ahead } = LiveWorlds.walker;
+      const bottom = -walker.size[1] / 2;
+      context.translate(-state[0] - ahead, bottom - 1.6);
+      const surface = state.ground.map((height, i) => [i * groundStep, height]);
+      const [first, last] = [surface[0], surface[surface.length - 1]];
+      shape(context, colours.ground, [0, 0, 0], [[first[0], 0], ...surface, [last[0], 0]]);
+      const box = (width) => [-1, 1].flatMap((x) => [-x, x].map((y) => [(x * width) / 2, (y * leg.height) / 2]));
+      const bodies = Array.from({ length: 5 }, (_, i) => state.slice(3 * i, 3 * i + 3));
+      const limb = (i, colour) => {
+        shape(context, colour, bodies[i], box(leg.width));
+        shape(context, colour, bodies[i + 1], box(0.8 * leg.width));
+      };
+      limb(1, colours.faint); // the far leg
+      shape(context, colours.ink, bodies[0], hull);
+      limb(3, colours.pole);
+      arrow(context, colours.push, bodies[0], 0.05 * push);
+    },
+  };
+
+  return { pendulum, cartpole, walker };
 })();

@@ -9,6 +9,7 @@ const LivePolicy = (() => {
     relu: (value) => Math.max(value, 0),
     tanh: (value) => Math.tanh(value),
   };
+  const clip = (value) => Math.min(Math.max(value, -1), 1);
   const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
   // float32 numbers from base64, the least significant byte first. Not every JavaScript has a function for it.
@@ -54,14 +55,18 @@ const LivePolicy = (() => {
   const outputs = (policy, observation) =>
     policy.layers.reduce((features, layer) => dense(layer, features), observation);
 
-  // The environment's action: a whole number, or a number between low and high.
+  // The environment's action: a whole number, or a number between low and high, or several.
   function act(policy, observation) {
     const last = outputs(policy, observation);
     if (policy.kind === "categorical") {
       return last.indexOf(Math.max(...last)); // the likeliest
     }
-    const squashed = Math.tanh(last[0]); // of the mean; the standard deviation beside it is for sampling
-    return (policy.high + policy.low) / 2 + ((policy.high - policy.low) / 2) * squashed;
+    const action = policy.low.map((low, i) => {
+      const [middle, half] = [(policy.high[i] + low) / 2, (policy.high[i] - low) / 2];
+      // Of the mean; a standard deviation beside it is for sampling.
+      return middle + half * (policy.kind === "squashed" ? Math.tanh(last[i]) : clip(last[i]));
+    });
+    return action.length === 1 ? action[0] : action;
   }
 
   return { read, outputs, act };
