@@ -158,8 +158,8 @@ INTRODUCTION = """
 # Gallery
 
 Trained agents come with the project. You can watch them at once, without training. On the site,
-[three of them act live](live.md), and you can push them. Each film shows an agent before, half-way through and after its
-training.
+[three of them act live](live.md), and you can push them. Each film shows an agent before, half-way through and after
+its training.
 
 ```bash
 python -m programs watch best-hardcore           # in a window, or as a film if there is no screen

@@ -24,6 +24,16 @@ def test_a_walkers_record():
     assert "rgb_array" in walker.render_modes and walker.atari_game is None
 
 
+@pytest.mark.parametrize(
+    ("shape", "dtype", "kept"),
+    [((3, 8, 8, 1), np.uint8, np.uint8), ((3, 8), np.uint8, np.float32), ((3, 8, 8, 1), np.float64, np.float32)],
+)
+def test_only_images_stay_bytes(shape, dtype, kept):
+    observations = np.ones(shape, dtype)
+    copied = vector_env.copied_observations(observations)
+    assert copied.dtype == kept and not np.shares_memory(copied, observations)
+
+
 def test_the_limit_is_that_of_the_environment_that_was_built():
     assert find_environment("CartPole-v1").max_episode_steps == 500
     assert find_environment("CartPole-v1", 7).max_episode_steps == 7

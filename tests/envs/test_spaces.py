@@ -9,6 +9,7 @@ from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.envs.image_rows import ImagePart, RowWithImagesSpace
 from common.envs.spaces import BoxMap, action_map, choices, is_image
 from common.envs.supported_spaces import as_numbers_or_image, check_continuous, check_spaces, image_layout
 from common.errors import UserError
@@ -140,6 +141,21 @@ def test_other_spaces_are_no_images(space):
 
 
 NUMBERS = Discrete(3), Box(-1, 1, (2, 3)), Box(0, 255, (128,), np.uint8), Box(-1, 1, ()), Box(0, 9, (2,), np.int64)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "row", "expected"),
+    [
+        (-1.0, 3.0, [-1, 0, 1, 3], [0, 0.25, 0.5, 1]),
+        (0.0, 255.0, [0, 51, 102, 255], [0, 0.2, 0.4, 1]),
+        (-INF, INF, [-1, 0, 1, 3], [-1, 0, 1, 3]),
+        (2.0, 2.0, [2, 2, 2, 2], [2, 2, 2, 2]),
+    ],
+)
+def test_images_with_bounds_are_scaled_in_their_row(low, high, row, expected):
+    image = ImagePart(0, (2, 2, 1), False, low, high)
+    space = RowWithImagesSpace(Box(-INF, INF, (5,)), (image,))
+    np.testing.assert_allclose(space.scaled(np.array([*row, 9.0])), [*expected, 9.0])
 
 
 def image(*shape: int) -> Box:

@@ -31,7 +31,8 @@ def drawn(figure):
 
 
 def test_every_seed_is_a_dot_and_names_have_the_curves_colours():
-    dots, reward, _ = drawn(compare("finding", ARMS, PANELS, (ReferenceScore(10.0, "solved"),), -2.0)).axes
+    dots, reward, steps = drawn(compare("finding", ARMS, PANELS, (ReferenceScore(10.0, "solved"),), -2.0)).axes
+    assert steps.xaxis.get_major_formatter()(12_000) == "12k"
     points = {tuple(line.get_xdata()): line for line in dots.lines if line.get_linestyle() == "None"}
     assert set(points) == {(1.0, 2.0, 4.0), (0.5, 1.5, 2.5), (11.0,), (10.0,)}
     assert (
