@@ -51,7 +51,8 @@ class Arguments:
     """Put one-line faults into the code and see whether the tests notice."""
 
     per_file: int = 3
-    """Faults sampled from each file, besides those that no test noticed once."""
+    """Faults of each file, besides those that no test noticed once. With `--go-on` recorded ones stay, if they can
+    still be made, and new ones fill up."""
     seed: int = 0
     """Seed of the sample."""
     only: str = ""
@@ -123,13 +124,15 @@ def known_faults(files: list[str]) -> Iterator[tuple[Fault, str]]:
         yield Fault(file, line, start, start + len(old.encode()), old, new), why
 
 
-def sampled_faults(files: list[str], per_file: int, seed: int) -> list[tuple[Fault, str]]:
-    """Some of every file, the first of each before the second of any."""
+def sampled_faults(files: list[str], per_file: int, seed: int, recorded: set[str]) -> list[tuple[Fault, str]]:
+    """Those recorded before that can still be made, and new ones up to `per_file`; first one of each file, and so on."""
     found = []
     for file in files:
-        own = sample(
-            faults_of(file, (ROOT / file).read_text(encoding="utf-8")), per_file, seed + zlib.crc32(file.encode())
-        )
+        possible = faults_of(file, (ROOT / file).read_text(encoding="utf-8"))
+        own = [fault for fault in possible if fault.name in recorded]
+        if (missing := per_file - len(own)) > 0:
+            others = [fault for fault in possible if fault not in own]
+            own += sample(others, missing, seed + zlib.crc32(file.encode()))
         found += [(i, (fault, "")) for i, fault in enumerate(own)]
     return [pair for _, pair in sorted(found, key=lambda entry: entry[0])]
 
@@ -317,7 +320,9 @@ def main() -> None:
         if not files:
             raise UserError(f"no file's name contains {arguments.only!r}: expected a part of ppo/losses.py, say")
         control = Fault(files[0], 0, 0, 0, "", "# nothing\n")
-        faults = [*known_faults(files), (control, CONTROL), *sampled_faults(files, arguments.per_file, arguments.seed)]
+        recorded = set(results.read()["rows"])
+        sampled = sampled_faults(files, arguments.per_file, arguments.seed, recorded)
+        faults = [*known_faults(files), (control, CONTROL), *sampled]
         results.keep({row_name(*pair) for pair in faults}, files)
         rows = results.read()["rows"].values()
         before = {(row["fault"], row["why"]): row for row in rows}
