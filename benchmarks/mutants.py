@@ -125,7 +125,7 @@ def known_faults(files: list[str]) -> Iterator[tuple[Fault, str]]:
 
 
 def sampled_faults(files: list[str], per_file: int, seed: int, recorded: set[str]) -> list[tuple[Fault, str]]:
-    """Recorded ones that can still be made, and new ones up to `per_file`; the first of each file before the second."""
+    """Recorded ones that can still be made, and new ones up to `per_file`; each file's first before any second."""
     found = []
     for file in files:
         possible = faults_of(file, (ROOT / file).read_text(encoding="utf-8"))

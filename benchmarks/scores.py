@@ -3,7 +3,8 @@
 A page names a table in a comment, and what stands between this and the next `<!-- end -->` is written here:
 
     <!-- scores all -->              every score; `scores four` is README's
-    <!-- study entropy seeds 3-9 --> medians of a study's settings, over all of its seeds or some
+    <!-- study entropy seeds 3-9 --> medians of a study's settings, over all of its seeds or some; `japanese entropy …`
+                                 is the same in Japanese
     <!-- looks NAME, NAME -->        the same of runs in first-looks, which no study compares
     <!-- ranks entropy seeds 3-9 --> exact tests of whether its settings differ
 """
@@ -28,7 +29,19 @@ ROOT = Path(__file__).resolve().parent.parent
 
 STUDIES = ROOT / "experiments" / "results"
 PAGES = (ROOT / "README.md", ROOT / "README.ja.md", *sorted((ROOT / "docs").rglob("*.md")))
-BLOCK = re.compile(r"(<!-- ((?:scores|study|looks|ranks)[^\n]*?) -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- ((?:scores|study|japanese|looks|ranks)[^\n]*?) -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
+JAPANESE = {
+    "setting": "設定",
+    "steps": "ステップ",
+    "seeds": "シード",
+    "median [95% interval]": "中央値 [95% 区間]",
+    "lowest": "最低",
+    "highest": "最高",
+    "sampled, median": "ノイズありの中央値",
+    "c=0.1, density surrogate": "c=0.1、もとの項（−p·log p）",
+    "c=0": "c=0（項無し）",
+    "c=0.1, Gaussian entropy": "c=0.1、正規分布のエントロピー",
+}
 TUNED = {*range(20), 120, 121, 157}  # seeds that settings were tuned on; those above 19 only on rough ground
 ALWAYS = {"Pendulum-v1": 200}  # steps of each episode, with which validations can be counted
 
@@ -281,6 +294,14 @@ def study(words: str) -> str:
     return medians(*chosen(words))
 
 
+def japanese(words: str) -> str:
+    """The same in Japanese."""
+    table, began = study(words).split("\n\n")
+    for cell, translated in JAPANESE.items():
+        table = table.replace(f"| {cell} |", f"| {translated} |")
+    return f"{table}\n\n{began.split()[-1].strip('.')} に開始。"
+
+
 def looks(words: str) -> str:
     """The same of runs that no study compares."""
     return medians({name: of_study("first-looks", name) for name in words.split(", ")})
@@ -328,7 +349,7 @@ def ranks(words: str) -> str:
 
 def written(page: str) -> str:
     """The text of a page with its tables as they must be today."""
-    makers = {"scores": scores, "study": study, "looks": looks, "ranks": ranks}
+    makers = {"scores": scores, "study": study, "japanese": japanese, "looks": looks, "ranks": ranks}
 
     def made(match: re.Match[str]) -> str:
         kind, _, words = match[2].partition(" ")
