@@ -73,7 +73,8 @@ class NetworkSettings(Settings):
     action_masks: bool = False
     """Whether the policy never chooses what the environment forbids. The environment says which choices are allowed in
     info["action_mask"] of each reset and step, or by a method action_masks(): 0 or 1 for each choice, first those of
-    the first action dimension. Set it if many actions are invalid. For discrete actions and number observations."""
+    the first action dimension. Set it if many actions are invalid. For discrete actions, and for observations of
+    numbers, or of numbers and images in a Dict."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

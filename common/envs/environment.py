@@ -216,7 +216,7 @@ def prepared(env_id: str, env: gymnasium.Env, action_masks: bool) -> gymnasium.E
     """
     env = as_numbers_or_image(env)
     if action_masks and is_image(env.observation_space):
-        raise UserError(f"action_masks is for observations that are numbers, {env_id} shows images: leave it out")
+        raise UserError(f"action_masks is for observations with numbers, {env_id} shows images alone: leave it out")
     if action_masks and not isinstance(env.action_space, DISCRETE):
         kind = type(env.action_space).__name__
         raise UserError(f"action_masks is for actions that are choices, {env_id} has {kind} actions: leave it out")

@@ -127,7 +127,11 @@ class TrainerBase(ABC):
         config = self.config
         agent_seed, environment_seed, generator_seed, validation_seed = config.seeds()
         self.agent = self.make_agent(self.environment, config, agent_seed)
-        if self.has_workers and config.networks is not None and not self.agent.acting_policy().is_plain:
+        if self.has_workers and not self.agent.acting_policy().is_plain:
+            if config.networks is None:
+                raise UserError(
+                    f"{self.environment.id} shows images, which are unsupported with --workers: leave --workers out"
+                )
             raise UserError(
                 f"networks {config.networks} act through Keras, which is unsupported with --workers: leave --workers "
                 "out, or build them of Dense, LayerNormalization and Activation in a row"

@@ -13,8 +13,8 @@ from common.env_wrappers import RewardDesign
 from common.envs.environment import Environment
 from common.envs.logged_info import LoggedInfo
 from common.envs.seeded_episodes import RestoreMethod
-from common.envs.spaces import ActionMap, is_image
-from common.errors import NotFiniteError, UserError
+from common.envs.spaces import ActionMap
+from common.errors import NotFiniteError
 from common.records import Timing, Trajectory, empty_trajectory
 from common.rollout.not_finite import not_finite_step
 from common.rollout.policies import Policy
@@ -76,10 +76,6 @@ class Collector:
     ) -> None:
         self._config, self._environment, self._action_map, self._seed = config, environment, action_map, seed
         self._warn, self._how, self._make_team = warn, how, make_team
-        if make_team is not None and is_image(environment.observation_space):
-            raise UserError(
-                f"{environment.id} shows images, which are unsupported with --workers: leave --workers out"
-            )
         self.epochs = config.epochs
         steps = config.steps_per_epoch // config.num_envs  # of an epoch in each environment
         self._steps = steps // how.per_epoch  # T

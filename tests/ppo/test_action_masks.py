@@ -225,7 +225,7 @@ def test_a_wrong_mask_is_a_line_that_names_the_environment(how, line, eager):
     [
         ({"env": "CartPole-v1"}, "CartPole-v1.* no method action_masks"),
         ({"env": "Pendulum-v1"}, "Pendulum-v1 has Box actions: leave it out"),
-        ({"env": "tests/Dot-v0"}, "tests/Dot-v0 shows images: leave it out"),
+        ({"env": "tests/Dot-v0"}, "tests/Dot-v0 shows images alone: leave it out"),
         ({"symmetry": True}, "does not go with symmetry"),
         ({"action_repeat": (1, 2)}, "does not go with action_repeat"),
     ],

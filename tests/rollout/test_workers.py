@@ -403,11 +403,6 @@ def test_an_environment_reaches_the_workers_or_one_line_says_why_not(cluster):
         trained(lambda: Mine() if lock else None, 1)
 
 
-def test_what_workers_cannot_collect_is_refused_in_one_line(cluster):
-    with pytest.raises(UserError, match="tests/Dot-v0 shows images"):
-        experience(lambda recipe: Team(recipe, cluster, 1), "tests/Dot-v0")
-
-
 def test_no_cluster_at_an_address_is_one_line():
     code = (
         "from common.errors import UserError\n"

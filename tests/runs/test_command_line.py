@@ -117,6 +117,10 @@ MISTAKES = {
         ["--env", "tests/Dot-v0", "--workers", "2", "--convolutions", "4x3/2"],
         ["shows images", "leave --workers out"],
     ),
+    "images among numbers and workers": (
+        ["--env", "tests/DotAndSign-v0", "--workers", "2", "--convolutions", "4x3/2"],
+        ["tests/DotAndSign-v0 shows images", "leave --workers out"],
+    ),
     "negative evaluation": (["pendulum", "--evaluation-episodes", "-1"], ["evaluation_episodes is -1"]),
     "no folder name": (["pendulum", "--name", "a/b"], ["a/b"]),
     "resuming what is no run": (["--resume", "no/such/run"], ["no/such/run"]),
