@@ -105,7 +105,8 @@ def _line(environment: Environment, config: Any, options: RunOptions, pace: Pace
         f"{environment.id} is slow, at {1000 * pace.step:,.0f} ms a step: epochs have {config.steps_per_epoch:,} "
         f"steps (minibatches {config.minibatch_size}), a validation {config.validation_episodes} and the evaluation "
         f"{options.evaluation_episodes} episodes, and stepping takes about {duration(training)} in all; "
-        "--steps-per-epoch, --minibatch-size, --validation-episodes, --evaluation-episodes and --epochs set other numbers"
+        "--steps-per-epoch, --minibatch-size, --validation-episodes, --evaluation-episodes and --epochs set other "
+        "numbers"
     )
 
 
