@@ -157,9 +157,9 @@ def number(value: float) -> str:
 INTRODUCTION = """
 # Gallery
 
-Trained agents come with the project. You can watch them at once, without training. On the site,
-[three of them act live](live.md), and you can push them. Each film shows an agent before, half-way through and after
-its training.
+Trained agents come with the project. You can watch them at once, without training. On the built
+site [three of them act live](live.md), and you can push them. Each film shows an agent before, half-way through and
+after its training.
 
 ```bash
 python -m programs watch best-hardcore           # in a window, or as a film if there is no screen
