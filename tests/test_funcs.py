@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from common import funcs
 from common.funcs import RunningStatistics, colored_noise
 from common.records import Episodes, Timing, Trajectory
-from common.results import EpochResult, format_seconds, from_columns
+from common.results import EpochResult, format_seconds, from_columns, score_text, with_info
 from common.rollout.rewards import EpisodeStatistics, finished_episodes
 
 fast = settings(max_examples=150, deadline=None, derandomize=True, database=None)
@@ -372,3 +372,25 @@ def test_columns_that_an_older_table_lacks_are_empty():
     [row] = from_columns({"seconds": np.array([2.0]), "epoch": np.array([1.0])}, EpochResult)
     assert (row.epoch, row.seconds, row.episodes, row.is_best) == (1, 2.0, 0, False)
     assert np.isnan(row.score) and np.isnan(row.loss_actor)
+
+
+@pytest.mark.parametrize(
+    ("score", "text"),
+    [
+        (307.12, "307.1"),
+        (0.955, "0.955"),
+        (-0.04, "-0.0400"),
+        (2.5, "2.5"),
+        (0.0, "0.0"),
+        (9.99, "9.99"),
+        (10.04, "10.0"),
+    ],
+)
+def test_small_scores_have_three_digits(score, text):
+    assert score_text(score) == text
+
+
+def test_a_logged_number_of_info_is_a_column_of_the_row():
+    columns = {"epoch": np.array([1.0]), "seconds": np.array([2.0]), "info_speed": np.array([0.5])}
+    [row] = from_columns(columns, with_info(EpochResult, ("speed",)))
+    assert (row.epoch, row.info_speed) == (1, 0.5) and with_info(EpochResult, ()) is EpochResult

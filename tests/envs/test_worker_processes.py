@@ -29,6 +29,10 @@ def test_results_come_in_the_items_order():
     assert 1 <= len(processes) <= 2 and os.getpid() not in processes
 
 
+def test_workers_leave_ctrl_c_to_their_parent():
+    assert run_in_workers(lambda _: signal.getsignal(signal.SIGINT) == signal.SIG_IGN, [0], 1) == [True]
+
+
 def test_workers_hold_no_tensorflow():
     import tensorflow  # noqa: F401  this process does
 

@@ -1,6 +1,7 @@
 """Collecting on a scripted environment whose every step is known."""
 
 import pickle
+import warnings
 
 import gymnasium
 import numpy as np
@@ -11,7 +12,7 @@ from gymnasium.vector import SyncVectorEnv
 
 from common.envs.environment import find_environment
 from common.envs.envpool_group import EnvPoolGroup
-from common.envs.groups import Step
+from common.envs.groups import Step, quiet_gymnasium
 from common.envs.gymnasium_group import GymnasiumGroup
 from common.envs.seeded_episodes import RestoreMethod, episode_seed
 from common.envs.spaces import BoxMap
@@ -394,3 +395,11 @@ def test_a_non_finite_action_is_the_environments_fault_only_where_it_saw_somethi
     assert str(error) == error.fault + ", or collect such epochs again with --on-not-finite skip"
     assert str(pickle.loads(pickle.dumps(error))) == str(error)  # workers send it
     assert "environment 5" in str(not_finite_action(seen, 4, 0)) and "at a reset" in str(not_finite_action(seen, 4, 0))
+
+
+def test_gymnasiums_own_messages_are_kept_back_and_its_level_comes_back():
+    level = gymnasium.logger.min_level
+    with warnings.catch_warnings(), quiet_gymnasium():
+        warnings.simplefilter("error")
+        gymnasium.logger.error("said here in other words")
+    assert gymnasium.logger.min_level == level

@@ -241,3 +241,10 @@ def test_a_checkpoint_may_be_as_large_as_the_largest_file(tmp_path, monkeypatch)
     monkeypatch.setattr(arrays_file, "largest_file", lambda: size - 1)
     with pytest.raises(UserError, match="not enough memory"):
         checkpoint.load_newest(tmp_path, pytest.fail)
+
+
+def test_a_file_that_replaces_another_is_new_and_empty_in_a_folder_that_is_made(tmp_path):
+    path = tmp_path / "new" / "file.txt"
+    with files.replacing(path) as unfinished:
+        assert unfinished.read_bytes() == b"" and unfinished.parent == path.parent and not path.exists()
+    assert path.read_bytes() == b""
