@@ -324,7 +324,7 @@ def score(*runs: Path | None, episodes: int = 100, **typed: Any) -> None:
         best, config, found = load_agent(run or folders[0], "best", **typed)
         agent: Any = best if run is not None else new_agent(config, found)
         name = "untrained" if run is None else run.name
-        with progress.followed(lambda text, name=name: shown.update({"text/plain": f"{name}: {text}"}, raw=True)):
+        with progress.followed(lambda text: shown.update({"text/plain": f"{name}: {text}"}, raw=True)):  # noqa: B023
             rows[name] = evaluation.evaluate_both(
                 agent.acting_policy(), agent.action_map, found, episodes, restarts=config.environment_restarts
             )

@@ -162,7 +162,8 @@ def rewards(runs: Sequence[Path]) -> Figure:
         axis.plot(curves["steps"], curves["avg_reward_orig"], color=colour, linewidth=0.7, alpha=0.5)
         axis.plot(curves["steps"], curves["score"], color=colour, linewidth=2, label=plain(run.name))
         axis.plot(curves["steps"][best], curves["metric"][best], "o", color=colour, markeredgecolor="black")
-    spec = gymnasium.registry.get(files.read_json(runs[0] / run_folder.CONFIG)["config"]["env"])
+    settings: Any = files.read_json(runs[0] / run_folder.CONFIG)
+    spec = gymnasium.registry.get(settings["config"]["env"])
     if spec is not None and spec.reward_threshold is not None:
         axis.axhline(spec.reward_threshold, color=GREY, linestyle="--")
         axis.annotate("solved", (0.01, spec.reward_threshold), (0, 3), ("axes fraction", "data"), "offset points")

@@ -237,6 +237,20 @@ def test_a_zip_file_that_is_not_whole_is_named(get_the_code, archive, tmp_path, 
     assert capsys.readouterr().out.startswith("main.zip is not whole: ")
 
 
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="this is no git repository")
+def test_a_light_zip_file_leaves_out_what_the_notebook_does_not_need(tmp_path):
+    page = (ROOT / "docs" / "quick-start.md").read_text(encoding="utf-8")
+    [command] = re.findall(r"^git .* archive -o light\.zip HEAD$", page, re.MULTILINE)
+    archive = tmp_path / "light.zip"
+    subprocess.run(command.replace("light.zip", str(archive)).split(), cwd=ROOT, check=True)
+    assert archive.stat().st_size < 8_000_000
+    names = zipfile.ZipFile(archive).namelist()
+    assert {"training.ipynb", "docs/films/rough-ground.webp"} <= set(names)
+    assert not [
+        name for name in names if name.startswith(("agents/breakout", "benchmarks", "experiments/results", "tests"))
+    ]
+
+
 @pytest.mark.parametrize("folder", ["runs", "/content/drive/MyDrive/runs"])
 def test_on_colab_runs_that_go_with_the_machine_are_said_to(folder, colab, capsys):
     fields = {"preset": "pendulum", "runs_folder": folder, "backend": "gymnasium"}
