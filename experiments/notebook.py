@@ -31,14 +31,17 @@ CELL = re.compile(r"^<!-- cell ([\w-]+) -->\n", re.MULTILINE)  # stands above a 
 ADDRESS = re.compile(r'^REPOSITORY = "(.*?)"', re.MULTILINE)  # the one constant; empty until there is an address
 PLACE = re.compile(r"(<!-- Colab badge -->)(\n\[!\[Open in Colab\].*)?")  # where a page shows it
 COLAB = "https://colab.research.google.com"
-LEFT_OUT = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", "results")
+LINES = (ROOT / "experiments" / "light-zip.attributes").read_text(encoding="utf-8").splitlines()
+LEFT_OUT = ("runs", ".git", *(line.split()[0] for line in LINES if not line.startswith("#")))  # as light.zip does
 MOST_BYTES = 1_000_000
 WIDGET = "application/vnd.jupyter.widget-view+json"  # names a state that a stored notebook does not have
 
 
 def left_out(folder: str, names: list[str]) -> set[str]:
-    """What a copy of the project does without: LEFT_OUT everywhere, and its own runs."""
-    return LEFT_OUT(folder, names) | ({"runs"} & set(names) if Path(folder) == ROOT else set())
+    """What a copy of the project does without: LEFT_OUT, and caches everywhere."""
+    place = Path("/") / Path(folder).relative_to(ROOT)
+    caches = shutil.ignore_patterns(".venv*", "__pycache__", ".*_cache")(folder, names)
+    return caches | {name for name in names if any((place / name).match(f"/{one}") for one in LEFT_OUT)}
 
 
 def execute(folder: Path, quick: bool, seconds_a_cell: int = 3600) -> nbformat.NotebookNode:

@@ -1,9 +1,10 @@
-"""The two films of README: python experiments/readme_films.py
+"""The films of README, one of them also for the notebook: python experiments/readme_films.py
 
 One shows `best-hardcore` on rough ground, where the ground fills the picture. The other shows `fast-walker` before and
 after its training.
 """
 
+import io
 import sys
 from pathlib import Path
 
@@ -23,6 +24,7 @@ FRAMES_PER_SECOND = 25
 LARGEST = 1_500_000  # bytes
 WIDTH, HEIGHT = 600, 300  # pixels; the sky above is cut off
 ROUGH_GROUND = 4.0, 12.0  # seconds of the episode; before and after them a part of the picture has no ground
+IN_NOTEBOOK = 6.0  # seconds of it, with half the frames
 BEFORE, AFTER = (0.0, 2.0), (4.0, 9.0)
 
 
@@ -43,9 +45,14 @@ def seconds_of(name: str, stage: str, part: tuple[float, float]) -> tuple[list[I
 
 
 def main() -> None:
-    """Write both films."""
+    """Write the films."""
     rough, rate = seconds_of("best-hardcore", "trained", ROUGH_GROUND)
     replace_file(FOLDER / "rough-ground.gif", small_gif(rough, rate, LARGEST))
+    first, *others = rough[: round(IN_NOTEBOOK * rate) : 2]
+    small = io.BytesIO()
+    settings = {"duration": round(2000 / rate), "loop": 0, "quality": 30, "method": 6}
+    first.save(small, "WEBP", save_all=True, append_images=others, **settings)
+    replace_file(FOLDER / "rough-ground.webp", small.getvalue())
     before, rate = seconds_of("fast-walker", "untrained", BEFORE)
     after, _ = seconds_of("fast-walker", "trained", AFTER)
     replace_file(FOLDER / "first-command.gif", small_gif([*before, *after], rate, LARGEST))

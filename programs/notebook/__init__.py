@@ -4,7 +4,6 @@ Training is `common.runs.session.run`, as from the command line: the same folder
 TensorFlow is imported with the first agent that learns, so that an agent can be watched before.
 """
 
-import functools
 import itertools
 import re
 import signal
@@ -12,15 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from IPython import get_ipython
 
 from common import progress
 from common.config import TrainingConfig
-from common.envs.environment import Environment as Environment
 from common.envs.environment import environment_of
-from common.envs.environment import played_environment_of as played_environment_of
 from common.envs.vector_env import resolve_backend
 from common.errors import StoppedError, UserError
 from common.rollout import evaluation
@@ -112,7 +109,7 @@ def train(
     if saved is not None and saved.epochs < config.epochs:
         stretched = f"its schedules stretch to the new total of {config.epochs}"
         print(f"{folder} was started with {saved.epochs} epochs: {stretched}")
-    screen = Screen(stop_after)
+    screen = Screen(folder, stop_after)
     screen.open()
     ended = saved is not None and finished.is_done(folder, finished.ADOPT, config.epochs)
     if ended and not session.goes_on(folder, config):
@@ -156,7 +153,7 @@ class BackgroundRun:
 
     def __init__(self, preset: str, config: TrainingConfig, folder: Path) -> None:
         self.folder = folder
-        self._screen = Screen()
+        self._screen = Screen(folder)
         self._cell: int | None = -1  # number of the execution of the cell that shows the run
         self._live: LiveHyperparameters | None = None
         self._error: BaseException | None = None
@@ -293,23 +290,21 @@ def _name(preset: str, config: TrainingConfig, label: str) -> str:
 
 
 @one_line()
-def compare(*runs: Path | None, kind: Literal["five", "diagnostics"] = "five") -> None:
-    """Show a figure of several runs overlaid.
-
-    Args:
-        kind: five for the five panels, diagnostics for KL, clipping, entropy, σ and explained variance.
+def compare(*runs: Path | None) -> None:
+    """Show the rewards of several runs and, folded, KL, clipping, entropy, σ and explained variance.
 
     Raises:
         UserError: a run is not trained to its end.
     """
-    show(plot.draw(kind, trained(runs), (), "range"))
+    folders = trained(runs)
+    show(display.rewards(folders))
+    put(display.folded("KL, clipping, entropy, σ", plot.draw("diagnostics", folders, (), "range")))
 
 
 @one_line()
 def show_changes(run: Path, changed: str) -> None:
     """Show a hyperparameter that was changed during a run, the policy's standard deviation and the reward."""
-    panels = {"mean_std": "σ (1 = half the\naction range)", "avg_reward_orig": "Reward\nper episode"}
-    show(display.after_changes(run.name, run_folder.read_results(run), changed, panels))
+    show(plot.draw("seeds", [run], (f"hp_{changed}", "mean_std", "avg_reward_orig"), "range"))
 
 
 @one_line()
@@ -329,7 +324,7 @@ def score(*runs: Path | None, episodes: int = 100, **typed: Any) -> None:
         best, config, found = load_agent(run or folders[0], "best", **typed)
         agent: Any = best if run is not None else new_agent(config, found)
         name = "untrained" if run is None else run.name
-        with progress.followed(functools.partial(_show_progress, shown, name)):
+        with progress.followed(lambda text: shown.update({"text/plain": f"{name}: {text}"}, raw=True)):  # noqa: B023
             rows[name] = evaluation.evaluate_both(
                 agent.acting_policy(), agent.action_map, found, episodes, restarts=config.environment_restarts
             )
@@ -339,10 +334,6 @@ def score(*runs: Path | None, episodes: int = 100, **typed: Any) -> None:
     for name, summaries in rows.items():
         for remark in evaluation.remarks(summaries):
             print(f"{name}: {remark}")
-
-
-def _show_progress(shown: Any, name: str, text: str) -> None:
-    shown.update({"text/plain": f"{name}: {text}"}, raw=True)
 
 
 @one_line()
@@ -358,14 +349,11 @@ def watch(run: Path | None, **typed: Any) -> None:
     best, config, found = load_agent(folder, "best", **typed)
     agents: dict[str, Any] = {"untrained": new_agent(config, found), "trained": best}
     try:
-        films.show_films(
-            {
-                stage: FilmedEpisode(
-                    agent.acting_policy(), agent.action_map, found, most_frames=films.FRAMES_PER_SECOND
-                )
-                for stage, agent in agents.items()
-            }
-        )
+        takes = {
+            stage: FilmedEpisode(agent.acting_policy(), agent.action_map, found, most_frames=films.FRAMES_PER_SECOND)
+            for stage, agent in agents.items()
+        }
+        films.show_films(takes)
     except UserError as error:
         print(f"not filmed: {error}")
 
@@ -375,7 +363,7 @@ def watch_agent(name: str) -> None:
     """Show an agent that comes with the project, untrained and trained, side by side. No TensorFlow is needed.
 
     Args:
-        name: of the agent: walker, lander, pendulum or cartpole.
+        name: of the agent, like best-hardcore.
 
     Raises:
         UserError: there is no such agent.

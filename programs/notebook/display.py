@@ -1,4 +1,4 @@
-"""What a notebook shows of a run: a line of progress and a figure, updated in place; tables; errors in one line."""
+"""What a notebook shows of a run: a line of progress and figures, updated in place; tables; errors in one line."""
 
 import base64
 import contextlib
@@ -6,25 +6,27 @@ import io
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import gymnasium
 from IPython.display import DisplayHandle
 from matplotlib.figure import Figure
 from PIL import Image
 
+from common import files
 from common.errors import StoppedError, UserError
-from common.figures.style import COLOURS, Curves, label_epochs, stacked_panels, style_axis
+from common.figures.style import COLOURS, GREY, plain, stacked_panels, style_axis, thousands
 from common.results import EpochResult, score_text
 from common.rollout.evaluation import mean_text
+from common.runs import run_folder
 from common.runs.command_line import file_fault
 from common.runs.terminal import Terminal
 
 _BAR = 24  # characters
 _LINES = 12  # newest lines kept below the bar
-_DPI, _COLOURS = 80, 64
+_DPI, _DPI_FOLDED, _COLOURS = 80, 64, 32
 
 
 def put(bundle: dict[str, str]) -> DisplayHandle:
@@ -45,6 +47,7 @@ class Screen(Terminal):
     """Keeps the lines and the newest row of a run; from `open` on they are shown, each update in the same place.
 
     Args:
+        folder: of the run.
         stop_after: the epoch after which the run is asked to stop, as by the stop button; None never.
 
     Attributes:
@@ -52,7 +55,8 @@ class Screen(Terminal):
         epochs, done: of the whole run, and trained so far.
     """
 
-    def __init__(self, stop_after: int | None = None) -> None:
+    def __init__(self, folder: Path, stop_after: int | None = None) -> None:
+        self._folder = folder
         self.lines: list[str] = []
         self.epochs = self.done = 0
         self._row: EpochResult | None = None  # the newest
@@ -60,12 +64,12 @@ class Screen(Terminal):
         self._stop_after = stop_after
         self._began, self._done_before = time.monotonic(), 0
         self._text: DisplayHandle | None = None
-        self._picture: DisplayHandle | None = None
+        self._pictures: list[DisplayHandle] = []
         self._thread = 0  # that shows the run; a run in the background changes it in another one
 
     def open(self) -> None:
         """Show the run below the executing cell from now on."""
-        self._text, self._picture, self._thread = put({"text/plain": ""}), None, threading.get_ident()
+        self._text, self._pictures, self._thread = put({"text/plain": ""}), [], threading.get_ident()
 
     def begin(self, epochs: int, done: int) -> None:
         """Start: `epochs` in all, of which `done` are trained already."""
@@ -102,12 +106,11 @@ class Screen(Terminal):
             self._text.update({"text/plain": self.text() if text is None else text}, raw=True)
 
     def figure(self, figure: Figure) -> None:
-        """Show the figure, or replace the one before."""
-        bundle = picture(figure)
-        if self._picture is None:
-            self._picture = put(bundle)
-        else:
-            self._picture.update(bundle, raw=True)
+        """Show the rewards and, folded below them, the five panels; or replace those before."""
+        bundles = picture(rewards([self._folder])), folded("All five panels", figure)
+        for handle, bundle in zip(self._pictures, bundles):
+            handle.update(bundle, raw=True)
+        self._pictures = self._pictures or [put(bundle) for bundle in bundles]
 
     def text(self) -> str:
         """The first line, the bar, and the newest other lines."""
@@ -125,10 +128,10 @@ class Screen(Terminal):
         return "\n".join([*self.lines[:1], bar, *self.lines[1:][-_LINES:]])
 
 
-def picture(figure: Figure) -> dict[str, str]:
+def picture(figure: Figure, dpi: int = _DPI) -> dict[str, str]:
     """A figure as a PNG of few colours, so that a notebook with many figures stays small; MIME type → content."""
     drawn, small = io.BytesIO(), io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=_DPI)
+    figure.savefig(drawn, format="png", dpi=dpi)
     method = Image.Quantize.MAXCOVERAGE  # keeps colours of few pixels, such as those of marks
     shown = Image.open(drawn).convert("RGB").quantize(_COLOURS, method, dither=Image.Dither.NONE)
     shown.save(small, "PNG", optimize=True)
@@ -138,6 +141,37 @@ def picture(figure: Figure) -> dict[str, str]:
 def show(figure: Figure) -> None:
     """Show a figure below the cell."""
     put(picture(figure))
+
+
+def folded(summary: str, figure: Figure) -> dict[str, str]:
+    """A figure that is shown after a click on its summary; MIME type → content."""
+    source = f"data:image/png;base64,{picture(figure, _DPI_FOLDED)['image/png']}"
+    html = f'<details><summary>{summary}</summary><img alt="{summary}" src="{source}"></details>'
+    return {"text/html": html, "text/plain": f"{summary}: click to see them"}
+
+
+def rewards(runs: Sequence[Path]) -> Figure:
+    """A figure of the environment's own rewards per episode, with the score that counts as solved where there is one.
+
+    Thin: each epoch's episodes; thick: the last 100 episodes; dots: tests without noise that were the best so far.
+    """
+    figure, (axis,) = stacked_panels(1, 2.6)
+    for run, colour in zip(runs, COLOURS * len(runs)):
+        curves = run_folder.read_results(run)
+        best = (curves["is_best"] > 0) & (curves["validation_steps"] > 0)  # [epochs]
+        axis.plot(curves["steps"], curves["avg_reward_orig"], color=colour, linewidth=0.7, alpha=0.5)
+        axis.plot(curves["steps"], curves["score"], color=colour, linewidth=2, label=plain(run.name))
+        axis.plot(curves["steps"][best], curves["metric"][best], "o", color=colour, markeredgecolor="black")
+    settings: Any = files.read_json(runs[0] / run_folder.CONFIG)
+    spec = gymnasium.registry.get(settings["config"]["env"])
+    if spec is not None and spec.reward_threshold is not None:
+        axis.axhline(spec.reward_threshold, color=GREY, linestyle="--")
+        axis.annotate("solved", (0.01, spec.reward_threshold), (0, 3), ("axes fraction", "data"), "offset points")
+    style_axis(axis, "Reward per episode")
+    axis.set_xlabel("Environment steps")
+    axis.xaxis.set_major_formatter(thousands)
+    axis.legend(frameon=False, fontsize="small", loc="lower right")
+    return figure
 
 
 def table(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, str]:
@@ -157,29 +191,6 @@ def table(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, str]
                 f"| {score_text(s['max'])} | {s['mean_steps']:.0f} | {s['episodes']} |"
             )
     return {"text/markdown": "\n".join(lines), "text/plain": "\n".join(lines)}
-
-
-def after_changes(name: str, curves: Curves, changed: str, panels: Mapping[str, str]) -> Figure:
-    """A figure of a hyperparameter that was changed during a run, and of the columns that show its effect.
-
-    Args:
-        curves: its table, column → [epochs].
-        panels: column of the table → label.
-    """
-    figure, axes = stacked_panels(1 + len(panels), 1.7)
-    epochs, values = curves["epoch"], curves[f"hp_{changed}"]  # [epochs], [epochs]
-    axes[0].step(epochs, values, where="mid", color=COLOURS[1], linewidth=1.6)
-    style_axis(axes[0], changed.replace("_", "\n", 1))
-    for axis, (column, label) in zip(axes[1:], panels.items()):
-        axis.plot(epochs, curves[column], color=COLOURS[0], linewidth=1.6)
-        style_axis(axis, label)
-    for axis in axes:
-        for epoch in epochs[1:][np.diff(values) != 0]:
-            axis.axvline(epoch - 0.5, color="0.4", linestyle="--", linewidth=0.8)
-    label_epochs(axes[-1], epochs[0])
-    figure.suptitle(f"{name}; dashed: the value was changed", fontsize="medium")
-    figure.align_ylabels()
-    return figure
 
 
 @contextlib.contextmanager

@@ -14,8 +14,8 @@ from programs import shipped
 from programs.notebook.display import put
 
 FRAMES_PER_SECOND = 10.0  # at most
-WIDTH, SECONDS, REST = 260, 8.0, 1.5  # pixels of an episode; seconds of it; seconds that the last frame is shown
-LARGEST = 180_000  # bytes of a film; the page holds it as text, which takes a third more
+WIDTH, SECONDS, REST = 260, 6.0, 1.5  # pixels of an episode; seconds of it; seconds that the last frame is shown
+LARGEST = 140_000  # bytes of a film; the page holds it as text, which takes a third more
 
 
 def takes_of_shipped(name: str) -> dict[str, FilmedEpisode]:

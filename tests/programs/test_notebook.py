@@ -31,7 +31,7 @@ from common.results import TIMING_COLUMNS
 from common.runs import recorder, run_folder, session, side_by_side
 from ppo import presets
 from ppo.config import PPOConfig
-from programs import methods, notebook
+from programs import methods, notebook, shipped
 from programs.notebook import display, films, lessons
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,11 +60,11 @@ def check(executed):
         assert not [o for o in cell.outputs if o.output_type == "error" or o.get("name") == "stderr"], cell.source
         assert cell.outputs or "=" in cell.source, cell.source
     text = "\n".join(outputs(executed, "text/plain"))
-    epochs = int(re.search(r"stopped after epoch \d+ of (\d+), which is saved", text)[1])
-    assert f"continuing after epoch {epochs // 2}\nepoch {epochs}/{epochs}  █" in text
+    stopped = re.search(r"stopped after epoch (\d+) of \d+, which is saved", text)[1]
+    assert f"continuing after epoch {stopped}\nepoch " in text
     assert text.count("VBox(children=(FloatLogSlider(") == 1
-    # A run, advantages, the clipped loss, CartPole, one in two parts, two overlays, what the change did, TD3.
-    assert len(outputs(executed, "image/png")) == 10
+    # A run, what the change did, a run in two parts, their rewards, advantages, the clipped loss, TD3.
+    assert len(outputs(executed, "image/png")) == 8
     scores, companions = outputs(executed, "text/markdown")
     for table in (scores, companions):
         assert "| untrained | deterministic | " in table
@@ -72,8 +72,10 @@ def check(executed):
     said = "".join(output.text for cell in cells for output in cell.outputs if "text" in output)
     for name in ("common/funcs.generalized_advantages", "ppo/losses.clipped_surrogate"):
         assert f"your function equals {name} on " in said
-    gifs = outputs(executed, "text/html")
-    assert len(gifs) == 2
+    recorded, *shown = outputs(executed, "text/html")
+    assert 'src="data:image/webp;base64,' in recorded
+    gifs = [html for html in shown if not html.startswith("<details>")]
+    assert len(gifs) == 2 and len(shown) == 2 + 5
     for gif in gifs:
         shown = base64.b64decode(re.fullmatch(r'<img .* src="data:image/gif;base64,([^"]+)">', gif)[1])
         assert len(shown) < 250_000
@@ -120,12 +122,14 @@ def test_the_first_film_waits_for_no_tensorflow():
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
-def test_the_presets_it_offers_are_there():
-    [form] = [cell.source for cell in STORED.cells if cell.source.startswith("# @title Choose")]
-    offered = ast.literal_eval(re.search(r"^preset = .*@param (\[.*\])", form, re.MULTILINE)[1])
+def test_the_agents_and_presets_it_offers_are_there():
+    code = "\n".join(cell.source for cell in STORED.cells)
+    forms = re.findall(r'^(?:agent|preset) = "(.*?)"  # @param (\[.*\])', code, re.MULTILINE)
+    (agent, agents), (preset, offered) = [(chosen, ast.literal_eval(names)) for chosen, names in forms]
+    assert agent == agents[0] == "best-hardcore"
+    assert {*agents, "breakout"} == {*shipped.names()}
     assert set(offered) <= notebook.PRESETS.keys()
-    chosen = re.search(r'^preset = "(.*?)"', form, re.MULTILINE)[1]
-    assert chosen == offered[0] == presets.DEFAULT == "bipedal-walker-fast"
+    assert preset == offered[0] == presets.DEFAULT == "bipedal-walker-fast"
 
 
 def cell(title, **fields):
@@ -233,12 +237,26 @@ def test_a_zip_file_that_is_not_whole_is_named(get_the_code, archive, tmp_path, 
     assert capsys.readouterr().out.startswith("main.zip is not whole: ")
 
 
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="this is no git repository")
+def test_a_light_zip_file_leaves_out_what_the_notebook_does_not_need(tmp_path):
+    page = (ROOT / "docs" / "quick-start.md").read_text(encoding="utf-8")
+    [command] = re.findall(r"^git .* archive -o light\.zip HEAD$", page, re.MULTILINE)
+    archive = tmp_path / "light.zip"
+    subprocess.run(command.replace("light.zip", str(archive)).split(), cwd=ROOT, check=True)
+    assert archive.stat().st_size < 8_000_000
+    names = zipfile.ZipFile(archive).namelist()
+    assert {"training.ipynb", "docs/films/rough-ground.webp"} <= set(names)
+    assert not [
+        name for name in names if name.startswith(("agents/breakout", "benchmarks", "experiments/results", "tests"))
+    ]
+
+
 @pytest.mark.parametrize("folder", ["runs", "/content/drive/MyDrive/runs"])
 def test_on_colab_runs_that_go_with_the_machine_are_said_to(folder, colab, capsys):
-    fields = {"preset": "pendulum", "runs_folder": folder, "entropy_coefficient": 0.5, "backend": "gymnasium"}
+    fields = {"preset": "pendulum", "runs_folder": folder, "backend": "gymnasium"}
     variables = {"os": os, "Path": Path, "on_colab": True}
     exec(cell("Choose", **fields), variables)
-    assert (variables["config"].entropy_coefficient, variables["config"].backend) == (0.5, "gymnasium")
+    assert variables["config"].backend == "gymnasium"
     assert ("go with this machine" in capsys.readouterr().out) == (folder == "runs")
     assert colab == ([] if folder == "runs" else ["/content/drive"])
 
@@ -304,7 +322,8 @@ def test_stopped_and_called_again_it_is_the_run_that_was_not(settings, tmp_path,
     assert learned(stopped) == learned(whole)
     shown.clear()
     assert notebook.train("pendulum", settings, tmp_path) == stopped  # nothing is left to do
-    assert [bundle["text/plain"] for bundle in shown] == ["", f"{stopped} has all its epochs", "a figure"]
+    ended = ["", f"{stopped} has all its epochs", "a figure", "All five panels: click to see them"]
+    assert [bundle["text/plain"] for bundle in shown] == ended
 
 
 def test_the_figure_is_redrawn_in_its_place(settings, tmp_path, monkeypatch, shown):
@@ -313,7 +332,7 @@ def test_the_figure_is_redrawn_in_its_place(settings, tmp_path, monkeypatch, sho
     put = []
     monkeypatch.setattr(display, "put", lambda bundle: put.append(bundle) or DisplayHandle())
     notebook.train("pendulum", settings, tmp_path)
-    assert len(put) == 2  # the text and the figure
+    assert len(put) == 3  # the text, the rewards and the five panels
     assert len([bundle for bundle in shown if "image/png" in bundle]) >= 3
     assert len([bundle for bundle in shown if "epoch 3/4  █" in bundle["text/plain"]]) >= 1
 
