@@ -102,8 +102,9 @@ def test_the_time_left_is_shown_however_long_an_epoch_takes(monkeypatch, capsys)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     columns = dict.fromkeys(columns_of(PPOResult), 1.0) | {"steps": 1, "episodes": 1, "is_best": False}
-    screen, now = Terminal(), 0.0
-    screen._console.get_time = lambda: now
+    now = 0.0
+    monkeypatch.setattr("rich.console.monotonic", lambda: now)
+    screen = Terminal()
     screen.begin(5, 0)
     for epoch in (1, 2):
         now += 60.0
