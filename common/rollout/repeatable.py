@@ -32,7 +32,7 @@ class RepeatableEnvs:
     Args:
         envs: not yet reset.
         restarts: how many failing environments may be replaced by new ones.
-        warn: called with one line for each failure, and its traceback.
+        warn: called with one line for each failure, and with a traceback that was not shown before.
         way: how they are restored; see above.
 
     Attributes:
@@ -51,6 +51,7 @@ class RepeatableEnvs:
         self._envs, self.action_map, self._restarts, self._warn = envs, action_map, restarts, warn
         self.record = RestoreRecord(envs.columns, way, action_map.size)
         self._faults = 0  # since training began
+        self._told: set[str] = set()  # tracebacks; each is shown once
         self.num_envs, self.groups = envs.num_envs, envs.groups
         self.columns, self.parts = envs.columns, envs.parts
         self.restart(seed)
@@ -77,9 +78,11 @@ class RepeatableEnvs:
                 f"{what}; {self._restarts} were replaced by new ones before: fix it, "
                 "or allow more with --environment-restarts"
             )
+        trace = "" if details in self._told else f"\n{details}".rstrip()
+        self._told.add(details)
         self._warn(
             f"warning: {what}; a new one takes its place, its episode does not count "
-            f"({self._faults} of {self._restarts})" + ("\n" + details.rstrip() if details else "")
+            f"({self._faults} of {self._restarts}){trace}"
         )
 
     # -- restarts --

@@ -89,6 +89,7 @@ class Terminal:
             TextColumn("{task.fields[within]}", markup=False),
             console=self._console,
             disable=not self._console.is_terminal,
+            speed_estimate_period=math.inf,  # epochs may take longer than rich's half a minute
         )
         self._task = self._progress.add_task("train", total=epochs, completed=done, within="")
         self._progress.start()

@@ -143,6 +143,7 @@ def test_one_that_fails_for_ever_ends_the_run(no_probe, backend):
         trainer.train(20)
     assert "\n" not in str(error.value)
     assert len(said) == 4 and said[-1].startswith("Traceback")  # the last one's, above the line of the error
+    assert ["Traceback" in line for line in said[:3]] == [True, False, False]  # shown once
     trainer.close()
 
 

@@ -98,6 +98,23 @@ def test_a_terminal_gets_its_cursor_back_when_the_bar_ends(monkeypatch, capsys):
     assert "2/5" in out and out.rindex(shown) > out.index(hidden)
 
 
+def test_the_time_left_is_shown_however_long_an_epoch_takes(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    columns = dict.fromkeys(columns_of(PPOResult), 1.0) | {"steps": 1, "episodes": 1, "is_best": False}
+    now = 0.0
+    monkeypatch.setattr("rich.console.monotonic", lambda: now)
+    screen = Terminal()
+    screen.begin(5, 0)
+    for epoch in (1, 2):
+        now += 60.0
+        screen.row(PPOResult(**columns | {"epoch": epoch}))
+    now += 40.0
+    screen.progress("epoch 3: 100 of 200 steps")
+    screen.end()
+    assert "0:03:00" in capsys.readouterr().out
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 def test_a_table_that_cannot_be_written_is_one_line_and_the_run_resumes(monkeypatch, tmp_path, capfd):
     assert program(monkeypatch, *SETTINGS, "--record", "--runs-folder", tmp_path, "--name", "whole") == 0
