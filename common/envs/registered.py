@@ -114,7 +114,9 @@ def wrapped(env_id: str, env: gymnasium.Env, names: Iterable[str]) -> gymnasium.
 def constructor_error(name: str, error: BaseException, env_kwargs: Mapping[str, Any]) -> UserError:
     """The error for an environment that cannot be built."""
     advice = cure(error, "fix it or choose another --env")
-    if isinstance(error, TypeError) and env_kwargs and "argument" in str(error):
+    if type(error) is OSError:  # a port or a device
+        advice = "fix it or, if only one may exist at a time, use --num-envs 1"
+    elif isinstance(error, TypeError) and env_kwargs and "argument" in str(error):
         advice = f"compare --env-kwargs ({', '.join(env_kwargs)}) with what it takes"
     elif isinstance(error, TypeError) and "required" in str(error) and not is_users(error):
         advice = """give what it needs as a JSON object, like --env-kwargs '{"size": 3}'"""

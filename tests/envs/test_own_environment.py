@@ -876,7 +876,7 @@ def test_a_second_environment_that_cannot_be_built_is_one_line():
         built.append(1)
         return tiny_envs.Awkward()
 
-    with pytest.raises(UserError, match="address already in use") as refusal:
+    with pytest.raises(UserError, match="address already in use.*--num-envs 1") as refusal:
         find_environment("", maker=make)
     assert "\n" not in str(refusal.value)
 
