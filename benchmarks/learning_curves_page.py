@@ -23,7 +23,7 @@ PAGE, FIGURES = ROOT / "docs" / "learning-curves.md", ROOT / "docs" / "learning-
 SPEED = ROOT / "benchmarks" / "results" / "curve_speed.md"
 COMPARED = {  # page → its tasks, and how the rows of `curve_speed.py` begin that it shows
     ROOT / "docs" / "memory.md": (("cartpole-hidden", "pendulum-hidden", "lander-hidden"), "RecurrentPPO"),
-    ROOT / "docs" / "own-environment.md": (("queens-masked", "taxi-masked"), "MaskablePPO"),
+    ROOT / "docs" / "action-masks.md": (("queens-masked", "taxi-masked"), "MaskablePPO"),
 }
 BLOCK = re.compile(r"(?<=<!-- compared -->\n).*?(?=<!-- end -->)", re.DOTALL)
 Runs = dict[str, list[dict[str, Any]]]  # contestant → its seeds

@@ -41,7 +41,8 @@ from programs import methods
 from programs.methods import load_agent
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "own-environment.md").read_text(encoding="utf-8")
+PAGES = ("own-environment.md", "action-masks.md")
+PAGE = "\n".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in PAGES)
 QUICK = ["--evaluation-episodes", "2", "--record"]
 pytestmark = pytest.mark.usefixtures("eager")
 PPO = PPOConfig(
@@ -876,7 +877,7 @@ def test_a_second_environment_that_cannot_be_built_is_one_line():
         built.append(1)
         return tiny_envs.Awkward()
 
-    with pytest.raises(UserError, match="address already in use.*--num-envs 1") as refusal:
+    with pytest.raises(UserError, match=r"address already in use.*--num-envs 1") as refusal:
         find_environment("", maker=make)
     assert "\n" not in str(refusal.value)
 

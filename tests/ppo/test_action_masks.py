@@ -175,7 +175,7 @@ def test_512_steps_are_enough_with_the_mask_and_not_without():
 
 
 def test_the_bins_of_the_page_are_filled():
-    page = (Path(__file__).resolve().parents[2] / "docs" / "own-environment.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "action-masks.md").read_text(encoding="utf-8")
     [code] = re.findall(r'^```python title="bins.py"\n(.*?)^```', page, re.MULTILINE | re.DOTALL)
     page_module: dict = {}
     exec(compile(code, "bins.py", "exec"), page_module)  # the project's own page
