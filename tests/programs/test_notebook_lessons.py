@@ -1,15 +1,20 @@
 """The notebook's lessons: whether the reader's functions are the project's, their figures, and what a plan says."""
 
+import base64
+import io
+
 import gymnasium
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from PIL import Image
 
 from common.envs.environment import environment_of, find_environment
 from common.errors import UserError
 from common.funcs import generalized_advantages
 from ppo.presets import PRESETS
 from programs import methods, notebook
-from programs.notebook import figures, lessons
+from programs.notebook import display, figures, lessons
 from programs.notebook.lessons import Episode, play
 
 
@@ -223,3 +228,21 @@ def test_what_will_be_trained_is_announced_with_a_warning_where_it_is_long(
 def test_a_short_training_is_announced_without_a_warning(preset, capsys):
     notebook.announce(preset, notebook.PRESETS[preset])
     assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_every_flat_part_is_found():
+    parts = figures.flat_parts(np.arange(9.0), np.array([5.0, 5, 5, 6, 7, 7, 8, 9, 9]))
+    assert parts == [(0, 2), (4, 5), (7, 8)]
+
+
+def test_a_figure_is_shown_as_a_picture_of_few_colours():
+    shown = display.picture(Figure(figsize=(2, 1)), dpi=50)
+    with Image.open(io.BytesIO(base64.b64decode(shown["image/png"]))) as read:
+        assert (read.mode, read.size) == ("P", (100, 50))
+
+
+def test_a_part_of_a_run_begins_without_the_lines_of_the_part_before(tmp_path):
+    screen = display.Screen(tmp_path)
+    screen.lines.append("of the part before")
+    screen.begin(3, 1)
+    assert (screen.lines, screen.epochs, screen.done) == ([], 3, 1)

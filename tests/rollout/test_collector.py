@@ -403,3 +403,13 @@ def test_gymnasiums_own_messages_are_kept_back_and_its_level_comes_back():
         warnings.simplefilter("error")
         gymnasium.logger.error("said here in other words")
     assert gymnasium.logger.min_level == level
+
+
+def test_the_parts_of_an_envpool_group_play_what_one_pool_plays():
+    pytest.importorskip("envpool")
+    seen = []
+    for parts in (1, 2):
+        group = EnvPoolGroup(find_environment("Pendulum-v1", 20), 4, 1, parts)
+        seen.append(group.reset(5))
+        group.close()
+    np.testing.assert_array_equal(*seen)

@@ -309,3 +309,12 @@ def test_a_table_of_a_run_is_flushed_at_its_end(monkeypatch, tmp_path):
     with run_folder.ResultsFile(tmp_path, [], PPOResult, "resume"):
         pass
     assert tmp_path / run_folder.RESULTS in flushed
+
+
+def test_a_lock_that_is_a_link_is_refused_and_what_it_names_stays(tmp_path):
+    (tmp_path / "theirs").write_text("stays", encoding="utf-8")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / one_process.LOCK).symlink_to(tmp_path / "theirs")
+    with pytest.raises(UserError, match="a link"), one_process.only_here(tmp_path / "run", print):
+        pass
+    assert (tmp_path / "theirs").read_text(encoding="utf-8") == "stays"
