@@ -15,6 +15,7 @@ from common.figures import curves as curve_figures
 from common.figures import policy_view
 from common.figures.five_panels import five_panels, near_best_epochs
 from common.figures.importances import importances
+from common.figures.style import stacked_panels
 from common.results import columns_of
 from common.runs import run_folder
 from companions.config import OffPolicyConfig
@@ -317,3 +318,8 @@ def test_any_name_of_a_run_is_shown_as_it_is(name):
         shown.append(figure.get_suptitle() or "")
         assert any(text.strip().replace(r"\$", "$").startswith(name) for text in shown), shown
         assert not any(map(is_math_text, shown))
+
+
+def test_stacked_panels_are_as_high_as_asked():
+    figure, panels = stacked_panels(3, 2.0)
+    assert (figure.get_size_inches().tolist(), len(panels)) == ([9, 7], 3)

@@ -2,6 +2,7 @@
 
 import base64
 import io
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -14,7 +15,7 @@ from common.errors import UserError
 from common.funcs import generalized_advantages
 from ppo.presets import PRESETS
 from programs import methods, notebook
-from programs.notebook import display, figures, lessons
+from programs.notebook import display, figures, films, lessons
 from programs.notebook.lessons import Episode, play
 
 
@@ -246,3 +247,18 @@ def test_a_part_of_a_run_begins_without_the_lines_of_the_part_before(tmp_path):
     screen.lines.append("of the part before")
     screen.begin(3, 1)
     assert (screen.lines, screen.epochs, screen.done) == ([], 3, 1)
+
+
+class Take(list):
+    """Pictures of an episode, one a second."""
+
+    frame_rate, score, steps = 1.0, 3.0, 9
+
+
+@pytest.mark.parametrize(("seconds", "rest"), [(3, 2), (9, 0)])
+def test_the_last_picture_rests_only_where_the_episode_is_over(monkeypatch, seconds, rest):
+    rests, side_by_side = [], films.side_by_side
+    monkeypatch.setattr(films, "put", lambda _: SimpleNamespace(update=lambda *_, **__: None))
+    monkeypatch.setattr(films, "side_by_side", lambda *given: rests.append(given[2]) or side_by_side(*given))
+    films.show_films({"trained": Take([np.zeros((40, 60, 3), np.uint8)] * seconds)})
+    assert rests == [rest]

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -101,6 +102,12 @@ def test_an_agent_acts_like_the_run_and_says_where_it_is_from(trained, swinger):
     assert lines[-1] == f"{folder}: python -m programs watch swinger"
     assert lines[-4].startswith("untrained: 0 steps, score ") and lines[-2].startswith("trained: 320 steps")
     assert [path.name for path in folder.parent.iterdir()] == ["swinger"]
+
+
+def test_no_more_is_recorded_than_is_kept(trained, monkeypatch):
+    monkeypatch.setattr(ship, "OBSERVATIONS", 7)
+    agent, _, environment = methods.load_agent(trained)
+    assert len(ship.recorded(SimpleNamespace(environment=environment), agent)["observations"]) == 7
 
 
 def test_what_is_recorded_is_what_the_agent_does(swinger):
