@@ -929,3 +929,15 @@ def test_a_tuple_with_a_part_too_many_is_refused():
     space = gymnasium.spaces.Tuple((gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)))
     assert mismatch(space, (0, 1)) is None
     assert mismatch(space, (0, 1, 1)) == " of 3 parts, but observation_space says 2"
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("In a call:\n\x1b[1mExpected 2 axes\x1b[0m\nand more"), "ValueError: Expected 2 axes"),
+        (ValueError("\n  first \nsecond"), "ValueError: first"),
+        (SyntaxError(), "SyntaxError"),
+    ],
+)
+def test_an_error_is_described_in_one_line(error, line):
+    assert user_code.describe(error) == line

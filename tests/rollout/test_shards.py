@@ -17,6 +17,7 @@ from common.records import Timing
 from common.rollout import collector as collectors
 from common.rollout.collector import CollectingPlan, Collector
 from common.rollout.policies import DeterministicPolicy, NormalPolicy, WarmUp
+from common.rollout.workers import envs as worker_envs
 from common.rollout.workers.shard import resolve_shards, shards_for_workers
 from common.state import State
 
@@ -286,3 +287,9 @@ def test_no_more_episodes_are_believed_than_a_run_has_steps():
         one.load_state(state | {"collector/episodes": np.full(4, most)})
     with pytest.raises(ValueError, match=f"cannot have begun more than {most} episodes"):
         one.load_state(state | {"collector/episodes": np.full(4, most + 1)})
+
+
+def test_seconds_are_divided_as_in_the_workers():
+    total = Timing(environment=1.0, policy=1.0)
+    worker_envs._share_out(8.0, [Timing(environment=2.0, policy=1.0), Timing(environment=1.0)], total)  # noqa: SLF001
+    assert (total.environment, total.policy) == (7.0, 3.0)
