@@ -84,7 +84,7 @@ def of_record(name: str) -> Runs:
 def marks_of(config: dict[str, Any], seeds: Iterable[int]) -> str:
     """M, R and T, from the settings that a run has stored; they have the names of their time."""
     costs = [
-        float(np.ravel(cost)[0])
+        float(str(np.ravel(cost)[0]).partition("@")[0])  # "0.056@0": from a score of 0 on
         for cost in (config.get("fall_costs", config.get("fall_cost", 1)), config.get("action_cost", 0))
     ]
     mirrored = bool(config.get("symmetry") or config.get("mirror") or config.get("mirror_observation"))
