@@ -372,7 +372,8 @@ def test_a_worker_that_may_round_otherwise_is_named(on, monkeypatch):
 
 def test_more_workers_than_shards_are_not_started(on):
     said: list[str] = []
-    _, team = on(4, said=said, shards=1)
+    one, team = on(4, said=said, shards=1)
+    epochs(one, 0, 1)
     assert said == ["4 workers were asked for, and 1 started: a run of 1 shard has no work for more"]
     assert len(team.workers) == 1
 
