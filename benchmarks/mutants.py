@@ -159,7 +159,11 @@ class Results:
         """Forget rows of these files whose faults cannot be made any more."""
         with self._lock:
             content = self.read()
-            rows = {name: row for name, row in content["rows"].items() if row["file"] not in files or name in faults}
+            rows = {
+                name: row
+                for name, row in content["rows"].items()
+                if (name in faults if row["file"] in files else (ROOT / row["file"]).exists())
+            }
             if rows != content["rows"]:
                 write_json(self._path, content | {"rows": rows})
 

@@ -4,6 +4,7 @@ XLA = "with or without XLA the numbers are the same but for rounding; benchmarks
 COPIES = "trials are copied before they are read, which is only slower"
 EQUIVALENT: dict[str, str] = {
     **{f"Agent.py: not self.sees_images → (self.sees_images){nth}": XLA for nth in ("", " (2)", " (3)")},
+    "Agent.py: False → True": "AutoGraph finds no branches or loops on tensors to rewrite",
     **{f"programs/tuning/search.py: False → True{nth}": COPIES for nth in ("", " (2)", " (3)")},
     "common/figures/curves.py: 1.6 → 3.2": "the width of a line is a matter of taste",
     "ppo/losses.py: 1e-8 → 2e-08": "the difference is below the rounding of float32",
