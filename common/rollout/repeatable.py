@@ -87,33 +87,41 @@ class RepeatableEnvs:
 
     # -- restarts --
 
-    def restart(self, seed: int | None = None) -> None:
-        """Discard the running episodes and begin new ones; a seed determines all later ones."""
+    def restart(self, seed: int | None = None, keep_seed: bool = False) -> None:
+        """Discard the running episodes and begin new ones; a seed determines all later ones.
+
+        If resets fail twice, the seeds after it are tried, unless `keep_seed`: what they draw may be what fails.
+        """
         if seed is not None:
-            self._seed = seed
             self.record.clear()
-            self.record.observations = self._started(lambda first: self._reset(seed))
+            self.record.observations = self._started(
+                lambda tries: self._begin(seed if keep_seed else seed + max(0, tries - 1))
+            )
         elif self.record.way == "history":
             self.restart_parts(range(len(self.parts)))
         else:
             self.record.begin_episodes()
             whole = list(range(len(self.groups)))
             self.record.observations = self._started(  # to begin the next episodes twice would leave one out
-                lambda first: self._reset(None) if first else self._repeat(whole, self._points(self.columns))
+                lambda tries: self._repeat(whole, self._points(self.columns)) if tries else self._reset(None)
             )
 
-    def _started(self, start: Callable[[bool], list[np.ndarray]]) -> list[np.ndarray]:
-        """What `start` returns, called with whether it is the first try. Failures count as those of steps do."""
-        first = True
+    def _started(self, start: Callable[[int], list[np.ndarray]]) -> list[np.ndarray]:
+        """What `start` returns, called with how often it has failed. Failures count as those of steps do."""
+        tries = 0
         while True:
             try:
-                return start(first)
+                return start(tries)
             except StartError as error:
                 self._faults += 1
                 if self._faults > self._restarts:
                     raise
                 self._warn(f"warning: {error}; it is started again ({self._faults} of {self._restarts})")
-                first = False
+                tries += 1
+
+    def _begin(self, seed: int) -> list[np.ndarray]:
+        self._seed = seed
+        return self._reset(seed)
 
     def _reset(self, seed: int | None) -> list[np.ndarray]:
         return self._envs.reset(seed)
@@ -171,7 +179,7 @@ class RepeatableEnvs:
             UserError: they did not, so this is not the machine or the version that the run began on.
         """
         self._faults = int(state["faults"])
-        self.restart(int(state["seed"]))
+        self.restart(int(state["seed"]), keep_seed=True)
         self.record.load_state(state)
         self._restore(range(len(self.groups)), self.columns)
         for i, columns in enumerate(self.columns):

@@ -172,6 +172,30 @@ def test_resets_that_fail_at_the_start_and_later_count_as_those_of_steps_do(monk
     assert any("failed at step" in line for line in said) and len(trainer.results) == 2
 
 
+class Unlucky(tiny_envs.Plain):
+    """Resets fail by the seed: most seeds of four environments have one that fails."""
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed, options=options)
+        if self.np_random.random() < 0.4:
+            raise OSError("drawn badly")
+        return super().reset(options=options)
+
+
+def test_a_seed_with_which_resets_fail_again_gives_way_to_the_next():
+    config = CONFIG.replace(environment_restarts=1000, max_episode_steps=5, adopt_best=False)
+    states = []
+    for seed in range(3):
+        trainer, said = PPOAgentTrainer(config.replace(seed=seed), make_env=Unlucky), []
+        trainer.warn = said.append
+        trainer.train(1)
+        states.append(trainer.state())
+        trainer.close()
+    other = PPOAgentTrainer(config.replace(seed=2), make_env=Unlucky)
+    other.load_state(states[-1])
+    other.close()
+
+
 @pytest.mark.parametrize("checked", [True, False])
 @pytest.mark.parametrize("restarts", [0, 2])
 def test_a_reset_that_always_fails_is_tried_as_often_as_may_be(no_probe, monkeypatch, checked, restarts):
