@@ -338,7 +338,7 @@ TASKS = {
     "lander-hidden": _hidden(
         "LunarLanderContinuous-v3",
         "LunarLanderWithoutSpeeds",
-        500_000,
+        300_000,
         {
             "n_steps": 1024, "batch_size": 64, "gae_lambda": 0.98, "gamma": 0.999, "n_epochs": 4, "ent_coef": 0.01,
         },
