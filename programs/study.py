@@ -209,6 +209,8 @@ def main() -> None:
     with one_line_errors():
         arguments = parse_settings(Arguments, "python -m programs study")
         results = (arguments.into or RESULTS).absolute()
+        if arguments.cluster is None and results.is_relative_to(Path.cwd()):
+            results = results.relative_to(Path.cwd())  # so that a run's recorded command works in any clone
         study = STUDIES[arguments.study]
         train_all(study.runs(arguments.study, results), arguments.workers, arguments.cluster)
         summarise(arguments.study, results)

@@ -154,9 +154,12 @@ def test_study_trains_what_is_missing_and_summarises_it(monkeypatch, tmp_path, c
     arms = {"short": shlex.join((*TRAIN["ppo"], "--evaluation-episodes", "2"))}
     small = study.Study(1, arms, ["avg_reward_orig"], low=0)
     monkeypatch.setitem(study.STUDIES, "pendulum", small)
+    monkeypatch.chdir(tmp_path)
     assert typed(monkeypatch, "study", "pendulum", "--into", tmp_path) == 0
     assert "pendulum: short, seed 0" in capsys.readouterr().out
     assert "| short | 1 |" in (tmp_path / "pendulum" / "summary.md").read_text()
+    command = json.loads((tmp_path / "pendulum" / "short-seed0" / "config.json").read_text())["command"]
+    assert str(tmp_path) not in str(command)  # so that it works in another clone
     assert typed(monkeypatch, "study", "pendulum", "--into", tmp_path) == 0  # the run is there
     assert "pendulum: short, seed 0" not in capsys.readouterr().out
 
