@@ -31,12 +31,7 @@ class CheckedSteps(gymnasium.Wrapper):
     """
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
-        """As Gymnasium's.
-
-        Raises:
-            WrongReturnError: a value does not fit the interface or the space.
-            RuntimeError: the environment's code ended the program.
-        """
+        """As Gymnasium's; raises WrongReturnError, and RuntimeError if the environment's code ended the program."""
         with _no_exit():
             returned = self.env.reset(**options)
         _check_reset(self.env.observation_space, returned)
@@ -67,7 +62,6 @@ def check_environment(name: str, env: gymnasium.Env, action_masks: bool = False)
     """Reset an environment and step it once with the middle of its action range, or a choice that its mask allows.
 
     Args:
-        name: of the environment, for messages.
         env: with its native observations, before flattening.
         action_masks: whether it must have an action mask.
 
@@ -174,15 +168,13 @@ def _mismatch_of_parts(
 ) -> str | None:
     if not isinstance(value, kind):
         return f" of type {type(value).__name__}, but observation_space says {type(space).__name__}"
-    listed: Any = value
-    named = dict(value) if isinstance(value, Mapping) else dict(enumerate(listed))
-    if isinstance(value, tuple | list) and len(value) > len(parts):
-        return f" of {len(value)} parts, but observation_space says {len(parts)}"
+    named: Any = value if isinstance(value, Mapping) else dict(enumerate(value))
+    if isinstance(space, Tuple) and len(named) > len(parts):
+        return f" of {len(named)} parts, but observation_space says {len(parts)}"
     for key, part in parts.items():
         if key not in named:
             return f" without {key!r}, which observation_space has"
-        wrong = mismatch(part, named[key])
-        if wrong is not None:
+        if wrong := mismatch(part, named[key]):
             return f"[{key!r}]{wrong}"
     return None
 

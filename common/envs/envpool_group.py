@@ -23,8 +23,6 @@ class EnvPoolGroup:
     therefore restored by repeating as many resets and then the actions of its running episode.
 
     Args:
-        environment: what to build; it has a `gymnasium_id` that EnvPool knows.
-        num_envs: n, how many.
         num_threads: of each pool.
         num_parts: number of pools; each can be built again alone.
     """
@@ -59,11 +57,10 @@ class EnvPoolGroup:
         import envpool
 
         seed = self._seed + part.start if restart == 0 else episode_seed(self._seed, part.start, restart, 0)
-        num_envs, known = part.stop - part.start, self._environment
+        num_envs, repeat = part.stop - part.start, self._environment.action_repeat
         with quiet_gymnasium():  # it warns about a space that is not used here
             pool = envpool.make(self._env_id, num_envs=num_envs, seed=seed % 2**31, **self._options)
-        repeats = known.action_repeat > 1
-        return RepeatingPool(pool, known.action_repeat, num_envs, known.log_info) if repeats else pool
+        return RepeatingPool(pool, repeat, num_envs, self._environment.log_info) if repeat > 1 else pool
 
     def restore(self, points: Mapping[int, RestorePoint]) -> np.ndarray:
         """See `Group.restore`; each part gets a new pool."""
@@ -91,13 +88,7 @@ class EnvPoolGroup:
             receive()
 
     def send(self, actions: np.ndarray, which: np.ndarray | None = None) -> None:
-        """See `Group.send`.
-
-        Args:
-            actions: [n, *action], or [k, *action] with `which`.
-            which: [k] indices of the environments to step, only for a group with a single pool; None steps all.
-                `recv` returns the results in this order.
-        """
+        """See `Group.send`; a group with one pool can step k environments `which` alone, and returns their order."""
         actions = np.ascontiguousarray(actions, dtype=self._action_type)
         if which is not None:
             ids = which.astype(np.int32)
@@ -179,8 +170,7 @@ class RepeatingPool:
         observations, rewards, done, truncated, *infos = (np.array(answer[i]) for i in self._columns)
         row_of = np.empty(len(self._begins), int)  # [n] where an environment stands in the answer
         row_of[ids] = np.arange(len(ids))
-        first = self._begins[ids]  # [k]
-        running = ~(done | truncated | first)  # [k]
+        running = ~(done | truncated | self._begins[ids])  # [k]
         for _ in range(self._repeat - 1):
             if not running.any():
                 break

@@ -43,6 +43,8 @@ class Fault(NamedTuple):
 class Group(Protocol):
     """Environments that are stepped together. `send` starts a step, `recv` waits for its result.
 
+    A method raises UserError if an environment cannot be started, or started again after it failed.
+
     If an environment fails in a step, that step returns the observation before, reward 0, and an episode that is
     over, but neither terminated nor truncated. The next step begins another episode in a new environment.
 
@@ -66,9 +68,6 @@ class Group(Protocol):
 
         Returns:
             Observations [n, *shape].
-
-        Raises:
-            UserError: an environment cannot be started.
         """
 
     def restore(self, points: Mapping[int, RestorePoint]) -> np.ndarray:
@@ -79,20 +78,13 @@ class Group(Protocol):
 
         Returns:
             Their last observations [len(points), *shape].
-
-        Raises:
-            UserError: an environment cannot be started.
         """
 
     def send(self, actions: np.ndarray) -> None:
         """Start a step with these actions [n, *action]."""
 
     def recv(self) -> Step:
-        """Wait for the step that `send` started.
-
-        Raises:
-            UserError: an environment that failed in the step before cannot be started again.
-        """
+        """Wait for the step that `send` started."""
 
     def close(self) -> None:
         """End processes and threads; `reset` with a seed starts new ones."""

@@ -41,10 +41,9 @@ def check_mirror(config: TrainingConfig, environment: Environment, warn: Callabl
     Raises:
         UserError: the steps contradict the mirror; the line names the entry, or the reward.
     """
-    may_break_a_known_one = config.env_kwargs or config.wrappers
     given = config.mirror_description
     own = given.observation or given.action
-    if not (config.symmetry and given.check and (own or may_break_a_known_one)):
+    if not (config.symmetry and given.check and (own or config.env_kwargs or config.wrappers)):
         return
     mirror = mirror_of(config, environment.observation_space, environment.action_space)
     assert mirror is not None, "`symmetry` is set"
@@ -61,9 +60,7 @@ def check_mirror(config: TrainingConfig, environment: Environment, warn: Callabl
     if len(parts) < FEWEST_PARTS:
         why = fault or "random steps soon end its episodes"
         warn(f"warning: the mirror of {environment.id} was not tested: {why}")
-        return
-    wrong = contradicted(parts, mirror)
-    if wrong is not None:
+    elif wrong := contradicted(parts, mirror):
         raise UserError(
             f"the mirror is contradicted by {sum(map(len, parts)) * HELD:,} random steps of {environment.id}, most in "
             f"{wrong}: "
@@ -174,17 +171,14 @@ def contradictions(parts: list[np.ndarray], entries: Entries, observed: int) -> 
 
 def _not_zero(mean: np.ndarray, mean_square: np.ndarray, samples: int, smallest: float) -> np.ndarray:
     """The sizes of means that are larger than `smallest` and than their error allows, 0 in place of the others."""
-    error = np.sqrt(np.maximum(mean_square - np.square(mean), 0.0) / (samples - 1))
-    size = np.abs(mean)
+    error, size = np.sqrt(np.maximum(mean_square - np.square(mean), 0.0) / (samples - 1)), np.abs(mean)
     return np.where((size > smallest) & (size > LARGEST_ERROR * error), size, 0.0)
 
 
-def contradicted(parts: list[np.ndarray], mirror: Mirror) -> str | None:
-    """At most three numbers in which the steps contradict a mirror most, for a message; None if they do not."""
+def contradicted(parts: list[np.ndarray], mirror: Mirror) -> str:
+    """At most three numbers in which the steps contradict a mirror most, for a message; empty if they do not."""
     whole = mirror.joint.beside(mirror.observation.linear).beside(unmoved(2))
     found = contradictions(parts, whole, len(mirror.observation.sources))  # [D, D]
-    if not found.any():
-        return None
     names = [f"observation entry {i} ({source})" for i, source in enumerate(mirror.observation.sources, 1)]
     of_actions = [f"action entry {i} ({source})" for i, source in enumerate(mirror.action.sources, 1)]
     names += [*of_actions, *names, "the reward", "the end of episodes"]  # [D]

@@ -39,8 +39,6 @@ def make_registered(
         env_id: a registered id, or `module:id`: the module, which may be in the current folder, registers the id.
         spec: the entry of the id, if it is known; the registry is not asked then.
         max_episode_steps: truncate after this many steps; None keeps the environment's own limit.
-        render_mode: "rgb_array" to film it.
-        env_kwargs: arguments for its constructor.
 
     Raises:
         UserError: the module or the id is unknown, a package is missing, or the constructor failed.

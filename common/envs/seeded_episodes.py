@@ -82,8 +82,7 @@ class SeededEpisodes:
         if isinstance(reward, np.ndarray):
             reward = reward.item()
         lost, replaced = info.get(LIFE_LOST, False), info.get(ACTION_REPLACED, False)
-        names = self._environment.log_info if self._over else ()
-        infos = logged_numbers(info, names) if names else ()
+        infos = logged_numbers(info, self._environment.log_info) if self._over else ()
         return Answer(self._as_declared(observation), float(reward), terminated, truncated, lost, replaced, infos)
 
     def give_up(self) -> None:

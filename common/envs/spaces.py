@@ -14,7 +14,6 @@ class ActionMap(Protocol):
 
     def __call__(self, actions: np.ndarray) -> np.ndarray:
         """Policy actions [K, A] → environment actions [K, *space.shape]."""
-        ...
 
 
 def action_map(space: gymnasium.Space) -> ActionMap:
