@@ -21,7 +21,7 @@ from common.rollout.policies import Policy
 from common.rollout.probe import find_restore_method
 from common.rollout.repeatable import RepeatableEnvs
 from common.rollout.rewards import EpisodeStatistics, Shaping
-from common.rollout.stepping import Stepped, restore_method_of, step_through
+from common.rollout.stepping import Filling, restore_method_of
 from common.rollout.workers.envs import EnvsOnWorkers
 from common.rollout.workers.shard import Recipe
 from common.state import State, join_parts, load_generator, pack_generator, part_of
@@ -44,7 +44,6 @@ class Collector:
     """Steps the environments of a run with a policy, a trajectory at a time; episodes continue from one to the next.
 
     Args:
-        action_map: from policy actions to the environments'.
         seed: of the environments and of the exploration noise.
         warn: called with a line about each environment that failed, and if their seeds decide nothing.
         how: how the method collects.
@@ -85,19 +84,14 @@ class Collector:
         self.scores = EpisodeStatistics(config.num_envs, config.score_window, infos)
         self._collected = self.is_fresh = False
         self._underway = False  # a trajectory was begun and is not whole
-        self._build(
-            find_restore_method(
-                environment, config.backend, action_map, config.environment_time_limit, warn, config.num_envs
-            )
-        )
+        limits = config.environment_time_limit, warn, config.num_envs
+        self._build(find_restore_method(environment, config.backend, action_map, *limits))
 
     def _build(self, way: RestoreMethod) -> None:
         """Build environments that can be restored in this way, and the generator of the exploration noise."""
         config = self._config
-        recipe = Recipe(
-            self._environment, config.num_envs, config.backend, config.shards, way, config.environment_time_limit,
-            self._action_map,
-        )  # fmt: skip
+        division, limit = (config.num_envs, config.backend, config.shards), config.environment_time_limit
+        recipe = Recipe(self._environment, *division, way, limit, self._action_map)
         seed, noise_seed = (int(s) for s in np.random.SeedSequence(self._seed).generate_state(2))
         self.noise, counted = np.random.default_rng(noise_seed), (seed, config.environment_restarts, self._warn)
         self.envs: RepeatableEnvs = (
@@ -115,7 +109,6 @@ class Collector:
         Args:
             policy: it may change in `on_rows`.
             epoch: how many epochs are done.
-            timing: seconds are added to it.
             on_rows: called with rows of `trajectory` when they are complete. The actions of the row after them are
                 chosen and sent already.
 
@@ -125,13 +118,12 @@ class Collector:
         """
         self._prepare(epoch)
         for attempt in itertools.count(1):
-            noise, failed = self._begin(policy)
-            record, done = self.envs.record, 0
+            filling, record, done = self._begin(policy, timing), self.envs.record, 0
             before = record.ended, record.episode_steps
             try:
-                for t in self._fill(policy, noise, self.trajectory, failed, timing, self._how.rows_per_yield):
+                for t in self.envs.fill(policy, filling):
                     rows = slice(done, t)
-                    self._complete(rows, failed, *before)
+                    self._complete(rows, filling.failed, *before)
                     on_rows(rows)
                     done = t
                 break
@@ -142,8 +134,6 @@ class Collector:
                     raise NotFiniteError(f"{error.fault}; attempts at this epoch that failed: {attempt}") from None
                 self._warn(f"warning: {error.fault}; the epoch is collected again")
                 self._restart(epoch, attempt)
-        if not isinstance(self.envs, EnvsOnWorkers):  # which record rows as they come
-            record.add(self.trajectory, slice(0, self._steps), failed)
         record.episode_steps = self.trajectory.episode_steps[-1].copy()
         self._underway = False
         self._use(self.trajectory)
@@ -162,15 +152,15 @@ class Collector:
         elif self.envs.record.way == "history":
             self._restart_some(epoch)
 
-    def _begin(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
-        """An empty trajectory; its noise [T, N, X], and [T, N] bool for steps in which an environment fails."""
-        steps, count = self._steps, self._config.num_envs
-        noise = self.noise.standard_normal((steps, count, self._action_map.noise_size), np.float32)  # [T, N, X]
+    def _begin(self, policy: Policy, timing: Timing) -> Filling:
+        """An empty trajectory, and the noise that explores in it."""
+        shape = self._steps, self._config.num_envs
+        noise = self.noise.standard_normal((*shape, self._action_map.noise_size), np.float32)  # [T, N, X]
         if self._how.shape_noise is not None:
             noise = self._how.shape_noise(noise)  # [T, N, X]
         self.trajectory = self._empty_trajectory(getattr(policy, "output_size", 0))
         self._underway = True
-        return noise, np.zeros((steps, count), bool)
+        return Filling(self.trajectory, np.zeros(shape, bool), noise, timing, self._how.rows_per_yield)
 
     def _empty_trajectory(self, output_size: int) -> Trajectory:
         seen, memory = self.envs.record.observations[0], self.envs.record.memory.copy()
@@ -178,28 +168,10 @@ class Collector:
         infos = np.full((self._steps, self._config.num_envs, len(self._config.log_info)), np.nan)
         return empty._replace(memory=memory, infos=infos)
 
-    def _fill(
-        self, policy: Policy, noise: np.ndarray, trajectory: Trajectory, failed: np.ndarray, timing: Timing,
-        rows_per_yield: int | None,
-    ) -> Iterator[int]:  # fmt: skip
-        envs = self.envs
-        if isinstance(envs, EnvsOnWorkers):
-            return envs.fill(policy, noise, trajectory, failed, timing, rows_per_yield)
-        record = envs.record
-        stepped = Stepped(
-            envs.groups, envs.columns, record.observations, record.ended, record.memory, self._action_map,
-            envs.count_faults,
-        )  # fmt: skip
-        return step_through(stepped, policy, noise, trajectory, failed, timing, rows_per_yield)
-
     def _complete(self, rows: slice, failed: np.ndarray, ended: np.ndarray, steps: np.ndarray) -> None:
-        """Fill in what follows from ends of episodes and from failures in K rows; check for NaN and infinity.
-
-        Args:
-            ended, steps: [N], of the row before the trajectory: whether episodes were over, and how long they were.
-        """
+        """Fill in what follows from ends of episodes and from failures in K rows; check for NaN and infinity."""
         trajectory, first = self.trajectory, rows.start
-        if first > 0:
+        if first > 0:  # else those of the row before the trajectory
             ended, steps = trajectory.ended[first - 1], trajectory.episode_steps[first - 1]  # [N], [N]
         resets = np.concatenate([ended[None], trajectory.ended[rows][:-1]])  # [K, N]
         trajectory.valid[rows] = ~(resets | failed[rows])  # [K, N]
@@ -221,7 +193,7 @@ class Collector:
         if not self.scores.of_epoch and epoch > 0:  # before the epoch's first trajectory
             every, count = self._restart_every, len(self.envs.parts)
             turns = (every * (i + 1) // count for i in range(count))
-            due = [i for i, turn in enumerate(turns) if (epoch - turn) % every == 0 and epoch >= turn]
+            due = [i for i, turn in enumerate(turns) if epoch >= turn and (epoch - turn) % every == 0]
             restarted |= self.envs.restart_parts(due)
         self.scores.running_returns[:, restarted] = 0.0
 

@@ -11,7 +11,7 @@ There are four ways; a probe finds one that works for the environment:
   from time to time.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -22,7 +22,8 @@ from common.envs.seeded_episodes import RestoreMethod, RestorePoint
 from common.envs.spaces import ActionMap
 from common.envs.vector_env import VectorEnv
 from common.errors import StartError, UserError
-from common.rollout.stepping import RestoreRecord
+from common.rollout.policies import Policy
+from common.rollout.stepping import Filling, RestoreRecord, Stepped, step_through
 from common.state import State
 
 
@@ -40,14 +41,9 @@ class RepeatableEnvs:
     """
 
     def __init__(
-        self,
-        envs: VectorEnv,
-        action_map: ActionMap,
-        seed: int,
-        restarts: int = 0,
-        warn: Callable[[str], None] = print,
-        way: RestoreMethod = "episodes",
-    ) -> None:
+        self, envs: VectorEnv, action_map: ActionMap, seed: int, restarts: int, warn: Callable[[str], None],
+        way: RestoreMethod,
+    ) -> None:  # fmt: skip
         self._envs, self.action_map, self._restarts, self._warn = envs, action_map, restarts, warn
         self.record = RestoreRecord(envs.columns, way, action_map.size)
         self._faults = 0  # since training began
@@ -55,6 +51,16 @@ class RepeatableEnvs:
         self.num_envs, self.groups = envs.num_envs, envs.groups
         self.columns, self.parts = envs.columns, envs.parts
         self.restart(seed)
+
+    def fill(self, policy: Policy, filling: Filling) -> Iterator[int]:
+        """Fill a trajectory as `step_through` does, and record what was done."""
+        record = self.record
+        stepped = Stepped(
+            self.groups, self.columns, record.observations, record.ended, record.memory, self.action_map,
+            self.count_faults,
+        )  # fmt: skip
+        yield from step_through(stepped, policy, filling)
+        record.add(filling, slice(0, len(filling.noise)))
 
     def count_faults(self, group: int, t: int) -> None:
         """Take the failures of a group in step `t` of the epoch from its list.

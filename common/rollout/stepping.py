@@ -38,11 +38,18 @@ class Stepped(NamedTuple):
     count_faults: Callable[[int, int], None]  # takes the failures of a group in a step of the epoch from its list
 
 
-def step_through(
-    envs: Stepped, policy: Policy, noise: np.ndarray, trajectory: Trajectory, failed: np.ndarray, timing: Timing,
-    rows_per_yield: int | None = None,
-) -> Iterator[int]:  # fmt: skip
-    """Fill what environments return into a trajectory and `failed` [T, N]; `noise` [T, N, X] samples the actions.
+class Filling(NamedTuple):
+    """A trajectory that is being filled."""
+
+    trajectory: Trajectory
+    failed: np.ndarray  # [T, N] bool, steps in which an environment failed
+    noise: np.ndarray  # [T, N, X] standard normal numbers, which sample the actions
+    timing: Timing  # seconds are added to it
+    rows_per_yield: int | None = None  # None: all
+
+
+def step_through(envs: Stepped, policy: Policy, filling: Filling) -> Iterator[int]:
+    """Fill what environments return into a trajectory.
 
     Each group steps while the policy chooses for the other. Yields the number of rows that all groups have stepped, at
     the end and after every `rows_per_yield` rows.
@@ -51,11 +58,12 @@ def step_through(
         NotFiniteError: the policy returned NaN or infinity.
         UserError: environments failed more often than they may.
     """
+    trajectory, failed, noise, timing, rows_per_yield = filling
     observations, actions, rewards, terminated, truncated, ended, _, _, replaced, outputs, _, infos = trajectory
     acting = InEpisodes(policy, envs.memory)
     steps, clock = len(actions), time.perf_counter
     every = rows_per_yield or steps
-    groups = list(zip(range(len(envs.columns)), envs.groups, envs.columns))
+    groups = [(number, *group) for number, group in enumerate(zip(envs.groups, envs.columns))]
     for columns, first in zip(envs.columns, envs.observations):
         observations[0, columns] = first
     with one_blas_thread():
@@ -145,8 +153,9 @@ class RestoreRecord:
         self.memory[columns] = 0.0
         self.ended[columns] = self.lost[columns] = False
 
-    def add(self, trajectory: Trajectory, rows: slice, failed: np.ndarray) -> None:
-        """Add the next K rows of a trajectory; `failed` [T, N]: steps in which environments failed."""
+    def add(self, filling: Filling, rows: slice) -> None:
+        """Add the next K rows of a trajectory."""
+        trajectory, failed, *_ = filling
         resets = np.concatenate([self.ended[None], trajectory.ended[rows][:-1]])  # [K, N]
         self.observations = [trajectory.observations[rows.stop, columns].copy() for columns in self.columns]
         self.ended = trajectory.ended[rows.stop - 1].copy()

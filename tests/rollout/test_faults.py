@@ -633,7 +633,7 @@ def test_an_epoch_is_collected_again_as_often_as_environments_may_restart(monkey
     def fail(*_):
         raise NotFiniteError("an observation is NaN", ", or skip it")
 
-    monkeypatch.setattr(trainer.collector, "_fill", fail)
+    monkeypatch.setattr(trainer.collector.envs, "fill", fail)
     with pytest.raises(NotFiniteError, match=r"^an observation is NaN; attempts at this epoch that failed: 3$"):
         trainer.train(1)
     assert said == ["warning: an observation is NaN; the epoch is collected again"] * 2
