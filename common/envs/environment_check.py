@@ -61,12 +61,7 @@ def _no_exit() -> Iterator[None]:
 def check_environment(name: str, env: gymnasium.Env, action_masks: bool = False) -> bool:
     """Reset an environment and step it once with the middle of its action range, or a choice that its mask allows.
 
-    Args:
-        env: with its native observations, before flattening.
-        action_masks: whether it must have an action mask.
-
-    Returns:
-        Whether it has an action mask.
+    Returns whether it has an action mask; with `action_masks` it must.
 
     Raises:
         UserError: reset or step fails, or returns a value that Gymnasium's interface or the spaces do not allow.

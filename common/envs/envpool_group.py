@@ -20,11 +20,8 @@ class EnvPoolGroup:
     (the log). `tests/rollout/test_collector.py` checks that both give the same results.
 
     EnvPool seeds environments only when it builds them. An environment that draws random numbers only in resets is
-    therefore restored by repeating as many resets and then the actions of its running episode.
-
-    Args:
-        num_threads: of each pool.
-        num_parts: number of pools; each can be built again alone.
+    therefore restored by repeating as many resets and then the actions of its running episode. With `num_parts` pools,
+    each of `num_threads`, a part of the environments can be built again alone.
     """
 
     def __init__(self, environment: Environment, num_envs: int, num_threads: int, num_parts: int = 1) -> None:
@@ -83,8 +80,9 @@ class EnvPoolGroup:
         for k in range(resets.max()):
             pool._reset(np.flatnonzero(resets > k).astype(np.int32))
             receive()
-        for call in _calls(points, self._action_type):
-            pool._send(call)
+        for t in range(max(len(point.actions) for point in points)):
+            ids = np.array([i for i, point in enumerate(points) if t < len(point.actions)], np.int32)  # [k]
+            pool._send([ids, ids, np.array([points[i].actions[t] for i in ids], self._action_type)])
             receive()
 
     def send(self, actions: np.ndarray, which: np.ndarray | None = None) -> None:
@@ -119,24 +117,8 @@ class EnvPoolGroup:
 
 
 def columns_of(pool: Any, log_info: Sequence[str]) -> list[int]:
-    """Where in a pool's answer KEYS stand, and then the numbers of info that are logged.
-
-    Raises:
-        ValueError: it has not got one of these.
-    """
+    """Where in a pool's answer KEYS stand, and the numbers of info that are logged. Raises ValueError if one lacks."""
     return [pool._state_keys.index(key) for key in (*KEYS, *(f"info:{name}" for name in log_info))]
-
-
-def _calls(points: list[RestorePoint], action_type: np.dtype) -> list[list[np.ndarray]]:
-    """The calls that repeat a pool's running episodes, one per step: environments [k], players [k], actions [k, A]."""
-    steps = np.array([len(point.actions) for point in points])  # [n]
-    order = np.argsort(-steps, kind="stable").astype(np.int32)  # [n]; the longest first
-    longest = points[order[0]].actions
-    actions = np.zeros((len(longest), len(points), *longest.shape[1:]), action_type)  # [T, n, A]
-    for column, i in enumerate(order):
-        actions[: steps[i], column] = points[i].actions
-    running = [int((steps > t).sum()) for t in range(len(longest))]
-    return [[order[:k], order[:k], row[:k]] for k, row in zip(running, actions)]
 
 
 class RepeatingPool:

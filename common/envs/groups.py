@@ -49,35 +49,23 @@ class Group(Protocol):
     over, but neither terminated nor truncated. The next step begins another episode in a new environment.
 
     The arrays that `recv` returns are valid until the next `send`.
-
-    Attributes:
-        num_envs: n, environments in the group.
-        faults: failures are appended here; whoever reads them empties the list.
-        parts: slices of environments that can only be restored together.
     """
 
-    num_envs: int
-    faults: list[Fault]
-    parts: list[slice]
+    num_envs: int  # n
+    faults: list[Fault]  # failures are appended here; whoever reads them empties the list
+    parts: list[slice]  # of environments that can only be restored together
 
     def reset(self, seed: int | None) -> np.ndarray:
-        """Begin an episode in every environment.
+        """Begin an episode in every environment: observations [n, *shape].
 
-        Args:
-            seed: fixes this episode and all that follow; None begins the next one.
-
-        Returns:
-            Observations [n, *shape].
+        A seed fixes this episode and all that follow; None begins the next one.
         """
 
     def restore(self, points: Mapping[int, RestorePoint]) -> np.ndarray:
         """Restore some environments to an earlier point; `reset` with the seed of that time must come before.
 
-        Args:
-            points: by the environment's index in the group; of each part all environments or none.
-
-        Returns:
-            Their last observations [len(points), *shape].
+        `points` are by the environment's index in the group; of each part all environments or none. Returns their last
+        observations [len(points), *shape].
         """
 
     def send(self, actions: np.ndarray) -> None:

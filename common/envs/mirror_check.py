@@ -35,9 +35,6 @@ PATIENCE = 5  # times the limit of a step, that all steps in another process may
 def check_mirror(config: TrainingConfig, environment: Environment, warn: Callable[[str], None]) -> None:
     """Take random steps if the mirror or the environment's arguments are the user's own, and compare them.
 
-    Args:
-        warn: called with a line if that is not possible.
-
     Raises:
         UserError: the steps contradict the mirror; the line names the entry, or the reward.
     """
@@ -80,10 +77,7 @@ def random_steps(environment: Environment, size: int) -> tuple[list[np.ndarray],
 
     A row is an observation, an action, what it changes, its reward, and whether it ended the episode. Then what it
     changes counts as nothing. An action is held for HELD steps, and its rewards are added up. Discrete actions are [A]
-    zeros but for a one in the place of each number's choice.
-
-    Args:
-        size: S, of the newest observation.
+    zeros but for a one in the place of each number's choice. Of an observation the newest S = `size` numbers count.
 
     Raises:
         UserError: the environment cannot be started.
@@ -144,12 +138,8 @@ def _random_action(space: gymnasium.Space, generator: np.random.Generator) -> tu
 def contradictions(parts: list[np.ndarray], entries: Entries, observed: int) -> np.ndarray:
     """By how much each covariance contradicts a mirror, [D, D] in standard deviations; 0: it does not.
 
-    On the diagonal are also means of observations that differ by more than a standard deviation.
-
-    Args:
-        parts: independent ones, [K, D]; each is one sample of the difference between both sides.
-        entries: of all D numbers.
-        observed: S, how many of them are the observation.
+    On the diagonal are also means of observations that differ by more than a standard deviation. Of the D numbers of
+    `entries` S are `observed`. Each part, [K, D], is an independent sample of the difference between both sides.
     """
     means = np.array([part.mean(axis=0) for part in parts])  # [P, D]
     mean = means.mean(axis=0)  # [D]

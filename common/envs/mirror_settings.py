@@ -56,9 +56,7 @@ def mirror_of(
 def _check(name: str, entries: Entries, described: Sequence[float], size: int, known_of: str = "") -> None:
     """Raises UserError unless each number is described, and a mirror image of a mirror image is the original.
 
-    Args:
-        described: what the entries are in the settings.
-        known_of: the environment whose known mirror it is; empty if the user describes it.
+    `described` are the entries as in the settings. A known mirror is that of the environment `known_of`.
     """
     if len(described) != size:
         cure = f"; the known mirror of {known_of} fits no longer, describe one with --mirror or give --no-symmetry"

@@ -38,7 +38,6 @@ def make_registered(
     Args:
         env_id: a registered id, or `module:id`: the module, which may be in the current folder, registers the id.
         spec: the entry of the id, if it is known; the registry is not asked then.
-        max_episode_steps: truncate after this many steps; None keeps the environment's own limit.
 
     Raises:
         UserError: the module or the id is unknown, a package is missing, or the constructor failed.
@@ -81,8 +80,7 @@ def gymnasiums_own() -> dict[str, gymnasium.envs.registration.EnvSpec]:
 def wrapped(env_id: str, env: gymnasium.Env, names: Iterable[str]) -> gymnasium.Env:
     """The environment within wrappers, each named module:Class or module:Class(JSON, …); the last one is outermost.
 
-    Raises:
-        UserError: a name is wrong, or a wrapper cannot be built.
+    Raises UserError if a name is wrong, or a wrapper cannot be built.
     """
     for name in names:
         typed, bracket, inside = name.partition("(")
@@ -130,13 +128,9 @@ def _split(env_id: str) -> tuple[str | None, str]:
 
 
 def import_module(module: str, typed: str) -> ModuleType:
-    """Import a module of the user's, which may be in the current folder.
+    """Import a module of the user's, which may be in the current folder; messages name it as `typed`, `module:name`.
 
-    Args:
-        typed: `module:name`, for messages.
-
-    Raises:
-        UserError: it cannot be found, or its own code fails.
+    Raises UserError if it cannot be found, or its own code fails.
     """
     if module.endswith(".py") or not all(part.isidentifier() for part in module.split(".")):
         file = module.replace("/", ".").replace("\\", ".").removesuffix(".py").strip(".")

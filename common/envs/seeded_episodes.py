@@ -41,13 +41,10 @@ class Answer(NamedTuple):
 
 
 class SeededEpisodes:
-    """One environment with next-step autoreset, which is built when its first episode begins.
+    """One environment with next-step autoreset, which is built when its first episode begins; seeds: `episode_seed`.
 
-    Args:
-        environment: what to build.
-        seed, index: see `episode_seed`.
-        rebuild: build the environment again for every episode. Box2D needs it: what its world does after a reset
-            depends on the bodies it held before.
+    With `rebuild` it is built again for every episode. Box2D needs it: what its world does after a reset depends on
+    the bodies it held before.
     """
 
     def __init__(self, environment: Environment, seed: int, index: int, rebuild: bool = False) -> None:

@@ -27,13 +27,7 @@ def choices(space: gymnasium.Space) -> tuple[int, ...]:
         return (int(space.n),)
     if isinstance(space, gymnasium.spaces.MultiDiscrete):
         return tuple(int(n) for n in space.nvec.ravel())
-    return (2,) * int(np.prod(_shape(space)))
-
-
-def _shape(space: gymnasium.Space) -> tuple[int, ...]:
-    """The shape of a space that has one, as all but Dict and Tuple do."""
-    assert space.shape is not None
-    return space.shape
+    return (2,) * int(np.prod(space.shape or ()))
 
 
 class DiscreteMap:
@@ -42,7 +36,7 @@ class DiscreteMap:
     def __init__(self, space: gymnasium.Space) -> None:
         counts = choices(space)
         self.size, self.noise_size = len(counts), sum(counts)
-        self._shape, self._dtype = _shape(space), space.dtype
+        self._shape, self._dtype = space.shape or (), space.dtype
         self._start = np.asarray(getattr(space, "start", 0)).ravel()  # [1] or [A]
 
     def __call__(self, actions: np.ndarray) -> np.ndarray:

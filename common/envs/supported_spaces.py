@@ -18,11 +18,7 @@ LARGEST = 100_000  # numbers in an observation; a trajectory of the default leng
 
 
 def check_spaces(env_id: str, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
-    """Check that there is a network for the observations and a policy for the actions.
-
-    Raises:
-        UserError: there is none.
-    """
+    """Raises UserError unless there is a network for the observations and a policy for the actions."""
     for path, leaf in _leaves(observation_space):
         where = f", at {path}" if path else ""
         if not isinstance(leaf, VECTORS) or not leaf.is_np_flattenable:

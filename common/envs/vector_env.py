@@ -17,19 +17,14 @@ from common.errors import UserError
 
 
 class VectorEnv:
-    """Groups of environments side by side: group g owns the columns `columns[g]` of every [T, N] array.
-
-    Attributes:
-        num_envs: N, environments in all groups.
-        parts: group and columns of environments that can only be restored together; see `Group.parts`.
-    """
+    """Groups of environments side by side: group g owns the columns `columns[g]` of every [T, N] array."""
 
     def __init__(self, groups: list[Group]) -> None:
         self.groups = groups
         ends = np.cumsum([group.num_envs for group in groups])
         self.columns = [slice(int(end) - group.num_envs, int(end)) for group, end in zip(groups, ends)]
-        self.num_envs = int(ends[-1])
-        self.parts = [
+        self.num_envs = int(ends[-1])  # N, in all groups
+        self.parts = [  # group and columns of environments that can only be restored together; see `Group.parts`
             (i, slice(columns.start + part.start, columns.start + part.stop))
             for i, (group, columns) in enumerate(zip(groups, self.columns))
             for part in group.parts

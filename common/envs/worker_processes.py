@@ -55,11 +55,7 @@ class ResponseTimeLimit:
         self.seconds = self._left = seconds
 
     def answers(self, connection: Connection) -> bool:
-        """Wait until there is something to read; False if the time is up before.
-
-        Raises:
-            OSError: the connection is closed.
-        """
+        """Wait until there is something to read; False if the time is up before. Raises OSError for a closed pipe."""
         while not connection.poll(wanted := min(max(0.0, self._left), _SLICE)):
             self._left -= wanted
             if self._left <= 0:
@@ -107,16 +103,12 @@ def run_in_workers(
 
 @contextlib.contextmanager
 def in_background(function: Callable[[], Result], time_limit: float | None = None) -> Iterator[Callable[[], Result]]:
-    """Computes `function()` in a worker process while the caller continues.
-
-    Args:
-        function: see `run_in_workers`.
-        time_limit: seconds that the process may take to start and compute the result.
+    """Computes `function()` in a worker process while the caller continues; for the function see `run_in_workers`.
 
     Yields:
         A function that waits for the result and returns it. It raises CannotStartError if the worker could not be
-        started or could not load the function, UserError if the worker died or the time is up, and what the function
-        raised.
+        started or could not load the function, UserError if the worker died or did not start and compute the result
+        within `time_limit` seconds, and what the function raised.
     """
     with contextlib.ExitStack() as ended:
         problem = ""
@@ -183,11 +175,7 @@ class Worker:
         self._content = content
 
     def start(self) -> None:
-        """Start a process and send it the function.
-
-        Raises:
-            CannotStartError: the system refused.
-        """
+        """Start a process and send it the function. Raises CannotStartError if the system refuses."""
         context = multiprocessing.get_context(START_METHOD)
         if START_METHOD == "forkserver":
             multiprocessing.set_forkserver_preload(PRELOADED)

@@ -46,7 +46,6 @@ class Collector:
     Args:
         seed: of the environments and of the exploration noise.
         warn: called with a line about each environment that failed, and if their seeds decide nothing.
-        how: how the method collects.
         design: what is rewarded, where the config leaves that to a function.
         make_team: makes the workers that step the environments; None steps them in this process.
 
@@ -104,10 +103,9 @@ class Collector:
     def collect(
         self, policy: Policy, epoch: int, timing: Timing, on_rows: Callable[[slice], None] = lambda rows: None
     ) -> Trajectory:
-        """The next trajectory, in as many attempts as the config allows.
+        """The next trajectory, in as many attempts as the config allows, with a policy that may change in `on_rows`.
 
         Args:
-            policy: it may change in `on_rows`.
             epoch: how many epochs are done.
             on_rows: called with rows of `trajectory` when they are complete. The actions of the row after them are
                 chosen and sent already.
@@ -232,11 +230,7 @@ class Collector:
         )
 
     def load_state(self, state: State) -> None:
-        """Restore what `state` returned.
-
-        Raises:
-            UserError: the environments do not repeat what they did.
-        """
+        """Restore what `state` returned. Raises UserError if the environments do not repeat what they did."""
         collector, trajectory = part_of(state, "collector"), part_of(state, "trajectory")
         most = (self.epochs + 1) * self._config.steps_per_epoch  # a forged number would be counted up to
         if np.max(collector["episodes"]) > most:

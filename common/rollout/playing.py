@@ -54,21 +54,13 @@ class Episode:
 
 @dataclass(frozen=True)
 class Reach:
-    """The mean that a validation has to reach not to end early, and how well its episodes may still end.
+    """The mean that a validation has to reach not to end early, and how well its episodes may still end."""
 
-    Attributes:
-        target: the mean reward of an episode that has to be reached.
-        hope: reward of an episode that is not over, unless one of this validation has more already.
-        episodes: E, how many count in the mean.
-        total: sum of the rewards of those that were played before.
-        played: how many those are.
-    """
-
-    target: float
-    hope: float
-    episodes: int
-    total: float = 0.0
-    played: int = 0
+    target: float  # the mean reward of an episode that has to be reached
+    hope: float  # reward of an episode that is not over, unless one of this validation has more already
+    episodes: int  # E, how many count in the mean
+    total: float = 0.0  # sum of the rewards of those that were played before
+    played: int = 0  # how many those are
 
     def optimistic_returns(self, returns: np.ndarray, running: np.ndarray) -> np.ndarray:
         """The rewards [n], so far `returns` [n], if episodes that are `running` [n] end as well as can be hoped."""

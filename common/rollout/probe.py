@@ -36,15 +36,11 @@ def find_restore_method(
     warn: Callable[[str], None] = print,
     num_envs: int = PROBED,
 ) -> RestoreMethod:
-    """How such environments are restored.
+    """How such environments are restored; of `num_envs` of the run no more are built at once.
 
     Nothing is proven where environments are slow or fail. Then the answer is a way that is right by construction, as
     it begins with an environment that was just built. That is "rebuilt", whose episodes are those of "episodes" if the
     proof would have succeeded; but where building environments is what takes so long, it is "history".
-
-    Args:
-        warn: called with a line if the same seed does not lead to the same steps.
-        num_envs: of the run; no more are built at once.
 
     Raises:
         UserError: an environment cannot be started.

@@ -28,16 +28,13 @@ from common.state import State
 
 
 class RepeatableEnvs:
-    """Environments whose running episodes can be repeated. It counts their failures.
+    """Environments whose running episodes can be repeated. It counts their failures; `record` says where they are.
 
     Args:
         envs: not yet reset.
         restarts: how many failing environments may be replaced by new ones.
         warn: called with one line for each failure, and with a traceback that was not shown before.
         way: how they are restored; see above.
-
-    Attributes:
-        record: where they are, and their actions.
     """
 
     def __init__(
@@ -63,11 +60,7 @@ class RepeatableEnvs:
         record.add(filling, slice(0, len(filling.noise)))
 
     def count_faults(self, group: int, t: int) -> None:
-        """Take the failures of a group in step `t` of the epoch from its list.
-
-        Raises:
-            UserError: environments failed more often than they may.
-        """
+        """Take the failures of a group in step `t` of the epoch; raises UserError if there were more than may be."""
         faults = self.groups[group].faults
         for fault in faults:
             self._count_fault(fault, group, t)

@@ -113,28 +113,23 @@ class RestoreRecord:
         columns: of each group of environments.
         way: how they are restored; see `common.rollout.repeatable`.
         action_size: A, action dimensions.
-
-    Attributes:
-        observations: the last of each group, [n, *shape].
-        ended: [N] bool, whether the episode has ended; the next step begins a new one.
-        lost: [N] bool, whether the actions since the start hold a failure, which cannot be repeated.
-        episode_steps: [N] int64, steps of the running episodes.
-        memory: [N, Z] float32, what the networks remember of the running episodes.
     """
 
-    observations: list[np.ndarray]
+    observations: list[np.ndarray]  # the last of each group, [n, *shape]
 
     def __init__(self, columns: list[slice], way: RestoreMethod, action_size: int) -> None:
         self.columns, self.way, self._action_size, self._num_envs = columns, way, action_size, columns[-1].stop
-        self.memory = np.zeros((self._num_envs, 0), np.float32)  # [N, 0] until it is said how much there is
+        # [N, Z], what the networks remember of the running episodes; Z is 0 until it is said how much that is
+        self.memory = np.zeros((self._num_envs, 0), np.float32)
         self.clear()
 
     def clear(self) -> None:
         """Say that all environments were begun from a seed."""
         self._restarts, self._episodes, self._steps = np.zeros((3, self._num_envs), int)  # [N] each
         self._chunks: list[np.ndarray] = []  # [K, N, A] each; the last `_steps` rows of a column are its own
-        self.ended, self.lost = np.zeros((2, self._num_envs), bool)  # [N] each
-        self.episode_steps = np.zeros(self._num_envs, np.int64)  # [N]
+        # [N] each: the next step begins another episode; the actions hold a failure, which cannot be repeated
+        self.ended, self.lost = np.zeros((2, self._num_envs), bool)
+        self.episode_steps = np.zeros(self._num_envs, np.int64)  # [N] of the running episodes
         self.memory[:] = 0.0
 
     def begin_episodes(self) -> None:
@@ -209,8 +204,7 @@ class RestoreRecord:
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Restore what `state` returned, but the observations, which the environments have to return again.
 
-        Raises:
-            ValueError: its numbers do not fit each other.
+        Raises ValueError if its numbers do not fit each other.
         """
         if min(state["episodes"].min(), state["steps"].min()) < 0 or state["steps"].sum() != len(state["actions"]):
             raise ValueError("the steps of environments do not fit their actions")
@@ -230,11 +224,7 @@ class RestoreRecord:
 
 
 def restore_method_of(state: Mapping[str, np.ndarray]) -> RestoreMethod:
-    """The way that a record's state was written for.
-
-    Raises:
-        UserError: there is no such way.
-    """
+    """The way that a record's state was written for. Raises UserError if there is no such way."""
     way = unpack_json(state["way"])
     if way not in get_args(RestoreMethod):
         raise UserError(f"a checkpoint's environments are restored by {way!r}: update the code")

@@ -103,9 +103,8 @@ class Validator:
     ) -> np.ndarray:
         """Unshaped rewards [E] of whole episodes, in separate environments; their seconds are added to `timing`.
 
-        Args:
-            episodes, seed: None takes those of all validations.
-            before: [k] rewards of other episodes that count in the same score.
+        None takes the number of episodes and the seed of all validations. `before` [k] are rewards of other episodes
+        that count in the same score.
         """
         began = time.perf_counter()
         config, agent = self._config, self._agent

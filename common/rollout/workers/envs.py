@@ -17,12 +17,9 @@ from common.rollout.workers.shard import STEPPED, Columns, Recipe, Rows, Snapsho
 
 
 class EnvsOnWorkers(RepeatableEnvs):
-    """`RepeatableEnvs` whose groups are held and stepped by workers, many steps at a time.
+    """`RepeatableEnvs` whose groups are held and stepped by the workers of a `Team`, many steps at a time.
 
     This process keeps the record of their actions, so it can say at any time how to restore a shard.
-
-    Args:
-        team: a `Team`, which performs tasks.
     """
 
     def __init__(self, recipe: Recipe, team: Any, seed: int, restarts: int, warn: Callable[[str], None]) -> None:
@@ -104,11 +101,7 @@ class EnvsOnWorkers(RepeatableEnvs):
     def _perform(
         self, method: str, shards: Sequence[int], arguments: Sequence[tuple[Any, ...]], policy: Policy | None = None
     ) -> list[Any]:
-        """What a method of `ShardRunner` returns for some shards; `policy`: its first argument, if it takes one.
-
-        Raises:
-            UserError: it raised one.
-        """
+        """What a method of `ShardRunner` returns for some shards, or its UserError; `policy`: its first argument."""
         tasks = [Task(k, method, given) for k, given in zip(shards, arguments)]
         values = self._team.perform(tasks, self._snapshot, policy)
         for value in values:

@@ -33,11 +33,7 @@ def shards_for_workers(config: TrainingConfig) -> int:
 def resolve_shards(config: TrainingConfig, backend: str, environment: Environment) -> int | None:
     """How many any run has: some where `--backend auto` stands for Gymnasium, so that workers may step them later.
 
-    Args:
-        backend: what the config's stands for.
-
-    Returns:
-        None: as many as the backend's environments come in.
+    None means as many as the backend's environments come in.
     """
     if config.shards is not None:
         return config.shards

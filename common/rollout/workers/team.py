@@ -93,10 +93,6 @@ class Team:
         number: of workers at most; never more than shards.
         warn: called with a line about each worker that is lost.
 
-    Attributes:
-        workers: those that have started, or were asked for.
-        homes: shard → who performs its tasks.
-
     Raises:
         UserError: the environment cannot be sent to workers.
     """
@@ -115,8 +111,8 @@ class Team:
         self._content = ray.put(_pickled(recipe))
         self._class = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(WorkerProcess)
         self._computing = computing()
-        self.workers: list[Worker] = []
-        self.homes: dict[int, Worker] = {}
+        self.workers: list[Worker] = []  # that have started, or were asked for
+        self.homes: dict[int, Worker] = {}  # shard → who performs its tasks
         self._held: dict[int, Worker] = {}  # shard → who holds it in the state that its next task begins with
         self._step_seconds: deque[float] = deque(maxlen=256)  # of collected steps
         self._has_begun = False
@@ -348,11 +344,7 @@ class WorkerPoolFactory:
         self._closed.wait()
 
     def __call__(self, recipe: Recipe) -> Team:
-        """Workers for these environments.
-
-        Raises:
-            UserError: Ray does not start, or the environment cannot be sent to workers.
-        """
+        """Workers for these environments. Raises UserError if Ray does not start, or they cannot be sent there."""
         return Team(recipe, self._cluster.result(), self._workers.number, self._warn)
 
     def close(self) -> None:
