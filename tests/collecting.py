@@ -1,6 +1,7 @@
 """What tests collect and learn from, built as trainers build it."""
 
 import contextlib
+from types import SimpleNamespace
 from typing import Any
 
 from common.config import TrainingConfig
@@ -17,13 +18,6 @@ from common.state import State, join_parts, part_of
 from ppo.batch import flat_batch, scaled_rewards
 
 
-class _Given:
-    """Stands for how environments are built: they are there already."""
-
-    def __init__(self, envs: VectorEnv) -> None:
-        self.build = lambda: envs
-
-
 class WholeEpochs(Collector):
     """A collector of environments that a test has built."""
 
@@ -35,7 +29,8 @@ class WholeEpochs(Collector):
             num_envs=envs.num_envs, steps_per_epoch=steps * envs.num_envs, environment_restarts=restarts
         )
         before = collector.find_restore_method, collector.Recipe
-        collector.find_restore_method, collector.Recipe = lambda *_: way, lambda *_: _Given(envs)
+        given = SimpleNamespace(build=lambda: envs, way=way, action_map=action_map)  # they are built already
+        collector.find_restore_method, collector.Recipe = lambda *_: way, lambda *_: given
         try:
             super().__init__(
                 config,

@@ -42,14 +42,16 @@ def make_registered(
     Raises:
         UserError: the module or the id is unknown, a package is missing, or the constructor failed.
     """
-    module, name = _split(env_id)
-    if module is not None:
+    module, colon, name = env_id.rpartition(":")
+    if ":" in module or not name or (colon and not module):
+        raise UserError(f"unknown environment {env_id!r}: expected an id, or module:id, like my_module:Mine-v0")
+    if module:
         import_module(module, env_id)
     rendering = {} if render_mode is None else {"render_mode": render_mode}  # some constructors do not have it
     try:
         # "Out of date" notices are left out, for the user chose the version. So is what a library's environment
         # writes each time it is built, such as MuJoCo's warnings of its own models.
-        quiet = held_back_errors() if module is None else contextlib.nullcontext()
+        quiet = contextlib.nullcontext() if module else held_back_errors()
         with warnings.catch_warnings(), quiet:
             warnings.simplefilter("ignore")
             return gymnasium.make(
@@ -60,8 +62,9 @@ def make_registered(
             raise UserError(f"{env_id} needs MuJoCo: pip install -r requirements/mujoco.txt") from error
         raise UserError(f"{env_id} needs a package that is missing: {error}") from error
     except (Exception, SystemExit) as error:
-        if isinstance(error, gymnasium.error.Error) and not _is_registered(name):
-            raise (unknown_environment(name) if module is None else _not_registered_by(module, name)) from error
+        is_registered = any(name in (id, id.rpartition("-v")[0]) for id in gymnasium.registry)
+        if isinstance(error, gymnasium.error.Error) and not is_registered:
+            raise (_not_registered_by(module, name) if module else unknown_environment(name)) from error
         raise constructor_error(env_id, error, env_kwargs) from error
 
 
@@ -119,14 +122,6 @@ def constructor_error(name: str, error: BaseException, env_kwargs: Mapping[str, 
     return UserError(f"{name} cannot be built ({explain(error)}): {advice}")
 
 
-def _split(env_id: str) -> tuple[str | None, str]:
-    """'module:id' → module and id; a plain id has no module."""
-    parts = env_id.split(":")
-    if len(parts) > 2 or not all(parts):
-        raise UserError(f"unknown environment {env_id!r}: expected an id, or module:id, like my_module:Mine-v0")
-    return (None, env_id) if len(parts) == 1 else (parts[0], parts[1])
-
-
 def import_module(module: str, typed: str) -> ModuleType:
     """Import a module of the user's, which may be in the current folder; messages name it as `typed`, `module:name`.
 
@@ -157,11 +152,6 @@ def import_module(module: str, typed: str) -> ModuleType:
         raise UserError(
             f"importing {module} ended the program: put what it runs below if __name__ == '__main__'"
         ) from error
-
-
-def _is_registered(name: str) -> bool:
-    """Whether `gymnasium.make` finds this id, with or without a version."""
-    return name in gymnasium.registry or any(id.rpartition("-v")[0] == name for id in gymnasium.registry)
 
 
 def unknown_environment(env_id: str) -> UserError:

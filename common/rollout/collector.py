@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,12 +93,11 @@ class Collector:
         division, limit = (config.num_envs, config.backend, config.shards), config.environment_time_limit
         recipe = Recipe(self._environment, *division, way, limit, self._action_map)
         seed, noise_seed = (int(s) for s in np.random.SeedSequence(self._seed).generate_state(2))
-        self.noise, counted = np.random.default_rng(noise_seed), (seed, config.environment_restarts, self._warn)
-        self.envs: RepeatableEnvs = (
-            RepeatableEnvs(recipe.build(), self._action_map, *counted, way)
-            if self._make_team is None
-            else EnvsOnWorkers(recipe, self._make_team(recipe), *counted)
-        )
+        self.noise = np.random.default_rng(noise_seed)
+        make: Callable[..., RepeatableEnvs] = RepeatableEnvs
+        if self._make_team is not None:
+            make = partial(EnvsOnWorkers, self._make_team(recipe))
+        self.envs = make(recipe, seed, config.environment_restarts, self._warn)
         self.envs.record.memory = np.zeros((config.num_envs, self._how.memory_size), np.float32)
 
     def collect(

@@ -18,12 +18,11 @@ import numpy as np
 
 from common.envs.groups import Fault, quiet_gymnasium
 from common.envs.gymnasium_group import GymnasiumGroup
-from common.envs.seeded_episodes import RestoreMethod, RestorePoint
-from common.envs.spaces import ActionMap
-from common.envs.vector_env import VectorEnv
+from common.envs.seeded_episodes import RestorePoint
 from common.errors import StartError, UserError
 from common.rollout.policies import Policy
 from common.rollout.stepping import Filling, RestoreRecord, Stepped, step_through
+from common.rollout.workers.shard import Recipe
 from common.state import State
 
 
@@ -31,29 +30,24 @@ class RepeatableEnvs:
     """Environments whose running episodes can be repeated. It counts their failures; `record` says where they are.
 
     Args:
-        envs: not yet reset.
         restarts: how many failing environments may be replaced by new ones.
         warn: called with one line for each failure, and with a traceback that was not shown before.
-        way: how they are restored; see above.
     """
 
-    def __init__(
-        self, envs: VectorEnv, action_map: ActionMap, seed: int, restarts: int, warn: Callable[[str], None],
-        way: RestoreMethod,
-    ) -> None:  # fmt: skip
-        self._envs, self.action_map, self._restarts, self._warn = envs, action_map, restarts, warn
-        self.record = RestoreRecord(envs.columns, way, action_map.size)
+    def __init__(self, recipe: Recipe, seed: int, restarts: int, warn: Callable[[str], None]) -> None:
+        self._envs, self._action_map, self._restarts, self._warn = recipe.build(), recipe.action_map, restarts, warn
+        self.num_envs, self.groups = self._envs.num_envs, self._envs.groups
+        self.columns, self.parts = self._envs.columns, self._envs.parts
+        self.record = RestoreRecord(self.columns, recipe.way, recipe.action_map.size)
         self._faults = 0  # since training began
         self._told: set[str] = set()  # tracebacks; each is shown once
-        self.num_envs, self.groups = envs.num_envs, envs.groups
-        self.columns, self.parts = envs.columns, envs.parts
         self.restart(seed)
 
     def fill(self, policy: Policy, filling: Filling) -> Iterator[int]:
         """Fill a trajectory as `step_through` does, and record what was done."""
         record = self.record
         stepped = Stepped(
-            self.groups, self.columns, record.observations, record.ended, record.memory, self.action_map,
+            self.groups, self.columns, record.observations, record.ended, record.memory, self._action_map,
             self.count_faults,
         )  # fmt: skip
         yield from step_through(stepped, policy, filling)
@@ -153,7 +147,7 @@ class RepeatableEnvs:
         for part in parts:
             first = next(columns.start for columns in self.columns if part.start < columns.stop)
             numbers = range(part.start, part.stop)
-            found.append({n - first: self.record.restore_point(n, self.action_map) for n in numbers})
+            found.append({n - first: self.record.restore_point(n, self._action_map) for n in numbers})
         return found
 
     def _repeat(self, groups: Sequence[int], points: Sequence[dict[int, RestorePoint]]) -> list[np.ndarray]:

@@ -22,9 +22,9 @@ class EnvsOnWorkers(RepeatableEnvs):
     This process keeps the record of their actions, so it can say at any time how to restore a shard.
     """
 
-    def __init__(self, recipe: Recipe, team: Any, seed: int, restarts: int, warn: Callable[[str], None]) -> None:
+    def __init__(self, team: Any, recipe: Recipe, seed: int, restarts: int, warn: Callable[[str], None]) -> None:
         self._team = team
-        super().__init__(recipe.build(), recipe.action_map, seed, restarts, warn, recipe.way)  # it is never reset
+        super().__init__(recipe, seed, restarts, warn)  # the environments that it builds are never reset
 
     def _reset(self, seed: int | None) -> list[np.ndarray]:
         shards = range(len(self.groups))
