@@ -37,12 +37,13 @@ class CheckedSteps(gymnasium.Wrapper):
         _check_reset(self.env.observation_space, returned)
         return returned
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """As Gymnasium's; errors as of `reset`."""
+    def step(self, action: Any) -> Any:
+        """As Gymnasium's, with a plain number as reward; errors as of `reset`."""
         with _no_exit():
             returned = self.env.step(action)
         _check_step(self.env.observation_space, returned)
-        return returned
+        observation, reward, *rest = returned
+        return observation, np.asarray(reward).item(), *rest
 
     def render(self) -> Any:
         """As Gymnasium's; `sys.exit()` in it is a RuntimeError."""

@@ -76,8 +76,6 @@ class SeededEpisodes:
         assert self._env is not None, "`restore` comes first"
         observation, reward, terminated, truncated, info = self._env.step(action)
         self._over = bool(terminated or truncated)
-        if isinstance(reward, np.ndarray):
-            reward = reward.item()
         lost, replaced = info.get(LIFE_LOST, False), info.get(ACTION_REPLACED, False)
         infos = logged_numbers(info, self._environment.log_info) if self._over else ()
         return Answer(self._as_declared(observation), float(reward), terminated, truncated, lost, replaced, infos)

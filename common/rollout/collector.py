@@ -49,18 +49,10 @@ class Collector:
         warn: called with a line about each environment that failed, and if their seeds decide nothing.
         design: what is rewarded, where the config leaves that to a function.
         make_team: makes the workers that step the environments; None steps them in this process.
-
-    Attributes:
-        epochs: that a state may be of.
-        is_fresh: whether there is a whole trajectory from which nothing was learned yet; the method says so.
-        trajectory: the one that is being filled, or was filled last.
-        scores: of the episodes that ended.
-        shaped: the rewards of trajectories by the config's design.
-        shaped_rewards: [T, N] those of the last whole trajectory.
     """
 
-    trajectory: Trajectory
-    shaped_rewards: np.ndarray
+    trajectory: Trajectory  # that is being filled, or was filled last
+    shaped_rewards: np.ndarray  # [T, N], of the last whole trajectory
 
     def __init__(
         self,
@@ -75,14 +67,14 @@ class Collector:
     ) -> None:
         self._config, self._environment, self._action_map, self._seed = config, environment, action_map, seed
         self._warn, self._how, self._make_team = warn, how, make_team
-        self.epochs = config.epochs
+        self.epochs = config.epochs  # that a state may be of
         steps = config.steps_per_epoch // config.num_envs  # of an epoch in each environment
         self._steps = steps // how.per_epoch  # T
         self._restart_every = default_restart_interval(environment, steps)
         self.shaped = Shaping(config, environment, design)  # it may refuse, so before environments are built
         infos = LoggedInfo(config.log_info, warn) if config.log_info else None
         self.scores = EpisodeStatistics(config.num_envs, config.score_window, infos)
-        self._collected = self.is_fresh = False
+        self._collected = self.is_fresh = False  # a trajectory is whole; nothing was learned from it yet
         self._underway = False  # a trajectory was begun and is not whole
         limits = config.environment_time_limit, warn, config.num_envs
         self._build(find_restore_method(environment, config.backend, action_map, *limits))

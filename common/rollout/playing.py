@@ -211,8 +211,6 @@ class _Running:
         try:
             observation, reward, terminated, truncated, _ = self._env.step(action)
             self._observe(observation, f"step {self._steps + 1}")
-            if isinstance(reward, np.ndarray):
-                reward = reward.item()
             reward = float(reward)
             if not np.isfinite(reward):
                 raise WrongReturnError(f"it returned NaN or infinity as reward in step {self._steps + 1}")
@@ -340,7 +338,7 @@ def one_episode(
         with one_blas_thread():
             action = action_map(acting.act(observations)[:1])[0]
         observations[0], reward, terminated, truncated, _ = env.step(action)
-        score, steps, over = now.score + float(np.asarray(reward).item()), now.steps + 1, terminated or truncated
+        score, steps, over = now.score + float(reward), now.steps + 1, terminated or truncated
         was_cut = not over and environment.max_episode_steps is None and steps == FILM_BOUND
         now = Progress(score, steps, over, was_cut)
         yield now

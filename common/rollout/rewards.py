@@ -118,14 +118,11 @@ class EpisodeStatistics:
     Args:
         window: episodes that the moving mean is taken over.
         infos: counts what they report in info, where that is logged.
-
-    Attributes:
-        running_returns: [2, N] shaped and unshaped returns of unfinished episodes, so far.
     """
 
     def __init__(self, num_envs: int, window: int, infos: LoggedInfo | None = None) -> None:
         self._window, self._infos = window, infos
-        self.running_returns = np.zeros((2, num_envs))  # [2, N]
+        self.running_returns = np.zeros((2, num_envs))  # [2, N] shaped and unshaped, of unfinished episodes so far
         self._last = Episodes(*np.zeros((3, 0)))  # the last episodes of all epochs, [≤ window] each
         self._total_episodes = 0  # ended since training began
         self.begin_epoch()
