@@ -1,6 +1,5 @@
 """What tests collect and learn from, built as trainers build it."""
 
-import contextlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -95,7 +94,8 @@ class Reliable:
         return [self._host.perform(task, None, policy) for task in tasks]
 
     def close(self):
-        self._host.close()
+        for shard in range(len(self._recipe.build().groups)):
+            self._host.leave(shard)
 
 
 class Forgetful(Reliable):
@@ -104,6 +104,7 @@ class Forgetful(Reliable):
     def perform(self, tasks: list[Task], snapshot, policy=None) -> list:
         values = []
         for task in tasks:
-            with contextlib.closing(ShardRunner(self._recipe)) as host:
-                values.append(host.perform(task, None if task.method == "reset" else snapshot(task), policy))
+            host = ShardRunner(self._recipe)
+            values.append(host.perform(task, None if task.method == "reset" else snapshot(task), policy))
+            host.leave(task.shard)
         return values

@@ -3,7 +3,6 @@
 import errno
 import functools
 from collections.abc import Mapping
-from multiprocessing.process import BaseProcess
 
 import cloudpickle
 import numpy as np
@@ -34,11 +33,6 @@ class ProcessGroup(SeparateGroup):
         self._points: dict[int, RestorePoint] = {}  # by index, the running episode without its actions
         self._failed: set[int] = set()  # indices of those that failed in the last step
         self._seed = 0
-
-    @property
-    def processes(self) -> list[BaseProcess]:
-        """The process of each environment, [n]; empty before the first reset."""
-        return [self._workers[i].process for i in sorted(self._workers)]
 
     def reset(self, seed: int | None) -> np.ndarray:
         """See `Group.reset`."""

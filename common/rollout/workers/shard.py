@@ -191,10 +191,6 @@ class ShardRunner:
         """End a shard's environments."""
         self._envs.groups[shard].close()
 
-    def close(self) -> None:
-        """End all environments."""
-        self._envs.close()
-
 
 class _CountedPolicy:
     """Acts with given actions [G, n, A], one row after the other, then by a policy; counts the turns."""
