@@ -77,7 +77,8 @@ class SeededEpisodes:
         observation, reward, terminated, truncated, info = self._env.step(action)
         self._over = bool(terminated or truncated)
         lost, replaced = info.get(LIFE_LOST, False), info.get(ACTION_REPLACED, False)
-        infos = logged_numbers(info, self._environment.log_info) if self._over else ()
+        names = self._environment.log_info if self._over else ()
+        infos = logged_numbers(info, names) if names else ()
         return Answer(self._as_declared(observation), float(reward), terminated, truncated, lost, replaced, infos)
 
     def give_up(self) -> None:

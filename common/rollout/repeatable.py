@@ -11,7 +11,7 @@ There are four ways; a probe finds one that works for the environment:
   from time to time.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -20,8 +20,7 @@ from common.envs.groups import Fault, quiet_gymnasium
 from common.envs.gymnasium_group import GymnasiumGroup
 from common.envs.seeded_episodes import RestorePoint
 from common.errors import StartError, UserError
-from common.rollout.policies import Policy
-from common.rollout.stepping import Filling, RestoreRecord, Stepped, step_through
+from common.rollout.stepping import RestoreRecord, step_and_record
 from common.rollout.workers.shard import Recipe
 from common.state import State
 
@@ -34,24 +33,16 @@ class RepeatableEnvs:
         warn: called with one line for each failure, and with a traceback that was not shown before.
     """
 
+    fill = step_and_record
+
     def __init__(self, recipe: Recipe, seed: int, restarts: int, warn: Callable[[str], None]) -> None:
-        self._envs, self._action_map, self._restarts, self._warn = recipe.build(), recipe.action_map, restarts, warn
+        self._envs, self.action_map, self._restarts, self._warn = recipe.build(), recipe.action_map, restarts, warn
         self.num_envs, self.groups = self._envs.num_envs, self._envs.groups
         self.columns, self.parts = self._envs.columns, self._envs.parts
         self.record = RestoreRecord(self.columns, recipe.way, recipe.action_map.size)
         self._faults = 0  # since training began
         self._told: set[str] = set()  # tracebacks; each is shown once
         self.restart(seed)
-
-    def fill(self, policy: Policy, filling: Filling) -> Iterator[int]:
-        """Fill a trajectory as `step_through` does, and record what was done."""
-        record = self.record
-        stepped = Stepped(
-            self.groups, self.columns, record.observations, record.ended, record.memory, self._action_map,
-            self.count_faults,
-        )  # fmt: skip
-        yield from step_through(stepped, policy, filling)
-        record.add(filling, slice(0, len(filling.noise)))
 
     def count_faults(self, group: int, t: int) -> None:
         """Take the failures of a group in step `t` of the epoch; raises UserError if there were more than may be."""
@@ -147,7 +138,7 @@ class RepeatableEnvs:
         for part in parts:
             first = next(columns.start for columns in self.columns if part.start < columns.stop)
             numbers = range(part.start, part.stop)
-            found.append({n - first: self.record.restore_point(n, self._action_map) for n in numbers})
+            found.append({n - first: self.record.restore_point(n, self.action_map) for n in numbers})
         return found
 
     def _repeat(self, groups: Sequence[int], points: Sequence[dict[int, RestorePoint]]) -> list[np.ndarray]:

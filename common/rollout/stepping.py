@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -104,6 +104,14 @@ def step_through(envs: Stepped, policy: Policy, filling: Filling) -> Iterator[in
                 timing.policy += clock() - arrived
             if t == steps or (t > 0 and t % every == 0):
                 yield t
+
+
+def step_and_record(envs: Any, policy: Policy, filling: Filling) -> Iterator[int]:
+    """`step_through` of environments that are in this process, as a method of `RepeatableEnvs`."""
+    record = envs.record
+    acted_upon = envs.groups, envs.columns, record.observations, record.ended, record.memory
+    yield from step_through(Stepped(*acted_upon, envs.action_map, envs.count_faults), policy, filling)
+    record.add(filling, slice(0, len(filling.noise)))
 
 
 class RestoreRecord:
