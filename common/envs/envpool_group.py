@@ -86,7 +86,7 @@ class EnvPoolGroup:
             receive()
 
     def send(self, actions: np.ndarray, which: np.ndarray | None = None) -> None:
-        """See `Group.send`; a group with one pool can step k environments `which` alone, and returns their order."""
+        """See `Group.send`; `which`: k environments to step, if the group has one pool. `recv` keeps their order."""
         actions = np.ascontiguousarray(actions, dtype=self._action_type)
         if which is not None:
             ids = which.astype(np.int32)

@@ -26,9 +26,7 @@ class EnvironmentSource:
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)  # arguments for the constructor
     wrappers: tuple[str, ...] = ()  # names of the classes that wrap it, module:Class, the outermost last
     maker: MakeEnv | None = None  # the function or class that builds it; None for Gymnasium's registry
-    spec: gymnasium.envs.registration.EnvSpec | None = (
-        None  # the entry to build in place of what is registered as `id`
-    )
+    spec: gymnasium.envs.registration.EnvSpec | None = None  # is built in place of what is registered as `id`
     image_size: int = atari.SIZE  # height and width of an Atari game's images, in pixels
 
     def make_native(self, render_mode: str | None = None) -> gymnasium.Env:

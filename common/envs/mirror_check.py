@@ -161,7 +161,8 @@ def contradictions(parts: list[np.ndarray], entries: Entries, observed: int) -> 
 
 def _not_zero(mean: np.ndarray, mean_square: np.ndarray, samples: int, smallest: float) -> np.ndarray:
     """The sizes of means that are larger than `smallest` and than their error allows, 0 in place of the others."""
-    error, size = np.sqrt(np.maximum(mean_square - np.square(mean), 0.0) / (samples - 1)), np.abs(mean)
+    error = np.sqrt(np.maximum(mean_square - np.square(mean), 0.0) / (samples - 1))
+    size = np.abs(mean)
     return np.where((size > smallest) & (size > LARGEST_ERROR * error), size, 0.0)
 
 

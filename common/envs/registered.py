@@ -10,7 +10,7 @@ import re
 import runpy
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -182,7 +182,8 @@ def _not_registered_by(module: str, name: str) -> UserError:
             f"{module} is also the name of another module ({imported or 'of Python'}), which was imported: rename "
             f"your {meant.name}, and use its new name in --env"
         )
-    own = {id.lower(): f"{module}:{id}" for id in _registered_by(module)}
+    inside = [id for id, spec in gymnasium.registry.items() if (_home(spec) + ".").startswith(module + ".")]
+    own = {id.lower(): f"{module}:{id}" for id in inside}
     if near := difflib.get_close_matches(name.lower(), own, n=3, cutoff=0.0):
         return UserError(f"{module} registers no {name!r}: use {' or '.join(own[id] for id in near)}")
     if isinstance(getattr(sys.modules[module], name, None), type):
@@ -193,10 +194,7 @@ def _not_registered_by(module: str, name: str) -> UserError:
     return UserError(f'{module} registers no environment: add a line like gymnasium.register("Mine-v0", Mine) to it')
 
 
-def _registered_by(module: str) -> Iterator[str]:
-    """Ids whose class or function is defined in a module or below it."""
-    for id, spec in gymnasium.registry.items():
-        entry = spec.entry_point
-        home = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
-        if (home + ".").startswith(module + "."):
-            yield id
+def _home(spec: gymnasium.envs.registration.EnvSpec) -> str:
+    """The module in which an environment's class or function is defined."""
+    entry = spec.entry_point
+    return entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")

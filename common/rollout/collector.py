@@ -74,16 +74,21 @@ class Collector:
         self.shaped = Shaping(config, environment, design)  # it may refuse, so before environments are built
         infos = LoggedInfo(config.log_info, warn) if config.log_info else None
         self.scores = EpisodeStatistics(config.num_envs, config.score_window, infos)
-        self._collected = self.is_fresh = False  # a trajectory is whole; nothing was learned from it yet
+        self._collected = self.is_fresh = False  # there is a whole trajectory; nothing was learned from it yet
         self._underway = False  # a trajectory was begun and is not whole
-        limits = config.environment_time_limit, warn, config.num_envs
-        self._build(find_restore_method(environment, config.backend, action_map, *limits))
+        self._build(
+            find_restore_method(
+                environment, config.backend, action_map, config.environment_time_limit, warn, config.num_envs
+            )
+        )
 
     def _build(self, way: RestoreMethod) -> None:
         """Build environments that can be restored in this way, and the generator of the exploration noise."""
         config = self._config
-        division, limit = (config.num_envs, config.backend, config.shards), config.environment_time_limit
-        recipe = Recipe(self._environment, *division, way, limit, self._action_map)
+        recipe = Recipe(
+            self._environment, config.num_envs, config.backend, config.shards, way, config.environment_time_limit,
+            self._action_map,
+        )  # fmt: skip
         seed, noise_seed = (int(s) for s in np.random.SeedSequence(self._seed).generate_state(2))
         self.noise = np.random.default_rng(noise_seed)
         make: Callable[..., RepeatableEnvs] = RepeatableEnvs
