@@ -127,6 +127,10 @@ def _repeated(
     return "same"
 
 
+def _are_same(one: Step, other: Step) -> bool:
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one[:5], other[:5]))
+
+
 def _held_actions(steps: int, num_envs: int, action_map: ActionMap, space: gymnasium.Space) -> np.ndarray:
     """Random actions as a policy chooses them, each held for five steps so that bodies move: [T, n, A]."""
     rng, shape = np.random.default_rng(0), (-(-steps // 5), num_envs, action_map.size)
@@ -142,10 +146,6 @@ def _step(group: Group, actions: np.ndarray) -> Step:
     group.send(actions)
     columns: Any = (np.array(column) for column in group.recv()[:5])
     return Step(*columns)
-
-
-def _are_same(one: Step, other: Step) -> bool:
-    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one[:5], other[:5]))
 
 
 def _keeps_a_world(environment: Environment) -> bool:

@@ -63,7 +63,7 @@ def step_through(envs: Stepped, policy: Policy, filling: Filling) -> Iterator[in
     acting = InEpisodes(policy, envs.memory)
     steps, clock = len(actions), time.perf_counter
     every = rows_per_yield or steps
-    groups = [(number, *group) for number, group in enumerate(zip(envs.groups, envs.columns))]
+    groups = list(zip(range(len(envs.columns)), envs.groups, envs.columns))
     for columns, first in zip(envs.columns, envs.observations):
         observations[0, columns] = first
     with one_blas_thread():
