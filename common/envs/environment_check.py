@@ -152,7 +152,8 @@ def _mismatch_of_parts(
 ) -> str | None:
     if not isinstance(value, kind):
         return f" of type {type(value).__name__}, but observation_space says {type(space).__name__}"
-    named: Any = value if isinstance(value, Mapping) else dict(enumerate(value))
+    listed: Any = value
+    named = listed if isinstance(listed, Mapping) else dict(enumerate(listed))
     if isinstance(space, Tuple) and len(named) > len(parts):
         return f" of {len(named)} parts, but observation_space says {len(parts)}"
     for key, part in parts.items():
