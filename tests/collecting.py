@@ -1,6 +1,6 @@
 """What tests collect and learn from, built as trainers build it."""
 
-import contextlib
+from types import SimpleNamespace
 from typing import Any
 
 from common.config import TrainingConfig
@@ -17,13 +17,6 @@ from common.state import State, join_parts, part_of
 from ppo.batch import flat_batch, scaled_rewards
 
 
-class _Given:
-    """Stands for how environments are built: they are there already."""
-
-    def __init__(self, envs: VectorEnv) -> None:
-        self.build = lambda: envs
-
-
 class WholeEpochs(Collector):
     """A collector of environments that a test has built."""
 
@@ -35,7 +28,8 @@ class WholeEpochs(Collector):
             num_envs=envs.num_envs, steps_per_epoch=steps * envs.num_envs, environment_restarts=restarts
         )
         before = collector.find_restore_method, collector.Recipe
-        collector.find_restore_method, collector.Recipe = lambda *_: way, lambda *_: _Given(envs)
+        given = SimpleNamespace(build=lambda: envs, way=way, action_map=action_map)  # they are built already
+        collector.find_restore_method, collector.Recipe = lambda *_: way, lambda *_: given
         try:
             super().__init__(
                 config,
@@ -100,7 +94,8 @@ class Reliable:
         return [self._host.perform(task, None, policy) for task in tasks]
 
     def close(self):
-        self._host.close()
+        for shard in range(len(self._recipe.build().groups)):
+            self._host.leave(shard)
 
 
 class Forgetful(Reliable):
@@ -109,6 +104,7 @@ class Forgetful(Reliable):
     def perform(self, tasks: list[Task], snapshot, policy=None) -> list:
         values = []
         for task in tasks:
-            with contextlib.closing(ShardRunner(self._recipe)) as host:
-                values.append(host.perform(task, None if task.method == "reset" else snapshot(task), policy))
+            host = ShardRunner(self._recipe)
+            values.append(host.perform(task, None if task.method == "reset" else snapshot(task), policy))
+            host.leave(task.shard)
         return values

@@ -38,9 +38,7 @@ class WithActionMask(gymnasium.Wrapper):
 def action_mask(env: gymnasium.Env, info: Mapping[str, Any], is_over: bool = False) -> np.ndarray:
     """Which choices are allowed: [Σ choices] bool, first those of the first action dimension.
 
-    Args:
-        info: that the environment returned last.
-        is_over: whether the episode has ended; all choices are then allowed in place of none.
+    Where the episode `is_over`, all choices are allowed in place of none.
 
     Raises:
         WrongReturnError: there is no mask, it has another shape or other numbers than 0 and 1, or it allows nothing.

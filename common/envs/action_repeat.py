@@ -22,7 +22,7 @@ class RepeatedActions(gymnasium.Wrapper):
         for _ in range(self._repeat):
             held = action.copy() if isinstance(action, np.ndarray) else action  # it may be changed in place
             observation, reward, terminated, truncated, info = self.env.step(held)
-            total += float(np.asarray(reward).item())
+            total += float(reward)
             if terminated or truncated:
                 break
         return observation, total, terminated, truncated, info

@@ -21,10 +21,6 @@ class AleGroup:
 
     Seeding an emulator takes as long as building it, so only every fiftieth game of an environment begins with its own
     seed.
-
-    Args:
-        environment: what to build; it is an Atari game.
-        num_envs: n, how many.
     """
 
     GAMES_A_SEED = 50
@@ -47,8 +43,6 @@ class AleGroup:
             "frameskip": atari.FRAMES_A_STEP,
             "noop_max": atari.IDLE_FRAMES,
             "use_fire_reset": False,
-            "episodic_life": False,
-            "life_loss_info": False,
             "reward_clipping": False,
             "autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP,
         }
@@ -72,7 +66,7 @@ class AleGroup:
         """Begin an environment's next game, with its own seed or without."""
         self._games[i] += 1
         game, restart, seed = int(self._games[i]), int(self._restarts[i]), None
-        if self._envs[i] is None or self._has_seed(game):
+        if self._envs[i] is None or game % self.GAMES_A_SEED == 0:
             from ale_py import AtariVectorEnv
 
             number = episode_seed(self._seed, i, restart, game) if restart or game else self._seed + i
@@ -82,9 +76,6 @@ class AleGroup:
         [stack], info = self._envs[i].reset(seed=seed)
         self.lives[i], self._ended[i], self._first[i] = info["lives"][0], False, True
         self._lay_out(i, stack)
-
-    def _has_seed(self, game: int) -> bool:
-        return game % self.GAMES_A_SEED == 0
 
     def restore(self, points: Mapping[int, RestorePoint]) -> np.ndarray:
         """See `Group.restore`."""
@@ -108,7 +99,7 @@ class AleGroup:
 
     def _send(self, i: int, action: int) -> None:
         ended, self._replaced[i] = self._ended[i], False
-        self._begun[i] = ended and self._has_seed(self._games[i] + 1)
+        self._begun[i] = ended and (self._games[i] + 1) % self.GAMES_A_SEED == 0
         if self._begun[i]:
             self._begin(i)
             return

@@ -23,6 +23,7 @@ Two classes step the games: `make_atari` uses Gymnasium's wrappers, and `ale_gro
 environment, which runs no Python between frames.
 """
 
+import functools
 import importlib.util
 import re
 from collections.abc import Mapping
@@ -77,18 +78,11 @@ def may_be_a_game(env_id: str) -> bool:
 
 
 def make_atari(
-    game: str,
-    max_episode_steps: int | None = None,
-    render_mode: str | None = None,
-    env_kwargs: Mapping[str, Any] | None = None,
-    image_size: int = SIZE,
+    game: str, max_episode_steps: int | None, render_mode: str | None, env_kwargs: Mapping[str, Any], image_size: int
 ) -> gymnasium.Env:
-    """One game, with observations [image_size, image_size, 4] uint8.
+    """One game, with observations [image_size, image_size, 4] uint8, of 27,000 steps where there is no other limit.
 
     Args:
-        game: as `game_id` returns it.
-        max_episode_steps: truncate after this many steps; None means 27,000.
-        render_mode: "rgb_array" to film it.
         env_kwargs: further arguments for ale-py, such as mode and difficulty; and `one_life`, a bool.
 
     Raises:
@@ -97,7 +91,7 @@ def make_atari(
     """
     # `AtariPreprocessing` repeats frames, and `TimeLimit` bounds the steps.
     fixed: dict[str, Any] = {"frameskip": 1, "repeat_action_probability": 0.0, "max_num_frames_per_episode": 0}
-    env_kwargs = dict(env_kwargs or {})
+    env_kwargs = dict(env_kwargs)
     one_life = env_kwargs.pop("one_life", False)
     if clash := sorted(set(env_kwargs) & {*fixed, "obs_type"}):
         raise UserError(f"env_kwargs names {', '.join(clash)}, which is fixed for Atari games: leave it out")
@@ -114,12 +108,9 @@ def make_atari(
     padding = "reset" if one_life else "zero"
     env = gymnasium.wrappers.FrameStackObservation(env, STACKED, padding_type=padding)  # [4, H, H]
     space = gymnasium.spaces.Box(0, 255, (image_size, image_size, STACKED), np.uint8)
-    env = gymnasium.wrappers.TransformObservation(env, _channels_last, space)  # [H, H, 4]
+    channels_last = functools.partial(np.moveaxis, source=0, destination=-1)
+    env = gymnasium.wrappers.TransformObservation(env, channels_last, space)  # [H, H, 4]
     return gymnasium.wrappers.TimeLimit(env, max_episode_steps or STEP_LIMIT)
-
-
-def _channels_last(frames: np.ndarray) -> np.ndarray:
-    return np.moveaxis(frames, 0, -1)  # [H, H, 4]
 
 
 class FireEachLife(gymnasium.Wrapper):
@@ -142,11 +133,8 @@ class FireEachLife(gymnasium.Wrapper):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """As Gymnasium's, with `LIFE_LOST` and `ACTION_REPLACED` in the info."""
         replaced = self._first and self._fire is not None
-        if replaced:
-            action = self._fire
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        self._first = info["lives"] < self._lives
-        self._lives = info["lives"]
+        observation, reward, terminated, truncated, info = self.env.step(self._fire if replaced else action)
+        self._first, self._lives = info["lives"] < self._lives, info["lives"]
         info = {**info, LIFE_LOST: self._first, ACTION_REPLACED: replaced}
         return observation, reward, terminated, truncated, info
 

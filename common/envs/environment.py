@@ -73,9 +73,6 @@ class Environment(EnvironmentSource):
     def make(self, render_mode: str | None = None) -> gymnasium.Env:
         """A new environment with its own rewards, flat observations or images, and the step limit.
 
-        Args:
-            render_mode: "rgb_array" to film it.
-
         Raises:
             UserError: it cannot be built.
         """
@@ -86,9 +83,7 @@ class Environment(EnvironmentSource):
 
     def limited_to(self, max_episode_steps: int | None) -> "Environment":
         """The same environment with another step limit; None keeps the one in force."""
-        if max_episode_steps is None:
-            return self
-        return dataclasses.replace(self, max_episode_steps=max_episode_steps)
+        return self if max_episode_steps is None else dataclasses.replace(self, max_episode_steps=max_episode_steps)
 
     def holding(self, action_repeat: int | None) -> "Environment":
         """The same environment with each action held for another number of steps; None keeps the number.
@@ -115,18 +110,17 @@ class Environment(EnvironmentSource):
         Raises:
             UserError: its reset or its step fails, or returns a value that does not fit its spaces.
         """
-        if self._is_users or self.action_masks:
-            env = self.make_native()
-            try:
-                with closed(env):
-                    has_mask = check_environment(self.id, env, self.action_masks)
-                    if has_mask and not self.action_masks and isinstance(env.action_space, DISCRETE):
-                        return ("it says which actions are allowed; with --action-masks no others are taken",)
-            except StartError:
-                if not restarts:
-                    raise
-                return self.check(restarts - 1)
-        return ()
+        if not (self._is_users or self.action_masks):
+            return ()
+        try:
+            with closed(self.make_native()) as env:
+                has_mask = check_environment(self.id, env, self.action_masks)
+        except StartError:
+            if not restarts:
+                raise
+            return self.check(restarts - 1)
+        untold = has_mask and not self.action_masks and isinstance(self.action_space, DISCRETE)
+        return ("it says which actions are allowed; with --action-masks no others are taken",) if untold else ()
 
 
 def find_environment(
@@ -141,18 +135,14 @@ def find_environment(
 ) -> Environment:
     """Build an environment, record what is known about it, and close it.
 
-    Args:
-        env_id, max_episode_steps, env_kwargs, maker, wrappers, image_size: see `EnvironmentSource`; a `maker`
-            needs no id.
-        action_repeat: for how many steps of the environment itself each action is held.
-        action_masks: whether the environment's action mask stands behind each observation.
+    For the arguments see `Environment` and `EnvironmentSource`; a `maker` needs no id.
 
     Raises:
         UserError: the name is unknown, a package is missing, or a space is not supported.
     """
-    env_id = _checked_id(env_id, maker)
-    atari_game = None if maker is not None else atari.game_id(env_id)
-    _check_game(env_id, atari_game is not None, wrappers, image_size)
+    env_id = env_id if maker is None else name_of(maker)
+    atari_game = atari.game_id(env_id) if maker is None else None
+    _check_named(env_id, maker, atari_game is not None, wrappers, image_size)
     kwargs = env_kwargs or {}
     source = EnvironmentSource(
         id=env_id, max_episode_steps=max_episode_steps, env_kwargs=kwargs, wrappers=wrappers, maker=maker,
@@ -163,8 +153,8 @@ def find_environment(
         if maker is not None:
             _check_new(source, env)
         flat = prepared(env_id, env, action_masks)
-        spec = env.unwrapped.spec if maker is None and atari_game is None else None
-        spec = None if spec is None else gymnasium.spec(spec.id)
+        built = env.unwrapped.spec if maker is None and atari_game is None else None
+        spec = None if built is None else gymnasium.spec(built.id)
         module, colon, _ = env_id.rpartition(":")
         is_gymnasiums = spec is not None and spec == gymnasiums_own().get(spec.id) and not (wrappers or kwargs)
         changed = dataclasses.replace(
@@ -189,19 +179,15 @@ def find_environment(
         ).holding(action_repeat)
 
 
-def _checked_id(env_id: str, maker: MakeEnv | None) -> str:
-    if maker is not None:
-        return name_of(maker)
-    if env_id.endswith(")"):
+def _check_named(
+    env_id: str, maker: MakeEnv | None, is_game: bool, wrappers: tuple[str, ...], image_size: int
+) -> None:
+    """Raises UserError for a function's environment without it, and what is only for Atari games, or not for them."""
+    if maker is None and env_id.endswith(")"):
         raise UserError(
             f"the environment {env_id} was made by a function of a Python program: use it from there with "
             "make_env=the function, or name a registered one with --env"
         )
-    return env_id
-
-
-def _check_game(env_id: str, is_game: bool, wrappers: tuple[str, ...], image_size: int) -> None:
-    """Raises UserError for what is only for Atari games, or not for them."""
     if wrappers and is_game:
         raise UserError(f"wrappers are not for {env_id}: Atari games are prepared here already; leave --wrappers out")
     if image_size != atari.SIZE and not is_game:
@@ -281,11 +267,10 @@ def _check_new(source: EnvironmentSource, env: gymnasium.Env) -> None:
 
 def _sendable(spec: gymnasium.envs.registration.EnvSpec) -> gymnasium.envs.registration.EnvSpec:
     """The spec with the class itself if it names one of `__main__`, which is another module in other processes."""
-    entry = spec.entry_point
+    entry: Any = spec.entry_point
     if isinstance(entry, str) and entry.startswith("__main__:"):
-        spec = copy.copy(spec)
-        creator: Any = gymnasium.envs.registration.load_env_creator(entry)
-        spec.entry_point = creator
+        spec, entry = copy.copy(spec), gymnasium.envs.registration.load_env_creator(entry)
+        spec.entry_point = entry
     return spec
 
 

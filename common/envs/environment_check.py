@@ -31,23 +31,33 @@ class CheckedSteps(gymnasium.Wrapper):
     """
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
-        """As Gymnasium's.
-
-        Raises:
-            WrongReturnError: a value does not fit the interface or the space.
-            RuntimeError: the environment's code ended the program.
-        """
+        """As Gymnasium's; raises WrongReturnError, and RuntimeError if the environment's code ended the program."""
         with _no_exit():
-            returned = self.env.reset(**options)
-        _check_reset(self.env.observation_space, returned)
+            returned: Any = self.env.reset(**options)
+        if not isinstance(returned, tuple) or len(returned) != 2 or not isinstance(returned[1], Mapping):
+            raise WrongReturnError(f"reset returned {_kind(returned)}: {RESET}")
+        if wrong := mismatch(self.env.observation_space, returned[0]):
+            raise WrongReturnError(f"reset returned an observation{wrong}")
         return returned
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """As Gymnasium's; errors as of `reset`."""
+    def step(self, action: Any) -> Any:
+        """As Gymnasium's, with a plain number as reward; errors as of `reset`."""
         with _no_exit():
-            returned = self.env.step(action)
-        _check_step(self.env.observation_space, returned)
-        return returned
+            returned: Any = self.env.step(action)
+        if not isinstance(returned, tuple) or len(returned) != 5:
+            raise WrongReturnError(f"step returned {_kind(returned)}: {STEP}")
+        observation, reward, terminated, truncated, info = returned
+        if wrong := mismatch(self.env.observation_space, observation):
+            raise WrongReturnError(f"step returned an observation{wrong}")
+        is_number = reward.size == 1 and reward.dtype.kind in "biuf" if isinstance(reward, np.ndarray) else None
+        if not (is_number or isinstance(reward, Real | np.bool_)):
+            raise WrongReturnError(f"step returned the reward {reward!r:.80}: expected a number")
+        for what, flag in (("terminated", terminated), ("truncated", truncated)):
+            if not isinstance(flag, bool | np.bool_) and not (isinstance(flag, Integral) and flag in (0, 1)):
+                raise WrongReturnError(f"step returned {flag!r:.80} as {what}: expected True or False")
+        if not isinstance(info, Mapping):
+            raise WrongReturnError(f"step returned {_kind(info)} as info: {STEP}, info being a dictionary")
+        return observation, np.asarray(reward).item(), terminated, truncated, info
 
     def render(self) -> Any:
         """As Gymnasium's; `sys.exit()` in it is a RuntimeError."""
@@ -66,65 +76,33 @@ def _no_exit() -> Iterator[None]:
 def check_environment(name: str, env: gymnasium.Env, action_masks: bool = False) -> bool:
     """Reset an environment and step it once with the middle of its action range, or a choice that its mask allows.
 
-    Args:
-        name: of the environment, for messages.
-        env: with its native observations, before flattening.
-        action_masks: whether it must have an action mask.
-
-    Returns:
-        Whether it has an action mask.
+    Returns whether it has an action mask; with `action_masks` it must.
 
     Raises:
         UserError: reset or step fails, or returns a value that Gymnasium's interface or the spaces do not allow.
     """
-    to_environment = action_map(env.action_space)
+    env, to_environment = CheckedSteps(env), action_map(env.action_space)
     middle = np.zeros(to_environment.size, np.float32)  # [A]
     try:
-        returned = env.reset(seed=0)
-        _check_reset(env.observation_space, returned)
-        has_mask = "action_mask" in returned[1] or env.has_wrapper_attr("action_masks")
+        _, info = env.reset(seed=0)
+        has_mask = "action_mask" in info or env.has_wrapper_attr("action_masks")
         if action_masks or (has_mask and isinstance(env.action_space, DISCRETE)):
-            middle = first_allowed(action_mask(env, returned[1]), env.action_space)
+            middle = first_allowed(action_mask(env, info), env.action_space)
     except WrongReturnError as error:
         raise UserError(f"{name}: {error}; fix its reset") from error
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         raise start_error(name, error) from error
     [action] = to_environment(middle[None])  # [*action]
     try:
-        _check_step(env.observation_space, env.step(action))
+        env.step(action)
     except WrongReturnError as error:
         raise UserError(f"{name}: {error}; fix its step") from error
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         if "unpack" in str(error) and not is_users(error):  # Gymnasium's wrapper unpacks the five values
             raise UserError(f"{name}: step returned another number of values: {STEP}") from error
         what = f"{name}: step failed with the action {action!r} ({explain(error)})"
         raise UserError(f"{what}: {cure(error, 'fix its step')}") from error
     return has_mask
-
-
-def _check_reset(space: gymnasium.Space, returned: Any) -> None:
-    """Raises WrongReturnError if a reset did not return what Gymnasium's interface and the observation space say."""
-    if not isinstance(returned, tuple) or len(returned) != 2 or not isinstance(returned[1], Mapping):
-        raise WrongReturnError(f"reset returned {_kind(returned)}: {RESET}")
-    if wrong := mismatch(space, returned[0]):
-        raise WrongReturnError(f"reset returned an observation{wrong}")
-
-
-def _check_step(space: gymnasium.Space, returned: Any) -> None:
-    """Raises WrongReturnError if a step did not return what Gymnasium's interface and the observation space say."""
-    if not isinstance(returned, tuple) or len(returned) != 5:
-        raise WrongReturnError(f"step returned {_kind(returned)}: {STEP}")
-    observation, reward, terminated, truncated, info = returned
-    if wrong := mismatch(space, observation):
-        raise WrongReturnError(f"step returned an observation{wrong}")
-    is_number = reward.size == 1 and reward.dtype.kind in "biuf" if isinstance(reward, np.ndarray) else None
-    if not (is_number or isinstance(reward, Real | np.bool_)):
-        raise WrongReturnError(f"step returned the reward {reward!r:.80}: expected a number")
-    for what, flag in (("terminated", terminated), ("truncated", truncated)):
-        if not isinstance(flag, bool | np.bool_) and not (isinstance(flag, Integral) and flag in (0, 1)):
-            raise WrongReturnError(f"step returned {flag!r:.80} as {what}: expected True or False")
-    if not isinstance(info, Mapping):
-        raise WrongReturnError(f"step returned {_kind(info)} as info: {STEP}, info being a dictionary")
 
 
 def start_error(name: str, error: BaseException) -> StartError:
@@ -175,14 +153,13 @@ def _mismatch_of_parts(
     if not isinstance(value, kind):
         return f" of type {type(value).__name__}, but observation_space says {type(space).__name__}"
     listed: Any = value
-    named = dict(value) if isinstance(value, Mapping) else dict(enumerate(listed))
-    if isinstance(value, tuple | list) and len(value) > len(parts):
-        return f" of {len(value)} parts, but observation_space says {len(parts)}"
+    named = listed if isinstance(listed, Mapping) else dict(enumerate(listed))
+    if isinstance(space, Tuple) and len(named) > len(parts):
+        return f" of {len(named)} parts, but observation_space says {len(parts)}"
     for key, part in parts.items():
         if key not in named:
             return f" without {key!r}, which observation_space has"
-        wrong = mismatch(part, named[key])
-        if wrong is not None:
+        if wrong := mismatch(part, named[key]):
             return f"[{key!r}]{wrong}"
     return None
 

@@ -20,13 +20,8 @@ class EnvPoolGroup:
     (the log). `tests/rollout/test_collector.py` checks that both give the same results.
 
     EnvPool seeds environments only when it builds them. An environment that draws random numbers only in resets is
-    therefore restored by repeating as many resets and then the actions of its running episode.
-
-    Args:
-        environment: what to build; it has a `gymnasium_id` that EnvPool knows.
-        num_envs: n, how many.
-        num_threads: of each pool.
-        num_parts: number of pools; each can be built again alone.
+    therefore restored by repeating as many resets and then the actions of its running episode. With `num_parts` pools,
+    each of `num_threads`, a part of the environments can be built again alone.
     """
 
     def __init__(self, environment: Environment, num_envs: int, num_threads: int, num_parts: int = 1) -> None:
@@ -59,11 +54,10 @@ class EnvPoolGroup:
         import envpool
 
         seed = self._seed + part.start if restart == 0 else episode_seed(self._seed, part.start, restart, 0)
-        num_envs, known = part.stop - part.start, self._environment
+        num_envs, repeat = part.stop - part.start, self._environment.action_repeat
         with quiet_gymnasium():  # it warns about a space that is not used here
             pool = envpool.make(self._env_id, num_envs=num_envs, seed=seed % 2**31, **self._options)
-        repeats = known.action_repeat > 1
-        return RepeatingPool(pool, known.action_repeat, num_envs, known.log_info) if repeats else pool
+        return RepeatingPool(pool, repeat, num_envs, self._environment.log_info) if repeat > 1 else pool
 
     def restore(self, points: Mapping[int, RestorePoint]) -> np.ndarray:
         """See `Group.restore`; each part gets a new pool."""
@@ -86,18 +80,13 @@ class EnvPoolGroup:
         for k in range(resets.max()):
             pool._reset(np.flatnonzero(resets > k).astype(np.int32))
             receive()
-        for call in _calls(points, self._action_type):
-            pool._send(call)
+        for t in range(max(len(point.actions) for point in points)):
+            ids = np.array([i for i, point in enumerate(points) if t < len(point.actions)], np.int32)  # [k]
+            pool._send([ids, ids, np.array([points[i].actions[t] for i in ids], self._action_type)])
             receive()
 
     def send(self, actions: np.ndarray, which: np.ndarray | None = None) -> None:
-        """See `Group.send`.
-
-        Args:
-            actions: [n, *action], or [k, *action] with `which`.
-            which: [k] indices of the environments to step, only for a group with a single pool; None steps all.
-                `recv` returns the results in this order.
-        """
+        """See `Group.send`; `which`: k environments to step, if the group has one pool. `recv` keeps their order."""
         actions = np.ascontiguousarray(actions, dtype=self._action_type)
         if which is not None:
             ids = which.astype(np.int32)
@@ -128,24 +117,8 @@ class EnvPoolGroup:
 
 
 def columns_of(pool: Any, log_info: Sequence[str]) -> list[int]:
-    """Where in a pool's answer KEYS stand, and then the numbers of info that are logged.
-
-    Raises:
-        ValueError: it has not got one of these.
-    """
+    """Where in a pool's answer KEYS stand, and the numbers of info that are logged. Raises ValueError if one lacks."""
     return [pool._state_keys.index(key) for key in (*KEYS, *(f"info:{name}" for name in log_info))]
-
-
-def _calls(points: list[RestorePoint], action_type: np.dtype) -> list[list[np.ndarray]]:
-    """The calls that repeat a pool's running episodes, one per step: environments [k], players [k], actions [k, A]."""
-    steps = np.array([len(point.actions) for point in points])  # [n]
-    order = np.argsort(-steps, kind="stable").astype(np.int32)  # [n]; the longest first
-    longest = points[order[0]].actions
-    actions = np.zeros((len(longest), len(points), *longest.shape[1:]), action_type)  # [T, n, A]
-    for column, i in enumerate(order):
-        actions[: steps[i], column] = points[i].actions
-    running = [int((steps > t).sum()) for t in range(len(longest))]
-    return [[order[:k], order[:k], row[:k]] for k, row in zip(running, actions)]
 
 
 class RepeatingPool:
@@ -179,8 +152,7 @@ class RepeatingPool:
         observations, rewards, done, truncated, *infos = (np.array(answer[i]) for i in self._columns)
         row_of = np.empty(len(self._begins), int)  # [n] where an environment stands in the answer
         row_of[ids] = np.arange(len(ids))
-        first = self._begins[ids]  # [k]
-        running = ~(done | truncated | first)  # [k]
+        running = ~(done | truncated | self._begins[ids])  # [k]
         for _ in range(self._repeat - 1):
             if not running.any():
                 break

@@ -43,56 +43,36 @@ class Fault(NamedTuple):
 class Group(Protocol):
     """Environments that are stepped together. `send` starts a step, `recv` waits for its result.
 
+    A method raises UserError if an environment cannot be started, or started again after it failed.
+
     If an environment fails in a step, that step returns the observation before, reward 0, and an episode that is
     over, but neither terminated nor truncated. The next step begins another episode in a new environment.
 
     The arrays that `recv` returns are valid until the next `send`.
-
-    Attributes:
-        num_envs: n, environments in the group.
-        faults: failures are appended here; whoever reads them empties the list.
-        parts: slices of environments that can only be restored together.
     """
 
-    num_envs: int
-    faults: list[Fault]
-    parts: list[slice]
+    num_envs: int  # n
+    faults: list[Fault]  # failures are appended here; whoever reads them empties the list
+    parts: list[slice]  # of environments that can only be restored together
 
     def reset(self, seed: int | None) -> np.ndarray:
-        """Begin an episode in every environment.
+        """Begin an episode in every environment: observations [n, *shape].
 
-        Args:
-            seed: fixes this episode and all that follow; None begins the next one.
-
-        Returns:
-            Observations [n, *shape].
-
-        Raises:
-            UserError: an environment cannot be started.
+        A seed fixes this episode and all that follow; None begins the next one.
         """
 
     def restore(self, points: Mapping[int, RestorePoint]) -> np.ndarray:
         """Restore some environments to an earlier point; `reset` with the seed of that time must come before.
 
-        Args:
-            points: by the environment's index in the group; of each part all environments or none.
-
-        Returns:
-            Their last observations [len(points), *shape].
-
-        Raises:
-            UserError: an environment cannot be started.
+        `points` are by the environment's index in the group; of each part all environments or none. Returns their last
+        observations [len(points), *shape].
         """
 
     def send(self, actions: np.ndarray) -> None:
         """Start a step with these actions [n, *action]."""
 
     def recv(self) -> Step:
-        """Wait for the step that `send` started.
-
-        Raises:
-            UserError: an environment that failed in the step before cannot be started again.
-        """
+        """Wait for the step that `send` started."""
 
     def close(self) -> None:
         """End processes and threads; `reset` with a seed starts new ones."""

@@ -1,7 +1,8 @@
 """Environments of Gymnasium, stepped in this process."""
 
+import abc
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -12,22 +13,46 @@ from common.envs.seeded_episodes import Answer, RestorePoint, SeededEpisodes
 from common.user_code import describe, own_traceback
 
 
-class GymnasiumGroup:
-    """Environments that step one after the other in this thread, when `recv` asks for the result.
-
-    Args:
-        environment: what to build.
-        num_envs: n, how many.
-        rebuild: see `SeededEpisodes`.
-    """
+class SeparateGroup(abc.ABC):
+    """n environments that answer and fail one by one; `rebuild`: see `SeededEpisodes`."""
 
     def __init__(self, environment: Environment, num_envs: int, rebuild: bool = False) -> None:
         self.num_envs = num_envs
         self.faults: list[Fault] = []
         self.parts = [slice(i, i + 1) for i in range(num_envs)]
         self._environment, self._rebuild = environment, rebuild
+        space = environment.observation_space
+        self._observations = np.zeros((num_envs, *space.shape), space.dtype)  # [n, *shape]
+
+    def _joined(self, answers: Iterable[Callable[[], Answer]]) -> Step:
+        """The step of all environments, whose observations replace those before. An answer may raise anything."""
+        rewards = np.zeros(self.num_envs)  # [n]
+        terminated, truncated, lost, replaced, failed = np.zeros((5, self.num_envs), bool)  # [n] each
+        infos: dict[int, tuple[float, ...]] = {}
+        seen = self._observations
+        for i, answer in enumerate(answers):
+            try:
+                seen[i], rewards[i], terminated[i], truncated[i], lost[i], replaced[i], told = answer()
+                if told:
+                    infos[i] = told
+            except Exception as error:  # an environment is the user's code
+                self.faults.append(Fault(i, describe(error), own_traceback(error)))
+                self._give_up(i)
+                failed[i] = True
+        ended = terminated | truncated | failed
+        return Step(seen, rewards, terminated | lost, truncated, ended, failed, replaced, infos)
+
+    @abc.abstractmethod
+    def _give_up(self, i: int) -> None:
+        """End an environment that failed; the next step begins an episode in a new one."""
+
+
+class GymnasiumGroup(SeparateGroup):
+    """Environments that step one after the other in this thread, when `recv` asks for the result."""
+
+    def __init__(self, environment: Environment, num_envs: int, rebuild: bool = False) -> None:
+        super().__init__(environment, num_envs, rebuild)
         self._envs: list[SeededEpisodes] = []  # built by the first reset
-        self._observations = empty_observations(environment, num_envs)  # [n, *shape]
         self._actions = np.zeros(0)  # [n, *action] of the step that `send` started
 
     def reset(self, seed: int | None) -> np.ndarray:
@@ -56,11 +81,9 @@ class GymnasiumGroup:
 
     def recv(self) -> Step:
         """See `Group.recv`; the next step overwrites only the observations."""
-        answers = [functools.partial(env.step, action) for env, action in zip(self._envs, self._actions)]
-        return joined(self._observations, answers, self._give_up)
+        return self._joined(functools.partial(env.step, action) for env, action in zip(self._envs, self._actions))
 
-    def _give_up(self, i: int, error: Exception) -> None:
-        self.faults.append(Fault(i, describe(error), own_traceback(error)))
+    def _give_up(self, i: int) -> None:
         self._envs[i].give_up()
 
     def close(self) -> None:
@@ -68,34 +91,3 @@ class GymnasiumGroup:
         for env in self._envs:
             env.close()
         self._envs = []
-
-
-def empty_observations(environment: Environment, num_envs: int) -> np.ndarray:
-    """[n, *shape] zeros in the type of the observation space."""
-    space = environment.observation_space
-    return np.zeros((num_envs, *space.shape), space.dtype)
-
-
-def joined(
-    observations: np.ndarray, answers: Sequence[Callable[[], Answer]], give_up: Callable[[int, Exception], None]
-) -> Step:
-    """The step of n environments, of which each answers or fails.
-
-    Args:
-        observations: [n, *shape], of the step before; the new ones take their place.
-        answers: [n], what each environment returned; it may raise anything.
-        give_up: called with the index of each environment that failed, and its error.
-    """
-    rewards = np.zeros(len(answers))  # [n]
-    terminated, truncated, lost, replaced, failed = np.zeros((5, len(answers)), bool)  # [n] each
-    infos: dict[int, tuple[float, ...]] = {}
-    for i, answer in enumerate(answers):
-        try:
-            observations[i], rewards[i], terminated[i], truncated[i], lost[i], replaced[i], told = answer()
-            if told:
-                infos[i] = told
-        except Exception as error:  # an environment is the user's code
-            give_up(i, error)
-            failed[i] = True
-    ended = terminated | truncated | failed
-    return Step(observations, rewards, terminated | lost, truncated, ended, failed, replaced, infos)

@@ -8,24 +8,15 @@ import numpy as np
 
 @dataclass(frozen=True)
 class ImagePart:
-    """An image among the numbers of a row.
+    """An image among the numbers of a row."""
 
-    Attributes:
-        start: position of its first number.
-        shape: [height, width, channels].
-        channels_first: whether the channels are the first axis in the row.
-        low, high: of its numbers, which are scaled to 0 to 1; infinite ones are not scaled.
-        is_uint8: whether the environment shows it as uint8.
-        scaled_by_network: whether the row has its numbers from 0 to 255, as of images alone.
-    """
-
-    start: int
-    shape: tuple[int, ...]
-    channels_first: bool
-    low: float
+    start: int  # position of its first number
+    shape: tuple[int, ...]  # [height, width, channels]
+    channels_first: bool  # whether the channels are the first axis in the row
+    low: float  # of its numbers, which are scaled to 0 to 1; infinite ones are not scaled
     high: float
-    is_uint8: bool = False
-    scaled_by_network: bool = False
+    is_uint8: bool = False  # whether the environment shows it as uint8
+    scaled_by_network: bool = False  # whether the row has its numbers from 0 to 255, as of images alone
 
     @property
     def columns(self) -> np.ndarray:

@@ -19,25 +19,15 @@ MakeEnv = Callable[..., gymnasium.Env]
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentSource:
-    """What an environment is built from.
+    """What an environment is built from."""
 
-    Attributes:
-        id: a registered name, as in `gymnasium.make`, such as "BipedalWalker-v3", or "function()".
-        max_episode_steps: truncate after this many steps of the environment itself; None keeps its own limit.
-        env_kwargs: arguments for the constructor.
-        wrappers: names of the classes that wrap it, module:Class, the outermost last.
-        maker: the function or class that builds it; None for Gymnasium's registry.
-        spec: the entry to build in place of what is registered as `id`.
-        image_size: height and width of an Atari game's images, in pixels.
-    """
-
-    id: str
-    max_episode_steps: int | None = None
-    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    wrappers: tuple[str, ...] = ()
-    maker: MakeEnv | None = None
-    spec: gymnasium.envs.registration.EnvSpec | None = None
-    image_size: int = atari.SIZE
+    id: str  # a registered name, as in `gymnasium.make`, such as "BipedalWalker-v3", or "function()"
+    max_episode_steps: int | None = None  # steps of the environment itself; None keeps its own limit
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)  # arguments for the constructor
+    wrappers: tuple[str, ...] = ()  # names of the classes that wrap it, module:Class, the outermost last
+    maker: MakeEnv | None = None  # the function or class that builds it; None for Gymnasium's registry
+    spec: gymnasium.envs.registration.EnvSpec | None = None  # is built in place of what is registered as `id`
+    image_size: int = atari.SIZE  # height and width of an Atari game's images, in pixels
 
     def make_native(self, render_mode: str | None = None) -> gymnasium.Env:
         """A new environment with its own rewards and its own observations, but for texts; `render_mode` films it.

@@ -35,16 +35,12 @@ PATIENCE = 5  # times the limit of a step, that all steps in another process may
 def check_mirror(config: TrainingConfig, environment: Environment, warn: Callable[[str], None]) -> None:
     """Take random steps if the mirror or the environment's arguments are the user's own, and compare them.
 
-    Args:
-        warn: called with a line if that is not possible.
-
     Raises:
         UserError: the steps contradict the mirror; the line names the entry, or the reward.
     """
-    may_break_a_known_one = config.env_kwargs or config.wrappers
     given = config.mirror_description
     own = given.observation or given.action
-    if not (config.symmetry and given.check and (own or may_break_a_known_one)):
+    if not (config.symmetry and given.check and (own or config.env_kwargs or config.wrappers)):
         return
     mirror = mirror_of(config, environment.observation_space, environment.action_space)
     assert mirror is not None, "`symmetry` is set"
@@ -61,9 +57,7 @@ def check_mirror(config: TrainingConfig, environment: Environment, warn: Callabl
     if len(parts) < FEWEST_PARTS:
         why = fault or "random steps soon end its episodes"
         warn(f"warning: the mirror of {environment.id} was not tested: {why}")
-        return
-    wrong = contradicted(parts, mirror)
-    if wrong is not None:
+    elif wrong := contradicted(parts, mirror):
         raise UserError(
             f"the mirror is contradicted by {sum(map(len, parts)) * HELD:,} random steps of {environment.id}, most in "
             f"{wrong}: "
@@ -83,10 +77,7 @@ def random_steps(environment: Environment, size: int) -> tuple[list[np.ndarray],
 
     A row is an observation, an action, what it changes, its reward, and whether it ended the episode. Then what it
     changes counts as nothing. An action is held for HELD steps, and its rewards are added up. Discrete actions are [A]
-    zeros but for a one in the place of each number's choice.
-
-    Args:
-        size: S, of the newest observation.
+    zeros but for a one in the place of each number's choice. Of an observation the newest S = `size` numbers count.
 
     Raises:
         UserError: the environment cannot be started.
@@ -147,12 +138,8 @@ def _random_action(space: gymnasium.Space, generator: np.random.Generator) -> tu
 def contradictions(parts: list[np.ndarray], entries: Entries, observed: int) -> np.ndarray:
     """By how much each covariance contradicts a mirror, [D, D] in standard deviations; 0: it does not.
 
-    On the diagonal are also means of observations that differ by more than a standard deviation.
-
-    Args:
-        parts: independent ones, [K, D]; each is one sample of the difference between both sides.
-        entries: of all D numbers.
-        observed: S, how many of them are the observation.
+    On the diagonal are also means of observations that differ by more than a standard deviation. Of the D numbers of
+    `entries` S are `observed`. Each part, [K, D], is an independent sample of the difference between both sides.
     """
     means = np.array([part.mean(axis=0) for part in parts])  # [P, D]
     mean = means.mean(axis=0)  # [D]
@@ -179,12 +166,10 @@ def _not_zero(mean: np.ndarray, mean_square: np.ndarray, samples: int, smallest:
     return np.where((size > smallest) & (size > LARGEST_ERROR * error), size, 0.0)
 
 
-def contradicted(parts: list[np.ndarray], mirror: Mirror) -> str | None:
-    """At most three numbers in which the steps contradict a mirror most, for a message; None if they do not."""
+def contradicted(parts: list[np.ndarray], mirror: Mirror) -> str:
+    """At most three numbers in which the steps contradict a mirror most, for a message; empty if they do not."""
     whole = mirror.joint.beside(mirror.observation.linear).beside(unmoved(2))
     found = contradictions(parts, whole, len(mirror.observation.sources))  # [D, D]
-    if not found.any():
-        return None
     names = [f"observation entry {i} ({source})" for i, source in enumerate(mirror.observation.sources, 1)]
     of_actions = [f"action entry {i} ({source})" for i, source in enumerate(mirror.action.sources, 1)]
     names += [*of_actions, *names, "the reward", "the end of episodes"]  # [D]

@@ -20,10 +20,6 @@ def mirror_of(
 ) -> Mirror | None:
     """The mirror that a run's networks obey; None without `symmetry`.
 
-    Args:
-        config: of a run of one environment.
-        observation_space, action_space: of that environment.
-
     Raises:
         UserError: none is known, or it does not fit the spaces; the line names the entry.
     """
@@ -41,9 +37,8 @@ def mirror_of(
             f"no mirror of {config.env} is known: add --mirror with observation and action, like {EXAMPLE}, or give "
             f"--no-symmetry (known: {', '.join(KNOWN)})"
         )
-    size = gymnasium.spaces.utils.flatdim(observation_space)
-    is_box = isinstance(action_space, gymnasium.spaces.Box)
-    numbers = gymnasium.spaces.utils.flatdim(action_space) if is_box else sum(choices(action_space))
+    size, is_box = gymnasium.spaces.flatdim(observation_space), isinstance(action_space, gymnasium.spaces.Box)
+    numbers = gymnasium.spaces.flatdim(action_space) if is_box else sum(choices(action_space))
     _check("mirror observation", observation, observation.sources, size, "" if given.observation else config.env)
     _check("mirror action", action, action.sources, numbers, "" if given.action else config.env)
     if given.offset:
@@ -61,9 +56,7 @@ def mirror_of(
 def _check(name: str, entries: Entries, described: Sequence[float], size: int, known_of: str = "") -> None:
     """Raises UserError unless each number is described, and a mirror image of a mirror image is the original.
 
-    Args:
-        described: what the entries are in the settings.
-        known_of: the environment whose known mirror it is; empty if the user describes it.
+    `described` are the entries as in the settings. A known mirror is that of the environment `known_of`.
     """
     if len(described) != size:
         cure = f"; the known mirror of {known_of} fits no longer, describe one with --mirror or give --no-symmetry"

@@ -12,15 +12,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Entries:
-    """A permutation with signs, and what is added afterwards.
+    """A permutation with signs, and what is added afterwards."""
 
-    Args:
-        sources: [X] whole numbers, from 1; a negative one changes the sign.
-        offsets: [X] what is added to each number; nothing where empty.
-    """
-
-    sources: tuple[int, ...]
-    offsets: tuple[float, ...] = ()
+    sources: tuple[int, ...]  # [X] whole numbers, from 1; a negative one changes the sign
+    offsets: tuple[float, ...] = ()  # [X] what is added to each number; nothing where empty
 
     def __call__(self, array: np.ndarray) -> np.ndarray:
         """[..., X] → the mirrored array, [..., X]."""

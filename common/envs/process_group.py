@@ -3,48 +3,36 @@
 import errno
 import functools
 from collections.abc import Mapping
-from multiprocessing.process import BaseProcess
 
 import cloudpickle
 import numpy as np
 
 from common.envs.environment import Environment
 from common.envs.environment_check import start_error
-from common.envs.groups import Fault, Step
-from common.envs.gymnasium_group import empty_observations, joined
+from common.envs.groups import Step
+from common.envs.gymnasium_group import SeparateGroup
 from common.envs.seeded_episodes import Answer, RestorePoint, SeededEpisodes
 from common.envs.worker_processes import CannotStartError, ResponseTimeLimit, Worker
 from common.errors import UserError
-from common.user_code import describe, own_traceback, told_elsewhere
+from common.user_code import told_elsewhere
 
 
-class ProcessGroup:
+class ProcessGroup(SeparateGroup):
     """Environments of which each is a `Worker`, so that it can fail alone.
 
     Args:
-        environment: what to build.
-        num_envs: n, how many.
-        rebuild: see `SeededEpisodes`.
         time_limit: seconds that building, resetting and each step may take before the process counts as failed.
     """
 
     def __init__(
         self, environment: Environment, num_envs: int, rebuild: bool = False, time_limit: float = 60.0
     ) -> None:
-        self.num_envs = num_envs
-        self.faults: list[Fault] = []
-        self.parts = [slice(i, i + 1) for i in range(num_envs)]
-        self._environment, self._rebuild, self._time_limit = environment, rebuild, time_limit
-        self._observations = empty_observations(environment, num_envs)  # [n, *shape]
+        super().__init__(environment, num_envs, rebuild)
+        self._time_limit = time_limit
         self._workers: dict[int, Worker] = {}  # by index, [n] after a reset
         self._points: dict[int, RestorePoint] = {}  # by index, the running episode without its actions
         self._failed: set[int] = set()  # indices of those that failed in the last step
         self._seed = 0
-
-    @property
-    def processes(self) -> list[BaseProcess]:
-        """The process of each environment, [n]; empty before the first reset."""
-        return [self._workers[i].process for i in sorted(self._workers)]
 
     def reset(self, seed: int | None) -> np.ndarray:
         """See `Group.reset`."""
@@ -77,8 +65,8 @@ class ProcessGroup:
         if i in self._workers:
             self._workers[i].end()
         self._points[i] = point._replace(actions=point.actions[:0])
-        envs = SeededEpisodes(self._environment, self._seed, i, self._rebuild)
-        worker = self._workers[i] = Worker(cloudpickle.dumps(_InProcess(envs, point)))
+        env = SeededEpisodes(self._environment, self._seed, i, self._rebuild)
+        worker = self._workers[i] = Worker(cloudpickle.dumps(functools.partial(_in_process, env, point)))
         try:
             worker.start()
         except CannotStartError as error:
@@ -99,13 +87,11 @@ class ProcessGroup:
 
     def recv(self) -> Step:
         """See `Group.recv`; the next step overwrites only the observations."""
-        answers = [functools.partial(self._workers[i].result, self._left) for i in range(self.num_envs)]
-        step = joined(self._observations, answers, self._give_up)
+        step = self._joined(functools.partial(self._workers[i].result, self._left) for i in range(self.num_envs))
         self._points = {i: point._replace(over=bool(step.ended[i])) for i, point in self._points.items()}
         return step
 
-    def _give_up(self, i: int, error: Exception) -> None:
-        self.faults.append(Fault(i, describe(error), own_traceback(error)))
+    def _give_up(self, i: int) -> None:
         self._workers[i].end()
         self._failed.add(i)
 
@@ -120,18 +106,10 @@ def _next_episode(point: RestorePoint) -> RestorePoint:
     return RestorePoint(point.restart, point.episode + 1)
 
 
-class _InProcess:
-    """What a process computes: called first it restores its environment, and then it steps it with an action.
-
-    Errors reach the training process with the place in the user's file.
-    """
-
-    def __init__(self, env: SeededEpisodes, point: RestorePoint) -> None:
-        self._env, self._point = env, point
-
-    def __call__(self, action: np.ndarray | None) -> Answer:
-        with told_elsewhere():
-            return Answer(self._env.restore(self._point)) if action is None else self._env.step(action)
+def _in_process(env: SeededEpisodes, point: RestorePoint, action: np.ndarray | None) -> Answer:
+    """What a process computes: without an action it restores its environment, else it steps it."""
+    with told_elsewhere():
+        return Answer(env.restore(point)) if action is None else env.step(action)
 
 
 def _refused(cause: BaseException | None) -> UserError:

@@ -10,7 +10,7 @@ import re
 import runpy
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,21 +38,20 @@ def make_registered(
     Args:
         env_id: a registered id, or `module:id`: the module, which may be in the current folder, registers the id.
         spec: the entry of the id, if it is known; the registry is not asked then.
-        max_episode_steps: truncate after this many steps; None keeps the environment's own limit.
-        render_mode: "rgb_array" to film it.
-        env_kwargs: arguments for its constructor.
 
     Raises:
         UserError: the module or the id is unknown, a package is missing, or the constructor failed.
     """
-    module, name = _split(env_id)
-    if module is not None:
+    module, colon, name = env_id.rpartition(":")
+    if ":" in module or not name or (colon and not module):
+        raise UserError(f"unknown environment {env_id!r}: expected an id, or module:id, like my_module:Mine-v0")
+    if module:
         import_module(module, env_id)
     rendering = {} if render_mode is None else {"render_mode": render_mode}  # some constructors do not have it
     try:
         # "Out of date" notices are left out, for the user chose the version. So is what a library's environment
         # writes each time it is built, such as MuJoCo's warnings of its own models.
-        quiet = held_back_errors() if module is None else contextlib.nullcontext()
+        quiet = contextlib.nullcontext() if module else held_back_errors()
         with warnings.catch_warnings(), quiet:
             warnings.simplefilter("ignore")
             return gymnasium.make(
@@ -63,8 +62,9 @@ def make_registered(
             raise UserError(f"{env_id} needs MuJoCo: pip install -r requirements/mujoco.txt") from error
         raise UserError(f"{env_id} needs a package that is missing: {error}") from error
     except (Exception, SystemExit) as error:
-        if isinstance(error, gymnasium.error.Error) and not _is_registered(name):
-            raise (unknown_environment(name) if module is None else _not_registered_by(module, name)) from error
+        is_registered = any(name in (id, id.rpartition("-v")[0]) for id in gymnasium.registry)
+        if isinstance(error, gymnasium.error.Error) and not is_registered:
+            raise (_not_registered_by(module, name) if module else unknown_environment(name)) from error
         raise constructor_error(env_id, error, env_kwargs) from error
 
 
@@ -83,8 +83,7 @@ def gymnasiums_own() -> dict[str, gymnasium.envs.registration.EnvSpec]:
 def wrapped(env_id: str, env: gymnasium.Env, names: Iterable[str]) -> gymnasium.Env:
     """The environment within wrappers, each named module:Class or module:Class(JSON, …); the last one is outermost.
 
-    Raises:
-        UserError: a name is wrong, or a wrapper cannot be built.
+    Raises UserError if a name is wrong, or a wrapper cannot be built.
     """
     for name in names:
         typed, bracket, inside = name.partition("(")
@@ -123,22 +122,10 @@ def constructor_error(name: str, error: BaseException, env_kwargs: Mapping[str, 
     return UserError(f"{name} cannot be built ({explain(error)}): {advice}")
 
 
-def _split(env_id: str) -> tuple[str | None, str]:
-    """'module:id' → module and id; a plain id has no module."""
-    parts = env_id.split(":")
-    if len(parts) > 2 or not all(parts):
-        raise UserError(f"unknown environment {env_id!r}: expected an id, or module:id, like my_module:Mine-v0")
-    return (None, env_id) if len(parts) == 1 else (parts[0], parts[1])
-
-
 def import_module(module: str, typed: str) -> ModuleType:
-    """Import a module of the user's, which may be in the current folder.
+    """Import a module of the user's, which may be in the current folder; messages name it as `typed`, `module:name`.
 
-    Args:
-        typed: `module:name`, for messages.
-
-    Raises:
-        UserError: it cannot be found, or its own code fails.
+    Raises UserError if it cannot be found, or its own code fails.
     """
     if module.endswith(".py") or not all(part.isidentifier() for part in module.split(".")):
         file = module.replace("/", ".").replace("\\", ".").removesuffix(".py").strip(".")
@@ -165,11 +152,6 @@ def import_module(module: str, typed: str) -> ModuleType:
         raise UserError(
             f"importing {module} ended the program: put what it runs below if __name__ == '__main__'"
         ) from error
-
-
-def _is_registered(name: str) -> bool:
-    """Whether `gymnasium.make` finds this id, with or without a version."""
-    return name in gymnasium.registry or any(id.rpartition("-v")[0] == name for id in gymnasium.registry)
 
 
 def unknown_environment(env_id: str) -> UserError:
@@ -200,7 +182,8 @@ def _not_registered_by(module: str, name: str) -> UserError:
             f"{module} is also the name of another module ({imported or 'of Python'}), which was imported: rename "
             f"your {meant.name}, and use its new name in --env"
         )
-    own = {id.lower(): f"{module}:{id}" for id in _registered_by(module)}
+    inside = [id for id, spec in gymnasium.registry.items() if (_home(spec) + ".").startswith(module + ".")]
+    own = {id.lower(): f"{module}:{id}" for id in inside}
     if near := difflib.get_close_matches(name.lower(), own, n=3, cutoff=0.0):
         return UserError(f"{module} registers no {name!r}: use {' or '.join(own[id] for id in near)}")
     if isinstance(getattr(sys.modules[module], name, None), type):
@@ -211,10 +194,7 @@ def _not_registered_by(module: str, name: str) -> UserError:
     return UserError(f'{module} registers no environment: add a line like gymnasium.register("Mine-v0", Mine) to it')
 
 
-def _registered_by(module: str) -> Iterator[str]:
-    """Ids whose class or function is defined in a module or below it."""
-    for id, spec in gymnasium.registry.items():
-        entry = spec.entry_point
-        home = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
-        if (home + ".").startswith(module + "."):
-            yield id
+def _home(spec: gymnasium.envs.registration.EnvSpec) -> str:
+    """The module in which an environment's class or function is defined."""
+    entry = spec.entry_point
+    return entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")

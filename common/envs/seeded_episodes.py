@@ -41,13 +41,10 @@ class Answer(NamedTuple):
 
 
 class SeededEpisodes:
-    """One environment with next-step autoreset, which is built when its first episode begins.
+    """One environment with next-step autoreset, which is built when its first episode begins; seeds: `episode_seed`.
 
-    Args:
-        environment: what to build.
-        seed, index: see `episode_seed`.
-        rebuild: build the environment again for every episode. Box2D needs it: what its world does after a reset
-            depends on the bodies it held before.
+    With `rebuild` it is built again for every episode. Box2D needs it: what its world does after a reset depends on
+    the bodies it held before.
     """
 
     def __init__(self, environment: Environment, seed: int, index: int, rebuild: bool = False) -> None:
@@ -79,8 +76,6 @@ class SeededEpisodes:
         assert self._env is not None, "`restore` comes first"
         observation, reward, terminated, truncated, info = self._env.step(action)
         self._over = bool(terminated or truncated)
-        if isinstance(reward, np.ndarray):
-            reward = reward.item()
         lost, replaced = info.get(LIFE_LOST, False), info.get(ACTION_REPLACED, False)
         names = self._environment.log_info if self._over else ()
         infos = logged_numbers(info, names) if names else ()

@@ -1,23 +1,10 @@
 """Maps the agent's actions, which are in [−1, 1] or counted from 0, to the environment's."""
 
-from typing import Protocol
-
 import gymnasium
 import numpy as np
 
 
-class ActionMap(Protocol):
-    """Maps policy actions to the environment's."""
-
-    size: int  # A, numbers in an action
-    noise_size: int  # X, random numbers that sample one
-
-    def __call__(self, actions: np.ndarray) -> np.ndarray:
-        """Policy actions [K, A] → environment actions [K, *space.shape]."""
-        ...
-
-
-def action_map(space: gymnasium.Space) -> ActionMap:
+def action_map(space: gymnasium.Space) -> "ActionMap":
     """The map for an action space that `check_spaces` accepts."""
     return BoxMap(space) if isinstance(space, gymnasium.spaces.Box) else DiscreteMap(space)
 
@@ -28,13 +15,7 @@ def choices(space: gymnasium.Space) -> tuple[int, ...]:
         return (int(space.n),)
     if isinstance(space, gymnasium.spaces.MultiDiscrete):
         return tuple(int(n) for n in space.nvec.ravel())
-    return (2,) * int(np.prod(_shape(space)))
-
-
-def _shape(space: gymnasium.Space) -> tuple[int, ...]:
-    """The shape of a space that has one, as all but Dict and Tuple do."""
-    assert space.shape is not None
-    return space.shape
+    return (2,) * int(np.prod(space.shape or ()))
 
 
 class DiscreteMap:
@@ -42,8 +23,8 @@ class DiscreteMap:
 
     def __init__(self, space: gymnasium.Space) -> None:
         counts = choices(space)
-        self.size, self.noise_size = len(counts), sum(counts)
-        self._shape, self._dtype = _shape(space), space.dtype
+        self.size, self.noise_size = len(counts), sum(counts)  # A; X, random numbers that sample an action
+        self._shape, self._dtype = space.shape or (), space.dtype
         self._start = np.asarray(getattr(space, "start", 0)).ravel()  # [1] or [A]
 
     def __call__(self, actions: np.ndarray) -> np.ndarray:
@@ -89,6 +70,9 @@ class BoxMap:
     def unrounded(self, actions: np.ndarray) -> np.ndarray:
         """[K, A] policy actions → [K, A] float64, the numbers that `__call__` rounds to the space's type."""
         return np.clip(self.centre + self.scale * actions, self.low.astype(np.float64), self.high.astype(np.float64))
+
+
+ActionMap = BoxMap | DiscreteMap
 
 
 def _bounds(bounds: np.ndarray, dtype: np.dtype) -> np.ndarray:

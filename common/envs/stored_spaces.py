@@ -44,11 +44,7 @@ def _text(numbers: np.ndarray) -> str:
 
 
 def from_json(stored: Any) -> gymnasium.Space:
-    """The space that `to_json` was called with.
-
-    Raises:
-        ValueError, LookupError, TypeError: it is not what `to_json` returns.
-    """
+    """The space that `to_json` was called with. Raises ValueError, LookupError or TypeError if it was not."""
     kind = stored["kind"]
     if kind == "Dict":
         return spaces.Dict({key: from_json(part) for key, part in stored["parts"].items()})
@@ -75,12 +71,8 @@ def from_json(stored: Any) -> gymnasium.Space:
 def rows_of(space: gymnasium.Space, observation: Any) -> tuple[list[Any], bool]:
     """The observations of a batch, and whether it is one; a single observation is the only one.
 
-    Args:
-        observation: one of the space, or a batch as Gymnasium's vector environments return it: arrays with one axis
-            more, in a dictionary or tuple if the space is a Dict or Tuple.
-
-    Raises:
-        UserError: it is neither.
+    A batch is as Gymnasium's vector environments return it: arrays with one axis more, in a dictionary or tuple if the
+    space is a Dict or Tuple. Raises UserError if it is neither.
     """
     part: Any = space
     try:

@@ -18,11 +18,7 @@ LARGEST = 100_000  # numbers in an observation; a trajectory of the default leng
 
 
 def check_spaces(env_id: str, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
-    """Check that there is a network for the observations and a policy for the actions.
-
-    Raises:
-        UserError: there is none.
-    """
+    """Raises UserError unless there is a network for the observations and a policy for the actions."""
     for path, leaf in _leaves(observation_space):
         where = f", at {path}" if path else ""
         if not isinstance(leaf, VECTORS) or not leaf.is_np_flattenable:
@@ -58,12 +54,11 @@ def _refuse_image(env_id: str, where: str, shape: tuple[int, ...]) -> NoReturn:
 
 
 class WithoutTexts(gymnasium.wrappers.FilterObservation):
-    """An environment without some keys of its observations."""
+    """An environment with some keys of its observations alone; the others are texts."""
 
-    def __init__(self, env: gymnasium.Env, texts: list[str]) -> None:
-        assert isinstance(env.observation_space, gymnasium.spaces.Dict), "`without_texts` finds none in others"
-        super().__init__(env, [key for key in env.observation_space if key not in texts])
-        self.left_out = tuple(texts)
+    def __init__(self, env: gymnasium.Env, kept: list[str], left_out: list[str]) -> None:
+        super().__init__(env, kept)
+        self.left_out = left_out
 
 
 def without_texts(env: gymnasium.Env) -> gymnasium.Env:
@@ -72,7 +67,8 @@ def without_texts(env: gymnasium.Env) -> gymnasium.Env:
     if not isinstance(space, gymnasium.spaces.Dict):
         return env
     texts = [key for key, part in space.items() if part.dtype is not None and part.dtype.kind == "U"]
-    return WithoutTexts(env, texts) if 0 < len(texts) < len(space) else env
+    kept = [key for key in space if key not in texts]
+    return WithoutTexts(env, kept, texts) if texts and kept else env
 
 
 def _leaves(space: gymnasium.Space, path: str = "") -> Iterator[tuple[str, gymnasium.Space]]:
@@ -107,12 +103,9 @@ def images_of(space: gymnasium.Space) -> tuple[ImagePart, ...]:
     found, start = [], 0
     for _, leaf in _leaves(space):
         if _shows_pictures(leaf):
-            shape, first, bounds = leaf.shape, False, (float(leaf.low.min()), float(leaf.high.max()))
-            if len(shape) == 2:
-                shape = (*shape, 1)
-            elif shape[0] < min(shape[1:]):
-                shape, first = (*shape[1:], shape[0]), True
-            found.append(ImagePart(start, shape, first, *bounds, is_uint8=leaf.dtype == np.uint8))
+            order, shape = _order_and_shape(leaf.shape)
+            bounds = float(leaf.low.min()), float(leaf.high.max())
+            found.append(ImagePart(start, shape, order == "CHW", *bounds, is_uint8=leaf.dtype == np.uint8))
         start += gymnasium.spaces.flatdim(leaf)
     return tuple(found)
 
@@ -120,18 +113,19 @@ def images_of(space: gymnasium.Space) -> tuple[ImagePart, ...]:
 def image_layout(space: gymnasium.Space) -> str | None:
     """The order of an image's axes, "HWC", "CHW" or "HW"; None if observations are not uint8 images.
 
-    A Dict or Tuple with an image as its only part counts as that image. The channels are the first axis if that is the
-    shortest, otherwise the last.
+    A Dict or Tuple with an image as its only part counts as that image.
     """
-    if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
-        leaves = list(_leaves(space))
-        return image_layout(leaves[0][1]) if len(leaves) == 1 else None
-    if not _shows_pictures(space) or space.dtype != np.uint8 or len(space.shape) > 3:
+    leaves = [leaf for _, leaf in _leaves(space)]
+    if len(leaves) != 1 or not _shows_pictures(leaf := leaves[0]) or leaf.dtype != np.uint8 or len(leaf.shape) > 3:
         return None
-    shape = space.shape
+    return _order_and_shape(leaf.shape)[0]
+
+
+def _order_and_shape(shape: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+    """The order of an image's axes, and its shape as HWC. The first axis is that of the channels if it is shortest."""
     if len(shape) == 2:
-        return "HW"
-    return "CHW" if shape[0] < min(shape[1:]) else "HWC"
+        return "HW", (*shape, 1)
+    return ("CHW", (*shape[1:], shape[0])) if shape[0] < min(shape[1:]) else ("HWC", shape)
 
 
 def as_numbers_or_image(env: gymnasium.Env) -> gymnasium.Env:
@@ -140,20 +134,17 @@ def as_numbers_or_image(env: gymnasium.Env) -> gymnasium.Env:
     A Discrete number becomes a one-hot vector; the parts of a Dict or Tuple are concatenated, images among them.
     """
     space, layout = env.observation_space, image_layout(env.observation_space)
+    is_box = isinstance(space, gymnasium.spaces.Box)
     if layout is None and (parts := images_of(space)):
         flat_space: Any = gymnasium.spaces.flatten_space(space)
         row = RowWithImagesSpace(flat_space, parts)
         return gymnasium.wrappers.TransformObservation(gymnasium.wrappers.FlattenObservation(env), row.scaled, row)
     if layout is None:
-        flat = isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1
-        return env if flat else gymnasium.wrappers.FlattenObservation(env)
-    if layout == "HWC" and isinstance(space, gymnasium.spaces.Box):
+        return env if is_box and len(space.shape or ()) == 1 else gymnasium.wrappers.FlattenObservation(env)
+    if layout == "HWC" and is_box:
         return env
     [(_, leaf)] = _leaves(space)
-    assert isinstance(leaf, gymnasium.spaces.Box), "it is an image"
-    own = leaf.shape
-    shape = {"HWC": own, "CHW": (*own[1:], own[0]), "HW": (*own, 1)}[layout]
-    images = gymnasium.spaces.Box(0, 255, shape, np.uint8)
+    images = gymnasium.spaces.Box(0, 255, _order_and_shape(leaf.shape or ())[1], np.uint8)
     return gymnasium.wrappers.TransformObservation(env, functools.partial(_image, layout), images)
 
 

@@ -17,38 +17,21 @@ from common.errors import UserError
 
 
 class VectorEnv:
-    """Groups of environments side by side: group g owns the columns `columns[g]` of every [T, N] array.
-
-    Attributes:
-        groups: the groups.
-        columns: of each group.
-        num_envs: N, environments in all groups.
-        parts: group and columns of environments that can only be restored together; see `Group.parts`.
-    """
+    """Groups of environments side by side: group g owns the columns `columns[g]` of every [T, N] array."""
 
     def __init__(self, groups: list[Group]) -> None:
         self.groups = groups
         ends = np.cumsum([group.num_envs for group in groups])
         self.columns = [slice(int(end) - group.num_envs, int(end)) for group, end in zip(groups, ends)]
-        self.num_envs = int(ends[-1])
-        self.parts = [
+        self.num_envs = int(ends[-1])  # N, in all groups
+        self.parts = [  # group and columns of environments that can only be restored together; see `Group.parts`
             (i, slice(columns.start + part.start, columns.start + part.stop))
             for i, (group, columns) in enumerate(zip(groups, self.columns))
             for part in group.parts
         ]
 
     def reset(self, seed: int | None = None) -> list[np.ndarray]:
-        """Begin an episode in every environment.
-
-        Args:
-            seed: fixes this episode and all that follow; None begins the next one.
-
-        Returns:
-            A copy of each group's observations [n, *shape].
-
-        Raises:
-            UserError: an environment cannot be started.
-        """
+        """`Group.reset` of every group, with a seed for each; copies of their observations [n, *shape]."""
         seeds = [None] * len(self.groups) if seed is None else group_seeds(seed, len(self.groups))
         return [copied_observations(group.reset(s)) for group, s in zip(self.groups, seeds)]
 
@@ -75,9 +58,6 @@ def resolve_backend(backend: str, environment: Environment) -> str:
     "auto" means "ale" for Atari games and "envpool" for environments that EnvPool has, if those packages are
     installed; otherwise "gymnasium". EnvPool is only used for flat observations.
 
-    Args:
-        backend: "auto", "gymnasium", "processes", "envpool" or "ale".
-
     Raises:
         UserError: the backend that was asked for by name is not installed, or does not have the environment.
     """
@@ -101,22 +81,23 @@ def _unsuitable(best: str, environment: Environment, asked: str) -> str:
         return f"backend ale steps Atari games, and {environment.id} is none: use --backend auto"
     if asked == "envpool" and best != "envpool":
         return f"{environment.id} is prepared here in another way than in EnvPool: use --backend ale"
+    if best == "ale" and atari.has_vector_environment():
+        return ""
     if best == "ale":
-        missing = f"{environment.id}: this ale-py has no vector environment: use --backend gymnasium"
-        return "" if atari.has_vector_environment() else missing
+        return f"{environment.id}: this ale-py has no vector environment: use --backend gymnasium"
     try:
         import envpool
     except ImportError:
         return "EnvPool is not installed: run 'pip install -r requirements/fast.txt' or use --backend gymnasium"
     space = environment.native_observation_space
     flat = isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1
-    if flat and environment.gymnasium_id in envpool.list_all_envs():
-        try:
-            columns_of(envpool.make_spec(environment.gymnasium_id), environment.log_info)
-        except ValueError:
-            return f"EnvPool reports no info {' '.join(environment.log_info)} here: use --backend gymnasium"
-        return ""
-    return f"EnvPool does not carry {environment.id}, or not with flat observations: use --backend gymnasium"
+    if not flat or environment.gymnasium_id not in envpool.list_all_envs():
+        return f"EnvPool does not carry {environment.id}, or not with flat observations: use --backend gymnasium"
+    try:
+        columns_of(envpool.make_spec(environment.gymnasium_id), environment.log_info)
+    except ValueError:
+        return f"EnvPool reports no info {' '.join(environment.log_info)} here: use --backend gymnasium"
+    return ""
 
 
 PARTS = 8  # of environments that are built again now and then, one part at a time so that few episodes are cut
@@ -134,8 +115,6 @@ def make_vector_env(
     """`num_envs` environments.
 
     Args:
-        environment: what to build.
-        num_envs: N, environments in all.
         backend: as `resolve_backend` returns it.
         groups: number of groups, whose sizes differ by one at most. None makes two that take turns, with two
             exceptions: one group on Gymnasium, whose environments step in this thread anyway, and one of Atari games,
@@ -144,8 +123,7 @@ def make_vector_env(
         time_limit: seconds that a process may take to answer.
         threads: of each group of EnvPool; None divides the cores of this machine among the groups.
     """
-    if groups is None:
-        groups = 1 if backend in ("gymnasium", "ale") else 2
+    groups = groups or (1 if backend in ("gymnasium", "ale") else 2)
     sizes = [len(part) for part in np.array_split(np.arange(num_envs), min(groups, num_envs))]
     if backend == "gymnasium":
         return VectorEnv([GymnasiumGroup(environment, size, way == "rebuilt") for size in sizes])

@@ -55,11 +55,7 @@ class ResponseTimeLimit:
         self.seconds = self._left = seconds
 
     def answers(self, connection: Connection) -> bool:
-        """Wait until there is something to read; False if the time is up before.
-
-        Raises:
-            OSError: the connection is closed.
-        """
+        """Wait until there is something to read; False if the time is up before. Raises OSError for a closed pipe."""
         while not connection.poll(wanted := min(max(0.0, self._left), _SLICE)):
             self._left -= wanted
             if self._left <= 0:
@@ -83,12 +79,8 @@ def run_in_workers(
 
     Args:
         function: sent to the workers by cloudpickle; it must not need TensorFlow's state.
-        workers: number of processes.
         deaths_allowed: how many workers may die in all; the item of a dead worker is given to a new one.
         tell: called while waiting with the indices of the items that are done.
-
-    Returns:
-        The results, in the order of the items.
 
     Raises:
         CannotStartError: a worker could not be started, or could not load the function.
@@ -111,16 +103,12 @@ def run_in_workers(
 
 @contextlib.contextmanager
 def in_background(function: Callable[[], Result], time_limit: float | None = None) -> Iterator[Callable[[], Result]]:
-    """Computes `function()` in a worker process while the caller continues.
-
-    Args:
-        function: see `run_in_workers`.
-        time_limit: seconds that the process may take to start and compute the result.
+    """Computes `function()` in a worker process while the caller continues; for the function see `run_in_workers`.
 
     Yields:
         A function that waits for the result and returns it. It raises CannotStartError if the worker could not be
-        started or could not load the function, UserError if the worker died or the time is up, and what the function
-        raised.
+        started or could not load the function, UserError if the worker died or did not start and compute the result
+        within `time_limit` seconds, and what the function raised.
     """
     with contextlib.ExitStack() as ended:
         problem = ""
@@ -149,10 +137,9 @@ def _distribute(
     """Give each worker one item at a time, until all are done. The results, in the order of the items."""
     results: dict[int, Any] = {}
     todo = list(range(len(items)))[::-1]
-    doing: dict[Worker, int] = {}  # the index of the item that each computes
-    for worker in team:
-        doing[worker] = todo.pop()
-        worker.give(items[doing[worker]])
+    doing = {worker: todo.pop() for worker in team}  # the index of the item that each computes
+    for worker, number in doing.items():
+        worker.give(items[number])
     while doing:
         tell(list(results))
         for connection in wait([worker.connection for worker in doing], _TICK):
@@ -179,24 +166,16 @@ def _distribute(
 
 
 class Worker:
-    """A process and the pipe to it.
+    """A process and the pipe to it; it computes a function, which `content` is by cloudpickle."""
 
-    Args:
-        content: the function that it computes, by cloudpickle.
-    """
+    process: multiprocessing.process.BaseProcess
+    connection: Connection
 
     def __init__(self, content: bytes) -> None:
         self._content = content
-        self.process: multiprocessing.process.BaseProcess
-        self.connection: Connection
-        self._is_ready = False
 
     def start(self) -> None:
-        """Start a process and send it the function.
-
-        Raises:
-            CannotStartError: the system refused.
-        """
+        """Start a process and send it the function. Raises CannotStartError if the system refuses."""
         context = multiprocessing.get_context(START_METHOD)
         if START_METHOD == "forkserver":
             multiprocessing.set_forkserver_preload(PRELOADED)
@@ -241,7 +220,7 @@ class Worker:
         return kind == "done", value
 
     def result(self, limit: ResponseTimeLimit | None = None) -> Any:
-        """What the function returned for the item that was given last; raises what `receive` does, or no answer."""
+        """What the function returned for the item that was given last; raises what `receive` does."""
         while True:
             with contextlib.suppress(OSError):  # the process died; `receive` raises for it
                 if limit is not None and not limit.answers(self.connection):

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from common.rollout.policies import Policy
 from common.rollout.probe import find_restore_method
 from common.rollout.repeatable import RepeatableEnvs
 from common.rollout.rewards import EpisodeStatistics, Shaping
-from common.rollout.stepping import Stepped, restore_method_of, step_through
+from common.rollout.stepping import Filling, restore_method_of
 from common.rollout.workers.envs import EnvsOnWorkers
 from common.rollout.workers.shard import Recipe
 from common.state import State, join_parts, load_generator, pack_generator, part_of
@@ -44,24 +45,14 @@ class Collector:
     """Steps the environments of a run with a policy, a trajectory at a time; episodes continue from one to the next.
 
     Args:
-        action_map: from policy actions to the environments'.
         seed: of the environments and of the exploration noise.
         warn: called with a line about each environment that failed, and if their seeds decide nothing.
-        how: how the method collects.
         design: what is rewarded, where the config leaves that to a function.
         make_team: makes the workers that step the environments; None steps them in this process.
-
-    Attributes:
-        epochs: that a state may be of.
-        is_fresh: whether there is a whole trajectory from which nothing was learned yet; the method says so.
-        trajectory: the one that is being filled, or was filled last.
-        scores: of the episodes that ended.
-        shaped: the rewards of trajectories by the config's design.
-        shaped_rewards: [T, N] those of the last whole trajectory.
     """
 
-    trajectory: Trajectory
-    shaped_rewards: np.ndarray
+    trajectory: Trajectory  # that is being filled, or was filled last
+    shaped_rewards: np.ndarray  # [T, N], of the last whole trajectory
 
     def __init__(
         self,
@@ -76,14 +67,14 @@ class Collector:
     ) -> None:
         self._config, self._environment, self._action_map, self._seed = config, environment, action_map, seed
         self._warn, self._how, self._make_team = warn, how, make_team
-        self.epochs = config.epochs
+        self.epochs = config.epochs  # that a state may be of
         steps = config.steps_per_epoch // config.num_envs  # of an epoch in each environment
         self._steps = steps // how.per_epoch  # T
         self._restart_every = default_restart_interval(environment, steps)
         self.shaped = Shaping(config, environment, design)  # it may refuse, so before environments are built
         infos = LoggedInfo(config.log_info, warn) if config.log_info else None
         self.scores = EpisodeStatistics(config.num_envs, config.score_window, infos)
-        self._collected = self.is_fresh = False
+        self._collected = self.is_fresh = False  # there is a whole trajectory; nothing was learned from it yet
         self._underway = False  # a trajectory was begun and is not whole
         self._build(
             find_restore_method(
@@ -99,23 +90,20 @@ class Collector:
             self._action_map,
         )  # fmt: skip
         seed, noise_seed = (int(s) for s in np.random.SeedSequence(self._seed).generate_state(2))
-        self.noise, counted = np.random.default_rng(noise_seed), (seed, config.environment_restarts, self._warn)
-        self.envs: RepeatableEnvs = (
-            RepeatableEnvs(recipe.build(), self._action_map, *counted, way)
-            if self._make_team is None
-            else EnvsOnWorkers(recipe, self._make_team(recipe), *counted)
-        )
+        self.noise = np.random.default_rng(noise_seed)
+        make: Callable[..., RepeatableEnvs] = RepeatableEnvs
+        if self._make_team is not None:
+            make = partial(EnvsOnWorkers, self._make_team(recipe))
+        self.envs = make(recipe, seed, config.environment_restarts, self._warn)
         self.envs.record.memory = np.zeros((config.num_envs, self._how.memory_size), np.float32)
 
     def collect(
         self, policy: Policy, epoch: int, timing: Timing, on_rows: Callable[[slice], None] = lambda rows: None
     ) -> Trajectory:
-        """The next trajectory, in as many attempts as the config allows.
+        """The next trajectory, in as many attempts as the config allows, with a policy that may change in `on_rows`.
 
         Args:
-            policy: it may change in `on_rows`.
             epoch: how many epochs are done.
-            timing: seconds are added to it.
             on_rows: called with rows of `trajectory` when they are complete. The actions of the row after them are
                 chosen and sent already.
 
@@ -125,13 +113,12 @@ class Collector:
         """
         self._prepare(epoch)
         for attempt in itertools.count(1):
-            noise, failed = self._begin(policy)
-            record, done = self.envs.record, 0
+            filling, record, done = self._begin(policy, timing), self.envs.record, 0
             before = record.ended, record.episode_steps
             try:
-                for t in self._fill(policy, noise, self.trajectory, failed, timing, self._how.rows_per_yield):
+                for t in self.envs.fill(policy, filling):
                     rows = slice(done, t)
-                    self._complete(rows, failed, *before)
+                    self._complete(rows, filling.failed, *before)
                     on_rows(rows)
                     done = t
                 break
@@ -142,8 +129,6 @@ class Collector:
                     raise NotFiniteError(f"{error.fault}; attempts at this epoch that failed: {attempt}") from None
                 self._warn(f"warning: {error.fault}; the epoch is collected again")
                 self._restart(epoch, attempt)
-        if not isinstance(self.envs, EnvsOnWorkers):  # which record rows as they come
-            record.add(self.trajectory, slice(0, self._steps), failed)
         record.episode_steps = self.trajectory.episode_steps[-1].copy()
         self._underway = False
         self._use(self.trajectory)
@@ -162,15 +147,15 @@ class Collector:
         elif self.envs.record.way == "history":
             self._restart_some(epoch)
 
-    def _begin(self, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
-        """An empty trajectory; its noise [T, N, X], and [T, N] bool for steps in which an environment fails."""
-        steps, count = self._steps, self._config.num_envs
-        noise = self.noise.standard_normal((steps, count, self._action_map.noise_size), np.float32)  # [T, N, X]
+    def _begin(self, policy: Policy, timing: Timing) -> Filling:
+        """An empty trajectory, and the noise that explores in it."""
+        shape = self._steps, self._config.num_envs
+        noise = self.noise.standard_normal((*shape, self._action_map.noise_size), np.float32)  # [T, N, X]
         if self._how.shape_noise is not None:
             noise = self._how.shape_noise(noise)  # [T, N, X]
         self.trajectory = self._empty_trajectory(getattr(policy, "output_size", 0))
         self._underway = True
-        return noise, np.zeros((steps, count), bool)
+        return Filling(self.trajectory, np.zeros(shape, bool), noise, timing, self._how.rows_per_yield)
 
     def _empty_trajectory(self, output_size: int) -> Trajectory:
         seen, memory = self.envs.record.observations[0], self.envs.record.memory.copy()
@@ -178,28 +163,10 @@ class Collector:
         infos = np.full((self._steps, self._config.num_envs, len(self._config.log_info)), np.nan)
         return empty._replace(memory=memory, infos=infos)
 
-    def _fill(
-        self, policy: Policy, noise: np.ndarray, trajectory: Trajectory, failed: np.ndarray, timing: Timing,
-        rows_per_yield: int | None,
-    ) -> Iterator[int]:  # fmt: skip
-        envs = self.envs
-        if isinstance(envs, EnvsOnWorkers):
-            return envs.fill(policy, noise, trajectory, failed, timing, rows_per_yield)
-        record = envs.record
-        stepped = Stepped(
-            envs.groups, envs.columns, record.observations, record.ended, record.memory, self._action_map,
-            envs.count_faults,
-        )  # fmt: skip
-        return step_through(stepped, policy, noise, trajectory, failed, timing, rows_per_yield)
-
     def _complete(self, rows: slice, failed: np.ndarray, ended: np.ndarray, steps: np.ndarray) -> None:
-        """Fill in what follows from ends of episodes and from failures in K rows; check for NaN and infinity.
-
-        Args:
-            ended, steps: [N], of the row before the trajectory: whether episodes were over, and how long they were.
-        """
+        """Fill in what follows from ends of episodes and from failures in K rows; check for NaN and infinity."""
         trajectory, first = self.trajectory, rows.start
-        if first > 0:
+        if first > 0:  # else those of the row before the trajectory
             ended, steps = trajectory.ended[first - 1], trajectory.episode_steps[first - 1]  # [N], [N]
         resets = np.concatenate([ended[None], trajectory.ended[rows][:-1]])  # [K, N]
         trajectory.valid[rows] = ~(resets | failed[rows])  # [K, N]
@@ -221,7 +188,7 @@ class Collector:
         if not self.scores.of_epoch and epoch > 0:  # before the epoch's first trajectory
             every, count = self._restart_every, len(self.envs.parts)
             turns = (every * (i + 1) // count for i in range(count))
-            due = [i for i, turn in enumerate(turns) if (epoch - turn) % every == 0 and epoch >= turn]
+            due = [i for i, turn in enumerate(turns) if epoch >= turn and (epoch - turn) % every == 0]
             restarted |= self.envs.restart_parts(due)
         self.scores.running_returns[:, restarted] = 0.0
 
@@ -260,11 +227,7 @@ class Collector:
         )
 
     def load_state(self, state: State) -> None:
-        """Restore what `state` returned.
-
-        Raises:
-            UserError: the environments do not repeat what they did.
-        """
+        """Restore what `state` returned. Raises UserError if the environments do not repeat what they did."""
         collector, trajectory = part_of(state, "collector"), part_of(state, "trajectory")
         most = (self.epochs + 1) * self._config.steps_per_epoch  # a forged number would be counted up to
         if np.max(collector["episodes"]) > most:

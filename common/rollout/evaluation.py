@@ -1,7 +1,7 @@
 """Evaluates a policy in the unshaped environment, with seeds of its own; nothing is learned."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ class Evaluation:
     lengths: np.ndarray
     cut: int = 0
     repeated: int = 0
-    faults: tuple[str, ...] = field(default=())
+    faults: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, episodes: Sequence[Episode]) -> "Evaluation":
@@ -97,10 +97,6 @@ def evaluate(
     generators of training are not used.
 
     Args:
-        policy: chooses the actions.
-        action_map: from policy actions to the environment's.
-        environment: where to play.
-        episodes: how many.
         deterministic: take the policy's deterministic action instead of a sample.
         seed: of the first episode.
         restarts: how often an episode in which the environment fails is played again.
@@ -120,9 +116,8 @@ def _evaluations(
     evaluations = [Evaluation.of(episodes) for episodes in play_all(policy, action_map, jobs, restarts, workers)]
     for job, evaluation in zip(jobs, evaluations):
         if len(evaluation.faults) == len(job.seeds):
-            raise UserError(
-                f"{job.environment.id} failed in every episode ({evaluation.faults[0]}): fix the environment"
-            )
+            fault = evaluation.faults[0]
+            raise UserError(f"{job.environment.id} failed in every episode ({fault}): fix the environment")
     return evaluations
 
 

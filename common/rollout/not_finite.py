@@ -16,13 +16,7 @@ def not_finite_action(observations: np.ndarray, first_env: int, t: int) -> NotFi
 
 
 def not_finite_step(observations: np.ndarray, rewards: np.ndarray, first: int) -> NotFiniteError:
-    """The error for rows of which one is not finite.
-
-    Args:
-        observations: [K + 1, N, S]; the first is that before the rows.
-        rewards: [K, N].
-        first: step of the first row.
-    """
+    """The error for K rows, from step `first` on, that are not finite: observations [K + 1, N, S], rewards [K, N]."""
     for arrays, what, step in ((observations, "observation", first - 1), (rewards[..., None], "reward", first)):
         faulty = ~np.isfinite(arrays).all(axis=-1)  # [K + 1, N], or [K, N]
         if faulty.any():

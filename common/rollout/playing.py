@@ -4,6 +4,7 @@ Worker processes import this module: nothing here imports TensorFlow.
 """
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from common.envs.spaces import ActionMap, is_image
 from common.errors import StartError, UserError
 from common.rollout.policies import InEpisodes, Policy
 from common.rollout.stepping import one_blas_thread
-from common.user_code import explain
+from common.user_code import WrongReturnError, explain
 
 STEP_BOUND = 10_000  # steps after which an episode is cut if the environment has no limit
 FILM_BOUND = 2_000  # the same of an episode that is shown
@@ -53,21 +54,13 @@ class Episode:
 
 @dataclass(frozen=True)
 class Reach:
-    """The mean that a validation has to reach not to end early, and how well its episodes may still end.
+    """The mean that a validation has to reach not to end early, and how well its episodes may still end."""
 
-    Attributes:
-        target: the mean reward of an episode that has to be reached.
-        hope: reward of an episode that is not over, unless one of this validation has more already.
-        episodes: E, how many count in the mean.
-        total: sum of the rewards of those that were played before.
-        played: how many those are.
-    """
-
-    target: float
-    hope: float
-    episodes: int
-    total: float = 0.0
-    played: int = 0
+    target: float  # the mean reward of an episode that has to be reached
+    hope: float  # reward of an episode that is not over, unless one of this validation has more already
+    episodes: int  # E, how many count in the mean
+    total: float = 0.0  # sum of the rewards of those that were played before
+    played: int = 0  # how many those are
 
     def optimistic_returns(self, returns: np.ndarray, running: np.ndarray) -> np.ndarray:
         """The rewards [n], so far `returns` [n], if episodes that are `running` [n] end as well as can be hoped."""
@@ -75,10 +68,8 @@ class Reach:
 
     def missed(self, returns: np.ndarray, running: np.ndarray) -> bool:
         """Whether the mean of all E episodes stays below `target` even with the rewards of `optimistic_returns`."""
-        to_come = self.episodes - self.played - len(returns)
-        total = (
-            self.total + self.optimistic_returns(returns, running).sum() + to_come * self._highest(returns, running)
-        )
+        to_come = (self.episodes - self.played - len(returns)) * self._highest(returns, running)
+        total = self.total + self.optimistic_returns(returns, running).sum() + to_come
         return bool(total / self.episodes < self.target)
 
     def _highest(self, returns: np.ndarray, running: np.ndarray) -> float:
@@ -95,7 +86,7 @@ def play_all(
     rows: int | None = ROWS,
     reach: Reach | None = None,
 ) -> list[list[Episode]]:
-    """Play the episodes of several jobs, in worker processes if the policy is plain arrays.
+    """Play the episodes of each job in the order of their seeds, in worker processes if the policy is plain arrays.
 
     The result depends neither on the number of processes nor on the other jobs: a plain policy always sees batches of
     the same size, because matrix products of other sizes are rounded differently.
@@ -105,9 +96,6 @@ def play_all(
         workers: number of processes; None means one for each core, or this process alone for few episodes.
         rows: observations that a plain policy sees at a time; None plays all of a job's episodes side by side.
         reach: see `play`; each batch is ended alone.
-
-    Returns:
-        The episodes of each job, in the order of their seeds.
 
     Raises:
         UserError: an environment cannot be started, or the policy returned NaN.
@@ -148,16 +136,15 @@ def takes_workers(policy: Policy, episodes: int) -> bool:
 def _play_batches(
     player: Callable[..., list[Episode]], sizes: list[int], workers: int, restarts: int
 ) -> list[list[Episode]]:
-    def tell(ended: int) -> None:
-        progress.tell("episodes", ended, sum(sizes))
-
+    tell = functools.partial(progress.tell, "episodes", total=sum(sizes))
+    numbers = range(len(sizes))
     if workers > 1:
         with contextlib.suppress(worker_processes.CannotStartError, StartError):  # perhaps only one may exist
             return worker_processes.run_in_workers(
-                player, range(len(sizes)), workers, restarts, lambda done: tell(sum(sizes[i] for i in done))
+                player, numbers, workers, restarts, lambda done: tell(sum(sizes[i] for i in done))
             )
     played: list[list[Episode]] = []
-    for number in range(len(sizes)):
+    for number in numbers:
         played.append(player(number, lambda ended: tell(sum(map(len, played)) + ended)))
     return played
 
@@ -182,10 +169,6 @@ def forewarning(
 def _empty_observations(environment: Environment, rows: int) -> np.ndarray:
     space = environment.observation_space
     return np.zeros((rows, *space.shape), np.uint8 if is_image(space) else np.float32)
-
-
-class _NotFiniteNumberError(Exception):
-    """The environment returned NaN or infinity, which counts as a failure."""
 
 
 class _Running:
@@ -228,35 +211,29 @@ class _Running:
         try:
             observation, reward, terminated, truncated, _ = self._env.step(action)
             self._observe(observation, f"step {self._steps + 1}")
-            if isinstance(reward, np.ndarray):
-                reward = reward.item()
             reward = float(reward)
             if not np.isfinite(reward):
-                raise _NotFiniteNumberError(f"it returned NaN or infinity as reward in step {self._steps + 1}")
+                raise WrongReturnError(f"it returned NaN or infinity as reward in step {self._steps + 1}")
         except Exception as error:
             self._failures += 1
             if self._failures <= self._restarts:
                 self.begin()
             else:
-                self._end(fault=str(error) if isinstance(error, _NotFiniteNumberError) else explain(error))
+                self.end(fault=explain(error))
             return
         self.score += reward
         self._steps += 1
         if terminated or truncated:
-            self._end()
+            self.end()
         elif self._environment.max_episode_steps is None and self._steps == STEP_BOUND:
-            self._end(cut=True)
-
-    def end_early(self, score: float) -> None:
-        self.score = score
-        self._end(unfinished=True)
+            self.end(cut=True)
 
     def _observe(self, observation: np.ndarray, where: str) -> None:
         if not np.isfinite(observation).all():
-            raise _NotFiniteNumberError(f"it returned NaN or infinity as observation in {where}")
+            raise WrongReturnError(f"it returned NaN or infinity as observation in {where}")
         self._observations[self._i] = observation
 
-    def _end(self, **how: Any) -> None:
+    def end(self, **how: Any) -> None:
         self.outcome = Episode(self.score, self._steps, failures=self._failures, **how)
         self.close()
 
@@ -331,7 +308,8 @@ def _end_if_missed(episodes: Sequence[_Running], reach: Reach) -> None:
     if reach.missed(scores, running):
         for i, score in enumerate(reach.optimistic_returns(scores, running).tolist()):
             if running[i]:
-                episodes[i].end_early(score)
+                episodes[i].score = score
+                episodes[i].end(unfinished=True)
 
 
 class Progress(NamedTuple):
@@ -348,12 +326,8 @@ def one_episode(
 ) -> Iterator[Progress]:
     """Play a deterministic episode step by step, for films and windows; its score is that of an evaluation.
 
-    Args:
-        environment: what is known of `env`.
-        env: the environment that is played, with whatever it draws.
-
     Yields:
-        The progress after the reset and after every step.
+        The progress of `env`, which may draw itself, after the reset and after every step.
     """
     rows = ROWS if getattr(policy, "is_plain", False) else 1  # as the evaluation plays it
     observations, acting = _empty_observations(environment, rows), InEpisodes(policy, rows)  # [R, *shape]
@@ -364,7 +338,7 @@ def one_episode(
         with one_blas_thread():
             action = action_map(acting.act(observations)[:1])[0]
         observations[0], reward, terminated, truncated, _ = env.step(action)
-        score, steps, over = now.score + float(np.asarray(reward).item()), now.steps + 1, terminated or truncated
+        score, steps, over = now.score + float(reward), now.steps + 1, terminated or truncated
         was_cut = not over and environment.max_episode_steps is None and steps == FILM_BOUND
         now = Progress(score, steps, over, was_cut)
         yield now

@@ -26,11 +26,8 @@ class Policy(Protocol):
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions [n, A] for raw observations [n, *shape].
 
-        Args:
-            noise: [n, X] standard normal numbers that sample the action, X of them for each; None takes the
-                deterministic action.
+        Standard normal numbers `noise` [n, X] sample them; None takes the deterministic ones.
         """
-        ...
 
 
 class SamplingPolicy(Policy, Protocol):
@@ -39,7 +36,6 @@ class SamplingPolicy(Policy, Protocol):
     @property
     def noise(self) -> str:
         """How sampled actions are drawn, in words."""
-        ...
 
 
 class InEpisodes:
@@ -69,15 +65,19 @@ class InEpisodes:
         self.memory[rows] = 0.0
 
 
-class NormalPolicy:
-    """Acts as a Normal policy with two heads: means [n, A], and standard deviations [n, A] or [A]."""
-
-    noise = "drawn from the policy's Normal distribution"
+class _HeadsPolicy:
+    """A policy whose outputs come from heads; a `Network` of heads can be sent to worker processes."""
 
     def __init__(self, heads: Heads) -> None:
         self.heads = heads
         self.is_plain = isinstance(heads, Network)
         self.memory_size = heads.memory_size if isinstance(heads, Network) else 0
+
+
+class NormalPolicy(_HeadsPolicy):
+    """Acts as a Normal policy with two heads: means [n, A], and standard deviations [n, A] or [A]."""
+
+    noise = "drawn from the policy's Normal distribution"
 
     def mean_and_std(self, observations: np.ndarray, *memory: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Observations [n, S] → mean [n, A], standard deviation [n, A] in [MIN_STD, MAX_STD], or [A]."""
@@ -90,15 +90,13 @@ class NormalPolicy:
         return mean if noise is None else mean + std * noise
 
 
-class CategoricalPolicy:
+class CategoricalPolicy(_HeadsPolicy):
     """Acts as a Categorical policy with one head, logits [n, Σ choices]: `choices` values for each of A dimensions."""
 
     noise = "drawn from the policy's Categorical distribution"
 
     def __init__(self, heads: Heads, choices: tuple[int, ...]) -> None:
-        self.heads = heads
-        self.is_plain = isinstance(heads, Network)
-        self.memory_size = heads.memory_size if isinstance(heads, Network) else 0
+        super().__init__(heads)
         self.choices = tuple(choices)
         self._cuts = np.cumsum(choices)[:-1]
 
@@ -110,9 +108,8 @@ class CategoricalPolicy:
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None, *memory: np.ndarray) -> np.ndarray:
         """Actions [n, A] for observations [n, S]: whole numbers from 0, as float32; without noise the likeliest.
 
-        Args:
-            noise: [n, Σ choices], standard normal. −log(−log Φ(noise)) is Gumbel noise. The choice with the largest
-                logit plus Gumbel noise is a sample from the softmax (Gumbel 1954).
+        −log(−log Φ(noise)) [n, Σ choices] is Gumbel noise. The choice with the largest logit plus Gumbel noise is a
+        sample from the softmax (Gumbel 1954).
         """
         scores = self.logits(observations, *memory)  # [n, Σ choices]
         if noise is not None:
@@ -152,7 +149,7 @@ class ActorCriticPolicy:
         return heads
 
 
-class DeterministicPolicy:
+class DeterministicPolicy(_HeadsPolicy):
     """Acts as an actor whose only head is an action in [−1, 1], with or without noise.
 
     Args:
@@ -160,8 +157,8 @@ class DeterministicPolicy:
     """
 
     def __init__(self, heads: Heads, std: float) -> None:
-        self.heads, self.std = heads, std
-        self.is_plain = isinstance(heads, Network)
+        super().__init__(heads)
+        self.std = std
 
     @property
     def noise(self) -> str:
@@ -177,14 +174,10 @@ class DeterministicPolicy:
         return np.minimum(np.maximum(actions, _MINUS_ONE), _ONE)
 
 
-class SquashedPolicy:
+class SquashedPolicy(_HeadsPolicy):
     """Acts as tanh of a Normal (arXiv:1801.01290), whose μ and log σ are the only head of an actor, side by side."""
 
     noise = "drawn from the policy's Normal distribution, before tanh"
-
-    def __init__(self, heads: Heads) -> None:
-        self.heads = heads
-        self.is_plain = isinstance(heads, Network)
 
     def act(self, observations: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         """Actions [n, A] in [−1, 1] for observations [n, S]: tanh(μ + σ·noise [n, A]), or tanh(μ) without noise."""
@@ -209,12 +202,7 @@ class WarmUp:
         return self._policy.act(observations, noise)  # [n, A]
 
     def plain(self, rows: int, num_envs: int) -> tuple[Policy, np.ndarray | None]:
-        """What worker processes can use for the next K rows of N environments.
-
-        Returns:
-            The policy, and the actions [K, N, A] that `act` would choose if they are random, else None.
-        """
-        chosen = None
-        if self.random and rows:  # the last row's actions may be chosen already
-            chosen = self._random_actions(rows * num_envs).reshape(rows, num_envs, -1)  # [K, N, A]
-        return self._policy, chosen
+        """The policy, and if they are random the actions [K, N, A] of the next K rows of N environments, else None."""
+        if not (self.random and rows):  # the last row's actions may be chosen already
+            return self._policy, None
+        return self._policy, self._random_actions(rows * num_envs).reshape(rows, num_envs, -1)

@@ -59,14 +59,11 @@ def to_arrays(policy: PlainPolicy) -> State:
     arrays = {LAYOUT: pack_json(layout)}
     if network.normalize.shift is not None and network.normalize.scale is not None:
         arrays |= {"shift": network.normalize.shift, "scale": network.normalize.scale}
+    layers: tuple[Any, ...]
     for name, layers in (("hidden", hidden), ("head", network.heads)):
         for i, layer in enumerate(layers):
-            if isinstance(layer, Constant):
-                arrays[f"{name}/{i}/values"] = layer.values
-            elif type(layer) in kinds:
-                arrays |= {f"{name}/{i}/{part}": array for part, array in layer._asdict().items()}
-            else:
-                arrays |= {f"{name}/{i}/kernel": layer.kernel, f"{name}/{i}/bias": layer.bias}
+            parts = layer._fields if type(layer) in (Constant, *kinds) else ("kernel", "bias")
+            arrays |= {f"{name}/{i}/{part}": getattr(layer, part) for part in parts}
     return arrays
 
 
@@ -75,11 +72,7 @@ def _entries(entries: Entries) -> dict[str, list[float]]:
 
 
 def layout_of(arrays: State) -> dict[str, Any]:
-    """What the arrays of a file are.
-
-    Raises:
-        ValueError: it is not a policy, or a newer version wrote it.
-    """
+    """What the arrays of a file are. Raises ValueError if they are not a policy, or a newer version wrote it."""
     if LAYOUT not in arrays:
         raise ValueError("it holds no policy")
     layout = unpack_json(arrays[LAYOUT])
@@ -93,8 +86,7 @@ def layout_of(arrays: State) -> dict[str, Any]:
 def of_arrays(arrays: State) -> PlainPolicy:
     """The policy that `to_arrays` was called with.
 
-    Raises:
-        ValueError: the arrays are not those of a policy, or their shapes do not fit together.
+    Raises ValueError if the arrays are not those of a policy, or their shapes do not fit together.
     """
     try:
         policy, inputs = _policy(layout_of(arrays), arrays)
@@ -154,20 +146,12 @@ def write(path: Path, policy: PlainPolicy) -> None:
 
 
 def read_arrays(path: Path) -> State:
-    """The arrays of a file.
-
-    Raises:
-        UserError: the file is missing, damaged, or not a file of plain arrays.
-    """
+    """The arrays of a file. Raises UserError if it is missing, damaged, or not a file of plain arrays."""
     return arrays_file.read_as("a policy", path, LARGEST_FILE, "python -m programs ship")
 
 
 def read(path: Path) -> PlainPolicy:
-    """The policy that `write` wrote.
-
-    Raises:
-        UserError: the file is missing, damaged, or holds no policy.
-    """
+    """The policy that `write` wrote. Raises UserError if the file is missing, damaged, or holds no policy."""
     arrays = read_arrays(path)
     try:
         return of_arrays(arrays)

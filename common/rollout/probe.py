@@ -36,15 +36,11 @@ def find_restore_method(
     warn: Callable[[str], None] = print,
     num_envs: int = PROBED,
 ) -> RestoreMethod:
-    """How such environments are restored.
+    """How such environments are restored; of `num_envs` of the run no more are built at once.
 
     Nothing is proven where environments are slow or fail. Then the answer is a way that is right by construction, as
     it begins with an environment that was just built. That is "rebuilt", whose episodes are those of "episodes" if the
     proof would have succeeded; but where building environments is what takes so long, it is "history".
-
-    Args:
-        warn: called with a line if the same seed does not lead to the same steps.
-        num_envs: of the run; no more are built at once.
 
     Raises:
         UserError: an environment cannot be started.
@@ -59,19 +55,21 @@ def find_restore_method(
     def make() -> Group:
         return make_vector_env(environment, count, backend, 1, way, time_limit).groups[0]
 
+    def played(patient: bool) -> tuple[list[Step], dict[int, Points]] | None:
+        return _played(make, actions, action_map, RestoreRecord([slice(0, count)], way, action_map.size), patient)
+
     try:
-        record = RestoreRecord([slice(0, count)], way, action_map.size)
-        played = _played(make, actions, action_map, record, patient)
-        if played is None:
+        first = played(patient)
+        if first is None:
             return "rebuilt"
-        steps, points = played
-        sent = [action_map(action) for action in actions]  # [n, *action] each
-        found = _repeated(make, points, sent, steps, patient)
+        steps, points = first
+        found = _repeated(make, points, [action_map(action) for action in actions], steps, patient)
     except StartError:  # a failure like that of a step
         return "rebuilt"
     if found == "different":
         with contextlib.suppress(UserError):  # one cannot be started
-            if _repeated(make, {0: None}, sent, steps, patient=True) == "different":
+            second = played(patient=True)
+            if second is not None and not all(map(_are_same, steps, second[0])):
                 warn(
                     f"warning: {environment.id} does not do the same twice with the same seed and actions, so this "
                     "run cannot be repeated, and if it is cut off it may not be possible to resume it: draw random "
@@ -85,11 +83,9 @@ def find_restore_method(
 def _played(
     make: MakeGroup, actions: np.ndarray, action_map: ActionMap, record: RestoreRecord, patient: bool
 ) -> tuple[list[Step], dict[int, Points]] | None:
-    """What environments do with some actions, and what restores them at several steps; None if slow or failing.
+    """What environments do with actions [T, n, A] of a policy, and what restores them at several steps.
 
-    Args:
-        actions: [T, n, A], of a policy.
-        patient: wait for slow environments, so that the answer depends on no clock.
+    None if they fail, or are slow; with `patient` they may be, so that the answer depends on no clock.
     """
     points: dict[int, Points] = {}
     steps, seconds = [], 0.0
@@ -112,33 +108,27 @@ def _played(
 
 
 def _repeated(
-    make: MakeGroup, points: Mapping[int, Points | None], actions: Sequence[np.ndarray], steps: list[Step],
-    patient: bool,
-) -> Literal["same", "different", "failed", "slow"]:  # fmt: skip
-    """Whether environments that are restored to each of several steps then do what they did before.
-
-    Args:
-        points: by step; None repeats everything from a new start.
-        actions: of each step, [n, *action].
-        steps: what they did.
-    """
+    make: MakeGroup, points: Mapping[int, Points], actions: Sequence[np.ndarray], steps: list[Step], patient: bool
+) -> Literal["same", "different", "failed", "slow"]:
+    """Whether environments that are restored to each of several steps then do the same with actions [n, *action]."""
     began = time.monotonic()
     with contextlib.closing(make()) as group:
         group.reset(0)
         for first, point in points.items():
-            if point is not None:
-                group.restore(point)
-            for t in range(first, len(steps) if point is None else first + AFTER):
-                if point is None and t in BEGINNINGS:
-                    group.reset(None)
+            group.restore(point)
+            for t in range(first, first + AFTER):
                 step = _step(group, actions[t])
                 if group.faults:
                     return "failed"
-                if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(step[:5], steps[t][:5])):
+                if not _are_same(step, steps[t]):
                     return "different"
                 if not patient and time.monotonic() - began > PATIENCE_TO_REPEAT:
                     return "slow"
     return "same"
+
+
+def _are_same(one: Step, other: Step) -> bool:
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one[:5], other[:5]))
 
 
 def _held_actions(steps: int, num_envs: int, action_map: ActionMap, space: gymnasium.Space) -> np.ndarray:

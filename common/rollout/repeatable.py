@@ -18,50 +18,34 @@ import numpy as np
 
 from common.envs.groups import Fault, quiet_gymnasium
 from common.envs.gymnasium_group import GymnasiumGroup
-from common.envs.seeded_episodes import RestoreMethod, RestorePoint
-from common.envs.spaces import ActionMap
-from common.envs.vector_env import VectorEnv
+from common.envs.seeded_episodes import RestorePoint
 from common.errors import StartError, UserError
-from common.rollout.stepping import RestoreRecord
+from common.rollout.stepping import RestoreRecord, step_and_record
+from common.rollout.workers.shard import Recipe
 from common.state import State
 
 
 class RepeatableEnvs:
-    """Environments whose running episodes can be repeated. It counts their failures.
+    """Environments whose running episodes can be repeated. It counts their failures; `record` says where they are.
 
     Args:
-        envs: not yet reset.
         restarts: how many failing environments may be replaced by new ones.
         warn: called with one line for each failure, and with a traceback that was not shown before.
-        way: how they are restored; see above.
-
-    Attributes:
-        record: where they are, and their actions.
     """
 
-    def __init__(
-        self,
-        envs: VectorEnv,
-        action_map: ActionMap,
-        seed: int,
-        restarts: int = 0,
-        warn: Callable[[str], None] = print,
-        way: RestoreMethod = "episodes",
-    ) -> None:
-        self._envs, self.action_map, self._restarts, self._warn = envs, action_map, restarts, warn
-        self.record = RestoreRecord(envs.columns, way, action_map.size)
+    fill = step_and_record
+
+    def __init__(self, recipe: Recipe, seed: int, restarts: int, warn: Callable[[str], None]) -> None:
+        self._envs, self.action_map, self._restarts, self._warn = recipe.build(), recipe.action_map, restarts, warn
+        self.num_envs, self.groups = self._envs.num_envs, self._envs.groups
+        self.columns, self.parts = self._envs.columns, self._envs.parts
+        self.record = RestoreRecord(self.columns, recipe.way, recipe.action_map.size)
         self._faults = 0  # since training began
         self._told: set[str] = set()  # tracebacks; each is shown once
-        self.num_envs, self.groups = envs.num_envs, envs.groups
-        self.columns, self.parts = envs.columns, envs.parts
         self.restart(seed)
 
     def count_faults(self, group: int, t: int) -> None:
-        """Take the failures of a group in step `t` of the epoch from its list.
-
-        Raises:
-            UserError: environments failed more often than they may.
-        """
+        """Take the failures of a group in step `t` of the epoch; raises UserError if there were more than may be."""
         faults = self.groups[group].faults
         for fault in faults:
             self._count_fault(fault, group, t)

@@ -19,11 +19,7 @@ NAN = float("nan")
 class Shaping:
     """Shapes the rewards of trajectories as the config says: a design's, less costs that may grow with the score.
 
-    Args:
-        design: what is rewarded, where the config leaves that to a function.
-
-    Raises:
-        UserError: the config has a cost of actions, and the environment's are choices.
+    Raises UserError for a cost of actions that are choices.
     """
 
     def __init__(self, config: TrainingConfig, environment: Environment, design: RewardDesign | None = None) -> None:
@@ -122,22 +118,18 @@ class EpisodeStatistics:
     Args:
         window: episodes that the moving mean is taken over.
         infos: counts what they report in info, where that is logged.
-
-    Attributes:
-        running_returns: [2, N] shaped and unshaped returns of unfinished episodes, so far.
-        of_epoch: the episodes that ended, a record for each trajectory since `begin_epoch`.
     """
 
     def __init__(self, num_envs: int, window: int, infos: LoggedInfo | None = None) -> None:
         self._window, self._infos = window, infos
-        self.running_returns = np.zeros((2, num_envs))  # [2, N]
+        self.running_returns = np.zeros((2, num_envs))  # [2, N] shaped and unshaped, of unfinished episodes so far
         self._last = Episodes(*np.zeros((3, 0)))  # the last episodes of all epochs, [≤ window] each
         self._total_episodes = 0  # ended since training began
         self.begin_epoch()
 
     def begin_epoch(self) -> None:
         """Forget the episodes of the epoch before."""
-        self.of_epoch: list[Episodes] = []
+        self.of_epoch: list[Episodes] = []  # of each trajectory since then
         if self._infos is not None:
             self._infos.begin_epoch()
         self._total_reward = self._total_reward_orig = 0.0
@@ -145,8 +137,7 @@ class EpisodeStatistics:
     def add(self, trajectory: Trajectory, shaped_rewards: np.ndarray, cut_counts: bool = False) -> None:
         """Count a trajectory's episodes; `shaped_rewards` [T, N] are 0 where not valid.
 
-        Args:
-            cut_counts: an episode that the trajectory's end cuts counts as a whole one, a quirk of 2021.
+        If `cut_counts`, an episode that the trajectory's end cuts counts as a whole one, a quirk of 2021.
         """
         ended = trajectory.ended.copy()  # [T, N]
         if cut_counts:
@@ -237,7 +228,7 @@ def finished_episodes(
     carry: np.ndarray,
     failed: np.ndarray | None = None,
 ) -> tuple[Episodes, np.ndarray]:
-    """Sums over the episodes that ended, and what the running ones carry into the next epoch.
+    """Sums over the episodes that ended, in that order, and what the running ones carry into the next epoch, [2, N].
 
     Args:
         rewards, original_rewards: [T, N], 0 where not valid.
@@ -245,9 +236,6 @@ def finished_episodes(
         lengths: [T, N] steps of the episode so far.
         carry: [2, N] shaped and original reward gathered before this epoch.
         failed: [T, N] bool; an episode that ended in such a step does not count. None: none did.
-
-    Returns:
-        The finished episodes in the order in which they ended, and the new carry [2, N].
     """
     sums = np.cumsum(np.stack([rewards, original_rewards]), axis=1, dtype=np.float64)  # [2, T, N]
     start = -np.array(carry, dtype=np.float64)  # [2, N]: what to subtract from a running sum

@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -38,11 +38,18 @@ class Stepped(NamedTuple):
     count_faults: Callable[[int, int], None]  # takes the failures of a group in a step of the epoch from its list
 
 
-def step_through(
-    envs: Stepped, policy: Policy, noise: np.ndarray, trajectory: Trajectory, failed: np.ndarray, timing: Timing,
-    rows_per_yield: int | None = None,
-) -> Iterator[int]:  # fmt: skip
-    """Fill what environments return into a trajectory and `failed` [T, N]; `noise` [T, N, X] samples the actions.
+class Filling(NamedTuple):
+    """A trajectory that is being filled."""
+
+    trajectory: Trajectory
+    failed: np.ndarray  # [T, N] bool, steps in which an environment failed
+    noise: np.ndarray  # [T, N, X] standard normal numbers, which sample the actions
+    timing: Timing  # seconds are added to it
+    rows_per_yield: int | None = None  # None: all
+
+
+def step_through(envs: Stepped, policy: Policy, filling: Filling) -> Iterator[int]:
+    """Fill what environments return into a trajectory.
 
     Each group steps while the policy chooses for the other. Yields the number of rows that all groups have stepped, at
     the end and after every `rows_per_yield` rows.
@@ -51,6 +58,7 @@ def step_through(
         NotFiniteError: the policy returned NaN or infinity.
         UserError: environments failed more often than they may.
     """
+    trajectory, failed, noise, timing, rows_per_yield = filling
     observations, actions, rewards, terminated, truncated, ended, _, _, replaced, outputs, _, infos = trajectory
     acting = InEpisodes(policy, envs.memory)
     steps, clock = len(actions), time.perf_counter
@@ -98,6 +106,14 @@ def step_through(
                 yield t
 
 
+def step_and_record(envs: Any, policy: Policy, filling: Filling) -> Iterator[int]:
+    """`step_through` of environments that are in this process, as a method of `RepeatableEnvs`."""
+    record = envs.record
+    acted_upon = envs.groups, envs.columns, record.observations, record.ended, record.memory
+    yield from step_through(Stepped(*acted_upon, envs.action_map, envs.count_faults), policy, filling)
+    record.add(filling, slice(0, len(filling.noise)))
+
+
 class RestoreRecord:
     """Where each of N environments is, and what restores it there: how it began, and the actions since.
 
@@ -105,28 +121,23 @@ class RestoreRecord:
         columns: of each group of environments.
         way: how they are restored; see `common.rollout.repeatable`.
         action_size: A, action dimensions.
-
-    Attributes:
-        observations: the last of each group, [n, *shape].
-        ended: [N] bool, whether the episode has ended; the next step begins a new one.
-        lost: [N] bool, whether the actions since the start hold a failure, which cannot be repeated.
-        episode_steps: [N] int64, steps of the running episodes.
-        memory: [N, Z] float32, what the networks remember of the running episodes.
     """
 
-    observations: list[np.ndarray]
+    observations: list[np.ndarray]  # the last of each group, [n, *shape]
 
     def __init__(self, columns: list[slice], way: RestoreMethod, action_size: int) -> None:
         self.columns, self.way, self._action_size, self._num_envs = columns, way, action_size, columns[-1].stop
-        self.memory = np.zeros((self._num_envs, 0), np.float32)  # [N, 0] until it is said how much there is
+        # [N, Z], what the networks remember of the running episodes; Z is 0 until it is said how much that is
+        self.memory = np.zeros((self._num_envs, 0), np.float32)
         self.clear()
 
     def clear(self) -> None:
         """Say that all environments were begun from a seed."""
         self._restarts, self._episodes, self._steps = np.zeros((3, self._num_envs), int)  # [N] each
         self._chunks: list[np.ndarray] = []  # [K, N, A] each; the last `_steps` rows of a column are its own
-        self.ended, self.lost = np.zeros((2, self._num_envs), bool)  # [N] each
-        self.episode_steps = np.zeros(self._num_envs, np.int64)  # [N]
+        # [N] each: the next step begins another episode; the actions hold a failure, which cannot be repeated
+        self.ended, self.lost = np.zeros((2, self._num_envs), bool)
+        self.episode_steps = np.zeros(self._num_envs, np.int64)  # [N] of the running episodes
         self.memory[:] = 0.0
 
     def begin_episodes(self) -> None:
@@ -145,8 +156,9 @@ class RestoreRecord:
         self.memory[columns] = 0.0
         self.ended[columns] = self.lost[columns] = False
 
-    def add(self, trajectory: Trajectory, rows: slice, failed: np.ndarray) -> None:
-        """Add the next K rows of a trajectory; `failed` [T, N]: steps in which environments failed."""
+    def add(self, filling: Filling, rows: slice) -> None:
+        """Add the next K rows of a trajectory."""
+        trajectory, failed, *_ = filling
         resets = np.concatenate([self.ended[None], trajectory.ended[rows][:-1]])  # [K, N]
         self.observations = [trajectory.observations[rows.stop, columns].copy() for columns in self.columns]
         self.ended = trajectory.ended[rows.stop - 1].copy()
@@ -200,8 +212,7 @@ class RestoreRecord:
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Restore what `state` returned, but the observations, which the environments have to return again.
 
-        Raises:
-            ValueError: its numbers do not fit each other.
+        Raises ValueError if its numbers do not fit each other.
         """
         if min(state["episodes"].min(), state["steps"].min()) < 0 or state["steps"].sum() != len(state["actions"]):
             raise ValueError("the steps of environments do not fit their actions")
@@ -221,11 +232,7 @@ class RestoreRecord:
 
 
 def restore_method_of(state: Mapping[str, np.ndarray]) -> RestoreMethod:
-    """The way that a record's state was written for.
-
-    Raises:
-        UserError: there is no such way.
-    """
+    """The way that a record's state was written for. Raises UserError if there is no such way."""
     way = unpack_json(state["way"])
     if way not in get_args(RestoreMethod):
         raise UserError(f"a checkpoint's environments are restored by {way!r}: update the code")

@@ -42,15 +42,9 @@ class Validator:
     """
 
     def __init__(
-        self,
-        config: TrainingConfig,
-        environment: Environment,
-        agent: Any,
-        seed: int,
-        warn: Callable[[str], None] = print,
+        self, config: TrainingConfig, environment: Environment, agent: Any, seed: int, warn: Callable[[str], None]
     ) -> None:
-        self._warn = warn
-        self._config, self._environment, self._agent, self._seed = config, environment, agent, seed
+        self._config, self._environment, self._agent, self._seed, self._warn = config, environment, agent, seed, warn
         self._seconds = 0.0  # of the last validation in this process
         self._highest = -math.inf  # reward of the best episode of all validations
 
@@ -64,7 +58,7 @@ class Validator:
         """
         if not self._seconds:
             self._forewarn(steps, timing.environment + timing.policy)
-        metric, stop_score = self.validate(timing), self._config.stop_score
+        metric, stop_score = float(self.returns(timing).mean()), self._config.stop_score
         if stop_score is not None and metric >= stop_score:
             return self._confirmed(stop_score, epoch, timing)
         return metric
@@ -104,18 +98,13 @@ class Validator:
         hope = max(self._highest, self._config.stop_score)
         return Reach(target, hope, len(before) + episodes, float(before.sum()), len(before))
 
-    def validate(self, timing: Timing) -> float:
-        """The mean of `returns`."""
-        return float(self.returns(timing).mean())
-
     def returns(
         self, timing: Timing, episodes: int | None = None, seed: int | None = None, before: np.ndarray = NONE
     ) -> np.ndarray:
         """Unshaped rewards [E] of whole episodes, in separate environments; their seconds are added to `timing`.
 
-        Args:
-            episodes, seed: None takes those of all validations.
-            before: [k] rewards of other episodes that count in the same score.
+        None takes the number of episodes and the seed of all validations. `before` [k] are rewards of other episodes
+        that count in the same score.
         """
         began = time.perf_counter()
         config, agent = self._config, self._agent
@@ -218,7 +207,7 @@ def _validate_in_groups(
         for group, columns, seen in active:
             wanted = running[columns] if isinstance(group, EnvPoolGroup) else np.ones(group.num_envs, bool)  # [n]
             actions = action_map(acting.act(seen, rows=columns))  # [n, *action]
-            if isinstance(group, EnvPoolGroup) and not wanted.all():
+            if isinstance(group, EnvPoolGroup):
                 group.send(actions[wanted], np.flatnonzero(wanted))
             else:
                 group.send(actions)

@@ -280,7 +280,7 @@ def test_a_validation_says_how_many_episodes_it_cut(tiny, monkeypatch):
     with contextlib.closing(PPOAgentTrainer(config.replace(validation_episodes=2))) as trainer:
         trainer.warn = (said := []).append
         timing = Timing()
-        trainer.validator.validate(timing)
+        trainer.validator.returns(timing)
     assert said == ["warning: 2 of 2 validation episodes were cut after 12 steps"]
 
 

@@ -252,7 +252,7 @@ def test_a_process_that_does_not_start_is_one_line_within_the_time_limit(how, wh
 
 
 PARENT = """
-import sys, time
+import multiprocessing, sys, time
 sys.path[:0] = {paths!r}
 import numpy as np, tiny_envs
 from common.envs.environment import Environment, find_environment
@@ -261,7 +261,7 @@ lock = open({lock!r}, "w")
 import fcntl; fcntl.flock(lock, fcntl.LOCK_EX)
 group = ProcessGroup(find_environment({env_id!r}), 2)
 group.reset(0)
-print(*(process.pid for process in group.processes), flush=True)
+print(*(process.pid for process in multiprocessing.active_children()), flush=True)
 while True:
     group.send(np.zeros((2, 1), np.float32))
     group.recv()
@@ -633,7 +633,7 @@ def test_an_epoch_is_collected_again_as_often_as_environments_may_restart(monkey
     def fail(*_):
         raise NotFiniteError("an observation is NaN", ", or skip it")
 
-    monkeypatch.setattr(trainer.collector, "_fill", fail)
+    monkeypatch.setattr(trainer.collector.envs, "fill", fail)
     with pytest.raises(NotFiniteError, match=r"^an observation is NaN; attempts at this epoch that failed: 3$"):
         trainer.train(1)
     assert said == ["warning: an observation is NaN; the epoch is collected again"] * 2
@@ -657,12 +657,12 @@ def test_processes_end_where_one_cannot_be_started_again(tmp_path):
 
     group = ProcessGroup(find_environment("", maker=Once), 1)
     group.reset(0)
-    processes = group.processes
+    processes = multiprocessing.active_children()
     group.send(np.zeros((1, 1), np.float32))
     assert group.recv().failed.tolist() == [True]
     group.send(np.zeros((1, 1), np.float32))
     assert group.recv().failed.tolist() == [True] and "no licence" in group.faults[1].error
-    assert not any(process.is_alive() for process in [*processes, *group.processes])
+    assert not any(process.is_alive() for process in [*processes, *multiprocessing.active_children()])
 
 
 def test_threads_that_start_processes_hide_the_program_one_after_another():

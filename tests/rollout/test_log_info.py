@@ -75,7 +75,7 @@ def test_a_worker_reports_them():
     seen = host.reset(0, 3)
     rows = Rows(0, np.zeros((9, 2, 1), np.float32), False, np.zeros(2, bool), np.zeros((2, 0), np.float32))
     columns = host.collect(0, agent.acting_policy(), seen, rows)
-    host.close()
+    host.leave(0)
     infos, ended = columns.stepped["infos"], columns.stepped["ended"]
     assert infos.shape == (9, 2, 4) and ended.sum() == 4
     assert (infos[ended][:, 1] == 4).all() and np.isnan(infos[~ended]).all()

@@ -41,14 +41,11 @@ NO_WORKERS = WorkerPlacement()
 
 
 class Cluster:
-    """A connection to Ray.
+    """A connection to Ray, whose control process is at `address`.
 
     Args:
         address: of a running cluster, like 10.0.0.1:6379; None starts one on this machine, which only it can reach.
         workers: how many a local one has room for.
-
-    Attributes:
-        address: of its control process.
 
     Raises:
         UserError: Ray is not installed, does not start, or there is no cluster.

@@ -9,26 +9,22 @@ import numpy as np
 from common.envs.seeded_episodes import RestorePoint
 from common.envs.vector_env import group_seeds
 from common.errors import UserError
-from common.records import Timing, Trajectory
+from common.records import Timing
 from common.rollout.policies import Policy, WarmUp
 from common.rollout.repeatable import RepeatableEnvs
+from common.rollout.stepping import Filling
 from common.rollout.workers.shard import STEPPED, Columns, Recipe, Rows, Snapshot, Task
 
 
 class EnvsOnWorkers(RepeatableEnvs):
-    """`RepeatableEnvs` whose groups are held and stepped by workers, many steps at a time.
+    """`RepeatableEnvs` whose groups are held and stepped by the workers of a `Team`, many steps at a time.
 
     This process keeps the record of their actions, so it can say at any time how to restore a shard.
-
-    Args:
-        team: a `Team`, which performs tasks.
     """
 
-    def __init__(
-        self, recipe: Recipe, team: Any, seed: int, restarts: int = 0, warn: Callable[[str], None] = print
-    ) -> None:
+    def __init__(self, team: Any, recipe: Recipe, seed: int, restarts: int, warn: Callable[[str], None]) -> None:
         self._team = team
-        super().__init__(recipe.build(), recipe.action_map, seed, restarts, warn, recipe.way)  # it is never reset
+        super().__init__(recipe, seed, restarts, warn)  # the environments that it builds are never reset
 
     def _reset(self, seed: int | None) -> list[np.ndarray]:
         shards = range(len(self.groups))
@@ -43,32 +39,24 @@ class EnvsOnWorkers(RepeatableEnvs):
         """Copies of the observations that a method returns, since what Ray returns cannot be written to."""
         return [np.array(value) for value in self._perform(method, shards, [(each,) for each in arguments])]
 
-    def fill(
-        self,
-        policy: Policy,
-        noise: np.ndarray,
-        trajectory: Trajectory,
-        failed: np.ndarray,
-        timing: Timing,
-        rows_per_yield: int | None = None,
-    ) -> Iterator[int]:
+    def fill(self, policy: Policy, filling: Filling) -> Iterator[int]:
         """See `stepping.step_through`; workers step all rows of a yield at once.
 
         Raises:
             NotFiniteError: the policy returned NaN or infinity.
             UserError: environments failed more often than they may, or did not repeat on another worker.
         """
-        steps, shards = len(noise), range(len(self.groups))
-        size = rows_per_yield or steps
+        steps, shards = len(filling.noise), range(len(self.groups))
+        size = filling.rows_per_yield or steps
         ahead = None  # actions of the next row by shard, [n, A] each
         for first in range(0, steps, size):
             rows, began = slice(first, min(first + size, steps)), time.perf_counter()
-            acting, tasks = self._tasks(policy, noise, rows, ahead)
+            acting, tasks = self._tasks(policy, filling.noise, rows, ahead)
             collected: list[Columns] = self._perform("collect", shards, tasks, acting)
             self._report(collected)
-            self._store(rows, collected, trajectory, failed)
+            self._store(rows, collected, filling)
             ahead = None if rows.stop == steps else [part.ahead for part in collected]
-            _share_out(time.perf_counter() - began, [part.timing for part in collected], timing)
+            _share_out(time.perf_counter() - began, [part.timing for part in collected], filling.timing)
             yield rows.stop
 
     def _tasks(
@@ -76,8 +64,7 @@ class EnvsOnWorkers(RepeatableEnvs):
     ) -> tuple[Policy, list[tuple[Any, ...]]]:
         """The policy with which workers step these rows, and the other arguments of `ShardRunner.collect` by shard.
 
-        Args:
-            ahead: [n, A] actions of the first row, by shard; None where it is the epoch's first.
+        `ahead`: [n, A] actions of the first row, by shard; None where it is the epoch's first.
         """
         is_last, chosen = rows.stop == len(noise), None
         if isinstance(policy, WarmUp):
@@ -101,24 +88,20 @@ class EnvsOnWorkers(RepeatableEnvs):
                 raise event.failure
             self._count_fault(event.failure, event.shard, event.turn - 1)
 
-    def _store(self, rows: slice, collected: list[Columns], trajectory: Trajectory, failed: np.ndarray) -> None:
+    def _store(self, rows: slice, collected: list[Columns], filling: Filling) -> None:
         """Put collected rows into the trajectory and record them."""
         for columns, part in zip(self.columns, collected):
             for name in STEPPED:
                 array = part.stepped[name]  # [K, n, ...], of observations [K + 1, n, *shape]
-                getattr(trajectory, name)[rows.start : rows.start + len(array), columns] = array
-            failed[rows, columns] = part.failed
+                getattr(filling.trajectory, name)[rows.start : rows.start + len(array), columns] = array
+            filling.failed[rows, columns] = part.failed
             self.record.memory[columns] = part.memory
-        self.record.add(trajectory, rows, failed)
+        self.record.add(filling, rows)
 
     def _perform(
         self, method: str, shards: Sequence[int], arguments: Sequence[tuple[Any, ...]], policy: Policy | None = None
     ) -> list[Any]:
-        """What a method of `ShardRunner` returns for some shards; `policy`: its first argument, if it takes one.
-
-        Raises:
-            UserError: it raised one.
-        """
+        """What a method of `ShardRunner` returns for some shards, or its UserError; `policy`: its first argument."""
         tasks = [Task(k, method, given) for k, given in zip(shards, arguments)]
         values = self._team.perform(tasks, self._snapshot, policy)
         for value in values:

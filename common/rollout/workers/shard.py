@@ -15,7 +15,7 @@ from common.errors import NotFiniteError, UserError
 from common.records import Timing, empty_trajectory
 from common.rollout.not_finite import not_finite_action
 from common.rollout.policies import Policy
-from common.rollout.stepping import Stepped, step_through
+from common.rollout.stepping import Filling, Stepped, step_through
 
 # Shards of a run that does not say how many. A policy is called once per shard and step, so cheap environments would
 # notice more than a few; workers gain by many, which share the work evenly.
@@ -33,11 +33,7 @@ def shards_for_workers(config: TrainingConfig) -> int:
 def resolve_shards(config: TrainingConfig, backend: str, environment: Environment) -> int | None:
     """How many any run has: some where `--backend auto` stands for Gymnasium, so that workers may step them later.
 
-    Args:
-        backend: what the config's stands for.
-
-    Returns:
-        None: as many as the backend's environments come in.
+    None means as many as the backend's environments come in.
     """
     if config.shards is not None:
         return config.shards
@@ -161,12 +157,7 @@ class ShardRunner:
         return copied_observations(self._envs.groups[shard].restore(points))
 
     def collect(self, shard: int, policy: Policy, observations: np.ndarray, rows: Rows) -> Columns:
-        """Step a shard.
-
-        Args:
-            policy: without TensorFlow.
-            observations: [n, *shape], the last ones.
-        """
+        """Step a shard with a policy without TensorFlow, from the last observations [n, *shape] on."""
         steps, count, group = len(rows.noise) - rows.ahead, len(observations), self._envs.groups[shard]  # K, n
         trajectory = empty_trajectory(steps, count, observations, self._action_map.size)
         trajectory = trajectory._replace(infos=np.full((steps, count, self._info_size), np.nan))
@@ -179,11 +170,10 @@ class ShardRunner:
             group.faults.clear()
 
         memory = np.array(rows.memory)  # what Ray gives cannot be written to
-        envs = Stepped(
-            [group], [slice(0, count)], [observations], rows.ended, memory, self._action_map, keep_faults
-        )  # fmt: skip
+        columns = [slice(0, count)]
+        envs = Stepped([group], columns, [observations], rows.ended, memory, self._action_map, keep_faults)
         try:
-            for _ in step_through(envs, acting, rows.noise[:steps], trajectory, failed, timing):
+            for _ in step_through(envs, acting, Filling(trajectory, failed, rows.noise[:steps], timing)):
                 pass
             if rows.ahead:
                 ahead = acting.act(trajectory.observations[-1], rows.noise[-1])  # [n, A]
@@ -200,10 +190,6 @@ class ShardRunner:
     def leave(self, shard: int) -> None:
         """End a shard's environments."""
         self._envs.groups[shard].close()
-
-    def close(self) -> None:
-        """End all environments."""
-        self._envs.close()
 
 
 class _CountedPolicy:

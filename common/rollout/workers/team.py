@@ -93,10 +93,6 @@ class Team:
         number: of workers at most; never more than shards.
         warn: called with a line about each worker that is lost.
 
-    Attributes:
-        workers: those that have started, or were asked for.
-        homes: shard → who performs its tasks.
-
     Raises:
         UserError: the environment cannot be sent to workers.
     """
@@ -115,8 +111,8 @@ class Team:
         self._content = ray.put(_pickled(recipe))
         self._class = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(WorkerProcess)
         self._computing = computing()
-        self.workers: list[Worker] = []
-        self.homes: dict[int, Worker] = {}
+        self.workers: list[Worker] = []  # that have started, or were asked for
+        self.homes: dict[int, Worker] = {}  # shard → who performs its tasks
         self._held: dict[int, Worker] = {}  # shard → who holds it in the state that its next task begins with
         self._step_seconds: deque[float] = deque(maxlen=256)  # of collected steps
         self._has_begun = False
@@ -148,7 +144,8 @@ class Team:
         values: dict[int, Any] = {}  # shard → what its task returned
         holders: dict[int, Worker] = {}  # shard → who performed it
         losses: Counter[int] = Counter()  # of workers, by shard
-        waiting = self._give(tasks, snapshot, shared, {})
+        waiting: dict[Any, Call] = {}  # by the reference to its answer
+        self._give(tasks, snapshot, shared, waiting)
         while waiting:
             progress.tell("shards", len(values), len(tasks))
             lost: dict[Worker, str] = {}  # and why
@@ -172,17 +169,14 @@ class Team:
                 calls = [reference for reference, call in waiting.items() if call.worker is worker]
                 left = [task for reference in calls for task in waiting.pop(reference).tasks]
                 self._replace(worker, cause, [task.shard for task in left], losses)
-                waiting |= self._give(left, snapshot, shared, waiting)
+                self._give(left, snapshot, shared, waiting)
         if not any(isinstance(value, UserError) for value in values.values()):  # else shards are restored
             self._held |= holders
         return [values[task.shard] for task in tasks]
 
-    def _give(
-        self, tasks: list[Task], snapshot: MakeSnapshot, policy: Any, waiting: dict[Any, Call]
-    ) -> dict[Any, Call]:
-        """Let workers perform tasks: a reference to the answer of each, and the call."""
+    def _give(self, tasks: list[Task], snapshot: MakeSnapshot, policy: Any, waiting: dict[Any, Call]) -> None:
+        """Let workers perform tasks, for which `waiting` gets a call each."""
         self._assign([task.shard for task in tasks])
-        calls = {}
         for worker in {self.homes[task.shard]: None for task in tasks}:
             its = [task for task in tasks if self.homes[task.shard] is worker]
             held = [self._held.pop(task.shard, None) is worker or task.method == "reset" for task in its]
@@ -191,8 +185,7 @@ class Team:
             steps += sum(call.steps for call in waiting.values() if call.worker is worker)
             with self._cluster_checked():
                 reference = worker.actor.perform_all.remote(policy, given)
-            calls[reference] = Call(worker, its, steps, time.monotonic())
-        return calls
+            waiting[reference] = Call(worker, its, steps, time.monotonic())
 
     def _answered(self, references: list[Any]) -> list[Any]:
         """Those of some references whose answers are there; none after a second."""
@@ -348,11 +341,7 @@ class WorkerPoolFactory:
         self._closed.wait()
 
     def __call__(self, recipe: Recipe) -> Team:
-        """Workers for these environments.
-
-        Raises:
-            UserError: Ray does not start, or the environment cannot be sent to workers.
-        """
+        """Workers for these environments. Raises UserError if Ray does not start, or they cannot be sent there."""
         return Team(recipe, self._cluster.result(), self._workers.number, self._warn)
 
     def close(self) -> None:
